@@ -1,0 +1,104 @@
+"""Fixtures that every test may ask for: PostgreSQL servers and databases.
+
+`LETHE_TEST_POSTGRESQL_URL` names a server whose role may create databases; without it one is started from the
+wheel. Servers for crash tests are always private.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+import pytest
+from sqlalchemy.engine import URL, make_url
+
+from tests.postgresql_server import PostgresqlServer, find_binaries, scratch_directory
+
+POSTGRESQL_FIXTURES = {"postgresql_server", "postgresql_url", "own_postgresql", "postgresql_binaries"}
+
+# Tests look at rows, not at durability; the crash tests keep fsync on.
+FAST_SETTINGS = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
+
+
+@dataclass(frozen=True)
+class SharedServer:
+    """A server on which each test gets a database of its own."""
+
+    maintenance_url: str
+    password: str | None
+
+    def execute(self, statement: str) -> None:
+        """Run one statement outside a transaction in the maintenance database."""
+        url = make_url(self.maintenance_url).set(drivername="postgresql")
+        conninfo = url.render_as_string(hide_password=False)
+        with psycopg.connect(conninfo, autocommit=True, password=self.password) as connection:
+            connection.execute(statement)
+
+    def url(self, database: str) -> str:
+        """Address of a database of this server, without the password."""
+        return make_url(self.maintenance_url).set(database=database).render_as_string(hide_password=False)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test that needs a PostgreSQL server, so that `-m 'not postgresql'` leaves it out."""
+    for item in items:
+        if POSTGRESQL_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.postgresql)
+
+
+@pytest.fixture(scope="session")
+def postgresql_binaries() -> Iterator[Path]:
+    """Directory of `postgres`, `initdb` and the client programs."""
+    with scratch_directory("lethe-binaries-") as scratch:
+        yield find_binaries(scratch)
+
+
+@pytest.fixture(scope="session")
+def postgresql_server(request: pytest.FixtureRequest) -> Iterator[SharedServer]:
+    """The server of the session: the given one, else an embedded one."""
+    given = os.environ.get("LETHE_TEST_POSTGRESQL_URL")
+    if given:
+        yield from _given_server(given)
+        return
+    binaries = request.getfixturevalue("postgresql_binaries")
+    with scratch_directory() as directory:
+        server = PostgresqlServer(binaries, directory, settings=FAST_SETTINGS)
+        server.start()
+        try:
+            yield SharedServer(server.url(), None)
+        finally:
+            server.stop()
+
+
+def _given_server(given: str) -> Iterator[SharedServer]:
+    url = make_url(given).set(drivername="postgresql+psycopg")
+    with pytest.MonkeyPatch.context() as patch:
+        if url.password is not None:
+            # Tests pass addresses without a password; libpq takes it from here.
+            patch.setenv("PGPASSWORD", str(url.password))
+        bare = URL.create(url.drivername, url.username, None, url.host, url.port, url.database, url.query)
+        password = None if url.password is None else str(url.password)
+        yield SharedServer(bare.render_as_string(hide_password=False), password)
+
+
+@pytest.fixture
+def postgresql_url(postgresql_server: SharedServer) -> Iterator[str]:
+    """Address of a fresh, empty database: `postgresql+psycopg://user@host:port/db`, without a password."""
+    name = f"lethe_{uuid.uuid4().hex[:16]}"
+    postgresql_server.execute(f"create database {name}")
+    yield postgresql_server.url(name)
+    postgresql_server.execute(f"drop database if exists {name} with (force)")
+
+
+@pytest.fixture
+def own_postgresql(postgresql_binaries: Path) -> Iterator[PostgresqlServer]:
+    """A private, started server with `.kill9()`, `.restart()`, `.stop()`, `.url(database)`."""
+    with scratch_directory() as directory:
+        server = PostgresqlServer(postgresql_binaries, directory)
+        server.start()
+        yield server
+        server.stop()
