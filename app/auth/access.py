@@ -1,0 +1,61 @@
+"""The dependency that turns a bearer token into a Caller, and the service's own objects on a request."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, cast
+
+from fastapi import Depends, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from app.auth.scopes import Scope
+from app.auth.service import Caller, authenticate
+from app.clock import Clock
+from app.db import Database
+from app.errors import Unauthenticated
+from app.settings import Settings
+
+if TYPE_CHECKING:
+    from starlette.datastructures import State
+
+_bearer = HTTPBearer(auto_error=False, description="A token made by `POST /v1/tokens`.")
+
+
+def database_of(request: Request) -> Database:
+    """The metadata database of this application."""
+    state: State = request.app.state
+    return cast(Database, state.database)
+
+
+def settings_of(request: Request) -> Settings:
+    """The settings of this application."""
+    return cast(Settings, request.app.state.settings)
+
+
+def clock_of(request: Request) -> Clock:
+    """The clock of this application."""
+    return cast(Clock, request.app.state.clock)
+
+
+DatabaseDep = Annotated[Database, Depends(database_of)]
+SettingsDep = Annotated[Settings, Depends(settings_of)]
+ClockDep = Annotated[Clock, Depends(clock_of)]
+
+
+def _authenticated(
+    database: DatabaseDep,
+    clock: ClockDep,
+    credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
+) -> Caller:
+    if credentials is None:
+        raise Unauthenticated("send Authorization: Bearer TOKEN", code="TOKEN_MISSING")
+    with database.reading() as db:
+        return authenticate(db, credentials.credentials, now=clock.now())
+
+
+def requires(scope: Scope) -> Callable[..., Caller]:
+    """Make a dependency that demands a scope."""
+
+    def caller_with_scope(caller: Annotated[Caller, Depends(_authenticated)]) -> Caller:
+        caller.require(scope)
+        return caller
+
+    return caller_with_scope

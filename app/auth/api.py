@@ -1,0 +1,120 @@
+"""`/v1/tokens` and `/v1/audit-events`."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Query, Request
+from pydantic import AwareDatetime
+from sqlmodel import Session
+from starlette.responses import Response
+
+from app.auth.access import ClockDep, DatabaseDep, requires
+from app.auth.models import AuditEventRead, TokenCreate, TokenCreated, TokenRead
+from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
+from app.auth.queries import list_audit_events, list_tokens
+from app.auth.scopes import Scope
+from app.auth.service import Caller, create_token, revoke_token
+from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
+from app.kit.problems import problems
+
+router = APIRouter(tags=["tokens and audit"])
+Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
+Auditor = Annotated[Caller, Depends(requires(Scope.AUDIT_READ))]
+TokenId = Annotated[str, Path(pattern=r"^tok_[0-9a-z]{26}$")]
+
+
+@router.post(
+    "/v1/tokens",
+    status_code=201,
+    response_model=TokenCreated,
+    summary="Create a token",
+    operation_id="create_token",
+    responses=problems(409),
+)
+def post_token(
+    body: TokenCreate,
+    request: Request,
+    caller: Admin,
+    clock: ClockDep,
+    idempotency_key: IdempotencyKeyHeader = None,
+) -> Response:
+    """Make a token. Its secret is shown here and never again, not even to a replay."""
+
+    def effect(db: Session) -> Answer:
+        token, secret = create_token(db, body, now=clock.now(), caller=caller)
+        shown = TokenCreated(**token.model_dump(), token=secret)
+        return Answer(
+            body=shown,
+            replay_body=shown.model_copy(update={"token": None}),
+            status=201,
+            subject_id=token.id,
+            audit={"name": token.name, "scopes": token.scopes, "stores": token.stores},
+        )
+
+    return mutate(request, caller, effect, action="token.create", subject=("token", ""), body=body)
+
+
+@router.get(
+    "/v1/tokens",
+    response_model=Page[TokenRead],
+    summary="List tokens",
+    operation_id="list_tokens",
+    responses=problems(),
+)
+def get_tokens(
+    caller: Admin, database: DatabaseDep, page_size: PageSize = PAGE_SIZE_DEFAULT, page_token: PageToken = ""
+) -> Page[TokenRead]:
+    """All tokens, newest first; never their secrets."""
+    with database.reading() as db:
+        return list_tokens(db, page_size=page_size, page_token=page_token)
+
+
+@router.post(
+    "/v1/tokens/{token_id}:revoke",
+    response_model=TokenRead,
+    summary="Revoke a token",
+    operation_id="revoke_token",
+    responses=problems(404, 409),
+)
+def post_revoke(
+    token_id: TokenId,
+    request: Request,
+    caller: Admin,
+    clock: ClockDep,
+    idempotency_key: IdempotencyKeyHeader = None,
+) -> Response:
+    """From the next request on the token is refused, on every instance."""
+
+    def effect(db: Session) -> Answer:
+        token = revoke_token(db, token_id, now=clock.now())
+        return Answer(body=TokenRead.model_validate(token.model_dump()))
+
+    return mutate(request, caller, effect, action="token.revoke", subject=("token", token_id))
+
+
+@router.get(
+    "/v1/audit-events",
+    response_model=Page[AuditEventRead],
+    summary="List audit events",
+    operation_id="list_audit_events",
+    responses=problems(),
+)
+def get_audit_events(
+    caller: Auditor,
+    database: DatabaseDep,
+    page_size: PageSize = PAGE_SIZE_DEFAULT,
+    page_token: PageToken = "",
+    action: Annotated[str | None, Query(max_length=80)] = None,
+    subject_id: Annotated[str | None, Query(max_length=80)] = None,
+    created_after: Annotated[AwareDatetime | None, Query()] = None,
+) -> Page[AuditEventRead]:
+    """Who changed what, newest first; a token limited to stores sees theirs."""
+    with database.reading() as db:
+        return list_audit_events(
+            db,
+            page_size=page_size,
+            page_token=page_token,
+            stores=caller.visible_stores(),
+            action=action,
+            subject_id=subject_id,
+            after_time=created_after,
+        )

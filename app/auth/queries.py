@@ -1,0 +1,62 @@
+"""Lists of tokens and audit rows."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import tuple_
+from sqlmodel import Session, col, select
+
+from app.auth.models import AuditEvent, AuditEventRead, Token, TokenRead
+from app.kit.pagination import Page, decode_token, make_page
+
+
+def list_tokens(db: Session, *, page_size: int, page_token: str) -> Page[TokenRead]:
+    """All tokens, newest first, revoked ones too."""
+    filters: dict[str, object] = {"list": "tokens"}
+    query = select(Token).order_by(col(Token.id).desc()).limit(page_size + 1)
+    after = decode_token(page_token, filters, types=[str])
+    if after:
+        query = query.where(col(Token.id) < after[0])
+    rows = db.exec(query).all()
+    return make_page(
+        rows,
+        page_size=page_size,
+        filters=filters,
+        key=lambda row: [row.id],
+        item=lambda row: TokenRead.model_validate(row.model_dump()),
+    )
+
+
+def list_audit_events(
+    db: Session,
+    *,
+    page_size: int,
+    page_token: str,
+    stores: Sequence[str] | None,
+    action: str | None,
+    subject_id: str | None,
+    after_time: datetime | None,
+) -> Page[AuditEventRead]:
+    """Audit rows, newest first."""
+    filters = {"list": "audit", "stores": stores, "action": action, "subject": subject_id, "at": after_time}
+    query = select(AuditEvent).order_by(col(AuditEvent.at).desc(), col(AuditEvent.id).desc()).limit(page_size + 1)
+    if stores is not None:
+        query = query.where(col(AuditEvent.store).in_(stores))
+    if action is not None:
+        query = query.where(AuditEvent.action == action)
+    if subject_id is not None:
+        query = query.where(AuditEvent.subject_id == subject_id)
+    if after_time is not None:
+        query = query.where(AuditEvent.at > after_time)
+    after = decode_token(page_token, filters, types=[str, str])
+    if after:
+        at = datetime.fromisoformat(after[0])
+        query = query.where(tuple_(col(AuditEvent.at), col(AuditEvent.id)) < (at, after[1]))
+    rows = db.exec(query).all()
+    return make_page(
+        rows,
+        page_size=page_size,
+        filters=filters,
+        key=lambda row: [row.at.isoformat(), row.id],
+        item=lambda row: AuditEventRead.model_validate(row.model_dump()),
+    )

@@ -1,0 +1,159 @@
+"""Tokens: who is calling, and with which rights."""
+
+import hashlib
+import os
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from sqlalchemy import update
+from sqlmodel import Session, col, select
+
+from app.auth.models import Token, TokenCreate
+from app.auth.scopes import ROLES, Scope, implied
+from app.errors import Forbidden, NotFound, ScopeMissing, StoreForbidden, TokenExpired, Unauthenticated, Unprocessable
+from app.kit.ids import new_id
+
+TOKEN_PREFIX = "lethe_"
+ADMIN_TOKEN_FILE = "admin.token"
+SYSTEM_ACTOR = "system"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who calls: a token's rights, read once per request."""
+
+    token_id: str
+    name: str
+    scopes: frozenset[Scope]
+    stores: frozenset[str] | None
+
+    def require(self, scope: Scope) -> None:
+        """Raise ScopeMissing unless the token holds the scope."""
+        if scope not in self.scopes:
+            raise ScopeMissing(f"this needs the scope {scope}", extra={"scope": str(scope)})
+
+    def require_store(self, store: str | None) -> None:
+        """Raise StoreForbidden unless the token may touch the store."""
+        if self.stores is not None and store not in self.stores:
+            raise StoreForbidden("this token is limited to other stores")
+
+    def visible_stores(self) -> Sequence[str] | None:
+        """The stores that lists are narrowed to; None: all."""
+        return None if self.stores is None else sorted(self.stores)
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def authenticate(db: Session, secret: str, *, now: datetime) -> Caller:
+    """Find the caller of a bearer secret.
+
+    Raises:
+        Unauthenticated: unknown or revoked.
+        TokenExpired: it was good once.
+    """
+    token = db.exec(select(Token).where(Token.secret_sha256 == _hash(secret))).first()
+    if token is None:
+        raise Unauthenticated("the token is not known", code="TOKEN_UNKNOWN")
+    if token.revoked_at is not None:
+        raise Unauthenticated("the token was revoked", code="TOKEN_REVOKED")
+    if token.expires_at is not None and token.expires_at <= now:
+        raise TokenExpired(f"the token expired at {token.expires_at.isoformat()}")
+    return caller_of(token)
+
+
+def caller_of(token: Token) -> Caller:
+    """The rights of a token row."""
+    scopes = implied(frozenset(Scope(scope) for scope in token.scopes))
+    stores = None if token.stores is None else frozenset(token.stores)
+    return Caller(token_id=token.id, name=token.name, scopes=scopes, stores=stores)
+
+
+def create_token(
+    db: Session, request: TokenCreate, *, now: datetime, caller: Caller | None
+) -> tuple[Token, str]:
+    """Make a token; returns the row and the secret, which is nowhere else.
+
+    Raises:
+        Unprocessable: it would be expired from the start.
+        Forbidden: the caller would give away more than it has.
+    """
+    wanted = frozenset(request.scopes) | (ROLES[request.role] if request.role else frozenset())
+    expires_at = now + request.expires_in if request.expires_in is not None else request.expires_at
+    if expires_at is not None and expires_at <= now:
+        raise Unprocessable("the token would already be expired", code="EXPIRY_IN_THE_PAST")
+    if caller is not None and not implied(wanted) <= caller.scopes:
+        raise Forbidden("a token cannot give away scopes that it lacks", code="SCOPES_EXCEED_CALLER")
+    secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
+    token = Token(
+        id=new_id("tok"),
+        name=request.name,
+        scopes=sorted(wanted),
+        stores=None if request.stores is None else sorted(set(request.stores)),
+        expires_at=expires_at,
+        secret_sha256=_hash(secret),
+        created_at=now,
+        created_by=caller.token_id if caller else None,
+    )
+    db.add(token)
+    db.flush()
+    return token, secret
+
+
+def revoke_token(db: Session, token_id: str, *, now: datetime) -> Token:
+    """Revoke for good; again is harmless.
+
+    Raises: NotFound.
+    """
+    db.execute(
+        update(Token).where(col(Token.id) == token_id, col(Token.revoked_at).is_(None)).values(revoked_at=now)
+    )
+    token = db.get(Token, token_id)
+    if token is None:
+        raise NotFound("there is no such token", code="TOKEN_NOT_FOUND")
+    return token
+
+
+def ensure_admin_token(db: Session, data_dir: Path, *, now: datetime) -> Path:
+    """Write the first admin token to a 0600 file in the data directory, once.
+
+    A file that is there is never replaced; a file whose token this metadata does not know gets
+    its token registered, so that a new metadata database keeps the operators' token.
+    """
+    path = data_dir / ADMIN_TOKEN_FILE
+    if path.exists():
+        secret = path.read_text().strip()
+        known = db.exec(select(Token).where(Token.secret_sha256 == _hash(secret))).first()
+        if known is None and secret.startswith(TOKEN_PREFIX):
+            _register_admin(db, secret, now=now)
+        return path
+    secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
+    _register_admin(db, secret, now=now)
+    temporary = path.with_suffix(".new")
+    temporary.unlink(missing_ok=True)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(secret + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.rename(path)
+    return path
+
+
+def _register_admin(db: Session, secret: str, *, now: datetime) -> None:
+    db.add(
+        Token(
+            id=new_id("tok"),
+            name="admin",
+            scopes=[Scope.ADMIN],
+            stores=None,
+            expires_at=None,
+            secret_sha256=_hash(secret),
+            created_at=now,
+        )
+    )
+    db.flush()

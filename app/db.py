@@ -1,0 +1,179 @@
+"""The metadata database: engine, types and the one place that commits.
+
+Invariants:
+- a write transaction on SQLite begins IMMEDIATE, behind one FIFO queue of this process (facts: locks);
+- nothing commits but `Database.transaction()`, and it does so before the response leaves;
+- a connection is never held over an await, a thread hop or a wait.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.engine import Engine, make_url
+from sqlalchemy.exc import SQLAlchemyError
+from sqlmodel import Session
+
+from app.clock import Clock, SystemClock
+from app.errors import MetadataBusy, MetadataUnavailable
+from app.kit.fifo_lock import FifoLock
+
+READ_ONLY = {"lethe_read_only": True}
+SQLITE_BUSY_TIMEOUT_MS = 5_000
+WRITER_QUEUE_TIMEOUT_S = 30.0
+
+
+class UtcDateTime(sa.types.TypeDecorator[datetime]):
+    """Aware UTC in Python; timestamptz on PostgreSQL, naive UTC text on SQLite."""
+
+    impl = sa.DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
+        """Refuse naive values; SQLite gets them without an offset, so that text compares."""
+        if value is None:
+            return None
+        assert value.tzinfo is not None, "a naive time reached the metadata database"
+        value = value.astimezone(UTC)
+        return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
+
+    def process_result_value(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
+        """Give every time back as aware UTC."""
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+JSON_TYPE = sa.JSON(none_as_null=True)
+
+
+def _prepare_sqlite(engine: Engine) -> None:
+    @event.listens_for(engine, "connect")
+    def _connected(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        for pragma in (
+            "journal_mode=WAL",
+            "synchronous=FULL",
+            "foreign_keys=ON",
+            f"busy_timeout={SQLITE_BUSY_TIMEOUT_MS}",
+        ):
+            cursor.execute(f"PRAGMA {pragma}")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def _begun(connection: sa.Connection) -> None:
+        read_only = connection.get_execution_options().get("lethe_read_only", False)
+        connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+
+
+class Database:
+    """The metadata database of one process.
+
+    Args:
+        url: SQLAlchemy URL, `sqlite:///` or `postgresql+psycopg://`.
+        clock: used where the database has no clock of its own (SQLite).
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Clock | None = None,
+        pool_size: int = 10,
+        pool_timeout_s: float = 20.0,
+        lock_timeout_ms: int = 5_000,
+        statement_timeout_ms: int = 30_000,
+    ) -> None:
+        self.url = make_url(url)
+        self.clock = clock or SystemClock()
+        self.is_sqlite = self.url.get_backend_name() == "sqlite"
+        self._writers = FifoLock()
+        self._local = threading.local()
+        options: dict[str, Any] = {"pool_size": pool_size, "max_overflow": 0, "pool_timeout": pool_timeout_s}
+        if self.is_sqlite:
+            self.engine = sa.create_engine(
+                self.url,
+                poolclass=sa.pool.QueuePool,
+                connect_args={"check_same_thread": False},
+                **options,
+            )
+            _prepare_sqlite(self.engine)
+        else:
+            server = (
+                f"-c lock_timeout={lock_timeout_ms} -c statement_timeout={statement_timeout_ms} "
+                f"-c idle_in_transaction_session_timeout={statement_timeout_ms} -c timezone=UTC"
+            )
+            self.engine = sa.create_engine(
+                self.url,
+                pool_pre_ping=True,
+                connect_args={
+                    "options": server,
+                    "application_name": "lethe:metadata",
+                    "connect_timeout": 5,
+                    "prepare_threshold": None,
+                },
+                **options,
+            )
+        self._reading = self.engine.execution_options(**READ_ONLY)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Session]:
+        """Write: commits at the end of the block, rolls back on any error.
+
+        Raises:
+            MetadataBusy: the queue of writers did not move in time.
+            MetadataUnavailable: the database cannot be reached.
+        """
+        assert not getattr(self._local, "open", False), "a transaction inside a transaction"
+        if self.is_sqlite and not self._writers.acquire(WRITER_QUEUE_TIMEOUT_S):
+            raise MetadataBusy
+        self._local.open = True
+        try:
+            with _translated(), Session(self.engine, expire_on_commit=False) as db:
+                yield db
+                db.commit()
+        finally:
+            self._local.open = False
+            if self.is_sqlite:
+                self._writers.release()
+
+    @contextmanager
+    def reading(self) -> Iterator[Session]:
+        """Read: one snapshot on SQLite, READ COMMITTED on PostgreSQL; nothing is ever written."""
+        with _translated(), Session(self._reading, expire_on_commit=False, autoflush=False) as db:
+            yield db
+            db.rollback()
+
+    def now(self, db: Session) -> datetime:
+        """The metadata database's own clock: leases are judged by it alone."""
+        if self.is_sqlite:
+            return self.clock.now()
+        value: datetime = db.execute(sa.text("select clock_timestamp()")).scalar_one()
+        return value.astimezone(UTC)
+
+    def close(self) -> None:
+        """Give all connections back."""
+        self.engine.dispose()
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Turn a database that is away or busy into a typed error; everything else is a bug and passes."""
+    try:
+        yield
+    except sa.exc.TimeoutError as error:
+        raise MetadataBusy from error
+    except sa.exc.OperationalError as error:
+        raise MetadataUnavailable(str(error.orig)) from error
+    except sa.exc.DBAPIError as error:
+        if error.connection_invalidated:
+            raise MetadataUnavailable(str(error.orig)) from error
+        raise
+
+
+__all__ = ["JSON_TYPE", "Database", "SQLAlchemyError", "UtcDateTime"]

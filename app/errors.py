@@ -1,0 +1,250 @@
+"""Errors of the service, and their rendering as application/problem+json (RFC 9457).
+
+ServiceError
+ +- BadRequest 400        InvalidJson, InvalidPageToken, InvalidHeader
+ +- Unauthenticated 401   TokenExpired
+ +- Forbidden 403         ScopeMissing, StoreForbidden
+ +- NotFound 404          StoreNotFound, JobNotFound, ...
+ +- Conflict 409          IllegalTransition, ConflictingJob, ...
+ +- Gone 410
+ +- Precondition 412      EtagMismatch, PlanNoLongerHolds
+ +- TooLarge 413
+ +- Unprocessable 422     InvalidRequest, FutureCutoff, ...
+ +- PreconditionMissing 428
+ +- TooMany 429
+ +- Unavailable 503       MetadataBusy, MetadataUnavailable
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+PROBLEM_JSON = "application/problem+json"
+TYPE_PREFIX = "urn:lethe:problem:"
+DETAIL_MAX_CHARS = 2_000
+
+
+class ServiceError(Exception):
+    """An error that a client may see: its code, its status and what to do about it."""
+
+    status = 500
+    retryable = False
+
+    def __init__(
+        self,
+        detail: str = "",
+        *,
+        code: str | None = None,
+        errors: Sequence[Mapping[str, str]] = (),
+        headers: Mapping[str, str] | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.code = code or _upper_snake(type(self).__name__)
+        self.errors = list(errors)
+        self.headers = dict(headers or {})
+        self.extra = dict(extra or {})
+
+
+class BadRequest(ServiceError):
+    """The request cannot be understood."""
+
+    status = 400
+
+
+class InvalidJson(BadRequest):
+    """The body is not JSON."""
+
+
+class InvalidPageToken(BadRequest):
+    """A page token that this service did not give for this list."""
+
+
+class InvalidHeader(BadRequest):
+    """A header's value is out of its grammar."""
+
+
+class Unauthenticated(ServiceError):
+    """No token, or one that is unknown or revoked."""
+
+    status = 401
+
+    def __init__(self, detail: str = "", **kwargs: Any) -> None:
+        super().__init__(detail, headers={"WWW-Authenticate": "Bearer"}, **kwargs)
+
+
+class TokenExpired(Unauthenticated):
+    """The token was good once."""
+
+
+class Forbidden(ServiceError):
+    """The caller is known, and may not."""
+
+    status = 403
+
+
+class ScopeMissing(Forbidden):
+    """The token lacks the scope that the operation asks for."""
+
+
+class StoreForbidden(Forbidden):
+    """The token is limited to other stores."""
+
+
+class NotFound(ServiceError):
+    """There is no such thing."""
+
+    status = 404
+
+
+class MethodNotAllowed(ServiceError):
+    """The path exists, the method does not."""
+
+    status = 405
+
+
+class Conflict(ServiceError):
+    """The state of the thing does not allow it."""
+
+    status = 409
+
+
+class PreconditionFailed(ServiceError):
+    """What the client knew is no longer so."""
+
+    status = 412
+
+
+class EtagMismatch(PreconditionFailed):
+    """If-Match names another version."""
+
+
+class TooLarge(ServiceError):
+    """The body is larger than the service takes."""
+
+    status = 413
+
+
+class Unprocessable(ServiceError):
+    """Well-formed, and wrong."""
+
+    status = 422
+
+
+class InvalidRequest(Unprocessable):
+    """Fields that fail their validation, each with its pointer."""
+
+
+class PreconditionMissing(ServiceError):
+    """A change of configuration without If-Match."""
+
+    status = 428
+
+
+class TooMany(ServiceError):
+    """A limit of the service is reached; come back later."""
+
+    status = 429
+    retryable = True
+
+
+class BadGateway(ServiceError):
+    """The target answered, and its answer is an error."""
+
+    status = 502
+
+
+class Unavailable(ServiceError):
+    """Not now."""
+
+    status = 503
+    retryable = True
+
+
+class TargetUnavailable(Unavailable):
+    """The target of a store cannot be reached."""
+
+
+class MetadataBusy(Unavailable):
+    """The metadata database has no room for this request."""
+
+    def __init__(self, detail: str = "the metadata database is busy") -> None:
+        super().__init__(detail, headers={"Retry-After": "1"})
+
+
+class MetadataUnavailable(Unavailable):
+    """The metadata database cannot be reached."""
+
+    def __init__(self, _cause: str = "") -> None:
+        super().__init__("the metadata database cannot be reached", headers={"Retry-After": "2"})
+
+
+def _upper_snake(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).upper()
+
+
+def problem(request: Request, error: ServiceError) -> JSONResponse:
+    """Render an error; never a trace, never a secret."""
+    body: dict[str, Any] = {
+        "type": TYPE_PREFIX + error.code.lower().replace("_", "-"),
+        "title": error.code.replace("_", " ").capitalize(),
+        "status": error.status,
+        "detail": error.detail[:DETAIL_MAX_CHARS],
+        "instance": request.url.path,
+        "code": error.code,
+        "retryable": error.retryable,
+    }
+    if error.errors:
+        body["errors"] = error.errors
+    body.update(error.extra)
+    return JSONResponse(body, status_code=error.status, headers=error.headers, media_type=PROBLEM_JSON)
+
+
+def _pointer(location: Sequence[str | int]) -> str:
+    """Turn a validation location into a JSON pointer (`/limits/max_rows`), a parameter into its name."""
+    place, *rest = location
+    parts = [str(part).replace("~", "~0").replace("/", "~1") for part in rest]
+    return "/" + "/".join(parts) if place == "body" else f"{place}:{'.'.join(parts)}"
+
+
+def _validation(error: RequestValidationError) -> ServiceError:
+    found = error.errors()
+    if any(item["type"] == "json_invalid" for item in found):
+        return InvalidJson("the body is not valid JSON")
+    errors = [{"pointer": _pointer(item["loc"]), "detail": str(item["msg"])} for item in found]
+    return InvalidRequest(f"{len(errors)} field(s) are not valid", errors=errors)
+
+
+def _http(error: HTTPException) -> ServiceError:
+    by_status: dict[int, type[ServiceError]] = {404: NotFound, 405: MethodNotAllowed, 400: BadRequest}
+    if error.status_code == 413:
+        return TooLarge(str(error.detail), code="BODY_TOO_LARGE")
+    kind = by_status.get(error.status_code, BadRequest)
+    return kind(str(error.detail), headers=dict(error.headers or {}))
+
+
+def install(app: FastAPI) -> None:
+    """Make every error of the application leave as a problem."""
+
+    @app.exception_handler(ServiceError)
+    async def _service(request: Request, error: ServiceError) -> Response:
+        return problem(request, error)
+
+    @app.exception_handler(RequestValidationError)
+    async def _invalid(request: Request, error: RequestValidationError) -> Response:
+        return problem(request, _validation(error))
+
+    @app.exception_handler(HTTPException)
+    async def _status(request: Request, error: HTTPException) -> Response:
+        return problem(request, _http(error))
+
+    @app.exception_handler(Exception)
+    async def _bug(request: Request, _error: Exception) -> Response:
+        return problem(request, ServiceError("an unexpected error; see the log", code="INTERNAL"))

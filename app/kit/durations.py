@@ -1,0 +1,32 @@
+"""ISO 8601 durations as text and as timedelta."""
+
+import re
+from datetime import timedelta
+
+_PATTERN = re.compile(
+    r"P(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
+    r"(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
+)
+
+
+def parse_duration(text: str) -> timedelta:
+    """Read `PT15M`, `P25D`, `PT0S`.
+
+    Raises: ValueError: not an ISO 8601 duration of weeks, days, hours, minutes and seconds.
+    """
+    match = _PATTERN.fullmatch(text)
+    parts = {name: float(value) for name, value in (match.groupdict() if match else {}).items() if value}
+    if not parts:
+        raise ValueError(f"not an ISO 8601 duration such as PT15M or P25D: {text[:50]}")
+    return timedelta(**parts)
+
+
+def format_duration(value: timedelta) -> str:
+    """Write a duration so that `parse_duration` reads the same."""
+    seconds = value.total_seconds()
+    days, rest = divmod(seconds, 86_400)
+    hours, rest = divmod(rest, 3_600)
+    minutes, rest = divmod(rest, 60)
+    date = f"{int(days)}D" if days else ""
+    clock = f"{int(hours)}H" * bool(hours) + f"{int(minutes)}M" * bool(minutes) + f"{rest:g}S" * bool(rest)
+    return f"P{date}T{clock}" if clock else f"P{date}" if date else "PT0S"

@@ -1,0 +1,76 @@
+"""Keyset pages: an opaque token holds the last row's key and the hash of the filters it belongs to."""
+
+import base64
+import binascii
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Generic, TypeVar
+
+from fastapi import Query
+from pydantic import BaseModel
+
+from app.errors import InvalidPageToken
+
+PAGE_SIZE_DEFAULT = 50
+PAGE_SIZE_MAX = 500
+
+PageSize = Annotated[int, Query(ge=1, le=PAGE_SIZE_MAX, description="Rows of one page.")]
+PageToken = Annotated[str, Query(max_length=1024, description="`next_page_token` of the page before.")]
+
+Row = TypeVar("Row")
+Item = TypeVar("Item")
+
+
+class Page(BaseModel, Generic[Item]):
+    """One page; `next_page_token` is empty on the last."""
+
+    items: list[Item]
+    next_page_token: str = ""
+
+
+def _filter_hash(filters: Mapping[str, Any]) -> str:
+    text = json.dumps(filters, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def encode_token(key: Sequence[Any], filters: Mapping[str, Any]) -> str:
+    """Make the token that continues after `key`."""
+    raw = json.dumps({"k": list(key), "f": _filter_hash(filters)}, separators=(",", ":"))
+    return base64.urlsafe_b64encode(raw.encode()).decode().rstrip("=")
+
+
+def decode_token(token: str, filters: Mapping[str, Any], *, types: Sequence[type]) -> list[Any] | None:
+    """Read a token back; None for the first page.
+
+    Args:
+        types: the type of each part of the key.
+    Raises: InvalidPageToken: not ours, or given for other filters.
+    """
+    if not token:
+        return None
+    try:
+        raw = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        key, filter_hash = raw["k"], raw["f"]
+    except (binascii.Error, ValueError, KeyError, TypeError) as error:
+        raise InvalidPageToken("the page token was not given by this service") from error
+    if filter_hash != _filter_hash(filters):
+        raise InvalidPageToken("the page token belongs to other filters")
+    if not isinstance(key, list) or [type(part) for part in key] != list(types):
+        raise InvalidPageToken("the page token was not given for this list")
+    return key
+
+
+def make_page(
+    rows: Sequence[Row],
+    *,
+    page_size: int,
+    filters: Mapping[str, Any],
+    key: Callable[[Row], Sequence[Any]],
+    item: Callable[[Row], Item],
+) -> Page[Item]:
+    """Cut `page_size + 1` fetched rows to a page."""
+    more = len(rows) > page_size
+    rows = rows[:page_size]
+    token = encode_token(key(rows[-1]), filters) if more else ""
+    return Page(items=[item(row) for row in rows], next_page_token=token)

@@ -1,0 +1,98 @@
+"""Every limit of the service, with its unit in its name. Environment: `LETHE_` and the name in capitals."""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+
+def _split(value: object) -> object:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+class Settings(BaseSettings):
+    """Settings of one process of Lethe.
+
+    Lists are given as comma-separated text (`LETHE_LABELS=zone-a,fast`).
+    """
+
+    model_config = SettingsConfigDict(env_prefix="LETHE_", env_nested_delimiter="__", extra="ignore")
+
+    # where it lives
+    data_dir: Path = Path("lethe-data")
+    metadata_url: str | None = None
+    archive_root: Path | None = None
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 8765
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    behind_proxy: bool = False
+    migrate: bool = False
+    labels: Annotated[list[str], NoDecode] = []
+    cors_origins: Annotated[list[str], NoDecode] = []
+
+    # what stores may name
+    allowed_roots: Annotated[list[Path], NoDecode] = []
+    allowed_hosts: Annotated[list[str], NoDecode] = []
+
+    # HTTP
+    request_body_max_bytes: Annotated[int, Field(ge=1024)] = 1_048_576
+    api_threads_max: Annotated[int, Field(ge=4, le=400)] = 24
+    waiters_max: Annotated[int, Field(ge=1)] = 2_000
+    wait_max_s: Annotated[int, Field(ge=1, le=60)] = 60
+    plan_wait_default_s: Annotated[int, Field(ge=0, le=60)] = 10
+    watch_interval_s: Annotated[float, Field(gt=0)] = 0.25
+    sse_keepalive_s: Annotated[float, Field(gt=0)] = 15.0
+    stop_grace_s: Annotated[float, Field(gt=0, le=15)] = 12.0
+
+    # metadata
+    metadata_pool_size: Annotated[int, Field(ge=2)] = 10
+    metadata_pool_timeout_s: Annotated[float, Field(gt=0)] = 20.0
+    metadata_lock_timeout_ms: Annotated[int, Field(ge=100)] = 5_000
+    metadata_statement_timeout_ms: Annotated[int, Field(ge=1000)] = 30_000
+
+    # jobs
+    runner_jobs_max: Annotated[int, Field(ge=1, le=64)] = 4
+    runner_interactive_jobs_max: Annotated[int, Field(ge=1, le=64)] = 2
+    runner_poll_interval_s: Annotated[float, Field(gt=0)] = 0.5
+    lease_ttl_s: Annotated[float, Field(gt=0)] = 90.0
+    lease_renew_interval_s: Annotated[float, Field(gt=0)] = 20.0
+    lease_self_stop_s: Annotated[float, Field(gt=0)] = 60.0
+    crash_loop_max: Annotated[int, Field(ge=1)] = 5
+    job_retries_max: Annotated[int, Field(ge=0)] = 30
+    job_retry_backoff_max_s: Annotated[float, Field(gt=0)] = 30.0
+    progress_interval_s: Annotated[float, Field(ge=0)] = 0.5
+    jobs_queued_max: Annotated[int, Field(ge=1)] = 10_000
+    cancel_grace_s: Annotated[float, Field(ge=0)] = 2.0
+
+    # targets
+    target_connect_timeout_s: Annotated[int, Field(ge=1, le=60)] = 5
+    target_lock_timeout_ms: Annotated[int, Field(ge=10, le=900)] = 500
+    target_statement_timeout_ms: Annotated[int, Field(ge=1000)] = 30_000
+    target_idle_in_transaction_timeout_ms: Annotated[int, Field(ge=1000)] = 30_000
+
+    # purge
+    purge_workers: Annotated[int, Field(ge=1, le=32)] = 2
+    purge_unit_rows: Annotated[int, Field(ge=100, le=1_000_000)] = 20_000
+    purge_unit_target_ms: Annotated[int, Field(ge=10)] = 300
+    purge_window_units: Annotated[int, Field(ge=1, le=1000)] = 32
+    purge_unit_retries_max: Annotated[int, Field(ge=0)] = 8
+    plan_valid_s: Annotated[int, Field(ge=60)] = 86_400
+
+    @field_validator("labels", "cors_origins", "allowed_roots", "allowed_hosts", mode="before")
+    @classmethod
+    def _comma_separated(cls, value: object) -> object:
+        return _split(value)
+
+    @property
+    def effective_metadata_url(self) -> str:
+        """The metadata database's SQLAlchemy URL; a SQLite file in the data directory by default."""
+        if self.metadata_url is None:
+            return f"sqlite:///{(self.data_dir / 'lethe.db').absolute()}"
+        return self.metadata_url
+
+    @property
+    def effective_archive_root(self) -> Path:
+        """Where archives lie when an admin names no other root."""
+        return (self.archive_root or self.data_dir / "archive").absolute()
