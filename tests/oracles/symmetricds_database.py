@@ -1,0 +1,198 @@
+"""Writes and reads whole SymmetricDS databases: the rows of an oracle on a real SQLite or PostgreSQL target.
+
+Rows are plain Python: `{table without prefix: [{column: value}, ...]}`, times as naive `datetime`. A snapshot
+has every column of every table, in the order of the primary key, with the values as the target returns them.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import psycopg
+from sqlalchemy.engine import make_url
+
+from tests.oracles.symmetricds_schema import Table, Version, statements, tables
+
+Row = dict[str, Any]
+Rows = dict[str, list[Row]]
+TimeEncoding = Literal["timestamp", "text", "text_ms", "text_s", "epoch_ms"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a SymmetricDS database lies and how it is laid out.
+
+    `encoding` is how SQLite keeps times ('timestamp' is PostgreSQL's only one): text with 6, 3 or no digits
+    of a second, or milliseconds since 1970 of the naive time.
+    """
+
+    url: str
+    version: Version = "3.x"
+    schema: str | None = None
+    prefix: str = "sym_"
+    encoding: TimeEncoding = "text"
+
+    @property
+    def dialect(self) -> Literal["postgresql", "sqlite"]:
+        """Which of the two engines."""
+        return "sqlite" if self.url.startswith("sqlite") else "postgresql"
+
+    def name(self, table: str) -> str:
+        """Quoted name of a table given without prefix."""
+        quoted = f'"{self.prefix}{table}"'
+        return f'"{self.schema}".{quoted}' if self.schema else quoted
+
+    def encode(self, value: Any) -> Any:
+        """A value as this place keeps it; only times change."""
+        if not isinstance(value, datetime) or self.dialect == "postgresql":
+            return value
+        if self.encoding == "epoch_ms":
+            return round(value.replace(tzinfo=UTC).timestamp() * 1000)
+        digits = {"text": 26, "text_ms": 23, "text_s": 19, "timestamp": 26}[self.encoding]
+        return value.strftime("%Y-%m-%d %H:%M:%S.%f")[:digits]
+
+
+class Session:
+    """An autocommitting connection that speaks `:name` parameters on both engines."""
+
+    def __init__(self, place: Place) -> None:
+        """Connect; SQLite creates its file."""
+        self._connection: Any
+        if place.dialect == "sqlite":
+            path = make_url(place.url).database
+            assert path is not None
+            self._connection = sqlite3.connect(path, isolation_level=None, timeout=30)
+            self._connection.execute("pragma synchronous = off")
+        else:
+            url = make_url(place.url).set(drivername="postgresql").render_as_string(hide_password=False)
+            # A generic plan of the chunked deletes is a trap (facts, section 8).
+            self._connection = psycopg.connect(url, autocommit=True, prepare_threshold=None)
+        self.sqlite = place.dialect == "sqlite"
+
+    def run(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
+        """Run one statement and return its rows."""
+        cursor = self._connection.execute(self._form(sql, parameters), parameters or {})
+        return [] if cursor.description is None else cursor.fetchall()
+
+    def count(self, sql: str, parameters: Mapping[str, Any] | None = None) -> int:
+        """Run one statement and return how many rows it touched."""
+        return int(self._connection.execute(self._form(sql, parameters), parameters or {}).rowcount)
+
+    def write(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Run one statement for many rows in one transaction."""
+        if not rows:
+            return
+        self._connection.execute("begin")
+        self._connection.cursor().executemany(self._form(sql, rows[0]), rows)
+        self._connection.execute("commit")
+
+    def _form(self, sql: str, parameters: Mapping[str, Any] | None) -> str:
+        if self.sqlite:
+            return sql
+        for name in sorted(parameters or {}, key=len, reverse=True):
+            sql = sql.replace(f":{name}", f"%({name})s")
+        return sql
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+
+@contextmanager
+def session(place: Place) -> Iterator[Session]:
+    """A session that is closed at the end."""
+    with closing(Session(place)) as opened:
+        yield opened
+
+
+def create(place: Place) -> None:
+    """Create the empty tables and indexes of the layout."""
+    with session(place) as target:
+        made = statements(place.version, dialect=place.dialect, prefix=place.prefix, schema=place.schema)
+        for statement in made:
+            target.run(statement)
+
+
+def load(place: Place, rows: Rows) -> None:
+    """Insert rows into existing tables; columns that a row leaves out get their defaults."""
+    with session(place) as target:
+        for table, content in rows.items():
+            for names, group in _by_columns(content).items():
+                columns, values = ", ".join(names), ", ".join(f":{name}" for name in names)
+                encoded = [{name: place.encode(row[name]) for name in names} for row in group]
+                target.write(f"insert into {place.name(table)} ({columns}) values ({values})", encoded)
+        if not target.sqlite:
+            _advance_identities(target, place)
+
+
+def _by_columns(content: list[Row]) -> dict[tuple[str, ...], list[Row]]:
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in content:
+        groups.setdefault(tuple(row), []).append(row)
+    return groups
+
+
+def _advance_identities(target: Session, place: Place) -> None:
+    for table in tables(place.version).values():
+        column = table.automatic
+        if column is not None:
+            name = place.name(table.name)
+            following = f"(select coalesce(max({column}), 0) + 1 from {name})"
+            target.run(f"select setval(pg_get_serial_sequence('{name}', '{column}'), {following}, false)")
+
+
+def build(place: Place, rows: Rows) -> None:
+    """Create the tables and insert the rows."""
+    create(place)
+    load(place, rows)
+
+
+def empty(place: Place) -> None:
+    """Delete every row of every table."""
+    with session(place) as target:
+        for table in tables(place.version):
+            target.run(f"delete from {place.name(table)}")
+
+
+def snapshot(place: Place) -> Rows:
+    """Every row of every table of the layout that exists, by its name without prefix."""
+    with session(place) as target:
+        present = _present(target, place)
+        return {
+            table.name: _read(target, place, table)
+            for table in tables(place.version).values()
+            if f"{place.prefix}{table.name}" in present
+        }
+
+
+def _read(target: Session, place: Place, table: Table) -> list[Row]:
+    names = _columns(target, place, table)
+    rows = target.run(f"select {', '.join(names)} from {place.name(table.name)}")
+    found = [dict(zip(names, row, strict=True)) for row in rows]
+    return sorted(found, key=lambda row: tuple(row[name] for name in table.primary_key))
+
+
+def _columns(target: Session, place: Place, table: Table) -> list[str]:
+    """The columns which the table really has: the reference files differ a little from the built layouts."""
+    if target.sqlite:
+        return [row[1] for row in target.run(f"pragma table_info({place.name(table.name)})")]
+    rows = target.run(
+        "select attname from pg_attribute where attrelid = cast(:name as regclass) and attnum > 0 "
+        "and not attisdropped order by attnum",
+        {"name": place.name(table.name)},
+    )
+    return [row[0] for row in rows]
+
+
+def _present(target: Session, place: Place) -> set[str]:
+    if target.sqlite:
+        return {row[0] for row in target.run("select name from sqlite_master where type = 'table'")}
+    schema = place.schema or "public"
+    return {
+        row[0] for row in target.run("select tablename from pg_tables where schemaname = :s", {"s": schema})
+    }
