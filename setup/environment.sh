@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Bring .venv to exactly what uv.lock says, development tools included.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+uv=$(setup/find-uv.sh)
+interpreter=()
+# An existing environment keeps its interpreter: naming another would make uv throw it away.
+if ! .venv/bin/python -c 'import sys; assert sys.version_info >= (3, 11)' 2>/dev/null; then
+  interpreter=(--python "$(setup/find-python.sh)")
+fi
+export UV_PROJECT_ENVIRONMENT=.venv UV_PYTHON_DOWNLOADS=never
+unset VIRTUAL_ENV
+"$uv" sync --quiet --frozen "${interpreter[@]}"

@@ -1,0 +1,34 @@
+"""Who may import whom, where import-linter has no contract for it: an allow-list of outside packages."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.style.source_files import ROOT, source_files
+
+STANDARD = sys.stdlib_module_names | {"__future__"}
+
+
+def _imports_outside(folder: str, allowed: set[str]) -> list[str]:
+    files = source_files(folder)
+    assert files, f"no file below {folder}"
+    return [
+        f"{file.name}:{line} {name}"
+        for file in files
+        for line, name in file.imported
+        if name.split(".")[0] not in STANDARD | allowed
+    ]
+
+
+def test_client_library_needs_only_httpx() -> None:
+    assert _imports_outside("client/lethe_client", {"httpx", "lethe_client"}) == []
+
+
+def test_lower_floor_needs_only_drivers_and_arrow() -> None:
+    assert _imports_outside("spark", {"psycopg", "pyarrow", "pyspark", "spark", "sqlalchemy"}) == []
+
+
+def test_layers_hold() -> None:
+    program = Path(sys.executable).with_name("lint-imports")
+    run = subprocess.run([program, "--no-logo"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr

@@ -1,0 +1,108 @@
+"""Names and sizes: a module reads in one sitting, a function does one thing."""
+
+import ast
+import re
+
+from tests.style.source_files import ROOT, shipped_files, source_files
+
+FILE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 50
+EMPTY_NAMES = {"utils", "helpers", "common", "misc", "manager", "base"}
+UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK|NotImplementedError)\b")
+BARE_IGNORE = re.compile(r"#\s*(type: ignore(?!\[)|noqa(?!:))")
+
+
+def test_module_names_say_a_concept() -> None:
+    names = {file.name: set(re.split(r"[/.]", file.name)) for file in source_files(".ci", "tests", "setup")}
+    names |= {file.name: set(re.split(r"[/.]", file.name)) for file in shipped_files()}
+    assert [name for name, parts in names.items() if parts & EMPTY_NAMES] == []
+
+
+def test_files_are_read_in_one_sitting() -> None:
+    long = [f"{file.name}: {len(file.text.splitlines())}" for file in shipped_files()]
+    long = [row for row in long if int(row.split(": ")[1]) > FILE_LINES_MAX]
+    assert long == []
+
+
+def test_functions_are_short() -> None:
+    long = []
+    for file in shipped_files():
+        for function in file.functions:
+            assert function.end_lineno is not None
+            lines = function.end_lineno - function.lineno + 1
+            if lines > FUNCTION_LINES_MAX:
+                long.append(f"{file.name}:{function.lineno} {function.name}: {lines} lines")
+    assert long == []
+
+
+def test_nothing_shipped_is_unfinished() -> None:
+    found = [
+        f"{file.name}:{number} {line.strip()}"
+        for file in shipped_files()
+        for number, line in enumerate(file.text.splitlines(), start=1)
+        if UNFINISHED.search(line)
+    ]
+    assert found == []
+
+
+def test_silenced_checks_name_what_they_silence() -> None:
+    found = [
+        f"{file.name}:{number} {line.strip()}"
+        for file in (*shipped_files(), *source_files("tests", "setup", "migrations", "benchmarks"))
+        for number, line in enumerate(file.text.splitlines(), start=1)
+        if BARE_IGNORE.search(line)
+    ]
+    assert found == []
+
+
+def test_tests_use_fakes_not_patches_of_code() -> None:
+    # monkeypatch of the environment is fine; replacing functions by name ties a test to how code is written.
+    found = [
+        f"{file.name}:{line} {name}"
+        for file in source_files("tests")
+        for line, name in file.imported
+        if name.startswith(("unittest.mock", "mock."))
+    ]
+    assert found == []
+
+
+def test_test_names_tell_situation_and_outcome() -> None:
+    short = [
+        f"{file.name}:{node.lineno} {node.name}"
+        for file in source_files("tests")
+        for node in file.functions
+        if node.name.startswith("test_") and node.name.count("_") < 2
+    ]
+    assert short == []
+
+
+def test_clock_is_asked_only_by_the_clock() -> None:
+    # "Throttles, cycles, leases and schedules never ask the OS for the time"; the lower floor knows no clock.
+    forbidden = {("datetime", "now"), ("datetime", "utcnow"), ("date", "today"), ("time", "time")}
+    found = []
+    for file in source_files("app", "spark"):
+        if file.name == "app/clock.py":
+            continue
+        found += [
+            f"{file.name}:{node.lineno} {ast.unparse(node)}"
+            for node in ast.walk(file.tree)
+            if isinstance(node, ast.Attribute) and (ast.unparse(node.value), node.attr) in forbidden
+        ]
+    assert found == []
+
+
+def test_environment_is_read_only_by_settings() -> None:
+    allowed = {"app/settings.py", "app/stores/secrets.py"}
+    found = [
+        f"{file.name}:{node.lineno}"
+        for file in source_files("app", "spark")
+        if file.name not in allowed and not file.name.startswith("app/cli/")
+        for node in ast.walk(file.tree)
+        if isinstance(node, ast.Attribute) and ast.unparse(node) in {"os.environ", "os.getenv"}
+    ]
+    assert found == []
+
+
+def test_root_holds_the_pages_that_a_newcomer_looks_for() -> None:
+    wanted = ["README.md", "CHANGELOG.md", "Makefile", "Dockerfile", ".ci/run", "docs/decisions"]
+    assert [name for name in wanted if not (ROOT / name).exists()] == []
