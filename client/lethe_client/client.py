@@ -1,0 +1,81 @@
+"""The client: one connection pool, one token, the resources as attributes."""
+
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from lethe_client.archives import Archives
+from lethe_client.errors import ProblemError, TransportFailed
+from lethe_client.jobs import Jobs
+from lethe_client.operation import Audit, Instances
+from lethe_client.parameters import Parameters
+from lethe_client.purges import Purges
+from lethe_client.retries import RetryPolicy
+from lethe_client.stores import Stores
+from lethe_client.tokens import Tokens
+from lethe_client.transport import Call, Transport
+
+
+class Lethe:
+    """A Lethe service.
+
+    Args:
+        url: such as `http://127.0.0.1:8765`.
+        token: the bearer token.
+        timeout_s: of one request; long polls and streams have their own.
+        retries: how often and how long an unanswered or postponed request is sent again.
+        verify: as httpx takes it: False, or an SSL context for a private authority.
+        transport: another httpx transport, for tests and special networks.
+    Raises: ConfigurationInvalid: the URL or the token cannot be used.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        timeout_s: float = 30.0,
+        retries: RetryPolicy | None = None,
+        verify: Any = True,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._transport = Transport(
+            url,
+            token,
+            timeout_s=timeout_s,
+            retries=retries or RetryPolicy(),
+            verify=verify,
+            transport=transport,
+        )
+        self.jobs = Jobs(self._transport)
+        self.stores = Stores(self._transport)
+        self.purges = Purges(self._transport, self.jobs)
+        self.archives = Archives(self._transport)
+        self.parameters = Parameters(self._transport)
+        self.tokens = Tokens(self._transport)
+        self.audit = Audit(self._transport)
+        self.instances = Instances(self._transport)
+
+    @property
+    def url(self) -> str:
+        return self._transport.url
+
+    def is_ready(self) -> bool:
+        """Ask /readyz once, without a retry's patience for a refusal; False also where nothing listens."""
+        try:
+            self._transport.request(Call(method="GET", path="/readyz"))
+        except (ProblemError, TransportFailed):
+            return False
+        return True
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,42 @@
+"""Keyset pages as one iterator."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, TypeVar
+
+from lethe_client.decoding import decode
+from lethe_client.errors import UnexpectedAnswer
+from lethe_client.transport import Call, Transport
+
+PAGES_MAX: Final = 100_000
+PAGE_SIZE: Final = 200
+
+T = TypeVar("T")
+
+
+def items(
+    transport: Transport,
+    path: str,
+    kind: type[T],
+    *,
+    params: Mapping[str, Any] | None = None,
+    page_size: int = PAGE_SIZE,
+) -> Iterator[T]:
+    """Yield every item of a list, fetching a page when it is needed.
+
+    Raises: UnexpectedAnswer: a page token that comes back unchanged, which would go on for ever.
+    """
+    token = ""
+    for _ in range(PAGES_MAX):
+        query = {**(params or {}), "page_size": page_size, "page_token": token or None}
+        body = transport.request(Call(method="GET", path=path, params=query, repeatable=True)).body
+        if not isinstance(body, dict) or not isinstance(body.get("items"), list):
+            raise UnexpectedAnswer(f"{path} did not answer a page")
+        for item in body["items"]:
+            yield decode(kind, item)
+        following = body.get("next_page_token") or ""
+        if not following:
+            return
+        if following == token:
+            raise UnexpectedAnswer(f"{path} answered the same page token twice")
+        token = following
+    raise UnexpectedAnswer(f"{path} has more than {PAGES_MAX} pages")

@@ -1,0 +1,292 @@
+"""What Lethe answers, as frozen values; `raw` is the JSON object with the members of later versions."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+TERMINAL: Final = frozenset({"SUCCEEDED", "FAILED", "ABORTED"})
+
+Raw = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What all answers have; equality and printing leave `raw` out."""
+
+    raw: Raw = field(default_factory=dict, repr=False, compare=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suspension(Result):
+    reason: str = ""
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Store(Result):
+    """A registered target; `etag` is what update and delete send as If-Match."""
+
+    id: str
+    kind: str
+    url: str = ""
+    schema: str | None = None
+    table_prefix: str = ""
+    time_zone: str = "UTC"
+    labels: Mapping[str, str] = field(default_factory=dict)
+    runs_on: tuple[str, ...] = ()
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    has_password: bool = False
+    suspended: Suspension | None = None
+    target_identity: str | None = None
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+    etag: str = field(default="", repr=False, compare=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding(Result):
+    """`severity` is ERROR, WARNING or INFO."""
+
+    code: str
+    severity: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableSize(Result):
+    table: str
+    rows_estimate: int | None = None
+    bytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckReport(Result):
+    ok: bool
+    reachable: bool = False
+    identity: str | None = None
+    server_version: str | None = None
+    layout: str | None = None
+    clock_difference_s: float | None = None
+    ledger: Any = None
+    permissions_missing: tuple[Any, ...] = ()
+    sizes: tuple[TableSize, ...] = ()
+    conflicts: tuple[Any, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    can: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recovery(Result):
+    epoch_before: int | None = None
+    epoch_after: int | None = None
+    foreign_jobs: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress(Result):
+    """`fraction` 0 to 1, `rate_per_s` in `unit` per second without paused time."""
+
+    unit: str = ""
+    done: int = 0
+    total: int | None = None
+    total_is_estimate: bool = False
+    fraction: float | None = None
+    rate_per_s: float | None = None
+    eta: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Throttle(Result):
+    requested: Any = None
+    effective: Any = None
+    cause: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitingOn(Result):
+    kind: str
+    ref: str | None = None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobError(Result):
+    code: str
+    title: str = ""
+    detail: str = ""
+    retryable: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job(Result):
+    """`state` is QUEUED, RUNNING, WAITING, PAUSING, PAUSED, ABORTING, SUCCEEDED, FAILED or ABORTED."""
+
+    id: str
+    kind: str
+    state: str
+    store: str | None = None
+    subject: Raw | None = None
+    parent_id: str | None = None
+    reason: str | None = None
+    requested_by: str | None = None
+    engine: str = ""
+    params: Raw = field(default_factory=dict)
+    result: Raw | None = None
+    error: JobError | None = None
+    created_at: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    updated_at: datetime | None = None
+    not_before: datetime | None = None
+    waiting_on: tuple[WaitingOn, ...] = ()
+    throttle: Throttle = field(default_factory=Throttle)
+    progress: Progress = field(default_factory=Progress)
+    attempt: int = 0
+    crash_count: int = 0
+    retries: int = 0
+    retried_from: str | None = None
+    runs_on: tuple[str, ...] = ()
+    instance: str | None = None
+    etag: str = field(default="", repr=False, compare=False)
+
+    @property
+    def ended(self) -> bool:
+        return self.state in TERMINAL
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobEvent(Result):
+    """One entry of a job's own sequence; `type` is state, progress, warning or throttle."""
+
+    seq: int
+    type: str
+    at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TablePlan(Result):
+    table: str
+    rows: int | None = None
+    rows_to_remove: int = 0
+    lo: int | None = None
+    hi: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StrandedNode(Result):
+    node_id: str
+    batches: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stranded(Result):
+    mode: str = "MARK"
+    nodes: tuple[StrandedNode, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanWarning(Result):
+    code: str
+    table: str | None = None
+    count: int | None = None
+    sample: tuple[Any, ...] = ()
+    detail: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(Result):
+    """What a purge would do; name `plan_id` in a purge to run exactly this."""
+
+    plan_id: str
+    store: str = ""
+    kind: str = ""
+    cutoff: datetime | None = None
+    cutoff_local: Any = None
+    retention_minutes: int | None = None
+    retention_source: str | None = None
+    layout: str | None = None
+    tables: tuple[TablePlan, ...] = ()
+    stranded: Stranded = field(default_factory=Stranded)
+    limits: Raw = field(default_factory=dict)
+    warnings: tuple[PlanWarning, ...] = ()
+    expires_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableStats(Result):
+    table: str
+    removed: int | None = None
+    oldest_row_left: Any = None
+    lag_behind_retention_s: float | None = None
+    rows_estimate: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PurgeStats(Result):
+    store: str
+    measured_at: datetime | None = None
+    retention_minutes: int | None = None
+    tables: tuple[TableStats, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Archive(Result):
+    """`files` is their number in a list and the files themselves where one archive was asked for."""
+
+    job_id: str
+    store: str = ""
+    directory: str = ""
+    created_at: datetime | None = None
+    files: Any = None
+    rows: int | None = None
+    bytes: int | None = None
+    expires_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Token(Result):
+    """`token` is the secret, there only in the answer that created it."""
+
+    id: str
+    name: str = ""
+    scopes: tuple[str, ...] = ()
+    stores: tuple[str, ...] | None = None
+    expires_at: datetime | None = None
+    created_at: datetime | None = None
+    revoked_at: datetime | None = None
+    token: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameter(Result):
+    """A seed's parameter with the value in effect; `store` is the scope that it was asked for."""
+
+    name: str
+    type: str = ""
+    value: Any = None
+    default: Any = None
+    source: str = ""
+    minimum: float | None = None
+    maximum: float | None = None
+    unit: str | None = None
+    description: str = ""
+    aliases: tuple[str, ...] = ()
+    scopes: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    store: str | None = None
+    etag: str = field(default="", repr=False, compare=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditEvent(Result):
+    id: Any = None
+    at: datetime | None = None
+    actor: str | None = None
+    action: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Instance(Result):
+    id: str

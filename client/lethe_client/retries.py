@@ -1,0 +1,72 @@
+"""When a request is sent again, and how long after.
+
+Invariants:
+- never more than `attempts` sendings, and none that would start after `total_s`;
+- a request whose effect may already have happened is sent again only if the caller says it is repeatable
+  (a GET, or a POST under an Idempotency-Key);
+- a Retry-After is a floor: jitter only adds to it.
+"""
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+import httpx
+
+# These failed before a byte of the request was sent, so that even an unrepeatable request may go again.
+NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+# A proxy's words for "I do not know whether it happened".
+OUTCOME_UNKNOWN = frozenset({502, 504})
+NOT_DONE = frozenset({429, 503})
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Bounded exponential backoff with full jitter; the last three are there so that tests own the time."""
+
+    attempts: int = 6
+    first_s: float = 0.2
+    most_s: float = 10.0
+    total_s: float = 60.0
+    sleep: Callable[[float], None] = field(default=time.sleep, repr=False)
+    monotonic: Callable[[], float] = field(default=time.monotonic, repr=False)
+    uniform: Callable[[float, float], float] = field(default=random.uniform, repr=False)
+
+    def delay_s(self, attempt: int, *, retry_after_s: float = 0.0) -> float:
+        """Draw the pause after the given attempt (counted from 1)."""
+        ceiling = min(self.most_s, self.first_s * 2 ** (attempt - 1))
+        return retry_after_s + self.uniform(0.0, ceiling)
+
+
+def retry_after_s(response: httpx.Response) -> float | None:
+    """Read Retry-After as seconds or as an HTTP date; None where it is absent or unreadable."""
+    value = response.headers.get("retry-after")
+    if value is None:
+        return None
+    if value.strip().isdigit():
+        return float(value)
+    try:
+        when = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    return max(0.0, (when.replace(tzinfo=when.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
+
+
+def worth_repeating(response: httpx.Response, *, repeatable: bool, refused: bool) -> bool:
+    """Tell whether this answer is one to send the same request again for.
+
+    Args:
+        response: the answer.
+        repeatable: sending twice does no harm even if the first one had its effect.
+        refused: the problem document says `retryable: false` in so many words.
+    """
+    if response.status_code in NOT_DONE:
+        return not refused
+    if response.status_code in OUTCOME_UNKNOWN:
+        return repeatable and not refused
+    # Another request with our Idempotency-Key is in flight; every other conflict comes without Retry-After.
+    in_flight = response.status_code == 409 and "retry-after" in response.headers
+    return in_flight and "idempotency-key" in response.request.headers

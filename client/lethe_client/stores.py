@@ -1,0 +1,125 @@
+"""Stores: register targets, look at them, change them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from lethe_client import pages
+from lethe_client.decoding import decode
+from lethe_client.paths import collection, resource
+from lethe_client.results import CheckReport, Recovery, Store
+from lethe_client.transport import Answer, Call, Transport
+
+# A check connects, with timeouts of its own for each step.
+CHECK_TIMEOUT_S: Final = 120.0
+
+
+def _store(answer: Answer) -> Store:
+    return replace(decode(Store, answer.body), etag=answer.etag)
+
+
+class Stores:
+    """`/v1/stores`."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def create(
+        self,
+        store_id: str,
+        url: str,
+        *,
+        kind: str = "SYMMETRICDS",
+        password: str | None = None,
+        schema: str | None = None,
+        table_prefix: str | None = None,
+        time_zone: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        runs_on: Sequence[str] | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        limits: Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None,
+    ) -> Store:
+        """Register a target; what is None is left to the service's default.
+
+        Args:
+            url: SQLAlchemy form, without a password.
+            password: where the service finds it: `env:NAME` or `file:PATH`.
+            limits: max_rows, max_fraction, max_parallel_jobs.
+        """
+        optional: dict[str, Any] = {
+            "password": password,
+            "schema": schema,
+            "table_prefix": table_prefix,
+            "time_zone": time_zone,
+            "labels": labels,
+            "runs_on": runs_on,
+            "parameters": parameters,
+            "limits": limits,
+        }
+        body: dict[str, Any] = {"id": store_id, "kind": kind, "url": url}
+        body.update({name: value for name, value in optional.items() if value is not None})
+        path = collection("stores")
+        call = Call(method="POST", path=path, json=body, creates=True, idempotency_key=idempotency_key)
+        return _store(self._transport.request(call))
+
+    def get(self, store_id: str) -> Store:
+        path = resource("stores", store_id)
+        return _store(self._transport.request(Call(method="GET", path=path, repeatable=True)))
+
+    def list(self) -> Iterator[Store]:
+        return pages.items(self._transport, collection("stores"), Store)
+
+    def update(self, store: Store, changes: Mapping[str, Any]) -> Store:
+        """Change the store as it was read.
+
+        Raises: PreconditionFailed: somebody changed it since.
+        """
+        headers = {"If-Match": self._etag(store)}
+        call = Call(method="PATCH", path=resource("stores", store.id), json=dict(changes), headers=headers)
+        return _store(self._transport.request(call))
+
+    def delete(self, store: Store) -> None:
+        """Forget the registration as it was read; the target is not touched.
+
+        Raises: PreconditionFailed: somebody changed it since.
+        """
+        headers = {"If-Match": self._etag(store)}
+        self._transport.request(Call(method="DELETE", path=resource("stores", store.id), headers=headers))
+
+    def check(self, store_id: str) -> CheckReport:
+        """Connect and report what is there and what Lethe may do; changes nothing."""
+        path = resource("stores", store_id, verb="check")
+        call = Call(method="POST", path=path, repeatable=True, timeout_s=CHECK_TIMEOUT_S)
+        return decode(CheckReport, self._transport.request(call).body)
+
+    def suspend(
+        self,
+        store_id: str,
+        *,
+        reason: str,
+        duration: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Store:
+        """Let nothing write to the store, for an ISO 8601 duration or until resume."""
+        body = {"reason": reason} if duration is None else {"reason": reason, "duration": duration}
+        return _store(self._act(store_id, "suspend", body, key=idempotency_key))
+
+    def resume(self, store_id: str, *, idempotency_key: str | None = None) -> Store:
+        return _store(self._act(store_id, "resume", {}, key=idempotency_key))
+
+    def recover(self, store_id: str, *, idempotency_key: str | None = None) -> Recovery:
+        """Raise our epoch above the target's, after the metadata was restored from a copy (EPOCH_AHEAD)."""
+        return decode(Recovery, self._act(store_id, "recover", {}, key=idempotency_key).body)
+
+    def _act(self, store_id: str, verb: str, body: Mapping[str, Any], *, key: str | None) -> Answer:
+        path = resource("stores", store_id, verb=verb)
+        call = Call(method="POST", path=path, json=body, creates=True, idempotency_key=key)
+        return self._transport.request(call)
+
+    def _etag(self, store: Store) -> str:
+        """The ETag that came with the store; one out of a list has none and is read again, compared first."""
+        if store.etag:
+            return store.etag
+        current = self.get(store.id)
+        return current.etag if current == store else '"changed-since-it-was-listed"'
