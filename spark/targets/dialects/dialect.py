@@ -1,0 +1,64 @@
+"""What the rest of the floor may ask of a database without knowing which one it is."""
+
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Literal, Protocol
+
+Row = tuple[Any, ...]
+Params = Mapping[str, Any] | None
+
+
+class Dialect(Protocol):
+    """SQL that differs; without state."""
+
+    @property
+    def name(self) -> Literal["postgresql", "sqlite"]: ...
+
+    def quote(self, identifier: str) -> str:
+        """An identifier that is safe to place in a statement."""
+
+    def qualify(self, schema: str | None, table: str) -> str:
+        """A quoted table name; SQLite knows no schema."""
+
+    def lethe_table(self, table: str) -> str:
+        """The name of one of Lethe's own tables in the target."""
+
+    def share_lock(self, alias: str) -> str:
+        """The clause that locks the selected rows of `alias` until the end of the transaction, or nothing."""
+
+
+class Session(Protocol):
+    """One open driver connection; methods raise the driver's own errors, which `Connection` classifies."""
+
+    server_version: int
+
+    @property
+    def closed(self) -> bool: ...
+
+    @property
+    def in_transaction(self) -> bool: ...
+
+    def run(self, sql: str, params: Params) -> tuple[list[Row], int]:
+        """Run one statement; its rows and its row count (-1 where the driver knows none)."""
+
+    def run_many(self, sql: str, rows: Iterable[Mapping[str, Any]]) -> int: ...
+
+    def stream(self, sql: str, params: Params) -> Generator[Row, None, None]: ...
+
+    def copy_out(self, sql: str, params: Params, /) -> AbstractContextManager[Iterable[bytes]]: ...
+
+    def copy_in(self, sql: str, lines: Iterable[bytes], /) -> int: ...
+
+    def begin(self, *, read_only: bool) -> None: ...
+
+    def commit(self) -> None: ...
+
+    def rollback(self) -> None: ...
+
+    def interrupt(self) -> None:
+        """End the running statement; called from another thread, never raises."""
+
+    def close(self) -> None: ...
+
+
+IsCancelled = Callable[[], bool]

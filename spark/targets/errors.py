@@ -1,0 +1,222 @@
+"""What can go wrong at a target. Every module of `spark.targets` raises only these.
+
+TargetError                     TARGET_ERROR             anything that has no name of its own
+├── TargetUrlInvalid            TARGET_URL_INVALID
+├── TargetUnreachable           TARGET_UNREACHABLE       transient; also a connection lost in the middle
+├── TargetAuthFailed            TARGET_AUTH_FAILED
+├── TargetDatabaseMissing       TARGET_DATABASE_MISSING
+├── TargetTablesMissing         TARGET_TABLES_MISSING
+├── TargetReadOnly              TARGET_READ_ONLY         a right is missing
+├── TargetSchemaUnsupported     TARGET_SCHEMA_UNSUPPORTED
+│   └── MixedTimeTypes          MIXED_TIME_TYPES
+├── TargetLockTimeout           TARGET_LOCK_TIMEOUT      transient; deadlocks and serialisation failures too
+├── TargetStatementTimeout      TARGET_STATEMENT_TIMEOUT transient
+├── TargetCancelled             TARGET_CANCELLED         our own cancel()
+├── TargetRowConflict           TARGET_ROW_CONFLICT      a constraint refused a row
+├── FenceRaised                 FENCE_RAISED
+├── ArchiveFailed               ARCHIVE_FAILED           the archive could not be made durable
+├── ArchiveCorrupt              ARCHIVE_CORRUPT
+└── RestoreConflict             RESTORE_CONFLICT
+"""
+
+# ruff: noqa: N818 - errors state the fact (style.md), they carry no suffix
+
+import sqlite3
+from typing import ClassVar
+
+import psycopg
+
+
+class TargetError(Exception):
+    """A fact about a target, with a stable `code`; `transient` says that the same call may succeed later."""
+
+    code: ClassVar[str] = "TARGET_ERROR"
+    transient: ClassVar[bool] = False
+
+    def __init__(self, detail: str, *, sqlstate: str | None = None) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.sqlstate = sqlstate
+
+
+class TargetUrlInvalid(TargetError):
+    code = "TARGET_URL_INVALID"
+
+
+class TargetUnreachable(TargetError):
+    code = "TARGET_UNREACHABLE"
+    transient = True
+
+
+class TargetAuthFailed(TargetError):
+    code = "TARGET_AUTH_FAILED"
+
+
+class TargetDatabaseMissing(TargetError):
+    code = "TARGET_DATABASE_MISSING"
+
+
+class TargetTablesMissing(TargetError):
+    code = "TARGET_TABLES_MISSING"
+
+
+class TargetReadOnly(TargetError):
+    code = "TARGET_READ_ONLY"
+
+
+class TargetSchemaUnsupported(TargetError):
+    code = "TARGET_SCHEMA_UNSUPPORTED"
+
+
+class MixedTimeTypes(TargetSchemaUnsupported):
+    code = "MIXED_TIME_TYPES"
+
+
+class TargetLockTimeout(TargetError):
+    code = "TARGET_LOCK_TIMEOUT"
+    transient = True
+
+
+class TargetStatementTimeout(TargetError):
+    code = "TARGET_STATEMENT_TIMEOUT"
+    transient = True
+
+
+class TargetCancelled(TargetError):
+    code = "TARGET_CANCELLED"
+
+
+class TargetRowConflict(TargetError):
+    code = "TARGET_ROW_CONFLICT"
+
+
+class ArchiveFailed(TargetError):
+    code = "ARCHIVE_FAILED"
+
+
+class ArchiveCorrupt(TargetError):
+    code = "ARCHIVE_CORRUPT"
+
+
+class RestoreConflict(TargetError):
+    code = "RESTORE_CONFLICT"
+
+
+class FenceRaised(TargetError):
+    """Somebody else owns the resource: `token` is ours, `fence_token` the row's (None: there is no row)."""
+
+    code = "FENCE_RAISED"
+
+    def __init__(self, detail: str, *, token: int, fence_token: int | None) -> None:
+        super().__init__(detail)
+        self.token = token
+        self.fence_token = fence_token
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Exceptions pickle by their positional arguments; this one crosses processes with its keywords.
+        return (_fence_raised, (self.detail, self.token, self.fence_token))
+
+
+def _fence_raised(detail: str, token: int, fence_token: int | None) -> FenceRaised:
+    return FenceRaised(detail, token=token, fence_token=fence_token)
+
+
+_BY_SQLSTATE: dict[str, type[TargetError]] = {
+    "25006": TargetReadOnly,
+    "25P03": TargetUnreachable,  # the server closed us: idle in transaction for too long
+    "3D000": TargetDatabaseMissing,
+    "3F000": TargetTablesMissing,
+    "40001": TargetLockTimeout,
+    "40P01": TargetLockTimeout,
+    "42501": TargetReadOnly,
+    "42703": TargetSchemaUnsupported,
+    "42883": TargetSchemaUnsupported,
+    "42P01": TargetTablesMissing,
+    "53300": TargetUnreachable,
+    "55P03": TargetLockTimeout,
+    "57014": TargetStatementTimeout,
+    "57P01": TargetUnreachable,
+    "57P02": TargetUnreachable,
+    "57P03": TargetUnreachable,
+    "57P04": TargetDatabaseMissing,
+    "57P05": TargetUnreachable,
+}
+_BY_SQLSTATE_CLASS: dict[str, type[TargetError]] = {
+    "08": TargetUnreachable,
+    "23": TargetRowConflict,
+    "28": TargetAuthFailed,
+}
+_BY_SQLITE_CODE: dict[int, type[TargetError]] = {
+    sqlite3.SQLITE_BUSY: TargetLockTimeout,
+    sqlite3.SQLITE_LOCKED: TargetLockTimeout,
+    sqlite3.SQLITE_INTERRUPT: TargetStatementTimeout,
+    sqlite3.SQLITE_READONLY: TargetReadOnly,
+    sqlite3.SQLITE_PERM: TargetReadOnly,
+    sqlite3.SQLITE_AUTH: TargetReadOnly,
+    sqlite3.SQLITE_CANTOPEN: TargetUnreachable,
+    sqlite3.SQLITE_IOERR: TargetUnreachable,
+    sqlite3.SQLITE_NOTADB: TargetSchemaUnsupported,
+    sqlite3.SQLITE_CONSTRAINT: TargetRowConflict,
+}
+# A refused connection carries no SQLSTATE in libpq; only its text tells what happened.
+_BY_CONNECT_TEXT: tuple[tuple[str, type[TargetError]], ...] = (
+    ("password authentication failed", TargetAuthFailed),
+    ("no password supplied", TargetAuthFailed),
+    ("no pg_hba.conf entry", TargetAuthFailed),
+    ("authentication failed", TargetAuthFailed),
+    ("permission denied for database", TargetAuthFailed),
+    ("is not permitted to log in", TargetAuthFailed),
+)
+
+
+def classify(exc: BaseException, *, cancelled: bool = False, secret: str | None = None) -> TargetError:
+    """Name what a driver raised.
+
+    Args:
+        exc: an exception of psycopg or sqlite3; a TargetError is returned as it is.
+        cancelled: our own `cancel()` was called; an interrupted statement or wait is then TargetCancelled.
+        secret: a password that must not appear in the detail.
+    """
+    if isinstance(exc, TargetError):
+        return exc
+    detail = " ".join(str(exc).split()) or type(exc).__name__
+    if secret:
+        detail = detail.replace(secret, "***")
+    if isinstance(exc, sqlite3.Error):
+        found = _sqlite_class(exc, detail)
+    elif isinstance(exc, psycopg.Error):
+        found = _postgresql_class(exc, detail)
+    else:
+        found = TargetError
+    if cancelled and found in (TargetStatementTimeout, TargetLockTimeout):
+        found = TargetCancelled
+    return found(detail, sqlstate=getattr(exc, "sqlstate", None))
+
+
+def _postgresql_class(exc: psycopg.Error, detail: str) -> type[TargetError]:
+    state = exc.sqlstate
+    if state is not None:
+        return _BY_SQLSTATE.get(state) or _BY_SQLSTATE_CLASS.get(state[:2], TargetError)
+    if not isinstance(exc, psycopg.OperationalError | psycopg.InterfaceError):
+        return TargetError
+    if exc.pgconn is not None and exc.pgconn.needs_password:
+        return TargetAuthFailed
+    for text, found in _BY_CONNECT_TEXT:
+        if text in detail:
+            return found
+    if "does not exist" in detail:
+        return TargetAuthFailed if 'role "' in detail else TargetDatabaseMissing
+    return TargetUnreachable
+
+
+def _sqlite_class(exc: sqlite3.Error, detail: str) -> type[TargetError]:
+    code: int | None = getattr(exc, "sqlite_errorcode", None)
+    if code is not None and code & 0xFF in _BY_SQLITE_CODE:
+        return _BY_SQLITE_CODE[code & 0xFF]
+    if "no such table" in detail:
+        return TargetTablesMissing
+    if "no such column" in detail or "has no column named" in detail:
+        return TargetSchemaUnsupported
+    if "closed database" in detail:
+        return TargetUnreachable
+    return TargetError

@@ -1,0 +1,146 @@
+"""Where a target is, and how long Lethe lets a statement wait there. Values only, picklable."""
+
+import os
+from dataclasses import dataclass, field
+from typing import Literal
+
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from spark.targets.errors import TargetUrlInvalid
+
+DialectName = Literal["postgresql", "sqlite"]
+
+_DRIVERS: dict[str, DialectName] = {
+    "postgresql": "postgresql",
+    "postgresql+psycopg": "postgresql",
+    "sqlite": "sqlite",
+    "sqlite+pysqlite": "sqlite",
+}
+# What may stand after the `?` of a PostgreSQL URL. `options`, `service`, `hostaddr` and `passfile` may not:
+# they would lead elsewhere than the host that the allow-list saw, or weaken the session.
+POSTGRESQL_OPTIONS = frozenset(
+    {"sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl", "channel_binding", "gssencmode", "require_auth"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLimits:
+    """How long the target may keep us waiting; sources: facts/locks.md, facts/spark.md."""
+
+    lock_timeout_ms: int = 500
+    statement_timeout_ms: int = 30_000
+    idle_in_transaction_timeout_ms: int = 30_000
+    client_connection_check_interval_ms: int = 500
+    connect_timeout_s: int = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One database; `schema` None means `public` on PostgreSQL and is the only value on SQLite."""
+
+    url: str
+    password: str | None = field(default=None, repr=False)
+    schema: str | None = None
+    table_prefix: str = "sym_"
+
+    def __post_init__(self) -> None:
+        if validate_url(self.url) == "sqlite" and self.schema is not None:
+            raise TargetUrlInvalid("a SQLite target has no schema")
+
+    @property
+    def dialect(self) -> DialectName:
+        return validate_url(self.url)
+
+
+def validate_url(url: str) -> DialectName:
+    """Check that a URL is one that Lethe can open without surprises, and tell its dialect.
+
+    Raises: TargetUrlInvalid: unknown driver, a password in the URL, no database, a relative SQLite path, an
+        option that could lead elsewhere.
+    """
+    parsed = _parsed(url)
+    dialect = _DRIVERS.get(parsed.drivername)
+    if dialect is None:
+        raise TargetUrlInvalid(f"driver {parsed.drivername!r} is none of {', '.join(sorted(_DRIVERS))}")
+    if parsed.password:
+        raise TargetUrlInvalid("the URL carries a password: name it by env: or file: instead")
+    if not parsed.database:
+        raise TargetUrlInvalid("the URL names no database")
+    if "\0" in url:
+        raise TargetUrlInvalid("the URL contains a NUL")
+    if dialect == "sqlite":
+        _check_sqlite(parsed)
+    else:
+        _check_postgresql(parsed)
+    return dialect
+
+
+def sqlite_path(target: Target) -> str:
+    """The absolute path of a SQLite target."""
+    assert target.dialect == "sqlite"
+    database = _parsed(target.url).database
+    assert database is not None
+    return database
+
+
+def postgresql_host(target: Target) -> str | None:
+    """The host name or socket directory of a PostgreSQL target; None: libpq's default socket."""
+    assert target.dialect == "postgresql"
+    parsed = _parsed(target.url)
+    return parsed.host or _socket_directory(parsed)
+
+
+def postgresql_arguments(target: Target) -> dict[str, str | int]:
+    """What libpq is told, without the password."""
+    assert target.dialect == "postgresql"
+    parsed = _parsed(target.url)
+    arguments: dict[str, str | int] = {
+        key: value
+        for key, value in parsed.query.items()
+        if isinstance(value, str) and key in POSTGRESQL_OPTIONS
+    }
+    named = {
+        "host": postgresql_host(target),
+        "port": parsed.port,
+        "user": parsed.username,
+        "dbname": parsed.database,
+    }
+    arguments.update({key: value for key, value in named.items() if value is not None})
+    return arguments
+
+
+def _parsed(url: str) -> URL:
+    try:
+        return make_url(url)
+    except (ArgumentError, ValueError):
+        # The text of the error would repeat the URL, and with it a password that somebody left in it.
+        raise TargetUrlInvalid("the URL cannot be parsed") from None
+
+
+def _check_sqlite(parsed: URL) -> None:
+    if parsed.host or parsed.username or parsed.port:
+        raise TargetUrlInvalid("a SQLite URL has neither host nor user: sqlite:////absolute/path")
+    if parsed.query:
+        raise TargetUrlInvalid("a SQLite URL takes no options")
+    if not os.path.isabs(parsed.database or ""):
+        raise TargetUrlInvalid("a SQLite path must be absolute: sqlite:////absolute/path")
+
+
+def _check_postgresql(parsed: URL) -> None:
+    unknown = set(parsed.query) - POSTGRESQL_OPTIONS - {"host"}
+    if unknown:
+        raise TargetUrlInvalid(f"option {', '.join(sorted(unknown))} is not allowed in a PostgreSQL URL")
+    if any(not isinstance(value, str) for value in parsed.query.values()):
+        raise TargetUrlInvalid("an option is given twice")
+    if "host" in parsed.query and (parsed.host or _socket_directory(parsed) is None):
+        raise TargetUrlInvalid("?host= may only name the absolute directory of a socket")
+    if "," in (parsed.host or "") or "," in (_socket_directory(parsed) or ""):
+        raise TargetUrlInvalid("one host only: Lethe must know which server it purges")
+    if (parsed.host or "").startswith(("/", "@")) or any(mark in (parsed.database or "") for mark in "=/"):
+        raise TargetUrlInvalid("host or database name looks like a connection string")
+
+
+def _socket_directory(parsed: URL) -> str | None:
+    value = parsed.query.get("host")
+    return value if isinstance(value, str) and os.path.isabs(value) else None
