@@ -1,7 +1,8 @@
 """The runtime tables of SymmetricDS 2.x and 3.x, as they are created on SQLite and PostgreSQL.
 
 Columns and indexes are read from the reference databases under tests/data, so nothing is typed twice; where
-those differ from what facts/symmetricds-purge section 1 says of 2.x, the facts win (tests/data/PROVENANCE.md).
+those differ from what facts/symmetricds-purge section 1 says of 2.x, the facts win (tests/data/PROVENANCE.md
+lists the differences).
 """
 
 from __future__ import annotations

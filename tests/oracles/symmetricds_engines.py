@@ -1,0 +1,28 @@
+"""What can run an outgoing purge on a database; all must leave the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.oracles.symmetricds import Place, literal_purge
+
+# Called as (place, cutoff, stranded=..., strict=..., data_limit=..., events_limit=..., batches_limit=...).
+Engine = Callable[..., Any]
+ENGINES: dict[str, Engine] = {"literal": literal_purge}
+
+PLACES = ("sqlite-2.x", "sqlite-3.x", "postgresql-2.x", "postgresql-3.x")
+
+
+def named_place(name: str, *, directory: Path, postgresql_url: Callable[[], str]) -> Place:
+    """The place of one of PLACES, without tables yet.
+
+    Args:
+        name: one of PLACES.
+        directory: where a SQLite file may be made.
+        postgresql_url: gives the address of an empty database; called only where it is needed.
+    """
+    dialect, _, version = name.partition("-")
+    url = f"sqlite:///{directory}/{version}.db" if dialect == "sqlite" else postgresql_url()
+    return Place(url, "2.x" if version == "2.x" else "3.x")
