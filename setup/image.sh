@@ -13,6 +13,8 @@ readonly START_TIMEOUT_S=60
 readonly STOP_TIMEOUT_S=15 # what the service promises for SIGTERM
 
 system() {
+  # Slim images leave this folder out, and the Java package cannot be configured without it.
+  mkdir -p /usr/share/man/man1
   "$here/debian-packages.sh" openjdk-17-jre-headless
   rm -rf /var/lib/apt/lists/*
   groupadd --gid "$ACCOUNT_ID" lethe

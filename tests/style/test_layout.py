@@ -91,6 +91,18 @@ def test_clock_is_asked_only_by_the_clock() -> None:
     assert found == []
 
 
+def test_metadata_is_committed_in_one_place() -> None:
+    # docs/decisions/0005: the commit comes before the answer because nothing but Database.transaction() commits.
+    found = [
+        f"{file.name}:{node.lineno}"
+        for file in source_files("app")
+        if file.name != "app/db.py"
+        for node in ast.walk(file.tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "commit"
+    ]
+    assert found == []
+
+
 def test_environment_is_read_only_by_settings() -> None:
     allowed = {"app/settings.py", "app/stores/secrets.py"}
     found = [
