@@ -43,10 +43,12 @@ class TokenCreate(TokenBase):
     role: Role | None = None
     expires_in: timedelta | None = Field(default=None, description="ISO 8601; instead of expires_at.")
 
-    model_config = {  # type: ignore[assignment]
+    model_config = {
         "extra": "forbid",
         "json_schema_extra": {
-            "examples": [{"name": "nightly-purge", "role": "operator", "stores": ["shop"], "expires_in": "P90D"}]
+            "examples": [
+                {"name": "nightly-purge", "role": "operator", "stores": ["shop"], "expires_in": "P90D"}
+            ]
         },
     }
 

@@ -34,7 +34,8 @@ IdempotencyKeyHeader = Annotated[
     str | None,
     Header(
         alias="Idempotency-Key",
-        description="1 to 255 visible ASCII characters. The same key with the same request answers the same for 7 days.",
+        description="1 to 255 visible ASCII characters. Repeating a request with its key answers the same "
+        "for 7 days.",
     ),
 ]
 
@@ -127,7 +128,13 @@ def _replay(row: IdempotencyKey, fingerprint: str) -> Response:
 
 
 def _audit(
-    db: Session, request: Request, caller: Caller, answer: Answer, subject: tuple[str, str], action: str, store: str | None
+    db: Session,
+    request: Request,
+    caller: Caller,
+    answer: Answer,
+    subject: tuple[str, str],
+    action: str,
+    store: str | None,
 ) -> None:
     subject_type, subject_id = subject
     db.add(
@@ -176,7 +183,9 @@ def mutate(
             _audit(db, request, caller, answer, subject, action, store)
         return _render(jsonable_encoder(answer.body), answer.status, answer.headers)
     with _keys_in_flight.hold(key):
-        return _mutate_once(request, caller, effect, key, (action, subject, store), _fingerprint(request, body))
+        return _mutate_once(
+            request, caller, effect, key, (action, subject, store), _fingerprint(request, body)
+        )
 
 
 def _mutate_once(

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import tuple_
 from sqlmodel import Session, col, select
 
 from app.auth.models import AuditEvent, AuditEventRead, Token, TokenRead
@@ -39,7 +38,7 @@ def list_audit_events(
 ) -> Page[AuditEventRead]:
     """Audit rows, newest first."""
     filters = {"list": "audit", "stores": stores, "action": action, "subject": subject_id, "at": after_time}
-    query = select(AuditEvent).order_by(col(AuditEvent.at).desc(), col(AuditEvent.id).desc()).limit(page_size + 1)
+    query = select(AuditEvent).order_by(col(AuditEvent.id).desc()).limit(page_size + 1)
     if stores is not None:
         query = query.where(col(AuditEvent.store).in_(stores))
     if action is not None:
@@ -48,15 +47,14 @@ def list_audit_events(
         query = query.where(AuditEvent.subject_id == subject_id)
     if after_time is not None:
         query = query.where(AuditEvent.at > after_time)
-    after = decode_token(page_token, filters, types=[str, str])
+    after = decode_token(page_token, filters, types=[str])
     if after:
-        at = datetime.fromisoformat(after[0])
-        query = query.where(tuple_(col(AuditEvent.at), col(AuditEvent.id)) < (at, after[1]))
+        query = query.where(col(AuditEvent.id) < after[0])
     rows = db.exec(query).all()
     return make_page(
         rows,
         page_size=page_size,
         filters=filters,
-        key=lambda row: [row.at.isoformat(), row.id],
+        key=lambda row: [row.id],
         item=lambda row: AuditEventRead.model_validate(row.model_dump()),
     )

@@ -13,7 +13,15 @@ from sqlmodel import Session, col, select
 
 from app.auth.models import Token, TokenCreate
 from app.auth.scopes import ROLES, Scope, implied
-from app.errors import Forbidden, NotFound, ScopeMissing, StoreForbidden, TokenExpired, Unauthenticated, Unprocessable
+from app.errors import (
+    Forbidden,
+    NotFound,
+    ScopeMissing,
+    StoreForbidden,
+    TokenExpired,
+    Unauthenticated,
+    Unprocessable,
+)
 from app.kit.ids import new_id
 
 TOKEN_PREFIX = "lethe_"

@@ -12,7 +12,7 @@ _last = 0
 
 def _next_value() -> int:
     """Return a 128-bit value, strictly greater than the one before in this process."""
-    global _last  # noqa: PLW0603 -- the sequence belongs to the process
+    global _last
     value = (time.time_ns() // 1_000_000) << 80 | int.from_bytes(os.urandom(10), "big")
     with _lock:
         _last = value if value > _last else _last + 1

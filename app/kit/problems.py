@@ -41,6 +41,7 @@ _EXAMPLES: dict[int, tuple[str, str, str]] = {
     502: ("The target refuses", "TARGET_AUTH_FAILED", "the target refuses the credentials"),
     503: ("Not now", "METADATA_UNAVAILABLE", "the metadata database cannot be reached"),
 }
+SCHEMA = "#/components/schemas/Problem"
 _ALWAYS = (400, 401, 403, 413, 422, 503)
 
 
@@ -60,6 +61,8 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
         }
         described[status] = {
             "description": title,
-            "content": {PROBLEM_JSON: {"schema": {"$ref": "#/components/schemas/Problem"}, "example": example}},
+            "content": {
+                PROBLEM_JSON: {"schema": {"$ref": "#/components/schemas/Problem"}, "example": example}
+            },
         }
     return described

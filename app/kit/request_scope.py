@@ -1,4 +1,4 @@
-"""What every request carries: an id in every log line and answer, a bound on its body, one line when it ends."""
+"""What every request carries: an id in its log lines and answer, a bound on its body, one line at its end."""
 
 import re
 import time
@@ -63,7 +63,9 @@ class RequestScope:
         try:
             declared = headers.get("content-length", "0")
             if declared.isdigit() and int(declared) > self.body_max_bytes:
-                error = TooLarge(f"the body is larger than {self.body_max_bytes} bytes", code="BODY_TOO_LARGE")
+                error = TooLarge(
+                    f"the body is larger than {self.body_max_bytes} bytes", code="BODY_TOO_LARGE"
+                )
                 await problem(Request(scope), error)(scope, receive, named_send)
             else:
                 await self.app(scope, bounded_receive, named_send)

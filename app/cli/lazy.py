@@ -1,0 +1,43 @@
+"""A command group that imports a noun's module only when that noun is used, so that help and errors are fast."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, ClassVar
+
+from typer import Context, Typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+
+@dataclass(frozen=True, slots=True)
+class Noun:
+    """Where a top-level command lives: a module with a Typer `app`, and the line that help shows for it."""
+
+    module: str
+    help: str
+
+
+class LazyGroup(TyperGroup):
+    """The root; subclasses fill `nouns`."""
+
+    nouns: ClassVar[Mapping[str, Noun]] = {}
+
+    def list_commands(self, ctx: Context) -> list[str]:
+        return list(self.nouns)
+
+    def get_command(self, ctx: Context, cmd_name: str) -> TyperCommand | None:
+        """A stand-in with the name and the help line, for listing."""
+        noun = self.nouns.get(cmd_name)
+        return None if noun is None else TyperCommand(name=cmd_name, help=noun.help, callback=None)
+
+    def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """The real one, for running; the stand-in's way finds the name or complains about it."""
+        name, stand_in, rest = super().resolve_command(ctx, args)
+        if name is None or stand_in is None:
+            return name, stand_in, rest
+        app = import_module(self.nouns[name].module).app
+        assert isinstance(app, Typer)
+        command = get_command(app)
+        command.name = name
+        return name, command, rest

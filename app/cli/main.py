@@ -1,0 +1,101 @@
+"""The `lethe` command. Exit codes: see exits.py; every way out of here is one of them, and none is a traceback."""
+
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Annotated, Final
+
+import typer
+from typer.main import get_command
+
+from app.cli.exits import Complaint, ExitCode
+from app.cli.lazy import LazyGroup, Noun
+from app.cli.output import Output
+
+
+class Root(LazyGroup):
+    """All nouns, in the order in which help lists them."""
+
+    nouns: Final = {
+        "serve": Noun("app.cli.serve", "Run the service: API, runner, metadata."),
+        "worker": Noun("app.cli.worker", "Run a runner alone, on the same PostgreSQL metadata."),
+        "migrate": Noun("app.cli.migrate", "Bring the metadata database to this version."),
+        "demo": Noun("app.cli.demo", "See a purge of a real SymmetricDS database, from plan to archive."),
+        "store": Noun("app.cli.store", "Register targets, look at them, check them."),
+        "purge": Noun("app.cli.purge", "Plan and run purges."),
+        "job": Noun("app.cli.job", "Watch and control what is running."),
+        "archive": Noun("app.cli.archive", "What purges kept: list, verify, restore."),
+        "parameter": Noun("app.cli.parameter", "The parameters by their documents' names."),
+        "token": Noun("app.cli.token", "Who may do what."),
+        "recover": Noun("app.cli.recover", "Take a store back after the metadata was restored."),
+    }
+
+
+app = typer.Typer(
+    name="lethe",
+    cls=Root,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Make replicated data go away, and move it first, without losing what is still needed.",
+    epilog="Exit codes: 0 done, 1 failed, 64 usage, 70 bug, 75 try again, 77 not allowed, 78 configuration.",
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"lethe {version('lethe')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    _version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version.")
+    ] = False,
+) -> None:
+    """Options of the root itself."""
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code."""
+    arguments = list(sys.argv[1:] if args is None else args)
+    out = Output(json="--json" in arguments)
+    try:
+        code = get_command(app).main(args=arguments, prog_name="lethe", standalone_mode=False)
+    except typer.TyperException as error:
+        return _usage(error, out)
+    except typer.Abort:
+        return ExitCode.INTERRUPTED
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        # `lethe job list | head`: the reader has seen enough, and a flush at exit would complain.
+        sys.stdout = None  # type: ignore[assignment]
+        return ExitCode.OK
+    except Exception:  # noqa: BLE001 -- the last frame of the command: the user gets a file, not a traceback
+        return _bug(out)
+    return ExitCode.OK if code is None else int(code)
+
+
+def _usage(error: typer.TyperException, out: Output) -> int:
+    # No arguments at all: the help has been printed already, as typer's own handler knows by this name too.
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return ExitCode.USAGE
+    context = getattr(error, "ctx", None)
+    advice = f"See: {context.command_path} --help" if context is not None else "See: lethe --help"
+    return out.complain(Complaint("USAGE", error.format_message(), ExitCode.USAGE, advice))
+
+
+def _bug(out: Output) -> int:
+    with tempfile.NamedTemporaryFile("w", prefix="lethe-bug-", suffix=".txt", delete=False) as file:
+        traceback.print_exc(file=file)
+    kind = sys.exc_info()[0]
+    detail = f"the command failed in a way that it should not ({kind.__name__ if kind else 'unknown'})"
+    return out.complain(Complaint("BUG", detail, ExitCode.BUG, f"Please report it with the file {file.name}"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""Progress of a job on stderr: a bar on a terminal, plain lines anywhere else."""
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Final, Protocol, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+from rich.text import Text
+
+from app.cli.output import cell, on_stderr
+from lethe_client import Job
+
+# A log needs a line when something changes, and a sign of life; not one per poll.
+LINE_EVERY_S: Final = 10.0
+LINE_EVERY_FRACTION: Final = 0.1
+
+
+def throttle_text(job: Job) -> str:
+    """The pace in effect, such as `rows_per_s=5,000`; empty where there is none."""
+    text = cell(job.throttle.effective)
+    return "" if text == "-" else f"throttle {text}"
+
+
+def describe(job: Job) -> str:
+    """One line: state, done of total, rate, end, throttle, what it waits for."""
+    progress = job.progress
+    parts = []
+    if progress.total:
+        about = "about " if progress.total_is_estimate else ""
+        percent = f"{100 * (progress.fraction or 0.0):.0f} %"
+        parts.append(f"{percent}, {progress.done:,} of {about}{progress.total:,} {progress.unit}".rstrip())
+    elif progress.done:
+        parts.append(f"{progress.done:,} {progress.unit}".rstrip())
+    if job.state == "RUNNING" and progress.rate_per_s:
+        parts.append(f"{progress.rate_per_s:,.0f}/s")
+    if job.state == "RUNNING" and progress.eta:
+        parts.append(f"until {cell(progress.eta)}")
+    parts += [throttle_text(job)] if throttle_text(job) else []
+    parts += [f"waits for {each.kind} {each.ref or ''}".rstrip() for each in job.waiting_on]
+    return f"{job.state} {', '.join(parts)}".rstrip()
+
+
+class Display(Protocol):
+    """Shows a job again and again."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def show(self, job: Job) -> None: ...
+
+
+class PlainLines:
+    """A line when the state changes, a tenth is done, or it has been quiet for a while."""
+
+    def __init__(self, console: Console, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._console = console
+        self._monotonic = monotonic
+        self._last: tuple[str, float, float] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: Any) -> None:
+        return None
+
+    def show(self, job: Job) -> None:
+        now, fraction = self._monotonic(), job.progress.fraction or 0.0
+        if self._last is not None:
+            state, shown, at = self._last
+            moved = fraction - shown >= LINE_EVERY_FRACTION or now - at >= LINE_EVERY_S
+            if job.state == state and not moved:
+                return
+        self._last = (job.state, fraction, now)
+        self._console.print(Text(f"{job.id} {describe(job)}"))
+
+
+class Bar:
+    """One live line with a bar."""
+
+    def __init__(self, console: Console) -> None:
+        self._progress = Progress(
+            TextColumn("{task.fields[name]}", markup=False),
+            BarColumn(),
+            TaskProgressColumn(),
+            TextColumn("{task.description}", markup=False),
+            console=console,
+        )
+        self._task = self._progress.add_task("", total=None, name="")
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_exception: Any) -> None:
+        self._progress.stop()
+
+    def show(self, job: Job) -> None:
+        total = job.progress.total
+        # Without a total the bar would go on pulsing after the end.
+        done = job.progress.done if total else int(job.ended)
+        self._progress.update(
+            self._task,
+            total=total or (1 if job.ended else None),
+            completed=done,
+            description=describe(job),
+            name=job.store or job.kind,
+            refresh=True,
+        )
+
+
+def display() -> Display:
+    """Choose by what stderr is."""
+    console = on_stderr()
+    return Bar(console) if console.is_terminal else PlainLines(console)

@@ -1,0 +1,85 @@
+"""Following a job to its end, and saying how it ended."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from app.cli.exits import ExitCode
+from app.cli.progress import display
+from app.cli.session import Interrupted, Session
+from lethe_client import TERMINAL, Job
+
+
+def follow(
+    session: Session, job: Job, *, until: Iterable[str] = TERMINAL, timeout_s: float | None = None
+) -> Job:
+    """Show the job's progress until it is in one of these states or has ended.
+
+    Raises: Interrupted: Ctrl-C, which leaves the job alone.
+    """
+    last = job
+    try:
+        with display() as shown:
+            for last in session.client.jobs.follow(job.id, until=until, timeout_s=timeout_s):
+                shown.show(last)
+    except KeyboardInterrupt:
+        raise Interrupted(last) from None
+    return last
+
+
+def outcome(session: Session, job: Job) -> int:
+    """Print the ended job and return the command's exit code."""
+    session.out.document(job.raw)
+    if job.kind == "PURGE" and job.result:
+        _purge_result(session, job.result)
+    elif job.result:
+        session.out.facts(job.result)
+    for warning in (job.result or {}).get("warnings") or ():
+        session.out.note(f"warning: {warning_text(warning)}")
+    if job.state == "SUCCEEDED":
+        return ExitCode.OK
+    error = f"{job.error.code}: {job.error.detail}" if job.error else (job.reason or "no reason given")
+    session.out.note(f"lethe: job {job.id} {job.state}: {error}")
+    if job.state == "FAILED":
+        session.out.note(f"  When the cause is gone: lethe job retry {job.id}")
+    return ExitCode.FAILED
+
+
+def warning_text(warning: Any) -> str:
+    """One line of a warning as plans and results carry it."""
+    if not isinstance(warning, Mapping):
+        return str(warning)
+    parts = [str(warning.get("code", "")), str(warning.get("table") or "")]
+    if warning.get("count") is not None:
+        parts.append(f"{warning['count']:,}")
+    head = " ".join(part for part in parts if part)
+    sample = ", ".join(str(each) for each in warning.get("sample") or ())
+    text = f"{head}: {warning.get('detail', '')}".rstrip(": ")
+    return f"{text} (such as {sample})" if sample else text
+
+
+def _purge_result(session: Session, result: Mapping[str, Any]) -> None:
+    removed = result.get("removed") or {}
+    at_least = "at least " if result.get("counts") == "AT_LEAST" else ""
+    session.out.table(["removed from", f"{at_least}rows"], list(removed.items()))
+    stranded = result.get("stranded") or {}
+    archive = result.get("archive") or {}
+    resent = result.get("resent_after_purge") or {}
+    session.out.facts(
+        {
+            "cut-off": result.get("cutoff"),
+            "batches of stranded nodes marked OK": stranded.get("marked") or None,
+            "archive": archive.get("directory"),
+            "archive files": archive.get("files"),
+            "archived rows": archive.get("rows"),
+            "units": result.get("units"),
+            "longest hold (ms)": result.get("longest_hold_ms"),
+        }
+    )
+    if resent.get("count"):
+        session.out.table(
+            ["resent after purge: batch", "node", "rows", "cause"],
+            [
+                [each.get(name) for name in ("batch_id", "node_id", "rows", "cause")]
+                for each in resent["items"]
+            ],
+        )

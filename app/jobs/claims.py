@@ -1,0 +1,281 @@
+"""Claims and leases: who runs which job (api.md, Jobs).
+
+Invariants:
+- a lease is judged by the metadata database's clock alone;
+- every claim takes a greater fencing token than any claim before it, over all jobs of this metadata;
+- two runners never hold the same job: PostgreSQL by FOR UPDATE SKIP LOCKED, SQLite by its one writer.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import and_, func, insert, or_, update
+from sqlmodel import Session, col, select
+
+from app.db import Database
+from app.jobs.models import Counter, Job, JobClaim, JobClass
+from app.jobs.service import release_claims
+from app.jobs.states import HELD, JobState
+from app.jobs.writing import change_job, state_event
+
+FENCING_COUNTER = "fencing_token"
+CANDIDATES_MAX = 20
+REAP_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedJob:
+    """A job as its runner holds it: frozen at the claim, with the token that fences its writes."""
+
+    id: str
+    kind: str
+    store: str | None
+    state: JobState
+    params: Mapping[str, Any]
+    token: int
+    attempt: int
+    crash_count: int
+    retries: int
+    requested_by: str
+    throttle: Mapping[str, Any] | None
+    active_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Claimer:
+    """Who claims: the instance, its labels and the limits of its leases."""
+
+    instance_id: str
+    labels: frozenset[str]
+    lease_ttl_s: float
+    crash_loop_max: int
+    recovered_at_once: int = 4
+
+
+def current_epoch(db: Session) -> int:
+    """The greatest fencing token that was ever given."""
+    row = db.get(Counter, FENCING_COUNTER)
+    return 0 if row is None else row.value
+
+
+def raise_epoch(db: Session, at_least: int) -> int:
+    """Lift the counter above a foreign token (`lethe recover`)."""
+    next_token(db)
+    db.execute(
+        update(Counter)
+        .where(col(Counter.name) == FENCING_COUNTER, col(Counter.value) < at_least)
+        .values(value=at_least)
+        .execution_options(synchronize_session=False)
+    )
+    db.expire_all()
+    return current_epoch(db)
+
+
+def next_token(db: Session) -> int:
+    """Take the next fencing token; the row's lock serialises all claims of this metadata."""
+    query = (
+        update(Counter)
+        .where(col(Counter.name) == FENCING_COUNTER)
+        .values(value=Counter.value + 1)
+        .returning(col(Counter.value))
+        .execution_options(synchronize_session=False)
+    )
+    row = db.execute(query).first()
+    assert row is not None, "the counter is made by the first migration"
+    return int(row[0])
+
+
+def reap(db: Session, database: Database, claimer: Claimer, *, own: bool = False) -> list[str]:
+    """Take back leases that have run out; or, at start, all that this instance held before.
+
+    RUNNING becomes QUEUED and counts a crash; PAUSING and ABORTING keep their state and become
+    claimable, so that a runner proves silence.
+
+    Args:
+        own: the leases of this instance's own id, whose process is gone.
+    """
+    now = database.now(db)
+    expired = Job.lease_instance == claimer.instance_id if own else col(Job.lease_expires_at) <= now
+    jobs = db.exec(
+        select(Job)
+        .where(col(Job.state).in_(sorted(HELD)), col(Job.lease_instance).is_not(None), expired)
+        .order_by(col(Job.id))
+        .limit(REAP_MAX)
+        .with_for_update(skip_locked=True)
+    ).all()
+    for place, job in enumerate(jobs):
+        not_before = now + timedelta(seconds=place // claimer.recovered_at_once) if place else None
+        _take_back(db, job, now=now, not_before=not_before)
+    return [job.id for job in jobs]
+
+
+def _take_back(db: Session, job: Job, *, now: datetime, not_before: datetime | None) -> None:
+    values: dict[str, Any] = {"lease_instance": None, "lease_expires_at": None, "not_before": not_before}
+    event = None
+    if job.state == JobState.RUNNING:
+        values |= {"state": JobState.QUEUED, "crash_count": Job.crash_count + 1}
+        event = state_event(JobState.QUEUED, reason="LEASE_LOST", instance=job.lease_instance)
+    change_job(
+        db,
+        job.id,
+        guards=[col(Job.state) == job.state, col(Job.fencing_token) == job.fencing_token],
+        values=values,
+        now=now,
+        event=event,
+    )
+
+
+def _claimable(now: datetime, job_class: JobClass) -> Any:
+    due = or_(col(Job.not_before).is_(None), col(Job.not_before) <= now)
+    silent = and_(
+        col(Job.state).in_([JobState.PAUSING, JobState.ABORTING]), col(Job.lease_instance).is_(None), due
+    )
+    return and_(
+        col(Job.job_class) == job_class,
+        or_(
+            and_(col(Job.state) == JobState.QUEUED, due),
+            and_(col(Job.state) == JobState.WAITING, col(Job.not_before) <= now),
+            silent,
+        ),
+    )
+
+
+def _reachable_keys(db: Session, labels: frozenset[str], claimable: Any) -> list[str]:
+    """The distinct `runs_on` among claimable jobs that this runner satisfies."""
+    keys = db.exec(select(Job.runs_on_key).where(claimable).distinct()).all()
+    return [key for key in keys if set(filter(None, key.split(","))) <= labels]
+
+
+def claim_next(
+    db: Session,
+    database: Database,
+    claimer: Claimer,
+    *,
+    job_class: JobClass,
+    parallel_limits: Mapping[str, int],
+) -> ClaimedJob | None:
+    """Claim the oldest job that this runner may run.
+
+    Args:
+        parallel_limits: store to the number of its jobs that may run at once.
+    """
+    now = database.now(db)
+    claimable = _claimable(now, job_class)
+    keys = _reachable_keys(db, claimer.labels, claimable)
+    if not keys:
+        return None
+    token = next_token(db)  # first: its row lock makes the count of running jobs below exact
+    query = (
+        select(Job)
+        .where(claimable, col(Job.runs_on_key).in_(keys))
+        .order_by(col(Job.id))
+        .limit(CANDIDATES_MAX)
+        .with_for_update(skip_locked=True)
+    )
+    full = _full_stores(db, parallel_limits)
+    if full:
+        query = query.where(
+            or_(col(Job.store).is_(None), col(Job.store).not_in(full), col(Job.state).in_(sorted(HELD)))
+        )
+    job = db.exec(query).first()
+    return None if job is None else _take(db, job, claimer, token=token, now=now)
+
+
+def _full_stores(db: Session, parallel_limits: Mapping[str, int]) -> list[str]:
+    if not parallel_limits:
+        return []
+    rows = db.exec(
+        select(Job.store, func.count())
+        .where(col(Job.state).in_(sorted(HELD)), col(Job.store).in_(sorted(parallel_limits)))
+        .group_by(col(Job.store))
+    ).all()
+    return [store for store, running in rows if store is not None and running >= parallel_limits[store]]
+
+
+def _take(db: Session, job: Job, claimer: Claimer, *, token: int, now: datetime) -> ClaimedJob | None:
+    runs = job.state in (JobState.QUEUED, JobState.WAITING)
+    state = JobState.RUNNING if runs else JobState(job.state)
+    values: dict[str, Any] = {
+        "state": state,
+        "fencing_token": token,
+        "lease_instance": claimer.instance_id,
+        "lease_expires_at": now + timedelta(seconds=claimer.lease_ttl_s),
+        "attempt": Job.attempt + 1,
+        "unproven": True,
+        "not_before": None,
+        "wake_key": None,
+        "waiting_on": [],
+        "started_at": job.started_at or now,
+    }
+    won = change_job(
+        db,
+        job.id,
+        guards=[col(Job.state) == job.state, col(Job.version) == job.version],
+        values=values,
+        now=now,
+        event=state_event(state, instance=claimer.instance_id, attempt=job.attempt + 1) if runs else None,
+    )
+    if not won:
+        return None
+    return ClaimedJob(
+        id=job.id,
+        kind=job.kind,
+        store=job.store,
+        state=state,
+        params=job.params,
+        token=token,
+        attempt=job.attempt + 1,
+        crash_count=job.crash_count,
+        retries=job.retries,
+        requested_by=job.requested_by,
+        throttle=job.throttle_requested,
+        active_s=job.active_s,
+    )
+
+
+def renew(db: Session, database: Database, claimer: Claimer, held: Sequence[tuple[str, int]]) -> list[str]:
+    """Prolong leases; returns the jobs that are still held."""
+    expires_at = database.now(db) + timedelta(seconds=claimer.lease_ttl_s)
+    kept = []
+    for job_id, token in held:
+        row = db.execute(
+            update(Job)
+            .where(
+                col(Job.id) == job_id,
+                col(Job.fencing_token) == token,
+                col(Job.lease_instance) == claimer.instance_id,
+                col(Job.state).in_(sorted(HELD)),
+            )
+            .values(lease_expires_at=expires_at)
+            .returning(col(Job.id))
+            .execution_options(synchronize_session=False)
+        ).first()
+        if row is not None:
+            kept.append(job_id)
+    return kept
+
+
+def claim_target(
+    db: Session, *, job_id: str, target_identity: str, resource: str, now: datetime
+) -> str | None:
+    """Take the right to write to a target's resource until the job ends.
+
+    Returns: None when it is this job's, else the id of the job that holds it.
+    """
+    holder = db.get(JobClaim, (target_identity, resource), with_for_update=True)
+    if holder is not None and holder.job_id != job_id:
+        other = db.get(Job, holder.job_id)
+        if other is not None and other.finished_at is None:
+            return holder.job_id
+        release_claims(db, holder.job_id, now=now)
+        db.expunge(holder)
+        holder = None
+    if holder is None:
+        db.execute(
+            insert(JobClaim).values(
+                target_identity=target_identity, resource=resource, job_id=job_id, since=now
+            )
+        )
+    return None

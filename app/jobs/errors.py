@@ -1,0 +1,112 @@
+"""Errors of jobs: what clients see, and how a task tells its runner why it stops.
+
+ServiceError -> JobNotFound, IllegalTransition, ConflictingJob, QueueFull
+JobSignal    -> JobStopped, JobWaiting, JobFailed, LeaseLost
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from enum import IntEnum
+
+from app.errors import Conflict, NotFound, TooMany
+from app.jobs.models import WaitingOn
+from app.jobs.states import TRANSITIONS, JobState
+
+
+class JobNotFound(NotFound):
+    """There is no such job, or it has been forgotten by retention."""
+
+
+class IllegalTransition(Conflict):
+    """The table of transitions does not have it."""
+
+    def __init__(self, state: str, wanted: str) -> None:
+        allowed = sorted(TRANSITIONS[JobState(state)])
+        super().__init__(
+            f"a job that is {state} cannot become {wanted}",
+            extra={"state": state, "allowed": allowed},
+        )
+
+
+class ConflictingJob(Conflict):
+    """Another job writes to the same tables."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"{job_id} writes to the same tables", extra={"job_id": job_id})
+
+
+class QueueFull(TooMany):
+    """The queue has an end."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"{limit} jobs are waiting already", headers={"Retry-After": "30"})
+
+
+class StopCause(IntEnum):
+    """Why a task must stop; the greater outranks the lesser."""
+
+    SUSPEND = 1
+    PAUSE = 2
+    SHUTDOWN = 3
+    ABORT = 4
+    LEASE_LOST = 5
+
+
+class JobSignal(Exception):
+    """A task's word to its runner."""
+
+
+class JobStopped(JobSignal):
+    """The task has stopped at a safe point because it was asked to."""
+
+    def __init__(self, cause: StopCause) -> None:
+        super().__init__(cause.name)
+        self.cause = cause
+
+
+class LeaseLost(JobStopped):
+    """Somebody else holds the job, or nobody knows: write nothing any more."""
+
+    def __init__(self) -> None:
+        super().__init__(StopCause.LEASE_LOST)
+
+
+class JobWaiting(JobSignal):
+    """The task cannot go on now.
+
+    Args:
+        not_before: when to look again, at the latest.
+        wake_key: an event that wakes it earlier.
+        transient: counts as a retry; too many without progress fail the job with `code`.
+    """
+
+    def __init__(
+        self,
+        waiting_on: Sequence[WaitingOn],
+        *,
+        not_before: datetime | None,
+        wake_key: str | None = None,
+        transient: bool = False,
+        code: str = "RETRIES_EXHAUSTED",
+        detail: str = "",
+    ) -> None:
+        super().__init__(detail or ", ".join(f"{item.kind} {item.ref}" for item in waiting_on))
+        self.waiting_on = list(waiting_on)
+        self.not_before = not_before
+        self.wake_key = wake_key
+        self.transient = transient
+        self.code = code
+        self.detail = detail
+
+
+class JobFailed(JobSignal):
+    """The task cannot succeed; trying again changes nothing."""
+
+    def __init__(
+        self, code: str, detail: str, *, retryable: bool = False, result: dict[str, object] | None = None
+    ) -> None:
+        super().__init__(detail)
+        self.code = code
+        self.detail = detail
+        self.retryable = retryable
+        self.result = result

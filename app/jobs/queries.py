@@ -1,0 +1,126 @@
+"""Reads of jobs and their events."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from sqlalchemy import func
+from sqlmodel import Session, col, select
+
+from app.jobs.errors import JobNotFound
+from app.jobs.models import (
+    Instance,
+    InstanceRead,
+    Job,
+    JobCheckpoint,
+    JobEvent,
+    JobEventRead,
+    JobRead,
+    read_job,
+)
+from app.jobs.states import JobState
+from app.kit.pagination import Page, decode_token, make_page
+
+EVENTS_READ_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """What a list of jobs is narrowed to; empty means all."""
+
+    states: Sequence[JobState] = ()
+    kinds: Sequence[str] = ()
+    stores: Sequence[str] = ()
+    parent_id: str | None = None
+    created_after: datetime | None = None
+    visible_stores: Sequence[str] | None = None
+    purge_kinds: Sequence[str] = field(default=())
+
+
+def get_job(db: Session, job_id: str) -> Job:
+    """The row of a job.
+
+    Raises: JobNotFound.
+    """
+    job = db.get(Job, job_id)
+    if job is None:
+        raise JobNotFound("there is no such job")
+    return job
+
+
+def list_jobs(db: Session, wanted: JobFilter, *, page_size: int, page_token: str) -> Page[JobRead]:
+    """Jobs, newest first."""
+    filters = {
+        "list": "jobs",
+        "states": sorted(wanted.states),
+        "kinds": sorted(wanted.kinds),
+        "stores": sorted(wanted.stores),
+        "parent": wanted.parent_id,
+        "after": wanted.created_after,
+        "visible": wanted.visible_stores,
+    }
+    query = select(Job).order_by(col(Job.id).desc()).limit(page_size + 1)
+    if wanted.states:
+        query = query.where(col(Job.state).in_(list(wanted.states)))
+    if wanted.kinds:
+        query = query.where(col(Job.kind).in_(list(wanted.kinds)))
+    if wanted.stores:
+        query = query.where(col(Job.store).in_(list(wanted.stores)))
+    if wanted.parent_id is not None:
+        query = query.where(Job.parent_id == wanted.parent_id)
+    if wanted.created_after is not None:
+        query = query.where(Job.created_at > wanted.created_after)
+    if wanted.visible_stores is not None:
+        query = query.where(col(Job.store).in_(list(wanted.visible_stores)))
+    after = decode_token(page_token, filters, types=[str])
+    if after:
+        query = query.where(col(Job.id) < after[0])
+    rows = db.exec(query).all()
+    return make_page(rows, page_size=page_size, filters=filters, key=lambda row: [row.id], item=read_job)
+
+
+def read_events(db: Session, job_id: str, *, after: int, limit: int = EVENTS_READ_MAX) -> list[JobEventRead]:
+    """Events of a job after a sequence, oldest first."""
+    rows = db.exec(
+        select(JobEvent)
+        .where(JobEvent.job_id == job_id, col(JobEvent.seq) > after)
+        .order_by(col(JobEvent.seq))
+        .limit(limit)
+    ).all()
+    return [JobEventRead(seq=row.seq, at=row.at, type=row.type, data=row.data) for row in rows]
+
+
+def list_events(db: Session, job_id: str, *, page_size: int, page_token: str) -> Page[JobEventRead]:
+    """The same as a keyset page."""
+    filters = {"list": "events", "job": job_id}
+    after = decode_token(page_token, filters, types=[int])
+    rows = read_events(db, job_id, after=after[0] if after else 0, limit=page_size + 1)
+    return make_page(
+        rows, page_size=page_size, filters=filters, key=lambda row: [row.seq], item=lambda row: row
+    )
+
+
+def read_checkpoint(db: Session, job_id: str, name: str) -> dict[str, object] | None:
+    """What a job noted under a name."""
+    row = db.get(JobCheckpoint, (job_id, name))
+    return None if row is None else row.value
+
+
+def count_children(db: Session, parent_id: str) -> dict[JobState, int]:
+    """How many children of a job are in each state."""
+    rows = db.exec(
+        select(Job.state, func.count()).where(Job.parent_id == parent_id).group_by(col(Job.state))
+    ).all()
+    return {JobState(state): count for state, count in rows}
+
+
+def list_instances(db: Session, *, now: datetime, alive_within_s: float) -> list[InstanceRead]:
+    """All instances that were ever seen, newest first."""
+    rows = db.exec(select(Instance).order_by(col(Instance.started_at).desc()).limit(500)).all()
+    return [
+        InstanceRead(
+            **row.model_dump(),
+            alive=row.stopped_at is None and (now - row.heartbeat_at).total_seconds() < alive_within_s,
+        )
+        for row in rows
+    ]

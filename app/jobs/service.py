@@ -1,0 +1,286 @@
+"""What clients may ask of jobs: submit, pause, resume, abort, retry, throttle.
+
+Invariants:
+- every change of state is one guarded UPDATE along TRANSITIONS, with one event row beside it;
+- a job whose earlier runner may still write is never declared PAUSED or ABORTED here: a runner proves
+  silence at the target first.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import delete, func, or_, update
+from sqlmodel import Session, col, select
+
+from app.errors import Conflict
+from app.jobs.errors import IllegalTransition, QueueFull
+from app.jobs.models import Job, JobClaim, JobClass, JobEvent, ThrottleSetting
+from app.jobs.queries import get_job
+from app.jobs.states import TERMINAL, JobState, is_allowed
+from app.jobs.writing import EVENT_THROTTLE, change_job, end_values, state_event
+from app.kit.ids import new_id
+
+GUARD_TRIES_MAX = 20
+CHILDREN_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequest:
+    """A job to be made.
+
+    Args:
+        store: the store it works on; None for a parent of many.
+        params: the snapshot that every attempt uses.
+        runs_on: labels that its runner must have.
+    """
+
+    kind: str
+    store: str | None
+    params: Mapping[str, Any]
+    requested_by: str
+    token_id: str | None = None
+    job_class: JobClass = JobClass.BULK
+    runs_on: Sequence[str] = ()
+    parent_id: str | None = None
+    reason: str | None = None
+    retried_from: str | None = None
+    throttle: ThrottleSetting | None = None
+
+
+def submit(db: Session, request: JobRequest, *, now: datetime, queued_max: int) -> Job:
+    """Insert a QUEUED job and its first event.
+
+    Raises: QueueFull.
+    """
+    if request.parent_id is None:
+        waiting = db.exec(select(func.count()).select_from(Job).where(Job.state == JobState.QUEUED)).one()
+        if waiting >= queued_max:
+            raise QueueFull(queued_max)
+    job = Job(
+        id=new_id("job"),
+        kind=request.kind,
+        store=request.store,
+        parent_id=request.parent_id,
+        state=JobState.QUEUED,
+        reason=request.reason,
+        requested_by=request.requested_by,
+        token_id=request.token_id,
+        params=dict(request.params),
+        created_at=now,
+        updated_at=now,
+        retried_from=request.retried_from,
+        runs_on=sorted(set(request.runs_on)),
+        runs_on_key=",".join(sorted(set(request.runs_on))),
+        job_class=request.job_class,
+        event_seq=1,
+        throttle_requested=request.throttle.model_dump() if request.throttle else None,
+    )
+    db.add(job)
+    db.flush()
+    kind, data = state_event(JobState.QUEUED, reason=request.reason)
+    db.add(JobEvent(job_id=job.id, seq=1, at=now, type=kind, data=data))
+    db.flush()
+    return job
+
+
+def _transition(
+    db: Session, job: Job, target: JobState, *, now: datetime, reason: str | None, actor: str
+) -> bool:
+    values: dict[str, Any] = {"state": target}
+    if target in TERMINAL:
+        values = end_values(target, now)
+    elif target is JobState.QUEUED:
+        values |= {"not_before": None, "waiting_on": [], "wake_key": None, "retries": 0, "crash_count": 0}
+    elif target in (JobState.PAUSING, JobState.ABORTING):
+        values |= {"not_before": None, "wake_key": None, "waiting_on": []}
+    if target is JobState.ABORTING or target is JobState.ABORTED:
+        values["reason"] = reason or job.reason
+    won = change_job(
+        db,
+        job.id,
+        guards=[col(Job.state) == job.state, col(Job.version) == job.version],
+        values=values,
+        now=now,
+        event=state_event(target, reason=reason, actor=actor),
+    )
+    if won and target in TERMINAL:
+        release_claims(db, job.id, now=now)
+        wake_parent(db, job.parent_id, now=now)
+    return won
+
+
+def _ask(
+    db: Session,
+    job_id: str,
+    *,
+    now: datetime,
+    wanted: JobState,
+    passing: JobState,
+    reason: str | None,
+    actor: str,
+) -> Job:
+    """Bring a job to `wanted` (through `passing` where a runner must prove silence first)."""
+    for _ in range(GUARD_TRIES_MAX):
+        db.expire_all()
+        job = get_job(db, job_id)
+        if job.state in (wanted, passing):
+            return job
+        if not (is_allowed(JobState(job.state), wanted) or is_allowed(JobState(job.state), passing)):
+            raise IllegalTransition(job.state, wanted)
+        through = job.state == JobState.RUNNING or job.unproven or not is_allowed(JobState(job.state), wanted)
+        target = passing if through and is_allowed(JobState(job.state), passing) else wanted
+        if not is_allowed(JobState(job.state), target):
+            raise IllegalTransition(job.state, wanted)
+        if _transition(db, job, target, now=now, reason=reason, actor=actor):
+            db.expire_all()
+            return get_job(db, job_id)
+    raise Conflict("the job changes too fast; try again", code="JOB_CHANGING")
+
+
+def request_pause(db: Session, job_id: str, *, now: datetime, actor: str, reason: str | None = None) -> Job:
+    """Pause a job and its children.
+
+    Raises: JobNotFound, IllegalTransition.
+    """
+    job = _ask(
+        db, job_id, now=now, wanted=JobState.PAUSED, passing=JobState.PAUSING, reason=reason, actor=actor
+    )
+    for child in _children(db, job_id, but=TERMINAL | {JobState.PAUSED, JobState.PAUSING, JobState.ABORTING}):
+        request_pause(db, child, now=now, actor=actor, reason=reason)
+    return job
+
+
+def request_abort(db: Session, job_id: str, *, now: datetime, actor: str, reason: str | None = None) -> Job:
+    """Abort a job and its children.
+
+    Raises: JobNotFound, IllegalTransition.
+    """
+    job = _ask(
+        db, job_id, now=now, wanted=JobState.ABORTED, passing=JobState.ABORTING, reason=reason, actor=actor
+    )
+    for child in _children(db, job_id, but=TERMINAL | {JobState.ABORTING}):
+        request_abort(db, child, now=now, actor=actor, reason=reason)
+    return job
+
+
+def request_resume(db: Session, job_id: str, *, now: datetime, actor: str, reason: str | None = None) -> Job:
+    """Queue a paused job again, with its children.
+
+    Raises: JobNotFound, IllegalTransition.
+    """
+    job = get_job(db, job_id)
+    if job.state in (JobState.QUEUED, JobState.RUNNING, JobState.WAITING):
+        return job
+    job = _ask(
+        db, job_id, now=now, wanted=JobState.QUEUED, passing=JobState.QUEUED, reason=reason, actor=actor
+    )
+    for child in _children(db, job_id, only={JobState.PAUSED}):
+        request_resume(db, child, now=now, actor=actor, reason=reason)
+    return job
+
+
+def _children(
+    db: Session,
+    parent_id: str,
+    *,
+    but: frozenset[JobState] | set[JobState] = frozenset(),
+    only: set[JobState] | None = None,
+) -> Sequence[str]:
+    query = select(Job.id).where(Job.parent_id == parent_id).limit(CHILDREN_MAX)
+    if but:
+        query = query.where(col(Job.state).not_in(sorted(but)))
+    if only is not None:
+        query = query.where(col(Job.state).in_(sorted(only)))
+    return db.exec(query).all()
+
+
+def retry(db: Session, job_id: str, *, now: datetime, actor: str, token_id: str, queued_max: int) -> Job:
+    """Make a new job like one that has failed or was aborted.
+
+    Raises: JobNotFound, Conflict.
+    """
+    job = get_job(db, job_id)
+    if job.state not in (JobState.FAILED, JobState.ABORTED):
+        raise Conflict(
+            f"a job that is {job.state} is not retried",
+            code="ILLEGAL_TRANSITION",
+            extra={"state": job.state, "allowed": []},
+        )
+    request = JobRequest(
+        kind=job.kind,
+        store=job.store,
+        params=job.params,
+        requested_by=actor,
+        token_id=token_id,
+        job_class=JobClass(job.job_class),
+        runs_on=job.runs_on,
+        reason=job.reason,
+        retried_from=job.id,
+        throttle=ThrottleSetting.model_validate(job.throttle_requested) if job.throttle_requested else None,
+    )
+    return submit(db, request, now=now, queued_max=queued_max)
+
+
+def set_throttle(db: Session, job_id: str, setting: ThrottleSetting, *, now: datetime, actor: str) -> Job:
+    """Change the speed of a job while it runs.
+
+    Raises: JobNotFound, Conflict: it has ended.
+    """
+    get_job(db, job_id)
+    wanted = setting.model_dump()
+    won = change_job(
+        db,
+        job_id,
+        guards=[col(Job.state).not_in(sorted(TERMINAL))],
+        values={"throttle_requested": wanted},
+        now=now,
+        event=(EVENT_THROTTLE, {"requested": wanted, "actor": actor}),
+    )
+    if not won:
+        raise Conflict("the job has ended", code="JOB_ENDED")
+    db.expire_all()
+    return get_job(db, job_id)
+
+
+def wake(db: Session, wake_key: str, *, now: datetime) -> None:
+    """Let every job that waits for an event look again now."""
+    db.execute(
+        update(Job)
+        .where(
+            col(Job.wake_key) == wake_key,
+            or_(col(Job.not_before).is_(None), col(Job.not_before) > now),
+            col(Job.state).in_([JobState.WAITING, JobState.PAUSING, JobState.ABORTING]),
+        )
+        .values(not_before=now)
+        .execution_options(synchronize_session=False)
+    )
+
+
+def wake_parent(db: Session, parent_id: str | None, *, now: datetime) -> None:
+    """Let a parent look at its children."""
+    if parent_id is not None:
+        wake(db, children_key(parent_id), now=now)
+
+
+def children_key(parent_id: str) -> str:
+    """The event "a child of this job has changed"."""
+    return f"children:{parent_id}"
+
+
+def claim_key(target_identity: str, resource: str) -> str:
+    """The event "this claim is free again"."""
+    return f"claim:{target_identity}:{resource}"
+
+
+def release_claims(db: Session, job_id: str, *, now: datetime) -> None:
+    """Give back what a job held at its target, and wake who waits for it."""
+    freed = db.execute(
+        delete(JobClaim)
+        .where(col(JobClaim.job_id) == job_id)
+        .returning(col(JobClaim.target_identity), col(JobClaim.resource))
+        .execution_options(synchronize_session=False)
+    ).all()
+    for target_identity, resource in freed:
+        wake(db, claim_key(target_identity, resource), now=now)
