@@ -92,7 +92,7 @@ def test_clock_is_asked_only_by_the_clock() -> None:
 
 
 def test_metadata_is_committed_in_one_place() -> None:
-    # docs/decisions/0005: the commit comes before the answer because nothing but Database.transaction() commits.
+    # docs/decisions/0005: the answer follows the commit, since nothing but Database.transaction() commits.
     found = [
         f"{file.name}:{node.lineno}"
         for file in source_files("app")
