@@ -19,8 +19,6 @@ TargetError                     TARGET_ERROR             anything that has no na
 └── RestoreConflict             RESTORE_CONFLICT
 """
 
-# ruff: noqa: N818 - errors state the fact (style.md), they carry no suffix
-
 import sqlite3
 from typing import ClassVar
 

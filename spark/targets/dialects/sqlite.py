@@ -39,7 +39,8 @@ class SqliteDialect:
     def lethe_table(self, table: str) -> str:
         return self.quote(f"lethe_{table}")
 
-    def share_lock(self, alias: str) -> str:  # noqa: ARG002 - BEGIN IMMEDIATE already keeps every writer out
+    def share_lock(self, alias: str) -> str:
+        # BEGIN IMMEDIATE already keeps every other writer out.
         return ""
 
 

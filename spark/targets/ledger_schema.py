@@ -1,0 +1,166 @@
+"""The tables that Lethe keeps inside a target: schema `lethe` on PostgreSQL, prefix `lethe_` on SQLite.
+
+Invariants:
+- They are created once, whoever comes first, under a lock of the target; nobody's tables are ever altered.
+- `ensure_ledger` answers True only where all three tables are there and may be written.
+"""
+
+import os
+from dataclasses import dataclass
+
+from spark.targets.connection import Connection, sqlite_path
+from spark.targets.errors import TargetReadOnly, TargetSchemaUnsupported
+
+# Any constant will do; it is the same in every Lethe, so that two of them do not create at the same time.
+CREATION_LOCK = 0x6C65746865  # "lethe"
+
+_COLUMNS: dict[str, tuple[str, ...]] = {
+    "unit_ledger": (
+        "job_id text not null",
+        "unit_id text not null",
+        "step text not null",
+        "attempt integer not null",
+        "token bigint not null",
+        "rows_affected bigint not null",
+        "detail text not null",
+        "committed_at {timestamp} not null default {now}",
+        "primary key (job_id, unit_id)",
+    ),
+    "fence": ("resource text not null primary key", "token bigint not null", "owner text not null"),
+    "archive_manifest": (
+        "job_id text not null",
+        "unit_id text not null",
+        "table_name text not null",
+        "attempt bigint not null",
+        "path text not null",
+        "rows bigint not null",
+        "bytes bigint not null",
+        "sha256 text not null",
+        "primary key (job_id, unit_id)",
+    ),
+}
+TABLES = tuple(_COLUMNS)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What is there: column names of each table, and whether we may write all of them."""
+
+    columns: dict[str, set[str]]
+    writable: bool
+
+
+def ensure_ledger(conn: Connection) -> bool:
+    """Create Lethe's tables where they are missing, in a transaction of their own.
+
+    Returns: True: they are there and may be written. False: this role may not create or not write them; the
+        target then has no ledger, and `advisory.hold` takes the place of the fence.
+    Raises: TargetLockTimeout: somebody else is creating them and takes longer than the lock timeout.
+        TargetSchemaUnsupported: a table of that name is there and is not Lethe's.
+    """
+    found = _look(conn)
+    if len(found.columns) == len(TABLES):
+        return found.writable
+    if not _may_create(conn):
+        return False
+    try:
+        with conn.transaction():
+            _create(conn)
+    except TargetReadOnly:
+        return False
+    found = _look(conn)
+    return len(found.columns) == len(TABLES) and found.writable
+
+
+def has_ledger(conn: Connection) -> bool:
+    """Whether the ledger is there and writable; creates nothing."""
+    found = _look(conn)
+    return len(found.columns) == len(TABLES) and found.writable
+
+
+def can_create_ledger(conn: Connection) -> bool:
+    """Whether `ensure_ledger` would answer True; creates nothing."""
+    found = _look(conn)
+    return found.writable if len(found.columns) == len(TABLES) else _may_create(conn)
+
+
+def _create(conn: Connection) -> None:
+    postgresql = conn.dialect.name == "postgresql"
+    if postgresql:
+        # CREATE ... IF NOT EXISTS of two sessions at once fails with a unique violation.
+        conn.execute("select pg_advisory_xact_lock(:key)", {"key": CREATION_LOCK})
+        [(there,)] = conn.execute("select count(*) from pg_catalog.pg_namespace where nspname = 'lethe'")
+        if not there:  # IF NOT EXISTS asks for the right even where the schema exists
+            conn.execute("create schema lethe")
+    there_now = _look(conn).columns
+    words = {
+        "timestamp": "timestamp with time zone" if postgresql else "text",
+        "now": "clock_timestamp()" if postgresql else "(strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))",
+    }
+    for table, columns in _COLUMNS.items():
+        if table not in there_now:
+            definition = ", ".join(columns).format(**words)
+            conn.execute(f"create table {conn.dialect.lethe_table(table)} ({definition})")
+
+
+def _look(conn: Connection) -> _Found:
+    found = _look_postgresql(conn) if conn.dialect.name == "postgresql" else _look_sqlite(conn)
+    for table, columns in found.columns.items():
+        wanted = {line.split()[0] for line in _COLUMNS[table] if not line.startswith("primary key")}
+        if not wanted <= columns:
+            missing = ", ".join(sorted(wanted - columns))
+            raise TargetSchemaUnsupported(
+                f"{conn.dialect.lethe_table(table)} lacks {missing}: not Lethe's table"
+            )
+    return found
+
+
+def _look_postgresql(conn: Connection) -> _Found:
+    # The catalog, because looking at the tables themselves fails where the schema may not be used.
+    rows = conn.execute(
+        """
+        select c.relname, a.attname,
+               has_schema_privilege(n.oid, 'usage') and has_table_privilege(c.oid, 'select')
+               and has_table_privilege(c.oid, 'insert') and has_table_privilege(c.oid, 'update')
+               and has_table_privilege(c.oid, 'delete') and not pg_is_in_recovery()
+               and current_setting('transaction_read_only') = 'off'
+        from pg_catalog.pg_class c
+        join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+        join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+        where n.nspname = 'lethe' and c.relkind in ('r', 'p') and c.relname = any(:tables)
+        """,
+        {"tables": list(TABLES)},
+    )
+    columns: dict[str, set[str]] = {}
+    for table, column, _ in rows:
+        columns.setdefault(table, set()).add(column)
+    return _Found(columns, all(writable for *_, writable in rows))
+
+
+def _look_sqlite(conn: Connection) -> _Found:
+    columns: dict[str, set[str]] = {}
+    for table in TABLES:
+        rows = conn.execute("select name from pragma_table_info(:name)", {"name": f"lethe_{table}"})
+        if rows:
+            columns[table] = {name for (name,) in rows}
+    return _Found(columns, not _sqlite_refuses_writes(conn))
+
+
+def _may_create(conn: Connection) -> bool:
+    if conn.dialect.name == "sqlite":
+        return not _sqlite_refuses_writes(conn)
+    [(allowed,)] = conn.execute(
+        """
+        select not pg_is_in_recovery() and current_setting('transaction_read_only') = 'off'
+           and coalesce((select has_schema_privilege(oid, 'create') and has_schema_privilege(oid, 'usage')
+                         from pg_catalog.pg_namespace where nspname = 'lethe'),
+                        has_database_privilege(current_database(), 'create'))
+        """
+    )
+    return bool(allowed)
+
+
+def _sqlite_refuses_writes(conn: Connection) -> bool:
+    """Whether the connection or the file is read-only; a journal has to be created beside the file."""
+    path = os.path.realpath(sqlite_path(conn.target))
+    return conn.read_only or not (os.access(path, os.W_OK) and os.access(os.path.dirname(path), os.W_OK))
