@@ -1,11 +1,11 @@
-"""A command group that imports a noun's module only when that noun is used, so that help and errors are fast."""
+"""A command group that imports a noun's module only when that noun is used, so that help is fast."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, ClassVar
 
-from typer import Context, Typer
+from typer import Typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
@@ -23,15 +23,15 @@ class LazyGroup(TyperGroup):
 
     nouns: ClassVar[Mapping[str, Noun]] = {}
 
-    def list_commands(self, ctx: Context) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:
         return list(self.nouns)
 
-    def get_command(self, ctx: Context, cmd_name: str) -> TyperCommand | None:
+    def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | None:
         """A stand-in with the name and the help line, for listing."""
         noun = self.nouns.get(cmd_name)
         return None if noun is None else TyperCommand(name=cmd_name, help=noun.help, callback=None)
 
-    def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Any, list[str]]:
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """The real one, for running; the stand-in's way finds the name or complains about it."""
         name, stand_in, rest = super().resolve_command(ctx, args)
         if name is None or stand_in is None:

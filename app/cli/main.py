@@ -1,11 +1,11 @@
-"""The `lethe` command. Exit codes: see exits.py; every way out of here is one of them, and none is a traceback."""
+"""The `lethe` command. Every way out of here is an exit code of exits.py, and none is a traceback."""
 
 import sys
 import tempfile
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
-from typing import Annotated, Final
+from typing import Annotated, ClassVar
 
 import typer
 from typer.main import get_command
@@ -18,7 +18,7 @@ from app.cli.output import Output
 class Root(LazyGroup):
     """All nouns, in the order in which help lists them."""
 
-    nouns: Final = {
+    nouns: ClassVar[Mapping[str, Noun]] = {
         "serve": Noun("app.cli.serve", "Run the service: API, runner, metadata."),
         "worker": Noun("app.cli.worker", "Run a runner alone, on the same PostgreSQL metadata."),
         "migrate": Noun("app.cli.migrate", "Bring the metadata database to this version."),
@@ -73,7 +73,7 @@ def main(args: Sequence[str] | None = None) -> int:
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
         # `lethe job list | head`: the reader has seen enough, and a flush at exit would complain.
-        sys.stdout = None  # type: ignore[assignment]
+        sys.stdout = None
         return ExitCode.OK
     except Exception:  # noqa: BLE001 -- the last frame of the command: the user gets a file, not a traceback
         return _bug(out)

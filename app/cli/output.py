@@ -1,4 +1,4 @@
-"""What goes where: results to stdout, everything else to stderr; under `--json` one document and nothing else."""
+"""Results go to stdout, everything else to stderr; `--json` makes stdout one document and nothing else."""
 
 import json
 import sys

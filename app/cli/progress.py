@@ -5,12 +5,12 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
+from lethe_client import Job
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.text import Text
 
 from app.cli.output import cell, on_stderr
-from lethe_client import Job
 
 # A log needs a line when something changes, and a sign of life; not one per poll.
 LINE_EVERY_S: Final = 10.0

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any, Concatenate, Final, ParamSpec
 
 import typer
-
-from app.cli.exits import ExitCode, complaint
-from app.cli.output import Output
 from lethe_client import TERMINAL, ConfigurationInvalid, Job, Lethe, LetheError
+
+from app.cli.complaints import complaint
+from app.cli.exits import ExitCode
+from app.cli.output import Output
 
 URL_DEFAULT: Final = "http://127.0.0.1:8765"
 TOKEN_FILE_MAX_BYTES: Final = 4096
@@ -96,7 +97,7 @@ def on_service(command: Callable[Concatenate[Session, P], int]) -> Callable[...,
     """Turn `(session, *, own options) -> exit code` into what typer takes: own options and the service's."""
     signature = inspect.signature(command, eval_str=True)
     _session, *own = signature.parameters.values()
-    shared = {"url": (Url, URL_DEFAULT), "token_file": (TokenFile, None)}
+    shared: dict[str, tuple[Any, Any]] = {"url": (Url, URL_DEFAULT), "token_file": (TokenFile, None)}
     shared |= {"data_dir": (DataDir, None), "json": (Json, False)}
 
     def run(**options: Any) -> int:

@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from lethe_client import TERMINAL, Job
+
 from app.cli.exits import ExitCode
 from app.cli.progress import display
 from app.cli.session import Interrupted, Session
-from lethe_client import TERMINAL, Job
 
 
 def follow(

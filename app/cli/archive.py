@@ -1,0 +1,95 @@
+"""`lethe archive`: what purges kept."""
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from lethe_client import Job
+
+from app.cli.arguments import Timeout
+from app.cli.exits import ExitCode
+from app.cli.session import Session, on_service
+from app.cli.watching import follow, outcome
+
+app = typer.Typer(name="archive", no_args_is_help=True, help="What purges kept: list, verify, restore.")
+
+ArchiveId = Annotated[str, typer.Argument(metavar="JOB", help="Id of the purge that wrote it.")]
+Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Follow the job to its end.")]
+
+SCHEMA_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*")
+
+
+@app.command("list")
+@on_service
+def list_archives(
+    session: Session, *, store: Annotated[str | None, typer.Option(help="Only of this store.")] = None
+) -> int:
+    """List the archives."""
+    archives = list(session.client.archives.list(store=store))
+    session.out.document({"items": [archive.raw for archive in archives]})
+    session.out.table(
+        ["job", "store", "created", "files", "rows", "bytes", "expires", "directory"],
+        [
+            (
+                each.job_id,
+                each.store,
+                each.created_at,
+                each.files,
+                each.rows,
+                each.bytes,
+                each.expires_at,
+                each.directory,
+            )
+            for each in archives
+        ],
+    )
+    return ExitCode.OK
+
+
+@app.command("verify")
+@on_service
+def verify(session: Session, job: ArchiveId, *, wait: Wait = True, timeout: Timeout = None) -> int:
+    """Read every file again and compare it with the manifest. Exit 1 where one is missing or differs."""
+    started = session.client.archives.verify(job)
+    return _finish(session, started, wait=wait, timeout_s=timeout)
+
+
+@app.command("restore")
+@on_service
+def restore(
+    session: Session,
+    job: ArchiveId,
+    *,
+    into: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|SCHEMA", help="A new SQLite file (anything with a / or a .), or a schema's name."
+        ),
+    ] = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="Into the live tables; any key conflict refuses that unit.")
+    ] = False,
+    wait: Wait = True,
+    timeout: Timeout = None,
+) -> int:
+    """Bring archived rows back: into a file or a schema beside the live tables, or into them."""
+    if (into is not None) == live:
+        raise typer.BadParameter("give one of them", param_hint="--into / --live")
+    archives = session.client.archives
+    if into is None:
+        started = archives.restore_live(job)
+    elif SCHEMA_NAME.fullmatch(into):
+        started = archives.restore_into_schema(job, into)
+    else:
+        started = archives.restore_into_file(job, str(Path(into).absolute()))
+    return _finish(session, started, wait=wait, timeout_s=timeout)
+
+
+def _finish(session: Session, job: Job, *, wait: bool, timeout_s: float | None) -> int:
+    if wait:
+        return outcome(session, follow(session, job, timeout_s=timeout_s))
+    session.out.document(job.raw)
+    session.out.say(f"Job {job.id} is {job.state}.")
+    session.out.note(f"Watch it: lethe job watch {job.id}")
+    return ExitCode.OK

@@ -1,0 +1,48 @@
+"""Values of options that are more than text: NAME=VALUE pairs, times, choices."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+StoreId = Annotated[str, typer.Argument(metavar="STORE", help="Id of the store.")]
+JobId = Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.")]
+Timeout = Annotated[
+    float | None,
+    typer.Option("--timeout", min=0, metavar="SECONDS", help="Stop waiting (exit 75); the job goes on."),
+]
+
+
+def pairs(values: Iterable[str] | None, *, option: str) -> dict[str, str]:
+    """Read repeated NAME=VALUE.
+
+    Raises: typer.BadParameter: no `=`, no name, or a name twice.
+    """
+    found: dict[str, str] = {}
+    for value in values or ():
+        name, equals, text = value.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"{value!r} is not NAME=VALUE", param_hint=option)
+        if name in found:
+            raise typer.BadParameter(f"{name} is given twice", param_hint=option)
+        found[name] = text
+    return found
+
+
+def instant(value: str | None, *, option: str) -> datetime | None:
+    """Read an RFC 3339 time; without an offset it would mean something else on every machine.
+
+    Raises: typer.BadParameter: no time, or one without an offset.
+    """
+    if value is None:
+        return None
+    try:
+        time = datetime.fromisoformat(value)
+    except ValueError:
+        raise typer.BadParameter(
+            f"{value!r} is not a time such as 2026-11-01T03:00:00Z", param_hint=option
+        ) from None
+    if time.tzinfo is None:
+        raise typer.BadParameter(f"{value!r} has no offset; write Z or +01:00", param_hint=option)
+    return time

@@ -1,0 +1,165 @@
+"""`lethe job`: watch and control what is running."""
+
+from itertools import islice
+from typing import Annotated
+
+import typer
+from lethe_client import Job
+
+from app.cli.arguments import JobId, Timeout
+from app.cli.exits import ExitCode
+from app.cli.progress import describe
+from app.cli.session import Interrupted, Session, on_service
+from app.cli.watching import follow, outcome
+
+app = typer.Typer(name="job", no_args_is_help=True, help="Watch and control what is running.")
+
+Wait = Annotated[bool, typer.Option("--wait", help="Wait until it is so.")]
+
+
+@app.command("list")
+@on_service
+def list_jobs(
+    session: Session,
+    *,
+    state: Annotated[list[str] | None, typer.Option(help="Repeatable.")] = None,
+    kind: Annotated[list[str] | None, typer.Option(help="Repeatable.")] = None,
+    store: Annotated[list[str] | None, typer.Option(help="Repeatable.")] = None,
+    parent: Annotated[str | None, typer.Option(help="Children of this job.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many.")] = 50,
+) -> int:
+    """List jobs."""
+    found = session.client.jobs.list(
+        states=[each.upper() for each in state or ()],
+        kinds=[each.upper() for each in kind or ()],
+        stores=store or (),
+        parent=parent,
+    )
+    jobs = list(islice(found, limit))
+    session.out.document({"items": [job.raw for job in jobs]})
+    session.out.table(
+        ["job", "kind", "store", "progress", "created", "reason"],
+        [[job.id, job.kind, job.store, describe(job), job.created_at, job.reason] for job in jobs],
+    )
+    return ExitCode.OK
+
+
+@app.command("show")
+@on_service
+def show(session: Session, job: JobId) -> int:
+    """Show one job with its result. Exit 0 also where the job itself failed."""
+    _show(session, session.client.jobs.get(job))
+    return ExitCode.OK
+
+
+@app.command("watch")
+@on_service
+def watch(session: Session, job: JobId, *, timeout: Timeout = None) -> int:
+    """Follow a job to its end; with --json its events as JSON lines. Exit 1 where it did not succeed."""
+    if session.out.json:
+        return _watch_events(session, job)
+    return outcome(session, follow(session, session.client.jobs.get(job), timeout_s=timeout))
+
+
+@app.command("pause")
+@on_service
+def pause(session: Session, job: JobId, *, wait: Wait = False, timeout: Timeout = None) -> int:
+    """Stop a job at its next safe point, to go on later."""
+    return _settle(session, session.client.jobs.pause(job), "PAUSED", wait=wait, timeout_s=timeout)
+
+
+@app.command("resume")
+@on_service
+def resume(session: Session, job: JobId) -> int:
+    """Let a paused job go on."""
+    _show(session, session.client.jobs.resume(job))
+    return ExitCode.OK
+
+
+@app.command("abort")
+@on_service
+def abort(
+    session: Session,
+    job: JobId,
+    *,
+    reason: Annotated[str | None, typer.Option(help="Why; it is kept with the job.")] = None,
+    wait: Wait = False,
+    timeout: Timeout = None,
+) -> int:
+    """End a job; ABORTED is said only when it writes no more."""
+    aborted = session.client.jobs.abort(job, reason=reason)
+    return _settle(session, aborted, "ABORTED", wait=wait, timeout_s=timeout)
+
+
+@app.command("retry")
+@on_service
+def retry(session: Session, job: JobId) -> int:
+    """Make a new job of a failed one."""
+    made = session.client.jobs.retry(job)
+    session.out.document(made.raw)
+    session.out.say(f"Job {made.id} is {made.state}.")
+    session.out.note(f"Watch it: lethe job watch {made.id}")
+    return ExitCode.OK
+
+
+@app.command("throttle")
+@on_service
+def throttle(
+    session: Session,
+    job: JobId,
+    *,
+    rows_per_s: Annotated[float | None, typer.Option("--rows-per-s", min=0)] = None,
+    bytes_per_s: Annotated[float | None, typer.Option("--bytes-per-s", min=0)] = None,
+    intensity: Annotated[float | None, typer.Option("--intensity", min=0, max=1)] = None,
+    off: Annotated[bool, typer.Option("--off", help="No limit any more.")] = False,
+) -> int:
+    """Change the pace of a job that is running."""
+    given = any(value is not None for value in (rows_per_s, bytes_per_s, intensity))
+    if given == off:
+        raise typer.BadParameter("give a limit, or --off", param_hint="--rows-per-s / --bytes-per-s / --off")
+    limits = {"rows_per_s": rows_per_s, "bytes_per_s": bytes_per_s, "intensity": intensity}
+    _show(session, session.client.jobs.throttle(job, **limits, lift=off))
+    return ExitCode.OK
+
+
+def _settle(session: Session, job: Job, state: str, *, wait: bool, timeout_s: float | None) -> int:
+    """Wait for the state if asked to; exit 1 where the job came to another end first."""
+    if wait and job.state != state:
+        job = follow(session, job, until=[state], timeout_s=timeout_s)
+    _show(session, job)
+    return ExitCode.FAILED if wait and job.state != state else ExitCode.OK
+
+
+def _watch_events(session: Session, job_id: str) -> int:
+    try:
+        for event in session.client.jobs.events(job_id):
+            session.out.line(event.raw)
+        job = session.client.jobs.get(job_id)
+    except KeyboardInterrupt:
+        raise Interrupted(session.client.jobs.get(job_id)) from None
+    session.out.line({"type": "job", "job": job.raw})
+    return ExitCode.OK if job.state == "SUCCEEDED" else ExitCode.FAILED
+
+
+def _show(session: Session, job: Job) -> None:
+    session.out.document(job.raw)
+    error = f"{job.error.code}: {job.error.detail}" if job.error else None
+    session.out.facts(
+        {
+            "job": job.id,
+            "kind": job.kind,
+            "store": job.store,
+            "state": describe(job),
+            "reason": job.reason,
+            "requested by": job.requested_by,
+            "created": job.created_at,
+            "started": job.started_at,
+            "finished": job.finished_at,
+            "attempt": job.attempt or None,
+            "crashes": job.crash_count or None,
+            "retried from": job.retried_from,
+            "error": error,
+            "params": job.params,
+            "result": job.result,
+        }
+    )

@@ -1,0 +1,226 @@
+"""`lethe purge`: plan and run purges."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+from lethe_client import Plan, PurgeRequest
+
+from app.cli.arguments import StoreId, Timeout, instant
+from app.cli.exits import ExitCode
+from app.cli.session import Session, on_service
+from app.cli.watching import follow, outcome, warning_text
+
+app = typer.Typer(name="purge", no_args_is_help=True, help="Plan and run purges.")
+
+REASON = "asked for on the command line"
+
+
+class Kind(StrEnum):
+    """What api.md purges."""
+
+    OUTGOING = "OUTGOING"
+    INCOMING = "INCOMING"
+    DATA_GAP = "DATA_GAP"
+    CHANGELOG = "CHANGELOG"
+
+
+class StrandedMode(StrEnum):
+    """What becomes of batches for nodes that are gone or disabled."""
+
+    MARK = "MARK"
+    SKIP = "SKIP"
+
+
+class Overlap(StrEnum):
+    """What to do where another job writes to the same target."""
+
+    REFUSE = "REFUSE"
+    QUEUE = "QUEUE"
+
+
+KindOption = Annotated[Kind, typer.Option("--kind", case_sensitive=False, help="What to purge.")]
+Retention = Annotated[
+    int | None, typer.Option("--retention-minutes", min=0, help="Keep what is younger; not with --cutoff.")
+]
+Cutoff = Annotated[
+    str | None, typer.Option("--cutoff", metavar="TIME", help="Keep what is younger, as RFC 3339.")
+]
+StrandedOption = Annotated[
+    StrandedMode | None,
+    typer.Option("--stranded", case_sensitive=False, help="Batches of absent or disabled nodes."),
+]
+Strict = Annotated[
+    bool | None, typer.Option("--strict/--no-strict", help="Let batches without a status protect their rows.")
+]
+MaxRows = Annotated[int | None, typer.Option("--max-rows-in-tx", min=1, help="Rows of one transaction.")]
+Force = Annotated[bool, typer.Option("--force", help="Allow a retention below 10 minutes.")]
+Reason = Annotated[str, typer.Option("--reason", help="Why; it is kept with the job and the audit.")]
+
+
+def _request(
+    *,
+    kind: Kind,
+    retention_minutes: int | None,
+    cutoff: str | None,
+    stranded: StrandedMode | None,
+    strict: bool | None,
+    max_rows_in_tx: int | None,
+    force: bool,
+    reason: str,
+    archive: bool = False,
+    throttle: float | None = None,
+    throttle_bytes: float | None = None,
+    overlap: Overlap | None = None,
+    plan_id: str | None = None,
+) -> PurgeRequest:
+    if retention_minutes is not None and cutoff is not None:
+        raise typer.BadParameter("give one of them", param_hint="--retention-minutes / --cutoff")
+    return PurgeRequest(
+        kind=kind.value,
+        retention_minutes=retention_minutes,
+        cutoff=instant(cutoff, option="--cutoff"),
+        stranded=stranded.value if stranded else None,
+        strict=strict,
+        max_rows_in_tx=max_rows_in_tx,
+        archive=archive,
+        rows_per_s=throttle,
+        bytes_per_s=throttle_bytes,
+        force=force or None,
+        overlap=overlap.value if overlap else None,
+        plan_id=plan_id,
+        reason=reason,
+    )
+
+
+@app.command("run")
+@on_service
+def run(
+    session: Session,
+    store: StoreId,
+    *,
+    kind: KindOption = Kind.OUTGOING,
+    retention_minutes: Retention = None,
+    cutoff: Cutoff = None,
+    stranded: StrandedOption = None,
+    strict: Strict = None,
+    max_rows_in_tx: MaxRows = None,
+    archive: Annotated[bool, typer.Option("--archive", help="Keep the removed rows as Parquet.")] = False,
+    throttle: Annotated[
+        float | None, typer.Option("--throttle", min=0, metavar="ROWS_PER_S", help="At most this fast.")
+    ] = None,
+    throttle_bytes: Annotated[
+        float | None,
+        typer.Option("--throttle-bytes", min=0, metavar="BYTES_PER_S", help="At most this fast."),
+    ] = None,
+    force: Force = False,
+    overlap: Annotated[
+        Overlap | None, typer.Option("--overlap", case_sensitive=False, help="Where another job is there.")
+    ] = None,
+    plan_id: Annotated[str | None, typer.Option("--plan-id", help="Run exactly this reviewed plan.")] = None,
+    reason: Reason = REASON,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Follow the job to its end.")] = True,
+    timeout: Timeout = None,
+) -> int:
+    """Purge a store; Ctrl-C stops the watching, not the purge."""
+    request = _request(
+        kind=kind,
+        retention_minutes=retention_minutes,
+        cutoff=cutoff,
+        stranded=stranded,
+        strict=strict,
+        max_rows_in_tx=max_rows_in_tx,
+        archive=archive,
+        throttle=throttle,
+        throttle_bytes=throttle_bytes,
+        force=force,
+        overlap=overlap,
+        plan_id=plan_id,
+        reason=reason,
+    )
+    job = session.client.purges.create(store, request)
+    if not wait:
+        session.out.document(job.raw)
+        session.out.say(f"Job {job.id} is {job.state}.")
+        session.out.note(f"Watch it: lethe job watch {job.id}")
+        return ExitCode.OK
+    session.out.note(f"Job {job.id} (Ctrl-C leaves it running)")
+    return outcome(session, follow(session, job, timeout_s=timeout))
+
+
+@app.command("plan")
+@on_service
+def plan(
+    session: Session,
+    store: StoreId,
+    *,
+    kind: KindOption = Kind.OUTGOING,
+    retention_minutes: Retention = None,
+    cutoff: Cutoff = None,
+    stranded: StrandedOption = None,
+    strict: Strict = None,
+    max_rows_in_tx: MaxRows = None,
+    force: Force = False,
+    reason: Reason = REASON,
+    timeout: Timeout = None,
+) -> int:
+    """Count what a purge would remove. Nothing is written to the target."""
+    request = _request(
+        kind=kind,
+        retention_minutes=retention_minutes,
+        cutoff=cutoff,
+        stranded=stranded,
+        strict=strict,
+        max_rows_in_tx=max_rows_in_tx,
+        force=force,
+        reason=reason,
+    )
+    made = session.client.purges.plan(store, request, timeout_s=timeout)
+    session.out.document(made.raw)
+    show_plan(session, made)
+    session.out.note(f"Run exactly this: lethe purge run {store} --plan-id {made.plan_id}")
+    return ExitCode.OK
+
+
+@app.command("stats")
+@on_service
+def stats(session: Session, store: StoreId) -> int:
+    """Measure what lies beyond the retention, per table."""
+    measured = session.client.purges.stats(store)
+    session.out.document(measured.raw)
+    session.out.table(
+        ["table", "removed", "rows (estimate)", "oldest row left", "behind retention (s)"],
+        [
+            [each.table, each.removed, each.rows_estimate, each.oldest_row_left, each.lag_behind_retention_s]
+            for each in measured.tables
+        ],
+    )
+    return ExitCode.OK
+
+
+def show_plan(session: Session, made: Plan) -> None:
+    """Print a plan: what it is about, tables, stranded nodes, limits, warnings."""
+    out = session.out
+    out.facts(
+        {
+            "plan": made.plan_id,
+            "cut-off": made.cutoff,
+            "cut-off in the columns": made.cutoff_local,
+            "retention (minutes)": made.retention_minutes,
+            "retention from": made.retention_source,
+            "layout": made.layout,
+            "expires": made.expires_at,
+        }
+    )
+    out.table(
+        ["table", "rows", "to remove", "from id", "to id"],
+        [[each.table, each.rows, each.rows_to_remove, str(each.lo), str(each.hi)] for each in made.tables],
+    )
+    if made.stranded.nodes:
+        will = "will be marked OK" if made.stranded.mode == "MARK" else "stay as they are"
+        nodes = [[node.node_id, node.batches] for node in made.stranded.nodes]
+        out.table(["stranded node", "batches"], nodes, title=f"Batches of these nodes {will}")
+    for limit in made.limits.get("exceeded") or ():
+        out.note(f"over the limit, would be refused: {limit}")
+    for warning in made.warnings:
+        out.note(f"warning: {warning_text(warning.raw)}")

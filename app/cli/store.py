@@ -1,0 +1,163 @@
+"""`lethe store`: register targets, look at them, check them."""
+
+from typing import Annotated, Any
+
+import typer
+from lethe_client import CheckReport, Store
+
+from app.cli.arguments import StoreId, pairs
+from app.cli.exits import ExitCode
+from app.cli.session import Session, on_service
+
+app = typer.Typer(name="store", no_args_is_help=True, help="Register targets, look at them, check them.")
+
+
+@app.command("add")
+@on_service
+def add(
+    session: Session,
+    store: StoreId,
+    target_url: Annotated[
+        str,
+        typer.Argument(
+            metavar="TARGET_URL",
+            help="sqlite:////path or postgresql+psycopg://user@host/db, without a password.",
+        ),
+    ],
+    *,
+    kind: Annotated[str, typer.Option(help="Kind of the target.")] = "SYMMETRICDS",
+    password: Annotated[str | None, typer.Option(metavar="env:NAME|file:PATH", help="Where it lies.")] = None,
+    schema: Annotated[str | None, typer.Option(help="PostgreSQL schema (default public).")] = None,
+    table_prefix: Annotated[str | None, typer.Option(help="Default sym_.")] = None,
+    time_zone: Annotated[str | None, typer.Option(help="Of the time columns (default UTC).")] = None,
+    label: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Repeatable.")] = None,
+    runs_on: Annotated[
+        list[str] | None, typer.Option(help="Label that a runner must have. Repeatable.")
+    ] = None,
+    parameter: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Repeatable.")] = None,
+    max_rows: Annotated[int | None, typer.Option(min=1, help="Refuse jobs that remove more.")] = None,
+    max_fraction: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Refuse jobs that remove a larger part.")
+    ] = None,
+    max_parallel_jobs: Annotated[int | None, typer.Option(min=1, help="Jobs at a time.")] = None,
+) -> int:
+    """Register a target. Nothing is connected to yet: see `lethe store check`."""
+    limits = {"max_rows": max_rows, "max_fraction": max_fraction, "max_parallel_jobs": max_parallel_jobs}
+    added = session.client.stores.create(
+        store,
+        target_url,
+        kind=kind,
+        password=password,
+        schema=schema,
+        table_prefix=table_prefix,
+        time_zone=time_zone,
+        labels=pairs(label, option="--label") or None,
+        runs_on=runs_on,
+        parameters=pairs(parameter, option="--parameter") or None,
+        limits={name: value for name, value in limits.items() if value is not None} or None,
+    )
+    session.out.document(added.raw)
+    session.out.say(f"Store {added.id} is registered.")
+    session.out.note(f"Next: lethe store check {added.id}")
+    return ExitCode.OK
+
+
+@app.command("list")
+@on_service
+def list_stores(session: Session) -> int:
+    """List the registered stores."""
+    stores = list(session.client.stores.list())
+    session.out.document({"items": [store.raw for store in stores]})
+    session.out.table(
+        ["store", "kind", "target", "labels", "suspended"],
+        [
+            [store.id, store.kind, store.url, store.labels, store.suspended and store.suspended.reason]
+            for store in stores
+        ],
+    )
+    return ExitCode.OK
+
+
+@app.command("show")
+@on_service
+def show(session: Session, store: StoreId) -> int:
+    """Show one store."""
+    _show(session, session.client.stores.get(store))
+    return ExitCode.OK
+
+
+@app.command("check")
+@on_service
+def check(session: Session, store: StoreId) -> int:
+    """Connect and report what is there and what may be done. Exit 1 where an error was found."""
+    report = session.client.stores.check(store)
+    session.out.document(report.raw)
+    _report(session, report)
+    wrong = not report.ok or any(finding.severity == "ERROR" for finding in report.findings)
+    return ExitCode.FAILED if wrong else ExitCode.OK
+
+
+@app.command("suspend")
+@on_service
+def suspend(
+    session: Session,
+    store: StoreId,
+    *,
+    reason: Annotated[str, typer.Option(help="Why; it is shown to everyone whose job waits.")],
+    duration: Annotated[str | None, typer.Option(metavar="PT1H", help="Until resume, if not given.")] = None,
+) -> int:
+    """Let no job write to the store for a while."""
+    _show(session, session.client.stores.suspend(store, reason=reason, duration=duration))
+    return ExitCode.OK
+
+
+@app.command("resume")
+@on_service
+def resume(session: Session, store: StoreId) -> int:
+    """End a suspension."""
+    _show(session, session.client.stores.resume(store))
+    return ExitCode.OK
+
+
+@app.command("remove")
+@on_service
+def remove(session: Session, store: StoreId) -> int:
+    """Forget the registration; the target itself is not touched."""
+    session.client.stores.delete(session.client.stores.get(store))
+    session.out.document({"id": store, "removed": True})
+    session.out.say(f"Store {store} is no longer registered.")
+    return ExitCode.OK
+
+
+def _show(session: Session, store: Store) -> None:
+    session.out.document(store.raw)
+    facts: dict[str, Any] = {"store": store.id, "kind": store.kind, "target": store.url}
+    facts |= {"schema": store.schema, "table prefix": store.table_prefix, "time zone": store.time_zone}
+    facts |= {"password": "is set" if store.has_password else None, "labels": store.labels}
+    facts |= {"runs on": store.runs_on, "parameters": store.parameters, "limits": store.limits}
+    facts["identity"] = store.target_identity
+    if store.suspended:
+        facts |= {"suspended": store.suspended.reason, "suspended until": store.suspended.until}
+    session.out.facts(facts)
+
+
+def _report(session: Session, report: CheckReport) -> None:
+    session.out.facts(
+        {
+            "reachable": report.reachable,
+            "server": report.server_version,
+            "layout": report.layout,
+            "identity": report.identity,
+            "clock difference (s)": report.clock_difference_s,
+            "ledger": report.ledger,
+            "permissions missing": report.permissions_missing,
+            "conflicts": report.conflicts,
+            "can": report.can,
+        }
+    )
+    if report.sizes:
+        rows = [[size.table, size.rows_estimate, size.bytes] for size in report.sizes]
+        session.out.table(["table", "rows (estimate)", "bytes"], rows)
+    if report.findings:
+        found = [[finding.severity, finding.code, finding.detail] for finding in report.findings]
+        session.out.table(["severity", "code", "detail"], found)

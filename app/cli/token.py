@@ -1,0 +1,66 @@
+"""`lethe token`: who may do what."""
+
+from typing import Annotated
+
+import typer
+
+from app.cli.arguments import instant
+from app.cli.exits import ExitCode
+from app.cli.session import Session, on_service
+
+app = typer.Typer(name="token", no_args_is_help=True, help="Who may do what.")
+
+
+@app.command("create")
+@on_service
+def create(
+    session: Session,
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    *,
+    scope: Annotated[list[str] | None, typer.Option(help="Such as jobs:read. Repeatable.")] = None,
+    role: Annotated[str | None, typer.Option(help="A bundle of scopes, instead of --scope.")] = None,
+    store: Annotated[list[str] | None, typer.Option(help="Only for this store. Repeatable.")] = None,
+    expires_in: Annotated[str | None, typer.Option(metavar="P90D", help="ISO 8601 duration.")] = None,
+    expires_at: Annotated[str | None, typer.Option(metavar="TIME", help="As RFC 3339.")] = None,
+) -> int:
+    """Make a token; its secret goes to stdout, this once."""
+    if bool(scope) == bool(role):
+        raise typer.BadParameter("give one of them", param_hint="--scope / --role")
+    made = session.client.tokens.create(
+        name,
+        scopes=scope or (),
+        role=role,
+        stores=store,
+        expires_at=instant(expires_at, option="--expires-at"),
+        expires_in=expires_in,
+    )
+    session.out.document(made.raw)
+    session.out.note(f"Token {made.id} ({name}); the secret is not shown again:")
+    session.out.say(made.token or "")
+    return ExitCode.OK
+
+
+@app.command("list")
+@on_service
+def list_tokens(session: Session) -> int:
+    """List the tokens, without their secrets."""
+    tokens = list(session.client.tokens.list())
+    session.out.document({"items": [token.raw for token in tokens]})
+    session.out.table(
+        ["token", "name", "scopes", "stores", "expires", "revoked"],
+        [
+            [token.id, token.name, token.scopes, token.stores, token.expires_at, token.revoked_at]
+            for token in tokens
+        ],
+    )
+    return ExitCode.OK
+
+
+@app.command("revoke")
+@on_service
+def revoke(session: Session, token: Annotated[str, typer.Argument(metavar="TOKEN_ID")]) -> int:
+    """End a token at once."""
+    revoked = session.client.tokens.revoke(token)
+    session.out.document(revoked.raw if revoked else {"id": token, "revoked": True})
+    session.out.say(f"Token {token} is revoked.")
+    return ExitCode.OK

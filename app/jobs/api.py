@@ -1,0 +1,336 @@
+"""`/v1/jobs`: every running thing, live."""
+
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Header, Path, Query, Request
+from pydantic import AwareDatetime, BaseModel, Field
+from sqlmodel import Session
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from app.auth.access import ClockDep, DatabaseDep, SettingsDep, requires
+from app.auth.models import StoreName
+from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
+from app.auth.scopes import Scope
+from app.auth.service import Caller
+from app.db import Database
+from app.errors import InvalidHeader
+from app.jobs.models import InstanceRead, Job, JobEventRead, JobRead, ThrottleSetting, read_job
+from app.jobs.queries import JobFilter, get_job, list_events, list_instances, list_jobs
+from app.jobs.service import request_abort, request_pause, request_resume, retry, set_throttle
+from app.jobs.states import HELD, TERMINAL, JobState
+from app.jobs.streaming import stream_events, wait_for_change
+from app.jobs.watch import JobWatch
+from app.kit.conditional import IfNoneMatch, etag, is_current
+from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
+from app.kit.prefer import PreferHeader, wait_seconds
+from app.kit.problems import problems
+from app.kit.sse import CONTENT_TYPE, HEADERS
+
+router = APIRouter(tags=["jobs"])
+JobId = Annotated[str, Path(pattern=r"^job_[0-9a-z]{26}$")]
+Reader = Annotated[Caller, Depends(requires(Scope.JOBS_READ))]
+Controller = Annotated[Caller, Depends(requires(Scope.JOBS_CONTROL))]
+RETRY_AFTER_S = "2"
+
+
+def watch_of(request: Request) -> JobWatch:
+    """The watch of this application."""
+    watch: JobWatch = request.app.state.watch
+    return watch
+
+
+WatchDep = Annotated[JobWatch, Depends(watch_of)]
+
+
+class JobAction(BaseModel):
+    """Why it is done."""
+
+    reason: str | None = Field(default=None, max_length=500)
+
+    model_config = {
+        "extra": "forbid",
+        "json_schema_extra": {"examples": [{"reason": "nightly window is over"}]},
+    }
+
+
+def accepted(job: Job, *, status: int = 202) -> Answer:
+    """The answer that every asynchronous request gives."""
+    headers = {"Location": f"/v1/jobs/{job.id}", "ETag": etag(job.version)}
+    if status == 202:
+        headers["Retry-After"] = RETRY_AFTER_S
+    return Answer(body=read_job(job), status=status, headers=headers, subject_id=job.id)
+
+
+def _visible(db: Session, job_id: str, caller: Caller) -> Job:
+    job = get_job(db, job_id)
+    if caller.stores is not None:
+        caller.require_store(job.store)
+    return job
+
+
+def _read(database: Database, job_id: str, caller: Caller) -> tuple[JobRead, int]:
+    with database.reading() as db:
+        job = _visible(db, job_id, caller)
+        return read_job(job), job.version
+
+
+@router.get(
+    "/v1/jobs",
+    response_model=Page[JobRead],
+    summary="List jobs",
+    operation_id="list_jobs",
+    responses=problems(),
+)
+def get_jobs(
+    caller: Reader,
+    database: DatabaseDep,
+    page_size: PageSize = PAGE_SIZE_DEFAULT,
+    page_token: PageToken = "",
+    state: Annotated[list[JobState], Query(max_length=20)] = [],  # noqa: B006
+    kind: Annotated[list[str], Query(max_length=20)] = [],  # noqa: B006
+    store: Annotated[list[StoreName], Query(max_length=100)] = [],  # noqa: B006
+    parent: Annotated[str | None, Query(max_length=40)] = None,
+    created_after: Annotated[AwareDatetime | None, Query()] = None,
+) -> Page[JobRead]:
+    """Jobs, newest first; a token limited to stores sees theirs."""
+    wanted = JobFilter(
+        states=state,
+        kinds=kind,
+        stores=store,
+        parent_id=parent,
+        created_after=created_after,
+        visible_stores=caller.visible_stores(),
+    )
+    with database.reading() as db:
+        return list_jobs(db, wanted, page_size=page_size, page_token=page_token)
+
+
+@router.get(
+    "/v1/jobs/{job_id}",
+    response_model=JobRead,
+    summary="Get a job, or wait for it",
+    operation_id="get_job",
+    responses=problems(404, 429) | {304: {"description": "Still the version of If-None-Match"}},
+)
+async def get_one_job(
+    job_id: JobId,
+    caller: Reader,
+    database: DatabaseDep,
+    settings: SettingsDep,
+    watch: WatchDep,
+    prefer: PreferHeader = None,
+    if_none_match: IfNoneMatch = None,
+    wait_for: Annotated[Literal["state", "progress"], Query()] = "state",
+) -> Response:
+    """With `Prefer: wait=N` it answers when the job's state (or progress) changes, or after N seconds."""
+    wait_s = wait_seconds(prefer, default_s=0, max_s=settings.wait_max_s)
+    job, version = await run_in_threadpool(_read, database, job_id, caller)
+    if wait_s > 0 and job.state not in TERMINAL:
+        job, version = await wait_for_change(watch, job, version, wait_for=wait_for, timeout_s=wait_s)
+    headers = {"ETag": etag(version)}
+    if prefer is not None and wait_s > 0:
+        headers["Preference-Applied"] = f"wait={wait_s}"
+    if is_current(if_none_match, version):
+        return Response(status_code=304, headers=headers)
+    return JSONResponse(job.model_dump(mode="json"), headers=headers)
+
+
+def _act(
+    request: Request, caller: Caller, job_id: str, body: JobAction | None, verb: str, act: Callable[..., Job]
+) -> Response:
+    reason = body.reason if body else None
+
+    def effect(db: Session) -> Answer:
+        job = _visible(db, job_id, caller)
+        clock = request.app.state.clock
+        job = act(db, job_id, now=clock.now(), actor=caller.name, reason=reason)
+        passing = job.state in HELD and verb != "resume"
+        answer = accepted(job, status=202 if passing else 200)
+        return Answer(
+            body=answer.body, status=answer.status, headers=answer.headers, audit={"reason": reason}
+        )
+
+    response = mutate(
+        request, caller, effect, action=f"job.{verb}", subject=("job", job_id), body={"reason": reason}
+    )
+    request.app.state.changed(job_id)
+    return response
+
+
+@router.post(
+    "/v1/jobs/{job_id}:pause",
+    response_model=JobRead,
+    summary="Pause a job",
+    operation_id="pause_job",
+    responses=problems(404, 409)
+    | {202: {"model": JobRead, "description": "PAUSING: the unit in work ends first"}},
+)
+def post_pause(
+    job_id: JobId,
+    request: Request,
+    caller: Controller,
+    body: JobAction | None = None,
+    idempotency_key: IdempotencyKeyHeader = None,
+) -> Response:
+    """PAUSED is said only when nothing of the job runs at its target any more."""
+    return _act(request, caller, job_id, body, "pause", request_pause)
+
+
+@router.post(
+    "/v1/jobs/{job_id}:resume",
+    response_model=JobRead,
+    summary="Resume a paused job",
+    operation_id="resume_job",
+    responses=problems(404, 409),
+)
+def post_resume(
+    job_id: JobId,
+    request: Request,
+    caller: Controller,
+    body: JobAction | None = None,
+    idempotency_key: IdempotencyKeyHeader = None,
+) -> Response:
+    """It is queued again and goes on from its checkpoints."""
+    return _act(request, caller, job_id, body, "resume", request_resume)
+
+
+@router.post(
+    "/v1/jobs/{job_id}:abort",
+    response_model=JobRead,
+    summary="Abort a job",
+    operation_id="abort_job",
+    responses=problems(404, 409)
+    | {202: {"model": JobRead, "description": "ABORTING: silence is being proved"}},
+)
+def post_abort(
+    job_id: JobId,
+    request: Request,
+    caller: Controller,
+    body: JobAction | None = None,
+    idempotency_key: IdempotencyKeyHeader = None,
+) -> Response:
+    """ABORTED is said only when nothing is being written any more."""
+    return _act(request, caller, job_id, body, "abort", request_abort)
+
+
+@router.post(
+    "/v1/jobs/{job_id}:retry",
+    status_code=202,
+    response_model=JobRead,
+    summary="Retry a failed or aborted job",
+    operation_id="retry_job",
+    responses=problems(404, 409, 429),
+)
+def post_retry(
+    job_id: JobId,
+    request: Request,
+    caller: Controller,
+    clock: ClockDep,
+    settings: SettingsDep,
+    body: JobAction | None = None,
+    idempotency_key: IdempotencyKeyHeader = None,
+) -> Response:
+    """Makes a new job with the same parameters and `retried_from`."""
+
+    def effect(db: Session) -> Answer:
+        _visible(db, job_id, caller)
+        job = retry(
+            db,
+            job_id,
+            now=clock.now(),
+            actor=caller.name,
+            token_id=caller.token_id,
+            queued_max=settings.jobs_queued_max,
+        )
+        return accepted(job)
+
+    response = mutate(request, caller, effect, action="job.retry", subject=("job", job_id), body=body)
+    request.app.state.changed(job_id)
+    return response
+
+
+@router.patch(
+    "/v1/jobs/{job_id}/throttle",
+    response_model=JobRead,
+    summary="Change a job's speed while it runs",
+    operation_id="throttle_job",
+    responses=problems(404, 409),
+)
+def patch_throttle(
+    job_id: JobId,
+    body: ThrottleSetting,
+    request: Request,
+    caller: Controller,
+    clock: ClockDep,
+    idempotency_key: IdempotencyKeyHeader = None,
+) -> Response:
+    """The whole setting is replaced; null takes a bound away. It acts within a second."""
+
+    def effect(db: Session) -> Answer:
+        _visible(db, job_id, caller)
+        job = set_throttle(db, job_id, body, now=clock.now(), actor=caller.name)
+        return Answer(body=read_job(job), headers={"ETag": etag(job.version)}, audit=body.model_dump())
+
+    response = mutate(request, caller, effect, action="job.throttle", subject=("job", job_id), body=body)
+    request.app.state.changed(job_id)
+    return response
+
+
+def _resume_point(last_event_id: str | None) -> int:
+    if last_event_id is None or last_event_id == "":
+        return 0
+    if not last_event_id.isdigit() or len(last_event_id) > 15:
+        raise InvalidHeader("Last-Event-ID is the id of an event of this job")
+    return int(last_event_id)
+
+
+@router.get(
+    "/v1/jobs/{job_id}/events",
+    response_model=Page[JobEventRead],
+    summary="Follow or list a job's events",
+    operation_id="get_job_events",
+    responses=problems(404, 429)
+    | {
+        200: {"content": {CONTENT_TYPE: {"schema": {"type": "string"}}}, "description": "A page, or a stream"}
+    },
+)
+async def get_events(
+    job_id: JobId,
+    caller: Reader,
+    database: DatabaseDep,
+    settings: SettingsDep,
+    watch: WatchDep,
+    accept: Annotated[str, Header()] = "application/json",
+    last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
+    page_size: PageSize = PAGE_SIZE_DEFAULT,
+    page_token: PageToken = "",
+) -> Response:
+    """`Accept: text/event-stream` streams to the job's end, resuming after Last-Event-ID; else a JSON page."""
+    job, _ = await run_in_threadpool(_read, database, job_id, caller)
+    if CONTENT_TYPE in accept:
+        frames = stream_events(
+            watch, database, job, after=_resume_point(last_event_id), keepalive_s=settings.sse_keepalive_s
+        )
+        return StreamingResponse(frames, media_type=CONTENT_TYPE, headers=HEADERS)
+
+    def page() -> Page[JobEventRead]:
+        with database.reading() as db:
+            return list_events(db, job_id, page_size=page_size, page_token=page_token)
+
+    return JSONResponse((await run_in_threadpool(page)).model_dump(mode="json"))
+
+
+@router.get(
+    "/v1/instances",
+    response_model=Page[InstanceRead],
+    summary="List the processes that run jobs",
+    operation_id="list_instances",
+    responses=problems(),
+)
+def get_instances(caller: Reader, database: DatabaseDep, settings: SettingsDep) -> Page[InstanceRead]:
+    """Newest first; `alive` means a heartbeat within the lease time."""
+    with database.reading() as db:
+        now = database.now(db)
+        return Page(items=list_instances(db, now=now, alive_within_s=settings.lease_ttl_s))
