@@ -12,7 +12,12 @@ from app.cli.exits import ExitCode
 from app.cli.session import Session, on_service
 from app.cli.watching import follow, outcome
 
-app = typer.Typer(name="archive", no_args_is_help=True, help="What purges kept: list, verify, restore.")
+app = typer.Typer(
+    name="archive",
+    no_args_is_help=True,
+    add_completion=False,
+    help="What purges kept: list, verify, restore.",
+)
 
 ArchiveId = Annotated[str, typer.Argument(metavar="JOB", help="Id of the purge that wrote it.")]
 Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Follow the job to its end.")]

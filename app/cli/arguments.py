@@ -1,5 +1,6 @@
 """Values of options that are more than text: NAME=VALUE pairs, times, choices."""
 
+import json
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated
@@ -28,6 +29,15 @@ def pairs(values: Iterable[str] | None, *, option: str) -> dict[str, str]:
             raise typer.BadParameter(f"{name} is given twice", param_hint=option)
         found[name] = text
     return found
+
+
+def scalar(text: str) -> str | int | float | bool:
+    """Turn JSON's numbers and truth values into themselves; anything else stays text."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return value if isinstance(value, bool | int | float) else text
 
 
 def instant(value: str | None, *, option: str) -> datetime | None:

@@ -12,7 +12,9 @@ from app.cli.progress import describe
 from app.cli.session import Interrupted, Session, on_service
 from app.cli.watching import follow, outcome
 
-app = typer.Typer(name="job", no_args_is_help=True, help="Watch and control what is running.")
+app = typer.Typer(
+    name="job", no_args_is_help=True, add_completion=False, help="Watch and control what is running."
+)
 
 Wait = Annotated[bool, typer.Option("--wait", help="Wait until it is so.")]
 

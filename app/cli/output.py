@@ -40,11 +40,12 @@ def cell(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return f"{value:,.2f}"
+        return f"{value:,.0f}" if value.is_integer() else f"{value:,.2f}"
     if isinstance(value, datetime):
         return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     if isinstance(value, Mapping):
-        return ", ".join(f"{name}={cell(each)}" for name, each in value.items()) or "-"
+        known = [f"{name}={cell(each)}" for name, each in value.items() if each is not None]
+        return ", ".join(known) or "-"
     if isinstance(value, list | tuple):
         return ", ".join(cell(each) for each in value)
     return str(value)

@@ -1,16 +1,21 @@
 """`lethe parameter`: the parameters by their documents' names."""
 
-import json
 from typing import Annotated, Any
 
 import typer
 from lethe_client import Parameter
 
+from app.cli.arguments import scalar
 from app.cli.exits import ExitCode
 from app.cli.output import cell
 from app.cli.session import Session, on_service
 
-app = typer.Typer(name="parameter", no_args_is_help=True, help="The parameters by their documents' names.")
+app = typer.Typer(
+    name="parameter",
+    no_args_is_help=True,
+    add_completion=False,
+    help="The parameters by their documents' names.",
+)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Such as purge.retention.minutes, or an alias.")]
 Store = Annotated[str | None, typer.Option("--store", help="Of this store; of all, if not given.")]
@@ -59,13 +64,7 @@ def unset(session: Session, name: Name, *, store: Store = None) -> int:
 
 def _typed(text: str, kind: str) -> Any:
     """Turn numbers and truth values into JSON's; anything else goes as text, and the service judges it."""
-    if kind.upper() in ("STRING", "TEXT", "DURATION"):
-        return text
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return text
-    return value if isinstance(value, bool | int | float) else text
+    return text if kind.upper() in ("STRING", "TEXT", "DURATION") else scalar(text)
 
 
 def _show(session: Session, parameter: Parameter) -> None:

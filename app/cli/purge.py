@@ -11,7 +11,7 @@ from app.cli.exits import ExitCode
 from app.cli.session import Session, on_service
 from app.cli.watching import follow, outcome, warning_text
 
-app = typer.Typer(name="purge", no_args_is_help=True, help="Plan and run purges.")
+app = typer.Typer(name="purge", no_args_is_help=True, add_completion=False, help="Plan and run purges.")
 
 REASON = "asked for on the command line"
 

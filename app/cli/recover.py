@@ -6,7 +6,9 @@ from app.cli.arguments import StoreId
 from app.cli.exits import ExitCode
 from app.cli.session import Session, on_service
 
-app = typer.Typer(name="recover", help="Take a store back after the metadata was restored.")
+app = typer.Typer(
+    name="recover", add_completion=False, help="Take a store back after the metadata was restored."
+)
 
 
 @app.command("recover")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Concatenate, Final, ParamSpec
 
 import typer
-from lethe_client import TERMINAL, ConfigurationInvalid, Job, Lethe, LetheError
+from lethe_client import TERMINAL, ConfigurationInvalid, Job, Lethe, LetheError, RetryPolicy
 
 from app.cli.complaints import complaint
 from app.cli.exits import ExitCode
@@ -16,6 +16,8 @@ from app.cli.output import Output
 
 URL_DEFAULT: Final = "http://127.0.0.1:8765"
 TOKEN_FILE_MAX_BYTES: Final = 4096
+# A script that finds no service wants to know soon; waits are patient all the same.
+RETRIES: Final = RetryPolicy(attempts=4)
 PANEL: Final = "Service"
 
 P = ParamSpec("P")
@@ -80,7 +82,7 @@ def _run(command: Callable[[Session], int], access: dict[str, Any]) -> int:
     out = Output(json=access["json"])
     try:
         token = _read_token(access["token_file"], access["data_dir"])
-        with Lethe(access["url"], token) as client:
+        with Lethe(access["url"], token, retries=RETRIES) as client:
             return command(Session(client, out))
     except Interrupted as interrupted:
         job = interrupted.job

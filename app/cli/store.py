@@ -5,11 +5,16 @@ from typing import Annotated, Any
 import typer
 from lethe_client import CheckReport, Store
 
-from app.cli.arguments import StoreId, pairs
+from app.cli.arguments import StoreId, pairs, scalar
 from app.cli.exits import ExitCode
 from app.cli.session import Session, on_service
 
-app = typer.Typer(name="store", no_args_is_help=True, help="Register targets, look at them, check them.")
+app = typer.Typer(
+    name="store",
+    no_args_is_help=True,
+    add_completion=False,
+    help="Register targets, look at them, check them.",
+)
 
 
 @app.command("add")
@@ -53,7 +58,7 @@ def add(
         time_zone=time_zone,
         labels=pairs(label, option="--label") or None,
         runs_on=runs_on,
-        parameters=pairs(parameter, option="--parameter") or None,
+        parameters=_scalars(pairs(parameter, option="--parameter")),
         limits={name: value for name, value in limits.items() if value is not None} or None,
     )
     session.out.document(added.raw)
@@ -127,6 +132,10 @@ def remove(session: Session, store: StoreId) -> int:
     session.out.document({"id": store, "removed": True})
     session.out.say(f"Store {store} is no longer registered.")
     return ExitCode.OK
+
+
+def _scalars(texts: dict[str, str]) -> dict[str, Any] | None:
+    return {name: scalar(text) for name, text in texts.items()} or None
 
 
 def _show(session: Session, store: Store) -> None:

@@ -8,7 +8,7 @@ from app.cli.arguments import instant
 from app.cli.exits import ExitCode
 from app.cli.session import Session, on_service
 
-app = typer.Typer(name="token", no_args_is_help=True, help="Who may do what.")
+app = typer.Typer(name="token", no_args_is_help=True, add_completion=False, help="Who may do what.")
 
 
 @app.command("create")

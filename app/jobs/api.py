@@ -307,7 +307,7 @@ async def get_events(
     page_size: PageSize = PAGE_SIZE_DEFAULT,
     page_token: PageToken = "",
 ) -> Response:
-    """`Accept: text/event-stream` streams to the job's end, resuming after Last-Event-ID; else a JSON page."""
+    """`Accept: text/event-stream` streams to the job's end, after Last-Event-ID; else a JSON page."""
     job, _ = await run_in_threadpool(_read, database, job_id, caller)
     if CONTENT_TYPE in accept:
         frames = stream_events(

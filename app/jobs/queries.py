@@ -1,7 +1,7 @@
 """Reads of jobs and their events."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import func
@@ -18,7 +18,7 @@ from app.jobs.models import (
     JobRead,
     read_job,
 )
-from app.jobs.states import JobState
+from app.jobs.states import ACTIVE, JobState
 from app.kit.pagination import Page, decode_token, make_page
 
 EVENTS_READ_MAX = 1_000
@@ -34,7 +34,6 @@ class JobFilter:
     parent_id: str | None = None
     created_after: datetime | None = None
     visible_stores: Sequence[str] | None = None
-    purge_kinds: Sequence[str] = field(default=())
 
 
 def get_job(db: Session, job_id: str) -> Job:
@@ -112,6 +111,12 @@ def count_children(db: Session, parent_id: str) -> dict[JobState, int]:
         select(Job.state, func.count()).where(Job.parent_id == parent_id).group_by(col(Job.state))
     ).all()
     return {JobState(state): count for state, count in rows}
+
+
+def count_active_jobs(db: Session, store_id: str) -> int:
+    """How many jobs of a store have not ended."""
+    query = select(func.count()).select_from(Job)
+    return db.exec(query.where(Job.store == store_id, col(Job.state).in_(sorted(ACTIVE)))).one()
 
 
 def list_instances(db: Session, *, now: datetime, alive_within_s: float) -> list[InstanceRead]:

@@ -8,7 +8,7 @@ Invariants:
 """
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from functools import partial
 
@@ -24,6 +24,7 @@ from app.jobs.context import JobContext
 from app.jobs.errors import JobFailed, JobStopped, JobWaiting, LeaseLost, StopCause
 from app.jobs.models import Job, JobClass, ThrottleSetting, WaitingOn
 from app.jobs.states import JobState
+from app.jobs.suspension import suspended_wait
 from app.jobs.tasks import TaskKind, TaskKinds
 from app.settings import Settings
 
@@ -51,7 +52,7 @@ class Runner:
         settings: Settings,
         clock: Clock,
         parallel_limits: Callable[[Session], Mapping[str, int]],
-        suspended_stores: Callable[[Session], frozenset[str]],
+        suspended_stores: Callable[[Session], Collection[str]],
         changed: Callable[[str], None] = lambda _job_id: None,
     ) -> None:
         self.claimer = claimer
@@ -203,7 +204,7 @@ class Runner:
         state: JobState,
         token: int,
         throttle: dict[str, object] | None,
-        suspended: frozenset[str],
+        suspended: Collection[str],
     ) -> None:
         if token != context.job.token:
             context.signal(StopCause.LEASE_LOST)
@@ -309,7 +310,7 @@ class Runner:
         elif cause is StopCause.SHUTDOWN:
             self._unless_ordered(context, kind, partial(outcome.hand_back, context))
         elif cause is StopCause.SUSPEND:
-            waiting = suspended_wait(context.job.store or "")
+            waiting = suspended_wait(context.job.store or "", now=self.clock.now())
             proven = self._prove(context, kind) is None
             self._unless_ordered(context, kind, partial(outcome.wait, context, waiting, proven=proven))
         else:
@@ -352,14 +353,3 @@ class Runner:
             outcome.wait(context, waiting, proven=False)
             return
         outcome.fail(context, JobFailed("CRASH_LOOP", detail))
-
-
-def store_key(store: str) -> str:
-    """The event "this store has been resumed"."""
-    return f"store:{store}"
-
-
-def suspended_wait(store: str) -> JobWaiting:
-    """The wait of a job whose store is suspended."""
-    waiting_on = [WaitingOn(kind="STORE_SUSPENDED", ref=store)]
-    return JobWaiting(waiting_on, not_before=None, wake_key=store_key(store))

@@ -1,0 +1,107 @@
+"""The demo's own service: `lethe serve` as a child process on a free port."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from lethe_client import Lethe
+
+START_MAX_S: Final = 40.0
+STOP_MAX_S: Final = 20.0
+LOG_TAIL_CHARS: Final = 2_000
+
+
+class ServiceDidNotStart(Exception):
+    """The child ended, or was not ready in time; the message ends with its last words."""
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class DemoService:
+    """Starts on entry, stops on exit."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.data_dir = data_dir
+        self.port = _free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.log = data_dir.parent / "serve.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def command(self) -> str:
+        """What starts it again by hand."""
+        return f"lethe serve --data-dir {self.data_dir} --port {self.port}"
+
+    @property
+    def token_file(self) -> Path:
+        return self.data_dir / "admin.token"
+
+    def __enter__(self) -> Self:
+        # The demo shows the defaults, not whatever this shell is set up for.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("LETHE_")}
+        arguments = [sys.executable, "-m", "app.cli.main", "serve"]
+        arguments += ["--data-dir", str(self.data_dir), "--port", str(self.port)]
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(  # noqa: S603 -- our own interpreter, our own arguments
+                arguments,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                # Ctrl-C is for us; the service is then stopped in order.
+                start_new_session=True,
+            )
+        try:
+            self._wait_until_ready()
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+
+    def wait(self) -> None:
+        """Stay until the service ends by itself (Ctrl-C comes out as KeyboardInterrupt)."""
+        assert self._process is not None
+        self._process.wait()
+
+    def _wait_until_ready(self) -> None:
+        assert self._process is not None
+        deadline = time.monotonic() + START_MAX_S
+        with Lethe(self.url, timeout_s=5) as client:
+            while time.monotonic() < deadline:
+                if self._process.poll() is not None:
+                    raise ServiceDidNotStart(
+                        f"the service ended with {self._process.returncode}:\n{self._tail()}"
+                    )
+                if self.token_file.exists() and client.is_ready():
+                    return
+                time.sleep(0.1)
+        raise ServiceDidNotStart(f"the service is not ready after {START_MAX_S:g} s:\n{self._tail()}")
+
+    def _stop(self) -> None:
+        if self._process is None or self._process.poll() is not None:
+            return
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(STOP_MAX_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _tail(self) -> str:
+        return self.log.read_text(errors="replace")[-LOG_TAIL_CHARS:]

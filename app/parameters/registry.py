@@ -1,0 +1,235 @@
+"""The seeds' parameters by their own names, with the aliases of other versions, and Lethe's own.
+
+Sources: symmetricds-purge (facts 3), je-data-eraser (eraser-behaviour 1), slony-events-confirmations (4).
+"""
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+
+from app.errors import Unprocessable
+from app.kit.durations import format_duration, parse_duration
+
+ParameterValue = bool | int | str
+VALUE_MAX_CHARS = 200
+
+
+class ParameterType(StrEnum):
+    """How a value is written."""
+
+    BOOLEAN = "BOOLEAN"
+    INTEGER = "INTEGER"
+    DURATION = "DURATION"
+
+
+class ParameterScope(StrEnum):
+    """Where a parameter may be set."""
+
+    GLOBAL = "GLOBAL"
+    STORE = "STORE"
+
+
+_BOTH = (ParameterScope.GLOBAL, ParameterScope.STORE)
+_GLOBAL = (ParameterScope.GLOBAL,)
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterSpec:
+    """One parameter.
+
+    Args:
+        minimum, maximum: inclusive; a number for INTEGER, an ISO 8601 duration for DURATION.
+        kinds: the kinds of store that it is for; empty: the service itself.
+        in_use: whether this version acts on it; the others are accepted and shown, so that a
+            configuration can be complete before the verb arrives.
+    """
+
+    name: str
+    type: ParameterType
+    default: ParameterValue
+    description: str
+    unit: str | None = None
+    minimum: int | str | None = None
+    maximum: int | str | None = None
+    aliases: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    scopes: tuple[ParameterScope, ...] = field(default=_BOTH)
+    in_use: bool = True
+
+    def parse(self, value: object) -> ParameterValue:
+        """Check a value and bring it to its canonical form.
+
+        Raises: Unprocessable: wrong type or out of range.
+        """
+        if self.type is ParameterType.BOOLEAN:
+            return self._parse_boolean(value)
+        if self.type is ParameterType.INTEGER:
+            return self._parse_integer(value)
+        return self._parse_duration(value)
+
+    def _refuse(self, detail: str) -> Unprocessable:
+        return Unprocessable(f"{self.name}: {detail}", code="PARAMETER_INVALID")
+
+    def _parse_boolean(self, value: object) -> bool:
+        if isinstance(value, bool):
+            return value
+        if isinstance(value, str) and value.strip().lower() in ("true", "false", "1", "0"):
+            return value.strip().lower() in ("true", "1")
+        raise self._refuse("true or false")
+
+    def _parse_integer(self, value: object) -> int:
+        if isinstance(value, str) and value.strip().lstrip("-").isdigit() and len(value) <= 20:
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self._refuse("a whole number")
+        low, high = self.minimum, self.maximum
+        if (isinstance(low, int) and value < low) or (isinstance(high, int) and value > high):
+            raise self._refuse(f"from {low} to {high}")
+        return value
+
+    def _parse_duration(self, value: object) -> str:
+        if not isinstance(value, str) or len(value) > VALUE_MAX_CHARS:
+            raise self._refuse("an ISO 8601 duration such as PT10M")
+        try:
+            span = parse_duration(value)
+        except (ValueError, OverflowError):
+            raise self._refuse("an ISO 8601 duration such as PT10M") from None
+        low, high = self.minimum, self.maximum
+        if (low is not None and span < parse_duration(str(low))) or (
+            high is not None and span > parse_duration(str(high))
+        ):
+            raise self._refuse(f"from {low} to {high}")
+        return format_duration(span)
+
+
+def as_timedelta(value: ParameterValue) -> timedelta:
+    """The span of a DURATION value."""
+    return parse_duration(str(value))
+
+
+_SYM = ("SYMMETRICDS",)
+_JE = ("JE",)
+_INT_MAX = 2_147_483_647
+
+
+def _minutes(name: str, default: int, description: str, *, minimum: int = 0, **more: object) -> ParameterSpec:
+    return ParameterSpec(
+        name,
+        ParameterType.INTEGER,
+        default,
+        description,
+        unit="minutes",
+        minimum=minimum,
+        maximum=5_256_000,
+        kinds=_SYM,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def _tx(name: str, default: int, description: str, unit: str, *aliases: str) -> ParameterSpec:
+    return ParameterSpec(
+        name,
+        ParameterType.INTEGER,
+        default,
+        description + " A value that nobody set leaves the size to Lethe: about 20,000 rows, 0.3 s.",
+        unit=unit,
+        minimum=1,
+        maximum=10_000_000,
+        kinds=_SYM,
+        aliases=aliases,
+    )
+
+
+def _switch(name: str, default: bool, description: str, **more: object) -> ParameterSpec:
+    return ParameterSpec(name, ParameterType.BOOLEAN, default, description, **more)  # type: ignore[arg-type]
+
+
+def _own_retention(what: str, default: str, description: str) -> ParameterSpec:
+    return ParameterSpec(
+        f"lethe.retention.{what}",
+        ParameterType.DURATION,
+        default,
+        description,
+        unit="ISO 8601",
+        minimum="PT1H",
+        maximum="P3650D",
+        scopes=_GLOBAL,
+    )
+
+
+_EVENTS_TX = "job.purge.max.num.data.events.to.delete.in.tx"
+_EVENTS_TX_ALIAS = "job.purge.max.num.data.event.batches.to.delete.in.tx"
+
+REGISTRY: tuple[ParameterSpec, ...] = (
+    _minutes("purge.retention.minutes", 7200, "How long delivered data stays.", minimum=0),
+    _tx("job.purge.max.num.data.to.delete.in.tx", 5000, "Rows of sym_data in one transaction.", "rows"),
+    _tx(_EVENTS_TX, 5, "Batches whose events go in one transaction.", "batches", _EVENTS_TX_ALIAS),
+    _tx("job.purge.max.num.batches.to.delete.in.tx", 5000, "Batches in one transaction.", "batches"),
+    _switch(
+        "start.purge.job",
+        True,
+        "The engine's switch of all three purges.",
+        kinds=_SYM,
+        aliases=("start.purge.outgoing.job", "start.purge.incoming.job"),
+        in_use=False,
+    ),
+    _minutes(
+        "routing.data.reader.type.gap.retention.period.minutes",
+        1440,
+        "How long closed data gaps stay.",
+        aliases=("purge.expired.data.gap.retention.minutes",),
+        in_use=False,
+    ),
+    _switch("je.env.runEraser", False, "Whether erasure cycles run.", kinds=_JE, in_use=False),
+    ParameterSpec(
+        "je.erase.period",
+        ParameterType.DURATION,
+        "PT0S",
+        "Length of an erasure cycle; PT0S: off.",
+        unit="ISO 8601",
+        minimum="PT0S",
+        kinds=_JE,
+        in_use=False,
+    ),
+    _switch(
+        "je.erase.deletedDatabases", True, "Erase entries of deleted databases.", kinds=_JE, in_use=False
+    ),
+    _switch("je.erase.extinctRecords", True, "Erase extinct records.", kinds=_JE, in_use=False),
+    _switch("je.erase.knownObsoleteEntries", True, "Erase known obsolete entries.", kinds=_JE, in_use=False),
+    _switch("je.erase.eraseAllObsoleteEntries", True, "Erase everything obsolete.", kinds=_JE, in_use=False),
+    ParameterSpec(
+        "je.erase.abortTimeout",
+        ParameterType.DURATION,
+        "PT30S",
+        "How long a backup waits for the eraser.",
+        unit="ISO 8601",
+        minimum="PT1S",
+        maximum="PT1H",
+        kinds=_JE,
+        in_use=False,
+    ),
+    ParameterSpec(
+        "cleanup_interval",
+        ParameterType.DURATION,
+        "PT10M",
+        "Age of confirmations that cleanup may use, and the time between cleanups.",
+        unit="ISO 8601",
+        minimum="PT0S",
+        maximum="P365D",
+        kinds=("SLONY",),
+        in_use=False,
+    ),
+    _own_retention("jobs", "P90D", "How long ended jobs stay, with their events and checkpoints."),
+    _own_retention("events", "P14D", "How long progress events of ended jobs stay; transitions stay."),
+    _own_retention("audit", "P730D", "How long audit rows stay."),
+    _own_retention("idempotency", "P7D", "How long the answer to an Idempotency-Key stays."),
+    _own_retention("ledgers", "P90D", "How long ledger rows of ended jobs stay at the target."),
+    _own_retention("archives", "P365D", "How long archives stay on disk."),
+)
+
+_BY_NAME = {name: spec for spec in REGISTRY for name in (spec.name, *spec.aliases)}
+
+
+def find_parameter(name: str) -> ParameterSpec | None:
+    """The parameter of a name or an alias."""
+    return _BY_NAME.get(name)

@@ -1,0 +1,93 @@
+"""The value of a parameter that is in effect, and where it comes from: store over global over default."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy.exc import IntegrityError
+from sqlmodel import Session
+
+from app.errors import Conflict
+from app.parameters.errors import ParameterNotFound, ParameterScopeInvalid
+from app.parameters.models import GlobalParameter
+from app.parameters.registry import ParameterScope, ParameterSpec, ParameterValue, find_parameter
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """A value and its source."""
+
+    value: ParameterValue
+    source: str
+
+
+def known_parameter(name: str) -> ParameterSpec:
+    """The parameter of a name or alias.
+
+    Raises: ParameterNotFound.
+    """
+    spec = find_parameter(name)
+    if spec is None:
+        raise ParameterNotFound("there is no such parameter")
+    return spec
+
+
+def effective(db: Session, spec: ParameterSpec, store_values: Mapping[str, ParameterValue]) -> Effective:
+    """The value in effect for a store with these values of its own (canonical names)."""
+    if spec.name in store_values:
+        return Effective(store_values[spec.name], "STORE")
+    row = db.get(GlobalParameter, spec.name)
+    if row is not None and row.value is not None:
+        return Effective(row.value, "GLOBAL")
+    return Effective(spec.default, "DEFAULT")
+
+
+def effective_by_name(db: Session, name: str, store_values: Mapping[str, ParameterValue]) -> Effective:
+    """The same by name."""
+    return effective(db, known_parameter(name), store_values)
+
+
+def check_store_values(values: Mapping[str, object], kind: str) -> dict[str, ParameterValue]:
+    """Check a store's own values and bring names and values to their canonical form.
+
+    Raises: ParameterNotFound, ParameterScopeInvalid, Unprocessable.
+    """
+    checked: dict[str, ParameterValue] = {}
+    for name, value in values.items():
+        spec = known_parameter(name)
+        check_store_scope(spec, kind)
+        if spec.name in checked:
+            raise ParameterScopeInvalid(f"{spec.name} is given twice, by its name and an alias")
+        checked[spec.name] = spec.parse(value)
+    return checked
+
+
+def check_store_scope(spec: ParameterSpec, kind: str) -> None:
+    """Raise ParameterScopeInvalid unless a store of this kind may have a value of its own."""
+    if ParameterScope.STORE not in spec.scopes or kind not in spec.kinds:
+        raise ParameterScopeInvalid(f"{spec.name} is not a parameter of {kind} stores")
+
+
+def global_version(db: Session, name: str) -> int:
+    """The version of a global value; 0 when it was never set."""
+    row = db.get(GlobalParameter, name)
+    return 0 if row is None else row.version
+
+
+def set_global(db: Session, spec: ParameterSpec, value: ParameterValue | None, *, now: datetime) -> int:
+    """Set or (None) unset a global value; returns its new version.
+
+    Raises: Conflict: two first settings at once.
+    """
+    row = db.get(GlobalParameter, spec.name, with_for_update=True)
+    if row is None:
+        row = GlobalParameter(name=spec.name, version=0, updated_at=now)
+    row.value = value
+    row.version += 1
+    row.updated_at = now
+    db.add(row)
+    try:
+        db.flush()
+    except IntegrityError as error:
+        raise Conflict("the parameter was set by somebody else", code="PARAMETER_CHANGING") from error
+    return row.version

@@ -1,0 +1,339 @@
+"""`/v1/stores`: registered targets."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Query, Request
+from sqlmodel import Session
+from starlette.responses import JSONResponse, Response
+
+from app.auth.access import ClockDep, DatabaseDep, SettingsDep, requires
+from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
+from app.auth.scopes import Scope
+from app.auth.service import Caller
+from app.db import Database
+from app.errors import Unprocessable
+from app.kit.conditional import IfMatch, IfNoneMatch, etag, is_current
+from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
+from app.kit.problems import problems
+from app.stores.hooks import StoreHooks, hooks_of
+from app.stores.models import (
+    RecoveryRead,
+    Store,
+    StoreCheck,
+    StoreCreate,
+    StoreKind,
+    StorePatch,
+    StoreRead,
+    SuspendRequest,
+    read_store,
+)
+from app.stores.service import (
+    change_store,
+    create_store,
+    get_store,
+    list_stores,
+    remove_store,
+    resume_store,
+    save_store,
+    suspend_store,
+)
+
+router = APIRouter(tags=["stores"])
+StoreId = Annotated[str, Path(pattern=r"^[a-z][a-z0-9-]{0,62}$")]
+Reader = Annotated[Caller, Depends(requires(Scope.STORES_READ))]
+Writer = Annotated[Caller, Depends(requires(Scope.STORES_WRITE))]
+Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
+HooksDep = Annotated[StoreHooks, Depends(hooks_of)]
+
+
+def read_row(database: Database, store_id: str, caller: Caller) -> Store:
+    """The row of a store that the caller may see, in a transaction of its own."""
+    caller.require_store(store_id)
+    with database.reading() as db:
+        return get_store(db, store_id)
+
+
+def _answer(store: Store, clock: ClockDep, *, status: int = 200) -> Answer:
+    headers = {"ETag": etag(store.version)}
+    if status == 201:
+        headers["Location"] = f"/v1/stores/{store.id}"
+    return Answer(body=read_store(store, now=clock.now()), status=status, headers=headers)
+
+
+def _parse_labels(labels: list[str]) -> dict[str, str]:
+    pairs = [label.partition("=") for label in labels]
+    if any(not separator for _, separator, _ in pairs):
+        raise Unprocessable("label=NAME=VALUE", code="INVALID_REQUEST")
+    return {name: value for name, _, value in pairs}
+
+
+@router.post(
+    "/v1/stores",
+    status_code=201,
+    response_model=StoreRead,
+    summary="Register a store",
+    operation_id="create_store",
+    responses=problems(404, 409),
+)
+def post_store(
+    body: StoreCreate,
+    request: Request,
+    caller: Writer,
+    settings: SettingsDep,
+    database: DatabaseDep,
+    clock: ClockDep,
+    idempotency_key: IdempotencyKeyHeader = None,
+) -> Response:
+    """Nothing is connected to yet: `:check` does that."""
+    caller.require_store(body.id)
+
+    def effect(db: Session) -> Answer:
+        store = create_store(db, body, settings=settings, database=database, now=clock.now())
+        return _answer(store, clock, status=201)
+
+    return mutate(
+        request, caller, effect, action="store.create", subject=("store", body.id), store=body.id, body=body
+    )
+
+
+@router.get(
+    "/v1/stores",
+    response_model=Page[StoreRead],
+    summary="List stores",
+    operation_id="list_stores",
+    responses=problems(),
+)
+def get_stores(
+    caller: Reader,
+    database: DatabaseDep,
+    clock: ClockDep,
+    page_size: PageSize = PAGE_SIZE_DEFAULT,
+    page_token: PageToken = "",
+    kind: Annotated[list[StoreKind], Query(max_length=10)] = [],  # noqa: B006
+    label: Annotated[list[str], Query(max_length=20, description="NAME=VALUE; all must match.")] = [],  # noqa: B006
+) -> Page[StoreRead]:
+    """Stores by id; a token limited to stores sees those."""
+    with database.reading() as db:
+        return list_stores(
+            db,
+            kinds=kind,
+            labels=_parse_labels(label),
+            visible=caller.visible_stores(),
+            page_size=page_size,
+            page_token=page_token,
+            now=clock.now(),
+        )
+
+
+@router.get(
+    "/v1/stores/{store_id}",
+    response_model=StoreRead,
+    summary="Get a store",
+    operation_id="get_store",
+    responses=problems(404) | {304: {"description": "Still the version of If-None-Match"}},
+)
+def get_one_store(
+    store_id: StoreId,
+    caller: Reader,
+    database: DatabaseDep,
+    clock: ClockDep,
+    if_none_match: IfNoneMatch = None,
+) -> Response:
+    """The ETag is what PATCH and DELETE want."""
+    store = read_row(database, store_id, caller)
+    headers = {"ETag": etag(store.version)}
+    if is_current(if_none_match, store.version):
+        return Response(status_code=304, headers=headers)
+    shown = read_store(store, now=clock.now())
+    return JSONResponse(shown.model_dump(mode="json", by_alias=True), headers=headers)
+
+
+@router.patch(
+    "/v1/stores/{store_id}",
+    response_model=StoreRead,
+    summary="Change a store",
+    operation_id="change_store",
+    responses=problems(404, 409, 412, 428),
+)
+def patch_store(
+    store_id: StoreId,
+    body: StorePatch,
+    request: Request,
+    caller: Writer,
+    settings: SettingsDep,
+    database: DatabaseDep,
+    clock: ClockDep,
+    hooks: HooksDep,
+    if_match: IfMatch = None,
+    idempotency_key: IdempotencyKeyHeader = None,
+) -> Response:
+    """What is left out stays. Running jobs keep the parameters that they were submitted with."""
+    caller.require_store(store_id)
+
+    def effect(db: Session) -> Answer:
+        store = change_store(
+            db,
+            store_id,
+            body,
+            if_match=if_match,
+            active_jobs=hooks.count_active_jobs(db, store_id),
+            settings=settings,
+            database=database,
+            now=clock.now(),
+        )
+        changed = sorted(body.model_dump(exclude_unset=True, by_alias=True))
+        answer = _answer(store, clock)
+        return Answer(body=answer.body, headers=answer.headers, audit={"changed": changed})
+
+    return mutate(
+        request, caller, effect, action="store.change", subject=("store", store_id), store=store_id, body=body
+    )
+
+
+@router.delete(
+    "/v1/stores/{store_id}",
+    status_code=204,
+    response_class=Response,
+    summary="Remove a store",
+    operation_id="remove_store",
+    responses=problems(404, 409, 412, 428),
+)
+def delete_store(
+    store_id: StoreId,
+    request: Request,
+    caller: Writer,
+    hooks: HooksDep,
+    if_match: IfMatch = None,
+    idempotency_key: IdempotencyKeyHeader = None,
+) -> Response:
+    """The registration goes; its jobs stay as history, and the target is not touched."""
+    caller.require_store(store_id)
+
+    def effect(db: Session) -> Answer:
+        remove_store(db, store_id, if_match=if_match, active_jobs=hooks.count_active_jobs(db, store_id))
+        return Answer(status=204)
+
+    return mutate(request, caller, effect, action="store.remove", subject=("store", store_id), store=store_id)
+
+
+@router.post(
+    "/v1/stores/{store_id}:check",
+    response_model=StoreCheck,
+    summary="Look at a store's target",
+    operation_id="check_store",
+    responses=problems(404, 409, 502),
+)
+def post_check(
+    store_id: StoreId,
+    caller: Reader,
+    settings: SettingsDep,
+    database: DatabaseDep,
+    clock: ClockDep,
+    hooks: HooksDep,
+) -> StoreCheck:
+    """Connects, reads and reports; a target that cannot be used is a finding, not an error."""
+    store = read_row(database, store_id, caller)
+    found = hooks.checks[StoreKind(store.kind)](store, settings, clock.now())
+    if found.identity is not None and found.identity != store.target_identity:
+        with database.transaction() as db:
+            row = get_store(db, store_id, lock=True)
+            if (row.url, row.schema_name, row.table_prefix) == (
+                store.url,
+                store.schema_name,
+                store.table_prefix,
+            ):
+                row.target_identity = found.identity
+                save_store(db, row, now=clock.now())
+    return found
+
+
+@router.post(
+    "/v1/stores/{store_id}:suspend",
+    response_model=StoreRead,
+    summary="Let a store's jobs rest",
+    operation_id="suspend_store",
+    responses=problems(404, 409),
+)
+def post_suspend(
+    store_id: StoreId,
+    body: SuspendRequest,
+    request: Request,
+    caller: Writer,
+    clock: ClockDep,
+    idempotency_key: IdempotencyKeyHeader = None,
+) -> Response:
+    """Running jobs finish their unit and wait; new ones wait before their first."""
+    caller.require_store(store_id)
+
+    def effect(db: Session) -> Answer:
+        return _answer(suspend_store(db, store_id, body, now=clock.now()), clock)
+
+    response = mutate(
+        request,
+        caller,
+        effect,
+        action="store.suspend",
+        subject=("store", store_id),
+        store=store_id,
+        body=body,
+    )
+    request.app.state.changed("")
+    return response
+
+
+@router.post(
+    "/v1/stores/{store_id}:resume",
+    response_model=StoreRead,
+    summary="End a store's rest",
+    operation_id="resume_store",
+    responses=problems(404, 409),
+)
+def post_resume(
+    store_id: StoreId,
+    request: Request,
+    caller: Writer,
+    clock: ClockDep,
+    hooks: HooksDep,
+    idempotency_key: IdempotencyKeyHeader = None,
+) -> Response:
+    """Its waiting jobs go on."""
+    caller.require_store(store_id)
+
+    def effect(db: Session) -> Answer:
+        store = resume_store(db, store_id, now=clock.now())
+        hooks.resumed(db, store_id, clock.now())
+        return _answer(store, clock)
+
+    response = mutate(
+        request, caller, effect, action="store.resume", subject=("store", store_id), store=store_id
+    )
+    request.app.state.changed("")
+    return response
+
+
+@router.post(
+    "/v1/stores/{store_id}:recover",
+    response_model=RecoveryRead,
+    summary="Raise our epoch above the target's",
+    operation_id="recover_store",
+    responses=problems(404, 409, 502),
+)
+def post_recover(
+    store_id: StoreId,
+    request: Request,
+    caller: Admin,
+    settings: SettingsDep,
+    database: DatabaseDep,
+    hooks: HooksDep,
+    idempotency_key: IdempotencyKeyHeader = None,
+) -> Response:
+    """After the metadata was restored from an older copy: EPOCH_AHEAD ends, foreign jobs are marked."""
+    store = read_row(database, store_id, caller)
+    found = hooks.recover(database, settings, store, caller.name)
+
+    def effect(_db: Session) -> Answer:
+        return Answer(body=found, audit=found.model_dump())
+
+    return mutate(
+        request, caller, effect, action="store.recover", subject=("store", store_id), store=store_id
+    )

@@ -1,0 +1,45 @@
+"""Errors of stores, and what an error of a target means to a client.
+
+ServiceError -> StoreNotFound, StoreExists, StoreInUse, StoreSuspended, StoreUrlRefused, SecretUnavailable
+"""
+
+from app.errors import BadGateway, Conflict, NotFound, ServiceError, TargetUnavailable, Unprocessable
+from spark.targets.errors import (
+    TargetAuthFailed,
+    TargetDatabaseMissing,
+    TargetError,
+    TargetUrlInvalid,
+)
+
+
+class StoreNotFound(NotFound):
+    """There is no store of this id."""
+
+
+class StoreExists(Conflict):
+    """The id is taken."""
+
+
+class StoreInUse(Conflict):
+    """Jobs of the store have not ended."""
+
+
+class StoreUrlRefused(Unprocessable):
+    """The URL is outside of what this service may touch."""
+
+
+class SecretUnavailable(Conflict):
+    """The password's environment variable or file is not there."""
+
+
+def service_error(error: TargetError) -> ServiceError:
+    """The problem that a client gets for an error of a target."""
+    kind: type[ServiceError] = Conflict
+    if error.transient:
+        kind = TargetUnavailable
+    elif isinstance(error, TargetAuthFailed | TargetDatabaseMissing):
+        kind = BadGateway
+    elif isinstance(error, TargetUrlInvalid):
+        kind = Unprocessable
+    headers = {"Retry-After": "5"} if error.transient else {}
+    return kind(error.detail, code=error.code, headers=headers)

@@ -1,0 +1,35 @@
+"""What stores need from the floors above them, passed in as values by main.py."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import cast
+
+from fastapi import Request
+from sqlmodel import Session
+
+from app.db import Database
+from app.settings import Settings
+from app.stores.models import RecoveryRead, Store, StoreCheck, StoreKind
+
+
+@dataclass(frozen=True, slots=True)
+class StoreHooks:
+    """Functions of the jobs and the domains.
+
+    Args:
+        count_active_jobs: how many jobs of a store have not ended.
+        resumed: lets the store's waiting jobs look again.
+        checks: kind of store to the function that looks at its target.
+        recover: raises our epoch above the target's (`lethe recover`).
+    """
+
+    count_active_jobs: Callable[[Session, str], int]
+    resumed: Callable[[Session, str, datetime], None]
+    checks: Mapping[StoreKind, Callable[[Store, Settings, datetime], StoreCheck]]
+    recover: Callable[[Database, Settings, Store, str], RecoveryRead]
+
+
+def hooks_of(request: Request) -> StoreHooks:
+    """The hooks of this application."""
+    return cast(StoreHooks, request.app.state.store_hooks)

@@ -1,0 +1,200 @@
+"""Rules of stores: create, change, remove, suspend."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.exc import IntegrityError
+from sqlmodel import Session, col, select
+
+from app.db import Database
+from app.errors import Unprocessable
+from app.kit.conditional import require_match
+from app.kit.pagination import Page, decode_token, make_page
+from app.parameters.service import check_store_values
+from app.settings import Settings
+from app.stores.errors import StoreExists, StoreInUse, StoreNotFound
+from app.stores.models import (
+    Store,
+    StoreCreate,
+    StoreLimits,
+    StorePatch,
+    StoreRead,
+    SuspendRequest,
+    read_store,
+)
+from app.stores.targets import check_allowed
+
+TARGET_FIELDS = frozenset({"url", "schema_name", "table_prefix", "time_zone"})
+
+
+def get_store(db: Session, store_id: str, *, lock: bool = False) -> Store:
+    """The row of a store.
+
+    Raises: StoreNotFound.
+    """
+    store = db.get(Store, store_id, with_for_update=lock)
+    if store is None:
+        raise StoreNotFound("there is no such store")
+    return store
+
+
+def list_stores(
+    db: Session,
+    *,
+    kinds: Sequence[str],
+    labels: Mapping[str, str],
+    visible: Sequence[str] | None,
+    page_size: int,
+    page_token: str,
+    now: datetime,
+) -> Page[StoreRead]:
+    """Stores by id."""
+    filters = {"list": "stores", "kinds": sorted(kinds), "labels": dict(labels), "visible": visible}
+    query = select(Store).order_by(col(Store.id)).limit(page_size + 1)
+    if kinds:
+        query = query.where(col(Store.kind).in_(list(kinds)))
+    if visible is not None:
+        query = query.where(col(Store.id).in_(list(visible)))
+    for name, value in labels.items():
+        query = query.where(col(Store.labels)[name].as_string() == value)
+    after = decode_token(page_token, filters, types=[str])
+    if after:
+        query = query.where(col(Store.id) > after[0])
+    rows = db.exec(query).all()
+    return make_page(
+        rows,
+        page_size=page_size,
+        filters=filters,
+        key=lambda row: [row.id],
+        item=lambda row: read_store(row, now=now),
+    )
+
+
+def create_store(
+    db: Session, request: StoreCreate, *, settings: Settings, database: Database, now: datetime
+) -> Store:
+    """Register a target; nothing is connected to yet.
+
+    Raises: StoreExists, StoreUrlRefused, ParameterNotFound, ParameterScopeInvalid.
+    """
+    check_allowed(
+        url=request.url,
+        schema_name=request.schema_name,
+        password=request.password,
+        settings=settings,
+        database=database,
+    )
+    fields = request.model_dump(by_alias=False, exclude={"parameters", "limits"})
+    store = Store(
+        **fields,
+        parameters=check_store_values(request.parameters, request.kind),
+        limits=request.limits.model_dump(),
+        created_at=now,
+        updated_at=now,
+    )
+    if db.get(Store, request.id) is not None:
+        raise StoreExists("a store of this id exists")
+    db.add(store)
+    try:
+        db.flush()
+    except IntegrityError as error:
+        raise StoreExists("a store of this id exists") from error
+    return store
+
+
+def change_store(
+    db: Session,
+    store_id: str,
+    patch: StorePatch,
+    *,
+    if_match: str | None,
+    active_jobs: int,
+    settings: Settings,
+    database: Database,
+    now: datetime,
+) -> Store:
+    """Change what a client chose.
+
+    Raises: StoreNotFound, EtagMismatch, PreconditionMissing, StoreInUse: jobs use the target as it was.
+    """
+    store = get_store(db, store_id, lock=True)
+    require_match(if_match, store.version)
+    changes: dict[str, Any] = patch.model_dump(by_alias=False, exclude_unset=True)
+    nullable = {"password", "schema_name"}
+    empty = [name for name, value in changes.items() if value is None and name not in nullable]
+    if empty:
+        raise Unprocessable(f"{', '.join(empty)} cannot be null", code="INVALID_REQUEST")
+    if TARGET_FIELDS & set(changes) and active_jobs:
+        raise StoreInUse("jobs of this store have not ended; its target cannot change under them")
+    if "parameters" in changes:
+        changes["parameters"] = check_store_values(changes["parameters"], store.kind)
+    if "limits" in changes:
+        changes["limits"] = StoreLimits.model_validate(changes["limits"]).model_dump()
+    if TARGET_FIELDS & set(changes):
+        changes |= {"target_identity": None, "epoch_ahead": None}
+    store.sqlmodel_update(changes)
+    check_allowed(
+        url=store.url,
+        schema_name=store.schema_name,
+        password=store.password,
+        settings=settings,
+        database=database,
+    )
+    return save_store(db, store, now=now)
+
+
+def save_store(db: Session, store: Store, *, now: datetime) -> Store:
+    """Write a changed store under its next version."""
+    store.version += 1
+    store.updated_at = now
+    db.add(store)
+    db.flush()
+    return store
+
+
+def remove_store(db: Session, store_id: str, *, if_match: str | None, active_jobs: int) -> None:
+    """Forget a store; its jobs stay as history, its target is not touched.
+
+    Raises: StoreNotFound, EtagMismatch, PreconditionMissing, StoreInUse.
+    """
+    store = get_store(db, store_id, lock=True)
+    require_match(if_match, store.version)
+    if active_jobs:
+        raise StoreInUse("jobs of this store have not ended")
+    db.delete(store)
+    db.flush()
+
+
+def suspend_store(db: Session, store_id: str, request: SuspendRequest, *, now: datetime) -> Store:
+    """Let the store's jobs rest: running ones after their unit, new ones before their first."""
+    store = get_store(db, store_id, lock=True)
+    store.is_suspended = True
+    store.suspended_until = None if request.duration is None else now + request.duration
+    store.suspended_reason = request.reason
+    return save_store(db, store, now=now)
+
+
+def resume_store(db: Session, store_id: str, *, now: datetime) -> Store:
+    """End the rest."""
+    store = get_store(db, store_id, lock=True)
+    if store.is_suspended:
+        store.is_suspended = False
+        store.suspended_until = store.suspended_reason = None
+        save_store(db, store, now=now)
+    return store
+
+
+def suspended_stores(db: Session, *, now: datetime) -> dict[str, datetime | None]:
+    """The stores that rest now, and until when."""
+    rows = db.exec(select(Store.id, Store.suspended_until).where(col(Store.is_suspended).is_(True))).all()
+    return {store_id: until for store_id, until in rows if until is None or until > now}
+
+
+def parallel_limits(db: Session) -> dict[str, int]:
+    """How many jobs of each store may run at once."""
+    rows = db.exec(select(Store.id, Store.limits)).all()
+    return {
+        store_id: int((limits or {}).get("max_parallel_jobs", StoreLimits().max_parallel_jobs))
+        for store_id, limits in rows
+    }

@@ -1,0 +1,115 @@
+"""From a store to the target that the lower floor opens: secrets, roots and hosts."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from app.db import Database
+from app.settings import Settings
+from app.stores.errors import SecretUnavailable, StoreUrlRefused, service_error
+from app.stores.models import Store
+from spark.targets.connection import Connection, SessionLimits, Target, connect
+from spark.targets.errors import TargetError, TargetUrlInvalid
+from spark.targets.target import postgresql_host, sqlite_path
+
+SECRET_MAX_BYTES = 4_096
+
+
+def session_limits(settings: Settings) -> SessionLimits:
+    """How long a statement of this service may wait at a target."""
+    return SessionLimits(
+        lock_timeout_ms=settings.target_lock_timeout_ms,
+        statement_timeout_ms=settings.target_statement_timeout_ms,
+        idle_in_transaction_timeout_ms=settings.target_idle_in_transaction_timeout_ms,
+        connect_timeout_s=settings.target_connect_timeout_s,
+    )
+
+
+def resolve_secret(reference: str | None) -> str | None:
+    """Read a password by its reference, at the moment it is needed; it is kept nowhere.
+
+    Raises: SecretUnavailable: the message names the reference, never the content.
+    """
+    if reference is None:
+        return None
+    source, _, name = reference.partition(":")
+    if source == "env":
+        value = os.environ.get(name)
+        if value is None:
+            raise SecretUnavailable(f"the environment variable {name} is not set")
+        return value
+    try:
+        with Path(name).open("rb") as file:
+            content = file.read(SECRET_MAX_BYTES + 1)
+        return content[:SECRET_MAX_BYTES].decode().rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SecretUnavailable(f"the password file of {reference} cannot be read") from error
+
+
+def target_of(store: Store) -> Target:
+    """The target of a store, its password resolved.
+
+    Raises: SecretUnavailable.
+    """
+    return Target(
+        url=store.url,
+        password=resolve_secret(store.password),
+        schema=store.schema_name,
+        table_prefix=store.table_prefix,
+    )
+
+
+@contextmanager
+def opened(store: Store, settings: Settings, *, purpose: str, read_only: bool = True) -> Iterator[Connection]:
+    """Connect for a request of the API; every error of the target leaves as a problem.
+
+    Raises: ServiceError.
+    """
+    try:
+        with connect(
+            target_of(store),
+            application_name=f"lethe:{purpose}",
+            limits=session_limits(settings),
+            read_only=read_only,
+        ) as conn:
+            yield conn
+    except TargetError as error:
+        raise service_error(error) from error
+
+
+def check_allowed(
+    *, url: str, schema_name: str | None, password: str | None, settings: Settings, database: Database
+) -> None:
+    """Refuse a target outside the allowed roots and hosts, and Lethe's own metadata.
+
+    Raises: StoreUrlRefused.
+    """
+    try:
+        target = Target(url=url, schema=schema_name)
+    except TargetUrlInvalid as error:
+        raise StoreUrlRefused(error.detail, code=error.code) from error
+    if password is not None and password.startswith("file:"):
+        _check_root(Path(password.removeprefix("file:")), settings)
+    if target.dialect == "sqlite":
+        path = Path(sqlite_path(target))
+        _check_root(path, settings)
+        _check_not_metadata(path, database)
+        return
+    host = postgresql_host(target) or ""
+    if settings.allowed_hosts and host not in settings.allowed_hosts:
+        raise StoreUrlRefused(f"the host {host!r} is not among LETHE_ALLOWED_HOSTS", code="HOST_NOT_ALLOWED")
+
+
+def _check_root(path: Path, settings: Settings) -> None:
+    if not settings.allowed_roots:
+        return
+    resolved = path.resolve()
+    if not any(resolved.is_relative_to(root.resolve()) for root in settings.allowed_roots):
+        raise StoreUrlRefused("the path is outside of LETHE_ALLOWED_ROOTS", code="PATH_NOT_ALLOWED")
+
+
+def _check_not_metadata(path: Path, database: Database) -> None:
+    own = database.url.database if database.is_sqlite else None
+    if own is not None and path.resolve() == Path(own).resolve():
+        raise StoreUrlRefused("this is Lethe's own metadata database", code="OWN_METADATA")
