@@ -1,0 +1,1 @@
+"""Formats of the stores: bytes, columns and table layouts, without behaviour."""

@@ -1,0 +1,1 @@
+"""The purge of SymmetricDS: inspection, plan, ranges and units, on one target connection."""

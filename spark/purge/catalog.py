@@ -1,0 +1,177 @@
+"""What the catalog of a target says about the tables of a purge: names, columns, types, sizes, rights."""
+
+import os
+from dataclasses import dataclass
+
+from spark.formats.symmetricds import (
+    DATA,
+    DATA_EVENT,
+    NODE,
+    OPTIONAL_TABLES,
+    OUTGOING_BATCH,
+    PURGED_TABLES,
+    REQUIRED_COLUMNS,
+    REQUIRED_TABLES,
+    Layout,
+    detect_version,
+)
+from spark.targets.connection import Connection, sqlite_path
+from spark.targets.errors import TargetSchemaUnsupported, TargetTablesMissing
+
+# What a purge does to each table. UPDATE is both for the stranded step and for locking batch rows.
+RIGHTS: dict[str, tuple[str, ...]] = {
+    DATA: ("SELECT", "DELETE"),
+    DATA_EVENT: ("SELECT", "DELETE"),
+    OUTGOING_BATCH: ("SELECT", "UPDATE", "DELETE"),
+    NODE: ("SELECT",),
+}
+ELSEWHERE_MAX = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column; `key` is its position in the primary key, 0 outside."""
+
+    name: str
+    type: str
+    key: int
+
+
+Catalog = dict[str, tuple[Column, ...]]
+
+
+def read_catalog(conn: Connection) -> Catalog:
+    """The columns of every table of SymmetricDS that is there, by its name without prefix.
+
+    Raises: TargetTablesMissing: a required table is not there, with a hint where it may be;
+        TargetSchemaUnsupported: a required column is not there.
+    """
+    wanted = (*REQUIRED_TABLES, *OPTIONAL_TABLES, "node_identity")
+    found = {table: columns for table in wanted if (columns := _columns(conn, table))}
+    missing = [f"{conn.target.table_prefix}{table}" for table in REQUIRED_TABLES if table not in found]
+    if missing:
+        raise TargetTablesMissing(f"{', '.join(missing)} not found{_hint(conn, missing)}")
+    for table, names in REQUIRED_COLUMNS.items():
+        absent = set(names) - {column.name for column in found[table]}
+        if absent:
+            raise TargetSchemaUnsupported(
+                f"{conn.target.table_prefix}{table} has no column {', '.join(sorted(absent))}"
+            )
+    return found
+
+
+def layout_of(catalog: Catalog) -> Layout:
+    """Tell version and peculiarities from the columns."""
+    gap = [column.name for column in catalog.get("data_gap", ())]
+    batch_key = {column.name for column in catalog[OUTGOING_BATCH] if column.key}
+    return Layout(
+        version=detect_version(tables=catalog, data_gap_columns=gap),
+        tables=frozenset(catalog),
+        columns=tuple((table, tuple(column.name for column in catalog[table])) for table in REQUIRED_TABLES),
+        common_batches="node_id" in batch_key,
+        data_gap_has_status="status" in gap,
+    )
+
+
+def missing_rights(conn: Connection) -> tuple[tuple[str, str], ...]:
+    """(table, right) pairs that the role lacks; on SQLite the file and its directory must be writable."""
+    prefix = conn.target.table_prefix
+    if conn.dialect.name == "sqlite":
+        if _writable(sqlite_path(conn.target)):
+            return ()
+        return tuple(
+            (f"{prefix}{table}", right)
+            for table, rights in RIGHTS.items()
+            for right in rights
+            if right != "SELECT"
+        )
+    missing = []
+    for table, rights in RIGHTS.items():
+        name = conn.dialect.qualify(conn.target.schema, f"{prefix}{table}")
+        missing += [(f"{prefix}{table}", right) for right in rights if not _has_right(conn, name, right)]
+    return tuple(missing)
+
+
+def table_sizes(conn: Connection) -> dict[str, tuple[int | None, int | None]]:
+    """Estimated rows and bytes (with indexes) of the purged tables; None where the target does not know."""
+    prefix = conn.target.table_prefix
+    sizes: dict[str, tuple[int | None, int | None]] = {}
+    for table in PURGED_TABLES:
+        name = conn.dialect.qualify(conn.target.schema, f"{prefix}{table}")
+        if conn.dialect.name == "sqlite":
+            [(rows,)] = conn.execute(f"select count(*) from {name}")
+            sizes[f"{prefix}{table}"] = (int(rows), None)
+            continue
+        [(rows, size)] = conn.execute(
+            "select c.reltuples::bigint, pg_catalog.pg_total_relation_size(c.oid)"
+            " from pg_catalog.pg_class c where c.oid = cast(:name as regclass)",
+            {"name": name},
+        )
+        # -1: never analysed.
+        sizes[f"{prefix}{table}"] = (int(rows) if rows >= 0 else None, int(size))
+    return sizes
+
+
+def is_read_only(conn: Connection) -> bool:
+    """A standby, a database that refuses writes by default, or a file without write permission."""
+    if conn.dialect.name == "sqlite":
+        return not _writable(sqlite_path(conn.target))
+    [(recovering, setting)] = conn.execute(
+        "select pg_catalog.pg_is_in_recovery(), current_setting('default_transaction_read_only')"
+    )
+    return bool(recovering) or (setting == "on" and not conn.read_only)
+
+
+def _columns(conn: Connection, table: str) -> tuple[Column, ...]:
+    parameters: dict[str, object] = {"name": f"{conn.target.table_prefix}{table}"}
+    if conn.dialect.name == "sqlite":
+        sql = "select name, lower(type), pk from pragma_table_info(:name) order by cid"
+    else:
+        parameters["schema"] = conn.target.schema or "public"
+        sql = (
+            "select a.attname, pg_catalog.format_type(a.atttypid, null),"
+            " coalesce(array_position(i.indkey::int2[], a.attnum), -1) + 1"
+            " from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace"
+            " join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped"
+            " left join pg_catalog.pg_index i on i.indrelid = c.oid and i.indisprimary"
+            " where n.nspname = :schema and c.relname = :name and c.relkind in ('r', 'p') order by a.attnum"
+        )
+    return tuple(Column(str(name), str(kind), int(key)) for name, kind, key in conn.execute(sql, parameters))
+
+
+def _has_right(conn: Connection, name: str, right: str) -> bool:
+    # FOR SHARE asks for UPDATE on any column; the stranded step for UPDATE of `status`.
+    question = (
+        "select has_column_privilege(cast(:name as regclass), 'status', 'UPDATE')"
+        if right == "UPDATE"
+        else "select has_table_privilege(cast(:name as regclass), :right)"
+    )
+    schema = conn.execute("select has_schema_privilege(:s, 'USAGE')", {"s": conn.target.schema or "public"})
+    if not schema[0][0]:
+        return False
+    return bool(conn.execute(question, {"name": name, "right": right})[0][0])
+
+
+def _writable(path: str) -> bool:
+    # SQLite makes its journal beside the file.
+    return os.access(path, os.W_OK) and os.access(os.path.dirname(path), os.W_OK)
+
+
+def _hint(conn: Connection, missing: list[str]) -> str:
+    """Where tables of that name, or of that name with another prefix, exist."""
+    suffix = missing[0].removeprefix(conn.target.table_prefix)
+    if conn.dialect.name == "sqlite":
+        rows = conn.execute(
+            "select null, name from sqlite_schema where type = 'table' and lower(name) like :pattern"
+            " order by name",
+            {"pattern": f"%{suffix}"},
+        )
+    else:
+        rows = conn.execute(
+            "select n.nspname, c.relname from pg_catalog.pg_class c"
+            " join pg_catalog.pg_namespace n on n.oid = c.relnamespace"
+            " where c.relkind in ('r', 'p') and lower(c.relname) like :pattern order by 1, 2",
+            {"pattern": f"%{suffix}"},
+        )
+    places = [f"{schema}.{name}" if schema else str(name) for schema, name in rows[:ELSEWHERE_MAX]]
+    return f"; there is {', '.join(places)}: check schema and table_prefix" if places else ""

@@ -1,0 +1,282 @@
+"""What an outgoing purge would do: exact counts, the nodes it would mark, and a warning for every awkward
+row.
+
+The counts are those of the run that follows on a quiet database, stranded step included. Reads only, in
+chunks.
+Source: symmetricds-purge, Outgoing Purge; facts/symmetricds-purge, sections 4 and 7.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spark.formats.symmetricds import DATA, DATA_EVENT, OUTGOING_BATCH
+from spark.purge.cutoff import CutoffValue
+from spark.purge.findings import (
+    Found,
+    PlanWarning,
+    batch_findings,
+    data_findings,
+    event_findings,
+    shared_with_protecting,
+)
+from spark.purge.ranges import eligible_batches, step_bounds
+from spark.purge.resent import ResentReport, list_resent
+from spark.purge.scan import PlanStopped, Scan, Source, scan
+from spark.purge.statements import PurgeSpec, Statements, bound_nodes
+from spark.targets.connection import Connection
+
+__all__ = ["OutgoingPlan", "PlanStopped", "PlanWarning", "StrandedNode", "TablePlan", "plan_outgoing"]
+
+IdRange = tuple[int, int]
+# The baseline must be whole to blame nobody wrongly; beyond this the purge may report older ones as its own.
+BASELINE_MAX = 10_000
+# No id lies in it.
+NOWHERE: IdRange = (1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlan:
+    """One table; `lo` and `hi` are the first and last id that the step looks at, None where there is
+    nothing.
+    """
+
+    table: str
+    rows: int
+    rows_to_remove: int
+    lo: int | None
+    hi: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StrandedNode:
+    """A node that is not enabled, and how many of its batches are not OK."""
+
+    node_id: str | None
+    batches: int
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingPlan:
+    """The whole plan; `stranded_nodes` are listed whether or not they would be marked."""
+
+    tables: tuple[TablePlan, ...]
+    stranded_nodes: tuple[StrandedNode, ...]
+    warnings: tuple[PlanWarning, ...]
+    baseline: ResentReport
+
+    @property
+    def rows(self) -> int:
+        """Rows of the three tables."""
+        return sum(table.rows for table in self.tables)
+
+    @property
+    def rows_to_remove(self) -> int:
+        """Rows that would go."""
+        return sum(table.rows_to_remove for table in self.tables)
+
+
+def plan_outgoing(
+    conn: Connection,
+    spec: PurgeSpec,
+    should_stop: Callable[[], bool] = lambda: False,
+    *,
+    now: CutoffValue | None = None,
+) -> OutgoingPlan:
+    """Count what `run_unit` over all ranges of all steps would remove.
+
+    Args:
+        should_stop: asked before each chunk.
+        now: the target's clock, converted like the cut-off; None: times in the future are not looked for.
+    Raises: PlanStopped; any TargetError.
+    """
+    return _Plan(conn, spec, should_stop, now).make()
+
+
+class _Plan:
+    """Carries what every part of the plan reads."""
+
+    def __init__(
+        self, conn: Connection, spec: PurgeSpec, should_stop: Callable[[], bool], now: CutoffValue | None
+    ) -> None:
+        self._conn = conn
+        self._should_stop = should_stop
+        self._statements = Statements.of(conn, spec, as_if_marked=True)
+        self._data_range = step_bounds(conn, "DATA", spec)
+        self._batch_range = eligible_batches(conn, self._statements, spec)
+        blo, bhi = self._batch_range or NOWHERE
+        dhi = self._data_range[1] if self._data_range else 0
+        self._parameters: dict[str, Any] = {
+            "cutoff": spec.cutoff,
+            "now": now,
+            "dhi": dhi,
+            "blo": blo,
+            "bhi": bhi,
+            **bound_nodes(spec.stranded_nodes, conn.dialect.name),
+        }
+        self._nodes: dict[str | None, int] = {}
+
+    def make(self) -> OutgoingPlan:
+        """Walk the three tables once each, then the undelivered batches."""
+        data, events, batches = self._data(), self._events(), self._batches()
+        baseline = list_resent(
+            self._conn, self._data_range, self._batch_range, BASELINE_MAX, should_stop=self._should_stop
+        )
+        if self._should_stop():
+            raise PlanStopped
+        return OutgoingPlan(
+            tables=(
+                self._table(DATA, data, self._data_range),
+                self._table(DATA_EVENT, events, self._batch_range),
+                self._table(OUTGOING_BATCH, batches, self._batch_range),
+            ),
+            stranded_nodes=tuple(
+                StrandedNode(node, count) for node, count in sorted(self._nodes.items(), key=_by_name)
+            ),
+            warnings=(
+                *_warnings([*data.found, *events.found, *batches.found]),
+                *self._resent_before(baseline),
+                *self._kept_ids(),
+            ),
+            baseline=baseline,
+        )
+
+    def _data(self) -> Scan:
+        names = self._statements.names
+        protected = self._statements.protected_event()
+        events = (
+            f"with p as (select e.data_id, e.batch_id, case when {protected} then 1 else 0 end as protected"
+            f" from {names.data_event} e where e.data_id between :lo and :hi),"
+            " x as (select p.data_id, max(p.protected) as protected,"
+            " max(case when p.protected = 0 and p.batch_id between :blo and :bhi then 0 else 1 end) as kept"
+            " from p group by p.data_id) "
+        )
+        source = Source(
+            keys=names.data,
+            key="data_id",
+            before=events,
+            rows=f"{names.data} d left join x on x.data_id = d.data_id where d.data_id between :lo and :hi",
+            row_key="d.data_id",
+        )
+        removable = "d.data_id <= :dhi and d.create_time < :cutoff and x.protected = 0"
+        return self._scan(source, DATA, removable, data_findings())
+
+    def _events(self) -> Scan:
+        names = self._statements.names
+        source = Source(
+            keys=names.data_event,
+            key="batch_id",
+            before=(
+                f"with x as (select e.batch_id, count(*) as events from {names.data_event} e"
+                " where e.batch_id between :lo and :hi group by e.batch_id) "
+            ),
+            rows="x where x.batch_id between :lo and :hi",
+            row_key="x.batch_id",
+            weight="x.events",
+        )
+        removable = (
+            f"x.batch_id between :blo and :bhi and not exists (select 1 from {names.outgoing_batch} b"
+            f" where b.batch_id = x.batch_id and {self._statements.protects('b')})"
+        )
+        return self._scan(source, DATA_EVENT, removable, event_findings(self._statements))
+
+    def _batches(self) -> Scan:
+        names = self._statements.names
+        source = Source(
+            keys=names.outgoing_batch,
+            key="batch_id",
+            rows=f"{names.outgoing_batch} b where b.batch_id between :lo and :hi",
+            row_key="b.batch_id",
+        )
+        removable = (
+            f"b.batch_id between :blo and :bhi and {self._statements.delivered('b')}"
+            f" and not ({shared_with_protecting(self._statements)})"
+        )
+        return self._scan(
+            source, OUTGOING_BATCH, removable, batch_findings(self._statements), self._count_nodes
+        )
+
+    def _scan(
+        self,
+        source: Source,
+        table: str,
+        removable: str,
+        findings: Sequence[Any],
+        each_chunk: Callable[[int, int], None] = lambda _lo, _hi: None,
+    ) -> Scan:
+        return scan(
+            self._conn,
+            source,
+            table=self._named(table),
+            removable=removable,
+            findings=findings,
+            parameters=self._parameters,
+            should_stop=self._should_stop,
+            each_chunk=each_chunk,
+        )
+
+    def _count_nodes(self, lo: int, hi: int) -> None:
+        rows = self._conn.execute(
+            f"select b.node_id, count(*) from {self._statements.names.outgoing_batch} b"
+            f" where b.batch_id between :lo and :hi and {self._statements.stranded('b')} group by b.node_id",
+            {**self._parameters, "lo": lo, "hi": hi},
+        )
+        for node, count in rows:
+            self._nodes[node] = self._nodes.get(node, 0) + int(count)
+
+    def _resent_before(self, baseline: ResentReport) -> list[PlanWarning]:
+        detail = (
+            "not delivered, and events or data of it have gone before this purge: it cannot be sent whole"
+        )
+        sample = tuple(item.batch_id for item in baseline.items[:10])
+        table = self._named(OUTGOING_BATCH)
+        found = PlanWarning("BATCH_DATA_ALREADY_MISSING", table, baseline.count, sample, detail)
+        return [found] if baseline.count else []
+
+    def _kept_ids(self) -> list[PlanWarning]:
+        """The greatest ids, where the row of that id would have gone otherwise."""
+        names = self._statements.names
+        found = []
+        for table, name, alias, key, condition in (
+            (DATA, names.data, "d", "data_id", self._statements.removable_data()),
+            (
+                OUTGOING_BATCH,
+                names.outgoing_batch,
+                "b",
+                "batch_id",
+                f"{self._statements.delivered('b')} and b.create_time < :cutoff",
+            ),
+        ):
+            highest = self._conn.execute(f"select max({key}) from {name}")[0][0]
+            if highest is None:
+                continue
+            bound = {**self._parameters, "lo": highest, "hi": highest}
+            sql = (
+                f"select count(*) from {name} {alias} where {alias}.{key} between :lo and :hi and {condition}"
+            )
+            [(count,)] = self._conn.execute(sql, bound)
+            if count:
+                detail = "the greatest id of its table: always stays, so that no id is ever used twice"
+                found.append(
+                    PlanWarning("MAX_ID_KEPT", self._named(table), int(count), (int(highest),), detail)
+                )
+        return found
+
+    def _table(self, table: str, result: Scan, bounds: IdRange | None) -> TablePlan:
+        lo, hi = bounds or (None, None)
+        return TablePlan(self._named(table), result.rows, result.removable, lo, hi)
+
+    def _named(self, table: str) -> str:
+        return f"{self._conn.target.table_prefix}{table}"
+
+
+def _by_name(item: tuple[str | None, int]) -> str:
+    return item[0] or ""
+
+
+def _warnings(found: Sequence[Found]) -> list[PlanWarning]:
+    return [
+        PlanWarning(item.code, item.table, item.count, tuple(item.sample), item.detail)
+        for item in found
+        if item.count
+    ]

@@ -1,0 +1,220 @@
+"""The document's statements over one id range each, in the forms that were measured.
+
+They remove what the literal statements remove; what differs is only how it is found. On PostgreSQL
+(facts/locks.md):
+- the id range stands on every table of a statement except `sym_outgoing_batch` in the delete of data: a batch
+  made since the unit's lock has a higher id and must protect;
+- NOT EXISTS instead of NOT IN: a NOT IN whose estimate exceeds work_mem is quadratic. The two agree, for ids
+  are never NULL inside a range;
+- the OR keeps the inner IN a hashed list; as a join the planner reads the whole batch table for every unit.
+SQLite has one writer and no hashes: there the batch of each event is looked up by its key.
+Source: symmetricds-purge, Outgoing Purge; facts/symmetricds-purge, section 4.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from spark.formats.symmetricds import DATA, DATA_EVENT, DELIVERED_STATUSES, NODE, OUTGOING_BATCH, TableNames
+from spark.purge.cutoff import CutoffValue
+from spark.targets.connection import Connection, DialectName
+
+Step = Literal["STRANDED", "DATA", "EVENTS", "BATCHES"]
+STEPS: tuple[Step, ...] = ("STRANDED", "DATA", "EVENTS", "BATCHES")
+ALIAS_OF: dict[Step, str] = {"STRANDED": "b", "DATA": "d", "EVENTS": "e", "BATCHES": "b"}
+
+_DELIVERED = ", ".join(f"'{status}'" for status in DELIVERED_STATUSES)
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeSpec:
+    """What a purge decides once and keeps until its end.
+
+    Attributes:
+        cutoff: as `cutoff.convert` returned it.
+        strict: a batch whose status is NULL protects its data and events (the document lets it not).
+        mark_stranded: batches of nodes that are not enabled become OK first.
+        stranded_nodes: mark only these; None marks those of every node that is not enabled.
+    """
+
+    cutoff: CutoffValue
+    strict: bool = False
+    mark_stranded: bool = True
+    stranded_nodes: tuple[str | None, ...] | None = None
+
+
+def table_names(conn: Connection) -> TableNames:
+    """The quoted names of the purged tables in a connection's schema, with its prefix."""
+
+    def name(table: str) -> str:
+        return conn.dialect.qualify(conn.target.schema, f"{conn.target.table_prefix}{table}")
+
+    return TableNames(
+        data=name(DATA), data_event=name(DATA_EVENT), outgoing_batch=name(OUTGOING_BATCH), node=name(NODE)
+    )
+
+
+def bound_nodes(nodes: tuple[str | None, ...] | None, dialect: DialectName) -> dict[str, Any]:
+    """The parameters that `Statements.stranded` names when it is limited to some nodes."""
+    if nodes is None:
+        return {}
+    named = [node for node in nodes if node is not None]
+    value: Any = named if dialect == "postgresql" else json.dumps(named)
+    return {"nodes": value}
+
+
+@dataclass(frozen=True, slots=True)
+class Statements:
+    """Builds the texts; every value is a parameter: :lo, :hi, :cutoff, :nodes.
+
+    Attributes:
+        as_if_marked: read as if the stranded step had been done; for plans.
+        only_nodes: the stranded condition also asks for the given nodes; `null_node`: a NULL node is one of
+            them.
+    """
+
+    names: TableNames
+    dialect: DialectName
+    strict: bool = False
+    as_if_marked: bool = False
+    only_nodes: bool = False
+    null_node: bool = False
+
+    @classmethod
+    def of(cls, conn: Connection, spec: PurgeSpec, *, as_if_marked: bool = False) -> "Statements":
+        """The statements of a purge on the connection's tables."""
+        nodes = spec.stranded_nodes
+        return cls(
+            table_names(conn),
+            conn.dialect.name,
+            strict=spec.strict,
+            as_if_marked=as_if_marked and spec.mark_stranded,
+            only_nodes=nodes is not None,
+            null_node=nodes is not None and None in nodes,
+        )
+
+    def stranded(self, alias: str) -> str:
+        """True for a batch which the stranded step turns to OK."""
+        condition = (
+            f"{alias}.node_id not in (select n.node_id from {self.names.node} n where n.sync_enabled = 1)"
+            f" and {alias}.status != 'OK'"
+        )
+        return f"{condition} and {self._of_nodes(alias)}" if self.only_nodes else condition
+
+    def _of_nodes(self, alias: str) -> str:
+        listed = (
+            "= any(cast(:nodes as text[]))"
+            if self.dialect == "postgresql"
+            else "in (select value from json_each(:nodes))"
+        )
+        or_null = f" or {alias}.node_id is null" if self.null_node else ""
+        return f"({alias}.node_id {listed}{or_null})"
+
+    def protects(self, alias: str) -> str:
+        """True for a batch that keeps its data and events."""
+        undelivered = f"{alias}.status not in ({_DELIVERED})"
+        if self.strict:
+            undelivered = f"({undelivered} or {alias}.status is null)"
+        if self.as_if_marked:
+            return f"({undelivered} and ({self.stranded(alias)}) is not true)"
+        return undelivered
+
+    def delivered(self, alias: str) -> str:
+        """True for a batch that may be removed itself."""
+        delivered = f"{alias}.status in ({_DELIVERED})"
+        if self.as_if_marked:
+            return f"({delivered} or ({self.stranded(alias)}) is true)"
+        return delivered
+
+    def removable_data(self) -> str:
+        """Condition on `sym_data d` between :lo and :hi; :cutoff."""
+        event = f"{self.names.data_event} e where e.data_id = d.data_id and e.data_id between :lo and :hi"
+        return (
+            f"d.data_id between :lo and :hi and d.create_time < :cutoff and exists (select 1 from {event})"
+            f" and not exists (select 1 from {event} and {self.protected_event()})"
+        )
+
+    def protected_event(self) -> str:
+        """True for an event `e`, whose data id is between :lo and :hi, of a batch that protects."""
+        batches = f"{self.names.outgoing_batch} b where {self.protects('b')}"
+        if self.dialect == "sqlite":
+            return f"exists (select 1 from {batches} and b.batch_id = e.batch_id)"
+        reached = (
+            f"select distinct x.batch_id from {self.names.data_event} x where x.data_id between :lo and :hi"
+        )
+        return (
+            "(e.data_id is null or e.batch_id in"
+            f" (select b.batch_id from {batches} and b.batch_id = any(array({reached}))))"
+        )
+
+    def removable_events(self) -> str:
+        """Condition on `sym_data_event e` between :lo and :hi."""
+        return (
+            f"e.batch_id between :lo and :hi and not exists (select 1 from {self.names.outgoing_batch} b"
+            f" where b.batch_id = e.batch_id and b.batch_id between :lo and :hi and {self.protects('b')})"
+        )
+
+    def removable_batches(self) -> str:
+        """Condition on `sym_outgoing_batch b` between :lo and :hi, after the events of the range have
+        gone.
+        """
+        # LIMIT keeps this a look-up for each batch: a join would read every event that is kept in the range.
+        return (
+            f"b.batch_id between :lo and :hi and {self.delivered('b')}"
+            f" and (select 1 from {self.names.data_event} e where e.batch_id = b.batch_id limit 1) is null"
+        )
+
+    def target_of(self, step: Step) -> str:
+        """The table of a step with the alias that its condition uses."""
+        table = {
+            "STRANDED": self.names.outgoing_batch,
+            "DATA": self.names.data,
+            "EVENTS": self.names.data_event,
+            "BATCHES": self.names.outgoing_batch,
+        }[step]
+        return f"{table} as {ALIAS_OF[step]}"
+
+    def delete(self, step: Step) -> str:
+        """The delete of one unit; for BATCHES too PostgreSQL looks at the status of the locked row again."""
+        condition = {
+            "DATA": self.removable_data,
+            "EVENTS": self.removable_events,
+            "BATCHES": self.removable_batches,
+        }[step]()
+        return f"delete from {self.target_of(step)} where {condition}"
+
+    def mark(self) -> str:
+        """The update of one unit of the stranded step."""
+        return (
+            f"update {self.names.outgoing_batch} as b set status = 'OK'"
+            f" where b.batch_id between :lo and :hi and {self.stranded('b')}"
+        )
+
+    def lock(self, step: Step, share_lock: str) -> str | None:
+        """Lock, in key order, every batch that the unit's range reaches, and count them; None: no lock
+        needed.
+
+        Args:
+            step: DATA reaches its batches through the events, EVENTS and STRANDED name them by their own
+                range.
+            share_lock: the dialect's clause for alias `b`; empty where the transaction itself keeps writers
+                out.
+        """
+        if step == "BATCHES" or not share_lock:
+            return None
+        batches = f"{self.names.outgoing_batch} b where b.batch_id"
+        events = (
+            f"select distinct e.batch_id from {self.names.data_event} e where e.data_id between :lo and :hi"
+        )
+        # As a semi-join the planner reads the whole batch table; the array goes through the key.
+        reached = {
+            "DATA": f"= any(array({events}))",
+            "EVENTS": "between :lo and :hi",
+            "STRANDED": f"between :lo and :hi and {self.stranded('b')}",
+        }[step]
+        if step == "STRANDED":
+            share_lock = share_lock.replace("for share", "for no key update")
+        return (
+            f"select count(*) from (select 1 from {batches} {reached}"
+            f" order by b.batch_id, b.node_id{share_lock}) locked"
+        )
