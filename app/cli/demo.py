@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
+from lethe_client import Conflict, Job, Lethe, LetheError, PurgeRequest
 
 from app.cli import demo_data
 from app.cli.complaints import complaint
@@ -21,7 +22,6 @@ from app.cli.progress import display
 from app.cli.purge import show_plan
 from app.cli.session import Session
 from app.cli.watching import follow, warning_text
-from lethe_client import Conflict, Job, Lethe, LetheError, PurgeRequest
 
 app = typer.Typer(name="demo", add_completion=False)
 
@@ -42,7 +42,7 @@ def demo(
     rows: Annotated[int, typer.Option(min=2_000, max=5_000_000, help="Captured rows.")] = demo_data.ROWS,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
 ) -> int:
-    """See it work: a SymmetricDS database of 200,000 captured rows is purged, with an archive, in a new folder."""
+    """See it work: a SymmetricDS database is made, planned, purged with an archive, and verified."""
     out = Output(json=json)
     folder = Path(tempfile.mkdtemp(prefix="lethe-demo-"))
     out.note(f"Everything is in {folder} and stays there.")
@@ -101,11 +101,11 @@ def _show(session: Session, database: Path) -> tuple[int, dict[str, Any]]:
     return ExitCode.OK if verified.state == "SUCCEEDED" else ExitCode.FAILED, report
 
 
-def _run_with_a_pause(session: Session, job: Job, database: Path) -> Job:
-    """Follow to a fifth, pause and show that nothing moves, resume, take the throttle away, follow to the end."""
-    client, out = session.client, session.out
+def _run_with_a_pause(session: Session, started: Job, database: Path) -> Job:
+    """Follow to a fifth, pause and show that nothing moves, resume unthrottled, follow to the end."""
+    client, out, job = session.client, session.out, started
     with display() as shown:
-        for job in client.jobs.follow(job.id):
+        for job in client.jobs.follow(started.id):
             shown.show(job)
             if (job.progress.fraction or 0.0) >= PAUSE_AT_FRACTION:
                 break
@@ -137,11 +137,10 @@ def count_rows(database: Path) -> dict[str, int]:
 def _show_counts(
     out: Output, before: Mapping[str, int], after: Mapping[str, int], removed: Mapping[str, int]
 ) -> None:
-    rows = [
-        [table, before[table], after[table], before[table] - after[table]]
-        + [removed.get(table.removeprefix("sym_"))]
-        for table in TABLES
-    ]
+    rows: list[list[Any]] = []
+    for table in TABLES:
+        gone = before[table] - after[table]
+        rows.append([table, before[table], after[table], gone, removed.get(table.removeprefix("sym_"))])
     columns = ["table", "rows before", "rows after", "gone", "the job says"]
     out.table(columns, rows, title="\nCounted in the database itself:")
 

@@ -21,7 +21,7 @@ ROWS: Final = 200_000
 DAYS: Final = 10
 DISABLED_DAYS: Final = 7
 STUCK_DAYS: Final = 6
-ROWS_PER_ROUTING: Final = 2_000
+ROUTINGS: Final = 100
 UNROUTED_ROWS: Final = 600
 FIRST_DATA_ID: Final = 4_800_001
 FIRST_BATCH_ID: Final = 91_001
@@ -128,9 +128,10 @@ def _route(
     routed = _Routed()
     ready = captured[: max(0, len(captured) - UNROUTED_ROWS)]
     batch_id = FIRST_BATCH_ID
-    for first in range(0, len(ready), ROWS_PER_ROUTING):
-        run = ready[first : first + ROWS_PER_ROUTING]
-        is_last = first + ROWS_PER_ROUTING >= len(ready)
+    size = -(-len(ready) // ROUTINGS)
+    for first in range(0, len(ready), size):
+        run = ready[first : first + size]
+        is_last = first + size >= len(ready)
         members: dict[tuple[str, str], list[int]] = {}
         for row in run:
             for node in _nodes_of(row[6], chance):

@@ -4,7 +4,7 @@ Invariants:
 - an event is given out once: sequence numbers that are not greater than the last one are dropped;
 - none is missed: every connection asks from the last one given out, and the stream counts as ended only when
   the terminal state's event was given out, or the job has ended and one more connection brought nothing;
-- connections that bring nothing are counted, and limited by the retry policy.
+- connections that cannot be made are tried again for as long as the retry policy says in all.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,33 +34,34 @@ def events(
 
     Args:
         look: reads the job, to tell a stream that ended with its job from one that was cut.
-    Raises: ProblemError, TransportFailed: no connection, after as many attempts as the policy allows.
+    Raises: ProblemError, TransportFailed: no connection in all the time that the policy allows.
     """
-    last, fruitless = last_event_id, 0
-    ended = False
+    policy = transport.retries
+    last, fruitless, ended = last_event_id, 0, False
+    reached = policy.monotonic()
     while True:
         before = last
         failure: LetheError | None = None
         try:
             for event in _connection(transport, job_id, last=last):
-                if event.seq <= last:
-                    continue
-                last = event.seq
-                yield event
-                if _ends(event):
-                    return
+                if event.seq > last:
+                    last = event.seq
+                    yield event
+                    if _ends(event):
+                        return
+            reached = policy.monotonic()
+            if ended and last == before:
+                return
+            ended = look(job_id).ended
         except (ProblemError, TransportFailed) as error:
             if isinstance(error, ProblemError) and not error.retryable:
                 raise
             failure = error
-        if last == before and ended and failure is None:
-            return
         fruitless = 0 if last > before else fruitless + 1
-        if failure is not None and fruitless >= transport.retries.attempts:
+        delay_s = policy.delay_s(fruitless + 1)
+        if failure is not None and policy.monotonic() + delay_s - reached > policy.total_s:
             raise failure
-        if failure is None:
-            ended = look(job_id).ended
-        transport.retries.sleep(transport.retries.delay_s(min(fruitless + 1, transport.retries.attempts)))
+        policy.sleep(delay_s)
 
 
 def _connection(transport: Transport, job_id: str, *, last: int) -> Iterator[JobEvent]:
@@ -86,5 +87,5 @@ def _sequence(text: str) -> int | None:
 
 
 def _ends(event: JobEvent) -> bool:
-    """Tell whether this is the event of the terminal state, under either name of the new state."""
-    return event.type == "state" and (event.raw.get("state") or event.raw.get("to")) in TERMINAL
+    """Tell whether this is the event of the terminal state."""
+    return event.type == "state" and event.data.get("state") in TERMINAL

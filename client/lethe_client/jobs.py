@@ -13,7 +13,8 @@ from lethe_client.paths import collection, resource
 from lethe_client.results import TERMINAL, Job, JobEvent
 from lethe_client.transport import Answer, Call, Transport
 
-POLL_MAX_S: Final = 30.0
+# A change between two polls may go unnoticed by the service's wait; this is how late it is found at most.
+POLL_MAX_S: Final = 10.0
 # A service (or a proxy) that answers a long poll at once must not make us spin.
 POLL_PAUSE_S: Final = 0.2
 # How much longer than the long poll itself we wait for its answer.
@@ -136,10 +137,10 @@ class Jobs:
             if left_s <= 0:
                 raise WaitTimedOut(job, timeout_s=timeout_s or 0.0)
             changed = self._poll(job, wait_for=wait_for, wait_s=min(POLL_MAX_S, left_s))
-            if changed is not None:
+            if changed is not None and changed != job:
                 job = changed
                 yield job
-            if job.state not in wanted:
+            else:
                 policy.sleep(max(0.0, POLL_PAUSE_S - (policy.monotonic() - polled)))
 
     def events(self, job_id: str, *, last_event_id: int = 0) -> Iterator[JobEvent]:
@@ -162,6 +163,7 @@ class Jobs:
                 params={"wait_for": wait_for},
                 headers=headers,
                 repeatable=True,
+                patient=True,
                 timeout_s=wait_s + POLL_MARGIN_S,
             )
         )

@@ -16,10 +16,15 @@ class Audit:
         self._transport = transport
 
     def list(
-        self, *, store: str | None = None, created_after: datetime | None = None
+        self,
+        *,
+        action: str | None = None,
+        subject_id: str | None = None,
+        created_after: datetime | None = None,
     ) -> Iterator[AuditEvent]:
+        """Yield who changed what, newest first."""
         after = created_after.isoformat() if created_after else None
-        params = {"store": store, "created_after": after}
+        params = {"action": action, "subject_id": subject_id, "created_after": after}
         return pages.items(self._transport, collection("audit-events"), AuditEvent, params=params)
 
 

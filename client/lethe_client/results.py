@@ -163,6 +163,7 @@ class JobEvent(Result):
     seq: int
     type: str
     at: datetime | None = None
+    data: Raw = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,6 +256,7 @@ class Token(Result):
     stores: tuple[str, ...] | None = None
     expires_at: datetime | None = None
     created_at: datetime | None = None
+    created_by: str | None = None
     revoked_at: datetime | None = None
     token: str | None = field(default=None, repr=False)
 
@@ -285,8 +287,22 @@ class AuditEvent(Result):
     at: datetime | None = None
     actor: str | None = None
     action: str = ""
+    subject_type: str = ""
+    subject_id: str = ""
+    store: str | None = None
+    request_id: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Instance(Result):
+    """A process that runs jobs; `alive` means a recent heartbeat."""
+
     id: str
+    hostname: str = ""
+    role: str = ""
+    version: str = ""
+    labels: tuple[str, ...] = ()
+    alive: bool = False
+    started_at: datetime | None = None
+    heartbeat_at: datetime | None = None
+    stopped_at: datetime | None = None

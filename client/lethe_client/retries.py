@@ -1,7 +1,7 @@
 """When a request is sent again, and how long after.
 
 Invariants:
-- never more than `attempts` sendings, and none that would start after `total_s`;
+- never more than `attempts` sendings (unless the call is patient), and none that would start after `total_s`;
 - a request whose effect may already have happened is sent again only if the caller says it is repeatable
   (a GET, or a POST under an Idempotency-Key);
 - a Retry-After is a floor: jitter only adds to it.
@@ -20,6 +20,7 @@ import httpx
 NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 # A proxy's words for "I do not know whether it happened".
 OUTCOME_UNKNOWN = frozenset({502, 504})
+DOUBLINGS_MAX = 20
 NOT_DONE = frozenset({429, 503})
 
 
@@ -37,7 +38,7 @@ class RetryPolicy:
 
     def delay_s(self, attempt: int, *, retry_after_s: float = 0.0) -> float:
         """Draw the pause after the given attempt (counted from 1)."""
-        ceiling = min(self.most_s, self.first_s * 2 ** (attempt - 1))
+        ceiling = min(self.most_s, self.first_s * 2 ** min(attempt - 1, DOUBLINGS_MAX))
         return retry_after_s + self.uniform(0.0, ceiling)
 
 

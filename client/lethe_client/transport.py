@@ -18,6 +18,7 @@ from lethe_client.errors import ConfigurationInvalid, ProblemError, TransportFai
 from lethe_client.retries import NEVER_SENT, RetryPolicy, retry_after_s, worth_repeating
 
 ANSWER_MAX_CHARS: Final = 200
+PATIENT_ATTEMPTS_MAX: Final = 1_000
 USER_AGENT: Final = "lethe-client/0.1"
 
 
@@ -25,6 +26,7 @@ USER_AGENT: Final = "lethe-client/0.1"
 class Call:
     """A request before it has an Idempotency-Key.
 
+    `patient` keeps on for all of the policy's time, so that a wait outlives a restart of the service;
     `creates` asks for a key, which makes a POST repeatable; `repeatable` is said of requests that may be sent
     twice without one.
     """
@@ -35,6 +37,7 @@ class Call:
     json: Any = None
     headers: Mapping[str, str] = field(default_factory=dict)
     repeatable: bool = False
+    patient: bool = False
     creates: bool = False
     idempotency_key: str | None = None
     timeout_s: float | None = None
@@ -106,20 +109,23 @@ class Transport:
         request = self._build(call)
         repeatable = call.repeatable or "idempotency-key" in request.headers
         started = self.retries.monotonic()
-        for attempt in range(1, self.retries.attempts + 1):
+        attempts = PATIENT_ATTEMPTS_MAX if call.patient else self.retries.attempts
+        for attempt in range(1, attempts + 1):
             left_s = self.retries.total_s - (self.retries.monotonic() - started)
             try:
                 response = self._http.send(request)
             except httpx.TransportError as error:
                 never_sent = isinstance(error, NEVER_SENT)
                 delay_s = self.retries.delay_s(attempt)
-                if not (never_sent or repeatable) or self._is_last(attempt, delay_s=delay_s, left_s=left_s):
+                if not (never_sent or repeatable) or attempt == attempts or delay_s > left_s:
                     raise self._failed(error, request, maybe_done=not never_sent) from error
             else:
                 refused = _refused(response)
                 delay_s = self.retries.delay_s(attempt, retry_after_s=retry_after_s(response) or 0.0)
-                if not worth_repeating(response, repeatable=repeatable, refused=refused) or self._is_last(
-                    attempt, delay_s=delay_s, left_s=left_s
+                if (
+                    not worth_repeating(response, repeatable=repeatable, refused=refused)
+                    or attempt == attempts
+                    or delay_s > left_s
                 ):
                     return _answer(response)
             self.retries.sleep(delay_s)
@@ -146,9 +152,6 @@ class Transport:
             yield response
         finally:
             response.close()
-
-    def _is_last(self, attempt: int, *, delay_s: float, left_s: float) -> bool:
-        return attempt >= self.retries.attempts or delay_s > left_s
 
     def _failed(
         self, error: httpx.TransportError, request: httpx.Request, *, maybe_done: bool

@@ -16,7 +16,8 @@ def reply(state: str, etag: str = "", **more: object) -> httpx.Response:
 
 
 def event(seq: int, kind: str = "progress", **data: object) -> bytes:
-    return f"id: {seq}\nevent: {kind}\ndata: {json.dumps({'seq': seq, 'type': kind, **data})}\n\n".encode()
+    document = {"seq": seq, "type": kind, "data": data}
+    return f"id: {seq}\nevent: {kind}\ndata: {json.dumps(document)}\n\n".encode()
 
 
 class Cut(httpx.SyncByteStream):
@@ -46,7 +47,7 @@ def test_wait_long_polls_with_the_etag_until_the_end(lethe, script) -> None:
     ]
     assert lethe.jobs.wait("job_1").state == "SUCCEEDED"
     assert script.headers("if-none-match") == [None, '"1"', '"1"', '"2"']
-    assert script.headers("prefer") == [None, "wait=30", "wait=30", "wait=30"]
+    assert script.headers("prefer") == [None, "wait=10", "wait=10", "wait=10"]
     assert [str(request.url.params) for request in script.requests[1:]] == ["wait_for=state"] * 3
 
 
@@ -62,14 +63,14 @@ def test_wait_for_a_state_that_never_comes_stops_at_the_end(lethe, script) -> No
 
 def test_wait_beyond_its_time_raises_with_the_last_job(lethe, script, clock) -> None:
     def later(_request: httpx.Request) -> httpx.Response:
-        clock.now += 30.0
+        clock.now += 10.0
         return reply("RUNNING")
 
     script.replies = [reply("RUNNING"), later, later]
     with pytest.raises(WaitTimedOut) as raised:
-        lethe.jobs.wait("job_1", timeout_s=45)
+        lethe.jobs.wait("job_1", timeout_s=15)
     assert raised.value.job.state == "RUNNING"
-    assert script.headers("prefer")[1:] == ["wait=30", "wait=15"]
+    assert script.headers("prefer")[1:] == ["wait=10", "wait=5"]
 
 
 def test_service_that_does_not_wait_is_not_asked_in_a_spin(lethe, script, clock) -> None:
@@ -101,7 +102,7 @@ def test_stream_cut_three_times_yields_each_event_once(lethe, script) -> None:
 
 
 def test_stream_resumed_by_the_caller_asks_from_there(lethe, script) -> None:
-    script.replies = [stream(event(8), event(9, "state", to="ABORTED"))]
+    script.replies = [stream(event(8), event(9, "state", state="ABORTED"))]
     assert [seen.seq for seen in lethe.jobs.events("job_1", last_event_id=7)] == [8, 9]
     assert script.headers("last-event-id") == ["7"]
 
@@ -121,17 +122,25 @@ def test_event_after_the_jobs_end_was_seen_is_not_missed(lethe, script) -> None:
 
 
 def test_line_separator_inside_of_an_event_does_not_cut_it(lethe, script) -> None:
-    text = '{"seq":1,"type":"state","state":"FAILED","detail":"a\u2028b\u0085c"}'
+    text = '{"seq":1,"type":"state","data":{"state":"FAILED"},"detail":"a\u2028b\u0085c"}'
     whole = f"id: 1\nevent: state\ndata: {text}\n\n".encode()
     script.replies = [stream(whole[:61], whole[61:])]
     [seen] = lethe.jobs.events("job_1")
     assert seen.raw["detail"] == "a\u2028b\u0085c"
 
 
-def test_stream_that_cannot_be_opened_ends_after_the_policys_attempts(lethe, script) -> None:
-    script.replies = [httpx.ConnectError("refused")] * 6
+def test_stream_that_cannot_be_opened_ends_after_the_policys_time(lethe, script, clock) -> None:
+    script.replies = [httpx.ConnectError("refused")] * 100
     with pytest.raises(TransportFailed):
         list(lethe.jobs.events("job_1"))
+    assert 45 < sum(clock.slept) <= 60
+
+
+def test_wait_outlives_a_restart_of_the_service(lethe, script, clock) -> None:
+    gone = [httpx.ReadError("reset"), *[httpx.ConnectError("refused")] * 7]
+    script.replies = [reply("RUNNING"), *gone, reply("SUCCEEDED")]
+    assert lethe.jobs.wait("job_1").state == "SUCCEEDED"
+    assert sum(clock.slept) > 15
 
 
 def test_stream_of_an_unknown_job_is_a_problem_at_once(lethe, script) -> None:

@@ -1,0 +1,60 @@
+"""Plain lines where nobody looks live, a bar on a terminal."""
+
+import io
+
+from lethe_client import Job, Progress
+from lethe_client.decoding import decode
+from rich.console import Console
+
+from app.cli.progress import Bar, PlainLines, describe
+
+
+def running(done: int, total: int | None = 100) -> Job:
+    fraction = done / total if total else None
+    progress = Progress(unit="rows", done=done, total=total, fraction=fraction, rate_per_s=12_500.0)
+    return Job(id="job_1", kind="PURGE", state="RUNNING", store="shop", progress=progress)
+
+
+def test_plain_lines_come_with_a_tenth_a_state_or_ten_seconds() -> None:
+    stream, now = io.StringIO(), [0.0]
+    lines = PlainLines(Console(file=stream, width=200), monotonic=lambda: now[0])
+    for second, done in [(0, 0), (1, 5), (2, 11), (3, 12), (13, 13)]:
+        now[0] = second
+        lines.show(running(done))
+    lines.show(Job(id="job_1", kind="PURGE", state="PAUSED"))
+    assert stream.getvalue().splitlines() == [
+        "job_1 RUNNING 0 %, 0 of 100 rows, 12,500/s",
+        "job_1 RUNNING 11 %, 11 of 100 rows, 12,500/s",
+        "job_1 RUNNING 13 %, 13 of 100 rows, 12,500/s",
+        "job_1 PAUSED",
+    ]
+
+
+def test_bar_on_a_terminal_shows_the_store_and_redraws() -> None:
+    stream = io.StringIO()
+    with Bar(Console(file=stream, force_terminal=True, width=120)) as bar:
+        bar.show(running(0, total=None))
+        bar.show(running(50))
+    text = stream.getvalue()
+    assert "\x1b[" in text
+    assert "shop" in text
+    assert "50 of 100 rows" in text
+
+
+def test_description_says_throttle_and_what_is_waited_for() -> None:
+    job = decode(
+        Job,
+        {
+            "id": "job_1",
+            "kind": "PURGE",
+            "state": "WAITING",
+            "progress": None,
+            "throttle": {
+                "requested": None,
+                "effective": {"rows_per_s": 5000.0, "bytes_per_s": None},
+                "cause": None,
+            },
+            "waiting_on": [{"kind": "CONFLICTING_JOB", "ref": "job_2", "until": None}],
+        },
+    )
+    assert describe(job) == "WAITING throttle rows_per_s=5,000, waits for CONFLICTING_JOB job_2"
