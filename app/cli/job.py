@@ -24,9 +24,9 @@ Wait = Annotated[bool, typer.Option("--wait", help="Wait until it is so.")]
 def list_jobs(
     session: Session,
     *,
-    state: Annotated[list[str] | None, typer.Option(help="Repeatable.")] = None,
-    kind: Annotated[list[str] | None, typer.Option(help="Repeatable.")] = None,
-    store: Annotated[list[str] | None, typer.Option(help="Repeatable.")] = None,
+    state: Annotated[list[str] | None, typer.Option(help="Only in this state. Repeatable.")] = None,
+    kind: Annotated[list[str] | None, typer.Option(help="Only of this kind. Repeatable.")] = None,
+    store: Annotated[list[str] | None, typer.Option(help="Only of this store. Repeatable.")] = None,
     parent: Annotated[str | None, typer.Option(help="Children of this job.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many.")] = 50,
 ) -> int:
@@ -110,9 +110,15 @@ def throttle(
     session: Session,
     job: JobId,
     *,
-    rows_per_s: Annotated[float | None, typer.Option("--rows-per-s", min=0)] = None,
-    bytes_per_s: Annotated[float | None, typer.Option("--bytes-per-s", min=0)] = None,
-    intensity: Annotated[float | None, typer.Option("--intensity", min=0, max=1)] = None,
+    rows_per_s: Annotated[
+        float | None, typer.Option("--rows-per-s", min=0, help="At most so many rows.")
+    ] = None,
+    bytes_per_s: Annotated[
+        float | None, typer.Option("--bytes-per-s", min=0, help="At most so many bytes.")
+    ] = None,
+    intensity: Annotated[
+        float | None, typer.Option("--intensity", min=0, max=1, help="Share of the time that is worked.")
+    ] = None,
     off: Annotated[bool, typer.Option("--off", help="No limit any more.")] = False,
 ) -> int:
     """Change the pace of a job that is running."""

@@ -12,9 +12,9 @@ from typer.main import get_command
 
 @dataclass(frozen=True, slots=True)
 class Noun:
-    """Where a top-level command lives, as `module:name` of a Typer, and the line that help shows for it."""
+    """Where a top-level command lives: a module with a Typer `app`, and the line that help shows for it."""
 
-    place: str
+    module: str
     help: str
 
 
@@ -36,8 +36,7 @@ class LazyGroup(TyperGroup):
         name, stand_in, rest = super().resolve_command(ctx, args)
         if name is None or stand_in is None:
             return name, stand_in, rest
-        module, _, attribute = self.nouns[name].place.partition(":")
-        app = getattr(import_module(module), attribute)
+        app = import_module(self.nouns[name].module).app
         assert isinstance(app, Typer)
         command = get_command(app)
         command.name = name

@@ -19,17 +19,17 @@ class Root(LazyGroup):
     """All nouns, in the order in which help lists them."""
 
     nouns: ClassVar[Mapping[str, Noun]] = {
-        "serve": Noun("app.cli.serve:serve_app", "Run the service: API, runner, metadata."),
-        "worker": Noun("app.cli.serve:worker_app", "Run a runner alone, on the same PostgreSQL metadata."),
-        "migrate": Noun("app.cli.serve:migrate_app", "Bring the metadata database to this version."),
-        "demo": Noun("app.cli.demo:app", "See a purge of a real SymmetricDS database, from plan to archive."),
-        "store": Noun("app.cli.store:app", "Register targets, look at them, check them."),
-        "purge": Noun("app.cli.purge:app", "Plan and run purges."),
-        "job": Noun("app.cli.job:app", "Watch and control what is running."),
-        "archive": Noun("app.cli.archive:app", "What purges kept: list, verify, restore."),
-        "parameter": Noun("app.cli.parameter:app", "The parameters by their documents' names."),
-        "token": Noun("app.cli.token:app", "Who may do what."),
-        "recover": Noun("app.cli.recover:app", "Take a store back after the metadata was restored."),
+        "serve": Noun("app.cli.serve", "Run the service: API, runner, metadata."),
+        "worker": Noun("app.cli.worker", "Run a runner alone, on the same PostgreSQL metadata."),
+        "migrate": Noun("app.cli.migrate", "Bring the metadata database to this version."),
+        "demo": Noun("app.cli.demo", "See a purge of a real SymmetricDS database, from plan to archive."),
+        "store": Noun("app.cli.store", "Register targets, look at them, check them."),
+        "purge": Noun("app.cli.purge", "Plan and run purges."),
+        "job": Noun("app.cli.job", "Watch and control what is running."),
+        "archive": Noun("app.cli.archive", "What purges kept: list, verify, restore."),
+        "parameter": Noun("app.cli.parameter", "The parameters by their documents' names."),
+        "token": Noun("app.cli.token", "Who may do what."),
+        "recover": Noun("app.cli.recover", "Take a store back after the metadata was restored."),
     }
 
 

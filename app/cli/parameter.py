@@ -42,7 +42,7 @@ def list_parameters(session: Session, *, store: Store = None) -> int:
 def set_parameter(
     session: Session,
     name: Name,
-    value: Annotated[str, typer.Argument(metavar="VALUE")],
+    value: Annotated[str, typer.Argument(metavar="VALUE", help="In the parameter's own unit.")],
     *,
     store: Store = None,
 ) -> int:

@@ -15,7 +15,7 @@ app = typer.Typer(name="token", no_args_is_help=True, add_completion=False, help
 @on_service
 def create(
     session: Session,
-    name: Annotated[str, typer.Argument(metavar="NAME")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="For people: whose it is.")],
     *,
     scope: Annotated[list[str] | None, typer.Option(help="Such as jobs:read. Repeatable.")] = None,
     role: Annotated[str | None, typer.Option(help="A bundle of scopes, instead of --scope.")] = None,
@@ -58,7 +58,10 @@ def list_tokens(session: Session) -> int:
 
 @app.command("revoke")
 @on_service
-def revoke(session: Session, token: Annotated[str, typer.Argument(metavar="TOKEN_ID")]) -> int:
+def revoke(
+    session: Session,
+    token: Annotated[str, typer.Argument(metavar="TOKEN_ID", help="Such as tok_..., not the secret.")],
+) -> int:
     """End a token at once."""
     revoked = session.client.tokens.revoke(token)
     session.out.document(revoked.raw if revoked else {"id": token, "revoked": True})

@@ -66,9 +66,10 @@ class CheckReport(Result):
     ok: bool
     reachable: bool = False
     identity: str | None = None
-    server_version: str | None = None
+    server_version: Any = None
     layout: str | None = None
     clock_difference_s: float | None = None
+    time_encoding: str | None = None
     ledger: Any = None
     permissions_missing: tuple[Any, ...] = ()
     sizes: tuple[TableSize, ...] = ()
@@ -270,13 +271,14 @@ class Parameter(Result):
     value: Any = None
     default: Any = None
     source: str = ""
-    minimum: float | None = None
-    maximum: float | None = None
+    minimum: Any = None
+    maximum: Any = None
     unit: str | None = None
     description: str = ""
     aliases: tuple[str, ...] = ()
     scopes: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
+    in_use: bool = True
     store: str | None = None
     etag: str = field(default="", repr=False, compare=False)
 
