@@ -78,10 +78,11 @@ def test_test_names_tell_situation_and_outcome() -> None:
 
 def test_clock_is_asked_only_by_the_clock() -> None:
     # "Throttles, cycles, leases and schedules never ask the OS for the time"; the lower floor knows no clock.
+    # The command is a program of its own beside the service and has none of these.
     forbidden = {("datetime", "now"), ("datetime", "utcnow"), ("date", "today"), ("time", "time")}
     found = []
     for file in source_files("app", "spark"):
-        if file.name == "app/clock.py":
+        if file.name == "app/clock.py" or file.name.startswith("app/cli/"):
             continue
         found += [
             f"{file.name}:{node.lineno} {ast.unparse(node)}"
@@ -104,7 +105,8 @@ def test_metadata_is_committed_in_one_place() -> None:
 
 
 def test_environment_is_read_only_by_settings() -> None:
-    allowed = {"app/settings.py", "app/stores/secrets.py"}
+    # A password is named by reference, `env:NAME`: reading it is what app/stores/targets.py is for.
+    allowed = {"app/settings.py", "app/stores/targets.py"}
     found = [
         f"{file.name}:{node.lineno}"
         for file in source_files("app", "spark")
