@@ -1,4 +1,7 @@
-"""What can run an outgoing purge on a database; all must leave the same rows."""
+"""What can run an outgoing purge on a database; all must leave the same rows.
+
+"literal" is the document's statements; "lethe" the units of spark.purge, one by one, or two workers at once.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.oracles.inline_purge import inline_engine
 from tests.oracles.symmetricds import Place, literal_purge
 
 # Called as (place, cutoff, stranded=..., strict=..., data_limit=..., events_limit=..., batches_limit=...).
 Engine = Callable[..., Any]
-ENGINES: dict[str, Engine] = {"literal": literal_purge}
+ENGINES: dict[str, Engine] = {
+    "literal": literal_purge,
+    "lethe": inline_engine(1),
+    "lethe-2-workers": inline_engine(2),
+}
 
 PLACES = ("sqlite-2.x", "sqlite-3.x", "postgresql-2.x", "postgresql-3.x")
 

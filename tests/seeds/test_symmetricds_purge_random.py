@@ -58,7 +58,7 @@ def test_random_sqlite_databases_are_left_as_the_oracle_says(
 ) -> None:
     """Facts, section 4: "Result does not depend on the chunk size" and every awkward row together."""
     encoding: Any = {"2.x": "text_ms", "3.x": "text"}[version]
-    run_random(Place(f"sqlite:///{tmp_path}/random.db", version, encoding=encoding), engine, range(200))
+    run_random(Place(f"sqlite:///{tmp_path}/random.db", version, encoding=encoding), engine, range(120))
 
 
 @pytest.mark.parametrize("version", VERSIONS)
