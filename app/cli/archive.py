@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from lethe_client import Job
 
 from app.cli.arguments import Timeout
 from app.cli.exits import ExitCode
 from app.cli.session import Session, on_service
-from app.cli.watching import follow, outcome
+from app.cli.watching import finish
 
 app = typer.Typer(
     name="archive",
@@ -57,7 +56,7 @@ def list_archives(
 def verify(session: Session, job: ArchiveId, *, wait: Wait = True, timeout: Timeout = None) -> int:
     """Read every file again and compare it with the manifest. Exit 1 where one is missing or differs."""
     started = session.client.archives.verify(job)
-    return _finish(session, started, wait=wait, timeout_s=timeout)
+    return finish(session, started, wait=wait, timeout_s=timeout)
 
 
 @app.command("restore")
@@ -88,13 +87,4 @@ def restore(
         started = archives.restore_into_schema(job, into)
     else:
         started = archives.restore_into_file(job, str(Path(into).absolute()))
-    return _finish(session, started, wait=wait, timeout_s=timeout)
-
-
-def _finish(session: Session, job: Job, *, wait: bool, timeout_s: float | None) -> int:
-    if wait:
-        return outcome(session, follow(session, job, timeout_s=timeout_s))
-    session.out.document(job.raw)
-    session.out.say(f"Job {job.id} is {job.state}.")
-    session.out.note(f"Watch it: lethe job watch {job.id}")
-    return ExitCode.OK
+    return finish(session, started, wait=wait, timeout_s=timeout)

@@ -10,7 +10,7 @@ from app.cli.arguments import JobId, Timeout
 from app.cli.exits import ExitCode
 from app.cli.progress import describe
 from app.cli.session import Interrupted, Session, on_service
-from app.cli.watching import follow, outcome
+from app.cli.watching import finish, follow, outcome
 
 app = typer.Typer(
     name="job", no_args_is_help=True, add_completion=False, help="Watch and control what is running."
@@ -97,11 +97,7 @@ def abort(
 @on_service
 def retry(session: Session, job: JobId) -> int:
     """Make a new job of a failed one."""
-    made = session.client.jobs.retry(job)
-    session.out.document(made.raw)
-    session.out.say(f"Job {made.id} is {made.state}.")
-    session.out.note(f"Watch it: lethe job watch {made.id}")
-    return ExitCode.OK
+    return finish(session, session.client.jobs.retry(job), wait=False, timeout_s=None)
 
 
 @app.command("throttle")

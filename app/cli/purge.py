@@ -9,7 +9,7 @@ from lethe_client import Plan, PurgeRequest
 from app.cli.arguments import StoreId, Timeout, instant
 from app.cli.exits import ExitCode
 from app.cli.session import Session, on_service
-from app.cli.watching import follow, outcome, warning_text
+from app.cli.watching import finish, warning_text
 
 app = typer.Typer(name="purge", no_args_is_help=True, add_completion=False, help="Plan and run purges.")
 
@@ -138,14 +138,7 @@ def run(
         plan_id=plan_id,
         reason=reason,
     )
-    job = session.client.purges.create(store, request)
-    if not wait:
-        session.out.document(job.raw)
-        session.out.say(f"Job {job.id} is {job.state}.")
-        session.out.note(f"Watch it: lethe job watch {job.id}")
-        return ExitCode.OK
-    session.out.note(f"Job {job.id} (Ctrl-C leaves it running)")
-    return outcome(session, follow(session, job, timeout_s=timeout))
+    return finish(session, session.client.purges.create(store, request), wait=wait, timeout_s=timeout)
 
 
 @app.command("plan")

@@ -27,6 +27,17 @@ def follow(
     return last
 
 
+def finish(session: Session, job: Job, *, wait: bool, timeout_s: float | None) -> int:
+    """Follow a job that was just made to its end, or leave it alone and say how to watch it."""
+    if wait:
+        session.out.note(f"Job {job.id} (Ctrl-C leaves it running)")
+        return outcome(session, follow(session, job, timeout_s=timeout_s))
+    session.out.document(job.raw)
+    session.out.say(f"Job {job.id} is {job.state}.")
+    session.out.note(f"Watch it: lethe job watch {job.id}")
+    return ExitCode.OK
+
+
 def outcome(session: Session, job: Job) -> int:
     """Print the ended job and return the command's exit code."""
     session.out.document(job.raw)
