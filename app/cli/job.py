@@ -59,6 +59,8 @@ def show(session: Session, job: JobId) -> int:
 def watch(session: Session, job: JobId, *, timeout: Timeout = None) -> int:
     """Follow a job to its end; with --json its events as JSON lines. Exit 1 where it did not succeed."""
     if session.out.json:
+        if timeout is not None:
+            raise typer.BadParameter("the stream of events has none", param_hint="--timeout with --json")
         return _watch_events(session, job)
     return outcome(session, follow(session, session.client.jobs.get(job), timeout_s=timeout))
 

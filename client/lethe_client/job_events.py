@@ -3,11 +3,13 @@
 Invariants:
 - an event is given out once: sequence numbers that are not greater than the last one are dropped;
 - none is missed: every connection asks from the last one given out, and the stream counts as ended only when
-  the terminal state's event was given out, or the job has ended and one more connection brought nothing;
-- connections that cannot be made are tried again for as long as the retry policy says in all.
+  the terminal state's event was given out, or the job has ended and a further connection, ended by the
+  service itself and not by a fault, brought nothing;
+- a service that is not heard for as long as the retry policy says in all is given up.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
 from typing import Final
 
 import httpx
@@ -24,62 +26,78 @@ SILENCE_MAX_S: Final = 50.0
 
 
 def events(
-    transport: Transport,
-    job_id: str,
-    *,
-    last_event_id: int,
-    look: Callable[[str], Job],
+    transport: Transport, job_id: str, *, last_event_id: int, look: Callable[[str], Job]
 ) -> Iterator[JobEvent]:
     """Yield the events after `last_event_id`; see the invariants above.
 
     Args:
-        look: reads the job, to tell a stream that ended with its job from one that was cut.
+        look: reads the job, to tell a stream that ended with its job from one that ended with its service.
     Raises: ProblemError, TransportFailed: no connection in all the time that the policy allows.
     """
     policy = transport.retries
-    last, fruitless, ended = last_event_id, 0, False
-    reached = policy.monotonic()
+    stream = _Stream(transport, job_id, last=last_event_id)
+    ended, fruitless = False, 0
     while True:
-        before = last
+        before = stream.last
         failure: LetheError | None = None
         try:
-            for event in _connection(transport, job_id, last=last):
-                if event.seq > last:
-                    last = event.seq
+            with closing(stream.connection()) as connection:
+                for event in connection:
                     yield event
                     if _ends(event):
                         return
-            reached = policy.monotonic()
-            if ended and last == before:
+            if ended and stream.last == before:
                 return
             ended = look(job_id).ended
         except (ProblemError, TransportFailed) as error:
             if isinstance(error, ProblemError) and not error.retryable:
                 raise
             failure = error
-        fruitless = 0 if last > before else fruitless + 1
+        fruitless = 0 if stream.last > before else fruitless + 1
         delay_s = policy.delay_s(fruitless + 1)
-        if failure is not None and policy.monotonic() + delay_s - reached > policy.total_s:
+        if failure is not None and policy.monotonic() + delay_s - stream.heard_at > policy.total_s:
             raise failure
         policy.sleep(delay_s)
 
 
-def _connection(transport: Transport, job_id: str, *, last: int) -> Iterator[JobEvent]:
-    """Yield what one connection brings; its loss, or its silence, is its end and no error."""
-    headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
-    if last:
-        headers["Last-Event-ID"] = str(last)
-    call = Call(
-        method="GET", path=resource("jobs", job_id, "events"), headers=headers, timeout_s=SILENCE_MAX_S
-    )
-    with transport.stream(call) as response:
-        if "application/json" in response.headers.get("content-type", ""):
-            raise UnexpectedAnswer(f"{call.path} answered JSON where a stream of events was asked for")
-        try:
-            for frame in frames(lines(response.iter_bytes())):
-                yield decode(JobEvent, {"type": frame.event, "seq": _sequence(frame.id), **frame.document()})
-        except httpx.TransportError:
-            return
+class _Stream:
+    """The last event given out, and when the service was heard last."""
+
+    def __init__(self, transport: Transport, job_id: str, *, last: int) -> None:
+        self._transport = transport
+        self._path = resource("jobs", job_id, "events")
+        self.last = last
+        self.heard_at = transport.retries.monotonic()
+
+    def connection(self) -> Generator[JobEvent]:
+        """Yield the new events of one connection, until the service ends it.
+
+        Raises: ProblemError, TransportFailed: it was refused, cut, or silent for SILENCE_MAX_S.
+        """
+        headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
+        if self.last:
+            headers["Last-Event-ID"] = str(self.last)
+        call = Call(method="GET", path=self._path, headers=headers, timeout_s=SILENCE_MAX_S)
+        with self._transport.stream(call) as response:
+            if "application/json" in response.headers.get("content-type", ""):
+                raise UnexpectedAnswer(f"{self._path} answered JSON where a stream of events was asked for")
+            try:
+                for frame in frames(self._heard(lines(response.iter_bytes()))):
+                    named = {"type": frame.event, "seq": _sequence(frame.id)}
+                    event = decode(JobEvent, named | frame.document())
+                    if event.seq > self.last:
+                        self.last = event.seq
+                        yield event
+            except httpx.TransportError as error:
+                request_id = response.request.headers["x-request-id"]
+                detail = f"the stream of events was cut: {error or type(error).__name__}"
+                raise TransportFailed(detail, maybe_done=False, request_id=request_id) from error
+
+    def _heard(self, stream: Iterable[str]) -> Iterator[str]:
+        """Note the time of every line: a comment also says that the service lives."""
+        for line in stream:
+            self.heard_at = self._transport.retries.monotonic()
+            yield line
 
 
 def _sequence(text: str) -> int | None:
