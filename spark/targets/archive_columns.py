@@ -1,0 +1,216 @@
+"""How the columns of a table stand in an archive file, so that every value can be brought back exactly.
+
+A source column becomes one typed Arrow column that any reader understands. A value that does not fit its type
+stands in a second column, `<column>#exact`, and is null in the first; it exists where that can happen:
+
+| source | column | `#exact` |
+|---|---|---|
+| PostgreSQL smallint, integer, bigint | int16, int32, int64 | - |
+| PostgreSQL timestamp, timestamptz | timestamp[us], [us, UTC] | string: infinity, BC, years above 9999 |
+| PostgreSQL, any other type | string, as the server writes it (binary in a SQL_ASCII database) | - |
+| SQLite, by the column's affinity | int64, double, string or binary | struct of the four storage classes |
+
+The file's metadata keeps dialect, table, primary key, encoding and the identity of the unit; each field's
+metadata keeps the source type.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from spark.targets.connection import Connection, DialectName
+from spark.targets.errors import ArchiveCorrupt, TargetTablesMissing
+
+FORMAT = "1"
+EXACT_SUFFIX = "#exact"
+Kind = Literal["integer", "timestamp", "text", "bytes", "sqlite"]
+
+# Text in #exact.text are the bytes of a text that is no valid text in the database's encoding.
+STORAGE_CLASSES = pa.struct(
+    [("integer", pa.int64()), ("real", pa.float64()), ("text", pa.binary()), ("blob", pa.binary())]
+)
+_INTEGERS = {"smallint": pa.int16(), "integer": pa.int32(), "bigint": pa.int64()}
+_TIMESTAMP = re.compile(r"timestamp(\(\d\))? (?P<zone>with|without) time zone")
+_AFFINITY_TYPES = {"INTEGER": pa.int64(), "REAL": pa.float64(), "TEXT": pa.string(), "BLOB": pa.binary()}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One source column: its name and its type as the source declares it."""
+
+    name: str
+    source_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableShape:
+    """What has to be known of a table to write its rows and to bring them back."""
+
+    dialect: DialectName
+    table: str
+    columns: tuple[Column, ...]
+    primary_key: tuple[str, ...]
+    encoding: str
+
+    def kind(self, column: Column) -> Kind:
+        if self.dialect == "sqlite":
+            return "sqlite"
+        if column.source_type in _INTEGERS:
+            return "integer"
+        if _TIMESTAMP.fullmatch(column.source_type):
+            return "timestamp"
+        return "bytes" if self.encoding == "SQL_ASCII" else "text"
+
+    def arrow_type(self, column: Column) -> Any:
+        kind = self.kind(column)
+        if kind == "sqlite":
+            return _AFFINITY_TYPES[main_class(column.source_type)]
+        if kind == "integer":
+            return _INTEGERS[column.source_type]
+        if kind == "timestamp":
+            return pa.timestamp("us", tz="UTC" if has_zone(column) else None)
+        return pa.binary() if kind == "bytes" else pa.string()
+
+    def schema(self, origin: Mapping[str, str]) -> Any:
+        """The Arrow schema; `origin` (job, unit, token) goes into its metadata."""
+        fields = []
+        for column in self.columns:
+            fields.append(
+                pa.field(
+                    column.name, self.arrow_type(column), metadata={"lethe.source_type": column.source_type}
+                )
+            )
+            exact = {"timestamp": pa.string(), "sqlite": STORAGE_CLASSES}.get(self.kind(column))
+            if exact is not None:
+                fields.append(
+                    pa.field(column.name + EXACT_SUFFIX, exact, metadata={"lethe.exact_of": column.name})
+                )
+        metadata = {
+            "lethe.format": FORMAT,
+            "lethe.dialect": self.dialect,
+            "lethe.table": self.table,
+            "lethe.primary_key": json.dumps(self.primary_key),
+            "lethe.encoding": self.encoding,
+        }
+        return pa.schema(fields, metadata=metadata | {f"lethe.{key}": value for key, value in origin.items()})
+
+
+def has_zone(column: Column) -> bool:
+    """Whether a timestamp column counts instants (`with time zone`)."""
+    found = _TIMESTAMP.fullmatch(column.source_type)
+    return found is not None and found["zone"] == "with"
+
+
+def main_class(declared: str) -> str:
+    """The storage class that a SQLite column mostly holds: its affinity; text for NUMERIC dates and times."""
+    found = affinity(declared)
+    if found != "NUMERIC":
+        return found
+    return "TEXT" if any(word in declared.upper() for word in ("DATE", "TIME")) else "INTEGER"
+
+
+def affinity(declared: str) -> str:
+    """SQLite's rules for the affinity of a declared type (datatype3.html, 3.1)."""
+    upper = declared.upper()
+    if "INT" in upper:
+        return "INTEGER"
+    if any(word in upper for word in ("CHAR", "CLOB", "TEXT")):
+        return "TEXT"
+    if "BLOB" in upper or not upper:
+        return "BLOB"
+    return "REAL" if any(word in upper for word in ("REAL", "FLOA", "DOUB")) else "NUMERIC"
+
+
+def describe_table(conn: Connection, table: str) -> TableShape:
+    """Read the shape of a table of the target's schema.
+
+    Raises: TargetTablesMissing: it is not there.
+    """
+    shape = (
+        _describe_postgresql(conn, table)
+        if conn.dialect.name == "postgresql"
+        else _describe_sqlite(conn, table)
+    )
+    if not shape.columns:
+        raise TargetTablesMissing(f"there is no table {conn.dialect.qualify(conn.target.schema, table)}")
+    return shape
+
+
+def shape_of_schema(schema: Any, *, path: str) -> TableShape:
+    """The shape that an archive file tells of itself.
+
+    Raises: ArchiveCorrupt: the file is Parquet, but not one of ours.
+    """
+    metadata = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
+    if metadata.get("lethe.format") != FORMAT:
+        raise ArchiveCorrupt(f"{path}: not an archive file of format {FORMAT}")
+    dialect: DialectName = "sqlite" if metadata["lethe.dialect"] == "sqlite" else "postgresql"
+    columns = tuple(
+        Column(field.name, field.metadata[b"lethe.source_type"].decode())
+        for field in schema
+        if b"lethe.source_type" in (field.metadata or {})
+    )
+    return TableShape(
+        dialect,
+        metadata["lethe.table"],
+        columns,
+        tuple(json.loads(metadata["lethe.primary_key"])),
+        metadata["lethe.encoding"],
+    )
+
+
+def _describe_postgresql(conn: Connection, table: str) -> TableShape:
+    rows = conn.execute(
+        """
+        select a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod),
+               k.position, getdatabaseencoding()
+        from pg_catalog.pg_class c
+        join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+        join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+        left join lateral (
+            select u.position
+            from pg_catalog.pg_index i, unnest(i.indkey) with ordinality u (attnum, position)
+            where i.indrelid = c.oid and i.indisprimary
+              and u.attnum = a.attnum and u.position <= i.indnkeyatts
+        ) k on true
+        -- generated columns are computed again when the others come back
+        where n.nspname = :schema and c.relname = :table and c.relkind in ('r', 'p') and a.attgenerated = ''
+        order by a.attnum
+        """,
+        {"schema": conn.target.schema or "public", "table": table},
+    )
+    key = sorted((position, name) for name, _, position, _ in rows if position is not None)
+    return TableShape(
+        "postgresql",
+        table,
+        tuple(Column(name, declared) for name, declared, _, _ in rows),
+        tuple(name for _, name in key),
+        rows[0][3] if rows else "",
+    )
+
+
+def _describe_sqlite(conn: Connection, table: str) -> TableShape:
+    # Hidden 2 and 3 are generated columns: computed again from the others when these come back.
+    rows = conn.execute(
+        "select name, type, pk from pragma_table_xinfo(:table) where hidden = 0 order by cid",
+        {"table": table},
+    )
+    [(encoding,)] = conn.execute("pragma encoding")
+    key = sorted((position, name) for name, _, position in rows if position)
+    return TableShape(
+        "sqlite",
+        table,
+        tuple(Column(name, declared) for name, declared, _ in rows),
+        tuple(name for _, name in key),
+        encoding,
+    )
+
+
+def quoted_columns(conn: Connection, names: Sequence[str], *, alias: str | None = None) -> str:
+    """A column list for a statement."""
+    prefix = f"{alias}." if alias else ""
+    return ", ".join(prefix + conn.dialect.quote(name) for name in names)

@@ -1,0 +1,116 @@
+"""Whatever stood in a row stands in it again after archive and restore."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from spark.targets.archive import archive_delete, read_rows, verify_file
+from spark.targets.archive_restore import restore_into_file, restore_live
+from spark.targets.connection import Connection, Target
+from tests.spark.targets.conftest import Connect
+
+JOB = "job_" + "d" * 26
+MANY = settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+# PostgreSQL has no NUL in a text; neither has surrogates.
+pg_text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)
+pg_time = st.one_of(
+    st.datetimes().map(lambda moment: moment.isoformat(" ")),
+    st.sampled_from(
+        ["infinity", "-infinity", "0001-12-31 23:59:59 BC", "10000-01-01 00:00:00", "294276-12-31"]
+    ),
+)
+pg_row = st.tuples(
+    st.none() | st.integers(-(2**63), 2**63 - 1),
+    st.none() | pg_text | st.sampled_from(["\\.", "\\N", '"', '""', ",", "\r\n", "NULL", "\\"]),
+    st.none() | pg_time,
+    st.none() | pg_time,
+    st.none() | st.just("NaN") | st.decimals(allow_nan=False, allow_infinity=False).map(str),
+)
+lite_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+lite_value = st.one_of(
+    st.none(),
+    st.integers(-(2**63), 2**63 - 1),
+    st.floats(allow_nan=False),
+    lite_text,
+    st.binary(max_size=40),
+    st.sampled_from(["1", "1.0", " 1", "1e3", "0x10"]),
+)
+lite_row = st.tuples(*[lite_value] * 6)
+
+
+def archived_and_back(conn: Connection, directory: Path, query: str) -> None:
+    before = conn.execute(query)
+    with conn.transaction():
+        entry = archive_delete(
+            conn, "delete from t", {}, table="t", directory=directory, job_id=JOB, unit_id="u", token=1
+        )
+    assert conn.execute("select count(*) from t") == [(0,)]
+    if entry is None:
+        assert before == []
+        return
+    assert verify_file(entry).state == "OK"
+    assert len(list(read_rows(entry.path))) == len(before)
+    report = restore_into_file([entry], directory / "out.db")
+    assert (report.rows, report.refused) == (len(before), ())
+    assert restore_live(conn, [entry]).refused == ()
+    assert conn.execute(query) == before
+
+
+@pytest.fixture
+def heavy(postgresql: Target, opened: Connect) -> Connection:
+    conn = opened(postgresql)
+    conn.execute(
+        "create table t (id integer primary key, n bigint, s text, at timestamp, zoned timestamptz, "
+        "d numeric)"
+    )
+    return conn
+
+
+@pytest.fixture
+def light(sqlite: Target, opened: Connect) -> Connection:
+    conn = opened(sqlite)
+    conn.execute(
+        "create table t (id integer primary key, i int, t text, r real, b blob, n numeric, ts timestamp)"
+    )
+    return conn
+
+
+@MANY
+@given(rows=st.lists(pg_row, max_size=12))
+def test_any_row_of_postgresql_comes_back(rows: list[tuple[Any, ...]], heavy: Connection) -> None:
+    with heavy.transaction():
+        heavy.execute("delete from t")
+        for index, (n, s, at, zoned, d) in enumerate(rows):
+            heavy.execute(
+                "insert into t values (:id, :n, :s, cast(cast(:at as text) as timestamp), "
+                "cast(cast(:zoned as text) as timestamptz), cast(cast(:d as text) as numeric))",
+                {"id": index, "n": n, "s": s, "at": at, "zoned": zoned, "d": d},
+            )
+    columns = ", ".join(f"{name}::text" for name in ("n", "s", "at", "zoned", "d"))
+    with tempfile.TemporaryDirectory() as directory:
+        archived_and_back(heavy, Path(directory), f"select id, {columns} from t order by id")
+
+
+@MANY
+@given(rows=st.lists(lite_row, max_size=12))
+def test_any_row_of_sqlite_comes_back(rows: list[tuple[Any, ...]], light: Connection) -> None:
+    with light.transaction():
+        light.execute("delete from t")
+        for index, row in enumerate(rows):
+            values = {f"p{position}": value for position, value in enumerate(row)}
+            marks = ", ".join(f":{name}" for name in values)
+            light.execute(f"insert into t values (:id, {marks})", {"id": index, **values})
+    columns = ", ".join(
+        f"typeof({name}), hex(cast({name} as blob)), {name}" for name in ("i", "t", "r", "b", "n", "ts")
+    )
+    with tempfile.TemporaryDirectory() as directory:
+        archived_and_back(light, Path(directory), f"select id, {columns} from t order by id")
