@@ -157,7 +157,7 @@ def _status(node: str, created: str, now: datetime, *, is_last: bool, chance: ra
 
 
 def _write_configuration(db: sqlite3.Connection, now: datetime, *, last_batch_id: int) -> None:
-    """Write nodes, channels, trigger history, sequence and the purge's parameter."""
+    """Write nodes, channels, trigger history, sequence and parameters."""
     stamp = _text(now)
     nodes = [("head-office", "office", 1), *((node, "store", int(node != DISABLED)) for node in NODES)]
     db.executemany(
@@ -180,7 +180,9 @@ def _write_configuration(db: sqlite3.Connection, now: datetime, *, last_batch_id
         " values ('outgoing_batch', ?1, ?2, ?2)",
         (last_batch_id, stamp),
     )
-    db.execute(
-        "insert into sym_parameter values ('ALL', 'ALL', 'purge.retention.minutes', '7200', ?1, 'demo', ?1)",
-        (stamp,),
+    # SymmetricDS's own purge is off, as it must be where Lethe purges.
+    own = {"start.purge.outgoing.job": "false", "start.purge.incoming.job": "false"}
+    db.executemany(
+        "insert into sym_parameter values ('ALL', 'ALL', ?1, ?2, ?3, 'demo', ?3)",
+        [(name, value, stamp) for name, value in ({"purge.retention.minutes": "7200"} | own).items()],
     )

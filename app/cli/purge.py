@@ -191,6 +191,11 @@ def stats(session: Session, store: StoreId) -> int:
     return ExitCode.OK
 
 
+def _id(value: int | None) -> str | None:
+    """Ids are names: their digits are not grouped."""
+    return None if value is None else str(value)
+
+
 def show_plan(session: Session, made: Plan) -> None:
     """Print a plan: what it is about, tables, stranded nodes, limits, warnings."""
     out = session.out
@@ -207,7 +212,7 @@ def show_plan(session: Session, made: Plan) -> None:
     )
     out.table(
         ["table", "rows", "to remove", "from id", "to id"],
-        [[each.table, each.rows, each.rows_to_remove, str(each.lo), str(each.hi)] for each in made.tables],
+        [[each.table, each.rows, each.rows_to_remove, _id(each.lo), _id(each.hi)] for each in made.tables],
     )
     if made.stranded.nodes:
         will = "will be marked OK" if made.stranded.mode == "MARK" else "stay as they are"

@@ -24,6 +24,7 @@ from lethe_client.purges import PurgeRequest
 from lethe_client.results import (
     TERMINAL,
     Archive,
+    ArchiveFile,
     AuditEvent,
     CheckReport,
     Instance,
@@ -43,6 +44,7 @@ from lethe_client.retries import RetryPolicy
 __all__ = [
     "TERMINAL",
     "Archive",
+    "ArchiveFile",
     "AuditEvent",
     "CheckReport",
     "ConfigurationInvalid",

@@ -178,7 +178,9 @@ class TablePlan(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class StrandedNode(Result):
-    node_id: str
+    """`node_id` is None for batches that name no node."""
+
+    node_id: str | None = None
     batches: int = 0
 
 
@@ -234,16 +236,32 @@ class PurgeStats(Result):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ArchiveFile(Result):
+    """`state` is VALID, or ABANDONED where the transaction that it was written for did not commit."""
+
+    path: str
+    unit_id: str = ""
+    table: str | None = None
+    rows: int | None = None
+    bytes: int | None = None
+    sha256: str | None = None
+    state: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Archive(Result):
-    """`files` is their number in a list and the files themselves where one archive was asked for."""
+    """`file_list` is there only where one archive was asked for."""
 
     job_id: str
     store: str = ""
     directory: str = ""
     created_at: datetime | None = None
-    files: Any = None
+    files: int | None = None
     rows: int | None = None
     bytes: int | None = None
+    counts: str = "EXACT"
+    instance: str | None = None
+    file_list: tuple[ArchiveFile, ...] = ()
     expires_at: datetime | None = None
 
 
