@@ -153,6 +153,19 @@ def _audit(
     )
 
 
+def find_replay(request: Request, caller: Caller, *, body: Any = None) -> Response | None:
+    """The stored answer of a request that was answered before, for handlers that look outside first.
+
+    Raises: InvalidHeader, Unprocessable: as `mutate`.
+    """
+    key = _key_of(request, caller)
+    if key is None:
+        return None
+    with database_of(request).reading() as db:
+        row = db.get(IdempotencyKey, key)
+    return None if row is None else _replay(row, _fingerprint(request, body))
+
+
 def mutate(
     request: Request,
     caller: Caller,

@@ -54,7 +54,7 @@ class JobContext:
         self._stop: StopCause | None = None
         self._stopped = threading.Event()
         self._stop_asked_at: float | None = None
-        self._cancels: list[Callable[[], None]] = []
+        self._cancels: list[Callable[[], object]] = []
         self._renewed_at = clock.boottime_s()
         self._began_at = clock.boottime_s()
         self._progress_at: float | None = None
@@ -86,7 +86,7 @@ class JobContext:
         if asked_at is not None and self.clock.boottime_s() - asked_at > grace_s:
             self.cancel_statements()
 
-    def on_cancel(self, cancel: Callable[[], None]) -> Callable[[], None]:
+    def on_cancel(self, cancel: Callable[[], object]) -> Callable[[], None]:
         """Register a way to end a blocked statement; returns the function that removes it."""
         with self._guard:
             self._cancels.append(cancel)
@@ -207,11 +207,10 @@ class JobContext:
         if total is not None and total_is_estimate:
             total = max(total, done)
         shown = self._progress_row(unit, done, total, total_is_estimate, active_s)
-        self.write(
-            lambda db: self.change(
-                db, {"progress": shown, "active_s": self.job.active_s + active_s}, (EVENT_PROGRESS, shown)
-            )
-        )
+        values: dict[str, Any] = {"progress": shown, "active_s": self.job.active_s + active_s}
+        if done > self._done_at_start:  # what an attempt gained is not lost: crashes count from zero
+            values |= {"crash_count": 0, "retries": 0}
+        self.write(lambda db: self.change(db, values, (EVENT_PROGRESS, shown)))
         self._changed(self.job.id)
 
     def _progress_row(

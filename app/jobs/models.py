@@ -110,6 +110,7 @@ class Job(JobBase, table=True):
         Index("ix_jobs_parent_id", "parent_id", "id"),
         Index("ix_jobs_wake_key", "wake_key"),
         Index("ix_jobs_finished_at", "finished_at"),
+        Index("ix_jobs_claim_identity", "claim_identity", "claim_resource"),
     )
 
     id: str = Field(primary_key=True, max_length=40)
@@ -123,6 +124,10 @@ class Job(JobBase, table=True):
     lease_expires_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     unproven: bool = Field(default=False, description="An earlier runner may still write at the target.")
     wake_key: str | None = Field(default=None, max_length=450)
+    claim_identity: str | None = Field(
+        default=None, max_length=200, description="Of the target it writes to."
+    )
+    claim_resource: str | None = Field(default=None, max_length=200, description="What it writes there.")
     waiting_on: list[dict[str, Any]] = Field(default_factory=list, sa_type=JSON_TYPE)
     throttle_requested: dict[str, Any] | None = Field(default=None, sa_type=JSON_TYPE, nullable=True)
     throttle_effective: dict[str, Any] | None = Field(default=None, sa_type=JSON_TYPE, nullable=True)

@@ -6,16 +6,17 @@ Invariants:
   silence at the target first.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import delete, func, or_, update
+from sqlalchemy import delete, func, or_, text, update
 from sqlmodel import Session, col, select
 
 from app.errors import Conflict
-from app.jobs.errors import IllegalTransition, QueueFull
+from app.jobs.errors import ConflictingJob, IllegalTransition, QueueFull
 from app.jobs.models import Job, JobClaim, JobClass, JobEvent, ThrottleSetting
 from app.jobs.queries import get_job
 from app.jobs.states import TERMINAL, JobState, is_allowed
@@ -47,6 +48,8 @@ class JobRequest:
     reason: str | None = None
     retried_from: str | None = None
     throttle: ThrottleSetting | None = None
+    claim_identity: str | None = None
+    claim_resource: str | None = None
 
 
 def submit(db: Session, request: JobRequest, *, now: datetime, queued_max: int) -> Job:
@@ -76,6 +79,8 @@ def submit(db: Session, request: JobRequest, *, now: datetime, queued_max: int) 
         job_class=request.job_class,
         event_seq=1,
         throttle_requested=request.throttle.model_dump() if request.throttle else None,
+        claim_identity=request.claim_identity,
+        claim_resource=request.claim_resource,
     )
     db.add(job)
     db.flush()
@@ -83,6 +88,34 @@ def submit(db: Session, request: JobRequest, *, now: datetime, queued_max: int) 
     db.add(JobEvent(job_id=job.id, seq=1, at=now, type=kind, data=data))
     db.flush()
     return job
+
+
+def refuse_conflict(db: Session, *, store: str | None, identity: str | None, resource: str) -> None:
+    """Refuse a job that would write where another one does, before it is made.
+
+    The claim at the first RUNNING decides; this answers early. Where a target's identity is not known
+    yet, the same store is the same target.
+
+    Raises: ConflictingJob.
+    """
+    _serialise_submissions(db, identity or f"store:{store}")
+    same_target = col(Job.store) == store
+    if identity is not None:
+        same_target = or_(same_target, col(Job.claim_identity) == identity)
+    other = db.exec(
+        select(Job.id).where(
+            col(Job.claim_resource) == resource, same_target, col(Job.state).not_in(sorted(TERMINAL))
+        )
+    ).first()
+    if other is not None:
+        raise ConflictingJob(other)
+
+
+def _serialise_submissions(db: Session, name: str) -> None:
+    """Two submissions at once must see each other; SQLite's one writer does that by itself."""
+    if db.get_bind().dialect.name == "postgresql":
+        number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big", signed=True)
+        db.execute(text("select pg_advisory_xact_lock(:n)"), {"n": number})
 
 
 def _transition(
@@ -219,7 +252,11 @@ def retry(db: Session, job_id: str, *, now: datetime, actor: str, token_id: str,
         reason=job.reason,
         retried_from=job.id,
         throttle=ThrottleSetting.model_validate(job.throttle_requested) if job.throttle_requested else None,
+        claim_identity=job.claim_identity,
+        claim_resource=job.claim_resource,
     )
+    if job.claim_resource is not None:
+        refuse_conflict(db, store=job.store, identity=job.claim_identity, resource=job.claim_resource)
     return submit(db, request, now=now, queued_max=queued_max)
 
 

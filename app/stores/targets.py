@@ -90,10 +90,10 @@ def check_allowed(
     except TargetUrlInvalid as error:
         raise StoreUrlRefused(error.detail, code=error.code) from error
     if password is not None and password.startswith("file:"):
-        _check_root(Path(password.removeprefix("file:")), settings)
+        check_root(Path(password.removeprefix("file:")), settings)
     if target.dialect == "sqlite":
         path = Path(sqlite_path(target))
-        _check_root(path, settings)
+        check_root(path, settings)
         _check_not_metadata(path, database)
         return
     host = postgresql_host(target) or ""
@@ -101,7 +101,8 @@ def check_allowed(
         raise StoreUrlRefused(f"the host {host!r} is not among LETHE_ALLOWED_HOSTS", code="HOST_NOT_ALLOWED")
 
 
-def _check_root(path: Path, settings: Settings) -> None:
+def check_root(path: Path, settings: Settings) -> None:
+    """Raise StoreUrlRefused for a path outside of the allowed roots."""
     if not settings.allowed_roots:
         return
     resolved = path.resolve()

@@ -1,0 +1,94 @@
+"""Archives: what purges kept, as a table and as clients see it."""
+
+from datetime import datetime
+from pathlib import PurePosixPath
+
+from pydantic import BaseModel, ConfigDict, field_validator, model_validator
+from sqlmodel import Field, SQLModel
+
+from app.db import UtcDateTime
+from app.stores.models import Identifier
+
+
+class ArchiveBase(SQLModel):
+    """The archive of one job."""
+
+    store: str = Field(max_length=63, index=True)
+    directory: str = Field(max_length=1000)
+    instance: str = Field(max_length=40, description="Whose disk it lies on, unless the root is shared.")
+    resource: str = Field(max_length=200, description="The tables it was taken from.")
+    created_at: datetime = Field(sa_type=UtcDateTime)
+    files: int = Field(default=0)
+    rows: int = Field(default=0)
+    bytes: int = Field(default=0)
+    counts: str = Field(default="EXACT", max_length=10, description="EXACT by the ledger, or AT_LEAST.")
+    expires_at: datetime = Field(sa_type=UtcDateTime, index=True)
+
+
+class Archive(ArchiveBase, table=True):
+    """One row per job that archives."""
+
+    __tablename__ = "archives"
+
+    job_id: str = Field(primary_key=True, max_length=40)
+
+
+class ArchiveRead(ArchiveBase):
+    """An archive as clients see it."""
+
+    job_id: str
+
+
+class ArchiveFileRead(BaseModel):
+    """One Parquet file."""
+
+    path: str
+    unit_id: str
+    table: str | None
+    rows: int | None
+    bytes: int
+    sha256: str | None
+    state: str = Field(description="VALID: its transaction committed. ABANDONED: it did not.")
+
+
+class ArchiveDetail(ArchiveRead):
+    """An archive with its files."""
+
+    file_list: list[ArchiveFileRead]
+
+
+class RestoreInto(BaseModel):
+    """Where the rows go: exactly one."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    file: str | None = Field(default=None, max_length=1000, description="A new SQLite file, absolute path.")
+    schema_name: Identifier | None = Field(
+        default=None, alias="schema", description="A schema of the target."
+    )
+    live: bool = Field(default=False, description="The live tables; an admin's.")
+
+    @field_validator("file")
+    @classmethod
+    def _absolute(cls, value: str | None) -> str | None:
+        if value is not None and (not PurePosixPath(value).is_absolute() or "\0" in value):
+            raise ValueError("an absolute path")
+        return value
+
+    @model_validator(mode="after")
+    def _one(self) -> "RestoreInto":
+        if [self.file is not None, self.schema_name is not None, self.live].count(True) != 1:
+            raise ValueError("exactly one of file, schema and live")
+        return self
+
+
+class RestoreRequest(BaseModel):
+    """A restore."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"into": {"file": "/srv/lethe/restored.sqlite"}, "reason": "audit"}]},
+    )
+
+    into: RestoreInto
+    reason: str | None = Field(default=None, max_length=500)

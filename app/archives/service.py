@@ -1,0 +1,135 @@
+"""Archives of jobs: opened with the first unit, closed with the last, listed, verified and restored."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sqlmodel import Session, col, select
+
+from app.archives.models import Archive, ArchiveDetail, ArchiveFileRead, ArchiveRead
+from app.errors import NotFound
+from app.jobs.context import JobContext
+from app.kit.durations import parse_duration
+from app.kit.pagination import Page, decode_token, make_page
+from spark.targets.archive import list_attempts, scan_directory
+from spark.targets.archive_file import job_directory
+from spark.targets.connection import Connection
+from spark.targets.ledger import archive_manifest
+from spark.targets.manifest import ManifestEntry, read_manifest_json, write_manifest_json
+
+
+class ArchiveNotFound(NotFound):
+    """There is no archive of this job."""
+
+
+def open_archive(context: JobContext, *, retention: str, resource: str) -> Path:
+    """Note where the job's archive lies, once; a later attempt goes on in the same place."""
+    store = context.job.store
+    assert store is not None
+
+    def note(db: Session) -> Path:
+        row = db.get(Archive, context.job.id)
+        if row is None:
+            now = context.database.now(db)
+            directory = job_directory(context.settings.effective_archive_root, store, context.job.id)
+            row = Archive(
+                job_id=context.job.id,
+                store=store,
+                directory=str(directory),
+                instance=context.instance_id,
+                resource=resource,
+                created_at=now,
+                expires_at=now + parse_duration(retention),
+            )
+            db.add(row)
+        return Path(row.directory)
+
+    return context.write(note)
+
+
+def close_archive(context: JobContext, conn: Connection, directory: Path, has_ledger: bool) -> dict[str, Any]:
+    """Write the manifest beside the files and note the totals.
+
+    Without a ledger no file can be told from an abandoned one: all count, readers de-duplicate.
+    """
+    entries = archive_manifest(conn, context.job.id) if has_ledger else scan_directory(directory).entries
+    if entries and has_ledger:
+        write_manifest_json(directory, entries)
+    totals = {
+        "files": len(entries),
+        "rows": sum(entry.rows for entry in entries),
+        "bytes": sum(entry.bytes for entry in entries),
+    }
+    counts = "EXACT" if has_ledger else "AT_LEAST"
+
+    def note(db: Session) -> None:
+        row = db.get(Archive, context.job.id)
+        assert row is not None, "an archive is opened before its first unit"
+        row.sqlmodel_update({**totals, "counts": counts})
+        db.add(row)
+
+    context.write(note)
+    return {"directory": str(directory), "counts": counts, **totals}
+
+
+def get_archive(db: Session, job_id: str) -> Archive:
+    """The row of an archive.
+
+    Raises: ArchiveNotFound.
+    """
+    row = db.get(Archive, job_id)
+    if row is None:
+        raise ArchiveNotFound("there is no archive of this job")
+    return row
+
+
+def list_archives(
+    db: Session, *, stores: Sequence[str], visible: Sequence[str] | None, page_size: int, page_token: str
+) -> Page[ArchiveRead]:
+    """Archives, newest first."""
+    filters = {"list": "archives", "stores": sorted(stores), "visible": visible}
+    query = select(Archive).order_by(col(Archive.job_id).desc()).limit(page_size + 1)
+    if stores:
+        query = query.where(col(Archive.store).in_(list(stores)))
+    if visible is not None:
+        query = query.where(col(Archive.store).in_(list(visible)))
+    after = decode_token(page_token, filters, types=[str])
+    if after:
+        query = query.where(col(Archive.job_id) < after[0])
+    return make_page(
+        db.exec(query).all(),
+        page_size=page_size,
+        filters=filters,
+        key=lambda row: [row.job_id],
+        item=lambda row: ArchiveRead.model_validate(row.model_dump()),
+    )
+
+
+def entries_on_disk(directory: Path) -> tuple[list[ManifestEntry], bool]:
+    """The valid files of an archive as its own folder tells, and whether a manifest says so."""
+    known = read_manifest_json(directory)
+    if known is not None:
+        return known, True
+    return list(scan_directory(directory).entries), False
+
+
+def describe_archive(row: Archive) -> ArchiveDetail:
+    """An archive with its files, read from this machine's disk."""
+    directory = Path(row.directory)
+    entries, _ = entries_on_disk(directory)
+    by_path = {entry.path: entry for entry in entries}
+    files = []
+    for attempt in list_attempts(directory, entries):
+        entry = by_path.get(str(attempt.path))
+        files.append(
+            ArchiveFileRead(
+                path=str(attempt.path),
+                unit_id=attempt.unit_id,
+                table=entry.table_name if entry else None,
+                rows=entry.rows if entry else None,
+                bytes=attempt.bytes,
+                sha256=entry.sha256 if entry else None,
+                state=attempt.state,
+            )
+        )
+    return ArchiveDetail(**row.model_dump(), file_list=files)

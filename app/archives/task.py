@@ -1,0 +1,133 @@
+"""The tasks of archives: verify every file, restore rows into a file, a schema or the live tables."""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from app.archives.models import RestoreInto
+from app.archives.service import entries_on_disk, get_archive
+from app.errors import ServiceError
+from app.jobs.context import JobContext
+from app.jobs.errors import JobFailed, JobStopped
+from app.jobs.sql_target import claim, controlled, read_store_of
+from app.stores.targets import session_limits, target_of
+from spark.targets.archive import verify
+from spark.targets.archive_restore import (
+    RestoreReport,
+    restore_into_file,
+    restore_into_schema,
+    restore_live,
+)
+from spark.targets.connection import connect
+from spark.targets.errors import RestoreConflict, TargetError
+from spark.targets.ledger import archive_manifest, has_ledger
+from spark.targets.manifest import ManifestEntry
+
+SHOWN_MAX = 200
+UNIT = "files"
+
+
+def run_verify(context: JobContext) -> Mapping[str, Any]:
+    """Read every file of an archive and compare hash and row count.
+
+    Raises: JobFailed: ARCHIVE_CORRUPT, with the files.
+    """
+    entries, source = _entries(context)
+    checks = []
+    for done, entry in enumerate(entries):
+        context.check()
+        context.progress(unit=UNIT, done=done, total=len(entries))
+        checks += verify([entry])
+    bad = [check for check in checks if check.state != "OK"]
+    result = {
+        "files": len(checks),
+        "rows": sum(check.entry.rows for check in checks),
+        "manifest": source,
+        "bad": [
+            {"path": check.entry.path, "state": check.state, "detail": check.detail}
+            for check in bad[:SHOWN_MAX]
+        ],
+    }
+    context.progress(unit=UNIT, done=len(entries), total=len(entries), force=True)
+    if bad:
+        names = ", ".join(Path(check.entry.path).name for check in bad[:10])
+        raise JobFailed("ARCHIVE_CORRUPT", f"{len(bad)} of {len(checks)} files: {names}", result=result)
+    return result
+
+
+def _entries(context: JobContext) -> tuple[list[ManifestEntry], str]:
+    """The valid files: as the target's ledger says, else the manifest beside them, else all that are whole."""
+    archived = str(context.job.params["archive"])
+    row = context.write(lambda db: get_archive(db, archived))
+    with suppress(TargetError, ServiceError):
+        store = read_store_of(context)
+        with connect(
+            target_of(store),
+            application_name="lethe:archive",
+            limits=session_limits(context.settings),
+            read_only=True,
+        ) as conn:
+            entries = archive_manifest(conn, archived) if has_ledger(conn) else []
+            if entries:
+                return entries, "LEDGER"
+    found, from_manifest = entries_on_disk(Path(row.directory))
+    if not found:
+        raise JobFailed("ARCHIVE_EMPTY", f"there is no archive file under {row.directory}")
+    return found, "MANIFEST" if from_manifest else "FILES"
+
+
+def run_restore(context: JobContext) -> Mapping[str, Any]:
+    """Bring archived rows back.
+
+    Raises: JobFailed: RESTORE_REFUSED when units were refused; the others are restored.
+    """
+    entries, source = _entries(context)
+    into = RestoreInto.model_validate(context.job.params["into"])
+    report = _restore(context, entries, into)
+    if report.stopped:
+        context.check()
+    refused = [
+        {"unit_id": unit.unit_id, "table": unit.table_name, "state": unit.state, "detail": unit.detail}
+        for unit in report.refused[:SHOWN_MAX]
+    ]
+    result = {
+        "units": len(report.units),
+        "rows": report.rows,
+        "skipped": sum(unit.skipped for unit in report.units),
+        "manifest": source,
+        "refused": refused,
+    }
+    if report.refused:
+        detail = f"{len(report.refused)} of {len(report.units)} units were refused; the others are restored"
+        raise JobFailed("RESTORE_REFUSED", detail, result=result)
+    return result
+
+
+def _restore(context: JobContext, entries: list[ManifestEntry], into: RestoreInto) -> RestoreReport:
+    should_stop: Callable[[], bool] = lambda: context.stop_cause is not None  # noqa: E731
+    if into.file is not None:
+        return _into_file(context, entries, Path(into.file), should_stop)
+    store = read_store_of(context)
+    with controlled(context, store) as conn:
+        if into.schema_name is not None:
+            return restore_into_schema(conn, into.schema_name, entries, should_stop=should_stop)
+        archived = str(context.job.params["archive"])
+        resource = context.write(lambda db: get_archive(db, archived)).resource
+        claimed = claim(context, conn, resource=resource, queue=False)
+        fence = (claimed.resource, context.job.token) if claimed.has_ledger else None
+        return restore_live(conn, entries, fence=fence, should_stop=should_stop)
+
+
+def _into_file(
+    context: JobContext, entries: list[ManifestEntry], path: Path, should_stop: Callable[[], bool]
+) -> RestoreReport:
+    try:
+        return restore_into_file(entries, path, should_stop=should_stop)
+    except RestoreConflict as error:
+        raise JobFailed(error.code, error.detail) from error
+    except TargetError as error:
+        cause = context.stop_cause
+        if cause is not None:
+            raise JobStopped(cause) from error
+        raise JobFailed(error.code, error.detail) from error

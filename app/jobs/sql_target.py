@@ -1,0 +1,181 @@
+"""The SQL target of a job, seen from its control connection: open it, claim it, prove it silent."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlmodel import Session
+
+from app.clock import Clock
+from app.errors import ServiceError
+from app.jobs.claims import claim_target, current_epoch
+from app.jobs.context import JobContext
+from app.jobs.errors import JobFailed, JobStopped, JobWaiting, LeaseLost
+from app.jobs.models import WaitingOn
+from app.jobs.service import claim_key
+from app.stores.errors import SecretUnavailable
+from app.stores.models import Store
+from app.stores.service import get_store
+from app.stores.targets import session_limits, target_of
+from spark.targets.connection import Connection, connect, identity
+from spark.targets.errors import (
+    FenceRaised,
+    TargetCancelled,
+    TargetDatabaseMissing,
+    TargetError,
+    TargetLockTimeout,
+)
+from spark.targets.fence import raise_fence
+from spark.targets.ledger import ensure_ledger, has_ledger
+from spark.targets.silence import application_name, running_statements, terminate_older
+
+SILENCE_TRIES_MAX = 50
+SILENCE_WAIT_S = 0.1
+CLAIM_TRIES_MAX = 20
+CONFLICT_LOOK_AGAIN_S = 5
+CONTROL_UNIT = "control"
+CHECKPOINT_TARGET = "target"
+
+
+def read_store_of(context: JobContext) -> Store:
+    """The store of a job, now."""
+    assert context.job.store is not None
+    name = context.job.store
+    return context.write(lambda db: get_store(db, name))
+
+
+@contextmanager
+def controlled(context: JobContext, store: Store) -> Iterator[Connection]:
+    """The control connection of a job; what goes wrong at the target leaves as a signal to the runner.
+
+    Raises: JobStopped, JobWaiting (transient), JobFailed.
+    """
+    name = application_name(context.job.id, CONTROL_UNIT, context.job.token)
+    try:
+        limits = session_limits(context.settings)
+        with connect(target_of(store), application_name=name, limits=limits) as conn:
+            forget = context.on_cancel(lambda: conn.cancel())
+            try:
+                yield conn
+            finally:
+                forget()
+    except TargetError as error:
+        raise signal_of(context, error) from error
+    except SecretUnavailable as error:
+        raise JobFailed(error.code, error.detail) from error
+
+
+def signal_of(context: JobContext, error: TargetError) -> Exception:
+    """What an error of the target means for the job."""
+    cause = context.stop_cause
+    if cause is not None and (isinstance(error, TargetCancelled) or error.transient):
+        return JobStopped(cause)
+    if isinstance(error, FenceRaised):
+        return _fenced(context, error)
+    if error.transient or isinstance(error, TargetCancelled):
+        waiting_on = [WaitingOn(kind=error.code, ref=context.job.store or "")]
+        return JobWaiting(waiting_on, not_before=None, transient=True, code=error.code, detail=error.detail)
+    return JobFailed(error.code, error.detail)
+
+
+def _fenced(context: JobContext, error: FenceRaised) -> Exception:
+    """A greater token of ours is a lease that went; a greater one than all of ours is another metadata."""
+    epoch = context.write(current_epoch)
+    if error.fence_token is not None and error.fence_token > epoch:
+        return JobFailed("EPOCH_AHEAD", f"{error.detail}; `lethe recover STORE` raises our epoch")
+    return LeaseLost()
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A target that this attempt may write to."""
+
+    identity: str
+    resource: str
+    has_ledger: bool
+
+
+def claim(context: JobContext, conn: Connection, *, resource: str, queue: bool) -> Claimed:
+    """Take the claim in the metadata, end what an older attempt left running, raise the fence.
+
+    Raises: JobWaiting or JobFailed: another job writes there. LeaseLost, JobFailed: the fence is above us.
+    """
+    target_identity = identity(conn)
+
+    def take(db: Session) -> str | None:
+        context.change(db, {"claim_identity": target_identity, "claim_resource": resource})
+        return claim_target(
+            db,
+            job_id=context.job.id,
+            target_identity=target_identity,
+            resource=resource,
+            now=context.database.now(db),
+        )
+
+    other = context.write(take)
+    if other is not None:
+        raise _conflict(context.clock, other, target_identity, resource, queue=queue)
+    context.save_checkpoint(CHECKPOINT_TARGET, {"identity": target_identity, "resource": resource})
+    ledger = ensure_ledger(conn)
+    terminate_older(conn, context.job.id, token=context.job.token)
+    if ledger:
+        _raise_fence(context, conn, resource)
+    return Claimed(target_identity, resource, ledger)
+
+
+def _conflict(clock: Clock, other: str, target_identity: str, resource: str, *, queue: bool) -> Exception:
+    if not queue:
+        return JobFailed("CONFLICTING_JOB", f"{other} writes to the same tables", retryable=True)
+    until = datetime.fromtimestamp(clock.now().timestamp() + CONFLICT_LOOK_AGAIN_S, tz=clock.now().tzinfo)
+    waiting_on = [WaitingOn(kind="JOB", ref=other)]
+    return JobWaiting(waiting_on, not_before=until, wake_key=claim_key(target_identity, resource))
+
+
+def _raise_fence(context: JobContext, conn: Connection, resource: str) -> None:
+    """Raise the fence; a unit of an older attempt that still holds it is ended, then waited for."""
+    for attempt in range(CLAIM_TRIES_MAX):
+        try:
+            raise_fence(conn, resource, token=context.job.token, owner=context.job.id)
+        except TargetLockTimeout:
+            if attempt == CLAIM_TRIES_MAX - 1:
+                raise
+            terminate_older(conn, context.job.id, token=context.job.token)
+            context.clock.sleep(SILENCE_WAIT_S)
+        else:
+            return
+
+
+def prove_silence(context: JobContext) -> None:
+    """Return when nothing of the job runs at its target, and nothing of an older attempt can begin.
+
+    Raises: JobWaiting: it could not be proved now.
+    Source: design.md, promise 6; api.md, Jobs.
+    """
+    known = context.checkpoint(CHECKPOINT_TARGET)
+    if known is None:  # no attempt came as far as to write anything
+        return
+    store = read_store_of(context)
+    name = application_name(context.job.id, CONTROL_UNIT, context.job.token)
+    try:
+        limits = session_limits(context.settings)
+        with connect(target_of(store), application_name=name, limits=limits) as conn:
+            _prove(context, conn, known["resource"])
+    except TargetDatabaseMissing:
+        return  # where there is no database nothing is written
+    except (TargetError, ServiceError) as error:
+        raise JobWaiting([], not_before=None, detail=f"{error.code}: {error.detail}") from error
+
+
+def _prove(context: JobContext, conn: Connection, resource: str) -> None:
+    if has_ledger(conn):
+        with suppress(FenceRaised):  # above us already: no unit of ours can begin
+            _raise_fence(context, conn, resource)
+    for _ in range(SILENCE_TRIES_MAX):
+        terminate_older(conn, context.job.id, token=context.job.token)
+        running = running_statements(conn, context.job.id)
+        if not running:
+            return
+        context.clock.sleep(SILENCE_WAIT_S)
+    names = ", ".join(sorted({item.application_name for item in running}))
+    raise JobWaiting([], not_before=None, detail=f"still running at the target: {names}")

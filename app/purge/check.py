@@ -1,0 +1,96 @@
+"""`:check` of a SYMMETRICDS store: what its target is, and what stands in the way of a purge."""
+
+from datetime import datetime
+
+from app.settings import Settings
+from app.stores.errors import SecretUnavailable
+from app.stores.models import Finding, FindingSeverity, MissingPermission, Store, StoreCheck, TableSize
+from app.stores.targets import session_limits, target_of
+from spark.purge.inspect import Inspection, inspect
+from spark.targets.connection import connect
+from spark.targets.errors import TargetError
+
+CLOCK_TOLERANCE_S = 5.0
+START_PURGE = ("start.purge.job", "start.purge.outgoing.job", "start.purge.incoming.job")
+CAN_PURGE = "PURGE_OUTGOING"
+CAN_PLAN = "PLAN_OUTGOING"
+
+
+def check_store(store: Store, settings: Settings, now: datetime) -> StoreCheck:
+    """Look at the target; whatever is wrong with it is a finding."""
+    if not set(store.runs_on) <= set(settings.labels):
+        detail = f"only runners labelled {', '.join(store.runs_on)} reach it; this service does not try"
+        return StoreCheck(ok=True, reachable=False, findings=[_info("RUNS_ON_ELSEWHERE", detail)])
+    try:
+        limits = session_limits(settings)
+        with connect(target_of(store), application_name="lethe:check", limits=limits, read_only=True) as conn:
+            inspection = inspect(conn)
+    except TargetError as error:
+        reachable = not error.transient and error.code not in (
+            "TARGET_AUTH_FAILED",
+            "TARGET_DATABASE_MISSING",
+        )
+        finding = Finding(code=error.code, severity=FindingSeverity.ERROR, detail=error.detail)
+        return StoreCheck(ok=False, reachable=reachable, findings=[finding])
+    except SecretUnavailable as error:
+        finding = Finding(code=error.code, severity=FindingSeverity.ERROR, detail=error.detail)
+        return StoreCheck(ok=False, reachable=False, findings=[finding])
+    return _report(inspection, now)
+
+
+def _info(code: str, detail: str) -> Finding:
+    return Finding(code=code, severity=FindingSeverity.INFO, detail=detail)
+
+
+def _warn(code: str, detail: str) -> Finding:
+    return Finding(code=code, severity=FindingSeverity.WARNING, detail=detail)
+
+
+def _report(inspection: Inspection, now: datetime) -> StoreCheck:
+    difference_s = (inspection.now - now).total_seconds()
+    conflicts = _conflicts(inspection)
+    missing = [MissingPermission(table=table, right=right) for table, right in inspection.permissions_missing]
+    findings = [_warn("OWN_PURGE", conflict) for conflict in conflicts]
+    if missing or inspection.read_only:
+        detail = ", ".join(f"{item.right} on {item.table}" for item in missing) or "the target is read-only"
+        findings.append(Finding(code="TARGET_READ_ONLY", severity=FindingSeverity.ERROR, detail=detail))
+    if not inspection.can_create_ledger:
+        detail = "counts will be AT_LEAST and one worker is used: schema or tables of Lethe cannot be made"
+        findings.append(_warn("NO_LEDGER", detail))
+    if abs(difference_s) > CLOCK_TOLERANCE_S:
+        findings.append(_warn("CLOCK_DIFFERENCE", f"its clock differs by {difference_s:.1f} s"))
+    can_write = not missing and not inspection.read_only
+    return StoreCheck(
+        ok=all(item.severity is not FindingSeverity.ERROR for item in findings),
+        reachable=True,
+        identity=inspection.identity,
+        server_version=inspection.server_version,
+        layout=inspection.layout.version,
+        clock_difference_s=round(difference_s, 3),
+        time_encoding=inspection.time_encoding,
+        permissions_missing=missing,
+        ledger=inspection.can_create_ledger,
+        sizes=[
+            TableSize(table=table, rows_estimate=rows, bytes=size)
+            for table, (rows, size) in sorted(inspection.sizes.items())
+        ],
+        conflicts=conflicts,
+        findings=findings,
+        can=[CAN_PLAN, CAN_PURGE] if can_write else [CAN_PLAN],
+    )
+
+
+def _conflicts(inspection: Inspection) -> list[str]:
+    """Signs that SymmetricDS purges, or will, by itself."""
+    switched = [
+        f"{name} is {inspection.sym_parameter[name]} in sym_parameter"
+        for name in START_PURGE
+        if str(inspection.sym_parameter.get(name) or "").lower() in ("true", "1")
+    ]
+    unset = not any(name in inspection.sym_parameter for name in START_PURGE)
+    if unset and inspection.layout.version == "3.x":
+        switched.append(
+            "start.purge.outgoing.job is not set in sym_parameter: it is on by default, and on 3.x no row of "
+            "sym_lock shows or stops it"
+        )
+    return [*inspection.own_purge_running, *switched]

@@ -1,0 +1,204 @@
+"""Purges over HTTP: the request, the snapshot that a job keeps, the plan and the statistics."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+
+from app.jobs.models import ThrottleSetting
+
+
+class PurgeKind(StrEnum):
+    """Which of the document's purges."""
+
+    OUTGOING = "OUTGOING"
+
+
+class StrandedMode(StrEnum):
+    """What happens to batches of nodes that are not enabled."""
+
+    MARK = "MARK"
+    SKIP = "SKIP"
+
+
+class Strategy(StrEnum):
+    """How rows are chosen; DOCUMENT is the document's set, row for row."""
+
+    DOCUMENT = "DOCUMENT"
+
+
+class Overlap(StrEnum):
+    """What happens when another job writes to the same tables."""
+
+    REFUSE = "REFUSE"
+    QUEUE = "QUEUE"
+
+
+class ArchiveRequest(BaseModel):
+    """Keep what is removed."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    format: Literal["PARQUET"] = "PARQUET"
+
+
+class PurgeRequest(BaseModel):
+    """What to purge, how old, how fast."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "kind": "OUTGOING",
+                    "retention_minutes": 7200,
+                    "archive": {"format": "PARQUET"},
+                    "throttle": {"rows_per_s": 20000},
+                    "reason": "nightly",
+                }
+            ]
+        },
+    )
+
+    kind: PurgeKind
+    retention_minutes: int | None = Field(
+        default=None, ge=0, le=5_256_000, description="Over the store's, over the target's own, over 7200."
+    )
+    cutoff: AwareDatetime | None = Field(
+        default=None, description="Instead of a retention; never in the future."
+    )
+    stranded: StrandedMode = StrandedMode.MARK
+    strict: bool = Field(default=False, description="A batch with NULL status protects its data and events.")
+    max_rows_in_tx: int | None = Field(default=None, ge=1, le=1_000_000)
+    strategy: Strategy = Strategy.DOCUMENT
+    archive: ArchiveRequest | None = None
+    throttle: ThrottleSetting | None = None
+    force: bool = Field(default=False, description="Allow a retention below ten minutes.")
+    overlap: Overlap = Overlap.REFUSE
+    plan_id: str | None = Field(
+        default=None, pattern=r"^job_[0-9a-z]{26}$", description="Execute the plan that was reviewed, or 412."
+    )
+    reason: str | None = Field(default=None, max_length=500)
+
+    @model_validator(mode="after")
+    def _one_age(self) -> "PurgeRequest":
+        if self.retention_minutes is not None and self.cutoff is not None:
+            raise ValueError("retention_minutes and cutoff exclude each other")
+        if self.plan_id is not None and (self.retention_minutes is not None or self.cutoff is not None):
+            raise ValueError("with plan_id the plan's own cut-off is executed")
+        return self
+
+
+class Sourced(BaseModel):
+    """A number and where it comes from."""
+
+    value: int
+    source: str
+
+
+class PurgeParams(BaseModel):
+    """The snapshot of a purge at its submission; every attempt uses it."""
+
+    kind: PurgeKind
+    cutoff: datetime | None = Field(description="Set when the client or a plan named it.")
+    retention_minutes: Sourced | None = Field(description="Null: the target's own, or the default.")
+    default_retention_minutes: Sourced
+    stranded: StrandedMode
+    stranded_nodes: list[str | None] | None = Field(default=None, description="The nodes of a reviewed plan.")
+    strict: bool
+    data_rows_in_tx: int | None = Field(description="Null: Lethe's own size.")
+    event_batches_in_tx: int | None
+    batches_in_tx: int | None
+    archive: ArchiveRequest | None
+    throttle: ThrottleSetting | None
+    force: bool
+    overlap: Overlap
+    plan_id: str | None
+    max_rows: int | None
+    max_fraction: float | None
+    archive_retention: str
+    target: dict[str, Any] = Field(description="The store's target as it was.")
+
+
+class PlannedTable(BaseModel):
+    """One table of a plan."""
+
+    table: str
+    rows: int
+    rows_to_remove: int
+    lo: int | None = Field(description="First id that the step looks at.")
+    hi: int | None
+
+
+class StrandedNodeRead(BaseModel):
+    """A node that is not enabled, and its batches that are not OK."""
+
+    node_id: str | None
+    batches: int
+
+
+class PlannedStranded(BaseModel):
+    """The first step: an UPDATE of replication state, shown apart."""
+
+    mode: StrandedMode
+    nodes: list[StrandedNodeRead]
+
+
+class PlannedLimits(BaseModel):
+    """The store's limits and which of them the plan exceeds."""
+
+    max_rows: int | None
+    max_fraction: float | None
+    exceeded: list[str]
+
+
+class PlanWarningRead(BaseModel):
+    """Something awkward in the data."""
+
+    code: str
+    table: str
+    count: int
+    sample: list[Any]
+    detail: str
+
+
+class PurgePlanRead(BaseModel):
+    """What a purge would do; nothing was written to the target."""
+
+    plan_id: str
+    store: str
+    kind: PurgeKind
+    cutoff: datetime
+    cutoff_local: str = Field(description="The value that the target's columns are compared with.")
+    retention_minutes: int | None
+    retention_source: str
+    layout: str
+    strict: bool
+    tables: list[PlannedTable]
+    stranded: PlannedStranded
+    limits: PlannedLimits
+    warnings: list[PlanWarningRead]
+    expires_at: datetime
+
+
+class PurgeTableStats(BaseModel):
+    """One table of a store."""
+
+    table: str
+    removed: int = Field(description="By Lethe, over all purges that it still remembers.")
+    oldest_row_left: datetime | None = Field(description="Time of the lowest id that has one.")
+    lag_behind_retention_s: float | None = Field(
+        description="How much older than the retention it is; 0: none."
+    )
+    rows_estimate: int | None
+
+
+class PurgeStatsRead(BaseModel):
+    """What a store still holds."""
+
+    store: str
+    measured_at: datetime
+    retention_minutes: int
+    retention_source: str
+    tables: list[PurgeTableStats]

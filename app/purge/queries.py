@@ -1,0 +1,81 @@
+"""What a store still holds, and what Lethe has removed from it."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from sqlmodel import Session, col, select
+
+from app.jobs.models import Job
+from app.purge.cutoff import retention_of
+from app.purge.models import PurgeKind, PurgeParams, PurgeRequest, PurgeStatsRead, PurgeTableStats
+from app.purge.service import JOB_PURGE, snapshot
+from app.settings import Settings
+from app.stores.models import Store
+from app.stores.targets import opened
+from spark.formats.symmetricds import PURGED_TABLES
+from spark.purge.cutoff import instant_of
+from spark.purge.inspect import Inspection, inspect
+from spark.purge.stats import TableStats, purge_stats
+
+JOBS_SUMMED_MAX = 10_000
+
+
+def removed_by_lethe(db: Session, store_id: str) -> dict[str, int]:
+    """Rows removed by the purges of a store that are still remembered, by table without prefix."""
+    removed = dict.fromkeys(PURGED_TABLES, 0)
+    rows = db.exec(
+        select(Job.result)
+        .where(Job.store == store_id, Job.kind == JOB_PURGE, col(Job.result).is_not(None))
+        .limit(JOBS_SUMMED_MAX)
+    ).all()
+    for result in rows:
+        for table, count in (result or {}).get("removed", {}).items():
+            removed[table] = removed.get(table, 0) + int(count)
+    return removed
+
+
+def removed_and_params(db: Session, store: Store) -> tuple[dict[str, int], PurgeParams]:
+    """What the metadata knows for the figures of a store."""
+    params = snapshot(db, store, PurgeRequest(kind=PurgeKind.OUTGOING), None)
+    return removed_by_lethe(db, store.id), params
+
+
+def stats_of(
+    store: Store, settings: Settings, *, removed: Mapping[str, int], params: PurgeParams
+) -> PurgeStatsRead:
+    """The figures of a store, its target asked now; no connection to the metadata is held meanwhile.
+
+    Raises: ServiceError: the target cannot be asked.
+    """
+    with opened(store, settings, purpose="stats") as conn:
+        inspection = inspect(conn)
+        tables = purge_stats(conn)
+    retention = retention_of(params, inspection)
+    return PurgeStatsRead(
+        store=store.id,
+        measured_at=inspection.now,
+        retention_minutes=retention.value,
+        retention_source=retention.source,
+        tables=[_table(store, inspection, params, item, removed) for item in tables],
+    )
+
+
+def _table(
+    store: Store, inspection: Inspection, params: PurgeParams, item: TableStats, removed: Mapping[str, int]
+) -> PurgeTableStats:
+    oldest = _oldest(store, inspection, item)
+    retention_s = retention_of(params, inspection).value * 60
+    lag_s = None if oldest is None else max(0.0, (inspection.now - oldest).total_seconds() - retention_s)
+    return PurgeTableStats(
+        table=item.table,
+        removed=removed.get(item.table.removeprefix(store.table_prefix), 0),
+        oldest_row_left=oldest,
+        lag_behind_retention_s=lag_s,
+        rows_estimate=item.rows_estimate,
+    )
+
+
+def _oldest(store: Store, inspection: Inspection, item: TableStats) -> datetime | None:
+    if item.oldest_row_left is None:
+        return None
+    return instant_of(item.oldest_row_left, time_zone=store.time_zone, encoding=inspection.time_encoding)

@@ -1,0 +1,126 @@
+"""From the lower floor's values to what clients see, and back."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from app.purge.cutoff import Cutoff
+from app.purge.models import (
+    PlannedLimits,
+    PlannedStranded,
+    PlannedTable,
+    PlanWarningRead,
+    PurgeParams,
+    PurgePlanRead,
+    StrandedMode,
+    StrandedNodeRead,
+)
+from spark.purge.cutoff import CutoffValue
+from spark.purge.inspect import Inspection
+from spark.purge.plan import OutgoingPlan
+from spark.purge.resent import ResentReport
+from spark.purge.statements import PurgeSpec
+
+RESENT_SHOWN_MAX = 1_000
+OWN_PURGE = "OWN_PURGE_RUNNING"
+
+
+def local_text(value: CutoffValue) -> str:
+    """A cut-off as the target's columns hold it."""
+    return value.isoformat(sep=" ") if isinstance(value, datetime) else str(value)
+
+
+def purge_spec(params: PurgeParams, value: CutoffValue) -> PurgeSpec:
+    """What the lower floor needs to know of a purge."""
+    nodes = params.stranded_nodes
+    return PurgeSpec(
+        cutoff=value,
+        strict=params.strict,
+        mark_stranded=params.stranded is StrandedMode.MARK,
+        stranded_nodes=None if nodes is None else tuple(nodes),
+    )
+
+
+def exceeded_limits(params: PurgeParams, plan: OutgoingPlan) -> list[str]:
+    """The store's limits that a plan exceeds, each with its numbers."""
+    found = []
+    if params.max_rows is not None and plan.rows_to_remove > params.max_rows:
+        found.append(f"max_rows: {plan.rows_to_remove} rows would go, {params.max_rows} may")
+    if params.max_fraction is not None and plan.rows:
+        fraction = plan.rows_to_remove / plan.rows
+        if fraction > params.max_fraction:
+            found.append(
+                f"max_fraction: {fraction:.4f} of {plan.rows} rows would go, {params.max_fraction:g} may"
+            )
+    return found
+
+
+def plan_read(
+    plan: OutgoingPlan,
+    *,
+    plan_id: str,
+    store: str,
+    params: PurgeParams,
+    inspection: Inspection,
+    cutoff: Cutoff,
+    local: CutoffValue,
+    valid_s: int,
+    now: datetime,
+) -> PurgePlanRead:
+    """Show a plan."""
+    warnings = [
+        PlanWarningRead(
+            code=item.code, table=item.table, count=item.count, sample=list(item.sample), detail=item.detail
+        )
+        for item in plan.warnings
+    ]
+    warnings += [
+        PlanWarningRead(code=OWN_PURGE, table="", count=1, sample=[], detail=sign)
+        for sign in inspection.own_purge_running
+    ]
+    return PurgePlanRead(
+        plan_id=plan_id,
+        store=store,
+        kind=params.kind,
+        cutoff=cutoff.at,
+        cutoff_local=local_text(local),
+        retention_minutes=cutoff.retention_minutes,
+        retention_source=cutoff.source,
+        layout=inspection.layout.version,
+        strict=params.strict,
+        tables=[
+            PlannedTable(
+                table=item.table, rows=item.rows, rows_to_remove=item.rows_to_remove, lo=item.lo, hi=item.hi
+            )
+            for item in plan.tables
+        ],
+        stranded=PlannedStranded(
+            mode=params.stranded,
+            nodes=[StrandedNodeRead(node_id=n.node_id, batches=n.batches) for n in plan.stranded_nodes],
+        ),
+        limits=PlannedLimits(
+            max_rows=params.max_rows,
+            max_fraction=params.max_fraction,
+            exceeded=exceeded_limits(params, plan),
+        ),
+        warnings=warnings,
+        expires_at=now + timedelta(seconds=valid_s),
+    )
+
+
+def resent_read(report: ResentReport) -> dict[str, Any]:
+    """Show the batches that were resent too late."""
+    items = [
+        {"batch_id": item.batch_id, "node_id": item.node_id, "rows": item.rows, "cause": item.cause}
+        for item in report.items[:RESENT_SHOWN_MAX]
+    ]
+    return {"count": report.count, "items": items}
+
+
+def removed_read(rows: Mapping[str, int]) -> dict[str, int]:
+    """Rows removed, by table without its prefix."""
+    return {
+        "data": rows.get("DATA", 0),
+        "data_event": rows.get("EVENTS", 0),
+        "outgoing_batch": rows.get("BATCHES", 0),
+    }

@@ -1,0 +1,32 @@
+"""What must hold before a purge touches its target."""
+
+from app.purge.errors import EpochAhead, PermissionMissing
+from app.stores.models import Store
+from spark.purge.inspect import Inspection
+from spark.targets.connection import Connection
+from spark.targets.fence import read_fence
+from spark.targets.ledger import has_ledger
+
+
+def fence_resource(store: Store) -> str:
+    """The tables that an outgoing purge writes: the name of claim and fence, equal for all stores on them."""
+    return f"{store.schema_name or 'public'}.{store.table_prefix}outgoing"
+
+
+def check_permissions(inspection: Inspection) -> None:
+    """Raise PermissionMissing when the role or the file cannot be written."""
+    missing = ", ".join(f"{right} on {table}" for table, right in inspection.permissions_missing)
+    if missing or inspection.read_only:
+        raise PermissionMissing(missing or "the target is read-only", code="TARGET_READ_ONLY")
+
+
+def check_epoch(conn: Connection, *, resource: str, epoch: int) -> None:
+    """Raise EpochAhead when the target's fence is above every token that we have ever given."""
+    if not has_ledger(conn):
+        return
+    fence = read_fence(conn, resource)
+    if fence is not None and fence[0] > epoch:
+        raise EpochAhead(
+            f"the target's fence is at {fence[0]} ({fence[1]}), ours at {epoch}: this metadata is older than "
+            "the target; `lethe recover STORE` raises it"
+        )

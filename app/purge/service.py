@@ -1,0 +1,246 @@
+"""Rules of a purge at its submission: the snapshot, the early look at the target, the reviewed plan."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlmodel import Session
+
+from app.auth.service import Caller
+from app.db import Database
+from app.jobs.claims import current_epoch
+from app.jobs.models import Job, JobClass
+from app.jobs.service import JobRequest, refuse_conflict, submit
+from app.jobs.states import JobState
+from app.parameters.service import effective_by_name
+from app.purge.cutoff import TARGET_PARAMETER, decide_cutoff
+from app.purge.errors import LimitExceeded, PlanNoLongerHolds, PlanNotUsable
+from app.purge.models import Overlap, PurgeParams, PurgePlanRead, PurgeRequest, Sourced, StrandedMode
+from app.purge.rules import check_epoch, check_permissions, fence_resource
+from app.settings import Settings
+from app.stores.errors import SecretUnavailable, service_error
+from app.stores.models import Store, StoreLimits
+from app.stores.targets import session_limits, target_of
+from spark.purge.inspect import Inspection, inspect
+from spark.purge.statements import PurgeSpec
+from spark.purge.stranded import stranded_nodes
+from spark.targets.connection import connect
+from spark.targets.errors import TargetError
+
+JOB_PURGE = "PURGE"
+JOB_PLAN = "PLAN"
+DATA_TX = "job.purge.max.num.data.to.delete.in.tx"
+EVENTS_TX = "job.purge.max.num.data.events.to.delete.in.tx"
+BATCHES_TX = "job.purge.max.num.batches.to.delete.in.tx"
+PREFLIGHT_NAME = "lethe:preflight"
+
+
+def snapshot(db: Session, store: Store, request: PurgeRequest, plan: PurgePlanRead | None) -> PurgeParams:
+    """Everything that decides what the job does, as it is now."""
+    limits = StoreLimits.model_validate(store.limits)
+    default = effective_by_name(db, TARGET_PARAMETER, {})
+    return PurgeParams(
+        kind=request.kind,
+        cutoff=plan.cutoff if plan else request.cutoff,
+        retention_minutes=_retention(store, request),
+        default_retention_minutes=Sourced(value=int(default.value), source=default.source),
+        stranded=request.stranded,
+        stranded_nodes=[node.node_id for node in plan.stranded.nodes] if plan else None,
+        strict=request.strict,
+        data_rows_in_tx=request.max_rows_in_tx or _set_size(db, store, DATA_TX),
+        event_batches_in_tx=_set_size(db, store, EVENTS_TX),
+        batches_in_tx=request.max_rows_in_tx or _set_size(db, store, BATCHES_TX),
+        archive=request.archive,
+        throttle=request.throttle,
+        force=request.force,
+        overlap=request.overlap,
+        plan_id=request.plan_id,
+        max_rows=limits.max_rows,
+        max_fraction=limits.max_fraction,
+        archive_retention=str(effective_by_name(db, "lethe.retention.archives", {}).value),
+        target=target_fields(store),
+    )
+
+
+def target_fields(store: Store) -> dict[str, Any]:
+    """What tells one target of a store from another."""
+    return {
+        "url": store.url,
+        "schema": store.schema_name,
+        "table_prefix": store.table_prefix,
+        "time_zone": store.time_zone,
+    }
+
+
+def _retention(store: Store, request: PurgeRequest) -> Sourced | None:
+    if request.retention_minutes is not None:
+        return Sourced(value=request.retention_minutes, source="REQUEST")
+    if TARGET_PARAMETER in store.parameters:
+        return Sourced(value=int(store.parameters[TARGET_PARAMETER]), source="STORE")
+    return None
+
+
+def _set_size(db: Session, store: Store, name: str) -> int | None:
+    """A size that somebody has set; the document's default leaves the size to Lethe."""
+    in_effect = effective_by_name(db, name, store.parameters)
+    return None if in_effect.source == "DEFAULT" else int(in_effect.value)
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyLook:
+    """What the target said at submission; None: it could not be reached from here, the job will see."""
+
+    inspection: Inspection | None
+    stranded: tuple[str | None, ...] | None = None
+
+
+def look_early(
+    store: Store, params: PurgeParams, *, settings: Settings, epoch: int, for_write: bool
+) -> EarlyLook:
+    """Refuse at once what the job would refuse later.
+
+    A target that is away is no error: the job waits for it. A store that only other runners can reach is
+    not looked at from here.
+
+    Raises: FutureCutoff, RetentionTooShort, EpochAhead, PermissionMissing; errors of the target.
+    """
+    if not set(store.runs_on) <= set(settings.labels):
+        return EarlyLook(None)
+    try:
+        limits = session_limits(settings)
+        with connect(
+            target_of(store), application_name=PREFLIGHT_NAME, limits=limits, read_only=True
+        ) as conn:
+            inspection = inspect(conn)
+            if for_write:
+                check_permissions(inspection)
+                check_epoch(conn, resource=fence_resource(store), epoch=epoch)
+            decide_cutoff(params, inspection)
+            nodes = stranded_nodes(conn, PurgeSpec(cutoff=0)) if params.plan_id else ()
+            return EarlyLook(inspection, tuple(node.node_id for node in nodes))
+    except TargetError as error:
+        if error.transient:
+            return EarlyLook(None)
+        raise service_error(error) from error
+
+
+def find_plan(db: Session, store: Store, request: PurgeRequest, *, now: datetime) -> PurgePlanRead | None:
+    """The plan that a request names.
+
+    Raises:
+        PlanNotUsable: no finished plan of this store, or other options than the request's.
+        PlanNoLongerHolds: it has expired, or the store has changed.
+        LimitExceeded: the plan itself is too large.
+    """
+    if request.plan_id is None:
+        return None
+    job = db.get(Job, request.plan_id)
+    if job is None or job.kind != JOB_PLAN or job.store != store.id or job.state != JobState.SUCCEEDED:
+        raise PlanNotUsable("plan_id names no finished plan of this store")
+    plan = PurgePlanRead.model_validate(job.result)
+    params = PurgeParams.model_validate(job.params)
+    if (plan.kind, plan.stranded.mode, plan.strict) != (request.kind, request.stranded, request.strict):
+        raise PlanNotUsable("kind, stranded and strict must be those of the plan", code="PLAN_DIFFERS")
+    if plan.expires_at <= now:
+        raise PlanNoLongerHolds(f"the plan expired at {plan.expires_at.isoformat()}")
+    if params.target != target_fields(store):
+        raise PlanNoLongerHolds("the store's target has changed since the plan")
+    limits = StoreLimits.model_validate(store.limits)
+    if (limits.max_rows, limits.max_fraction) != (plan.limits.max_rows, plan.limits.max_fraction):
+        raise PlanNoLongerHolds("the store's limits have changed since the plan")
+    if plan.limits.exceeded:
+        raise LimitExceeded("; ".join(plan.limits.exceeded))
+    return plan
+
+
+def check_nodes(plan: PurgePlanRead | None, look: EarlyLook) -> None:
+    """Raise PlanNoLongerHolds when other nodes are disabled now than were reviewed."""
+    if plan is None or look.stranded is None or plan.stranded.mode is StrandedMode.SKIP:
+        return
+    reviewed = {node.node_id for node in plan.stranded.nodes}
+    now = set(look.stranded)
+    if now != reviewed:
+        changed = ", ".join(sorted(str(node) for node in now ^ reviewed))
+        raise PlanNoLongerHolds(f"other nodes are stranded now than in the plan: {changed}")
+
+
+def prepare(
+    database: Database,
+    store: Store,
+    request: PurgeRequest,
+    *,
+    settings: Settings,
+    now: datetime,
+    for_write: bool,
+) -> tuple[PurgeParams, EarlyLook]:
+    """Snapshot and early look of a request.
+
+    Raises: ServiceError.
+    """
+    with database.reading() as db:
+        plan = find_plan(db, store, request, now=now)
+        params = snapshot(db, store, request, plan)
+        epoch = current_epoch(db)
+    try:
+        look = look_early(store, params, settings=settings, epoch=epoch, for_write=for_write)
+    except SecretUnavailable:
+        if set(store.runs_on) <= set(settings.labels):
+            raise
+        look = EarlyLook(None)
+    check_nodes(plan, look)
+    return params, look
+
+
+def submit_purge(
+    db: Session,
+    store: Store,
+    params: PurgeParams,
+    look: EarlyLook,
+    *,
+    caller: Caller,
+    reason: str | None,
+    settings: Settings,
+    now: datetime,
+    parent_id: str | None = None,
+) -> Job:
+    """Queue the job.
+
+    Raises: ConflictingJob, QueueFull.
+    """
+    identity = look.inspection.identity if look.inspection else store.target_identity
+    resource = fence_resource(store)
+    if params.overlap is Overlap.REFUSE:
+        refuse_conflict(db, store=store.id, identity=identity, resource=resource)
+    request = JobRequest(
+        kind=JOB_PURGE,
+        store=store.id,
+        params=params.model_dump(mode="json"),
+        requested_by=caller.name,
+        token_id=caller.token_id,
+        runs_on=store.runs_on,
+        parent_id=parent_id,
+        reason=reason,
+        throttle=params.throttle,
+        claim_identity=identity,
+        claim_resource=resource,
+    )
+    return submit(db, request, now=now, queued_max=settings.jobs_queued_max)
+
+
+def submit_plan(
+    db: Session, store: Store, params: PurgeParams, *, caller: Caller, settings: Settings, now: datetime
+) -> Job:
+    """Queue the planning; it takes no claim.
+
+    Raises: QueueFull.
+    """
+    request = JobRequest(
+        kind=JOB_PLAN,
+        store=store.id,
+        params=params.model_dump(mode="json"),
+        requested_by=caller.name,
+        token_id=caller.token_id,
+        runs_on=store.runs_on,
+        job_class=JobClass.INTERACTIVE,
+    )
+    return submit(db, request, now=now, queued_max=settings.jobs_queued_max)

@@ -1,0 +1,55 @@
+"""How many rows a unit gets: as many as take about the target time, never more than was asked for.
+
+The batches that a unit locks cannot change their status while it lasts, so a unit is short:
+0.3 s with the archive's fsync (facts: locks). The first window is small; each window sizes the next.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+FIRST_ROWS = 5_000
+FIRST_WINDOW_UNITS = 4
+LEAST_ROWS = 200
+GROWTH_MAX = 4.0
+HEADROOM = 0.7
+
+
+@dataclass(slots=True)
+class UnitSize:
+    """The current size.
+
+    Args:
+        most_rows: the service's or the client's bound.
+        target_s: what a unit should take at most.
+        window_units: units of a full window.
+    """
+
+    most_rows: int
+    target_s: float
+    window_units: int
+    rows: int = 0
+    windows: int = 0
+
+    def __post_init__(self) -> None:
+        self.rows = self.rows or min(FIRST_ROWS, self.most_rows)
+
+    @property
+    def units(self) -> int:
+        """How many units the next window has."""
+        return FIRST_WINDOW_UNITS if self.windows == 0 else self.window_units
+
+    def learn(self, elapsed_s: Sequence[float]) -> None:
+        """Size the next window by the longest unit of the last."""
+        self.windows += 1
+        longest = max(elapsed_s, default=0.0)
+        if longest <= 0:
+            return
+        factor = min(GROWTH_MAX, HEADROOM * self.target_s / longest)
+        least = min(LEAST_ROWS, self.most_rows)
+        self.rows = max(least, min(self.most_rows, int(self.rows * factor)))
+
+    def within(self, rows_per_s: float | None) -> int:
+        """The size under a throttle: a unit is never more than a second's worth."""
+        if rows_per_s is None:
+            return self.rows
+        return max(1, min(self.rows, int(rows_per_s)))

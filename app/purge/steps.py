@@ -1,0 +1,259 @@
+"""The loop of a purge: steps in the document's order, windows of ranges, units on an engine.
+
+Invariants:
+- a window is noted before its first unit and done when each of its units has its ledger row;
+- a unit that failed transiently is tried again before the step goes on; nothing is skipped;
+- the range of EVENTS and BATCHES is computed once, after DATA, as the document does;
+- between two units the job's stop and its throttle are looked at.
+"""
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.jobs.context import JobContext
+from app.jobs.engine import EngineLease, Outcome
+from app.jobs.errors import JobStopped
+from app.jobs.models import ThrottleSetting
+from app.purge.sizing import UnitSize
+from spark.purge.ranges import Range, next_ranges, step_bounds
+from spark.purge.statements import PurgeSpec, Step
+from spark.purge.unit import UnitResult, UnitSpec
+from spark.targets.connection import Connection
+from spark.targets.errors import TargetError
+
+STEPS: tuple[Step, ...] = ("STRANDED", "DATA", "EVENTS", "BATCHES")
+CHECKPOINT_LOOP = "loop"
+UNIT = "rows"
+RETRY_FIRST_S = 0.05
+RETRY_MAX_S = 2.0
+
+PurgeLease = EngineLease[UnitSpec, UnitResult]
+
+
+@dataclass(slots=True)
+class LoopState:
+    """Where the loop stands; kept as a checkpoint.
+
+    Attributes:
+        bounds: step to its (lo, hi), or None where it has nothing to do.
+        after: the last id that is done in `step`.
+        window: the ranges under way.
+        examined: rows of all finished windows.
+        rows: rows removed or marked, by step, as the units told; where there is a ledger, that counts.
+    """
+
+    step: Step = "STRANDED"
+    bounds: dict[str, tuple[int, int] | None] = field(default_factory=dict)
+    after: int | None = None
+    window: list[Range] = field(default_factory=list)
+    examined: int = 0
+    rows: dict[str, int] = field(default_factory=dict)
+    units: int = 0
+    longest_s: float = 0.0
+    unit_rows: int = 0
+    finished: bool = False
+
+    def dump(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "step": self.step,
+            "bounds": {step: list(pair) if pair else None for step, pair in self.bounds.items()},
+            "after": self.after,
+            "window": [[item.lo, item.hi, item.rows] for item in self.window],
+            "examined": self.examined,
+            "rows": self.rows,
+            "units": self.units,
+            "longest_s": self.longest_s,
+            "unit_rows": self.unit_rows,
+            "finished": self.finished,
+        }
+
+    @classmethod
+    def load(cls, value: dict[str, Any] | None) -> "LoopState":
+        """From JSON; a new one when there is none."""
+        if value is None:
+            return cls()
+        fields = dict(value)
+        fields["bounds"] = {step: tuple(pair) if pair else None for step, pair in value["bounds"].items()}
+        fields["window"] = [Range(*item) for item in value["window"]]
+        return cls(**fields)
+
+
+@dataclass(frozen=True, slots=True)
+class LoopPlan:
+    """What the loop is to do.
+
+    Args:
+        make_unit: from step and range to the unit of this attempt.
+        event_batches: batches of one EVENTS unit; None: by rows.
+        most_rows: step to the most rows of a unit.
+        total_rows: an estimate of the rows that will be looked at.
+    """
+
+    spec: PurgeSpec
+    make_unit: Callable[[Step, Range], UnitSpec]
+    steps: Sequence[Step]
+    most_rows: dict[Step, int]
+    event_batches: int | None
+    total_rows: int | None
+    target_s: float
+    window_units: int
+    retries_max: int
+
+
+class PurgeLoop:
+    """Runs the steps from where an earlier attempt stood."""
+
+    def __init__(self, context: JobContext, conn: Connection, lease: PurgeLease, plan: LoopPlan) -> None:
+        self._context = context
+        self._conn = conn
+        self._lease = lease
+        self._plan = plan
+        self.state = LoopState.load(context.checkpoint(CHECKPOINT_LOOP))
+        self._shown: ThrottleSetting | None = None
+        self._window_done = 0
+
+    def run(self) -> LoopState:
+        """Run to the end.
+
+        Raises: JobStopped at a safe point; TargetError when a unit failed for good or too often.
+        """
+        self._show_progress(force=True)
+        if self.state.window:
+            self._run_window()
+        remaining = (
+            self._plan.steps[self._plan.steps.index(self.state.step) :] if not self.state.finished else []
+        )
+        for step in remaining:
+            if step != self.state.step:
+                self.state.step, self.state.after = step, None
+            self._run_step(step)
+        self.state.finished = True
+        self._save()
+        self._show_progress(force=True)
+        return self.state
+
+    def _run_step(self, step: Step) -> None:
+        bounds = self._bounds(step)
+        if bounds is None:
+            return
+        size = UnitSize(
+            most_rows=self._plan.most_rows[step],
+            target_s=self._plan.target_s,
+            window_units=self._plan.window_units,
+        )
+        while True:
+            self._context.check()
+            self.state.window = next_ranges(
+                self._conn,
+                step,
+                self._plan.spec,
+                after=bounds[0] - 1 if self.state.after is None else self.state.after,
+                upto=bounds[1],
+                rows=size.within(self._context.throttle.setting.rows_per_s),
+                count=size.units,
+                max_batches=self._plan.event_batches,
+            )
+            if not self.state.window:
+                return
+            self._save()
+            size.learn(self._run_window())
+
+    def _bounds(self, step: Step) -> tuple[int, int] | None:
+        name = "EVENTS" if step == "BATCHES" else step
+        if name not in self.state.bounds:
+            self.state.bounds[name] = step_bounds(self._conn, step, self._plan.spec)
+            self._save()
+        return self.state.bounds[name]
+
+    def _save(self) -> None:
+        self._context.save_checkpoint(CHECKPOINT_LOOP, self.state.dump())
+
+    # -- one window
+
+    def _run_window(self) -> list[float]:
+        """Run every unit of the window; returns how long each took."""
+        step = self.state.step
+        pending = deque((self._plan.make_unit(step, item), item, 0) for item in self.state.window)
+        under_way: dict[str, tuple[Range, int]] = {}
+        elapsed: list[float] = []
+        self._window_done = 0
+
+        def draw() -> Iterator[UnitSpec]:
+            while pending:
+                unit, item, tries = pending.popleft()
+                under_way[unit.unit_id] = (item, tries)
+                if not self._may_start(tries):
+                    pending.appendleft((unit, item, tries))
+                    return
+                yield unit
+
+        while pending:
+            for outcome in self._lease.map(draw()):
+                item, tries = under_way.pop(outcome.unit.unit_id)
+                if outcome.error is not None:
+                    self._retry_or_raise(outcome.error, tries)
+                    pending.append((outcome.unit, item, tries + 1))
+                    continue
+                elapsed.append(outcome.elapsed_s)
+                self._account(outcome, item)
+            self._context.check()
+        self._finish_window()
+        return elapsed
+
+    def _may_start(self, tries: int) -> bool:
+        """Wait for the throttle and for the pause after a failure; False: the job must stop."""
+        pause_s = min(RETRY_MAX_S, RETRY_FIRST_S * 2**tries) * (0.5 + random.random()) if tries else 0.0  # noqa: S311
+        pause_until = self._context.clock.boottime_s() + pause_s
+        while self._context.stop_cause is None:
+            throttled_s = self._context.throttle.delay_s()
+            left_s = max(throttled_s, pause_until - self._context.clock.boottime_s())
+            if left_s <= 0:
+                return True
+            self._show_throttle()
+            self._context.sleep(left_s)
+        return False
+
+    def _show_throttle(self) -> None:
+        setting = self._context.throttle.setting
+        if setting != self._shown:
+            self._shown = setting
+            bounded = setting.model_dump(exclude_none=True)
+            self._context.show_throttle(setting if bounded else None, "REQUESTED" if bounded else None)
+
+    def _retry_or_raise(self, error: TargetError, tries: int) -> None:
+        cause = self._context.stop_cause
+        if cause is not None:
+            raise JobStopped(cause)
+        if not error.transient or tries >= self._plan.retries_max:
+            raise error
+
+    def _account(self, outcome: Outcome[UnitSpec, UnitResult], item: Range) -> None:
+        result = outcome.result
+        assert result is not None
+        step = outcome.unit.step
+        self.state.rows[step] = self.state.rows.get(step, 0) + result.rows
+        self.state.units += 1
+        self._window_done += item.rows
+        if not result.repeated:
+            self.state.longest_s = max(self.state.longest_s, outcome.elapsed_s)
+            byte_count = result.archive.bytes if result.archive else 0
+            self._context.throttle.charge(rows=result.rows, byte_count=byte_count, worked_s=outcome.elapsed_s)
+        self._show_progress()
+
+    def _finish_window(self) -> None:
+        self.state.examined += sum(item.rows for item in self.state.window)
+        self.state.after = self.state.window[-1].hi
+        self.state.window = []
+        self._window_done = 0
+        self._save()
+
+    def _show_progress(self, *, force: bool = False) -> None:
+        done = self.state.examined + self._window_done
+        total = done if self.state.finished else self._plan.total_rows
+        self._context.progress(
+            unit=UNIT, done=done, total=total, total_is_estimate=not self.state.finished, force=force
+        )

@@ -1,0 +1,310 @@
+"""The task of a purge: from its snapshot to its result, resumable at every step."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from app.archives.service import close_archive, open_archive
+from app.errors import ServiceError
+from app.jobs.context import JobContext
+from app.jobs.engine import Engine, UnitWork
+from app.jobs.errors import JobFailed, JobStopped, StopCause
+from app.jobs.sql_target import Claimed, claim, controlled, read_store_of
+from app.jobs.suspension import suspended_wait
+from app.jobs.writing import EVENT_WARNING
+from app.purge.cutoff import Cutoff, decide_cutoff
+from app.purge.housekeeping import trim_old_ledgers
+from app.purge.models import PurgeParams, StrandedMode
+from app.purge.report import exceeded_limits, local_text, plan_read, purge_spec, removed_read, resent_read
+from app.purge.rules import check_permissions, fence_resource
+from app.purge.steps import STEPS, LoopPlan, LoopState, PurgeLoop
+from app.stores.models import Store, is_suspended
+from app.stores.targets import session_limits, target_of
+from spark.purge.cutoff import CutoffValue, convert
+from spark.purge.inspect import Inspection, inspect
+from spark.purge.plan import BASELINE_MAX, OutgoingPlan, PlanStopped, plan_outgoing
+from spark.purge.ranges import Range, step_bounds
+from spark.purge.resent import ResentBatch, ResentReport, list_resent
+from spark.purge.statements import PurgeSpec, Step
+from spark.purge.stranded import stranded_nodes
+from spark.purge.unit import UnitSpec, run_unit
+from spark.targets.connection import Connection
+from spark.targets.errors import TargetError
+from spark.targets.ledger import ledger_totals
+from spark.targets.silence import application_name
+
+CHECKPOINT_CUTOFF = "cutoff"
+CHECKPOINT_START = "start"
+CHECKPOINT_LIMITS = "limits"
+UNITS_NAME = "units"
+
+
+@dataclass(frozen=True, slots=True)
+class _Purge:
+    """What one attempt carries from step to step."""
+
+    context: JobContext
+    conn: Connection
+    store: Store
+    params: PurgeParams
+    inspection: Inspection
+    cutoff: Cutoff
+    local: CutoffValue
+    spec: PurgeSpec
+
+
+def run_purge(context: JobContext, *, engine: Engine) -> Mapping[str, Any]:
+    """Purge, and return the result that clients see.
+
+    Raises: JobSignal.
+    Source: design.md, Purge.
+    """
+    store = _awake_store(context)
+    with controlled(context, store) as conn:
+        purge = _prepare(context, conn, store)
+        check = partial(check_permissions, purge.inspection)
+        _or_fail(check)
+        claimed = claim(context, conn, resource=fence_resource(store), queue=purge.params.overlap == "QUEUE")
+        _check_limits(purge)
+        if claimed.has_ledger:
+            trim_old_ledgers(context, conn)
+        start = _note_start(purge)
+        archive = _open_archive(purge, claimed)
+        try:
+            state = _run_loop(purge, claimed, archive, engine)
+        except (JobStopped, TargetError):
+            _close_early(purge, claimed, archive)
+            raise
+        return _result(purge, claimed, archive, state, start)
+
+
+def run_plan(context: JobContext) -> Mapping[str, Any]:
+    """Plan a purge: the same checks, nothing written to the target.
+
+    Raises: JobSignal.
+    """
+    store = _awake_store(context)
+    with controlled(context, store) as conn:
+        purge = _prepare(context, conn, store)
+        plan = _plan(purge)
+        shown = plan_read(
+            plan,
+            plan_id=context.job.id,
+            store=store.id,
+            params=purge.params,
+            inspection=purge.inspection,
+            cutoff=purge.cutoff,
+            local=purge.local,
+            valid_s=context.settings.plan_valid_s,
+            now=context.clock.now(),
+        )
+        return shown.model_dump(mode="json")
+
+
+def _awake_store(context: JobContext) -> Store:
+    store = read_store_of(context)
+    now = context.clock.now()
+    if is_suspended(store, now=now):
+        raise suspended_wait(store.id, now=now, until=store.suspended_until)
+    return store
+
+
+def _or_fail(check: partial[Any]) -> Any:
+    """Turn a refusal that a client would have got at submission into the job's failure."""
+    try:
+        return check()
+    except ServiceError as error:
+        raise JobFailed(error.code, error.detail) from error
+
+
+def _prepare(context: JobContext, conn: Connection, store: Store) -> _Purge:
+    params = PurgeParams.model_validate(context.job.params)
+    inspection = inspect(conn)
+    cutoff = _fixed_cutoff(context, params, inspection)
+    local = convert(cutoff.at, time_zone=store.time_zone, encoding=inspection.time_encoding)
+    spec = purge_spec(params, local)
+    return _Purge(context, conn, store, params, inspection, cutoff, local, spec)
+
+
+def _fixed_cutoff(context: JobContext, params: PurgeParams, inspection: Inspection) -> Cutoff:
+    """The cut-off of the first attempt holds for all."""
+    known = context.checkpoint(CHECKPOINT_CUTOFF)
+    if known is not None:
+        return Cutoff(datetime.fromisoformat(known["at"]), known["retention_minutes"], known["source"])
+    cutoff: Cutoff = _or_fail(partial(decide_cutoff, params, inspection))
+    noted = {
+        "at": cutoff.at.isoformat(),
+        "retention_minutes": cutoff.retention_minutes,
+        "source": cutoff.source,
+    }
+    context.save_checkpoint(CHECKPOINT_CUTOFF, noted)
+    return cutoff
+
+
+def _plan(purge: _Purge) -> OutgoingPlan:
+    now = convert(
+        purge.inspection.now, time_zone=purge.store.time_zone, encoding=purge.inspection.time_encoding
+    )
+    try:
+        return plan_outgoing(purge.conn, purge.spec, lambda: purge.context.stop_cause is not None, now=now)
+    except PlanStopped as error:
+        cause = purge.context.stop_cause
+        assert cause is not None
+        raise JobStopped(cause) from error
+
+
+def _check_limits(purge: _Purge) -> None:
+    """Fail before the first delete when the plan exceeds the store's limits; once, at the first attempt."""
+    params, context = purge.params, purge.context
+    if params.max_rows is None and params.max_fraction is None:
+        return
+    if context.checkpoint(CHECKPOINT_LIMITS) is not None:
+        return
+    plan = _plan(purge)
+    exceeded = exceeded_limits(params, plan)
+    if exceeded:
+        raise JobFailed("LIMIT_EXCEEDED", "; ".join(exceeded))
+    context.save_checkpoint(CHECKPOINT_LIMITS, {"rows": plan.rows, "rows_to_remove": plan.rows_to_remove})
+
+
+def _note_start(purge: _Purge) -> dict[str, Any]:
+    """What was so before the first unit: stranded nodes, and batches that lacked data already."""
+    known = purge.context.checkpoint(CHECKPOINT_START)
+    if known is not None:
+        return known
+    nodes = stranded_nodes(purge.conn, purge.spec) if purge.spec.mark_stranded else ()
+    baseline = list_resent(
+        purge.conn,
+        step_bounds(purge.conn, "DATA", purge.spec),
+        step_bounds(purge.conn, "EVENTS", purge.spec),
+        BASELINE_MAX,
+        should_stop=lambda: purge.context.stop_cause is not None,
+    )
+    purge.context.check()
+    start = {
+        "nodes": [{"node_id": node.node_id, "batches": node.batches} for node in nodes],
+        "baseline": [[item.batch_id, item.node_id, item.rows, item.cause] for item in baseline.items],
+    }
+    purge.context.save_checkpoint(CHECKPOINT_START, start)
+    return start
+
+
+def _run_loop(purge: _Purge, claimed: Claimed, archive: Path | None, engine: Engine) -> LoopState:
+    context, params = purge.context, purge.params
+    alone = purge.conn.dialect.name == "sqlite" or not claimed.has_ledger
+    workers = 1 if alone else context.settings.purge_workers
+    work: UnitWork[UnitSpec, Any] = UnitWork(
+        target=target_of(purge.store),
+        limits=session_limits(context.settings),
+        application_name=application_name(context.job.id, UNITS_NAME, context.job.token),
+        run=run_unit,
+        advisory_key=None if claimed.has_ledger else f"{claimed.identity}:{claimed.resource}",
+    )
+    with engine.lease(work, workers=workers) as lease:
+        forget = context.on_cancel(lease.cancel)
+        try:
+            return PurgeLoop(context, purge.conn, lease, _loop_plan(purge, claimed, archive, params)).run()
+        finally:
+            forget()
+
+
+def _open_archive(purge: _Purge, claimed: Claimed) -> Path | None:
+    if purge.params.archive is None:
+        return None
+    return open_archive(purge.context, retention=purge.params.archive_retention, resource=claimed.resource)
+
+
+def _close_early(purge: _Purge, claimed: Claimed, archive: Path | None) -> None:
+    """Leave a manifest beside the files of a purge that stops here, if target and lease allow it."""
+    if archive is None or purge.context.stop_cause is StopCause.LEASE_LOST or purge.conn.cancelled:
+        return
+    with suppress(TargetError):
+        close_archive(purge.context, purge.conn, archive, claimed.has_ledger)
+
+
+def _loop_plan(purge: _Purge, claimed: Claimed, archive: Path | None, params: PurgeParams) -> LoopPlan:
+    settings = purge.context.settings
+    cap = settings.purge_unit_rows
+    return LoopPlan(
+        spec=purge.spec,
+        make_unit=partial(_unit, purge, claimed, archive),
+        steps=STEPS if params.stranded is StrandedMode.MARK else STEPS[1:],
+        most_rows={
+            "STRANDED": params.batches_in_tx or cap,
+            "DATA": params.data_rows_in_tx or cap,
+            "EVENTS": cap if params.data_rows_in_tx is None else max(params.data_rows_in_tx, 1),
+            "BATCHES": params.batches_in_tx or cap,
+        },
+        event_batches=params.event_batches_in_tx,
+        total_rows=_total_rows(purge.inspection),
+        target_s=settings.purge_unit_target_ms / 1000,
+        window_units=settings.purge_window_units,
+        retries_max=settings.purge_unit_retries_max,
+    )
+
+
+def _total_rows(inspection: Inspection) -> int | None:
+    estimates = [rows for rows, _bytes in inspection.sizes.values()]
+    return sum(rows for rows in estimates if rows is not None) if None not in estimates else None
+
+
+def _unit(purge: _Purge, claimed: Claimed, archive: Path | None, step: Step, item: Range) -> UnitSpec:
+    return UnitSpec(
+        job_id=purge.context.job.id,
+        unit_id=f"{step.lower()}-{item.lo}-{item.hi}",
+        step=step,
+        lo=item.lo,
+        hi=item.hi,
+        cutoff=purge.local,
+        strict=purge.params.strict,
+        token=purge.context.job.token,
+        resource=claimed.resource,
+        has_ledger=claimed.has_ledger,
+        archive_dir=None if archive is None else str(archive),
+        stranded_nodes=purge.spec.stranded_nodes,
+    )
+
+
+def _result(
+    purge: _Purge, claimed: Claimed, archive: Path | None, state: LoopState, start: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    totals = ledger_totals(purge.conn, purge.context.job.id) if claimed.has_ledger else None
+    rows = state.rows if totals is None else {step: total.rows for step, total in totals.items()}
+    units = state.units if totals is None else sum(total.units for total in totals.values())
+    resent = _resent(purge, state, start["baseline"])
+    if resent.count:
+        data = {"code": "RESENT_AFTER_PURGE", "count": resent.count}
+        purge.context.note(EVENT_WARNING, data)
+    kept = close_archive(purge.context, purge.conn, archive, claimed.has_ledger) if archive else None
+    return {
+        "cutoff": purge.cutoff.at.isoformat(),
+        "cutoff_local": local_text(purge.local),
+        "retention_minutes": purge.cutoff.retention_minutes,
+        "retention_source": purge.cutoff.source,
+        "layout": purge.inspection.layout.version,
+        "counts": "EXACT" if claimed.has_ledger else "AT_LEAST",
+        "removed": removed_read(rows),
+        "stranded": {"marked": rows.get("STRANDED", 0), "nodes": start["nodes"]},
+        "resent_after_purge": resent_read(resent),
+        "archive": kept,
+        "units": units,
+        "longest_hold_ms": round(state.longest_s * 1000),
+        "warnings": list(purge.inspection.own_purge_running),
+    }
+
+
+def _resent(purge: _Purge, state: LoopState, baseline: Sequence[Sequence[Any]]) -> ResentReport:
+    report = list_resent(
+        purge.conn,
+        state.bounds.get("DATA"),
+        state.bounds.get("EVENTS"),
+        BASELINE_MAX,
+        baseline=[ResentBatch(*item) for item in baseline],
+        should_stop=lambda: purge.context.stop_cause is not None,
+    )
+    purge.context.check()
+    return report
