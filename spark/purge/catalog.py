@@ -17,6 +17,7 @@ from spark.formats.symmetricds import (
 )
 from spark.targets.connection import Connection, sqlite_path
 from spark.targets.errors import TargetSchemaUnsupported, TargetTablesMissing
+from spark.targets.ledger_schema import TABLES as LEDGER_TABLES
 
 # What a purge does to each table. UPDATE is both for the stranded step and for locking batch rows.
 RIGHTS: dict[str, tuple[str, ...]] = {
@@ -26,6 +27,19 @@ RIGHTS: dict[str, tuple[str, ...]] = {
     NODE: ("SELECT",),
 }
 ELSEWHERE_MAX = 5
+_MAY_KEEP_LEDGER = """
+    select case when n.oid is null then has_database_privilege(current_database(), 'CREATE')
+        else has_schema_privilege(n.oid, 'USAGE') and t.writable
+             and (t.tables = cardinality(:tables) or has_schema_privilege(n.oid, 'CREATE')) end
+    from (select 1) always
+    left join pg_catalog.pg_namespace n on n.nspname = 'lethe'
+    cross join lateral (
+        select count(*) as tables, coalesce(bool_and(
+            has_table_privilege(c.oid, 'SELECT') and has_table_privilege(c.oid, 'INSERT')
+            and has_table_privilege(c.oid, 'UPDATE') and has_table_privilege(c.oid, 'DELETE')), true)
+            as writable
+        from pg_catalog.pg_class c where c.relnamespace = n.oid and c.relname = any(:tables)) t
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +134,20 @@ def is_read_only(conn: Connection) -> bool:
         "select pg_catalog.pg_is_in_recovery(), current_setting('default_transaction_read_only')"
     )
     return bool(recovering) or (setting == "on" and not conn.read_only)
+
+
+def can_create_ledger(conn: Connection) -> bool:
+    """Whether Lethe's own tables are there and writable, or may be made.
+
+    Asked of the catalog alone: an inspection reads on a connection that may write nothing, and
+    `ledger.can_create_ledger` answers for the connection it is given.
+    """
+    if is_read_only(conn):
+        return False
+    if conn.dialect.name == "sqlite":
+        return True
+    [(allowed,)] = conn.execute(_MAY_KEEP_LEDGER, {"tables": list(LEDGER_TABLES)})
+    return bool(allowed)
 
 
 def _columns(conn: Connection, table: str) -> tuple[Column, ...]:

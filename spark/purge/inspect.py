@@ -11,6 +11,7 @@ from datetime import datetime
 from spark.formats.symmetricds import DATA, OUTGOING_BATCH, Layout, TimeEncoding
 from spark.purge.catalog import (
     Catalog,
+    can_create_ledger,
     is_read_only,
     layout_of,
     missing_rights,
@@ -19,7 +20,6 @@ from spark.purge.catalog import (
 )
 from spark.targets.connection import Connection, identity, target_now
 from spark.targets.errors import MixedTimeTypes
-from spark.targets.ledger import can_create_ledger
 
 # The least integer that can be milliseconds (March 1973); seconds would make every row look old.
 LEAST_EPOCH_MS = 100_000_000_000

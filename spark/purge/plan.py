@@ -13,6 +13,7 @@ from typing import Any
 from spark.formats.symmetricds import DATA, DATA_EVENT, OUTGOING_BATCH
 from spark.purge.cutoff import CutoffValue
 from spark.purge.findings import (
+    SAMPLE_MAX,
     Found,
     PlanWarning,
     batch_findings,
@@ -23,7 +24,8 @@ from spark.purge.findings import (
 from spark.purge.ranges import eligible_batches, step_bounds
 from spark.purge.resent import ResentReport, list_resent
 from spark.purge.scan import PlanStopped, Scan, Source, scan
-from spark.purge.statements import PurgeSpec, Statements, bound_nodes
+from spark.purge.statements import PurgeSpec, Statements, bound_nodes, keep_compiler_out
+from spark.purge.stranded import StrandedNode
 from spark.targets.connection import Connection
 
 __all__ = ["OutgoingPlan", "PlanStopped", "PlanWarning", "StrandedNode", "TablePlan", "plan_outgoing"]
@@ -33,6 +35,7 @@ IdRange = tuple[int, int]
 BASELINE_MAX = 10_000
 # No id lies in it.
 NOWHERE: IdRange = (1, 0)
+EVERYWHERE: IdRange = (-(2**63), 2**63 - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +49,6 @@ class TablePlan:
     rows_to_remove: int
     lo: int | None
     hi: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class StrandedNode:
-    """A node that is not enabled, and how many of its batches are not OK."""
-
-    node_id: str | None
-    batches: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +94,7 @@ class _Plan:
     def __init__(
         self, conn: Connection, spec: PurgeSpec, should_stop: Callable[[], bool], now: CutoffValue | None
     ) -> None:
+        keep_compiler_out(conn)
         self._conn = conn
         self._should_stop = should_stop
         self._statements = Statements.of(conn, spec, as_if_marked=True)
@@ -119,9 +115,8 @@ class _Plan:
     def make(self) -> OutgoingPlan:
         """Walk the three tables once each, then the undelivered batches."""
         data, events, batches = self._data(), self._events(), self._batches()
-        baseline = list_resent(
-            self._conn, self._data_range, self._batch_range, BASELINE_MAX, should_stop=self._should_stop
-        )
+        baseline = self._resent(self._data_range, BASELINE_MAX)
+        missing = self._resent(EVERYWHERE, SAMPLE_MAX)
         if self._should_stop():
             raise PlanStopped
         return OutgoingPlan(
@@ -135,7 +130,7 @@ class _Plan:
             ),
             warnings=(
                 *_warnings([*data.found, *events.found, *batches.found]),
-                *self._resent_before(baseline),
+                *self._missing_before(missing),
                 *self._kept_ids(),
             ),
             baseline=baseline,
@@ -224,14 +219,17 @@ class _Plan:
         for node, count in rows:
             self._nodes[node] = self._nodes.get(node, 0) + int(count)
 
-    def _resent_before(self, baseline: ResentReport) -> list[PlanWarning]:
+    def _resent(self, data_range: IdRange | None, limit: int) -> ResentReport:
+        return list_resent(self._conn, data_range, self._batch_range, limit, should_stop=self._should_stop)
+
+    def _missing_before(self, missing: ResentReport) -> list[PlanWarning]:
         detail = (
             "not delivered, and events or data of it have gone before this purge: it cannot be sent whole"
         )
-        sample = tuple(item.batch_id for item in baseline.items[:10])
+        sample = tuple(item.batch_id for item in missing.items)
         table = self._named(OUTGOING_BATCH)
-        found = PlanWarning("BATCH_DATA_ALREADY_MISSING", table, baseline.count, sample, detail)
-        return [found] if baseline.count else []
+        found = PlanWarning("BATCH_DATA_ALREADY_MISSING", table, missing.count, sample, detail)
+        return [found] if missing.count else []
 
     def _kept_ids(self) -> list[PlanWarning]:
         """The greatest ids, where the row of that id would have gone otherwise."""

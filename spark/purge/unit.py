@@ -17,8 +17,8 @@ from typing import Any
 from spark.formats.symmetricds import DATA, DATA_EVENT, OUTGOING_BATCH
 from spark.purge.cutoff import CutoffValue
 from spark.purge.statements import ALIAS_OF, PurgeSpec, Statements, Step, bound_nodes
+from spark.targets.archive import archive_delete
 from spark.targets.connection import Connection
-from spark.targets.errors import ArchiveFailed
 from spark.targets.fence import check_fence
 from spark.targets.ledger import LedgerRow, find_unit, record_manifest, record_unit
 from spark.targets.manifest import ManifestEntry
@@ -139,7 +139,18 @@ def _remove(conn: Connection, spec: UnitSpec, statements: Statements) -> tuple[i
     delete = statements.delete(spec.step)
     if spec.archive_dir is None:
         return conn.execute_count(delete, parameters), None
-    raise ArchiveFailed("archiving is not available")
+    entry = archive_delete(
+        conn,
+        delete,
+        parameters,
+        table=f"{conn.target.table_prefix}{_TABLE_OF[spec.step]}",
+        alias=ALIAS_OF[spec.step],
+        directory=Path(spec.archive_dir),
+        job_id=spec.job_id,
+        unit_id=spec.unit_id,
+        token=spec.token,
+    )
+    return (entry.rows if entry is not None else 0), entry
 
 
 def _record(conn: Connection, spec: UnitSpec, *, rows: int, locked: int, entry: ManifestEntry | None) -> None:
