@@ -21,7 +21,7 @@ from functools import partial
 import psycopg
 from sqlalchemy.engine import URL, make_url
 
-from benchmarks.purge_lethe import ROWS_PER_UNIT, run_in_child
+from benchmarks.purge_lethe import run_in_child
 from benchmarks.purge_shapes import CUTOFF, SHAPES, Shape, fill, left
 from benchmarks.purge_writers import Latency, Writer
 from tests.oracles.symmetricds import Place, create, literal_purge
@@ -41,8 +41,8 @@ class Outcome:
     shape: Shape
     literal_s: list[float] = field(default_factory=list)
     lethe_s: list[float] = field(default_factory=list)
+    job_s: list[float] = field(default_factory=list)
     units: int = 0
-    retries: int = 0
     longest_ms: float = 0.0
     peak_mib: float = 0.0
     remaining: set[tuple[object, ...]] = field(default_factory=set)
@@ -111,12 +111,12 @@ class Ground:
             self.execute(f"drop database if exists {name} with (force)")
 
 
-def measure(ground: Ground, shape: Shape, *, rounds: int, rows_per_unit: int) -> Outcome:
+def measure(ground: Ground, shape: Shape, *, rounds: int) -> Outcome:
     """Run both sides in turn and collect their times."""
     outcome = Outcome(shape)
     with ground.filled(shape) as filled:
         for number in range(rounds):
-            sides = [partial(_run_literal, ground), partial(_run_lethe, ground, rows_per_unit=rows_per_unit)]
+            sides = [partial(_run_literal, ground), partial(_run_lethe, ground)]
             for side in sides if number % 2 == 0 else reversed(sides):
                 with ground.copied(filled) as database:
                     side(database, outcome)
@@ -135,23 +135,23 @@ def _run_literal(ground: Ground, database: str, outcome: Outcome) -> None:
     outcome.literal_s.append(time.perf_counter() - begun)
 
 
-def _run_lethe(ground: Ground, database: str, outcome: Outcome, *, rows_per_unit: int) -> None:
-    run = run_in_child(ground.conninfo(database), rows_per_unit=rows_per_unit)
+def _run_lethe(ground: Ground, database: str, outcome: Outcome) -> None:
+    run = run_in_child(ground.conninfo(database))
     outcome.lethe_s.append(run.seconds)
+    outcome.job_s.append(run.job_seconds)
     outcome.units = run.units
-    outcome.retries += run.retries
     outcome.longest_ms = max(outcome.longest_ms, run.longest_ms)
     outcome.peak_mib = max(outcome.peak_mib, run.peak_mib)
 
 
-def measure_writer(ground: Ground, shape: Shape, *, rows_per_unit: int) -> dict[str, tuple[Latency, Latency]]:
+def measure_writer(ground: Ground, shape: Shape) -> dict[str, tuple[Latency, Latency]]:
     """Latencies of a writer: idle, beside the literal statements, and beside the purge."""
     found = {}
     with ground.filled(shape) as filled:
         for name, side in (
             ("idle", lambda _database: time.sleep(IDLE_S)),
             ("literal", lambda database: literal_purge(ground.place(database), CUTOFF)),
-            ("lethe", lambda database: run_in_child(ground.conninfo(database), rows_per_unit=rows_per_unit)),
+            ("lethe", lambda database: run_in_child(ground.conninfo(database))),
         ):
             with ground.copied(filled) as database:
                 writer = Writer(ground.conninfo(database), shape.batches)
@@ -167,15 +167,15 @@ def print_outcomes(outcomes: Sequence[Outcome]) -> None:
     """One line for each data set."""
     print(
         f"\n{'data set':<18}{'rows':>10}{'batches':>9}{'literal s':>11}{'lethe s':>9}{'ratio':>8}"
-        f"{'asked':>7}{'units':>7}{'retries':>9}{'longest ms':>12}{'peak MiB':>10}  verdict"
+        f"{'asked':>7}{'job s':>8}{'units':>7}{'longest ms':>12}{'peak MiB':>10}  verdict"
     )
     for one in outcomes:
         asked = "-" if one.shape.ratio is None else f"{one.shape.ratio:.1f}"
         literal, lethe = statistics.median(one.literal_s), statistics.median(one.lethe_s)
         print(
             f"{one.shape.name:<18}{one.shape.rows:>10,}{one.shape.batches:>9,}{literal:>11.2f}{lethe:>9.2f}"
-            f"{one.ratio:>7.2f}x{asked:>7}{one.units:>7,}{one.retries:>9}{one.longest_ms:>12.0f}"
-            f"{one.peak_mib:>10.1f}  {one.verdict}"
+            f"{one.ratio:>7.2f}x{asked:>7}{statistics.median(one.job_s):>8.2f}"
+            f"{one.units:>7,}{one.longest_ms:>12.0f}{one.peak_mib:>10.1f}  {one.verdict}"
         )
 
 
@@ -197,7 +197,6 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--shape", action="append", choices=list(SHAPES), help="data set; default: all")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each side; the median counts")
-    parser.add_argument("--rows-per-unit", type=int, default=ROWS_PER_UNIT, help="rows of one transaction")
     parser.add_argument(
         "--scale", type=float, default=1.0, help="factor on the rows; not 1: ratios are not judged"
     )
@@ -216,12 +215,10 @@ def main(arguments: Sequence[str]) -> int:
     with ExitStack() as stack:
         ground = Ground(make_url(options.url) if options.url else _own_server(stack))
         for shape in shapes:
-            outcomes.append(
-                measure(ground, shape, rounds=options.rounds, rows_per_unit=options.rows_per_unit)
-            )
+            outcomes.append(measure(ground, shape, rounds=options.rounds))
             print_outcomes(outcomes[-1:])
         writers = [shape for shape in shapes if shape.name == WRITER_SHAPE and not options.no_writer]
-        latencies = [measure_writer(ground, one, rows_per_unit=options.rows_per_unit) for one in writers]
+        latencies = [measure_writer(ground, one) for one in writers]
     print_outcomes(outcomes)
     for found in latencies:
         print_latencies(found)

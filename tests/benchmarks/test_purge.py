@@ -12,7 +12,7 @@ from benchmarks.purge_shapes import SHAPES
 def test_small_data_set_is_left_the_same_by_both_sides(
     shape: str, postgresql_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ["--shape", shape, "--scale", "0.002", "--rounds", "1", "--rows-per-unit", "300", "--no-writer"]
+    options = ["--shape", shape, "--scale", "0.002", "--rounds", "1", "--no-writer"]
     assert main([*options, "--url", postgresql_url]) == 0
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith(shape)
