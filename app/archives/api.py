@@ -1,7 +1,7 @@
 """`/v1/archives`: what purges kept."""
 
 from pathlib import Path as FilePath
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 from sqlmodel import Session
@@ -30,9 +30,7 @@ JOB_RESTORE = "ARCHIVE_RESTORE"
 router = APIRouter(tags=["archives"])
 Reader = Annotated[Caller, Depends(requires(Scope.JOBS_READ))]
 Writer = Annotated[Caller, Depends(requires(Scope.PURGES_WRITE))]
-ArchiveId = Annotated[
-    str, Path(pattern=r"^job_[0-9a-z]{26}$", description="The id of the job that archived.")
-]
+ArchiveId = Annotated[str, Path(pattern=r"^job_[0-9a-z]{26}$", description="Id of the job that archived.")]
 
 
 def _visible(db: Session, job_id: str, caller: Caller) -> Archive:
@@ -113,7 +111,7 @@ def _queue(
     runs_on = list(store.runs_on) if store else []
     if settings.archive_root is None:  # the files lie on that instance's disk
         runs_on.append(f"instance/{row.instance}")
-    params = {"archive": row.job_id}
+    params: dict[str, Any] = {"archive": row.job_id}
     if body is not None:
         params |= {"into": body.into.model_dump(mode="json", by_alias=True)}
     job_request = JobRequest(

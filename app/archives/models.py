@@ -4,6 +4,7 @@ from datetime import datetime
 from pathlib import PurePosixPath
 
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
+from sqlalchemy import BigInteger
 from sqlmodel import Field, SQLModel
 
 from app.db import UtcDateTime
@@ -19,8 +20,8 @@ class ArchiveBase(SQLModel):
     resource: str = Field(max_length=200, description="The tables it was taken from.")
     created_at: datetime = Field(sa_type=UtcDateTime)
     files: int = Field(default=0)
-    rows: int = Field(default=0)
-    bytes: int = Field(default=0)
+    rows: int = Field(default=0, sa_type=BigInteger)
+    bytes: int = Field(default=0, sa_type=BigInteger)
     counts: str = Field(default="EXACT", max_length=10, description="EXACT by the ledger, or AT_LEAST.")
     expires_at: datetime = Field(sa_type=UtcDateTime, index=True)
 

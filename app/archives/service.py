@@ -72,6 +72,16 @@ def close_archive(context: JobContext, conn: Connection, directory: Path, has_le
     return {"directory": str(directory), "counts": counts, **totals}
 
 
+def archive_directory(context: JobContext) -> Path | None:
+    """Where the job's archive lies; None when it has none."""
+
+    def read(db: Session) -> Path | None:
+        row = db.get(Archive, context.job.id)
+        return None if row is None else Path(row.directory)
+
+    return context.write(read)
+
+
 def get_archive(db: Session, job_id: str) -> Archive:
     """The row of an archive.
 

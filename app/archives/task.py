@@ -57,7 +57,7 @@ def run_verify(context: JobContext) -> Mapping[str, Any]:
 
 
 def _entries(context: JobContext) -> tuple[list[ManifestEntry], str]:
-    """The valid files: as the target's ledger says, else the manifest beside them, else all that are whole."""
+    """The valid files: by the target's ledger, else the manifest beside them, else all that are whole."""
     archived = str(context.job.params["archive"])
     row = context.write(lambda db: get_archive(db, archived))
     with suppress(TargetError, ServiceError):

@@ -275,6 +275,7 @@ class Runner:
             proven = not waiting.transient and self._prove(context, kind) is None
             self._unless_ordered(context, kind, partial(outcome.wait, context, waiting, proven=proven))
         except JobFailed as failed:
+            self._prove(context, kind)  # FAILED is silent too, and shows what was done before
             self._unless_ordered(context, kind, partial(outcome.fail, context, failed))
         else:
             self._unless_ordered(context, kind, partial(outcome.succeed, context, result))

@@ -1,6 +1,6 @@
 """The SQL target of a job, seen from its control connection: open it, claim it, prove it silent."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -146,8 +146,11 @@ def _raise_fence(context: JobContext, conn: Connection, resource: str) -> None:
             return
 
 
-def prove_silence(context: JobContext) -> None:
+def prove_silence(context: JobContext, *, then: Callable[[Connection], None] = lambda _conn: None) -> None:
     """Return when nothing of the job runs at its target, and nothing of an older attempt can begin.
+
+    Args:
+        then: called with the connection after the proof.
 
     Raises: JobWaiting: it could not be proved now.
     Source: design.md, promise 6; api.md, Jobs.
@@ -161,6 +164,7 @@ def prove_silence(context: JobContext) -> None:
         limits = session_limits(context.settings)
         with connect(target_of(store), application_name=name, limits=limits) as conn:
             _prove(context, conn, known["resource"])
+            then(conn)
     except TargetDatabaseMissing:
         return  # where there is no database nothing is written
     except (TargetError, ServiceError) as error:

@@ -8,19 +8,20 @@ from sqlmodel import Session
 
 from app.auth.service import Caller
 from app.db import Database
+from app.errors import ServiceError
 from app.jobs.claims import current_epoch
 from app.jobs.models import Job, JobClass
 from app.jobs.service import JobRequest, refuse_conflict, submit
 from app.jobs.states import JobState
 from app.parameters.service import effective_by_name
 from app.purge.cutoff import TARGET_PARAMETER, decide_cutoff
-from app.purge.errors import LimitExceeded, PlanNoLongerHolds, PlanNotUsable
+from app.purge.errors import EpochAhead, LimitExceeded, PlanNoLongerHolds, PlanNotUsable
 from app.purge.models import Overlap, PurgeParams, PurgePlanRead, PurgeRequest, Sourced, StrandedMode
 from app.purge.rules import check_epoch, check_permissions, fence_resource
 from app.settings import Settings
 from app.stores.errors import SecretUnavailable, service_error
 from app.stores.models import Store, StoreLimits
-from app.stores.targets import session_limits, target_of
+from app.stores.targets import opened, session_limits, target_of
 from spark.purge.inspect import Inspection, inspect
 from spark.purge.statements import PurgeSpec
 from spark.purge.stranded import stranded_nodes
@@ -244,3 +245,17 @@ def submit_plan(
         job_class=JobClass.INTERACTIVE,
     )
     return submit(db, request, now=now, queued_max=settings.jobs_queued_max)
+
+
+def is_epoch_ahead(database: Database, store: Store, settings: Settings) -> bool:
+    """Whether a store's target can be asked and has seen a greater epoch than ours."""
+    with database.reading() as db:
+        epoch = current_epoch(db)
+    try:
+        with opened(store, settings, purpose="epoch") as conn:
+            check_epoch(conn, resource=fence_resource(store), epoch=epoch)
+    except EpochAhead:
+        return True
+    except ServiceError:
+        return False
+    return False

@@ -1,19 +1,18 @@
 """The task of a purge: from its snapshot to its result, resumable at every step."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from app.archives.service import close_archive, open_archive
+from app.archives.service import archive_directory, close_archive, open_archive
 from app.errors import ServiceError
 from app.jobs.context import JobContext
 from app.jobs.engine import Engine, UnitWork
-from app.jobs.errors import JobFailed, JobStopped, StopCause
-from app.jobs.sql_target import Claimed, claim, controlled, read_store_of
+from app.jobs.errors import JobFailed, JobStopped
+from app.jobs.sql_target import Claimed, claim, controlled, prove_silence, read_store_of
 from app.jobs.suspension import suspended_wait
 from app.jobs.writing import EVENT_WARNING
 from app.purge.cutoff import Cutoff, decide_cutoff
@@ -33,8 +32,7 @@ from spark.purge.statements import PurgeSpec, Step
 from spark.purge.stranded import stranded_nodes
 from spark.purge.unit import UnitSpec, run_unit
 from spark.targets.connection import Connection
-from spark.targets.errors import TargetError
-from spark.targets.ledger import ledger_totals
+from spark.targets.ledger import has_ledger, ledger_totals
 from spark.targets.silence import application_name
 
 CHECKPOINT_CUTOFF = "cutoff"
@@ -74,11 +72,7 @@ def run_purge(context: JobContext, *, engine: Engine) -> Mapping[str, Any]:
             trim_old_ledgers(context, conn)
         start = _note_start(purge)
         archive = _open_archive(purge, claimed)
-        try:
-            state = _run_loop(purge, claimed, archive, engine)
-        except (JobStopped, TargetError):
-            _close_early(purge, claimed, archive)
-            raise
+        state = _run_loop(purge, claimed, archive, engine)
         return _result(purge, claimed, archive, state, start)
 
 
@@ -218,12 +212,28 @@ def _open_archive(purge: _Purge, claimed: Claimed) -> Path | None:
     return open_archive(purge.context, retention=purge.params.archive_retention, resource=claimed.resource)
 
 
-def _close_early(purge: _Purge, claimed: Claimed, archive: Path | None) -> None:
-    """Leave a manifest beside the files of a purge that stops here, if target and lease allow it."""
-    if archive is None or purge.context.stop_cause is StopCause.LEASE_LOST or purge.conn.cancelled:
+def prove_purge_silent(context: JobContext) -> None:
+    """The proof of silence; then what was done so far is shown, and the archive gets its manifest.
+
+    Raises: JobWaiting.
+    """
+    prove_silence(context, then=partial(_note_partial, context))
+
+
+def _note_partial(context: JobContext, conn: Connection) -> None:
+    if not has_ledger(conn):
         return
-    with suppress(TargetError):
-        close_archive(purge.context, purge.conn, archive, claimed.has_ledger)
+    totals = ledger_totals(conn, context.job.id)
+    rows = {step: total.rows for step, total in totals.items()}
+    directory = archive_directory(context)
+    result = {
+        "counts": "EXACT",
+        "removed": removed_read(rows),
+        "stranded": {"marked": rows.get("STRANDED", 0)},
+        "archive": close_archive(context, conn, directory, has_ledger=True) if directory else None,
+        "units": sum(total.units for total in totals.values()),
+    }
+    context.write(lambda db: context.change(db, {"result": result}))
 
 
 def _loop_plan(purge: _Purge, claimed: Claimed, archive: Path | None, params: PurgeParams) -> LoopPlan:
@@ -279,7 +289,9 @@ def _result(
     if resent.count:
         data = {"code": "RESENT_AFTER_PURGE", "count": resent.count}
         purge.context.note(EVENT_WARNING, data)
-    kept = close_archive(purge.context, purge.conn, archive, claimed.has_ledger) if archive else None
+    kept = (
+        close_archive(purge.context, purge.conn, archive, has_ledger=claimed.has_ledger) if archive else None
+    )
     return {
         "cutoff": purge.cutoff.at.isoformat(),
         "cutoff_local": local_text(purge.local),

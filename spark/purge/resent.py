@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from spark.purge.ranges import id_before
+from spark.purge.ranges import id_before, key_order
 from spark.purge.statements import PurgeSpec, Statements
 from spark.targets.connection import Connection
 
@@ -79,15 +79,16 @@ def _windows(conn: Connection) -> Iterator[IdRange]:
     batches, events = statements.names.outgoing_batch, statements.names.data_event
     after = -(2**63)
     while True:
-        ids = conn.execute(
-            f"select b.batch_id from {batches} b where b.batch_id > :after and {statements.protects('b')}"
-            " order by b.batch_id limit :count",
-            {"after": after, "count": BATCHES_IN_WINDOW},
-        )
-        if not ids:
-            return
-        first, last = int(ids[0][0]), int(ids[-1][0])
-        shorter = id_before(conn, f"{events} e", "e.batch_id", first, last, limit=EVENTS_IN_WINDOW)
+        with key_order(conn):
+            ids = conn.execute(
+                f"select b.batch_id from {batches} b where b.batch_id > :after and {statements.protects('b')}"
+                " order by b.batch_id limit :count",
+                {"after": after, "count": BATCHES_IN_WINDOW},
+            )
+            if not ids:
+                return
+            first, last = int(ids[0][0]), int(ids[-1][0])
+            shorter = id_before(conn, f"{events} e", "e.batch_id", first, last, limit=EVENTS_IN_WINDOW)
         after = last if shorter is None else shorter
         yield first, after
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spark.purge.findings import SAMPLE_MAX, Finding, Found
+from spark.purge.ranges import key_order
 from spark.targets.connection import Connection
 
 CHUNK_ROWS = 20_000
@@ -81,10 +82,11 @@ def scan(
     while True:
         if should_stop():
             raise PlanStopped
-        with conn.transaction(read_only=True):
+        with key_order(conn):
             chunk = _next_chunk(conn, source, after)
-            if chunk is None:
-                return result
+        if chunk is None:
+            return result
+        with conn.transaction(read_only=True):
             bound = {**parameters, "lo": chunk[0], "hi": chunk[1]}
             [counts] = conn.execute(sql, bound)
             result.rows += int(counts[0])

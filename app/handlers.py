@@ -1,0 +1,44 @@
+"""Which function does what: job kinds, checks of stores, children of batches. Values, passed on."""
+
+from collections.abc import Mapping
+from functools import partial
+
+from app.archives.api import JOB_RESTORE, JOB_VERIFY
+from app.archives.task import run_restore, run_verify
+from app.auth.scopes import Scope
+from app.jobs.batch import JOB_BATCH, prove_children_silent, run_batch
+from app.jobs.batch_api import ChildSubmitter
+from app.jobs.engine import Engine
+from app.jobs.queries import count_active_jobs
+from app.jobs.service import wake
+from app.jobs.sql_target import prove_silence
+from app.jobs.suspension import store_key
+from app.jobs.tasks import TaskKind, TaskKinds
+from app.purge.batch import submit_child
+from app.purge.check import check_store
+from app.purge.recover import recover_store
+from app.purge.service import JOB_PLAN, JOB_PURGE
+from app.purge.task import prove_purge_silent, run_plan, run_purge
+from app.stores.hooks import StoreHooks
+from app.stores.models import StoreKind
+
+
+def task_kinds(engine: Engine) -> TaskKinds:
+    """Job kind to its task."""
+    return {
+        JOB_PURGE: TaskKind(run=partial(run_purge, engine=engine), prove_silence=prove_purge_silent),
+        JOB_PLAN: TaskKind(run=run_plan, prove_silence=prove_silence),
+        JOB_BATCH: TaskKind(run=run_batch, prove_silence=prove_children_silent),
+        JOB_VERIFY: TaskKind(run=run_verify, prove_silence=prove_silence),
+        JOB_RESTORE: TaskKind(run=run_restore, prove_silence=prove_silence),
+    }
+
+
+BATCH_SUBMITTERS: Mapping[str, tuple[Scope, ChildSubmitter]] = {JOB_PURGE: (Scope.PURGES_WRITE, submit_child)}
+
+STORE_HOOKS = StoreHooks(
+    count_active_jobs=count_active_jobs,
+    resumed=lambda db, store, now: wake(db, store_key(store), now=now),
+    checks={StoreKind.SYMMETRICDS: check_store},
+    recover=recover_store,
+)

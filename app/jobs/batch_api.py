@@ -1,0 +1,149 @@
+"""One request over many stores: a parent job, a child per store, results per store."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, Any, cast
+
+from fastapi import APIRouter, Depends, Request
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from sqlmodel import Session, col, select
+from starlette.responses import Response
+
+from app.auth.access import ClockDep, SettingsDep, requires
+from app.auth.models import StoreName
+from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
+from app.auth.scopes import Scope
+from app.auth.service import Caller
+from app.errors import ServiceError, Unprocessable
+from app.jobs.api import accepted
+from app.jobs.batch import JOB_BATCH
+from app.jobs.models import Job, JobRead
+from app.jobs.service import CHILDREN_MAX, JobRequest, submit
+from app.jobs.writing import change_job
+from app.kit.problems import problems
+from app.settings import Settings
+from app.stores.models import Label, Store
+
+router = APIRouter(tags=["jobs"])
+Controller = Annotated[Caller, Depends(requires(Scope.JOBS_CONTROL))]
+
+
+class BatchRequest(BaseModel):
+    """The same job for many stores."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{"kind": "PURGE", "params": {"kind": "OUTGOING"}, "labels": {"region": "eu"}}]
+        },
+    )
+
+    kind: str = Field(description="PURGE.", max_length=40)
+    params: dict[str, Any] = Field(description="The body that the single request would have.")
+    stores: list[StoreName] | None = Field(default=None, min_length=1, max_length=CHILDREN_MAX)
+    labels: dict[Label, str] | None = Field(default=None, min_length=1, max_length=20)
+    reason: str | None = Field(default=None, max_length=500)
+
+    @model_validator(mode="after")
+    def _one_selection(self) -> "BatchRequest":
+        if (self.stores is None) == (self.labels is None):
+            raise ValueError("exactly one of stores and labels")
+        return self
+
+
+ChildSubmitter = Callable[[Session, Store, Mapping[str, Any], Caller, str, Settings, datetime], Job]
+"""Makes a child: store, params, caller, the parent's id."""
+
+
+def _submitters_of(request: Request) -> Mapping[str, tuple[Scope, ChildSubmitter]]:
+    return cast(Mapping[str, tuple[Scope, ChildSubmitter]], request.app.state.batch_submitters)
+
+
+def _select_stores(db: Session, body: BatchRequest, caller: Caller) -> Sequence[Store]:
+    query = select(Store).order_by(col(Store.id)).limit(CHILDREN_MAX + 1)
+    if body.stores is not None:
+        for name in body.stores:
+            caller.require_store(name)
+        query = query.where(col(Store.id).in_(body.stores))
+    for name, value in (body.labels or {}).items():
+        query = query.where(col(Store.labels)[name].as_string() == value)
+    if caller.stores is not None:
+        query = query.where(col(Store.id).in_(sorted(caller.stores)))
+    found = db.exec(query).all()
+    missing = set(body.stores or ()) - {store.id for store in found}
+    if missing:
+        raise Unprocessable(f"no such store: {', '.join(sorted(missing))}", code="STORE_NOT_FOUND")
+    if not found:
+        raise Unprocessable("no store has these labels", code="NO_STORES_SELECTED")
+    if len(found) > CHILDREN_MAX:
+        raise Unprocessable(f"more than {CHILDREN_MAX} stores", code="TOO_MANY_STORES")
+    return found
+
+
+@router.post(
+    "/v1/jobs:batch",
+    status_code=202,
+    response_model=JobRead,
+    summary="Submit the same job for many stores",
+    operation_id="create_batch",
+    responses=problems(404, 409, 429),
+)
+def post_batch(
+    body: BatchRequest,
+    request: Request,
+    caller: Controller,
+    clock: ClockDep,
+    settings: SettingsDep,
+    idempotency_key: IdempotencyKeyHeader = None,
+) -> Response:
+    """A store that cannot take the job does not stop the others: the parent's result names it."""
+    submitters = _submitters_of(request)
+    if body.kind not in submitters:
+        raise Unprocessable(f"kind is one of {', '.join(sorted(submitters))}", code="KIND_NOT_BATCHED")
+    scope, make_child = submitters[body.kind]
+    caller.require(scope)
+
+    def effect(db: Session) -> Answer:
+        stores = _select_stores(db, body, caller)
+        parent = submit(
+            db,
+            JobRequest(
+                kind=JOB_BATCH,
+                store=None,
+                params={"kind": body.kind, "params": body.params, "stores": [store.id for store in stores]},
+                requested_by=caller.name,
+                token_id=caller.token_id,
+                reason=body.reason,
+            ),
+            now=clock.now(),
+            queued_max=settings.jobs_queued_max,
+        )
+        refused = {}
+        for store in stores:
+            try:
+                with db.begin_nested():
+                    make_child(db, store, body.params, caller, parent.id, settings, clock.now())
+            except ServiceError as error:
+                if error.status == 422:  # the request itself is wrong, for every store
+                    raise
+                refused[store.id] = {"code": error.code, "detail": error.detail}
+        change_job(
+            db,
+            parent.id,
+            guards=[],
+            values={"params": parent.params | {"refused": refused}, "unproven": True},
+            now=clock.now(),
+        )
+        db.refresh(parent)
+        answer = accepted(parent)
+        return Answer(
+            body=answer.body,
+            status=202,
+            headers=answer.headers,
+            subject_id=parent.id,
+            audit={"kind": body.kind, "stores": len(stores), "refused": sorted(refused)},
+        )
+
+    response = mutate(request, caller, effect, action="batch.create", subject=("job", ""), body=body)
+    request.app.state.changed("")
+    return response

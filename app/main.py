@@ -1,0 +1,194 @@
+"""create_app(): routers, errors, and the life of the application."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+import anyio.to_thread
+from fastapi import Depends, FastAPI, Request
+from fastapi.middleware.cors import CORSMiddleware
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import JSONResponse
+from starlette.responses import Response
+
+from app import errors
+from app.archives.api import router as archives_router
+from app.auth.access import requires
+from app.auth.api import router as auth_router
+from app.auth.scopes import Scope
+from app.clock import Clock, SystemClock
+from app.db import Database
+from app.handlers import BATCH_SUBMITTERS, STORE_HOOKS
+from app.jobs.api import router as jobs_router
+from app.jobs.batch_api import router as batch_router
+from app.jobs.watch import JobWatch
+from app.kit.problems import Problem, problems
+from app.kit.request_scope import RequestScope
+from app.metrics import render_metrics
+from app.parameters.api import router as parameters_router
+from app.purge.api import router as purge_router
+from app.settings import Settings
+from app.stores.api import router as stores_router
+from app.stores.parameters_api import router as store_parameters_router
+
+DESCRIPTION = (
+    "Lethe makes replicated data go away safely: purges, erasure, extinction, event cleanup, and the "
+    "replication that must come first. Errors are application/problem+json with a stable `code`."
+)
+VERSION = version("lethe")
+
+
+@dataclass(slots=True)
+class Readiness:
+    """What `/readyz` tells.
+
+    Args:
+        runner_alive: whether this process can take work.
+    """
+
+    runner_alive: Callable[[], bool] = field(default=lambda: False)
+    stopping: bool = False
+
+    @property
+    def status(self) -> str:
+        """One word."""
+        if self.stopping:
+            return "stopping"
+        return "ready" if self.runner_alive() else "starting"
+
+
+def create_app(
+    settings: Settings,
+    database: Database,
+    *,
+    clock: Clock | None = None,
+    readiness: Readiness | None = None,
+    wake_runner: Callable[[], None] = lambda: None,
+) -> FastAPI:
+    """Build the application over an opened metadata database.
+
+    Args:
+        wake_runner: called when a job may have work or orders; the runner belongs to the caller.
+    """
+    watch = JobWatch(database, interval_s=settings.watch_interval_s, waiters_max=settings.waiters_max)
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        anyio.to_thread.current_default_thread_limiter().total_tokens = settings.api_threads_max
+        await watch.start()
+        yield
+        await watch.close()
+
+    app = FastAPI(
+        title="Lethe",
+        version=VERSION,
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+    )
+
+    def changed(job_id: str) -> None:
+        wake_runner()
+        watch.notify(job_id)
+
+    state = app.state
+    state.settings, state.database, state.watch = settings, database, watch
+    state.clock = clock or SystemClock()
+    state.readiness = readiness or Readiness()
+    state.changed = changed
+    state.store_hooks, state.batch_submitters = STORE_HOOKS, BATCH_SUBMITTERS
+    errors.install(app)
+    _add_middleware(app, settings)
+    _add_routes(app)
+    return app
+
+
+def _add_middleware(app: FastAPI, settings: Settings) -> None:
+    if settings.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.cors_origins,
+            allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+            allow_headers=["*"],
+            expose_headers=["ETag", "Location", "Retry-After", "X-Request-ID", "Idempotency-Replayed"],
+        )
+    app.add_middleware(RequestScope, body_max_bytes=settings.request_body_max_bytes)
+
+
+def _add_routes(app: FastAPI) -> None:
+    for router in (
+        stores_router,
+        store_parameters_router,
+        purge_router,
+        archives_router,
+        batch_router,
+        jobs_router,
+        parameters_router,
+        auth_router,
+    ):
+        app.include_router(router)
+
+    @app.get(
+        "/livez", summary="Alive", operation_id="livez", tags=["operation"], openapi_extra={"security": []}
+    )
+    async def livez() -> dict[str, str]:
+        """The process answers."""
+        return {"status": "alive"}
+
+    @app.get(
+        "/readyz",
+        summary="Ready",
+        operation_id="readyz",
+        tags=["operation"],
+        openapi_extra={"security": []},
+        responses={503: {"description": "starting or stopping"}},
+    )
+    async def readyz(request: Request) -> Response:
+        """200 when metadata is at head and a runner is alive."""
+        readiness: Readiness = request.app.state.readiness
+        status = readiness.status
+        return JSONResponse({"status": status}, status_code=200 if status == "ready" else 503)
+
+    @app.get(
+        "/metrics",
+        summary="Figures for Prometheus",
+        operation_id="metrics",
+        tags=["operation"],
+        dependencies=[Depends(requires(Scope.JOBS_READ))],
+        responses=problems() | {200: {"content": {"text/plain": {}}, "description": "Exposition format"}},
+        response_class=Response,
+    )
+    def metrics(request: Request) -> Response:
+        """Read from the metadata, so that every instance tells the same."""
+        settings: Settings = request.app.state.settings
+        text = render_metrics(request.app.state.database, alive_within_s=settings.lease_ttl_s)
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    @app.get(
+        "/v1/openapi.json",
+        summary="This description",
+        operation_id="get_openapi",
+        tags=["operation"],
+        openapi_extra={"security": []},
+    )
+    async def openapi_document() -> dict[str, Any]:
+        """OpenAPI 3.1 of this very service."""
+        return describe(app)
+
+
+def describe(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document: the generated one, with the problem schema in its place."""
+    document = get_openapi(
+        title=app.title, version=app.version, description=app.description, routes=app.routes
+    )
+    schemas = document["components"]["schemas"]
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
+    schema = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+    schemas.update(schema.pop("$defs", {}))
+    schemas["Problem"] = schema
+    return document

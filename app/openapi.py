@@ -1,0 +1,18 @@
+"""`python -m app.openapi`: the canonical OpenAPI document on standard output."""
+
+import json
+import sys
+
+from app.db import Database
+from app.main import create_app, describe
+from app.settings import Settings
+
+
+def render() -> str:
+    """The document as committed: sorted, indented, one newline at the end."""
+    app = create_app(Settings(), Database("sqlite://"))
+    return json.dumps(describe(app), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())

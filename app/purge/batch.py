@@ -1,0 +1,52 @@
+"""A purge as one of many: the child of a batch."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from pydantic import ValidationError
+from sqlmodel import Session
+
+from app.auth.service import Caller
+from app.errors import InvalidRequest, Unprocessable
+from app.jobs.models import Job
+from app.purge.models import PurgeRequest
+from app.purge.service import EarlyLook, snapshot, submit_purge
+from app.settings import Settings
+from app.stores.models import Store
+
+
+def submit_child(
+    db: Session,
+    store: Store,
+    params: Mapping[str, Any],
+    caller: Caller,
+    parent_id: str,
+    settings: Settings,
+    now: datetime,
+) -> Job:
+    """Queue a store's purge; its target is looked at when it runs, not now.
+
+    Raises: InvalidRequest, ConflictingJob, Unprocessable: a plan belongs to one store.
+    """
+    try:
+        request = PurgeRequest.model_validate(params)
+    except ValidationError as error:
+        errors = [
+            {"pointer": "/params/" + "/".join(str(part) for part in item["loc"]), "detail": item["msg"]}
+            for item in error.errors()
+        ]
+        raise InvalidRequest(f"{len(errors)} field(s) are not valid", errors=errors) from error
+    if request.plan_id is not None:
+        raise Unprocessable("a plan belongs to one store", code="PLAN_NOT_USABLE")
+    return submit_purge(
+        db,
+        store,
+        snapshot(db, store, request, None),
+        EarlyLook(None),
+        caller=caller,
+        reason=request.reason,
+        settings=settings,
+        now=now,
+        parent_id=parent_id,
+    )

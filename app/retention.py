@@ -1,0 +1,118 @@
+"""Retention of Lethe's own rows and archives: it cleans up after itself, a bounded piece at a time."""
+
+import shutil
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import structlog
+from sqlalchemy import delete
+from sqlmodel import Session, col, select
+
+from app.archives.models import Archive
+from app.auth.models import AuditEvent, IdempotencyKey
+from app.db import Database
+from app.jobs.models import Job, JobCheckpoint, JobEvent
+from app.jobs.states import TERMINAL
+from app.jobs.writing import EVENT_PROGRESS
+from app.parameters.registry import as_timedelta
+from app.parameters.service import effective_by_name
+from app.settings import Settings
+
+ROWS_PER_PASS = 1_000
+logger = structlog.get_logger("lethe.retention")
+
+
+def _kept(db: Session, what: str) -> timedelta:
+    return as_timedelta(effective_by_name(db, f"lethe.retention.{what}", {}).value)
+
+
+def _forget_jobs(db: Session, now: datetime) -> int:
+    """Ended jobs with their events and checkpoints; never a parent before its children."""
+    with_children = select(Job.parent_id).where(col(Job.parent_id).is_not(None))
+    ids = db.exec(
+        select(Job.id)
+        .where(
+            col(Job.state).in_(sorted(TERMINAL)),
+            col(Job.finished_at) < now - _kept(db, "jobs"),
+            col(Job.id).not_in(with_children),
+            col(Job.id).not_in(select(Archive.job_id)),
+        )
+        .limit(ROWS_PER_PASS)
+    ).all()
+    for table in (JobEvent, JobCheckpoint):
+        db.execute(delete(table).where(col(table.job_id).in_(ids)))
+    db.execute(delete(Job).where(col(Job.id).in_(ids)))
+    return len(ids)
+
+
+def _forget_progress(db: Session, now: datetime) -> int:
+    """Progress events of ended jobs; transitions stay as long as the job."""
+    ended = select(Job.id).where(col(Job.state).in_(sorted(TERMINAL)))
+    rows = db.exec(
+        select(JobEvent.job_id, JobEvent.seq)
+        .where(
+            JobEvent.type == EVENT_PROGRESS,
+            col(JobEvent.at) < now - _kept(db, "events"),
+            col(JobEvent.job_id).in_(ended),
+        )
+        .limit(ROWS_PER_PASS)
+    ).all()
+    for job_id, seq in rows:
+        db.execute(delete(JobEvent).where(col(JobEvent.job_id) == job_id, col(JobEvent.seq) == seq))
+    return len(rows)
+
+
+def _forget_audit(db: Session, now: datetime) -> int:
+    ids = db.exec(
+        select(AuditEvent.id).where(col(AuditEvent.at) < now - _kept(db, "audit")).limit(ROWS_PER_PASS)
+    ).all()
+    db.execute(delete(AuditEvent).where(col(AuditEvent.id).in_(ids)))
+    return len(ids)
+
+
+def _forget_keys(db: Session, now: datetime) -> int:
+    deleted = db.execute(
+        delete(IdempotencyKey)
+        .where(col(IdempotencyKey.created_at) < now - _kept(db, "idempotency"))
+        .returning(col(IdempotencyKey.key))
+    ).all()
+    return len(deleted)
+
+
+def forget_rows(database: Database) -> dict[str, int]:
+    """One pass over all tables; returns how many rows went of each."""
+    passes = {
+        "jobs": _forget_jobs,
+        "events": _forget_progress,
+        "audit": _forget_audit,
+        "idempotency": _forget_keys,
+    }
+    gone = {}
+    for name, forget in passes.items():
+        with database.transaction() as db:
+            gone[name] = forget(db, database.now(db))
+    return gone
+
+
+def remove_expired_archives(database: Database, settings: Settings, *, instance_id: str) -> list[str]:
+    """Remove archives past their retention which lie on this instance's disk; the files first, then the row.
+
+    Only folders below the archive root are ever removed.
+    """
+    root = settings.effective_archive_root.resolve()
+    with database.reading() as db:
+        now = database.now(db)
+        expired = db.exec(select(Archive).where(col(Archive.expires_at) <= now).limit(ROWS_PER_PASS)).all()
+    removed = []
+    for archive in expired:
+        directory = Path(archive.directory).resolve()
+        shared = settings.archive_root is not None
+        if not (shared or archive.instance == instance_id) or root not in directory.parents:
+            continue
+        if directory.exists():
+            shutil.rmtree(directory)
+        with database.transaction() as db:
+            db.execute(delete(Archive).where(col(Archive.job_id) == archive.job_id))
+        removed.append(archive.job_id)
+        logger.info("archive removed after its retention", job_id=archive.job_id, directory=str(directory))
+    return removed

@@ -1,0 +1,333 @@
+"""The processes of Lethe: `serve`, `worker` and `migrate`; each returns its exit code.
+
+Exit codes: 0, 64 usage, 70 bug, 75 another process works in the data directory, 78 configuration.
+"""
+
+import ipaddress
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+
+import structlog
+import uvicorn
+from sqlmodel import select
+
+from app.auth.service import ensure_admin_token
+from app.clock import SystemClock
+from app.db import Database
+from app.errors import MetadataUnavailable
+from app.handlers import task_kinds
+from app.jobs.claims import Claimer
+from app.jobs.engine import InlineEngine
+from app.jobs.instances import InstanceBusy, InstanceLock, heartbeat, register_instance
+from app.jobs.runner import Runner
+from app.main import VERSION, Readiness, create_app
+from app.purge.service import is_epoch_ahead
+from app.retention import forget_rows, remove_expired_archives
+from app.settings import Settings
+from app.stores.models import Store
+from app.stores.service import parallel_limits, suspended_stores
+from migrations.upgrade import (
+    copy_before_upgrade,
+    current_revision,
+    head_revision,
+    is_known,
+    upgrade,
+)
+
+EXIT_OK = 0
+EXIT_BUSY = 75
+EXIT_CONFIGURATION = 78
+HEARTBEAT_S = 15.0
+HOUSEKEEPING_EVERY_BEATS = 20
+EPOCH_STORES_MAX = 200
+logger = structlog.get_logger("lethe.server")
+
+
+class Misconfigured(Exception):
+    """The process cannot start as it is told to."""
+
+
+def configure_logging() -> None:
+    """One JSON line per event on standard error; uvicorn's own lines go the same way."""
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        cache_logger_on_first_use=True,
+    )
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.WARNING, format='{"level": "warning", "event": %(message)r}'
+    )
+
+
+def open_metadata(settings: Settings) -> Database:
+    """Open the metadata database of the settings."""
+    return Database(
+        settings.effective_metadata_url,
+        clock=SystemClock(),
+        pool_size=settings.metadata_pool_size,
+        pool_timeout_s=settings.metadata_pool_timeout_s,
+        lock_timeout_ms=settings.metadata_lock_timeout_ms,
+        statement_timeout_ms=settings.metadata_statement_timeout_ms,
+    )
+
+
+def _bring_to_head(database: Database, *, may_migrate: bool) -> None:
+    """Leave the metadata at head, or refuse.
+
+    Raises: Misconfigured.
+    """
+    revision = current_revision(database)
+    if revision == head_revision():
+        return
+    if revision is not None and not is_known(revision):
+        raise Misconfigured(f"the metadata is at revision {revision}, made by a newer Lethe")
+    if not (database.is_sqlite or may_migrate):
+        raise Misconfigured("the metadata is not at head: run `lethe migrate`, or serve with --migrate")
+    if revision is not None:
+        copy = copy_before_upgrade(database, revision)
+        logger.info("metadata copied before its upgrade", copy=str(copy))
+    upgrade(database)
+
+
+def _check_settings(settings: Settings) -> None:
+    if (settings.tls_cert is None) != (settings.tls_key is None):
+        raise Misconfigured("--tls-cert and --tls-key belong together")
+    try:
+        loopback = settings.host == "localhost" or ipaddress.ip_address(settings.host).is_loopback
+    except ValueError:
+        loopback = False
+    if not loopback and settings.tls_cert is None and not settings.behind_proxy:
+        raise Misconfigured(f"binding {settings.host} needs --tls-cert and --tls-key, or --behind-proxy")
+    if settings.lease_self_stop_s >= settings.lease_ttl_s:
+        raise Misconfigured("LETHE_LEASE_SELF_STOP_S must be less than LETHE_LEASE_TTL_S")
+
+
+class Worker:
+    """What `serve` and `worker` share: the instance, its runner and its housekeeping."""
+
+    def __init__(self, settings: Settings, database: Database, *, role: str) -> None:
+        self.settings = settings
+        self.database = database
+        self.role = role
+        self.lock = InstanceLock(settings.data_dir)
+        self._stopped = threading.Event()
+        clock = SystemClock()
+        labels = frozenset({*settings.labels, f"instance/{self.lock.id}"})
+        self.changed: Callable[[str], None] = lambda _job_id: None
+        self.runner = Runner(
+            claimer=Claimer(
+                instance_id=self.lock.id,
+                labels=labels,
+                lease_ttl_s=settings.lease_ttl_s,
+                crash_loop_max=settings.crash_loop_max,
+                recovered_at_once=settings.runner_jobs_max,
+            ),
+            kinds=task_kinds(InlineEngine(clock)),
+            database=database,
+            settings=settings,
+            clock=clock,
+            parallel_limits=parallel_limits,
+            suspended_stores=lambda db: suspended_stores(db, now=clock.now()),
+            changed=lambda job_id: self.changed(job_id),
+        )
+        self._keeper = threading.Thread(target=self._keep, name="lethe-housekeeping", daemon=True)
+
+    def start(self) -> None:
+        """Register, recover, claim."""
+        with self.database.transaction() as db:
+            register_instance(
+                db,
+                self.lock.id,
+                role=self.role,
+                version=VERSION,
+                labels=self.settings.labels,
+                now=self.database.now(db),
+            )
+        self.runner.start()
+        self._keeper.start()
+
+    def stop(self) -> None:
+        """Come to a safe point and give the leases back."""
+        stopped = self.runner.stop(self.settings.stop_grace_s)
+        if not stopped:
+            logger.warning("jobs did not stop in time; their leases will run out")
+        self._stopped.set()
+        self._keeper.join(2.0)
+        self._beat(stopped=True)
+        self.lock.release()
+
+    def _beat(self, *, stopped: bool = False) -> None:
+        try:
+            with self.database.transaction() as db:
+                heartbeat(db, self.lock.id, now=self.database.now(db), stopped=stopped)
+        except MetadataUnavailable as error:
+            logger.warning("metadata away", error=error.detail)
+
+    def _keep(self) -> None:
+        beats = 0
+        while not self._stopped.wait(HEARTBEAT_S):
+            self._beat()
+            beats += 1
+            if beats % HOUSEKEEPING_EVERY_BEATS == 1:
+                self._clean()
+
+    def _clean(self) -> None:
+        try:
+            forget_rows(self.database)
+            remove_expired_archives(self.database, self.settings, instance_id=self.lock.id)
+        except (MetadataUnavailable, OSError) as error:
+            logger.warning("housekeeping failed", error=str(error))
+
+    def every_store_is_ahead(self) -> bool:
+        """Whether each registered store has seen a greater epoch than this metadata ever gave."""
+        with self.database.reading() as db:
+            stores = db.exec(select(Store).limit(EPOCH_STORES_MAX)).all()
+        return bool(stores) and all(is_epoch_ahead(self.database, store, self.settings) for store in stores)
+
+
+class Server(uvicorn.Server):
+    """uvicorn that drains: on SIGTERM it answers 503 on /readyz until the jobs have stopped, then ends."""
+
+    def __init__(self, config: uvicorn.Config, *, drain: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._drain = drain
+        self._draining: threading.Thread | None = None
+        self.exit_code = EXIT_OK
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """First signal: drain; second: leave at once."""
+        if self._draining is not None:
+            self.force_exit = True
+            self.should_exit = True
+            return
+        self._draining = threading.Thread(target=self._drain_and_exit, name="lethe-drain", daemon=True)
+        self._draining.start()
+
+    def _drain_and_exit(self) -> None:
+        try:
+            self._drain()
+        finally:
+            self.should_exit = True
+
+    def leave(self, code: int) -> None:
+        """End with a code; from any thread."""
+        self.exit_code = code
+        self.handle_exit(0, None)
+
+
+def serve(settings: Settings) -> int:
+    """Run API, runner and housekeeping until SIGTERM; returns the exit code."""
+    configure_logging()
+    os.umask(0o077)
+    try:
+        _check_settings(settings)
+        settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        database = open_metadata(settings)
+        worker = Worker(settings, database, role="serve")
+    except InstanceBusy as error:
+        return _refuse(str(error), EXIT_BUSY)
+    except Misconfigured as error:
+        return _refuse(str(error), EXIT_CONFIGURATION)
+    try:
+        _bring_to_head(database, may_migrate=settings.migrate)
+        with database.transaction() as db:
+            ensure_admin_token(db, settings.data_dir, now=database.now(db))
+    except Misconfigured as error:
+        return _refuse(str(error), EXIT_CONFIGURATION)
+    return _run_server(settings, database, worker)
+
+
+def _run_server(settings: Settings, database: Database, worker: Worker) -> int:
+    readiness = Readiness(runner_alive=lambda: worker.runner.is_alive)
+    app = create_app(settings, database, readiness=readiness, wake_runner=worker.runner.wake)
+    worker.changed = app.state.watch.notify
+
+    def drain() -> None:
+        readiness.stopping = True
+        worker.stop()
+
+    server = Server(
+        uvicorn.Config(
+            app,
+            host=settings.host,
+            port=settings.port,
+            ssl_certfile=settings.tls_cert,
+            ssl_keyfile=settings.tls_key,
+            proxy_headers=settings.behind_proxy,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=2,
+        ),
+        drain=drain,
+    )
+    threading.Thread(target=_start, args=(worker, server), name="lethe-start", daemon=True).start()
+    server.run()
+    database.close()
+    return server.exit_code
+
+
+def _start(worker: Worker, server: Server) -> None:
+    """Begin to take work; leave with 78 when every store has seen a newer metadata than this."""
+    worker.start()
+    if worker.every_store_is_ahead():
+        logger.error("every store is ahead of this metadata (EPOCH_AHEAD): is it an old copy?")
+        server.leave(EXIT_CONFIGURATION)
+
+
+def run_worker(settings: Settings) -> int:
+    """Run jobs without an API, on a PostgreSQL metadata, until SIGTERM; returns the exit code."""
+    configure_logging()
+    os.umask(0o077)
+    database = open_metadata(settings)
+    if database.is_sqlite:
+        return _refuse("a worker needs the PostgreSQL metadata that its service uses", EXIT_CONFIGURATION)
+    try:
+        _bring_to_head(database, may_migrate=False)
+        worker = Worker(settings, database, role="worker")
+    except InstanceBusy as error:
+        return _refuse(str(error), EXIT_BUSY)
+    except Misconfigured as error:
+        return _refuse(str(error), EXIT_CONFIGURATION)
+    return _wait_for_signal(worker, database)
+
+
+def _wait_for_signal(worker: Worker, database: Database) -> int:
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: ended.set())
+    worker.start()
+    ended.wait()
+    worker.stop()
+    database.close()
+    return EXIT_OK
+
+
+def migrate(settings: Settings) -> int:
+    """Bring the metadata to head; returns the exit code."""
+    configure_logging()
+    try:
+        settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        database = open_metadata(settings)
+        _bring_to_head(database, may_migrate=True)
+    except Misconfigured as error:
+        return _refuse(str(error), EXIT_CONFIGURATION)
+    database.close()
+    return EXIT_OK
+
+
+def _refuse(detail: str, code: int) -> int:
+    print(f"lethe: {detail}", file=sys.stderr)
+    return code

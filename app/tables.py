@@ -1,0 +1,13 @@
+"""Imports every models module: the metadata that migrations see."""
+
+from sqlmodel import SQLModel
+
+from app.archives import models as archives
+from app.auth import models as auth
+from app.jobs import models as jobs
+from app.parameters import models as parameters
+from app.stores import models as stores
+
+metadata = SQLModel.metadata
+
+__all__ = ["archives", "auth", "jobs", "metadata", "parameters", "stores"]

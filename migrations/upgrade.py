@@ -1,0 +1,66 @@
+"""Bring a metadata database to head, or tell where it stands; the same on SQLite and PostgreSQL."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from app.db import Database
+
+HERE = Path(__file__).parent
+ADVISORY_KEY = 5_104_104_101  # one migration at a time on one PostgreSQL
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(HERE))
+    return config
+
+
+def head_revision() -> str:
+    """The newest revision of the code."""
+    revision = ScriptDirectory.from_config(_config()).get_current_head()
+    assert revision is not None
+    return revision
+
+
+def current_revision(database: Database) -> str | None:
+    """Where a database stands; None: empty."""
+    with database.engine.connect() as connection:
+        return MigrationContext.configure(connection).get_current_revision()
+
+
+def is_known(revision: str) -> bool:
+    """Whether the code has this revision; not so after a newer Lethe has migrated the database."""
+    return any(item.revision == revision for item in ScriptDirectory.from_config(_config()).walk_revisions())
+
+
+def upgrade(database: Database) -> None:
+    """Run all missing migrations in one transaction."""
+    config = _config()
+    with database.engine.begin() as connection:
+        if not database.is_sqlite:
+            connection.execute(sa.text("select pg_advisory_xact_lock(:key)"), {"key": ADVISORY_KEY})
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+
+
+def copy_before_upgrade(database: Database, revision: str) -> Path | None:
+    """Copy a SQLite database before it is changed (a plain copy of a WAL database would be empty).
+
+    Returns: the copy's path; None where there is nothing to copy.
+    """
+    path = database.url.database
+    if not database.is_sqlite or not path or not Path(path).exists():
+        return None
+    copy = Path(path).with_suffix(f".before-{revision}.db")
+    copy.unlink(missing_ok=True)
+    with closing(sqlite3.connect(path)) as source:
+        source.execute("VACUUM INTO ?", (str(copy),))
+    copy.chmod(0o600)
+    return copy
