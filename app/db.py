@@ -147,7 +147,6 @@ class Database:
         """Read: one snapshot on SQLite, READ COMMITTED on PostgreSQL; nothing is ever written."""
         with _translated(), Session(self._reading, expire_on_commit=False, autoflush=False) as db:
             yield db
-            db.rollback()
 
     def now(self, db: Session) -> datetime:
         """The metadata database's own clock: leases are judged by it alone."""

@@ -66,7 +66,6 @@ def _entries(context: JobContext) -> tuple[list[ManifestEntry], str]:
             target_of(store),
             application_name="lethe:archive",
             limits=session_limits(context.settings),
-            read_only=True,
         ) as conn:
             entries = archive_manifest(conn, archived) if has_ledger(conn) else []
             if entries:

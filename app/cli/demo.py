@@ -5,7 +5,7 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -58,7 +58,9 @@ def demo(
             out.document({"folder": str(folder), "database": str(database), "url": service.url} | report)
             _tell_how_to_go_on(out, service, report, keep_serving=keep_serving)
             if keep_serving:
-                service.wait()
+                # Ctrl-C is how this is meant to end.
+                with suppress(KeyboardInterrupt):
+                    service.wait()
     except ServiceDidNotStart as error:
         return out.complain(Complaint("SERVICE_DID_NOT_START", str(error), ExitCode.FAILED))
     except LetheError as error:
@@ -90,6 +92,8 @@ def _show(session: Session, database: Path) -> tuple[int, dict[str, Any]]:
         return ExitCode.FAILED, report
     result = job.result or {}
     _show_counts(out, before, after, result.get("removed") or {})
+    marked = (result.get("stranded") or {}).get("marked")
+    out.facts({"batches of the disabled node that were marked OK first": marked})
     for warning in result.get("warnings") or ():
         out.note(f"warning: {warning_text(warning)}")
     verified = follow(session, client.archives.verify(job.id))

@@ -51,11 +51,9 @@ def cell(value: Any) -> str:
     return str(value)
 
 
-def grid(
-    columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str | None = None, terminal: bool = True
-) -> Table:
+def grid(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, terminal: bool = True) -> Table:
     """Make a table whose cells are plain text; numbers stand to the right."""
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD if terminal else None, pad_edge=False)
+    table = Table(box=SIMPLE_HEAD if terminal else None, pad_edge=False)
     body = [list(row) for row in rows]
     for index, column in enumerate(columns):
         numeric = any(
@@ -96,7 +94,9 @@ class Output:
         """Print a table for people."""
         if not self.json:
             console = on_stdout()
-            console.print(grid(columns, rows, title=title, terminal=console.is_terminal))
+            if title:
+                console.print(Text(title))
+            console.print(grid(columns, rows, terminal=console.is_terminal))
 
     def facts(self, facts: Mapping[str, Any], *, title: str | None = None) -> None:
         """Print names and values for people, leaving out what has none."""

@@ -154,7 +154,7 @@ def _report(session: Session, report: CheckReport) -> None:
     session.out.facts(
         {
             "reachable": report.reachable,
-            "server": report.server_version,
+            "server": None if report.server_version is None else str(report.server_version),
             "layout": report.layout,
             "identity": report.identity,
             "clock difference (s)": report.clock_difference_s,

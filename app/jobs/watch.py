@@ -38,7 +38,7 @@ class JobChange:
     events: Sequence[JobEventRead]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Waiter:
     """One waiting request."""
 

@@ -4,6 +4,7 @@ import json
 import random
 import resource
 import stat
+import threading
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +27,7 @@ from spark.targets.archive import (
 )
 from spark.targets.archive_sqlite import UndecodableText
 from spark.targets.connection import Connection, Target
-from spark.targets.errors import ArchiveCorrupt, ArchiveFailed, TargetTablesMissing
+from spark.targets.errors import ArchiveCorrupt, ArchiveFailed, TargetCancelled, TargetTablesMissing
 from spark.targets.manifest import ManifestEntry
 from tests.spark.targets.conftest import Connect
 
@@ -297,6 +298,22 @@ def test_full_disk_rolls_the_rows_back_and_leaves_a_torn_file(conn: Connection, 
         entry = archived(conn, directory)
         assert entry is not None
         assert entry.path.endswith("data-1-1.2.parquet")
+
+
+def test_cancel_in_the_middle_of_an_archive_keeps_every_row(conn: Connection, tmp_path: Path) -> None:
+    count = 20_000
+    insert(conn, [(n, "x" * 1_000) for n in range(count)])
+    answers: list[bool] = []
+    canceller = threading.Thread(target=lambda: answers.append(conn.cancel()))
+    with pytest.raises(TargetCancelled), conn.transaction():
+        canceller.start()
+        archive_delete(
+            conn, "delete from t", {}, table="t", directory=tmp_path, job_id=JOB, unit_id="u", token=1
+        )
+    canceller.join()
+    assert answers == [True]
+    conn.reset_cancel()
+    assert conn.execute("select count(*) from t") == [(count,)]
 
 
 def test_missing_table_is_named(conn: Connection, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from spark.targets.archive import ManifestEntry, archive_delete, scan_directory
 from spark.targets.archive_restore import restore_into_file, restore_into_schema, restore_live
 from spark.targets.connection import Connection, Target
 from spark.targets.dialects.dialect import Row
-from spark.targets.errors import FenceRaised, RestoreConflict, TargetSchemaUnsupported
+from spark.targets.errors import ArchiveFailed, FenceRaised, RestoreConflict, TargetSchemaUnsupported
 from spark.targets.fence import raise_fence
 from spark.targets.ledger import (
     LedgerRow,
@@ -113,6 +113,13 @@ def test_existing_file_is_never_touched(conn: Connection, tmp_path: Path) -> Non
     with pytest.raises(RestoreConflict):
         restore_into_file(entries, tmp_path / "mine.db")
     assert (tmp_path / "mine.db").read_text() == "precious"
+
+
+def test_place_that_cannot_be_written_is_reported(conn: Connection, tmp_path: Path) -> None:
+    entries = purge(conn, tmp_path / "a")
+    (tmp_path / "file").write_text("no directory")
+    with pytest.raises(ArchiveFailed):
+        restore_into_file(entries, tmp_path / "file" / "out.db")
 
 
 def test_stopped_restore_leaves_no_file(conn: Connection, tmp_path: Path) -> None:

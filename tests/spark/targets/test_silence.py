@@ -15,7 +15,8 @@ OTHER = "job_" + "x" * 26
 def eventually(conn: Connection, count: int) -> list[Running]:
     for _ in range(100):
         found = running_statements(conn, JOB)
-        if len(found) == count:
+        # A worker is seen between its BEGIN and its DELETE too: wait until all of them are blocked.
+        if len(found) == count and all(running.state == "active" for running in found):
             return found
         time.sleep(0.05)
     raise AssertionError(found)
