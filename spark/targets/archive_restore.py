@@ -24,6 +24,7 @@ from spark.targets.archive_sqlite import insert_rows
 from spark.targets.connection import Connection, Target, connect
 from spark.targets.errors import (
     ArchiveCorrupt,
+    ArchiveFailed,
     RestoreConflict,
     TargetError,
     TargetRowConflict,
@@ -102,15 +103,13 @@ def restore_into_file(
 
     The file appears when the restore has come to its end, not before.
 
-    Raises: RestoreConflict: the file exists.
+    Raises: RestoreConflict: the file exists. ArchiveFailed: the disk refused.
     """
     if path.exists():
         raise RestoreConflict(f"{path} exists already")
-    prepare_directory(path.parent)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    _remove(draft)
+    _create_draft(draft)
     try:
-        os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         with connect(Target(f"sqlite:///{draft}"), application_name="lethe-restore") as conn:
             if entries:
                 _match_encoding(conn, entries)
@@ -257,12 +256,24 @@ def _match_encoding(conn: Connection, entries: Sequence[ManifestEntry]) -> None:
             return
 
 
+def _create_draft(draft: Path) -> None:
+    try:
+        prepare_directory(draft.parent)
+        _remove(draft)
+        os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    except OSError as exc:
+        raise ArchiveFailed(f"{draft}: {exc.strerror}") from exc
+
+
 def _publish(draft: Path, path: Path) -> None:
+    # A link, because a rename would replace a file that has come into being meanwhile.
     try:
         os.link(draft, path)
+        sync_directory(path.parent)
     except FileExistsError:
         raise RestoreConflict(f"{path} exists already") from None
-    sync_directory(path.parent)
+    except OSError as exc:
+        raise ArchiveFailed(f"{path}: {exc.strerror}") from exc
 
 
 def _remove(draft: Path) -> None:

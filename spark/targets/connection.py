@@ -11,6 +11,7 @@ Invariants:
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -48,7 +49,7 @@ __all__ = [
 
 # PostgreSQL cuts application_name at 63 bytes, and with it the token at its end.
 APPLICATION_NAME_BYTES = 63
-CANCEL_ATTEMPTS = 50
+CANCEL_TIMEOUT_S = 5.0
 CANCEL_WAIT_S = 0.1
 _DRIVER_ERRORS = (psycopg.Error, sqlite3.Error)
 
@@ -191,7 +192,8 @@ class Connection:
         with self._cancelling:
             with self._state:
                 self._cancelled = True
-            for _ in range(CANCEL_ATTEMPTS):
+            give_up = time.monotonic() + CANCEL_TIMEOUT_S
+            while time.monotonic() < give_up:
                 with self._state:
                     if not self._running or self._session.closed:
                         return True
