@@ -27,7 +27,7 @@ from tests.oracles.symmetricds import (
 )
 from tests.spark.purge.outgoing_run import OutgoingRun
 
-CASES = 60
+CASES = 40
 SIZES = [(1, 1), (3, 2), (7, None), (20_000, None)]
 
 
