@@ -19,10 +19,12 @@ PIPE_WIDTH: Final = 1_000
 
 
 def on_stdout() -> Console:
+    """The console for results; made anew each time, since tests and pipes exchange the stream."""
     return _console(sys.stdout)
 
 
 def on_stderr() -> Console:
+    """The console for everything that is no result."""
     return _console(sys.stderr)
 
 

@@ -15,6 +15,8 @@ from app.cli.output import cell, on_stderr
 # A log needs a line when something changes, and a sign of life; not one per poll.
 LINE_EVERY_S: Final = 10.0
 LINE_EVERY_FRACTION: Final = 0.1
+BAR_WIDTH: Final = 16
+NAME_WIDTH: Final = 16
 
 
 def throttle_text(job: Job) -> str:
@@ -40,6 +42,17 @@ def describe(job: Job) -> str:
     parts += [throttle_text(job)] if throttle_text(job) else []
     parts += [f"waits for {each.kind} {each.ref or ''}".rstrip() for each in job.waiting_on]
     return f"{job.state} {', '.join(parts)}".rstrip()
+
+
+def brief(job: Job) -> str:
+    """What fits beside a bar on 80 columns."""
+    progress = job.progress
+    if job.waiting_on:
+        return f"{job.state} for {job.waiting_on[0].kind}"
+    if not progress.total:
+        return job.state
+    rate = f", {progress.rate_per_s:,.0f}/s" if job.state == "RUNNING" and progress.rate_per_s else ""
+    return f"{job.state} {progress.done:,}/{progress.total:,} {progress.unit}{rate}"
 
 
 class Display(Protocol):
@@ -85,7 +98,7 @@ class Bar:
     def __init__(self, console: Console) -> None:
         self._progress = Progress(
             TextColumn("{task.fields[name]}", markup=False),
-            BarColumn(),
+            BarColumn(bar_width=BAR_WIDTH),
             TaskProgressColumn(),
             TextColumn("{task.description}", markup=False),
             console=console,
@@ -107,8 +120,8 @@ class Bar:
             self._task,
             total=total or (1 if job.ended else None),
             completed=done,
-            description=describe(job),
-            name=job.store or job.kind,
+            description=brief(job),
+            name=(job.store or job.kind)[:NAME_WIDTH],
             refresh=True,
         )
 

@@ -22,6 +22,7 @@ POLL_MARGIN_S: Final = 15.0
 
 
 def job_of(answer: Answer) -> Job:
+    """Read a job together with the ETag that it came with."""
     return replace(decode(Job, answer.body), etag=answer.etag)
 
 

@@ -4,6 +4,7 @@ from urllib.parse import quote
 
 
 def collection(name: str) -> str:
+    """`/v1/stores`."""
     return f"/v1/{name}"
 
 

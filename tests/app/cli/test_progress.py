@@ -1,6 +1,7 @@
 """Plain lines where nobody looks live, a bar on a terminal."""
 
 import io
+import re
 
 from lethe_client import Job, Progress
 from lethe_client.decoding import decode
@@ -32,13 +33,13 @@ def test_plain_lines_come_with_a_tenth_a_state_or_ten_seconds() -> None:
 
 def test_bar_on_a_terminal_shows_the_store_and_redraws() -> None:
     stream = io.StringIO()
-    with Bar(Console(file=stream, force_terminal=True, width=120)) as bar:
+    with Bar(Console(file=stream, force_terminal=True, width=80)) as bar:
         bar.show(running(0, total=None))
-        bar.show(running(50))
-    text = stream.getvalue()
-    assert "\x1b[" in text
-    assert "shop" in text
-    assert "50 of 100 rows" in text
+        bar.show(running(5_000_000, total=10_000_000))
+    # A long description once squeezed the bar and the name out of the line.
+    last = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", stream.getvalue()).splitlines()[-1]
+    assert last.startswith("shop ━━━━━━━━")
+    assert last.rstrip().endswith("50% RUNNING 5,000,000/10,000,000 rows, 12,500/s")
 
 
 def test_description_says_throttle_and_what_is_waited_for() -> None:
