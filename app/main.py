@@ -9,7 +9,6 @@ from typing import Any
 import anyio.to_thread
 from fastapi import Depends, FastAPI, Request
 from fastapi.middleware.cors import CORSMiddleware
-from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
@@ -20,11 +19,12 @@ from app.auth.api import router as auth_router
 from app.auth.scopes import Scope
 from app.clock import Clock, SystemClock
 from app.db import Database
+from app.description import describe
 from app.handlers import BATCH_SUBMITTERS, STORE_HOOKS
 from app.jobs.api import router as jobs_router
 from app.jobs.batch_api import router as batch_router
 from app.jobs.watch import JobWatch
-from app.kit.problems import Problem, problems
+from app.kit.problems import problems
 from app.kit.request_scope import RequestScope
 from app.metrics import render_metrics
 from app.parameters.api import router as parameters_router
@@ -38,6 +38,16 @@ DESCRIPTION = (
     "replication that must come first. Errors are application/problem+json with a stable `code`."
 )
 VERSION = version("lethe")
+ROUTERS = (
+    stores_router,
+    store_parameters_router,
+    purge_router,
+    archives_router,
+    batch_router,
+    jobs_router,
+    parameters_router,
+    auth_router,
+)
 
 
 @dataclass(slots=True)
@@ -120,18 +130,13 @@ def _add_middleware(app: FastAPI, settings: Settings) -> None:
 
 
 def _add_routes(app: FastAPI) -> None:
-    for router in (
-        stores_router,
-        store_parameters_router,
-        purge_router,
-        archives_router,
-        batch_router,
-        jobs_router,
-        parameters_router,
-        auth_router,
-    ):
+    for router in ROUTERS:
         app.include_router(router)
+    _add_probes(app)
+    _add_documents(app)
 
+
+def _add_probes(app: FastAPI) -> None:
     @app.get(
         "/livez", summary="Alive", operation_id="livez", tags=["operation"], openapi_extra={"security": []}
     )
@@ -153,6 +158,8 @@ def _add_routes(app: FastAPI) -> None:
         status = readiness.status
         return JSONResponse({"status": status}, status_code=200 if status == "ready" else 503)
 
+
+def _add_documents(app: FastAPI) -> None:
     @app.get(
         "/metrics",
         summary="Figures for Prometheus",
@@ -169,26 +176,13 @@ def _add_routes(app: FastAPI) -> None:
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     @app.get(
-        "/v1/openapi.json",
+        "/openapi.json",
         summary="This description",
         operation_id="get_openapi",
         tags=["operation"],
-        openapi_extra={"security": []},
+        dependencies=[Depends(requires(Scope.STORES_READ))],
+        responses=problems() | {200: {"content": {"application/json": {}}, "description": "OpenAPI 3.1"}},
     )
-    async def openapi_document() -> dict[str, Any]:
+    def openapi_document() -> dict[str, Any]:
         """OpenAPI 3.1 of this very service."""
         return describe(app)
-
-
-def describe(app: FastAPI) -> dict[str, Any]:
-    """The OpenAPI document: the generated one, with the problem schema in its place."""
-    document = get_openapi(
-        title=app.title, version=app.version, description=app.description, routes=app.routes
-    )
-    schemas = document["components"]["schemas"]
-    for name in ("HTTPValidationError", "ValidationError"):
-        schemas.pop(name, None)
-    schema = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
-    schemas.update(schema.pop("$defs", {}))
-    schemas["Problem"] = schema
-    return document

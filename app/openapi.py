@@ -4,7 +4,8 @@ import json
 import sys
 
 from app.db import Database
-from app.main import create_app, describe
+from app.description import describe
+from app.main import create_app
 from app.settings import Settings
 
 

@@ -124,10 +124,14 @@ async def get_one_job(
     if_none_match: IfNoneMatch = None,
     wait_for: Annotated[Literal["state", "progress"], Query()] = "state",
 ) -> Response:
-    """With `Prefer: wait=N` it answers when the job's state (or progress) changes, or after N seconds."""
+    """With `Prefer: wait=N` it answers when the job's state (or progress) changes, or after N seconds.
+
+    With If-None-Match it answers at once when the job is not that version any more.
+    """
     wait_s = wait_seconds(prefer, default_s=0, max_s=settings.wait_max_s)
     job, version = await run_in_threadpool(_read, database, job_id, caller)
-    if wait_s > 0 and job.state not in TERMINAL:
+    is_news = if_none_match is not None and not is_current(if_none_match, version)
+    if wait_s > 0 and job.state not in TERMINAL and not is_news:
         job, version = await wait_for_change(watch, job, version, wait_for=wait_for, timeout_s=wait_s)
     headers = {"ETag": etag(version)}
     if prefer is not None and wait_s > 0:

@@ -1,6 +1,7 @@
 """One request over many stores: a parent job, a child per store, results per store."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any, cast
 
@@ -105,45 +106,49 @@ def post_batch(
 
     def effect(db: Session) -> Answer:
         stores = _select_stores(db, body, caller)
-        parent = submit(
-            db,
-            JobRequest(
-                kind=JOB_BATCH,
-                store=None,
-                params={"kind": body.kind, "params": body.params, "stores": [store.id for store in stores]},
-                requested_by=caller.name,
-                token_id=caller.token_id,
-                reason=body.reason,
-            ),
-            now=clock.now(),
-            queued_max=settings.jobs_queued_max,
+        parent, refused = _submit_all(
+            db, body, stores, caller, make_child, settings=settings, now=clock.now()
         )
-        refused = {}
-        for store in stores:
-            try:
-                with db.begin_nested():
-                    make_child(db, store, body.params, caller, parent.id, settings, clock.now())
-            except ServiceError as error:
-                if error.status == 422:  # the request itself is wrong, for every store
-                    raise
-                refused[store.id] = {"code": error.code, "detail": error.detail}
-        change_job(
-            db,
-            parent.id,
-            guards=[],
-            values={"params": parent.params | {"refused": refused}, "unproven": True},
-            now=clock.now(),
-        )
-        db.refresh(parent)
         answer = accepted(parent)
-        return Answer(
-            body=answer.body,
-            status=202,
-            headers=answer.headers,
-            subject_id=parent.id,
-            audit={"kind": body.kind, "stores": len(stores), "refused": sorted(refused)},
-        )
+        audit = {"kind": body.kind, "stores": len(stores), "refused": sorted(refused)}
+        return replace(answer, audit=audit)
 
     response = mutate(request, caller, effect, action="batch.create", subject=("job", ""), body=body)
     request.app.state.changed("")
     return response
+
+
+def _submit_all(
+    db: Session,
+    body: BatchRequest,
+    stores: Sequence[Store],
+    caller: Caller,
+    make_child: ChildSubmitter,
+    *,
+    settings: Settings,
+    now: datetime,
+) -> tuple[Job, dict[str, dict[str, str]]]:
+    """Make the parent and a child per store; a store that refuses is noted in the parent's parameters."""
+    names = [store.id for store in stores]
+    request = JobRequest(
+        kind=JOB_BATCH,
+        store=None,
+        params={"kind": body.kind, "params": body.params, "stores": names},
+        requested_by=caller.name,
+        token_id=caller.token_id,
+        reason=body.reason,
+    )
+    parent = submit(db, request, now=now, queued_max=settings.jobs_queued_max)
+    refused = {}
+    for store in stores:
+        try:
+            with db.begin_nested():
+                make_child(db, store, body.params, caller, parent.id, settings, now)
+        except ServiceError as error:
+            if error.status == 422:  # the request itself is wrong, for every store
+                raise
+            refused[store.id] = {"code": error.code, "detail": error.detail}
+    values = {"params": parent.params | {"refused": refused}, "unproven": True}
+    change_job(db, parent.id, guards=[], values=values, now=now)
+    db.refresh(parent)
+    return parent, refused

@@ -237,9 +237,8 @@ class InstanceRead(InstanceBase):
 
 def read_job(job: Job) -> JobRead:
     """Show a job's row to a client."""
-    fields = job.model_dump(
-        include=set(JobBase.model_fields) | {"id", "progress", "error", "subject", "waiting_on"}
-    )
+    names = set(JobBase.model_fields) | {"id", "progress", "error", "subject", "waiting_on"}
+    fields = {name: getattr(job, name) for name in names}
     throttle = ThrottleRead.model_validate(
         {
             "requested": job.throttle_requested,

@@ -1,4 +1,4 @@
-"""The value of a parameter that is in effect, and where it comes from: store over global over default."""
+"""The value of a parameter in effect, and its source: store over target over global over default."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,10 +32,22 @@ def known_parameter(name: str) -> ParameterSpec:
     return spec
 
 
-def effective(db: Session, spec: ParameterSpec, store_values: Mapping[str, ParameterValue]) -> Effective:
-    """The value in effect for a store with these values of its own (canonical names)."""
+def effective(
+    db: Session,
+    spec: ParameterSpec,
+    store_values: Mapping[str, ParameterValue],
+    *,
+    target_values: Mapping[str, ParameterValue] | None = None,
+) -> Effective:
+    """The value in effect for a store with these values of its own (canonical names).
+
+    Args:
+        target_values: what the target's own table says, for the parameters that Lethe honours there.
+    """
     if spec.name in store_values:
         return Effective(store_values[spec.name], "STORE")
+    if target_values and spec.name in target_values:
+        return Effective(target_values[spec.name], "TARGET")
     row = db.get(GlobalParameter, spec.name)
     if row is not None and row.value is not None:
         return Effective(row.value, "GLOBAL")

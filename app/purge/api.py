@@ -22,12 +22,13 @@ from app.kit.conditional import etag
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.prefer import PreferHeader, wait_seconds
 from app.kit.problems import problems
+from app.purge.cutoff import target_parameters
 from app.purge.models import PurgePlanRead, PurgeRequest, PurgeStatsRead
 from app.purge.queries import removed_and_params, stats_of
-from app.purge.service import JOB_PURGE, prepare, submit_plan, submit_purge
+from app.purge.service import JOB_PURGE, prepare, submit_plan, submit_purge, target_fields
 from app.stores.api import StoreId, read_row
 from app.stores.models import Store
-from app.stores.service import get_store
+from app.stores.service import get_store, note_target
 
 router = APIRouter(tags=["purges"])
 Reader = Annotated[Caller, Depends(requires(Scope.JOBS_READ))]
@@ -107,14 +108,20 @@ def _purge(request: Request, caller: Caller, store_id: str, body: PurgeRequest) 
     params, look = prepare(database, store, body, settings=settings, now=clock.now(), for_write=True)
 
     def effect(db: Session) -> Answer:
-        current = get_store(db, store_id, lock=True)
-        _same_target(current, store)
+        _same_target(get_store(db, store_id, lock=True), store)
         if look.inspection is not None:
-            current.target_identity = look.inspection.identity
-            db.add(current)
+            found = look.inspection
+            note_target(
+                db,
+                store_id,
+                store,
+                identity=found.identity,
+                parameters=target_parameters(found),
+                now=clock.now(),
+            )
         job = submit_purge(
             db,
-            current,
+            get_store(db, store_id),
             params,
             look,
             caller=caller,
@@ -140,11 +147,7 @@ def _purge(request: Request, caller: Caller, store_id: str, body: PurgeRequest) 
 
 def _same_target(current: Store, seen: Store) -> None:
     """The store must be what was looked at a moment ago."""
-    if current.version != seen.version and (current.url, current.schema_name, current.table_prefix) != (
-        seen.url,
-        seen.schema_name,
-        seen.table_prefix,
-    ):
+    if target_fields(current) != target_fields(seen):
         raise Conflict("the store has changed meanwhile; try again", code="STORE_CHANGED")
 
 

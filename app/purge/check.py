@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from app.purge.cutoff import target_parameters
 from app.settings import Settings
 from app.stores.errors import SecretUnavailable
 from app.stores.models import Finding, FindingSeverity, MissingPermission, Store, StoreCheck, TableSize
@@ -76,6 +77,7 @@ def _report(inspection: Inspection, now: datetime) -> StoreCheck:
         ],
         conflicts=conflicts,
         findings=findings,
+        parameters=target_parameters(inspection),
         can=[CAN_PLAN, CAN_PURGE] if can_write else [CAN_PLAN],
     )
 

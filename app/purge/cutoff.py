@@ -25,10 +25,17 @@ def retention_of(params: PurgeParams, inspection: Inspection) -> Sourced:
     """Request over store over the target's own over the default (design.md, Purge)."""
     if params.retention_minutes is not None:
         return params.retention_minutes
-    own = (inspection.sym_parameter.get(TARGET_PARAMETER) or "").strip()
-    if own.isdigit() and int(own) <= RETENTION_MAX_MINUTES:
-        return Sourced(value=int(own), source="TARGET")
+    own = target_parameters(inspection).get(TARGET_PARAMETER)
+    if own is not None:
+        return Sourced(value=own, source="TARGET")
     return params.default_retention_minutes
+
+
+def target_parameters(inspection: Inspection) -> dict[str, int]:
+    """The target's own values that Lethe honours: its retention, where it is a sane number."""
+    own = (inspection.sym_parameter.get(TARGET_PARAMETER) or "").strip()
+    sane = own.isascii() and own.isdigit() and len(own) < 8 and int(own) <= RETENTION_MAX_MINUTES
+    return {TARGET_PARAMETER: int(own)} if sane else {}
 
 
 def decide_cutoff(params: PurgeParams, inspection: Inspection) -> Cutoff:

@@ -55,6 +55,21 @@ def exceeded_limits(params: PurgeParams, plan: OutgoingPlan) -> list[str]:
     return found
 
 
+def _warnings(plan: OutgoingPlan, inspection: Inspection) -> list[PlanWarningRead]:
+    """Everything awkward in the data, and signs that SymmetricDS purges by itself."""
+    warnings = [
+        PlanWarningRead(
+            code=item.code, table=item.table, count=item.count, sample=list(item.sample), detail=item.detail
+        )
+        for item in plan.warnings
+    ]
+    warnings += [
+        PlanWarningRead(code=OWN_PURGE, table="", count=1, sample=[], detail=sign)
+        for sign in inspection.own_purge_running
+    ]
+    return warnings
+
+
 def plan_read(
     plan: OutgoingPlan,
     *,
@@ -68,16 +83,6 @@ def plan_read(
     now: datetime,
 ) -> PurgePlanRead:
     """Show a plan."""
-    warnings = [
-        PlanWarningRead(
-            code=item.code, table=item.table, count=item.count, sample=list(item.sample), detail=item.detail
-        )
-        for item in plan.warnings
-    ]
-    warnings += [
-        PlanWarningRead(code=OWN_PURGE, table="", count=1, sample=[], detail=sign)
-        for sign in inspection.own_purge_running
-    ]
     return PurgePlanRead(
         plan_id=plan_id,
         store=store,
@@ -103,7 +108,7 @@ def plan_read(
             max_fraction=params.max_fraction,
             exceeded=exceeded_limits(params, plan),
         ),
-        warnings=warnings,
+        warnings=_warnings(plan, inspection),
         expires_at=now + timedelta(seconds=valid_s),
     )
 

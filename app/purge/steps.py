@@ -1,7 +1,8 @@
 """The loop of a purge: steps in the document's order, windows of ranges, units on an engine.
 
 Invariants:
-- a window is noted before its first unit and done when each of its units has its ledger row;
+- a window is noted before its first unit, together with the end of the one before; a crash in between repeats
+  a finished window, whose units find their ledger rows;
 - a unit that failed transiently is tried again before the step goes on; nothing is skipped;
 - the range of EVENTS and BATCHES is computed once, after DATA, as the document does;
 - between two units the job's stop and its throttle are looked at.
@@ -113,7 +114,7 @@ class PurgeLoop:
         self._lease = lease
         self._plan = plan
         self.state = LoopState.load(context.checkpoint(CHECKPOINT_LOOP))
-        self._shown: ThrottleSetting | None = None
+        self._shown = ThrottleSetting()
         self._window_done = 0
 
     def run(self) -> LoopState:
@@ -166,7 +167,6 @@ class PurgeLoop:
         name = "EVENTS" if step == "BATCHES" else step
         if name not in self.state.bounds:
             self.state.bounds[name] = step_bounds(self._conn, step, self._plan.spec)
-            self._save()
         return self.state.bounds[name]
 
     def _save(self) -> None:
@@ -208,6 +208,7 @@ class PurgeLoop:
         """Wait for the throttle and for the pause after a failure; False: the job must stop."""
         pause_s = min(RETRY_MAX_S, RETRY_FIRST_S * 2**tries) * (0.5 + random.random()) if tries else 0.0  # noqa: S311
         pause_until = self._context.clock.boottime_s() + pause_s
+        self._show_throttle()
         while self._context.stop_cause is None:
             throttled_s = self._context.throttle.delay_s()
             left_s = max(throttled_s, pause_until - self._context.clock.boottime_s())
@@ -249,7 +250,6 @@ class PurgeLoop:
         self.state.after = self.state.window[-1].hi
         self.state.window = []
         self._window_done = 0
-        self._save()
 
     def _show_progress(self, *, force: bool = False) -> None:
         done = self.state.examined + self._window_done

@@ -39,6 +39,8 @@ CHECKPOINT_CUTOFF = "cutoff"
 CHECKPOINT_START = "start"
 CHECKPOINT_LIMITS = "limits"
 UNITS_NAME = "units"
+BATCHES_MAX = 5_000
+"""A batch is looked up among its just-removed events: dead index entries make more of them slow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +249,7 @@ def _loop_plan(purge: _Purge, claimed: Claimed, archive: Path | None, params: Pu
             "STRANDED": params.batches_in_tx or cap,
             "DATA": params.data_rows_in_tx or cap,
             "EVENTS": cap if params.data_rows_in_tx is None else max(params.data_rows_in_tx, 1),
-            "BATCHES": params.batches_in_tx or cap,
+            "BATCHES": params.batches_in_tx or min(cap, BATCHES_MAX),
         },
         event_batches=params.event_batches_in_tx,
         total_rows=_total_rows(purge.inspection),

@@ -32,9 +32,9 @@ from app.stores.service import (
     create_store,
     get_store,
     list_stores,
+    note_target,
     remove_store,
     resume_store,
-    save_store,
     suspend_store,
 )
 
@@ -234,16 +234,16 @@ def post_check(
     """Connects, reads and reports; a target that cannot be used is a finding, not an error."""
     store = read_row(database, store_id, caller)
     found = hooks.checks[StoreKind(store.kind)](store, settings, clock.now())
-    if found.identity is not None and found.identity != store.target_identity:
+    if found.identity is not None:
         with database.transaction() as db:
-            row = get_store(db, store_id, lock=True)
-            if (row.url, row.schema_name, row.table_prefix) == (
-                store.url,
-                store.schema_name,
-                store.table_prefix,
-            ):
-                row.target_identity = found.identity
-                save_store(db, row, now=clock.now())
+            note_target(
+                db,
+                store_id,
+                store,
+                identity=found.identity,
+                parameters=found.parameters,
+                now=clock.now(),
+            )
     return found
 
 

@@ -92,7 +92,11 @@ class Store(StoreBase, table=True):
     suspended_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
     suspended_reason: str | None = Field(default=None, max_length=500)
     target_identity: str | None = Field(default=None, max_length=200)
-    epoch_ahead: int | None = Field(default=None, description="A fence of the target above our epoch.")
+    target_parameters: dict[str, Any] = Field(
+        default_factory=dict,
+        sa_type=JSON_TYPE,
+        description="The target's own values of parameters that Lethe honours, as it was last seen.",
+    )
     created_at: datetime = Field(sa_type=UtcDateTime)
     updated_at: datetime = Field(sa_type=UtcDateTime)
 
@@ -247,6 +251,9 @@ class StoreCheck(BaseModel):
     sizes: list[TableSize] = Field(default_factory=list)
     conflicts: list[str] = Field(default_factory=list)
     findings: list[Finding] = Field(default_factory=list)
+    parameters: dict[str, int] = Field(
+        default_factory=dict, description="The target's own values of parameters that Lethe honours."
+    )
     can: list[str] = Field(default_factory=list)
 
 
@@ -262,9 +269,8 @@ class RecoveryRead(BaseModel):
 
 def read_store(store: Store, *, now: datetime) -> StoreRead:
     """Show a store's row to a client."""
-    fields = store.model_dump(
-        include=set(StoreBase.model_fields) | {"id", "kind", "limits", "target_identity"}
-    )
+    names = set(StoreBase.model_fields) | {"id", "kind", "limits", "target_identity"}
+    fields = {name: getattr(store, name) for name in names}
     suspended = None
     if is_suspended(store, now=now):
         suspended = SuspensionRead(reason=store.suspended_reason, until=store.suspended_until)

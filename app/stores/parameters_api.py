@@ -22,7 +22,7 @@ router = APIRouter(tags=["parameters"])
 
 
 def _shown(db: Session, store: Store, spec: ParameterSpec) -> ParameterRead:
-    in_effect = effective(db, spec, store.parameters)
+    in_effect = effective(db, spec, store.parameters, target_values=store.target_parameters)
     return read_parameter(spec, in_effect.value, in_effect.source)
 
 

@@ -132,7 +132,7 @@ def change_store(
     if "limits" in changes:
         changes["limits"] = StoreLimits.model_validate(changes["limits"]).model_dump()
     if TARGET_FIELDS & set(changes):
-        changes |= {"target_identity": None, "epoch_ahead": None}
+        changes |= {"target_identity": None, "target_parameters": {}}
     store.sqlmodel_update(changes)
     check_allowed(
         url=store.url,
@@ -151,6 +151,18 @@ def save_store(db: Session, store: Store, *, now: datetime) -> Store:
     db.add(store)
     db.flush()
     return store
+
+
+def note_target(
+    db: Session, store_id: str, seen: Store, *, identity: str, parameters: Mapping[str, int], now: datetime
+) -> None:
+    """Keep what a look at the target told, unless the store names another target by now."""
+    store = get_store(db, store_id, lock=True)
+    if any(getattr(store, name) != getattr(seen, name) for name in TARGET_FIELDS):
+        return
+    if (store.target_identity, store.target_parameters) != (identity, dict(parameters)):
+        store.target_identity, store.target_parameters = identity, dict(parameters)
+        save_store(db, store, now=now)
 
 
 def remove_store(db: Session, store_id: str, *, if_match: str | None, active_jobs: int) -> None:

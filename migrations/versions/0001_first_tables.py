@@ -1,7 +1,7 @@
 """first tables
 
 Revision: 0001
-Revises:
+Revises: nothing
 """
 
 import sqlalchemy as sa
@@ -166,7 +166,7 @@ def upgrade() -> None:
         sa.Column("suspended_until", app.db.UtcDateTime(timezone=True), nullable=True),
         sa.Column("suspended_reason", sa.String(length=500), nullable=True),
         sa.Column("target_identity", sa.String(length=200), nullable=True),
-        sa.Column("epoch_ahead", sa.Integer(), nullable=True),
+        sa.Column("target_parameters", sa.JSON(none_as_null=True), nullable=False),
         sa.Column("created_at", app.db.UtcDateTime(timezone=True), nullable=False),
         sa.Column("updated_at", app.db.UtcDateTime(timezone=True), nullable=False),
         sa.PrimaryKeyConstraint("id"),

@@ -1,0 +1,257 @@
+"""The OpenAPI document of the service: the generated one, with problems and examples in their places."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from app.kit.problems import Problem
+
+REFERENCE = "#/components/schemas/"
+JSON = "application/json"
+
+_JOB_ID = "job_01m7w9g5zztpwcv3r2w6zbdp8x"
+_STORE: dict[str, Any] = {
+    "id": "shop",
+    "kind": "SYMMETRICDS",
+    "url": "postgresql+psycopg://lethe@127.0.0.1:5432/shop",
+    "has_password": True,
+    "schema": "public",
+    "table_prefix": "sym_",
+    "time_zone": "Europe/Berlin",
+    "labels": {"region": "eu"},
+    "runs_on": [],
+    "parameters": {"purge.retention.minutes": 1440},
+    "limits": {"max_rows": 50000000, "max_fraction": 0.95, "max_parallel_jobs": 4},
+    "suspended": None,
+    "target_identity": "postgresql:7412345678901234567:16384:public",
+    "created_at": "2026-11-20T10:54:39.100000Z",
+    "updated_at": "2026-11-20T10:54:39.100000Z",
+}
+_JOB: dict[str, Any] = {
+    "id": _JOB_ID,
+    "kind": "PURGE",
+    "store": "shop",
+    "parent_id": None,
+    "state": "RUNNING",
+    "reason": "nightly",
+    "requested_by": "nightly-purge",
+    "engine": "INLINE",
+    "params": {"kind": "OUTGOING", "stranded": "MARK", "strict": False},
+    "result": None,
+    "created_at": "2026-11-20T10:54:39.613933Z",
+    "started_at": "2026-11-20T10:54:39.647885Z",
+    "finished_at": None,
+    "updated_at": "2026-11-20T10:54:42.116863Z",
+    "not_before": None,
+    "attempt": 1,
+    "crash_count": 0,
+    "retries": 0,
+    "retried_from": None,
+    "runs_on": [],
+    "waiting_on": [],
+    "throttle": {"requested": None, "effective": None, "cause": None},
+    "progress": {
+        "unit": "rows",
+        "done": 123000,
+        "total": 420000,
+        "total_is_estimate": True,
+        "fraction": 0.2929,
+        "rate_per_s": 50100.0,
+        "eta": "2026-11-20T10:54:48.000000Z",
+    },
+    "error": None,
+    "subject": None,
+    "instance": "ins_01m7w9fkm3fr0wmcztj953rhw9",
+}
+_ARCHIVE: dict[str, Any] = {
+    "job_id": _JOB_ID,
+    "store": "shop",
+    "directory": f"/var/lib/lethe/archive/shop/{_JOB_ID}",
+    "instance": "ins_01m7w9fkm3fr0wmcztj953rhw9",
+    "resource": "public.sym_outgoing",
+    "created_at": "2026-11-20T10:54:39.700000Z",
+    "files": 1,
+    "rows": 246,
+    "bytes": 18211,
+    "counts": "EXACT",
+    "expires_at": "2027-11-20T10:54:39.700000Z",
+}
+_TOKEN: dict[str, Any] = {
+    "id": "tok_01m7w9fkm3fr0wmcztj953rhw9",
+    "name": "nightly-purge",
+    "scopes": ["jobs:read", "purges:write", "stores:read"],
+    "stores": ["shop"],
+    "expires_at": "2027-02-18T10:54:39.613933Z",
+    "created_at": "2026-11-20T10:54:39.613933Z",
+    "created_by": "tok_01m7w9fkm3fr0wmcztj953rhw8",
+    "revoked_at": None,
+}
+EXAMPLES: dict[str, Any] = {
+    "StoreRead": _STORE,
+    "JobRead": _JOB,
+    "ArchiveRead": _ARCHIVE,
+    "ArchiveDetail": _ARCHIVE
+    | {
+        "file_list": [
+            {
+                "path": f"/var/lib/lethe/archive/shop/{_JOB_ID}/data-10-438-2.parquet",
+                "unit_id": "data-10-438",
+                "table": "sym_data",
+                "rows": 246,
+                "bytes": 18211,
+                "sha256": "043e390dc99e59db9281f107172b8d6d2470726ea7ae064e37bcd635b10f98f0",
+                "state": "VALID",
+            }
+        ]
+    },
+    "TokenRead": _TOKEN,
+    "TokenCreated": _TOKEN | {"token": "lethe_..."},
+    "AuditEventRead": {
+        "id": "aud_01m7w9fkm3fr0wmcztj953rhw9",
+        "at": "2026-11-20T10:54:39.613933Z",
+        "token_id": "tok_01m7w9fkm3fr0wmcztj953rhw9",
+        "actor": "nightly-purge",
+        "action": "purge.create",
+        "subject_type": "job",
+        "subject_id": _JOB_ID,
+        "store": "shop",
+        "request_id": "req_01m7w9eepmg2fyeswsjf12m4kr",
+        "detail": {"kind": "OUTGOING", "force": False},
+    },
+    "InstanceRead": {
+        "id": "ins_01m7w9fkm3fr0wmcztj953rhw9",
+        "hostname": "lethe-1",
+        "pid": 17,
+        "role": "serve",
+        "version": "0.1.0",
+        "labels": ["zone-a"],
+        "started_at": "2026-11-20T10:53:41.192227Z",
+        "heartbeat_at": "2026-11-20T10:54:41.192227Z",
+        "stopped_at": None,
+        "alive": True,
+    },
+    "JobEventRead": {
+        "seq": 2,
+        "at": "2026-11-20T10:54:39.647885Z",
+        "type": "state",
+        "data": {"state": "RUNNING", "attempt": 1},
+    },
+    "ParameterRead": {
+        "name": "purge.retention.minutes",
+        "aliases": [],
+        "type": "INTEGER",
+        "unit": "minutes",
+        "minimum": 0,
+        "maximum": 5256000,
+        "default": 7200,
+        "value": 1440,
+        "source": "STORE",
+        "scopes": ["GLOBAL", "STORE"],
+        "kinds": ["SYMMETRICDS"],
+        "in_use": True,
+        "description": "How long delivered data stays.",
+    },
+    "StoreCheck": {
+        "ok": True,
+        "reachable": True,
+        "identity": "postgresql:7412345678901234567:16384:public",
+        "server_version": 150019,
+        "layout": "3.x",
+        "clock_difference_s": 0.001,
+        "time_encoding": "timestamp",
+        "permissions_missing": [],
+        "ledger": True,
+        "sizes": [{"table": "sym_data", "rows_estimate": 1000000, "bytes": 210000000}],
+        "conflicts": [],
+        "findings": [],
+        "can": ["PLAN_OUTGOING", "PURGE_OUTGOING"],
+    },
+    "RecoveryRead": {"epoch_before": 12, "epoch_after": 57, "foreign_jobs": [_JOB_ID]},
+    "PurgePlanRead": {
+        "plan_id": _JOB_ID,
+        "store": "shop",
+        "kind": "OUTGOING",
+        "cutoff": "2026-11-01T10:00:00Z",
+        "cutoff_local": "2026-11-01 11:00:00",
+        "retention_minutes": 1440,
+        "retention_source": "STORE",
+        "layout": "3.x",
+        "strict": False,
+        "tables": [{"table": "sym_data", "rows": 315, "rows_to_remove": 246, "lo": 10, "hi": 438}],
+        "stranded": {"mode": "MARK", "nodes": [{"node_id": "00004", "batches": 8}]},
+        "limits": {"max_rows": 50000000, "max_fraction": None, "exceeded": []},
+        "warnings": [
+            {
+                "code": "DATA_UNROUTED",
+                "table": "sym_data",
+                "count": 4,
+                "sample": [13, 149, 263, 380],
+                "detail": "old, but routed to nobody yet: never removed",
+            }
+        ],
+        "expires_at": "2026-11-21T10:54:39.454688Z",
+    },
+    "PurgeStatsRead": {
+        "store": "shop",
+        "measured_at": "2026-11-20T10:54:21.621000Z",
+        "retention_minutes": 7200,
+        "retention_source": "DEFAULT",
+        "tables": [
+            {
+                "table": "sym_data",
+                "removed": 246,
+                "oldest_row_left": "2026-11-01T03:00:00Z",
+                "lag_behind_retention_s": 1238061.6,
+                "rows_estimate": 69,
+            }
+        ],
+    },
+}
+
+
+def describe(app: FastAPI) -> dict[str, Any]:
+    """The document that `/openapi.json` serves and the repository keeps."""
+    document = get_openapi(
+        title=app.title, version=app.version, description=app.description, routes=app.routes
+    )
+    schemas = document["components"]["schemas"]
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
+    problem = Problem.model_json_schema(ref_template=REFERENCE + "{model}")
+    schemas.update(problem.pop("$defs", {}))
+    schemas["Problem"] = problem
+    for content in _json_contents(document):
+        if "example" not in content and "examples" not in content:
+            example = _example_of(content.get("schema", {}), schemas)
+            if example is not None:
+                content["example"] = example
+    return document
+
+
+def _json_contents(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The JSON content of every request and every good answer."""
+    for item in document["paths"].values():
+        for operation in item.values():
+            bodies = [operation.get("requestBody", {})]
+            bodies += [body for code, body in operation["responses"].items() if code.startswith("2")]
+            yield from (body["content"][JSON] for body in bodies if JSON in body.get("content", {}))
+
+
+def _example_of(schema: dict[str, Any], schemas: dict[str, Any]) -> Any:
+    """The example of a schema: its own, that of what it refers to, or a page of one item."""
+    if "$ref" in schema:
+        name = schema["$ref"].removeprefix(REFERENCE)
+        if name in EXAMPLES:
+            return EXAMPLES[name]
+        return _example_of(schemas[name], schemas)
+    if "examples" in schema:
+        return schema["examples"][0]
+    for choice in schema.get("anyOf", []):
+        if "$ref" in choice:
+            return _example_of(choice, schemas)
+    items = schema.get("properties", {}).get("items", {}).get("items")
+    if items is not None:
+        return {"items": [_example_of(items, schemas)], "next_page_token": ""}
+    return None
