@@ -26,7 +26,7 @@ HELD = frozenset({JobState.RUNNING, JobState.PAUSING, JobState.ABORTING})
 _S = JobState
 TRANSITIONS: Mapping[JobState, frozenset[JobState]] = {
     # QUEUED and WAITING go through PAUSING or ABORTING where an earlier runner may still write: proof first
-    _S.QUEUED: frozenset({_S.RUNNING, _S.PAUSED, _S.ABORTED, _S.PAUSING, _S.ABORTING, _S.FAILED}),
+    _S.QUEUED: frozenset({_S.RUNNING, _S.PAUSED, _S.ABORTED, _S.PAUSING, _S.ABORTING}),
     _S.WAITING: frozenset({_S.RUNNING, _S.PAUSED, _S.ABORTED, _S.PAUSING, _S.ABORTING}),
     _S.RUNNING: frozenset({_S.WAITING, _S.SUCCEEDED, _S.FAILED, _S.PAUSING, _S.ABORTING, _S.QUEUED}),
     _S.PAUSING: frozenset({_S.PAUSED, _S.ABORTING}),
