@@ -8,6 +8,7 @@ Invariants:
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -181,7 +182,8 @@ def request_pause(db: Session, job_id: str, *, now: datetime, actor: str, reason
         db, job_id, now=now, wanted=JobState.PAUSED, passing=JobState.PAUSING, reason=reason, actor=actor
     )
     for child in _children(db, job_id, but=TERMINAL | {JobState.PAUSED, JobState.PAUSING, JobState.ABORTING}):
-        request_pause(db, child, now=now, actor=actor, reason=reason)
+        with suppress(IllegalTransition):  # it has ended since
+            request_pause(db, child, now=now, actor=actor, reason=reason)
     return job
 
 
@@ -194,7 +196,8 @@ def request_abort(db: Session, job_id: str, *, now: datetime, actor: str, reason
         db, job_id, now=now, wanted=JobState.ABORTED, passing=JobState.ABORTING, reason=reason, actor=actor
     )
     for child in _children(db, job_id, but=TERMINAL | {JobState.ABORTING}):
-        request_abort(db, child, now=now, actor=actor, reason=reason)
+        with suppress(IllegalTransition):  # it has ended since
+            request_abort(db, child, now=now, actor=actor, reason=reason)
     return job
 
 
@@ -210,7 +213,8 @@ def request_resume(db: Session, job_id: str, *, now: datetime, actor: str, reaso
         db, job_id, now=now, wanted=JobState.QUEUED, passing=JobState.QUEUED, reason=reason, actor=actor
     )
     for child in _children(db, job_id, only={JobState.PAUSED}):
-        request_resume(db, child, now=now, actor=actor, reason=reason)
+        with suppress(IllegalTransition):  # it was aborted since
+            request_resume(db, child, now=now, actor=actor, reason=reason)
     return job
 
 
