@@ -1,0 +1,80 @@
+"""Metadata databases at head: SQLite files copied from one template, one PostgreSQL database emptied per test."""
+
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from app.db import Database
+from app.settings import Settings
+from app.tables import metadata
+from migrations.upgrade import upgrade
+from tests.app.fake_clock import FakeClock
+from tests.conftest import SharedServer
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(data_dir=tmp_path, runner_poll_interval_s=0.02, lease_renew_interval_s=0.05)
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("template") / "lethe.db"
+    database = Database(f"sqlite:///{path}")
+    upgrade(database)
+    with database.engine.connect() as connection:  # a plain copy misses what still stands in the log
+        connection.exec_driver_sql("commit")
+        connection.exec_driver_sql("pragma wal_checkpoint(truncate)")
+        connection.exec_driver_sql("begin")
+    database.close()
+    return path
+
+
+@pytest.fixture
+def sqlite_database(sqlite_template: Path, tmp_path: Path, clock: FakeClock) -> Iterator[Database]:
+    path = tmp_path / "lethe.db"
+    shutil.copyfile(sqlite_template, path)
+    database = Database(f"sqlite:///{path}", clock=clock)
+    yield database
+    database.close()
+
+
+@pytest.fixture(scope="session")
+def migrated_postgresql(postgresql_server: SharedServer) -> Iterator[str]:
+    name = f"lethe_app_{uuid.uuid4().hex[:12]}"
+    postgresql_server.execute(f"create database {name}")
+    url = postgresql_server.url(name)
+    database = Database(url)
+    upgrade(database)
+    database.close()
+    yield url
+    postgresql_server.execute(f"drop database if exists {name} with (force)")
+
+
+@pytest.fixture
+def postgresql_database(migrated_postgresql: str, clock: FakeClock) -> Iterator[Database]:
+    """The lease clock is the server's; the fake one serves the rest."""
+    database = Database(migrated_postgresql, clock=clock, pool_size=20)
+    yield database
+    database.close()
+    engine = sa.create_engine(migrated_postgresql, poolclass=sa.pool.NullPool)
+    with engine.begin() as connection:
+        tables = [table.name for table in metadata.sorted_tables if table.name != "counters"]
+        connection.exec_driver_sql(f"truncate {', '.join(tables)}")
+        connection.exec_driver_sql("update counters set value = 0")
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
+def database(request: pytest.FixtureRequest) -> Database:
+    """The same test on both."""
+    database: Database = request.getfixturevalue(f"{request.param}_database")
+    return database
