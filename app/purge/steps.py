@@ -73,10 +73,10 @@ class LoopState:
         }
 
     @classmethod
-    def load(cls, value: dict[str, Any] | None) -> "LoopState":
-        """From JSON; a new one when there is none."""
+    def load(cls, value: dict[str, Any] | None, *, first: Step) -> "LoopState":
+        """From JSON; a new one, before the first step of its purge, when there is none."""
         if value is None:
-            return cls()
+            return cls(step=first)
         fields = dict(value)
         fields["bounds"] = {step: tuple(pair) if pair else None for step, pair in value["bounds"].items()}
         fields["window"] = [Range(*item) for item in value["window"]]
@@ -113,7 +113,7 @@ class PurgeLoop:
         self._conn = conn
         self._lease = lease
         self._plan = plan
-        self.state = LoopState.load(context.checkpoint(CHECKPOINT_LOOP))
+        self.state = LoopState.load(context.checkpoint(CHECKPOINT_LOOP), first=plan.steps[0])
         self._shown = ThrottleSetting()
         self._window_done = 0
 
