@@ -10,6 +10,8 @@ import anyio.to_thread
 from fastapi import Depends, FastAPI, Request
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse
+from sqlalchemy import text
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from app import errors
@@ -156,7 +158,19 @@ def _add_probes(app: FastAPI) -> None:
         """200 when metadata is at head and a runner is alive."""
         readiness: Readiness = request.app.state.readiness
         status = readiness.status
+        if status == "ready" and not await run_in_threadpool(_answers, request.app.state.database):
+            status = "metadata-away"
         return JSONResponse({"status": status}, status_code=200 if status == "ready" else 503)
+
+
+def _answers(database: Database) -> bool:
+    """Whether the metadata database can be read now."""
+    try:
+        with database.reading() as db:
+            db.execute(text("select 1"))
+    except (errors.MetadataUnavailable, errors.MetadataBusy):
+        return False
+    return True
 
 
 def _add_documents(app: FastAPI) -> None:

@@ -19,18 +19,20 @@ from sqlmodel import select
 from app.auth.service import ensure_admin_token
 from app.clock import SystemClock
 from app.db import Database
-from app.errors import MetadataUnavailable
+from app.errors import MetadataBusy, MetadataUnavailable
 from app.handlers import task_kinds
 from app.jobs.claims import Claimer
 from app.jobs.engine import InlineEngine
 from app.jobs.instances import InstanceBusy, InstanceLock, heartbeat, register_instance
 from app.jobs.runner import Runner
+from app.jobs.service import wake
+from app.jobs.suspension import store_key
 from app.main import VERSION, Readiness, create_app
 from app.purge.service import is_epoch_ahead
 from app.retention import forget_rows, remove_expired_archives
 from app.settings import Settings
 from app.stores.models import Store
-from app.stores.service import parallel_limits, suspended_stores
+from app.stores.service import end_past_suspensions, parallel_limits, suspended_stores
 from migrations.upgrade import (
     copy_before_upgrade,
     current_revision,
@@ -43,6 +45,7 @@ EXIT_OK = 0
 EXIT_BUSY = 75
 EXIT_CONFIGURATION = 78
 HEARTBEAT_S = 15.0
+START_RETRY_S = 1.0
 HOUSEKEEPING_EVERY_BEATS = 20
 EPOCH_STORES_MAX = 200
 logger = structlog.get_logger("lethe.server")
@@ -158,20 +161,35 @@ class Worker:
         self.runner.start()
         self._keeper.start()
 
+    def start_when_possible(self) -> None:
+        """Start, waiting for a metadata database that is away."""
+        while not self._stopped.is_set():
+            try:
+                self.start()
+            except (MetadataUnavailable, MetadataBusy) as error:
+                logger.warning("metadata away", error=error.detail)
+                self._stopped.wait(START_RETRY_S)
+            else:
+                return
+
     def stop(self) -> None:
         """Come to a safe point and give the leases back."""
         stopped = self.runner.stop(self.settings.stop_grace_s)
         if not stopped:
             logger.warning("jobs did not stop in time; their leases will run out")
         self._stopped.set()
-        self._keeper.join(2.0)
+        if self._keeper.is_alive():
+            self._keeper.join(2.0)
         self._beat(stopped=True)
         self.lock.release()
 
     def _beat(self, *, stopped: bool = False) -> None:
         try:
             with self.database.transaction() as db:
-                heartbeat(db, self.lock.id, now=self.database.now(db), stopped=stopped)
+                now = self.database.now(db)
+                heartbeat(db, self.lock.id, now=now, stopped=stopped)
+                for store in end_past_suspensions(db, now=now):
+                    wake(db, store_key(store), now=now)
         except MetadataUnavailable as error:
             logger.warning("metadata away", error=error.detail)
 
@@ -257,6 +275,7 @@ def _run_server(settings: Settings, database: Database, worker: Worker) -> int:
     def drain() -> None:
         readiness.stopping = True
         worker.stop()
+        app.state.watch.end_waits()
 
     server = Server(
         uvicorn.Config(
@@ -281,7 +300,7 @@ def _run_server(settings: Settings, database: Database, worker: Worker) -> int:
 
 def _start(worker: Worker, server: Server) -> None:
     """Begin to take work; leave with 78 when every store has seen a newer metadata than this."""
-    worker.start()
+    worker.start_when_possible()
     if worker.every_store_is_ahead():
         logger.error("every store is ahead of this metadata (EPOCH_AHEAD): is it an old copy?")
         server.leave(EXIT_CONFIGURATION)

@@ -16,7 +16,7 @@ from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.errors import Conflict
 from app.jobs.api import accepted
-from app.jobs.models import Job, JobRead
+from app.jobs.models import Job, JobRead, Subject
 from app.jobs.service import JobRequest, refuse_conflict, submit
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
@@ -124,6 +124,7 @@ def _queue(
         reason=body.reason if body else None,
         claim_identity=store.target_identity if store and resource else None,
         claim_resource=resource,
+        subject=Subject(type="archive", id=row.job_id, href=f"/v1/archives/{row.job_id}"),
     )
     clock = request.app.state.clock
     return submit(db, job_request, now=clock.now(), queued_max=settings.jobs_queued_max)

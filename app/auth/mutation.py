@@ -47,6 +47,7 @@ class Answer:
     Args:
         body: a JSON-able value or model; None for an empty answer.
         replay_body: what a replay shows instead (a secret is shown once).
+        subject_id, store: for the audit row, where only the effect knows them.
         audit: further facts for the audit row.
     """
 
@@ -55,6 +56,7 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
     replay_body: Any = None
     subject_id: str | None = None
+    store: str | None = None
     audit: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -146,7 +148,7 @@ def _audit(
             action=action,
             subject_type=subject_type,
             subject_id=answer.subject_id or subject_id,
-            store=store,
+            store=answer.store or store,
             request_id=request.state.request_id,
             detail=jsonable_encoder(dict(answer.audit)),
         )

@@ -60,12 +60,12 @@ def accepted(job: Job, *, status: int = 202) -> Answer:
     headers = {"Location": f"/v1/jobs/{job.id}", "ETag": etag(job.version)}
     if status == 202:
         headers["Retry-After"] = RETRY_AFTER_S
-    return Answer(body=read_job(job), status=status, headers=headers, subject_id=job.id)
+    return Answer(body=read_job(job), status=status, headers=headers, subject_id=job.id, store=job.store)
 
 
 def _visible(db: Session, job_id: str, caller: Caller) -> Job:
     job = get_job(db, job_id)
-    if caller.stores is not None:
+    if job.token_id != caller.token_id:  # a batch has no store: who made it may see it
         caller.require_store(job.store)
     return job
 
@@ -153,7 +153,11 @@ def _act(
         passing = job.state in HELD and verb != "resume"
         answer = accepted(job, status=202 if passing else 200)
         return Answer(
-            body=answer.body, status=answer.status, headers=answer.headers, audit={"reason": reason}
+            body=answer.body,
+            status=answer.status,
+            headers=answer.headers,
+            store=job.store,
+            audit={"reason": reason},
         )
 
     response = mutate(
@@ -275,7 +279,8 @@ def patch_throttle(
     def effect(db: Session) -> Answer:
         _visible(db, job_id, caller)
         job = set_throttle(db, job_id, body, now=clock.now(), actor=caller.name)
-        return Answer(body=read_job(job), headers={"ETag": etag(job.version)}, audit=body.model_dump())
+        headers = {"ETag": etag(job.version)}
+        return Answer(body=read_job(job), headers=headers, store=job.store, audit=body.model_dump())
 
     response = mutate(request, caller, effect, action="job.throttle", subject=("job", job_id), body=body)
     request.app.state.changed(job_id)

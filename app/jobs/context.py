@@ -7,7 +7,7 @@ Invariants:
 """
 
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -18,7 +18,7 @@ from app.db import Database
 from app.errors import MetadataBusy, MetadataUnavailable
 from app.jobs.claims import ClaimedJob
 from app.jobs.errors import JobStopped, LeaseLost, StopCause
-from app.jobs.models import Job, JobCheckpoint, ThrottleSetting
+from app.jobs.models import Job, JobCheckpoint, ThrottleSetting, WaitingOn
 from app.jobs.states import HELD, JobState
 from app.jobs.throttle import Throttle
 from app.jobs.writing import EVENT_PROGRESS, change_job
@@ -230,6 +230,12 @@ class JobContext:
             "rate_per_s": None if rate is None else round(rate, 1),
             "eta": None if eta is None else eta.isoformat(),
         }
+
+    def show_waiting(self, waiting_on: Sequence[WaitingOn]) -> None:
+        """Tell clients what the running job is held up by; empty: nothing any more."""
+        shown = [item.model_dump(mode="json") for item in waiting_on]
+        self.write(lambda db: self.change(db, {"waiting_on": shown}))
+        self._changed(self.job.id)
 
     def show_throttle(self, effective: ThrottleSetting | None, cause: str | None) -> None:
         """Tell clients what holds the job back."""

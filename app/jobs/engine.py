@@ -143,14 +143,18 @@ class InlineLease(Generic[Unit, Result]):
             self._work.target, application_name=self._work.application_name, limits=self._work.limits
         )
         with self._guard:
-            if not self._cancelled:
-                self._connections.add(opened)
-                self._local.connection = opened
-        if self._cancelled:
+            self._connections.add(opened)
+        try:
+            if self._cancelled:
+                raise TargetCancelled("the job stops")
+            if self._work.advisory_key is not None:
+                hold(opened, self._work.advisory_key)
+        except TargetError:
+            with self._guard:
+                self._connections.discard(opened)
             opened.close()
-            raise TargetCancelled("the job stops")
-        if self._work.advisory_key is not None:
-            hold(opened, self._work.advisory_key)
+            raise
+        self._local.connection = opened
         return opened
 
 

@@ -18,7 +18,7 @@ from sqlmodel import Session, col, select
 
 from app.errors import Conflict
 from app.jobs.errors import ConflictingJob, IllegalTransition, QueueFull
-from app.jobs.models import Job, JobClaim, JobClass, JobEvent, ThrottleSetting
+from app.jobs.models import Job, JobClaim, JobClass, JobEvent, Subject, ThrottleSetting
 from app.jobs.queries import get_job
 from app.jobs.states import TERMINAL, JobState, is_allowed
 from app.jobs.writing import EVENT_THROTTLE, change_job, end_values, state_event
@@ -51,6 +51,7 @@ class JobRequest:
     throttle: ThrottleSetting | None = None
     claim_identity: str | None = None
     claim_resource: str | None = None
+    subject: Subject | None = None
 
 
 def submit(db: Session, request: JobRequest, *, now: datetime, queued_max: int) -> Job:
@@ -82,6 +83,7 @@ def submit(db: Session, request: JobRequest, *, now: datetime, queued_max: int) 
         throttle_requested=request.throttle.model_dump() if request.throttle else None,
         claim_identity=request.claim_identity,
         claim_resource=request.claim_resource,
+        subject=request.subject.model_dump() if request.subject else None,
     )
     db.add(job)
     db.flush()
@@ -258,6 +260,7 @@ def retry(db: Session, job_id: str, *, now: datetime, actor: str, token_id: str,
         throttle=ThrottleSetting.model_validate(job.throttle_requested) if job.throttle_requested else None,
         claim_identity=job.claim_identity,
         claim_resource=job.claim_resource,
+        subject=Subject.model_validate(job.subject) if job.subject else None,
     )
     if job.claim_resource is not None:
         refuse_conflict(db, store=job.store, identity=job.claim_identity, resource=job.claim_resource)

@@ -78,12 +78,20 @@ class JobWatch:
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.create_task(self._run(), name="lethe-watch")
 
-    async def close(self) -> None:
-        """Let every waiter answer now: the service stops."""
+    def end_waits(self) -> None:
+        """Let every waiter answer now, and those that come later at once: the service stops. Any thread."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._end_waits)
+
+    def _end_waits(self) -> None:
         self._closed = True
         for waiters in self._waiters.values():
             for waiter in waiters:
                 waiter.hand(None)
+
+    async def close(self) -> None:
+        """Stop looking."""
+        self._end_waits()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -110,7 +118,9 @@ class JobWatch:
         self._count += 1
         self._waiters[job_id].add(waiter)
         known = self._seen.get(job_id)
-        if known is not None:  # it may be newer than what the request has read
+        if self._closed:
+            waiter.hand(None)
+        elif known is not None:  # it may be newer than what the request has read
             waiter.hand(known)
         self._wake.set()
         try:

@@ -17,7 +17,7 @@ from typing import Any
 from app.jobs.context import JobContext
 from app.jobs.engine import EngineLease, Outcome
 from app.jobs.errors import JobStopped
-from app.jobs.models import ThrottleSetting
+from app.jobs.models import ThrottleSetting, WaitingOn
 from app.purge.sizing import UnitSize
 from spark.purge.ranges import Range, next_ranges, step_bounds
 from spark.purge.statements import PurgeSpec, Step
@@ -30,6 +30,8 @@ CHECKPOINT_LOOP = "loop"
 UNIT = "rows"
 RETRY_FIRST_S = 0.05
 RETRY_MAX_S = 2.0
+SHOWN_AFTER_TRIES = 1
+HELD_UP_MAX_CHARS = 200
 
 PurgeLease = EngineLease[UnitSpec, UnitResult]
 
@@ -116,6 +118,7 @@ class PurgeLoop:
         self.state = LoopState.load(context.checkpoint(CHECKPOINT_LOOP), first=plan.steps[0])
         self._shown = ThrottleSetting()
         self._window_done = 0
+        self._is_held_up = False
 
     def run(self) -> LoopState:
         """Run to the end.
@@ -231,10 +234,16 @@ class PurgeLoop:
             raise JobStopped(cause)
         if not error.transient or tries >= self._plan.retries_max:
             raise error
+        if tries == SHOWN_AFTER_TRIES and not self._is_held_up:
+            self._is_held_up = True
+            self._context.show_waiting([WaitingOn(kind=error.code, ref=error.detail[:HELD_UP_MAX_CHARS])])
 
     def _account(self, outcome: Outcome[UnitSpec, UnitResult], item: Range) -> None:
         result = outcome.result
         assert result is not None
+        if self._is_held_up:
+            self._is_held_up = False
+            self._context.show_waiting([])
         step = outcome.unit.step
         self.state.rows[step] = self.state.rows.get(step, 0) + result.rows
         self.state.units += 1

@@ -53,11 +53,11 @@ def read_row(database: Database, store_id: str, caller: Caller) -> Store:
         return get_store(db, store_id)
 
 
-def _answer(store: Store, clock: ClockDep, *, status: int = 200) -> Answer:
+def _answer(store: Store, *, status: int = 200) -> Answer:
     headers = {"ETag": etag(store.version)}
     if status == 201:
         headers["Location"] = f"/v1/stores/{store.id}"
-    return Answer(body=read_store(store, now=clock.now()), status=status, headers=headers)
+    return Answer(body=read_store(store), status=status, headers=headers)
 
 
 def _parse_labels(labels: list[str]) -> dict[str, str]:
@@ -89,7 +89,7 @@ def post_store(
 
     def effect(db: Session) -> Answer:
         store = create_store(db, body, settings=settings, database=database, now=clock.now())
-        return _answer(store, clock, status=201)
+        return _answer(store, status=201)
 
     return mutate(
         request, caller, effect, action="store.create", subject=("store", body.id), store=body.id, body=body
@@ -106,7 +106,6 @@ def post_store(
 def get_stores(
     caller: Reader,
     database: DatabaseDep,
-    clock: ClockDep,
     page_size: PageSize = PAGE_SIZE_DEFAULT,
     page_token: PageToken = "",
     kind: Annotated[list[StoreKind], Query(max_length=10)] = [],  # noqa: B006
@@ -121,7 +120,6 @@ def get_stores(
             visible=caller.visible_stores(),
             page_size=page_size,
             page_token=page_token,
-            now=clock.now(),
         )
 
 
@@ -136,7 +134,6 @@ def get_one_store(
     store_id: StoreId,
     caller: Reader,
     database: DatabaseDep,
-    clock: ClockDep,
     if_none_match: IfNoneMatch = None,
 ) -> Response:
     """The ETag is what PATCH and DELETE want."""
@@ -144,7 +141,7 @@ def get_one_store(
     headers = {"ETag": etag(store.version)}
     if is_current(if_none_match, store.version):
         return Response(status_code=304, headers=headers)
-    shown = read_store(store, now=clock.now())
+    shown = read_store(store)
     return JSONResponse(shown.model_dump(mode="json", by_alias=True), headers=headers)
 
 
@@ -182,7 +179,7 @@ def patch_store(
             now=clock.now(),
         )
         changed = sorted(body.model_dump(exclude_unset=True, by_alias=True))
-        answer = _answer(store, clock)
+        answer = _answer(store)
         return Answer(body=answer.body, headers=answer.headers, audit={"changed": changed})
 
     return mutate(
@@ -266,7 +263,7 @@ def post_suspend(
     caller.require_store(store_id)
 
     def effect(db: Session) -> Answer:
-        return _answer(suspend_store(db, store_id, body, now=clock.now()), clock)
+        return _answer(suspend_store(db, store_id, body, now=clock.now()))
 
     response = mutate(
         request,
@@ -302,7 +299,7 @@ def post_resume(
     def effect(db: Session) -> Answer:
         store = resume_store(db, store_id, now=clock.now())
         hooks.resumed(db, store_id, clock.now())
-        return _answer(store, clock)
+        return _answer(store)
 
     response = mutate(
         request, caller, effect, action="store.resume", subject=("store", store_id), store=store_id

@@ -267,12 +267,12 @@ class RecoveryRead(BaseModel):
     )
 
 
-def read_store(store: Store, *, now: datetime) -> StoreRead:
+def read_store(store: Store) -> StoreRead:
     """Show a store's row to a client."""
     names = set(StoreBase.model_fields) | {"id", "kind", "limits", "target_identity"}
     fields = {name: getattr(store, name) for name in names}
     suspended = None
-    if is_suspended(store, now=now):
+    if store.is_suspended:  # until its end is written, so that the answer changes only with its row
         suspended = SuspensionRead(reason=store.suspended_reason, until=store.suspended_until)
     return StoreRead.model_validate(
         fields

@@ -47,7 +47,6 @@ def list_stores(
     visible: Sequence[str] | None,
     page_size: int,
     page_token: str,
-    now: datetime,
 ) -> Page[StoreRead]:
     """Stores by id."""
     filters = {"list": "stores", "kinds": sorted(kinds), "labels": dict(labels), "visible": visible}
@@ -67,7 +66,7 @@ def list_stores(
         page_size=page_size,
         filters=filters,
         key=lambda row: [row.id],
-        item=lambda row: read_store(row, now=now),
+        item=lambda row: read_store(row),
     )
 
 
@@ -195,6 +194,17 @@ def resume_store(db: Session, store_id: str, *, now: datetime) -> Store:
         store.suspended_until = store.suspended_reason = None
         save_store(db, store, now=now)
     return store
+
+
+def end_past_suspensions(db: Session, *, now: datetime) -> list[str]:
+    """Write the end of rests whose time is over; returns their stores."""
+    query = select(Store).where(col(Store.is_suspended).is_(True), col(Store.suspended_until) <= now)
+    stores = db.exec(query).all()
+    for store in stores:
+        store.is_suspended = False
+        store.suspended_until = store.suspended_reason = None
+        save_store(db, store, now=now)
+    return [store.id for store in stores]
 
 
 def suspended_stores(db: Session, *, now: datetime) -> dict[str, datetime | None]:
