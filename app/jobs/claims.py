@@ -207,6 +207,8 @@ def _take(db: Session, job: Job, claimer: Claimer, *, token: int, now: datetime)
         "not_before": None,
         "wake_key": None,
         "waiting_on": [],
+        "throttle_effective": None,
+        "throttle_cause": None,
         "started_at": job.started_at or now,
     }
     won = change_job(

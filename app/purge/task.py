@@ -74,7 +74,7 @@ def run_purge(context: JobContext, *, engine: Engine) -> Mapping[str, Any]:
             trim_old_ledgers(context, conn)
         start = _note_start(purge)
         archive = _open_archive(purge, claimed)
-        state = _run_loop(purge, claimed, archive, engine)
+        state = _run_loop(purge, claimed, archive, engine, total_rows=start["total_rows"])
         return _result(purge, claimed, archive, state, start)
 
 
@@ -183,14 +183,17 @@ def _note_start(purge: _Purge) -> dict[str, Any]:
     purge.context.check()
     start = {
         "nodes": [{"node_id": node.node_id, "batches": node.batches} for node in nodes],
+        "total_rows": _total_rows(purge.inspection),
         "baseline": [[item.batch_id, item.node_id, item.rows, item.cause] for item in baseline.items],
     }
     purge.context.save_checkpoint(CHECKPOINT_START, start)
     return start
 
 
-def _run_loop(purge: _Purge, claimed: Claimed, archive: Path | None, engine: Engine) -> LoopState:
-    context, params = purge.context, purge.params
+def _run_loop(
+    purge: _Purge, claimed: Claimed, archive: Path | None, engine: Engine, *, total_rows: int | None
+) -> LoopState:
+    context = purge.context
     alone = purge.conn.dialect.name == "sqlite" or not claimed.has_ledger
     workers = 1 if alone else context.settings.purge_workers
     work: UnitWork[UnitSpec, Any] = UnitWork(
@@ -203,7 +206,8 @@ def _run_loop(purge: _Purge, claimed: Claimed, archive: Path | None, engine: Eng
     with engine.lease(work, workers=workers) as lease:
         forget = context.on_cancel(lease.cancel)
         try:
-            return PurgeLoop(context, purge.conn, lease, _loop_plan(purge, claimed, archive, params)).run()
+            plan = _loop_plan(purge, claimed, archive, total_rows=total_rows)
+            return PurgeLoop(context, purge.conn, lease, plan).run()
         finally:
             forget()
 
@@ -238,8 +242,8 @@ def _note_partial(context: JobContext, conn: Connection) -> None:
     context.write(lambda db: context.change(db, {"result": result}))
 
 
-def _loop_plan(purge: _Purge, claimed: Claimed, archive: Path | None, params: PurgeParams) -> LoopPlan:
-    settings = purge.context.settings
+def _loop_plan(purge: _Purge, claimed: Claimed, archive: Path | None, *, total_rows: int | None) -> LoopPlan:
+    settings, params = purge.context.settings, purge.params
     cap = settings.purge_unit_rows
     return LoopPlan(
         spec=purge.spec,
@@ -252,7 +256,7 @@ def _loop_plan(purge: _Purge, claimed: Claimed, archive: Path | None, params: Pu
             "BATCHES": params.batches_in_tx or min(cap, BATCHES_MAX),
         },
         event_batches=params.event_batches_in_tx,
-        total_rows=_total_rows(purge.inspection),
+        total_rows=total_rows,
         target_s=settings.purge_unit_target_ms / 1000,
         window_units=settings.purge_window_units,
         retries_max=settings.purge_unit_retries_max,
