@@ -1,0 +1,152 @@
+"""Services of the session, on SQLite and on PostgreSQL metadata, and stores on copies of the reference data."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.conftest import SharedServer
+from tests.http.metadata_rows import MetadataRows
+from tests.http.service_process import ServiceProcess
+from tests.http.shop import Shop
+from tests.http.targets import copy_reference
+from tests.oracles.symmetricds_schema import Version
+
+SECRET = "correct-horse-battery-staple"
+METADATA = ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)]
+_numbers = itertools.count(1)
+
+MakeShop = Callable[..., Shop]
+
+
+@pytest.fixture(scope="session")
+def roots(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The one directory below which the session's services may touch files."""
+    return tmp_path_factory.mktemp("roots")
+
+
+@pytest.fixture(scope="session")
+def settings(roots: Path) -> dict[str, str]:
+    """The environment of the session's services: roots and hosts are narrowed, one secret is set."""
+    return {
+        "LETHE_ALLOWED_ROOTS": str(roots),
+        "LETHE_ALLOWED_HOSTS": "127.0.0.1",
+        "SHOP_PASSWORD": SECRET,
+        "WRONG_PASSWORD": f"not-{SECRET}",
+    }
+
+
+@pytest.fixture(scope="session")
+def metadata_url(postgresql_server: SharedServer) -> Iterator[str]:
+    """A PostgreSQL database for the metadata of the session's services."""
+    name = f"lethe_metadata_{uuid.uuid4().hex[:12]}"
+    postgresql_server.execute(f"create database {name}")
+    yield postgresql_server.url(name)
+    postgresql_server.execute(f"drop database if exists {name} with (force)")
+
+
+@pytest.fixture(scope="session")
+def sqlite_service(roots: Path, settings: dict[str, str]) -> Iterator[ServiceProcess]:
+    """One service on SQLite metadata."""
+    service = ServiceProcess(roots / "on-sqlite", settings=settings).start()
+    yield service
+    assert service.stop() == 0
+    assert_quiet_log(service)
+
+
+@pytest.fixture(scope="session")
+def postgresql_service(
+    roots: Path, settings: dict[str, str], metadata_url: str
+) -> Iterator[ServiceProcess]:
+    """One service on PostgreSQL metadata."""
+    service = ServiceProcess(roots / "on-postgresql", metadata_url=metadata_url, settings=settings).start()
+    yield service
+    assert service.stop() == 0
+    assert_quiet_log(service)
+
+
+@pytest.fixture(scope="session")
+def second_service(
+    roots: Path, settings: dict[str, str], metadata_url: str, postgresql_service: ServiceProcess
+) -> Iterator[ServiceProcess]:
+    """A second service on the PostgreSQL metadata of the first."""
+    service = ServiceProcess(roots / "second", metadata_url=metadata_url, settings=settings).start()
+    yield service
+    assert service.stop() == 0
+    assert_quiet_log(service)
+
+
+def assert_quiet_log(service: ServiceProcess) -> None:
+    """Nothing of a whole session was a bug, and no secret reached the log."""
+    log = service.log()
+    assert "Traceback" not in log
+    assert SECRET not in log
+    assert service.token not in log
+
+
+@pytest.fixture(scope="session", params=METADATA)
+def service(request: pytest.FixtureRequest) -> ServiceProcess:
+    """The service under test, once on each kind of metadata."""
+    found: ServiceProcess = request.getfixturevalue(f"{request.param}_service")
+    return found
+
+
+@pytest.fixture
+def http(service: ServiceProcess) -> Iterator[httpx.Client]:
+    """A client with the admin's token."""
+    with service.http() as client:
+        yield client
+
+
+@pytest.fixture
+def anonymous(service: ServiceProcess) -> Iterator[httpx.Client]:
+    """A client without a token."""
+    with service.http("") as client:
+        yield client
+
+
+@pytest.fixture
+def metadata(service: ServiceProcess) -> MetadataRows:
+    """The rows of the service's metadata."""
+    return MetadataRows(service)
+
+
+@pytest.fixture
+def make_shop(http: httpx.Client, roots: Path) -> MakeShop:
+    """Makes a registered store on a fresh copy of the reference database."""
+
+    def make(version: Version = "3.x", **fields: Any) -> Shop:
+        name = f"shop-{os.getpid()}-{next(_numbers)}"
+        path = copy_reference(roots / f"{name}.sqlite", version)
+        body = {"id": name, "kind": "SYMMETRICDS", "url": f"sqlite:///{path}"} | fields
+        answer = http.post("/v1/stores", json=body)
+        assert answer.status_code == 201, answer.text
+        return Shop(http=http, id=name, path=path)
+
+    return make
+
+
+@pytest.fixture
+def shop(make_shop: MakeShop) -> Shop:
+    """A store with the 3.x reference rows."""
+    return make_shop()
+
+
+@pytest.fixture
+def make_token(http: httpx.Client) -> Callable[..., str]:
+    """Makes a token with the given scopes and returns its secret."""
+
+    def make(*scopes: str, **fields: Any) -> str:
+        body = {"name": "test", "scopes": list(scopes)} | fields
+        answer = http.post("/v1/tokens", json=body)
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["token"])
+
+    return make
