@@ -20,6 +20,7 @@ from app.purge.housekeeping import trim_old_ledgers
 from app.purge.models import PurgeParams, StrandedMode
 from app.purge.report import exceeded_limits, local_text, plan_read, purge_spec, removed_read, resent_read
 from app.purge.rules import check_permissions, fence_resource
+from app.purge.service import target_fields
 from app.purge.steps import STEPS, LoopPlan, LoopState, PurgeLoop
 from app.stores.models import Store, is_suspended
 from app.stores.targets import session_limits, target_of
@@ -119,6 +120,8 @@ def _or_fail(check: partial[Any]) -> Any:
 
 def _prepare(context: JobContext, conn: Connection, store: Store) -> _Purge:
     params = PurgeParams.model_validate(context.job.params)
+    if params.target != target_fields(store):  # a retry of a job from before the store was changed
+        raise JobFailed("STORE_CHANGED", "the store names another target than when this was submitted")
     inspection = inspect(conn)
     cutoff = _fixed_cutoff(context, params, inspection)
     local = convert(cutoff.at, time_zone=store.time_zone, encoding=inspection.time_encoding)
