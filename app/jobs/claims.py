@@ -6,7 +6,7 @@ Invariants:
 - two runners never hold the same job: PostgreSQL by FOR UPDATE SKIP LOCKED, SQLite by its one writer.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -22,7 +22,7 @@ from app.jobs.writing import change_job, state_event
 
 FENCING_COUNTER = "fencing_token"
 CANDIDATES_MAX = 20
-REAP_MAX = 100
+REAP_MAX = 200  # more than one runner can hold (settings: 64 + 64), so that one pass at its start takes all
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,14 +155,16 @@ def claim_next(
     *,
     job_class: JobClass,
     parallel_limits: Mapping[str, int],
+    but: Collection[str] = (),
 ) -> ClaimedJob | None:
     """Claim the oldest job that this runner may run.
 
     Args:
         parallel_limits: store to the number of its jobs that may run at once.
+        but: jobs that are left alone, because an earlier attempt of this very runner has not ended.
     """
     now = database.now(db)
-    claimable = _claimable(now, job_class)
+    claimable = and_(_claimable(now, job_class), col(Job.id).not_in(sorted(but)))
     keys = _reachable_keys(db, claimer.labels, claimable)
     if not keys:
         return None

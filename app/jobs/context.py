@@ -116,9 +116,12 @@ class JobContext:
         """Sleep in short slices; ends early when the task must stop or the throttle changes."""
         self._stopped.wait(min(seconds, 1.0))
 
-    def renewed(self) -> None:
-        """The runner has prolonged the lease."""
-        self._renewed_at = self.clock.boottime_s()
+    def renewed(self, at_s: float) -> None:
+        """The runner has the lease by a transaction that it began at `at_s` of CLOCK_BOOTTIME.
+
+        Not its end: a process stopped right after its commit must not take an old lease for a fresh one.
+        """
+        self._renewed_at = at_s
 
     # -- metadata
 

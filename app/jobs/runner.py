@@ -142,6 +142,7 @@ class Runner:
             running = sum(1 for _, _, held_class in self._snapshot() if held_class is job_class)
             if running >= limit or self._stopping.is_set():
                 continue
+            asked_at_s = self.clock.boottime_s()
             with self.database.transaction() as db:
                 job = claim_next(
                     db,
@@ -149,13 +150,14 @@ class Runner:
                     self.claimer,
                     job_class=job_class,
                     parallel_limits=self._parallel_limits(db),
+                    but=[context.job.id for context, _, _ in self._snapshot()],
                 )
             if job is not None:
-                self._launch(job, job_class)
+                self._launch(job, job_class, asked_at_s)
                 claimed = True
         return claimed
 
-    def _launch(self, job: ClaimedJob, job_class: JobClass) -> None:
+    def _launch(self, job: ClaimedJob, job_class: JobClass, asked_at_s: float) -> None:
         context = JobContext(
             job,
             instance_id=self.claimer.instance_id,
@@ -164,6 +166,7 @@ class Runner:
             clock=self.clock,
             changed=self._changed,
         )
+        context.renewed(asked_at_s)
         thread = threading.Thread(target=self._run, args=(context,), name=f"lethe-{job.id}", daemon=True)
         with self._guard:
             assert job.id not in self._held, "claimed a job that this runner still holds"
@@ -232,11 +235,12 @@ class Runner:
         contexts = [context for context, _, _ in self._snapshot()]
         if not contexts:
             return
+        asked_at_s = self.clock.boottime_s()
         with self.database.transaction() as db:
             kept = set(renew(db, self.database, self.claimer, [(c.job.id, c.job.token) for c in contexts]))
         for context in contexts:
             if context.job.id in kept:
-                context.renewed()
+                context.renewed(asked_at_s)
             else:
                 context.signal(StopCause.LEASE_LOST)
 
