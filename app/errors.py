@@ -214,18 +214,27 @@ def _pointer(location: Sequence[str | int]) -> str:
     return "/" + "/".join(parts) if place == "body" else f"{place}:{'.'.join(parts)}"
 
 
+def _is_wrong_kind(item: Mapping[str, Any]) -> bool:
+    return tuple(item["loc"]) == ("body", "kind") and item["type"] in ("enum", "literal_error")
+
+
 def _validation(error: RequestValidationError) -> ServiceError:
     found = error.errors()
     if any(item["type"] == "json_invalid" for item in found):
         return InvalidJson("the body is not valid JSON")
     errors = [{"pointer": _pointer(item["loc"]), "detail": str(item["msg"])} for item in found]
+    wrong_kind = next((item for item in found if _is_wrong_kind(item)), None)
+    if wrong_kind is not None:  # what the other fields should be is the kind's to say
+        return InvalidRequest(f"kind: {wrong_kind['msg']}", code="KIND_NOT_SUPPORTED", errors=errors)
     return InvalidRequest(f"{len(errors)} field(s) are not valid", errors=errors)
 
 
 def _http(error: HTTPException) -> ServiceError:
-    by_status: dict[int, type[ServiceError]] = {404: NotFound, 405: MethodNotAllowed, 400: BadRequest}
+    by_status: dict[int, type[ServiceError]] = {404: NotFound, 405: MethodNotAllowed}
     if error.status_code == 413:
         return TooLarge(str(error.detail), code="BODY_TOO_LARGE")
+    if error.status_code == 400:  # a body that json.loads gives up on: bad UTF-8, too deep, a number too long
+        return InvalidJson("the body is not valid JSON")
     kind = by_status.get(error.status_code, BadRequest)
     return kind(str(error.detail), headers=dict(error.headers or {}))
 
