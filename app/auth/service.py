@@ -88,7 +88,7 @@ def create_token(
 
     Raises:
         Unprocessable: it would be expired from the start.
-        Forbidden: the caller would give away more than it has.
+        Forbidden: the caller would give away scopes or stores that it lacks.
     """
     wanted = frozenset(request.scopes) | (ROLES[request.role] if request.role else frozenset())
     expires_at = now + request.expires_in if request.expires_in is not None else request.expires_at
@@ -96,6 +96,8 @@ def create_token(
         raise Unprocessable("the token would already be expired", code="EXPIRY_IN_THE_PAST")
     if caller is not None and not implied(wanted) <= caller.scopes:
         raise Forbidden("a token cannot give away scopes that it lacks", code="SCOPES_EXCEED_CALLER")
+    if caller is not None:
+        _require_stores(caller, request.stores)
     secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
     token = Token(
         id=new_id("tok"),
@@ -112,11 +114,23 @@ def create_token(
     return token, secret
 
 
-def revoke_token(db: Session, token_id: str, *, now: datetime) -> Token:
+def _require_stores(caller: Caller, stores: Sequence[str] | None) -> None:
+    """Raise StoreForbidden where a token of these stores would reach further than the caller."""
+    if caller.stores is not None and (stores is None or not caller.stores.issuperset(stores)):
+        raise StoreForbidden("this token is limited to other stores")
+
+
+def revoke_token(db: Session, token_id: str, *, now: datetime, caller: Caller) -> Token:
     """Revoke for good; again is harmless.
 
-    Raises: NotFound.
+    Raises:
+        NotFound.
+        StoreForbidden: the token reaches further than the caller.
     """
+    found = db.get(Token, token_id)
+    if found is not None:
+        _require_stores(caller, found.stores)
+        db.expire(found)
     db.execute(
         update(Token).where(col(Token.id) == token_id, col(Token.revoked_at).is_(None)).values(revoked_at=now)
     )
