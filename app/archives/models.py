@@ -8,6 +8,7 @@ from sqlalchemy import BigInteger
 from sqlmodel import Field, SQLModel
 
 from app.db import UtcDateTime
+from app.kit.values import Text
 from app.stores.models import Identifier
 
 
@@ -92,4 +93,4 @@ class RestoreRequest(BaseModel):
     )
 
     into: RestoreInto
-    reason: str | None = Field(default=None, max_length=500)
+    reason: Text | None = Field(default=None, max_length=500)

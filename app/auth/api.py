@@ -3,7 +3,6 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request
-from pydantic import AwareDatetime
 from sqlmodel import Session
 from starlette.responses import Response
 
@@ -15,6 +14,7 @@ from app.auth.scopes import Scope
 from app.auth.service import Caller, create_token, revoke_token
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
+from app.kit.values import Instant, Text
 
 router = APIRouter(tags=["tokens and audit"])
 Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
@@ -85,7 +85,7 @@ def post_revoke(
     """From the next request on the token is refused, on every instance."""
 
     def effect(db: Session) -> Answer:
-        token = revoke_token(db, token_id, now=clock.now())
+        token = revoke_token(db, token_id, now=clock.now(), caller=caller)
         return Answer(body=TokenRead.model_validate(token.model_dump()))
 
     return mutate(request, caller, effect, action="token.revoke", subject=("token", token_id))
@@ -103,9 +103,9 @@ def get_audit_events(
     database: DatabaseDep,
     page_size: PageSize = PAGE_SIZE_DEFAULT,
     page_token: PageToken = "",
-    action: Annotated[str | None, Query(max_length=80)] = None,
-    subject_id: Annotated[str | None, Query(max_length=80)] = None,
-    created_after: Annotated[AwareDatetime | None, Query()] = None,
+    action: Annotated[Text | None, Query(max_length=80)] = None,
+    subject_id: Annotated[Text | None, Query(max_length=80)] = None,
+    created_after: Annotated[Instant | None, Query()] = None,
 ) -> Page[AuditEventRead]:
     """Who changed what, newest first; a token limited to stores sees theirs."""
     with database.reading() as db:

@@ -3,15 +3,17 @@
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
-from pydantic import AwareDatetime, StringConstraints, model_validator
+from pydantic import StringConstraints, field_validator, model_validator
 from sqlalchemy import Index
 from sqlmodel import Field, SQLModel
 
 from app.auth.scopes import Role, Scope
 from app.db import JSON_TYPE, UtcDateTime
+from app.kit.values import Instant
 
 StoreName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,62}$")]
 TokenName = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")]
+EXPIRES_IN_MAX = timedelta(days=36_500)
 
 
 class TokenBase(SQLModel):
@@ -22,7 +24,7 @@ class TokenBase(SQLModel):
     stores: list[StoreName] | None = Field(
         default=None, sa_type=JSON_TYPE, description="Limited to these stores; null: all."
     )
-    expires_at: AwareDatetime | None = Field(default=None, sa_type=UtcDateTime)
+    expires_at: Instant | None = Field(default=None, sa_type=UtcDateTime)
 
 
 class Token(TokenBase, table=True):
@@ -51,6 +53,13 @@ class TokenCreate(TokenBase):
             ]
         },
     }
+
+    @field_validator("expires_in")
+    @classmethod
+    def _bounded(cls, value: timedelta | None) -> timedelta | None:
+        if value is not None and abs(value) > EXPIRES_IN_MAX:
+            raise ValueError(f"at most P{EXPIRES_IN_MAX.days}D")
+        return value
 
     @model_validator(mode="after")
     def _something(self) -> "TokenCreate":

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request
-from pydantic import AwareDatetime, BaseModel, Field
+from pydantic import BaseModel, Field
 from sqlmodel import Session
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -27,6 +27,7 @@ from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.prefer import PreferHeader, wait_seconds
 from app.kit.problems import problems
 from app.kit.sse import CONTENT_TYPE, HEADERS
+from app.kit.values import Instant, Text
 
 router = APIRouter(tags=["jobs"])
 JobId = Annotated[str, Path(pattern=r"^job_[0-9a-z]{26}$")]
@@ -47,7 +48,7 @@ WatchDep = Annotated[JobWatch, Depends(watch_of)]
 class JobAction(BaseModel):
     """Why it is done."""
 
-    reason: str | None = Field(default=None, max_length=500)
+    reason: Text | None = Field(default=None, max_length=500)
 
     model_config = {
         "extra": "forbid",
@@ -89,10 +90,10 @@ def get_jobs(
     page_size: PageSize = PAGE_SIZE_DEFAULT,
     page_token: PageToken = "",
     state: Annotated[list[JobState], Query(max_length=20)] = [],  # noqa: B006
-    kind: Annotated[list[str], Query(max_length=20)] = [],  # noqa: B006
+    kind: Annotated[list[Text], Query(max_length=20)] = [],  # noqa: B006
     store: Annotated[list[StoreName], Query(max_length=100)] = [],  # noqa: B006
-    parent: Annotated[str | None, Query(max_length=40)] = None,
-    created_after: Annotated[AwareDatetime | None, Query()] = None,
+    parent: Annotated[Text | None, Query(max_length=40)] = None,
+    created_after: Annotated[Instant | None, Query()] = None,
 ) -> Page[JobRead]:
     """Jobs, newest first; a token limited to stores sees theirs."""
     wanted = JobFilter(

@@ -22,6 +22,7 @@ from app.jobs.models import Job, JobRead
 from app.jobs.service import CHILDREN_MAX, JobRequest, submit
 from app.jobs.writing import change_job
 from app.kit.problems import problems
+from app.kit.values import Text
 from app.settings import Settings
 from app.stores.models import Label, Store
 
@@ -42,8 +43,8 @@ class BatchRequest(BaseModel):
     kind: str = Field(description="PURGE.", max_length=40)
     params: dict[str, Any] = Field(description="The body that the single request would have.")
     stores: list[StoreName] | None = Field(default=None, min_length=1, max_length=CHILDREN_MAX)
-    labels: dict[Label, str] | None = Field(default=None, min_length=1, max_length=20)
-    reason: str | None = Field(default=None, max_length=500)
+    labels: dict[Label, Text] | None = Field(default=None, min_length=1, max_length=20)
+    reason: Text | None = Field(default=None, max_length=500)
 
     @model_validator(mode="after")
     def _one_selection(self) -> "BatchRequest":

@@ -4,7 +4,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, FiniteFloat
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, String
 from sqlmodel import Field, SQLModel
 
@@ -30,8 +30,8 @@ class WaitingOn(BaseModel):
 class ThrottleSetting(BaseModel):
     """Upper bounds of the speed; null: none."""
 
-    rows_per_s: float | None = Field(default=None, gt=0)
-    bytes_per_s: float | None = Field(default=None, gt=0)
+    rows_per_s: FiniteFloat | None = Field(default=None, gt=0)
+    bytes_per_s: FiniteFloat | None = Field(default=None, gt=0)
     intensity: float | None = Field(
         default=None, gt=0, le=1, description="The share of the time that is worked."
     )

@@ -4,9 +4,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from app.jobs.models import ThrottleSetting
+from app.kit.values import Instant, Text
 
 
 class PurgeKind(StrEnum):
@@ -65,7 +66,7 @@ class PurgeRequest(BaseModel):
     retention_minutes: int | None = Field(
         default=None, ge=0, le=5_256_000, description="Over the store's, over the target's own, over 7200."
     )
-    cutoff: AwareDatetime | None = Field(
+    cutoff: Instant | None = Field(
         default=None, description="Instead of a retention; never in the future."
     )
     stranded: StrandedMode = StrandedMode.MARK
@@ -79,7 +80,7 @@ class PurgeRequest(BaseModel):
     plan_id: str | None = Field(
         default=None, pattern=r"^job_[0-9a-z]{26}$", description="Execute the plan that was reviewed, or 412."
     )
-    reason: str | None = Field(default=None, max_length=500)
+    reason: Text | None = Field(default=None, max_length=500)
 
     @model_validator(mode="after")
     def _one_age(self) -> "PurgeRequest":

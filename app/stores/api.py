@@ -15,6 +15,7 @@ from app.errors import Unprocessable
 from app.kit.conditional import IfMatch, IfNoneMatch, etag, is_current
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
+from app.kit.values import Text
 from app.stores.hooks import StoreHooks, hooks_of
 from app.stores.models import (
     RecoveryRead,
@@ -109,7 +110,7 @@ def get_stores(
     page_size: PageSize = PAGE_SIZE_DEFAULT,
     page_token: PageToken = "",
     kind: Annotated[list[StoreKind], Query(max_length=10)] = [],  # noqa: B006
-    label: Annotated[list[str], Query(max_length=20, description="NAME=VALUE; all must match.")] = [],  # noqa: B006
+    label: Annotated[list[Text], Query(max_length=20, description="NAME=VALUE; all must match.")] = [],  # noqa: B006
 ) -> Page[StoreRead]:
     """Stores by id; a token limited to stores sees those."""
     with database.reading() as db:

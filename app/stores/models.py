@@ -12,6 +12,7 @@ from sqlmodel._compat import SQLModelConfig
 
 from app.auth.models import StoreName
 from app.db import JSON_TYPE, UtcDateTime
+from app.kit.values import Text
 from spark.targets.errors import TargetUrlInvalid
 from spark.targets.target import validate_url
 
@@ -71,7 +72,7 @@ class StoreBase(SQLModel):
     )
     table_prefix: Prefix = Field(default="sym_", max_length=30)
     time_zone: TimeZone = Field(default="UTC", max_length=64, description="IANA zone of naive time columns.")
-    labels: dict[Label, str] = Field(default_factory=dict, sa_type=JSON_TYPE)
+    labels: dict[Label, Text] = Field(default_factory=dict, sa_type=JSON_TYPE)
     runs_on: list[Label] = Field(
         default_factory=list, sa_type=JSON_TYPE, description="Labels that a runner must have to reach it."
     )
@@ -158,7 +159,7 @@ class StorePatch(BaseModel):
     schema_name: Identifier | None = None
     table_prefix: Prefix | None = None
     time_zone: TimeZone | None = None
-    labels: dict[Label, str] | None = None
+    labels: dict[Label, Text] | None = None
     runs_on: list[Label] | None = None
     parameters: dict[str, Any] | None = None
     limits: StoreLimits | None = None
@@ -195,7 +196,7 @@ class SuspendRequest(BaseModel):
     }
 
     duration: timedelta | None = Field(default=None, description="ISO 8601; null: until :resume.")
-    reason: str = Field(min_length=1, max_length=500)
+    reason: Text = Field(min_length=1, max_length=500)
 
     @field_validator("duration")
     @classmethod
