@@ -73,7 +73,7 @@ def purge_request(place: Place, **more: Any) -> PurgeRequest:
 
 @dataclass(frozen=True)
 class Expected:
-    """What the oracle says of one purge: what stays and what goes, rows whole, times as the place has them."""
+    """What the oracle says of one purge: the rows that stay and those that go, as the place has them."""
 
     after: Rows
     removed: Rows
