@@ -16,7 +16,7 @@ from spark.formats.symmetricds import (
     detect_version,
 )
 from spark.targets.connection import Connection, sqlite_path
-from spark.targets.errors import TargetSchemaUnsupported, TargetTablesMissing
+from spark.targets.errors import TargetSchemaUnsupported, TargetTablesElsewhere, TargetTablesMissing
 from spark.targets.ledger_schema import TABLES as LEDGER_TABLES
 
 # What a purge does to each table. UPDATE is both for the stranded step and for locking batch rows.
@@ -57,14 +57,16 @@ Catalog = dict[str, tuple[Column, ...]]
 def read_catalog(conn: Connection) -> Catalog:
     """The columns of every table of SymmetricDS that is there, by its name without prefix.
 
-    Raises: TargetTablesMissing: a required table is not there, with a hint where it may be;
+    Raises: TargetTablesMissing: a required table is not there; TargetTablesElsewhere: it is somewhere else;
         TargetSchemaUnsupported: a required column is not there.
     """
     wanted = (*REQUIRED_TABLES, *OPTIONAL_TABLES, "node_identity")
     found = {table: columns for table in wanted if (columns := _columns(conn, table))}
     missing = [f"{conn.target.table_prefix}{table}" for table in REQUIRED_TABLES if table not in found]
     if missing:
-        raise TargetTablesMissing(f"{', '.join(missing)} not found{_hint(conn, missing)}")
+        hint = _hint(conn, missing)
+        kind = TargetTablesElsewhere if hint else TargetTablesMissing
+        raise kind(f"{', '.join(missing)} not found{hint}")
     for table, names in REQUIRED_COLUMNS.items():
         absent = set(names) - {column.name for column in found[table]}
         if absent:

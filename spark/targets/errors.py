@@ -6,6 +6,7 @@ TargetError                     TARGET_ERROR             anything that has no na
 ├── TargetAuthFailed            TARGET_AUTH_FAILED
 ├── TargetDatabaseMissing       TARGET_DATABASE_MISSING
 ├── TargetTablesMissing         TARGET_TABLES_MISSING
+│   └── TargetTablesElsewhere   TARGET_TABLES_ELSEWHERE  in another schema, or with another prefix
 ├── TargetReadOnly              TARGET_READ_ONLY         a right is missing
 ├── TargetSchemaUnsupported     TARGET_SCHEMA_UNSUPPORTED
 │   └── MixedTimeTypes          MIXED_TIME_TYPES
@@ -56,6 +57,10 @@ class TargetDatabaseMissing(TargetError):
 
 class TargetTablesMissing(TargetError):
     code = "TARGET_TABLES_MISSING"
+
+
+class TargetTablesElsewhere(TargetTablesMissing):
+    code = "TARGET_TABLES_ELSEWHERE"
 
 
 class TargetReadOnly(TargetError):
