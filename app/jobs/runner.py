@@ -8,7 +8,7 @@ Invariants:
 """
 
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 
@@ -29,7 +29,7 @@ from app.jobs.tasks import TaskKind, TaskKinds
 from app.settings import Settings
 
 logger = structlog.get_logger("lethe.runner")
-THREAD_JOIN_S = 5.0
+THREAD_JOIN_S = 0.5
 _AWAY = (MetadataUnavailable, MetadataBusy)
 
 
@@ -93,16 +93,22 @@ class Runner:
         self._stopping.set()
         self.wake()
         deadline = self.clock.boottime_s() + timeout_s
+        self._join(self._loops[:1])  # what it claims now is stopped with the rest
         for context, _, _ in self._snapshot():
             context.signal(StopCause.SHUTDOWN)
         for context, thread, _ in self._snapshot():
             while thread.is_alive() and self.clock.boottime_s() < deadline:
                 context.cancel_if_overdue(self.settings.cancel_grace_s)
                 thread.join(0.1)
-        for loop in self._loops:
+        if not self._snapshot():  # else the loops go on for the jobs that are left
+            self._join(self._loops)
+        return not self._snapshot()
+
+    @staticmethod
+    def _join(loops: Sequence[threading.Thread]) -> None:
+        for loop in loops:
             if loop.is_alive():
                 loop.join(THREAD_JOIN_S)
-        return not self._snapshot()
 
     def wake(self) -> None:
         """Look for work and for orders now."""
