@@ -1,4 +1,4 @@
-"""Metadata databases at head: SQLite files copied from one template, one PostgreSQL database emptied per test."""
+"""Metadata databases at head: SQLite files from one template, one PostgreSQL database emptied per test."""
 
 import shutil
 import uuid

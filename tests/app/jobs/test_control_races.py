@@ -2,6 +2,7 @@
 
 import random
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import pytest
 from sqlalchemy import text
@@ -21,7 +22,7 @@ def assert_history_is_whole(bench: Workbench, job_id: str) -> None:
     row = bench.job(job_id)
     assert [event.seq for event in events] == list(range(1, row.event_seq + 1))
     states = bench.states_seen(job_id)
-    for source, target in zip(states, states[1:], strict=False):
+    for source, target in pairwise(states):
         assert target in TRANSITIONS[JobState(source)], states
     assert states[-1] == row.state
 
@@ -132,8 +133,8 @@ def test_rolled_back_change_takes_no_sequence(bench: Workbench) -> None:
 
 
 def test_child_that_ends_meanwhile_does_not_undo_the_parents_pause(postgresql_bench: Workbench) -> None:
-    # The parent's pause read its children, one of them ended before it was asked to pause: the refusal of that
-    # one child rolled the whole pause back, and the client got 409 for a parent that could well be paused.
+    # The parent's pause read its children, one of them ended before it was asked to pause: the refusal of
+    # that one child rolled the whole pause back: the client got 409 for a parent that could well be paused.
     bench = postgresql_bench
     parent = bench.submit("BATCH", store=None)
     child = bench.submit(parent_id=parent)
