@@ -256,4 +256,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def _bug(request: Request, _error: Exception) -> Response:
-        return problem(request, ServiceError("an unexpected error; see the log", code="INTERNAL"))
+        # Starlette answers bugs outside of our middleware: the id that the log names is set here.
+        headers = {"X-Request-ID": request.state.request_id}
+        error = ServiceError("an unexpected error; see the log", code="INTERNAL", headers=headers)
+        return problem(request, error)

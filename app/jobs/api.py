@@ -291,7 +291,7 @@ def patch_throttle(
 def _resume_point(last_event_id: str | None) -> int:
     if last_event_id is None or last_event_id == "":
         return 0
-    if not last_event_id.isdigit() or len(last_event_id) > 15:
+    if not (last_event_id.isascii() and last_event_id.isdigit()) or len(last_event_id) > 15:
         raise InvalidHeader("Last-Event-ID is the id of an event of this job")
     return int(last_event_id)
 

@@ -11,7 +11,8 @@ PreferHeader = Annotated[
     str | None, Header(alias="Prefer", description="`wait=N`: seconds to wait, at most 60.")
 ]
 
-_WAIT = re.compile(r"wait\s*=\s*\"?(-?\d+)\"?")
+DIGITS_MAX = 9
+_WAIT = re.compile(r"wait\s*=\s*\"?(-?)0*([0-9]+)\"?")
 
 
 def wait_seconds(header: str | None, *, default_s: int, max_s: int) -> int:
@@ -24,8 +25,8 @@ def wait_seconds(header: str | None, *, default_s: int, max_s: int) -> int:
     for part in re.split(r"[,;]", header):
         match = _WAIT.fullmatch(part.strip())
         if match:
-            seconds = int(match.group(1))
-            if seconds < 0:
+            sign, digits = match.groups()
+            if sign:
                 raise InvalidHeader("Prefer: wait is a number of seconds, 0 or more")
-            return min(seconds, max_s)
+            return max_s if len(digits) > DIGITS_MAX else min(int(digits), max_s)
     return default_s
