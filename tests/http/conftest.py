@@ -1,4 +1,4 @@
-"""Services of the session, on SQLite and on PostgreSQL metadata, and stores on copies of the reference data."""
+"""Services on SQLite and on PostgreSQL metadata, and stores on copies of the reference data."""
 
 from __future__ import annotations
 
@@ -62,9 +62,7 @@ def sqlite_service(roots: Path, settings: dict[str, str]) -> Iterator[ServicePro
 
 
 @pytest.fixture(scope="session")
-def postgresql_service(
-    roots: Path, settings: dict[str, str], metadata_url: str
-) -> Iterator[ServiceProcess]:
+def postgresql_service(roots: Path, settings: dict[str, str], metadata_url: str) -> Iterator[ServiceProcess]:
     """One service on PostgreSQL metadata."""
     service = ServiceProcess(roots / "on-postgresql", metadata_url=metadata_url, settings=settings).start()
     yield service

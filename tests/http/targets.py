@@ -68,7 +68,9 @@ def symmetricds_rows(path: Path) -> str:
                 "select name from sqlite_master where type = 'table' and name like 'sym%' order by name"
             )
         ]
-        rows = [(name, connection.execute(f'select * from "{name}" order by rowid').fetchall()) for name in names]
+        rows = [
+            (name, connection.execute(f'select * from "{name}" order by rowid').fetchall()) for name in names
+        ]
     return _digest(repr(rows))
 
 

@@ -128,7 +128,8 @@ def test_file_that_is_no_database_is_refused(shop: Shop, metadata: MetadataRows)
 def test_mixed_time_types_are_refused(shop: Shop, metadata: MetadataRows) -> None:
     with closing(sqlite3.connect(shop.path)) as target, target:
         target.execute(
-            "update sym_data set create_time = 1700000000000 where data_id = (select min(data_id) from sym_data)"
+            "update sym_data set create_time = 1700000000000 "
+            "where data_id = (select min(data_id) from sym_data)"
         )
     _refused(shop, metadata, 409, "MIXED_TIME_TYPES")
 
@@ -204,9 +205,7 @@ def test_second_store_on_the_same_database_conflicts_too(
 def test_target_of_a_store_cannot_change_under_its_job(http: httpx.Client, shop: Shop) -> None:
     job_id = shop.slow_purge()
     problem(shop.change(url=f"sqlite:///{shop.path}.other"), 409, "STORE_IN_USE")
-    problem(
-        http.delete(f"/v1/stores/{shop.id}", headers={"If-Match": shop.etag()}), 409, "STORE_IN_USE"
-    )
+    problem(http.delete(f"/v1/stores/{shop.id}", headers={"If-Match": shop.etag()}), 409, "STORE_IN_USE")
     http.post(f"/v1/jobs/{job_id}:abort", json={})
     wait_for(http, job_id)
 

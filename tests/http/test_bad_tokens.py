@@ -23,13 +23,17 @@ def _operations() -> list[tuple[str, str]]:
     import json
 
     document: dict[str, Any] = json.loads((ROOT / "openapi" / "openapi.json").read_text())
-    found = [(method, path) for path, item in document["paths"].items() for method in METHODS if method in item]
+    found = [
+        (method, path) for path, item in document["paths"].items() for method in METHODS if method in item
+    ]
     return [(method, path) for method, path in found if path not in ANONYMOUS]
 
 
 def _fill(path: str) -> str:
     job = f"job_{'0' * 26}"
-    return path.format(store_id="none", job_id=job, token_id=f"tok_{'0' * 26}", name="purge.retention.minutes")
+    return path.format(
+        store_id="none", job_id=job, token_id=f"tok_{'0' * 26}", name="purge.retention.minutes"
+    )
 
 
 @pytest.mark.parametrize("path", sorted(ANONYMOUS))
@@ -50,7 +54,9 @@ def test_everything_else_wants_a_token(
     assert answer.headers["www-authenticate"] == "Bearer"
 
 
-@pytest.mark.parametrize("value", ["Bearer nonsense", "Bearer ", "Basic YTpi", "Bearer a b", "bearer lethe_x"])
+@pytest.mark.parametrize(
+    "value", ["Bearer nonsense", "Bearer ", "Basic YTpi", "Bearer a b", "bearer lethe_x"]
+)
 def test_authorization_that_is_none_is_refused(anonymous: httpx.Client, value: str) -> None:
     answer = anonymous.get("/v1/jobs", headers={"Authorization": value})
     assert answer.status_code == 401
