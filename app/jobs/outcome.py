@@ -88,13 +88,15 @@ def hand_back(context: JobContext) -> None:
 
 def wait(context: JobContext, waiting: JobWaiting, *, proven: bool) -> None:
     """RUNNING to WAITING, or to FAILED when the retries are used up."""
-    if waiting.transient and context.job.retries >= context.settings.job_retries_max:
+    # of the row, not of the claim: what this attempt gained counts from zero
+    retries = context.write(lambda db: get_job(db, context.job.id).retries)
+    if waiting.transient and retries >= context.settings.job_retries_max:
         fail(context, JobFailed(waiting.code, waiting.detail, retryable=True))
         return
 
     def effect(db: Session) -> None:
         now = context.database.now(db)
-        not_before = _not_before(context, waiting, now)
+        not_before = _not_before(context, waiting, now, retries)
         shown = [item.model_dump(mode="json") for item in waiting.waiting_on]
         values = _released(
             state=JobState.WAITING,
@@ -102,7 +104,7 @@ def wait(context: JobContext, waiting: JobWaiting, *, proven: bool) -> None:
             wake_key=waiting.wake_key,
             waiting_on=shown,
             unproven=not proven,
-            retries=context.job.retries + (1 if waiting.transient else 0),
+            retries=retries + (1 if waiting.transient else 0),
         )
         event = state_event(JobState.WAITING, waiting_on=shown, detail=waiting.detail or None)
         context.change(db, values, event, states=_sources(JobState.WAITING))
@@ -110,10 +112,10 @@ def wait(context: JobContext, waiting: JobWaiting, *, proven: bool) -> None:
     context.write(effect)
 
 
-def _not_before(context: JobContext, waiting: JobWaiting, now: datetime) -> datetime | None:
+def _not_before(context: JobContext, waiting: JobWaiting, now: datetime, retries: int) -> datetime | None:
     if not waiting.transient:
         return waiting.not_before
-    backoff = min(RETRY_BACKOFF_FIRST_S * 2**context.job.retries, context.settings.job_retry_backoff_max_s)
+    backoff = min(RETRY_BACKOFF_FIRST_S * 2**retries, context.settings.job_retry_backoff_max_s)
     return now + timedelta(seconds=backoff)
 
 

@@ -361,6 +361,7 @@ class Runner:
                 not_before=self.clock.now() + timedelta(seconds=outcome.SILENCE_RETRY_S),
                 detail=detail,
             )
-            outcome.wait(context, waiting, proven=False)
+            self._unless_ordered(context, kind, partial(outcome.wait, context, waiting, proven=False))
             return
-        outcome.fail(context, JobFailed("CRASH_LOOP", detail))
+        failed = JobFailed("CRASH_LOOP", detail)
+        self._unless_ordered(context, kind, partial(outcome.fail, context, failed))
