@@ -297,7 +297,7 @@ def wake(db: Session, wake_key: str, *, now: datetime) -> None:
             or_(col(Job.not_before).is_(None), col(Job.not_before) > now),
             col(Job.state).in_([JobState.WAITING, JobState.PAUSING, JobState.ABORTING]),
         )
-        .values(not_before=now)
+        .values(not_before=now, version=Job.version + 1, updated_at=now)
         .execution_options(synchronize_session=False)
     )
 
