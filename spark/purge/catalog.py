@@ -192,16 +192,17 @@ def _hint(conn: Connection, missing: list[str]) -> str:
     suffix = missing[0].removeprefix(conn.target.table_prefix)
     if conn.dialect.name == "sqlite":
         rows = conn.execute(
-            "select null, name from sqlite_schema where type = 'table' and lower(name) like :pattern"
-            " order by name",
-            {"pattern": f"%{suffix}"},
+            "select null, name from sqlite_schema where type = 'table'"
+            " and (lower(name) = :suffix or lower(name) like :pattern escape '~') order by name",
+            {"suffix": suffix, "pattern": f"%~_{suffix}"},
         )
     else:
         rows = conn.execute(
             "select n.nspname, c.relname from pg_catalog.pg_class c"
             " join pg_catalog.pg_namespace n on n.oid = c.relnamespace"
-            " where c.relkind in ('r', 'p') and lower(c.relname) like :pattern order by 1, 2",
-            {"pattern": f"%{suffix}"},
+            " where c.relkind in ('r', 'p') and n.nspname not in ('pg_catalog', 'information_schema')"
+            " and (lower(c.relname) = :suffix or lower(c.relname) like :pattern escape '~') order by 1, 2",
+            {"suffix": suffix, "pattern": f"%~_{suffix}"},
         )
     places = [f"{schema}.{name}" if schema else str(name) for schema, name in rows[:ELSEWHERE_MAX]]
     return f"; there is {', '.join(places)}: check schema and table_prefix" if places else ""
