@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 
 KEYS = {"type", "title", "status", "detail", "instance", "code", "retryable"}
-TRACES = ("Traceback", 'File "', "sqlalchemy", "psycopg", "site-packages")
+TRACES = ("Traceback", 'File "', "sqlalchemy.", "psycopg.", "site-packages")
 
 
 def problem(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
