@@ -25,11 +25,10 @@ def _released(**values: Any) -> dict[str, Any]:
 def _end(context: JobContext, state: JobState, values: Mapping[str, Any], **facts: Any) -> None:
     def effect(db: Session) -> None:
         now = context.database.now(db)
-        parent_id = _parent_of(db, context.job.id)
+        wake_parent(db, _parent_of(db, context.job.id), now=now)  # first: parents are locked before children
         change = end_values(state, now) | dict(values)
         context.change(db, change, state_event(state, **facts), states=_sources(state))
         release_claims(db, context.job.id, now=now)
-        wake_parent(db, parent_id, now=now)
 
     context.write(effect)
 
@@ -71,10 +70,9 @@ def paused(context: JobContext) -> None:
     """PAUSING to PAUSED; silence has been proved, the claim at the target stays."""
 
     def effect(db: Session) -> None:
-        parent_id = _parent_of(db, context.job.id)
+        wake_parent(db, _parent_of(db, context.job.id), now=context.database.now(db))
         values = _released(state=JobState.PAUSED, unproven=False, waiting_on=[], not_before=None)
         context.change(db, values, state_event(JobState.PAUSED), states=_sources(JobState.PAUSED))
-        wake_parent(db, parent_id, now=context.database.now(db))
 
     context.write(effect)
 

@@ -133,6 +133,8 @@ def _transition(
         values |= {"not_before": None, "wake_key": None, "waiting_on": []}
     if target is JobState.ABORTING or target is JobState.ABORTED:
         values["reason"] = reason or job.reason
+    if target in TERMINAL:
+        wake_parent(db, job.parent_id, now=now)  # first: parents are locked before children
     won = change_job(
         db,
         job.id,
@@ -143,7 +145,6 @@ def _transition(
     )
     if won and target in TERMINAL:
         release_claims(db, job.id, now=now)
-        wake_parent(db, job.parent_id, now=now)
     return won
 
 
@@ -236,7 +237,7 @@ def _children(
 
 
 def retry(db: Session, job_id: str, *, now: datetime, actor: str, token_id: str, queued_max: int) -> Job:
-    """Make a new job like one that has failed or was aborted.
+    """Make a new job like one that has failed or was aborted; of a parent, with the children that did.
 
     Raises: JobNotFound, Conflict.
     """
@@ -247,7 +248,19 @@ def retry(db: Session, job_id: str, *, now: datetime, actor: str, token_id: str,
             code="ILLEGAL_TRANSITION",
             extra={"state": job.state, "allowed": []},
         )
-    request = JobRequest(
+    request = _request_like(job, actor=actor, token_id=token_id)
+    new = _submit_again(db, job, request, now=now, queued_max=queued_max)
+    for child_id in _children(db, job.id, only={JobState.FAILED, JobState.ABORTED}):
+        child = get_job(db, child_id)
+        request = _request_like(child, actor=actor, token_id=token_id, parent_id=new.id)
+        _submit_again(db, child, request, now=now, queued_max=queued_max)
+        new.unproven = True  # a parent is silent when its children are
+    db.flush()
+    return new
+
+
+def _request_like(job: Job, *, actor: str, token_id: str, parent_id: str | None = None) -> JobRequest:
+    return JobRequest(
         kind=job.kind,
         store=job.store,
         params=job.params,
@@ -255,6 +268,7 @@ def retry(db: Session, job_id: str, *, now: datetime, actor: str, token_id: str,
         token_id=token_id,
         job_class=JobClass(job.job_class),
         runs_on=job.runs_on,
+        parent_id=parent_id,
         reason=job.reason,
         retried_from=job.id,
         throttle=ThrottleSetting.model_validate(job.throttle_requested) if job.throttle_requested else None,
@@ -262,6 +276,9 @@ def retry(db: Session, job_id: str, *, now: datetime, actor: str, token_id: str,
         claim_resource=job.claim_resource,
         subject=Subject.model_validate(job.subject) if job.subject else None,
     )
+
+
+def _submit_again(db: Session, job: Job, request: JobRequest, *, now: datetime, queued_max: int) -> Job:
     if job.claim_resource is not None:
         refuse_conflict(db, store=job.store, identity=job.claim_identity, resource=job.claim_resource)
     return submit(db, request, now=now, queued_max=queued_max)
