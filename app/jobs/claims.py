@@ -12,9 +12,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import and_, func, insert, or_, update
+from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
 
 from app.db import Database
+from app.errors import MetadataBusy
 from app.jobs.models import Counter, Job, JobClaim, JobClass
 from app.jobs.service import release_claims
 from app.jobs.states import HELD, JobState
@@ -268,7 +270,8 @@ def claim_target(
 
     Returns: None when it is this job's, else the id of the job that holds it.
     """
-    holder = db.get(JobClaim, (target_identity, resource), with_for_update=True)
+    place = (target_identity, resource)
+    holder = db.get(JobClaim, place, with_for_update=True)
     if holder is not None and holder.job_id != job_id:
         other = db.get(Job, holder.job_id)
         if other is not None and other.finished_at is None:
@@ -276,10 +279,17 @@ def claim_target(
         release_claims(db, holder.job_id, now=now)
         db.expunge(holder)
         holder = None
-    if holder is None:
-        db.execute(
-            insert(JobClaim).values(
-                target_identity=target_identity, resource=resource, job_id=job_id, since=now
-            )
-        )
+    if holder is not None:
+        return None
+    row = insert(JobClaim).values(
+        target_identity=target_identity, resource=resource, job_id=job_id, since=now
+    )
+    try:
+        with db.begin_nested():
+            db.execute(row)
+    except IntegrityError:  # another job saw the same free place, and was faster
+        winner = db.get(JobClaim, place)
+        if winner is None:  # and has ended since
+            raise MetadataBusy from None
+        return winner.job_id
     return None
