@@ -5,7 +5,7 @@ from datetime import timedelta
 
 _PATTERN = re.compile(
     r"P(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
-    r"(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
+    r"(?:T(?=\d)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
 )
 
 
@@ -23,10 +23,11 @@ def parse_duration(text: str) -> timedelta:
 
 def format_duration(value: timedelta) -> str:
     """Write a duration so that `parse_duration` reads the same."""
-    seconds = value.total_seconds()
+    seconds, micros = divmod(value // timedelta(microseconds=1), 1_000_000)
     days, rest = divmod(seconds, 86_400)
     hours, rest = divmod(rest, 3_600)
     minutes, rest = divmod(rest, 60)
-    date = f"{int(days)}D" if days else ""
-    clock = f"{int(hours)}H" * bool(hours) + f"{int(minutes)}M" * bool(minutes) + f"{rest:g}S" * bool(rest)
+    second = f"{rest}.{micros:06}".rstrip("0") if micros else str(rest)
+    date = f"{days}D" if days else ""
+    clock = f"{hours}H" * bool(hours) + f"{minutes}M" * bool(minutes) + f"{second}S" * (second != "0")
     return f"P{date}T{clock}" if clock else f"P{date}" if date else "PT0S"
