@@ -38,7 +38,7 @@ class UtcDateTime(sa.types.TypeDecorator[datetime]):
         if value is None:
             return None
         assert value.tzinfo is not None, "a naive time reached the metadata database"
-        value = value.astimezone(UTC)
+        value = _in_utc(value)
         return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
 
     def process_result_value(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
@@ -46,6 +46,14 @@ class UtcDateTime(sa.types.TypeDecorator[datetime]):
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def _in_utc(value: datetime) -> datetime:
+    """The same instant in UTC; one that lies beyond the calendar there is the calendar's edge."""
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        return (datetime.min if value.year == datetime.min.year else datetime.max).replace(tzinfo=UTC)
 
 
 JSON_TYPE = sa.JSON(none_as_null=True)
