@@ -70,6 +70,7 @@ def postgresql_database(migrated_postgresql: str, clock: FakeClock) -> Iterator[
     with engine.begin() as connection:
         tables = [table.name for table in metadata.sorted_tables if table.name != "counters"]
         connection.exec_driver_sql(f"truncate {', '.join(tables)}")
+        connection.exec_driver_sql("delete from counters where name <> 'fencing_token'")
         connection.exec_driver_sql("update counters set value = 0")
 
 

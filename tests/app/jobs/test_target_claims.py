@@ -1,4 +1,4 @@
-"""api.md, Jobs: "job_claims(target_identity, resource) is unique: two jobs never write to the same tables"."""
+"""api.md, Jobs: job_claims(target_identity, resource) is unique: two jobs never write to the same tables."""
 
 from collections.abc import Mapping
 from datetime import timedelta
