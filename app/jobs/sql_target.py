@@ -82,7 +82,9 @@ def signal_of(context: JobContext, error: TargetError) -> Exception:
 def _fenced(context: JobContext, error: FenceRaised) -> Exception:
     """A greater token of ours is a lease that went; a greater one than all of ours is another metadata."""
     epoch = context.write(current_epoch)
-    if error.fence_token is not None and error.fence_token > epoch:
+    # Each of our tokens is given once: the same one of another owner comes from another metadata.
+    foreign = error.fence_token == context.job.token
+    if error.fence_token is not None and (foreign or error.fence_token > epoch):
         return JobFailed("EPOCH_AHEAD", f"{error.detail}; `lethe recover STORE` raises our epoch")
     return LeaseLost()
 

@@ -16,7 +16,7 @@ from app.settings import Settings
 from app.stores.models import RecoveryRead, Store
 from app.stores.targets import opened
 from spark.targets.fence import read_fence
-from spark.targets.ledger import JobTotals, has_ledger, list_jobs
+from spark.targets.ledger import JobTotals, list_jobs, shows_ledger
 
 RECOVERED_FOREIGN = "RECOVERED_FOREIGN"
 
@@ -27,7 +27,7 @@ def recover_store(database: Database, settings: Settings, store: Store, actor: s
     Raises: ServiceError: the target cannot be asked.
     """
     with opened(store, settings, purpose="recover") as conn:
-        ledger = has_ledger(conn)
+        ledger = shows_ledger(conn)
         fence = read_fence(conn, fence_resource(store)) if ledger else None
         known = list_jobs(conn) if ledger else []
     with database.transaction() as db:

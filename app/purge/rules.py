@@ -5,7 +5,7 @@ from app.stores.models import Store
 from spark.purge.inspect import Inspection
 from spark.targets.connection import Connection
 from spark.targets.fence import read_fence
-from spark.targets.ledger import has_ledger
+from spark.targets.ledger import shows_ledger
 
 
 def fence_resource(store: Store) -> str:
@@ -22,7 +22,7 @@ def check_permissions(inspection: Inspection) -> None:
 
 def check_epoch(conn: Connection, *, resource: str, epoch: int) -> None:
     """Raise EpochAhead when the target's fence is above every token that we have ever given."""
-    if not has_ledger(conn):
+    if not shows_ledger(conn):
         return
     fence = read_fence(conn, resource)
     if fence is not None and fence[0] > epoch:

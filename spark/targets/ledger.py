@@ -12,7 +12,7 @@ from typing import Any
 
 from spark.targets.connection import Connection
 from spark.targets.errors import TargetLockTimeout, TargetRowConflict
-from spark.targets.ledger_schema import can_create_ledger, ensure_ledger, has_ledger
+from spark.targets.ledger_schema import can_create_ledger, ensure_ledger, has_ledger, shows_ledger
 from spark.targets.manifest import ManifestEntry
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "list_jobs",
     "record_manifest",
     "record_unit",
+    "shows_ledger",
     "trim_ledger",
 ]
 

@@ -44,9 +44,10 @@ TABLES = tuple(_COLUMNS)
 
 @dataclass(frozen=True)
 class _Found:
-    """What is there: column names of each table, and whether we may write all of them."""
+    """What is there: column names of each table, and whether we may read and write all of them."""
 
     columns: dict[str, set[str]]
+    readable: bool
     writable: bool
 
 
@@ -76,6 +77,12 @@ def has_ledger(conn: Connection) -> bool:
     """Whether the ledger is there and writable; creates nothing."""
     found = _look(conn)
     return len(found.columns) == len(TABLES) and found.writable
+
+
+def shows_ledger(conn: Connection) -> bool:
+    """Whether the ledger is there and may be read: the question of a connection that only looks."""
+    found = _look(conn)
+    return len(found.columns) == len(TABLES) and found.readable
 
 
 def can_create_ledger(conn: Connection) -> bool:
@@ -120,8 +127,8 @@ def _look_postgresql(conn: Connection) -> _Found:
     rows = conn.execute(
         """
         select c.relname, a.attname,
-               has_schema_privilege(n.oid, 'usage') and has_table_privilege(c.oid, 'select')
-               and has_table_privilege(c.oid, 'insert') and has_table_privilege(c.oid, 'update')
+               has_schema_privilege(n.oid, 'usage') and has_table_privilege(c.oid, 'select'),
+               has_table_privilege(c.oid, 'insert') and has_table_privilege(c.oid, 'update')
                and has_table_privilege(c.oid, 'delete') and not pg_is_in_recovery()
                and current_setting('transaction_read_only') = 'off'
         from pg_catalog.pg_class c
@@ -132,9 +139,10 @@ def _look_postgresql(conn: Connection) -> _Found:
         {"tables": list(TABLES)},
     )
     columns: dict[str, set[str]] = {}
-    for table, column, _ in rows:
+    for table, column, *_ in rows:
         columns.setdefault(table, set()).add(column)
-    return _Found(columns, all(writable for *_, writable in rows))
+    readable = all(may_read for _, _, may_read, _ in rows)
+    return _Found(columns, readable, readable and all(may_write for *_, may_write in rows))
 
 
 def _look_sqlite(conn: Connection) -> _Found:
@@ -143,7 +151,7 @@ def _look_sqlite(conn: Connection) -> _Found:
         rows = conn.execute("select name from pragma_table_info(:name)", {"name": f"lethe_{table}"})
         if rows:
             columns[table] = {name for (name,) in rows}
-    return _Found(columns, not _sqlite_refuses_writes(conn))
+    return _Found(columns, True, not _sqlite_refuses_writes(conn))
 
 
 def _may_create(conn: Connection) -> bool:
