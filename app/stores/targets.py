@@ -11,9 +11,10 @@ from app.stores.errors import SecretUnavailable, StoreUrlRefused, service_error
 from app.stores.models import Store
 from spark.targets.connection import Connection, SessionLimits, Target, connect
 from spark.targets.errors import TargetError, TargetUrlInvalid
-from spark.targets.target import postgresql_host, sqlite_path
+from spark.targets.target import postgresql_arguments, postgresql_host, sqlite_path
 
 SECRET_MAX_BYTES = 4_096
+POSTGRESQL_PORT = 5432
 
 
 def session_limits(settings: Settings) -> SessionLimits:
@@ -99,6 +100,20 @@ def check_allowed(
     host = postgresql_host(target) or ""
     if settings.allowed_hosts and host not in settings.allowed_hosts:
         raise StoreUrlRefused(f"the host {host!r} is not among LETHE_ALLOWED_HOSTS", code="HOST_NOT_ALLOWED")
+    own = database.url
+    if not database.is_sqlite and (own.host, own.port or POSTGRESQL_PORT, own.database) == _place(target):
+        raise StoreUrlRefused("this is Lethe's own metadata database", code="OWN_METADATA")
+
+
+def _place(target: Target) -> tuple[str | None, int, str | None]:
+    """Host, port and name of a PostgreSQL database, as its URL has them."""
+    named = postgresql_arguments(target)
+    host, database = named.get("host"), named.get("dbname")
+    return (
+        None if host is None else str(host),
+        int(named.get("port", POSTGRESQL_PORT)),
+        None if database is None else str(database),
+    )
 
 
 def check_root(path: Path, settings: Settings) -> None:
