@@ -336,3 +336,42 @@ def test_purge_of_a_postgresql_store_removes_what_the_document_says(
     assert job["state"] == "SUCCEEDED", job["error"]
     assert job["result"]["removed"] == REMOVED_3X
     assert job["result"]["stranded"]["marked"] == STRANDED_3X
+
+
+def test_target_that_has_seen_a_greater_epoch_is_refused_until_recovered(
+    sqlite_service: ServiceProcess,
+    postgresql_service: ServiceProcess,
+    guarded_server: PostgresqlServer,
+) -> None:
+    """The fence was looked for on read-only connections, which were told that there is none.
+
+    So a restored (here: another) metadata was found out only by the job, which then lost its lease to nobody
+    and stayed RUNNING until that ran out.
+    """
+    name = f"epochs_{next(_numbers)}"
+    build(Place(guarded_server.create_database(name), "3.x", schema="shop"), read_reference("3.x").rows)
+    body = {
+        "id": name.replace("_", "-"),
+        "kind": "SYMMETRICDS",
+        "url": guarded_server.url(name),
+        "schema": "shop",
+    }
+    path = f"/v1/stores/{body['id']}"
+    request = {"kind": "OUTGOING", "cutoff": CUTOFF}
+    with sqlite_service.http() as one, postgresql_service.http() as two:
+        for http in (one, two):
+            assert http.post("/v1/stores", json=body).status_code == 201
+        job = wait_for(one, accepted(one.post(f"{path}/purges", json=request)))
+        assert job["state"] == "SUCCEEDED"
+        with psycopg.connect(guarded_server.conninfo(name), autocommit=True) as target:
+            target.execute("update lethe.fence set token = 1000000")
+        for http in (one, two):
+            refused = problem(http.post(f"{path}/purges", json=request), 409, "EPOCH_AHEAD")
+            assert "recover" in refused["detail"]
+            assert http.get(f"{path}/purge-stats").status_code == 200
+        recovered = two.post(f"{path}:recover").json()
+        assert recovered["epoch_after"] >= 1_000_000
+        assert recovered["foreign_jobs"] == [job["id"]]
+        mine = wait_for(two, accepted(two.post(f"{path}/purges", json=request)))
+        assert mine["state"] == "SUCCEEDED", mine["error"]
+        assert two.get(f"/v1/jobs/{job['id']}").json()["reason"] == "RECOVERED_FOREIGN"
