@@ -66,9 +66,7 @@ class PurgeRequest(BaseModel):
     retention_minutes: int | None = Field(
         default=None, ge=0, le=5_256_000, description="Over the store's, over the target's own, over 7200."
     )
-    cutoff: Instant | None = Field(
-        default=None, description="Instead of a retention; never in the future."
-    )
+    cutoff: Instant | None = Field(default=None, description="Instead of a retention; never in the future.")
     stranded: StrandedMode = StrandedMode.MARK
     strict: bool = Field(default=False, description="A batch with NULL status protects its data and events.")
     max_rows_in_tx: int | None = Field(default=None, ge=1, le=1_000_000)
