@@ -204,7 +204,8 @@ def _run_loop(
         limits=session_limits(context.settings),
         application_name=application_name(context.job.id, UNITS_NAME, context.job.token),
         run=run_unit,
-        advisory_key=None if claimed.has_ledger else f"{claimed.identity}:{claimed.resource}",
+        # The lock lives in the database: that is in its key already, under whatever name it was reached.
+        advisory_key=None if claimed.has_ledger else claimed.resource,
     )
     with engine.lease(work, workers=workers) as lease:
         forget = context.on_cancel(lease.cancel)

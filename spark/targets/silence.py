@@ -14,9 +14,9 @@ _OF_THE_JOB = """
     from pg_catalog.pg_stat_activity a
     where a.pid <> pg_backend_pid() and a.datname = current_database()
       and starts_with(a.application_name, :prefix)
-      -- state is null where this role may not see it: that is no proof of silence
-      and coalesce(a.state, 'active') <> 'idle'
 """
+# The state is null where this role may not see it: that is no proof of silence.
+_AT_WORK = "coalesce(a.state, 'active') <> 'idle'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def running_statements(conn: Connection, job_id: str) -> list[Running]:
         with conn.transaction():
             return []
     rows = conn.execute(
-        f"select {_FIELDS} {_OF_THE_JOB} order by a.pid",
+        f"select {_FIELDS} {_OF_THE_JOB} and {_AT_WORK} order by a.pid",
         {"prefix": f"{job_id}:"},
     )
     return [Running(*row) for row in rows]
@@ -67,7 +67,8 @@ def running_statements(conn: Connection, job_id: str) -> list[Running]:
 def terminate_older(conn: Connection, job_id: str, *, token: int) -> list[Running]:
     """End the backends of the job that belong to an attempt before `token`; those that were told to end.
 
-    They are gone only when `running_statements` no longer shows them: ask again.
+    Idle ones too: a sleeping worker's session keeps its advisory lock, and could begin a unit when it wakes.
+    Those at work are gone only when `running_statements` no longer shows them: ask again.
 
     Raises: TargetReadOnly: a backend belongs to a role whose sessions this one may not end.
     """

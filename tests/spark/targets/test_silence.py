@@ -3,6 +3,7 @@ import time
 
 import pytest
 
+from spark.targets.advisory import hold, holders
 from spark.targets.connection import Connection, SessionLimits, Target
 from spark.targets.errors import TargetError, TargetLockTimeout, TargetUnreachable
 from spark.targets.silence import Running, application_name, running_statements, terminate_older
@@ -76,6 +77,27 @@ def test_unit_between_two_statements_is_seen_and_an_idle_connection_is_not(
         assert [running.state for running in running_statements(watcher, JOB)] == ["idle in transaction"]
     assert running_statements(watcher, JOB) == []
     assert running_statements(worker, JOB) == []
+
+
+def test_idle_session_of_an_older_attempt_is_ended_and_frees_its_advisory_lock(
+    postgresql: Target, opened: Connect
+) -> None:
+    """Where there is no ledger the advisory lock of a runner under SIGSTOP kept its successor out for as long
+    as it slept: only sessions inside a statement or a transaction were ended.
+    """
+    watcher, sleeper = opened(postgresql), opened(postgresql, name=f"{JOB}:units:1")
+    hold(sleeper, "public.sym_outgoing")
+    younger = opened(postgresql, name=f"{JOB}:units:2")
+    with pytest.raises(TargetLockTimeout):
+        hold(younger, "public.sym_outgoing")
+    assert [running.state for running in terminate_older(watcher, JOB, token=2)] == ["idle"]
+    for _ in range(100):
+        if not holders(watcher, "public.sym_outgoing"):
+            break
+        time.sleep(0.05)
+    hold(younger, "public.sym_outgoing")
+    with pytest.raises(TargetUnreachable):
+        sleeper.execute("select 1")
 
 
 def test_underscore_of_a_job_id_is_no_wildcard(postgresql: Target, opened: Connect) -> None:
