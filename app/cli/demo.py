@@ -15,12 +15,12 @@ from lethe_client import Conflict, Job, Lethe, LetheError, PurgeRequest
 
 from app.cli import demo_data
 from app.cli.complaints import complaint
-from app.cli.demo_service import DemoService, ServiceDidNotStart
+from app.cli.demo_service import DemoService, ServiceDidNotStart, own_command
 from app.cli.exits import Complaint, ExitCode
 from app.cli.output import Output
 from app.cli.progress import display
 from app.cli.purge import show_plan
-from app.cli.session import Session
+from app.cli.session import Interrupted, Session
 from app.cli.watching import follow, warning_text
 
 app = typer.Typer(name="demo", add_completion=False)
@@ -47,10 +47,10 @@ def demo(
     folder = Path(tempfile.mkdtemp(prefix="lethe-demo-"))
     out.note(f"Everything is in {folder} and stays there.")
     database = folder / "shop.db"
-    out.note(f"Writing a SymmetricDS 3.16 database with {rows:,} captured rows ...")
-    demo_data.build(database, now=datetime.now(UTC).replace(tzinfo=None), rows=rows)
-    out.note("Starting the service ...")
     try:
+        out.note(f"Writing a SymmetricDS 3.16 database with {rows:,} captured rows ...")
+        demo_data.build(database, now=datetime.now(UTC).replace(tzinfo=None), rows=rows)
+        out.note("Starting the service ...")
         with DemoService(folder / "data") as service:
             token = service.token_file.read_text().strip()
             with Lethe(service.url, token) as client:
@@ -65,7 +65,7 @@ def demo(
         return out.complain(Complaint("SERVICE_DID_NOT_START", str(error), ExitCode.FAILED))
     except LetheError as error:
         return out.complain(complaint(error))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Interrupted):
         out.note(f"Stopped. The folder {folder} stays.")
         return ExitCode.INTERRUPTED
     return code
@@ -77,7 +77,8 @@ def _show(session: Session, database: Path) -> tuple[int, dict[str, Any]]:
     before = count_rows(database)
     client.stores.create(STORE, f"sqlite:///{database}", labels={"site": "demo"})
     check = client.stores.check(STORE)
-    out.say(f"\nStore {STORE!r}: layout {check.layout}, ledger {check.ledger}, can {', '.join(check.can)}")
+    ledger = "ledger" if check.ledger else "no ledger"
+    out.say(f"\nStore {STORE!r}: layout {check.layout}, {ledger}, can {', '.join(check.can)}")
     plan = client.purges.plan(STORE, PurgeRequest(reason="demo: look first"))
     out.say("\nThe plan (nothing is written yet):")
     show_plan(session, plan)
@@ -159,6 +160,6 @@ def _tell_how_to_go_on(
     out.say(
         f'  curl -H "Authorization: Bearer $(cat {token_file})" {service.url}/v1/jobs/{report["job"]["id"]}'
     )
-    out.say(f"  lethe purge stats {STORE} --url {service.url} --token-file {token_file}")
+    out.say(f"  {own_command()} purge stats {STORE} --url {service.url} --token-file {token_file}")
     if keep_serving:
         out.note("The service runs until Ctrl-C.")

@@ -1,6 +1,7 @@
 """The demo's own service: `lethe serve` as a child process on a free port."""
 
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -28,6 +29,12 @@ def _free_port() -> int:
         return port
 
 
+def own_command() -> str:
+    """The command as it was called: in a virtual environment `lethe` alone is not on the PATH."""
+    called = sys.argv[0]
+    return shlex.quote(called) if Path(called).name == "lethe" else "lethe"
+
+
 class DemoService:
     """Starts on entry, stops on exit."""
 
@@ -41,7 +48,7 @@ class DemoService:
     @property
     def command(self) -> str:
         """What starts it again by hand."""
-        return f"lethe serve --data-dir {self.data_dir} --port {self.port}"
+        return f"{own_command()} serve --data-dir {shlex.quote(str(self.data_dir))} --port {self.port}"
 
     @property
     def token_file(self) -> Path:
