@@ -40,7 +40,8 @@ def test_demo_purges_what_it_says_and_its_archive_verifies(tmp_path) -> None:
 @pytest.mark.journey
 def test_ctrl_c_while_the_resumed_purge_is_watched_ends_the_demo_in_order(tmp_path) -> None:
     """Ctrl-C during a progress bar of the demo was reported as a bug of the command, with exit code 70."""
-    demo = subprocess.Popen(
+    said = []
+    with subprocess.Popen(
         [sys.executable, "-m", "app.cli.main", "demo", "--rows", "20000"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -48,12 +49,11 @@ def test_ctrl_c_while_the_resumed_purge_is_watched_ends_the_demo_in_order(tmp_pa
         env={**os.environ, "TMPDIR": str(tmp_path)},
         # A shell's background job would ignore SIGINT, and hand that down to us.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
-    assert demo.stderr is not None
-    said = []
-    for line in demo.stderr:
-        said.append(line)
-        if line.startswith("Resumed"):
-            demo.send_signal(signal.SIGINT)
-    assert demo.wait(60) == 130, "".join(said)
+    ) as demo:
+        assert demo.stderr is not None
+        for line in demo.stderr:
+            said.append(line)
+            if line.startswith("Resumed"):
+                demo.send_signal(signal.SIGINT)
+    assert demo.returncode == 130, "".join(said)
     assert said[-1].startswith("Stopped. The folder ")
