@@ -3,6 +3,7 @@
 Sources: symmetricds-purge (facts 3), je-data-eraser (eraser-behaviour 1), slony-events-confirmations (4).
 """
 
+import re
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
@@ -12,6 +13,7 @@ from app.kit.durations import format_duration, parse_duration
 
 ParameterValue = bool | int | str
 VALUE_MAX_CHARS = 200
+_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,19}")
 
 
 class ParameterType(StrEnum):
@@ -78,7 +80,7 @@ class ParameterSpec:
         raise self._refuse("true or false")
 
     def _parse_integer(self, value: object) -> int:
-        if isinstance(value, str) and value.strip().lstrip("-").isdigit() and len(value) <= 20:
+        if isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value.strip()):
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int):
             raise self._refuse("a whole number")
