@@ -1,4 +1,4 @@
-"""The processes of Lethe: `serve`, `worker` and `migrate`; each returns its exit code.
+"""The processes of Lethe: `serve`, `worker`, `migrate` and `recover --offline`; each returns its exit code.
 
 Exit codes: 0, 64 usage, 70 bug, 75 another process works in the data directory, 78 configuration.
 """
@@ -10,16 +10,18 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 
 import structlog
 import uvicorn
 from sqlmodel import select
 
+from app.auth.models import AuditEvent
 from app.auth.service import ensure_admin_token
 from app.clock import SystemClock
 from app.db import Database
-from app.errors import MetadataBusy, MetadataUnavailable
+from app.errors import MetadataBusy, MetadataUnavailable, ServiceError
 from app.handlers import task_kinds
 from app.jobs.claims import Claimer
 from app.jobs.engine import InlineEngine
@@ -27,12 +29,14 @@ from app.jobs.instances import InstanceBusy, InstanceLock, heartbeat, register_i
 from app.jobs.runner import Runner
 from app.jobs.service import wake
 from app.jobs.suspension import store_key
+from app.kit.ids import new_id
 from app.main import VERSION, Readiness, create_app
+from app.purge.recover import recover_store
 from app.purge.service import is_epoch_ahead
 from app.retention import forget_rows, remove_expired_archives
 from app.settings import Settings
-from app.stores.models import Store
-from app.stores.service import end_past_suspensions, parallel_limits, suspended_stores
+from app.stores.models import RecoveryRead, Store
+from app.stores.service import end_past_suspensions, get_store, parallel_limits, suspended_stores
 from migrations.upgrade import (
     copy_before_upgrade,
     current_revision,
@@ -42,12 +46,14 @@ from migrations.upgrade import (
 )
 
 EXIT_OK = 0
+EXIT_FAILED = 1
 EXIT_BUSY = 75
 EXIT_CONFIGURATION = 78
 HEARTBEAT_S = 15.0
 START_RETRY_S = 1.0
 HOUSEKEEPING_EVERY_BEATS = 20
 EPOCH_STORES_MAX = 200
+OFFLINE = "lethe recover --offline"
 logger = structlog.get_logger("lethe.server")
 
 
@@ -302,7 +308,10 @@ def _start(worker: Worker, server: Server) -> None:
     """Begin to take work; leave with 78 when every store has seen a newer metadata than this."""
     worker.start_when_possible()
     if worker.every_store_is_ahead():
-        logger.error("every store is ahead of this metadata (EPOCH_AHEAD): is it an old copy?")
+        logger.error(
+            "every store is ahead of this metadata (EPOCH_AHEAD): is it an old copy? "
+            "`lethe recover STORE --offline` takes a store back"
+        )
         server.leave(EXIT_CONFIGURATION)
 
 
@@ -345,6 +354,45 @@ def migrate(settings: Settings) -> int:
         return _refuse(str(error), EXIT_CONFIGURATION)
     database.close()
     return EXIT_OK
+
+
+def recover(settings: Settings, store_id: str) -> tuple[int, RecoveryRead | None]:
+    """Take a store back while no service runs: where every store is ahead, none stays up to be asked.
+
+    Returns: the exit code, and what was done.
+    """
+    configure_logging()
+    database = open_metadata(settings)
+    if database.is_sqlite and not Path(database.url.database or "").is_file():
+        return _refuse(f"there is no metadata in {settings.data_dir}", EXIT_CONFIGURATION), None
+    try:
+        lock = InstanceLock(settings.data_dir)
+        _bring_to_head(database, may_migrate=False)
+        with database.reading() as db:
+            store = get_store(db, store_id)
+        done = recover_store(database, settings, store, OFFLINE)
+        with database.transaction() as db:
+            db.add(
+                AuditEvent(
+                    id=new_id("aud"),
+                    at=database.now(db),
+                    actor=OFFLINE,
+                    action="store.recover",
+                    subject_type="store",
+                    subject_id=store_id,
+                    store=store_id,
+                    detail=done.model_dump(),
+                )
+            )
+    except InstanceBusy as error:
+        return _refuse(f"{error}: ask it, without --offline", EXIT_BUSY), None
+    except Misconfigured as error:
+        return _refuse(str(error), EXIT_CONFIGURATION), None
+    except ServiceError as error:
+        return _refuse(f"{error.code}: {error.detail}", EXIT_FAILED), None
+    database.close()
+    lock.release()
+    return EXIT_OK, done
 
 
 def _refuse(detail: str, code: int) -> int:

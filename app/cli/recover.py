@@ -1,10 +1,16 @@
 """`lethe recover`: take a store back after the metadata was restored."""
 
+from collections.abc import Mapping
+from typing import Annotated, Any
+
 import typer
 
 from app.cli.arguments import StoreId
 from app.cli.exits import ExitCode
+from app.cli.process import MetadataUrl, run_process
 from app.cli.session import Session, on_service
+from app.server import recover as recover_here
+from app.settings import Settings
 
 app = typer.Typer(
     name="recover", add_completion=False, help="Take a store back after the metadata was restored."
@@ -13,15 +19,47 @@ app = typer.Typer(
 
 @app.command("recover")
 @on_service
-def recover(session: Session, store: StoreId) -> int:
+def recover(
+    session: Session,
+    store: StoreId,
+    *,
+    offline: Annotated[
+        bool,
+        typer.Option(
+            "--offline",
+            help="No service runs (it ends with 78 where every store is ahead): work in its --data-dir.",
+        ),
+    ] = False,
+    metadata_url: MetadataUrl = None,
+) -> int:
     """Raise our epoch above the target's, and mark the jobs there that we do not know (EPOCH_AHEAD)."""
-    recovery = session.client.stores.recover(store)
-    session.out.document(recovery.raw)
+    if offline:
+        return _offline(session, store, metadata_url)
+    _show(session, session.client.stores.recover(store).raw)
+    return ExitCode.OK
+
+
+def _offline(session: Session, store: str, metadata_url: str | None) -> int:
+    found: dict[str, Any] = {}
+
+    def work(settings: Settings) -> int:
+        code, done = recover_here(settings, store)
+        found.update(done.model_dump(mode="json") if done else {})
+        return code
+
+    given = {"data_dir": session.data_dir, "metadata_url": metadata_url}
+    code = run_process("recover", work, given, json=False)
+    if found:
+        _show(session, found)
+    return code
+
+
+def _show(session: Session, recovery: Mapping[str, Any]) -> None:
+    session.out.document(recovery)
     session.out.facts(
         {
-            "epoch before": recovery.epoch_before,
-            "epoch after": recovery.epoch_after,
-            "foreign jobs": recovery.foreign_jobs,
+            "epoch before": recovery.get("epoch_before"),
+            "epoch after": recovery.get("epoch_after"),
+            "foreign jobs": recovery.get("foreign_jobs"),
         }
     )
-    return ExitCode.OK

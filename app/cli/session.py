@@ -52,10 +52,11 @@ class Interrupted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A client and where the command's words go."""
+    """A client and where the command's words go; `data_dir` where one was named."""
 
     client: Lethe
     out: Output
+    data_dir: Path | None = None
 
 
 def _read_token(token_file: Path | None, data_dir: Path | None) -> str | None:
@@ -83,7 +84,7 @@ def _run(command: Callable[[Session], int], access: dict[str, Any]) -> int:
     try:
         token = _read_token(access["token_file"], access["data_dir"])
         with Lethe(access["url"], token, retries=RETRIES) as client:
-            return command(Session(client, out))
+            return command(Session(client, out, access["data_dir"]))
     except Interrupted as interrupted:
         job = interrupted.job
         going = "has ended" if job.state in TERMINAL else "goes on without us"
