@@ -1,0 +1,180 @@
+"""The way of a metadata database to head: from empty, after a copy, and never from a future."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+
+from app.db import Database
+from app.tables import metadata
+from migrations.upgrade import copy_before_upgrade, current_revision, head_revision, is_known, upgrade
+from tests.conftest import SharedServer
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
+def empty_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path / 'lethe.db'}"
+    else:
+        url = request.getfixturevalue("postgresql_url")
+    database = Database(url)
+    yield database
+    database.close()
+
+
+def differences(database: Database) -> list[object]:
+    with database.engine.connect() as connection:
+        options = {"compare_type": True, "compare_server_default": True}
+        return list(compare_metadata(MigrationContext.configure(connection, opts=options), metadata))
+
+
+def test_empty_database_comes_to_head_and_equals_the_models(empty_database: Database) -> None:
+    assert current_revision(empty_database) is None
+    upgrade(empty_database)
+    assert current_revision(empty_database) == head_revision()
+    assert is_known(head_revision())
+    assert differences(empty_database) == []
+    with empty_database.reading() as db:
+        tables = set(sa.inspect(db.connection()).get_table_names())
+        assert tables == {*metadata.tables, "alembic_version"}
+        assert (
+            db.execute(sa.text("select value from counters where name = 'fencing_token'")).scalar_one() == 0
+        )
+
+
+def test_upgrade_again_changes_nothing(empty_database: Database) -> None:
+    upgrade(empty_database)
+    with empty_database.transaction() as db:
+        db.execute(sa.text("update counters set value = 41"))
+    upgrade(empty_database)
+    with empty_database.reading() as db:
+        assert db.execute(sa.text("select value from counters")).scalar_one() == 41
+
+
+def test_upgrades_at_once_run_one_after_the_other(empty_database: Database) -> None:
+    others = [Database(str(empty_database.url.render_as_string(hide_password=False))) for _ in range(2)]
+    with ThreadPoolExecutor(2) as pool:
+        # alembic's own environment is one per process: what races here is the database
+        list(pool.map(_upgrade_alone, others))
+    assert current_revision(empty_database) == head_revision()
+    for other in others:
+        other.close()
+
+
+def _upgrade_alone(database: Database) -> None:
+    url = database.url.render_as_string(hide_password=False)
+    code = f"from app.db import Database; from migrations.upgrade import upgrade; upgrade(Database({url!r}))"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True)
+
+
+def test_downgrade_leaves_nothing_behind(empty_database: Database) -> None:
+    upgrade(empty_database)
+    config = Config()
+    config.set_main_option("script_location", str(ROOT / "migrations"))
+    with empty_database.engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.downgrade(config, "base")
+    with empty_database.reading() as db:
+        assert set(sa.inspect(db.connection()).get_table_names()) == {"alembic_version"}
+
+
+def test_failed_upgrade_leaves_the_database_as_it_was(empty_database: Database) -> None:
+    with empty_database.engine.begin() as connection:  # a table in the way of one of the last steps
+        connection.exec_driver_sql("create table job_events (surplus integer)")
+    with pytest.raises(sa.exc.DBAPIError):
+        upgrade(empty_database)
+    assert current_revision(empty_database) is None
+    with empty_database.reading() as db:
+        assert set(sa.inspect(db.connection()).get_table_names()) == {"job_events"}
+
+
+def test_copy_before_an_upgrade_holds_what_only_the_log_had(tmp_path: Path) -> None:
+    # facts/locks.md: "A plain copy of a WAL database was empty: copy with VACUUM INTO."
+    database = Database(f"sqlite:///{tmp_path / 'lethe.db'}")
+    upgrade(database)
+    with database.transaction() as db:
+        db.execute(sa.text("update counters set value = 41"))
+    for _ in range(2):  # a second start replaces the copy
+        copy = copy_before_upgrade(database, "0001")
+    database.close()
+    assert copy == tmp_path / "lethe.before-0001.db"
+    assert copy.stat().st_mode & 0o777 == 0o600
+    with closing(sqlite3.connect(copy)) as copied:
+        assert copied.execute("select value from counters").fetchall() == [(41,)]
+        assert copied.execute("select version_num from alembic_version").fetchall() == [("0001",)]
+
+
+def test_nothing_to_copy_is_no_error(tmp_path: Path, postgresql_url: str) -> None:
+    for url in (f"sqlite:///{tmp_path / 'none.db'}", "sqlite://", postgresql_url):
+        database = Database(url)
+        assert copy_before_upgrade(database, "0001") is None
+        database.close()
+
+
+def lethe(*arguments: str, data_dir: Path, url: str | None = None) -> subprocess.Popen[str]:
+    environment = os.environ | {"LETHE_DATA_DIR": str(data_dir), "LETHE_PORT": "0"}
+    if url is not None:
+        environment["LETHE_METADATA_URL"] = url
+    return subprocess.Popen(
+        [sys.executable, "-m", "app.cli.main", *arguments],
+        cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def _from_the_future(url: str) -> None:
+    database = Database(url)
+    upgrade(database)
+    with database.transaction() as db:
+        db.execute(sa.text("update alembic_version set version_num = '9999'"))
+    database.close()
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+    _, complaint = process.communicate(timeout=60)
+    return process.returncode, complaint
+
+
+def test_processes_refuse_what_they_may_not_or_cannot_migrate(
+    tmp_path: Path, postgresql_server: SharedServer, postgresql_url: str
+) -> None:
+    future = tmp_path / "future"
+    future.mkdir()
+    _from_the_future(f"sqlite:///{future / 'lethe.db'}")
+    name = f"lethe_{uuid.uuid4().hex[:12]}"
+    postgresql_server.execute(f"create database {name}")
+    _from_the_future(postgresql_server.url(name))
+    refused = {
+        "serve, from the future": lethe("serve", data_dir=future),
+        "migrate, from the future": lethe(
+            "migrate", data_dir=tmp_path / "a", url=postgresql_server.url(name)
+        ),
+        "serve, empty PostgreSQL": lethe("serve", data_dir=tmp_path / "b", url=postgresql_url),
+        "worker, empty PostgreSQL": lethe("worker", data_dir=tmp_path / "c", url=postgresql_url),
+    }
+    found = {situation: ended(process) for situation, process in refused.items()}
+    postgresql_server.execute(f"drop database {name} with (force)")
+    assert {situation: code for situation, (code, _) in found.items()} == dict.fromkeys(refused, 78)
+    assert "9999" in found["serve, from the future"][1]
+    assert "9999" in found["migrate, from the future"][1]
+    assert "lethe migrate" in found["serve, empty PostgreSQL"][1]
+
+
+def test_migrate_brings_postgresql_to_head(tmp_path: Path, postgresql_url: str) -> None:
+    assert ended(lethe("migrate", data_dir=tmp_path, url=postgresql_url))[0] == 0
+    database = Database(postgresql_url)
+    assert current_revision(database) == head_revision()
+    database.close()
