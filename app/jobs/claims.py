@@ -245,7 +245,7 @@ def renew(db: Session, database: Database, claimer: Claimer, held: Sequence[tupl
     """Prolong leases; returns the jobs that are still held."""
     expires_at = database.now(db) + timedelta(seconds=claimer.lease_ttl_s)
     kept = []
-    for job_id, token in held:
+    for job_id, token in sorted(held):  # one order for all who lock many jobs: no deadlock
         row = db.execute(
             update(Job)
             .where(

@@ -228,7 +228,7 @@ def _children(
     but: frozenset[JobState] | set[JobState] = frozenset(),
     only: set[JobState] | None = None,
 ) -> Sequence[str]:
-    query = select(Job.id).where(Job.parent_id == parent_id).limit(CHILDREN_MAX)
+    query = select(Job.id).where(Job.parent_id == parent_id).order_by(col(Job.id)).limit(CHILDREN_MAX)
     if but:
         query = query.where(col(Job.state).not_in(sorted(but)))
     if only is not None:
