@@ -18,7 +18,7 @@ from app.jobs.service import request_abort, request_pause, request_resume, retry
 from app.jobs.states import JobState
 from app.jobs.tasks import TaskKind, TaskKinds
 from app.jobs.writing import change_job
-from tests.app.jobs.workbench import Workbench, silent, work_until_stopped
+from tests.app.jobs.workbench import Workbench, silent, until_somebody_waits_for_a_row, work_until_stopped
 
 
 @pytest.fixture
@@ -195,11 +195,7 @@ def test_child_that_ends_and_its_parents_pause_do_not_lock_each_other_out(
         with bench.database.transaction() as db:
             change_job(db, parent, guards=[], values={}, now=bench.clock.now())
             ended = pool.submit(outcome.succeed, context, {})
-            for _ in range(2_000):
-                with bench.database.reading() as looking:
-                    query = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
-                    if looking.execute(text(query)).scalar_one():
-                        break
+            until_somebody_waits_for_a_row(bench)
             db.execute(text("set local lock_timeout = '400ms'"))
             change_job(db, children[0], guards=[], values={"reason": "paused"}, now=bench.clock.now())
         ended.result(20)

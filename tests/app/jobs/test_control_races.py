@@ -13,7 +13,7 @@ from app.jobs.models import Job, JobEvent, ThrottleSetting
 from app.jobs.service import request_abort, request_pause, request_resume, set_throttle
 from app.jobs.states import TRANSITIONS, JobState
 from app.jobs.writing import change_job
-from tests.app.jobs.workbench import Workbench, claimer, in_threads
+from tests.app.jobs.workbench import Workbench, claimer, in_threads, until_somebody_waits_for_a_row
 
 
 def assert_history_is_whole(bench: Workbench, job_id: str) -> None:
@@ -146,18 +146,9 @@ def test_child_that_ends_meanwhile_does_not_undo_the_parents_pause(postgresql_be
                 db, child, guards=[], values={"state": JobState.SUCCEEDED}, now=bench.clock.now(), event=None
             )
             asked = pool.submit(bench.do, request_pause, parent)
-            _wait_until_blocked(bench)
+            until_somebody_waits_for_a_row(bench)
         assert asked.result(20).state == "PAUSED"
     assert [bench.state(job_id) for job_id in (parent, child, sibling)] == ["PAUSED", "SUCCEEDED", "PAUSED"]
-
-
-def _wait_until_blocked(bench: Workbench) -> None:
-    query = text("select count(*) from pg_stat_activity where wait_event_type = 'Lock'")
-    for _ in range(2_000):
-        with bench.database.reading() as db:
-            if db.execute(query).scalar_one():
-                return
-    raise AssertionError("nobody waits for the row")
 
 
 def test_claim_and_abort_at_once_have_one_winner(bench: Workbench) -> None:

@@ -3,11 +3,13 @@
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import text
 from sqlmodel import Session
 
 from app.db import Database
@@ -18,9 +20,10 @@ from app.jobs.errors import LeaseLost
 from app.jobs.instances import InstanceBusy, InstanceLock
 from app.jobs.service import request_abort, request_pause
 from app.jobs.states import JobState
+from app.jobs.writing import change_job
 from app.settings import Settings
 from tests.app.fake_clock import FakeClock
-from tests.app.jobs.workbench import Workbench, claimer, kind, stopped_by
+from tests.app.jobs.workbench import Workbench, claimer, kind, stopped_by, until_somebody_waits_for_a_row
 
 
 def reaped(bench: Workbench, by: str = "ins_b", *, own: bool = False, at_once: int = 4) -> list[str]:
@@ -127,6 +130,26 @@ def test_renewal_prolongs_only_what_is_still_held(bench: Workbench) -> None:
     after = [bench.job(job_id).lease_expires_at for job_id in ids]
     assert after[:3] == before[:3]
     assert after[3] > before[3]
+
+
+def test_renewal_and_a_change_of_many_jobs_lock_in_one_order(postgresql_bench: Workbench) -> None:
+    # The pause of a parent locked its children by no order, and so did the renewal of their leases.
+    bench = postgresql_bench
+    ids = [bench.submit() for _ in range(2)]
+    held = [(claimed.id, claimed.token) for _ in ids if (claimed := bench.claim())]
+
+    def renewed() -> list[str]:
+        with bench.database.transaction() as db:
+            return renew(db, bench.database, claimer(), held[::-1])
+
+    with ThreadPoolExecutor(1) as pool:
+        with bench.database.transaction() as db:
+            change_job(db, ids[0], guards=[], values={}, now=bench.clock.now())
+            renewal = pool.submit(renewed)
+            until_somebody_waits_for_a_row(bench)
+            db.execute(text("set local lock_timeout = '400ms'"))
+            change_job(db, ids[1], guards=[], values={}, now=bench.clock.now())
+        assert renewal.result(20) == ids
 
 
 def test_runner_that_slept_past_its_lease_writes_nothing_any_more(bench: Workbench) -> None:

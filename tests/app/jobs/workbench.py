@@ -218,3 +218,18 @@ def stopped_by(act: Callable[[], Any]) -> str | None:
     except JobStopped as stopped:
         return stopped.cause.name
     return None
+
+
+def until_somebody_waits_for_a_row(bench: Workbench) -> None:
+    """Wait until a transaction of this PostgreSQL database stands behind another one's lock."""
+    query = text(
+        "select count(*) from pg_stat_activity "
+        "where wait_event_type = 'Lock' and datname = current_database()"
+    )
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        with bench.database.reading() as db:
+            if db.execute(query).scalar_one():
+                return
+        time.sleep(0.005)
+    raise AssertionError("nobody waits")
