@@ -41,7 +41,7 @@ def post_token(
 
     def effect(db: Session) -> Answer:
         token, secret = create_token(db, body, now=clock.now(), caller=caller)
-        shown = TokenCreated(**token.model_dump(), token=secret)
+        shown = TokenCreated(**token.model_dump(warnings=False), token=secret)
         return Answer(
             body=shown,
             replay_body=shown.model_copy(update={"token": None}),
@@ -86,7 +86,7 @@ def post_revoke(
 
     def effect(db: Session) -> Answer:
         token = revoke_token(db, token_id, now=clock.now(), caller=caller)
-        return Answer(body=TokenRead.model_validate(token.model_dump()))
+        return Answer(body=TokenRead.model_validate(token.model_dump(warnings=False)))
 
     return mutate(request, caller, effect, action="token.revoke", subject=("token", token_id))
 

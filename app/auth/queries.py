@@ -22,7 +22,7 @@ def list_tokens(db: Session, *, page_size: int, page_token: str) -> Page[TokenRe
         page_size=page_size,
         filters=filters,
         key=lambda row: [row.id],
-        item=lambda row: TokenRead.model_validate(row.model_dump()),
+        item=lambda row: TokenRead.model_validate(row.model_dump(warnings=False)),
     )
 
 
