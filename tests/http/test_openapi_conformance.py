@@ -1,0 +1,169 @@
+"""Random requests made from the OpenAPI document: no 5xx, and no answer that the document does not describe.
+
+The document that is committed is the one that is served (test_problems.py). The service stands on PostgreSQL
+metadata, which is the stricter of the two; half of the requests name things that exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import httpx
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, settings
+from schemathesis import Case
+from schemathesis.checks import not_a_server_error
+from schemathesis.config import (
+    CoveragePhaseConfig,
+    ExamplesPhaseConfig,
+    GenerationConfig,
+    PhasesConfig,
+    ProjectConfig,
+    ProjectsConfig,
+    SchemathesisConfig,
+)
+from schemathesis.generation import GenerationMode
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from tests.conftest import SharedServer
+from tests.http.service_process import ROOT, ServiceProcess
+from tests.http.shop import Shop, wait_for
+from tests.http.targets import copy_reference
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+]
+EXAMPLES = 12
+EXAMPLES_LONG = 400
+# Waits are cut to a second, so that Prefer does not make the run slow.
+SETTINGS = {"LETHE_WAIT_MAX_S": "1", "LETHE_PLAN_WAIT_DEFAULT_S": "1", "LETHE_ALLOWED_HOSTS": "127.0.0.1"}
+
+
+def _config() -> SchemathesisConfig:
+    modes = [GenerationMode.POSITIVE, GenerationMode.NEGATIVE]
+    project = ProjectConfig(
+        generation=GenerationConfig(modes=modes),
+        phases=PhasesConfig(
+            coverage=CoveragePhaseConfig(enabled=True), examples=ExamplesPhaseConfig(enabled=True)
+        ),
+    )
+    return SchemathesisConfig(projects=ProjectsConfig(default=project))
+
+
+schema = schemathesis.openapi.from_path(str(ROOT / "openapi" / "openapi.json"), config=_config())
+
+
+@dataclass(frozen=True)
+class Known:
+    """A service and ids of things that it has."""
+
+    service: ServiceProcess
+    http: httpx.Client
+    path: Path
+    names: dict[str, list[str]]
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory, postgresql_server: SharedServer) -> Iterator[Known]:
+    """A service with a store, jobs that have ended in every way, an archive and a token."""
+    directory = tmp_path_factory.mktemp("conformance")
+    postgresql_server.execute("drop database if exists lethe_conformance with (force)")
+    postgresql_server.execute("create database lethe_conformance")
+    settings_ = SETTINGS | {"LETHE_ALLOWED_ROOTS": str(directory)}
+    url = postgresql_server.url("lethe_conformance")
+    service = ServiceProcess(directory, metadata_url=url, settings=settings_).start()
+    with service.http() as http:
+        path = copy_reference(directory / "known.sqlite")
+        yield Known(service, http, path, _populate(http, path))
+    log = service.log()
+    assert service.stop() == 0
+    assert "Traceback" not in log
+    postgresql_server.execute("drop database if exists lethe_conformance with (force)")
+
+
+def _populate(http: httpx.Client, path: Path) -> dict[str, list[str]]:
+    _register(http, path)
+    shop = Shop(http=http, id="known", path=path)
+    done = shop.purge(archive={"format": "PARQUET"}).json()["id"]
+    wait_for(http, done)
+    plan = shop.plan().json()["plan_id"]
+    http.post("/v1/stores/known:suspend", json={"reason": "r"})
+    aborted = shop.purge().json()["id"]
+    http.post(f"/v1/jobs/{aborted}:abort", json={})
+    wait_for(http, aborted)
+    http.post("/v1/stores/known:resume")
+    token = http.post("/v1/tokens", json={"name": "known", "scopes": ["jobs:read"]}).json()["id"]
+    return {
+        "store_id": ["known"],
+        "job_id": [done, plan, aborted],
+        "token_id": [token],
+        "name": ["purge.retention.minutes", "job.purge.max.num.data.to.delete.in.tx"],
+    }
+
+
+def _register(http: httpx.Client, path: Path) -> None:
+    """The store, unless a former request has left it as it was."""
+    if http.get("/v1/stores/known").status_code == 404:
+        body = {"id": "known", "kind": "SYMMETRICDS", "url": f"sqlite:///{path}"}
+        assert http.post("/v1/stores", json=body).status_code == 201
+
+
+def _with_known_names(case: Case, known: Known) -> None:
+    """Let every second request name what exists; which ones depends on nothing but the request."""
+    random = Random(repr((case.path_parameters, case.query, case.body)))
+    parameters: Any = case.path_parameters
+    if isinstance(parameters, dict) and random.random() < 0.5:
+        for name in parameters:
+            parameters[name] = random.choice(known.names.get(name, [parameters[name]]))
+        takes_if_match = any(item.name == "If-Match" for item in case.operation.headers)
+        if takes_if_match and random.random() < 0.5:
+            case.headers["If-Match"] = "*"
+
+
+@pytest.fixture
+def populated(known: Known) -> Known:
+    """The service, its store registered again where an earlier request removed it."""
+    _register(known.http, known.path)
+    return known
+
+
+def _conforms(case: Case, known: Known) -> None:
+    _with_known_names(case, known)
+    headers = {"Authorization": f"Bearer {known.service.token}"}
+    response = case.call(base_url=known.service.url, headers=headers, timeout=30)
+    case.validate_response(response, checks=CHECKS)
+
+
+@schema.parametrize()
+@settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    derandomize=True,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+@pytest.mark.postgresql
+def test_answers_of_an_operation_are_those_that_it_describes(case: Case, populated: Known) -> None:
+    _conforms(case, populated)
+
+
+@schema.parametrize()
+@settings(max_examples=EXAMPLES_LONG, deadline=None, suppress_health_check=list(HealthCheck))
+@pytest.mark.postgresql
+@pytest.mark.long
+def test_many_answers_of_an_operation_are_those_that_it_describes(case: Case, populated: Known) -> None:
+    _conforms(case, populated)
