@@ -1,12 +1,12 @@
 """The processes of Lethe: `serve`, `worker`, `migrate` and `recover --offline`; each returns its exit code.
 
-Exit codes: 0, 64 usage, 70 bug, 75 another process works in the data directory, 78 configuration.
+Exit codes: 0, 64 usage, 70 bug, 75 try again (the data directory or the port is taken, the
+metadata is away), 78 configuration.
 """
 
-import ipaddress
-import logging
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable
@@ -30,97 +30,34 @@ from app.jobs.runner import Runner
 from app.jobs.service import wake
 from app.jobs.suspension import store_key
 from app.kit.ids import new_id
+from app.logs import configure_logging
 from app.main import VERSION, Readiness, create_app
 from app.purge.recover import recover_store
 from app.purge.service import is_epoch_ahead
 from app.retention import forget_rows, remove_expired_archives
 from app.settings import Settings
+from app.starting import (
+    EXIT_BUSY,
+    EXIT_CONFIGURATION,
+    CannotStart,
+    Misconfigured,
+    bind,
+    bring_to_head,
+    check_settings,
+    open_metadata,
+    using,
+)
 from app.stores.models import RecoveryRead, Store
 from app.stores.service import end_past_suspensions, get_store, parallel_limits, suspended_stores
-from migrations.upgrade import (
-    copy_before_upgrade,
-    current_revision,
-    head_revision,
-    is_known,
-    upgrade,
-)
 
 EXIT_OK = 0
 EXIT_FAILED = 1
-EXIT_BUSY = 75
-EXIT_CONFIGURATION = 78
 HEARTBEAT_S = 15.0
 START_RETRY_S = 1.0
 HOUSEKEEPING_EVERY_BEATS = 20
 EPOCH_STORES_MAX = 200
 OFFLINE = "lethe recover --offline"
 logger = structlog.get_logger("lethe.server")
-
-
-class Misconfigured(Exception):
-    """The process cannot start as it is told to."""
-
-
-def configure_logging() -> None:
-    """One JSON line per event on standard error; uvicorn's own lines go the same way."""
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(),
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        cache_logger_on_first_use=True,
-    )
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.WARNING, format='{"level": "warning", "event": %(message)r}'
-    )
-
-
-def open_metadata(settings: Settings) -> Database:
-    """Open the metadata database of the settings."""
-    return Database(
-        settings.effective_metadata_url,
-        clock=SystemClock(),
-        pool_size=settings.metadata_pool_size,
-        pool_timeout_s=settings.metadata_pool_timeout_s,
-        lock_timeout_ms=settings.metadata_lock_timeout_ms,
-        statement_timeout_ms=settings.metadata_statement_timeout_ms,
-    )
-
-
-def _bring_to_head(database: Database, *, may_migrate: bool) -> None:
-    """Leave the metadata at head, or refuse.
-
-    Raises: Misconfigured.
-    """
-    revision = current_revision(database)
-    if revision == head_revision():
-        return
-    if revision is not None and not is_known(revision):
-        raise Misconfigured(f"the metadata is at revision {revision}, made by a newer Lethe")
-    if not (database.is_sqlite or may_migrate):
-        raise Misconfigured("the metadata is not at head: run `lethe migrate`, or serve with --migrate")
-    if revision is not None:
-        copy = copy_before_upgrade(database, revision)
-        logger.info("metadata copied before its upgrade", copy=str(copy))
-    upgrade(database)
-
-
-def _check_settings(settings: Settings) -> None:
-    if (settings.tls_cert is None) != (settings.tls_key is None):
-        raise Misconfigured("--tls-cert and --tls-key belong together")
-    try:
-        loopback = settings.host == "localhost" or ipaddress.ip_address(settings.host).is_loopback
-    except ValueError:
-        loopback = False
-    if not loopback and settings.tls_cert is None and not settings.behind_proxy:
-        raise Misconfigured(f"binding {settings.host} needs --tls-cert and --tls-key, or --behind-proxy")
-    if settings.lease_self_stop_s >= settings.lease_ttl_s:
-        raise Misconfigured("LETHE_LEASE_SELF_STOP_S must be less than LETHE_LEASE_TTL_S")
 
 
 class Worker:
@@ -245,6 +182,15 @@ class Server(uvicorn.Server):
         finally:
             self.should_exit = True
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Say where it listens as soon as it does."""
+        await super().startup(sockets)
+        for listener in sockets or ():
+            host, port, *_scope = listener.getsockname()
+            scheme = "https" if self.config.is_ssl else "http"
+            address = f"[{host}]" if ":" in host else host
+            logger.info("listening", url=f"{scheme}://{address}:{port}")
+
     def leave(self, code: int) -> None:
         """End with a code; from any thread."""
         self.exit_code = code
@@ -256,24 +202,22 @@ def serve(settings: Settings) -> int:
     configure_logging()
     os.umask(0o077)
     try:
-        _check_settings(settings)
-        settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        check_settings(settings)
         database = open_metadata(settings)
-        worker = Worker(settings, database, role="serve")
+        with using(settings.data_dir):
+            worker = Worker(settings, database, role="serve")
+            bring_to_head(database, may_migrate=settings.migrate)
+            with database.transaction() as db:
+                ensure_admin_token(db, settings.data_dir, now=database.now(db))
+        sockets = bind(settings.host, settings.port)
     except InstanceBusy as error:
         return _refuse(str(error), EXIT_BUSY)
-    except Misconfigured as error:
-        return _refuse(str(error), EXIT_CONFIGURATION)
-    try:
-        _bring_to_head(database, may_migrate=settings.migrate)
-        with database.transaction() as db:
-            ensure_admin_token(db, settings.data_dir, now=database.now(db))
-    except Misconfigured as error:
-        return _refuse(str(error), EXIT_CONFIGURATION)
-    return _run_server(settings, database, worker)
+    except CannotStart as error:
+        return _refuse(str(error), error.exit_code)
+    return _run_server(settings, database, worker, sockets)
 
 
-def _run_server(settings: Settings, database: Database, worker: Worker) -> int:
+def _run_server(settings: Settings, database: Database, worker: Worker, sockets: list[socket.socket]) -> int:
     readiness = Readiness(runner_alive=lambda: worker.runner.is_alive)
     app = create_app(settings, database, readiness=readiness, wake_runner=worker.runner.wake)
     worker.changed = app.state.watch.notify
@@ -286,8 +230,6 @@ def _run_server(settings: Settings, database: Database, worker: Worker) -> int:
     server = Server(
         uvicorn.Config(
             app,
-            host=settings.host,
-            port=settings.port,
             ssl_certfile=settings.tls_cert,
             ssl_keyfile=settings.tls_key,
             proxy_headers=settings.behind_proxy,
@@ -299,7 +241,7 @@ def _run_server(settings: Settings, database: Database, worker: Worker) -> int:
         drain=drain,
     )
     threading.Thread(target=_start, args=(worker, server), name="lethe-start", daemon=True).start()
-    server.run()
+    server.run(sockets=sockets)
     database.close()
     return server.exit_code
 
@@ -319,16 +261,17 @@ def run_worker(settings: Settings) -> int:
     """Run jobs without an API, on a PostgreSQL metadata, until SIGTERM; returns the exit code."""
     configure_logging()
     os.umask(0o077)
-    database = open_metadata(settings)
-    if database.is_sqlite:
-        return _refuse("a worker needs the PostgreSQL metadata that its service uses", EXIT_CONFIGURATION)
     try:
-        _bring_to_head(database, may_migrate=False)
-        worker = Worker(settings, database, role="worker")
+        database = open_metadata(settings)
+        if database.is_sqlite:
+            raise Misconfigured("a worker needs the PostgreSQL metadata that its service uses")
+        bring_to_head(database, may_migrate=False)
+        with using(settings.data_dir):
+            worker = Worker(settings, database, role="worker")
     except InstanceBusy as error:
         return _refuse(str(error), EXIT_BUSY)
-    except Misconfigured as error:
-        return _refuse(str(error), EXIT_CONFIGURATION)
+    except CannotStart as error:
+        return _refuse(str(error), error.exit_code)
     return _wait_for_signal(worker, database)
 
 
@@ -347,11 +290,11 @@ def migrate(settings: Settings) -> int:
     """Bring the metadata to head; returns the exit code."""
     configure_logging()
     try:
-        settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         database = open_metadata(settings)
-        _bring_to_head(database, may_migrate=True)
-    except Misconfigured as error:
-        return _refuse(str(error), EXIT_CONFIGURATION)
+        with using(settings.data_dir):
+            bring_to_head(database, may_migrate=True)
+    except CannotStart as error:
+        return _refuse(str(error), error.exit_code)
     database.close()
     return EXIT_OK
 
@@ -362,12 +305,13 @@ def recover(settings: Settings, store_id: str) -> tuple[int, RecoveryRead | None
     Returns: the exit code, and what was done.
     """
     configure_logging()
-    database = open_metadata(settings)
-    if database.is_sqlite and not Path(database.url.database or "").is_file():
-        return _refuse(f"there is no metadata in {settings.data_dir}", EXIT_CONFIGURATION), None
     try:
-        lock = InstanceLock(settings.data_dir)
-        _bring_to_head(database, may_migrate=False)
+        database = open_metadata(settings)
+        if database.is_sqlite and not Path(database.url.database or "").is_file():
+            raise Misconfigured(f"there is no metadata in {settings.data_dir}")
+        with using(settings.data_dir):
+            lock = InstanceLock(settings.data_dir)
+        bring_to_head(database, may_migrate=False)
         with database.reading() as db:
             store = get_store(db, store_id)
         done = recover_store(database, settings, store, OFFLINE)
@@ -386,8 +330,8 @@ def recover(settings: Settings, store_id: str) -> tuple[int, RecoveryRead | None
             )
     except InstanceBusy as error:
         return _refuse(f"{error}: ask it, without --offline", EXIT_BUSY), None
-    except Misconfigured as error:
-        return _refuse(str(error), EXIT_CONFIGURATION), None
+    except CannotStart as error:
+        return _refuse(str(error), error.exit_code), None
     except ServiceError as error:
         return _refuse(f"{error.code}: {error.detail}", EXIT_FAILED), None
     database.close()

@@ -1,0 +1,190 @@
+"""What must be so before a process starts. Each fault is one sentence and an exit code, never a traceback."""
+
+import errno
+import ipaddress
+import os
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import sqlalchemy as sa
+import structlog
+from sqlalchemy.engine import make_url
+
+from app.clock import SystemClock
+from app.db import Database
+from app.settings import Settings
+from migrations.upgrade import copy_before_upgrade, current_revision, head_revision, is_known, upgrade
+from spark.targets.errors import TargetError, classify
+
+EXIT_BUSY = 75
+EXIT_CONFIGURATION = 78
+METADATA_DRIVERS = ("sqlite", "postgresql+psycopg")
+logger = structlog.get_logger("lethe.starting")
+
+
+class CannotStart(Exception):
+    """The process cannot start; `exit_code` tells whether trying again may help."""
+
+    exit_code = EXIT_CONFIGURATION
+
+
+class Misconfigured(CannotStart):
+    """Not as it is told to: somebody has to change something."""
+
+
+class NotNow(CannotStart):
+    """Something that it needs is taken or away."""
+
+    exit_code = EXIT_BUSY
+
+
+def check_settings(settings: Settings) -> None:
+    """Look at the settings that contradict each other.
+
+    Raises: Misconfigured.
+    """
+    if (settings.tls_cert is None) != (settings.tls_key is None):
+        raise Misconfigured("--tls-cert and --tls-key belong together")
+    try:
+        loopback = settings.host == "localhost" or ipaddress.ip_address(settings.host).is_loopback
+    except ValueError:
+        loopback = False
+    if not loopback and settings.tls_cert is None and not settings.behind_proxy:
+        raise Misconfigured(f"binding {settings.host} needs --tls-cert and --tls-key, or --behind-proxy")
+    if settings.lease_self_stop_s >= settings.lease_ttl_s:
+        raise Misconfigured("LETHE_LEASE_SELF_STOP_S must be less than LETHE_LEASE_TTL_S")
+    if settings.lease_renew_interval_s >= settings.lease_self_stop_s:
+        raise Misconfigured("LETHE_LEASE_RENEW_INTERVAL_S must be less than LETHE_LEASE_SELF_STOP_S")
+    if settings.tls_cert is not None and settings.tls_key is not None:
+        _check_certificate(settings.tls_cert, settings.tls_key)
+
+
+def _check_certificate(certificate: Path, key: Path) -> None:
+    try:
+        # A key with a passphrase would ask for it on the terminal.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password="")
+    except ssl.SSLError as error:
+        raise Misconfigured(f"{certificate} and {key} are no certificate with its key: {error}") from error
+    except OSError as error:
+        raise Misconfigured(f"{certificate} or {key} cannot be read: {error.strerror}") from error
+
+
+@contextmanager
+def using(data_dir: Path) -> Iterator[None]:
+    """Make the data directory, and blame it for what the system refuses in the block.
+
+    Raises: Misconfigured.
+    """
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        yield
+    except OSError as error:
+        named = error.filename or data_dir
+        raise Misconfigured(
+            f"the data directory {data_dir} cannot be used: {named}: {error.strerror}"
+        ) from error
+
+
+def open_metadata(settings: Settings) -> Database:
+    """Open the metadata database of the settings; nothing is connected to yet.
+
+    Raises: Misconfigured: no URL of a database that can hold it.
+    """
+    try:
+        driver = make_url(settings.effective_metadata_url).drivername
+    except sa.exc.ArgumentError as error:  # its text repeats the URL, with the password
+        raise Misconfigured("LETHE_METADATA_URL (--metadata-url) is not a URL") from error
+    if driver not in METADATA_DRIVERS:
+        raise Misconfigured(
+            f"LETHE_METADATA_URL (--metadata-url) takes postgresql+psycopg:// or sqlite:///, not {driver}://"
+        )
+    return Database(
+        settings.effective_metadata_url,
+        clock=SystemClock(),
+        pool_size=settings.metadata_pool_size,
+        pool_timeout_s=settings.metadata_pool_timeout_s,
+        lock_timeout_ms=settings.metadata_lock_timeout_ms,
+        statement_timeout_ms=settings.metadata_statement_timeout_ms,
+    )
+
+
+def bring_to_head(database: Database, *, may_migrate: bool) -> None:
+    """Leave the metadata at head, or refuse.
+
+    Raises:
+        Misconfigured: it is not at head, or refuses us.
+        NotNow: it is away.
+    """
+    with _metadata_faults(database):
+        revision = current_revision(database)
+        if revision == head_revision():
+            return
+        if revision is not None and not is_known(revision):
+            raise Misconfigured(f"the metadata is at revision {revision}, made by a newer Lethe")
+        if not (database.is_sqlite or may_migrate):
+            raise Misconfigured("the metadata is not at head: run `lethe migrate`, or serve with --migrate")
+        if revision is not None:
+            copy = copy_before_upgrade(database, revision)
+            logger.info("metadata copied before its upgrade", copy=str(copy))
+        upgrade(database)
+
+
+@contextmanager
+def _metadata_faults(database: Database) -> Iterator[None]:
+    """Say what the metadata database answers, without the password."""
+    try:
+        yield
+    except sa.exc.DBAPIError as error:
+        fault = classify(error.orig or error, secret=database.url.password)
+        if type(fault) is TargetError:
+            raise
+        where = database.url.database if database.is_sqlite else database.url.host
+        detail = f"the metadata database ({where}) cannot be used: {fault.detail}"
+        raise (
+            NotNow(detail) if fault.transient and not database.is_sqlite else Misconfigured(detail)
+        ) from error
+
+
+def bind(host: str, port: int) -> list[socket.socket]:
+    """Take the address before any work begins; a name may stand for several.
+
+    Raises:
+        Misconfigured: no address of this machine, or not ours to bind.
+        NotNow: somebody listens there.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except socket.gaierror as error:
+        raise Misconfigured(f"--host {host}: {error.strerror}") from error
+    bound: list[socket.socket] = []
+    faults: list[OSError] = []
+    for family, kind, protocol, _name, address in dict.fromkeys(found):
+        try:
+            bound.append(_bind_one(socket.socket(family, kind, protocol), address))
+        except OSError as error:
+            faults.append(error)
+            if error.errno == errno.EADDRINUSE:
+                break
+    busy = any(fault.errno == errno.EADDRINUSE for fault in faults)
+    if bound and not busy:
+        return bound
+    for each in bound:
+        each.close()
+    kind_of_fault = NotNow if busy else Misconfigured
+    raise kind_of_fault(f"cannot listen on {host}, port {port}: {os.strerror(faults[-1].errno or 0)}")
+
+
+def _bind_one(listener: socket.socket, address: object) -> socket.socket:
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if listener.family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.bind(address)  # type: ignore[arg-type]
+        listener.listen()
+    except OSError:
+        listener.close()
+        raise
+    return listener

@@ -1,0 +1,96 @@
+"""Every way in which a process cannot start is one sentence and an exit code, without a password in it."""
+
+import json
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from app.settings import Settings
+from app.starting import Misconfigured, NotNow, bind, bring_to_head, check_settings, open_metadata, using
+
+SECRET = "not-to-be-printed"
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ({"lease_ttl_s": 60.0}, "LETHE_LEASE_SELF_STOP_S"),
+        ({"lease_renew_interval_s": 60.0}, "LETHE_LEASE_RENEW_INTERVAL_S"),
+        ({"host": "0.0.0.0"}, "--behind-proxy"),
+        ({"tls_cert": "/nowhere/cert.pem"}, "belong together"),
+        ({"tls_cert": "/nowhere/cert.pem", "tls_key": "/nowhere/key.pem"}, "cannot be read"),
+        ({"tls_cert": __file__, "tls_key": __file__}, "no certificate with its key"),
+    ],
+)
+def test_contradicting_setting_is_named(setting, said) -> None:
+    with pytest.raises(Misconfigured, match=said):
+        check_settings(Settings(**setting))
+
+
+@pytest.mark.parametrize("sub_path", ["file", "file/below"])
+def test_data_directory_that_is_none_is_named(tmp_path, sub_path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Misconfigured, match=str(tmp_path / sub_path)), using(tmp_path / sub_path):
+        raise AssertionError("it was used")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [f"garbage:{SECRET}", f"mysql://root:{SECRET}@127.0.0.1/x", f"postgresql://root:{SECRET}@127.0.0.1/x"],
+)
+def test_metadata_url_of_no_use_is_refused_without_being_repeated(url) -> None:
+    with pytest.raises(Misconfigured, match="LETHE_METADATA_URL") as refused:
+        open_metadata(Settings(metadata_url=url))
+    assert SECRET not in str(refused.value)
+
+
+def test_metadata_that_is_away_is_not_now_and_its_password_not_said() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    url = f"postgresql+psycopg://lethe:{SECRET}@127.0.0.1:{port}/lethe"
+    with pytest.raises(NotNow, match=r"127\.0\.0\.1") as refused:
+        bring_to_head(open_metadata(Settings(metadata_url=url)), may_migrate=False)
+    assert SECRET not in str(refused.value)
+
+
+def test_file_that_is_no_database_is_left_alone(tmp_path) -> None:
+    (tmp_path / "lethe.db").write_bytes(b"something else" * 100)
+    database = open_metadata(Settings(data_dir=tmp_path))
+    with pytest.raises(Misconfigured, match="file is not a database"):
+        bring_to_head(database, may_migrate=True)
+    database.close()
+    assert (tmp_path / "lethe.db").read_bytes() == b"something else" * 100
+
+
+def test_port_that_is_taken_is_not_now() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(NotNow, match=f"127.0.0.1, port {port}"):
+            bind("127.0.0.1", port)
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "name.invalid"])
+def test_address_of_another_machine_is_misconfigured(host) -> None:
+    with pytest.raises(Misconfigured, match=host):
+        bind(host, 0)
+
+
+def test_bound_address_takes_connections_at_once() -> None:
+    [listener] = bind("127.0.0.1", 0)
+    with listener, socket.create_connection(listener.getsockname(), timeout=5):
+        pass
+
+
+def test_lines_of_other_libraries_are_json_too() -> None:
+    """A message with a quote in it broke the line: it was formatted by repr, not as JSON."""
+    program = (
+        "import logging; from app.logs import configure_logging; configure_logging()\n"
+        "try: 1 / 0\n"
+        "except ZeroDivisionError: logging.getLogger('other').exception('%s is so', chr(39))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    line = json.loads(done.stderr)
+    assert (line["event"], line["level"], line["logger"]) == ("' is so", "error", "other")
+    assert "ZeroDivisionError" in line["exception"]
