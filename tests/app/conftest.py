@@ -68,8 +68,9 @@ def postgresql_database(migrated_postgresql: str, clock: FakeClock) -> Iterator[
     database.close()
     engine = sa.create_engine(migrated_postgresql, poolclass=sa.pool.NullPool)
     with engine.begin() as connection:
-        tables = [table.name for table in metadata.sorted_tables if table.name != "counters"]
-        connection.exec_driver_sql(f"truncate {', '.join(tables)}")
+        for table in reversed(metadata.sorted_tables):  # a few rows each: faster than truncate
+            if table.name != "counters":
+                connection.exec_driver_sql(f"delete from {table.name}")
         connection.exec_driver_sql("delete from counters where name <> 'fencing_token'")
         connection.exec_driver_sql("update counters set value = 0")
 
