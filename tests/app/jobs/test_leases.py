@@ -152,12 +152,13 @@ def test_renewal_and_a_change_of_many_jobs_lock_in_one_order(postgresql_bench: W
         assert renewal.result(20) == ids
 
 
-def test_runner_that_slept_past_its_lease_writes_nothing_any_more(bench: Workbench) -> None:
+@pytest.mark.parametrize("heir_of", ["ins_b", "ins_a"], ids=["another", "itself"])
+def test_runner_that_slept_past_its_lease_writes_nothing_any_more(bench: Workbench, heir_of: str) -> None:
     job_id = bench.submit()
     sleeper = bench.context(claimer("ins_a"))
     bench.lapse(job_id)
     reaped(bench)
-    heir = bench.context(claimer("ins_b"))
+    heir = bench.context(claimer(heir_of))
     before, history = bench.row(job_id), bench.events(job_id)
     attempts = [
         lambda: sleeper.save_checkpoint("units", {"done": 9}),
