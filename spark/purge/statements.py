@@ -132,6 +132,16 @@ class Statements:
             return f"({delivered} or ({self.stranded(alias)}) is true)"
         return delivered
 
+    def below_greatest(self, step: Step) -> str:
+        """True for a row whose id is not the greatest of its table now: that one stays, whatever the range.
+
+        The bounds of a step lie below it already; a target that was restored from a backup has gone back.
+        """
+        return {
+            "DATA": f"d.data_id < (select max(data_id) from {self.names.data})",
+            "BATCHES": f"b.batch_id < (select max(batch_id) from {self.names.outgoing_batch})",
+        }.get(step, "")
+
     def removable_data(self) -> str:
         """Condition on `sym_data d` between :lo and :hi; :cutoff."""
         event = f"{self.names.data_event} e where e.data_id = d.data_id and e.data_id between :lo and :hi"
@@ -187,7 +197,8 @@ class Statements:
             "EVENTS": self.removable_events,
             "BATCHES": self.removable_batches,
         }[step]()
-        return f"delete from {self.target_of(step)} where {condition}"
+        kept = self.below_greatest(step)
+        return f"delete from {self.target_of(step)} where {condition}{f' and {kept}' if kept else ''}"
 
     def mark(self) -> str:
         """The update of one unit of the stranded step."""
