@@ -6,11 +6,15 @@ from spark.purge.inspect import Inspection
 from spark.targets.connection import Connection
 from spark.targets.fence import read_fence
 from spark.targets.ledger import shows_ledger
+from spark.targets.target import validate_url
 
 
 def fence_resource(store: Store) -> str:
     """The tables that an outgoing purge writes: the name of claim and fence, equal for all stores on them."""
-    return f"{store.schema_name or 'public'}.{store.table_prefix}outgoing"
+    prefix = store.table_prefix
+    if validate_url(store.url) == "sqlite":  # there SYM_data and sym_data are one table
+        prefix = prefix.lower()
+    return f"{store.schema_name or 'public'}.{prefix}outgoing"
 
 
 def check_permissions(inspection: Inspection) -> None:
