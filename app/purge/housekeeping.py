@@ -1,8 +1,10 @@
 """Lethe's own rows at a target: ledger rows of jobs that ended long ago go with the next purge there."""
 
 from datetime import timedelta
+from itertools import islice
 from pathlib import Path
 
+import structlog
 from sqlmodel import Session
 
 from app.archives.models import Archive
@@ -11,11 +13,13 @@ from app.jobs.models import Job
 from app.parameters.registry import as_timedelta
 from app.parameters.service import effective_by_name
 from spark.targets.connection import Connection
+from spark.targets.errors import ArchiveFailed
 from spark.targets.ledger import archive_manifest, list_jobs, trim_ledger
 from spark.targets.manifest import write_manifest_json
 
 TRIMMED_MAX = 50
 PARAMETER = "lethe.retention.ledgers"
+logger = structlog.get_logger("lethe.housekeeping")
 
 
 def trim_old_ledgers(context: JobContext, conn: Connection) -> int:
@@ -30,9 +34,9 @@ def trim_old_ledgers(context: JobContext, conn: Connection) -> int:
     oldest = context.clock.now() - context.write(read)
     old = [job.job_id for job in list_jobs(conn) if job.last_committed_at < oldest]
     ended = context.write(lambda db: [job_id for job_id in old if _is_ended(db, job_id)])
-    for job_id in ended[:TRIMMED_MAX]:
-        _keep_manifest(context, conn, job_id)
-    return trim_ledger(conn, ended[:TRIMMED_MAX]) if ended else 0
+    kept = (job_id for job_id in ended if _keep_manifest(context, conn, job_id))
+    forgotten = list(islice(kept, TRIMMED_MAX))
+    return trim_ledger(conn, forgotten) if forgotten else 0
 
 
 def _is_ended(db: Session, job_id: str) -> bool:
@@ -40,11 +44,27 @@ def _is_ended(db: Session, job_id: str) -> bool:
     return job is None or job.finished_at is not None
 
 
-def _keep_manifest(context: JobContext, conn: Connection, job_id: str) -> None:
+def _keep_manifest(context: JobContext, conn: Connection, job_id: str) -> bool:
+    """Whether the archive of a job can do without its ledger rows: it has its manifest, or there is none.
+
+    One that lies on another instance's disk, or on one that cannot be written, waits for a better time.
+    """
+
     def read(db: Session) -> str | None:
         row = db.get(Archive, job_id)
         return None if row is None else row.directory
 
-    directory = context.write(read)
-    if directory is not None and Path(directory).is_dir():
-        write_manifest_json(Path(directory), archive_manifest(conn, job_id))
+    entries = archive_manifest(conn, job_id)
+    known = context.write(read)
+    if not entries:
+        return True
+    # A job that this metadata does not know (it is an older copy): its files tell where they lie.
+    directory = Path(known) if known is not None else Path(entries[0].path).parent
+    if not directory.is_dir():
+        return known is None
+    try:
+        write_manifest_json(directory, entries)
+    except ArchiveFailed as error:
+        logger.warning("manifest cannot be written; its ledger rows stay", job_id=job_id, error=error.detail)
+        return False
+    return True
