@@ -196,9 +196,20 @@ class JobContext:
         self._changed(self.job.id)
 
     def progress(
-        self, *, unit: str, done: int, total: int | None, total_is_estimate: bool = False, force: bool = False
+        self,
+        *,
+        unit: str,
+        done: int,
+        total: int | None,
+        total_is_estimate: bool = False,
+        repeated: int = 0,
+        force: bool = False,
     ) -> None:
-        """Show how far it is; at most once in `progress_interval_s`."""
+        """Show how far it is; at most once in `progress_interval_s`.
+
+        Args:
+            repeated: how much of `done` this attempt only found done by an earlier one: it gained nothing.
+        """
         now_s = self.clock.boottime_s()
         if self._done_at_start is None:
             self._done_at_start = done
@@ -209,18 +220,17 @@ class JobContext:
         active_s = now_s - self._began_at
         if total is not None and total_is_estimate:
             total = max(total, done)
-        shown = self._progress_row(unit, done, total, total_is_estimate, active_s)
+        gained = done - self._done_at_start - repeated
+        shown = self._progress_row(unit, done, total, total_is_estimate, active_s, gained=gained)
         values: dict[str, Any] = {"progress": shown, "active_s": self.job.active_s + active_s}
-        if done > self._done_at_start:  # what an attempt gained is not lost: crashes count from zero
+        if gained > 0:  # what an attempt gained is not lost: crashes count from zero
             values |= {"crash_count": 0, "retries": 0}
         self.write(lambda db: self.change(db, values, (EVENT_PROGRESS, shown)))
         self._changed(self.job.id)
 
     def _progress_row(
-        self, unit: str, done: int, total: int | None, is_estimate: bool, active_s: float
+        self, unit: str, done: int, total: int | None, is_estimate: bool, active_s: float, *, gained: int
     ) -> dict[str, Any]:
-        assert self._done_at_start is not None
-        gained = done - self._done_at_start
         rate = gained / active_s if active_s > 0 and gained > 0 else None
         left = None if total is None else max(0, total - done)
         eta = None if rate is None or left is None else self.clock.now() + timedelta(seconds=left / rate)

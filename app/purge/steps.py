@@ -4,6 +4,7 @@ Invariants:
 - a window is noted before its first unit, together with the end of the one before; a crash in between repeats
   a finished window, whose units find their ledger rows;
 - a unit that failed transiently is tried again before the step goes on; nothing is skipped;
+- a unit that the target gave up for its length is tried again in parts;
 - the range of EVENTS and BATCHES is computed once, after DATA, as the document does;
 - between two units the job's stop and its throttle are looked at.
 """
@@ -23,11 +24,13 @@ from spark.purge.ranges import Range, next_ranges, step_bounds
 from spark.purge.statements import PurgeSpec, Step
 from spark.purge.unit import UnitResult, UnitSpec
 from spark.targets.connection import Connection
-from spark.targets.errors import TargetError
+from spark.targets.errors import TargetError, TargetStatementTimeout
 
 STEPS: tuple[Step, ...] = ("STRANDED", "DATA", "EVENTS", "BATCHES")
 CHECKPOINT_LOOP = "loop"
 UNIT = "rows"
+PARTS = 4
+"""Of a unit that was too long."""
 RETRY_FIRST_S = 0.05
 RETRY_MAX_S = 2.0
 SHOWN_AFTER_TRIES = 1
@@ -118,6 +121,7 @@ class PurgeLoop:
         self.state = LoopState.load(context.checkpoint(CHECKPOINT_LOOP), first=plan.steps[0])
         self._shown = ThrottleSetting()
         self._window_done = 0
+        self._repeated = 0
         self._is_held_up = False
 
     def run(self) -> LoopState:
@@ -199,13 +203,40 @@ class PurgeLoop:
                 item, tries = under_way.pop(outcome.unit.unit_id)
                 if outcome.error is not None:
                     self._retry_or_raise(outcome.error, tries)
-                    pending.append((outcome.unit, item, tries + 1))
+                    if isinstance(outcome.error, TargetStatementTimeout):
+                        elapsed.append(outcome.elapsed_s)  # the next windows are smaller
+                        parts = self._divide(step, item)
+                        pending.extend((self._plan.make_unit(step, part), part, tries + 1) for part in parts)
+                    else:
+                        pending.append((outcome.unit, item, tries + 1))
                     continue
                 elapsed.append(outcome.elapsed_s)
                 self._account(outcome, item)
             self._context.check()
         self._finish_window()
         return elapsed
+
+    def _divide(self, step: Step, item: Range) -> list[Range]:
+        """The parts of a range of the window that was too long for one statement; itself: it has none."""
+        parts = next_ranges(
+            self._conn,
+            step,
+            self._plan.spec,
+            after=item.lo - 1,
+            upto=item.hi,
+            rows=max(1, item.rows // PARTS),
+            count=PARTS,
+            max_batches=self._plan.event_batches,
+        )
+        if not parts or parts[0].hi >= item.hi:
+            return [item]
+        if parts[-1].hi < item.hi:
+            counted = sum(part.rows for part in parts)
+            parts.append(Range(parts[-1].hi + 1, item.hi, max(0, item.rows - counted)))
+        place = self.state.window.index(item)
+        self.state.window[place : place + 1] = parts
+        self._save()
+        return parts
 
     def _may_start(self, tries: int) -> bool:
         """Wait for the throttle and for the pause after a failure; False: the job must stop."""
@@ -248,7 +279,9 @@ class PurgeLoop:
         self.state.rows[step] = self.state.rows.get(step, 0) + result.rows
         self.state.units += 1
         self._window_done += item.rows
-        if not result.repeated:
+        if result.repeated:
+            self._repeated += item.rows
+        else:
             self.state.longest_s = max(self.state.longest_s, outcome.elapsed_s)
             byte_count = result.archive.bytes if result.archive else 0
             self._context.throttle.charge(rows=result.rows, byte_count=byte_count, worked_s=outcome.elapsed_s)
@@ -264,5 +297,10 @@ class PurgeLoop:
         done = self.state.examined + self._window_done
         total = done if self.state.finished else self._plan.total_rows
         self._context.progress(
-            unit=UNIT, done=done, total=total, total_is_estimate=not self.state.finished, force=force
+            unit=UNIT,
+            done=done,
+            total=total,
+            total_is_estimate=not self.state.finished,
+            repeated=self._repeated,
+            force=force,
         )
