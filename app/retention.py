@@ -94,23 +94,36 @@ def forget_rows(database: Database) -> dict[str, int]:
     return gone
 
 
+def _archives_in_use(db: Session) -> set[str]:
+    """Archives that a job has not ended to write, or is reading."""
+    jobs = db.exec(select(Job.id, col(Job.subject)).where(col(Job.state).not_in(sorted(TERMINAL)))).all()
+    return {job_id for job_id, _ in jobs} | {str(subject["id"]) for _, subject in jobs if subject}
+
+
 def remove_expired_archives(database: Database, settings: Settings, *, instance_id: str) -> list[str]:
     """Remove archives past their retention which lie on this instance's disk; the files first, then the row.
 
-    Only folders below the archive root are ever removed.
+    Only folders below the archive root are ever removed, and none that a job has not ended to use.
     """
     root = settings.effective_archive_root.resolve()
     with database.reading() as db:
         now = database.now(db)
         expired = db.exec(select(Archive).where(col(Archive.expires_at) <= now).limit(ROWS_PER_PASS)).all()
+        in_use = _archives_in_use(db) if expired else set()
     removed = []
     for archive in expired:
+        if archive.job_id in in_use:
+            continue
         directory = Path(archive.directory).resolve()
         shared = settings.archive_root is not None
         if not (shared or archive.instance == instance_id) or root not in directory.parents:
             continue
-        if directory.exists():
-            shutil.rmtree(directory)
+        try:
+            if directory.exists():
+                shutil.rmtree(directory)
+        except OSError as error:  # the others go all the same
+            logger.warning("archive cannot be removed", job_id=archive.job_id, error=str(error))
+            continue
         with database.transaction() as db:
             db.execute(delete(Archive).where(col(Archive.job_id) == archive.job_id))
         removed.append(archive.job_id)

@@ -15,7 +15,12 @@ from spark.targets.archive import list_attempts, scan_directory
 from spark.targets.archive_file import job_directory
 from spark.targets.connection import Connection
 from spark.targets.ledger import archive_manifest
-from spark.targets.manifest import ManifestEntry, read_manifest_json, write_manifest_json
+from spark.targets.manifest import (
+    MANIFEST_NAME,
+    ManifestEntry,
+    read_manifest_json,
+    write_manifest_json,
+)
 
 
 class ArchiveNotFound(NotFound):
@@ -39,6 +44,7 @@ def open_archive(context: JobContext, *, retention: str, resource: str) -> Path:
                 instance=context.instance_id,
                 resource=resource,
                 created_at=now,
+                counts="AT_LEAST",  # nothing was counted yet
                 expires_at=now + parse_duration(retention),
             )
             db.add(row)
@@ -47,14 +53,16 @@ def open_archive(context: JobContext, *, retention: str, resource: str) -> Path:
     return context.write(note)
 
 
-def close_archive(context: JobContext, conn: Connection, directory: Path, has_ledger: bool) -> dict[str, Any]:
-    """Write the manifest beside the files and note the totals.
+def close_archive(
+    context: JobContext, conn: Connection, directory: Path, *, has_ledger: bool, retention: str
+) -> dict[str, Any]:
+    """Write the manifest beside the files and note the totals; the retention counts from here.
 
     Without a ledger no file can be told from an abandoned one: all count, readers de-duplicate.
+
+    Raises: ArchiveFailed: the manifest could not be written; the totals are noted.
     """
     entries = archive_manifest(conn, context.job.id) if has_ledger else scan_directory(directory).entries
-    if entries and has_ledger:
-        write_manifest_json(directory, entries)
     totals = {
         "files": len(entries),
         "rows": sum(entry.rows for entry in entries),
@@ -65,10 +73,14 @@ def close_archive(context: JobContext, conn: Connection, directory: Path, has_le
     def note(db: Session) -> None:
         row = db.get(Archive, context.job.id)
         assert row is not None, "an archive is opened before its first unit"
-        row.sqlmodel_update({**totals, "counts": counts})
+        expires_at = context.database.now(db) + parse_duration(retention)
+        row.sqlmodel_update({**totals, "counts": counts, "expires_at": expires_at})
         db.add(row)
 
     context.write(note)
+    # An older manifest of rows that are at the target again (a restored backup) must not stay either.
+    if has_ledger and (entries or (directory / MANIFEST_NAME).exists()):
+        write_manifest_json(directory, entries)
     return {"directory": str(directory), "counts": counts, **totals}
 
 

@@ -118,8 +118,13 @@ def claim(context: JobContext, conn: Connection, *, resource: str, queue: bool) 
     other = context.write(take)
     if other is not None:
         raise _conflict(context.clock, other, target_identity, resource, queue=queue)
-    context.save_checkpoint(CHECKPOINT_TARGET, {"identity": target_identity, "resource": resource})
-    ledger = ensure_ledger(conn)
+    known = context.checkpoint(CHECKPOINT_TARGET) or {}
+    noted = {"identity": target_identity, "resource": resource, "ledger": known.get("ledger")}
+    context.save_checkpoint(CHECKPOINT_TARGET, noted)
+    # Begun without a ledger it goes on without: one that was made since knows nothing of the first units.
+    ledger = ensure_ledger(conn) and known.get("ledger") is not False
+    if ledger is not known.get("ledger"):
+        context.save_checkpoint(CHECKPOINT_TARGET, noted | {"ledger": ledger})
     terminate_older(conn, context.job.id, token=context.job.token)
     if ledger:
         _raise_fence(context, conn, resource)
@@ -146,6 +151,12 @@ def _raise_fence(context: JobContext, conn: Connection, resource: str) -> None:
             context.clock.sleep(SILENCE_WAIT_S)
         else:
             return
+
+
+def counts_by_ledger(context: JobContext) -> bool:
+    """Whether every unit of the job so far has left its row in the target's ledger."""
+    known = context.checkpoint(CHECKPOINT_TARGET)
+    return known is not None and known.get("ledger") is not False
 
 
 def prove_silence(context: JobContext, *, then: Callable[[Connection], None] = lambda _conn: None) -> None:

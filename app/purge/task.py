@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from app.archives.service import archive_directory, close_archive, open_archive
 from app.errors import ServiceError
 from app.jobs.context import JobContext
 from app.jobs.engine import Engine, UnitWork
 from app.jobs.errors import JobFailed, JobStopped
-from app.jobs.sql_target import Claimed, claim, controlled, prove_silence, read_store_of
+from app.jobs.sql_target import Claimed, claim, controlled, counts_by_ledger, prove_silence, read_store_of
 from app.jobs.suspension import suspended_wait
 from app.jobs.writing import EVENT_WARNING
 from app.purge.cutoff import Cutoff, decide_cutoff
@@ -21,8 +21,8 @@ from app.purge.models import PurgeParams, StrandedMode
 from app.purge.report import exceeded_limits, local_text, plan_read, purge_spec, removed_read, resent_read
 from app.purge.rules import check_permissions, fence_resource
 from app.purge.service import target_fields
-from app.purge.steps import STEPS, LoopPlan, LoopState, PurgeLoop
-from app.stores.models import Store, is_suspended
+from app.purge.steps import CHECKPOINT_LOOP, STEPS, LoopPlan, LoopState, PurgeLoop
+from app.stores.models import Store, StoreLimits, is_suspended
 from app.stores.targets import session_limits, target_of
 from spark.purge.cutoff import CutoffValue, convert
 from spark.purge.inspect import Inspection, inspect
@@ -33,6 +33,7 @@ from spark.purge.statements import PurgeSpec, Step
 from spark.purge.stranded import stranded_nodes
 from spark.purge.unit import UnitSpec, run_unit
 from spark.targets.connection import Connection
+from spark.targets.errors import ArchiveFailed
 from spark.targets.ledger import has_ledger, ledger_totals
 from spark.targets.silence import application_name
 
@@ -40,6 +41,7 @@ CHECKPOINT_CUTOFF = "cutoff"
 CHECKPOINT_START = "start"
 CHECKPOINT_LIMITS = "limits"
 UNITS_NAME = "units"
+Bound = TypeVar("Bound", int, float)
 BATCHES_MAX = 5_000
 """A batch is looked up among its just-removed events: dead index entries make more of them slow."""
 
@@ -157,17 +159,32 @@ def _plan(purge: _Purge) -> OutgoingPlan:
 
 
 def _check_limits(purge: _Purge) -> None:
-    """Fail before the first delete when the plan exceeds the store's limits; once, at the first attempt."""
-    params, context = purge.params, purge.context
+    """Fail before the first delete when the plan exceeds the store's limits.
+
+    The limits are those of the submission, or tighter ones that the store has got since (a retry, a long
+    queue). What was counted by an attempt that stopped before its first unit is counted again.
+    """
+    context = purge.context
+    limits = StoreLimits.model_validate(purge.store.limits)
+    params = purge.params.model_copy(
+        update={
+            "max_rows": _tighter(purge.params.max_rows, limits.max_rows),
+            "max_fraction": _tighter(purge.params.max_fraction, limits.max_fraction),
+        }
+    )
     if params.max_rows is None and params.max_fraction is None:
         return
-    if context.checkpoint(CHECKPOINT_LIMITS) is not None:
+    if context.checkpoint(CHECKPOINT_LOOP) is not None:
         return
     plan = _plan(purge)
     exceeded = exceeded_limits(params, plan)
     if exceeded:
         raise JobFailed("LIMIT_EXCEEDED", "; ".join(exceeded))
     context.save_checkpoint(CHECKPOINT_LIMITS, {"rows": plan.rows, "rows_to_remove": plan.rows_to_remove})
+
+
+def _tighter(ours: Bound | None, now: Bound | None) -> Bound | None:
+    return min((bound for bound in (ours, now) if bound is not None), default=None)
 
 
 def _note_start(purge: _Purge) -> dict[str, Any]:
@@ -222,6 +239,13 @@ def _open_archive(purge: _Purge, claimed: Claimed) -> Path | None:
     return open_archive(purge.context, retention=purge.params.archive_retention, resource=claimed.resource)
 
 
+def _close_archive(purge: _Purge, claimed: Claimed, archive: Path) -> dict[str, Any]:
+    retention = purge.params.archive_retention
+    return close_archive(
+        purge.context, purge.conn, archive, has_ledger=claimed.has_ledger, retention=retention
+    )
+
+
 def prove_purge_silent(context: JobContext) -> None:
     """The proof of silence; then what was done so far is shown, and the archive gets its manifest.
 
@@ -231,19 +255,39 @@ def prove_purge_silent(context: JobContext) -> None:
 
 
 def _note_partial(context: JobContext, conn: Connection) -> None:
-    if not has_ledger(conn):
-        return
-    totals = ledger_totals(conn, context.job.id)
-    rows = {step: total.rows for step, total in totals.items()}
-    directory = archive_directory(context)
+    rows, units, counted = _done_so_far(context, conn)
     result = {
-        "counts": "EXACT",
+        "counts": "EXACT" if counted else "AT_LEAST",
         "removed": removed_read(rows),
         "stranded": {"marked": rows.get("STRANDED", 0)},
-        "archive": close_archive(context, conn, directory, has_ledger=True) if directory else None,
-        "units": sum(total.units for total in totals.values()),
+        "archive": _partial_archive(context, conn, counted=counted),
+        "units": units,
     }
     context.write(lambda db: context.change(db, {"result": result}))
+
+
+def _done_so_far(context: JobContext, conn: Connection) -> tuple[dict[str, int], int, bool]:
+    """Rows by step and units; by the ledger, or by what finished windows told."""
+    if counts_by_ledger(context) and has_ledger(conn):
+        totals = ledger_totals(conn, context.job.id)
+        rows = {step: total.rows for step, total in totals.items()}
+        return rows, sum(total.units for total in totals.values()), True
+    state = LoopState.load(context.checkpoint(CHECKPOINT_LOOP), first=STEPS[0])
+    return state.rows, state.units, False
+
+
+def _partial_archive(context: JobContext, conn: Connection, *, counted: bool) -> dict[str, Any] | None:
+    """The archive as far as it is. A folder that cannot be written does not make the target less silent."""
+    directory = archive_directory(context)
+    if directory is None:
+        return None
+    retention = PurgeParams.model_validate(context.job.params).archive_retention
+    try:
+        return close_archive(context, conn, directory, has_ledger=counted, retention=retention)
+    except ArchiveFailed as error:
+        data = {"code": error.code, "detail": error.detail}
+        context.note(EVENT_WARNING, data)
+        return {"directory": str(directory), "error": data}
 
 
 def _loop_plan(purge: _Purge, claimed: Claimed, archive: Path | None, *, total_rows: int | None) -> LoopPlan:
@@ -299,9 +343,7 @@ def _result(
     if resent.count:
         data = {"code": "RESENT_AFTER_PURGE", "count": resent.count}
         purge.context.note(EVENT_WARNING, data)
-    kept = (
-        close_archive(purge.context, purge.conn, archive, has_ledger=claimed.has_ledger) if archive else None
-    )
+    kept = _close_archive(purge, claimed, archive) if archive else None
     return {
         "cutoff": purge.cutoff.at.isoformat(),
         "cutoff_local": local_text(purge.local),
