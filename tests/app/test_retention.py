@@ -160,3 +160,17 @@ def test_expired_archive_goes_with_its_files_and_others_stay(bench: Workbench, a
     assert [path.exists() for path in (expired, kept, outside, foreign)] == [False, True, True, True]
     with bench.database.reading() as db:
         assert sorted(db.exec(select(Archive.job_id)).all()) == ["job_b", "job_c", "job_d"]
+
+
+def test_archive_that_a_job_still_uses_stays_on_disk(bench: Workbench, ago) -> None:
+    directories = {}
+    writing = bench.put(JobState.RUNNING)
+    read = ended(bench, ago(400))
+    bench.put(JobState.QUEUED, subject={"type": "archive", "id": read, "href": f"/v1/archives/{read}"})
+    for job_id in (writing, read):
+        directories[job_id] = bench.settings.effective_archive_root / "shop" / job_id
+        directories[job_id].mkdir(parents=True)
+        with bench.database.transaction() as db:
+            db.add(_archive(job_id, str(directories[job_id]), expires_at=ago(0.1), at=ago(400)))
+    assert remove_expired_archives(bench.database, bench.settings, instance_id="ins_a") == []
+    assert all(directory.exists() for directory in directories.values())
