@@ -23,6 +23,7 @@ from app.errors import (
     Unprocessable,
 )
 from app.kit.ids import new_id
+from app.kit.instants import instant_text
 
 TOKEN_PREFIX = "lethe_"
 ADMIN_TOKEN_FILE = "admin.token"
@@ -70,7 +71,7 @@ def authenticate(db: Session, secret: str, *, now: datetime) -> Caller:
     if token.revoked_at is not None:
         raise Unauthenticated("the token was revoked", code="TOKEN_REVOKED")
     if token.expires_at is not None and token.expires_at <= now:
-        raise TokenExpired(f"the token expired at {token.expires_at.isoformat()}")
+        raise TokenExpired(f"the token expired at {instant_text(token.expires_at)}")
     return caller_of(token)
 
 

@@ -22,6 +22,7 @@ from app.jobs.models import Job, JobCheckpoint, ThrottleSetting, WaitingOn
 from app.jobs.states import HELD, JobState
 from app.jobs.throttle import Throttle
 from app.jobs.writing import EVENT_PROGRESS, change_job
+from app.kit.instants import instant_text
 from app.settings import Settings
 
 METADATA_RETRY_S = 0.5
@@ -241,7 +242,7 @@ class JobContext:
             "total_is_estimate": is_estimate,
             "fraction": None if not total else round(min(1.0, done / total), 4),
             "rate_per_s": None if rate is None else round(rate, 1),
-            "eta": None if eta is None else eta.isoformat(),
+            "eta": None if eta is None else instant_text(eta),
         }
 
     def show_waiting(self, waiting_on: Sequence[WaitingOn]) -> None:

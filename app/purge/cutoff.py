@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from app.kit.instants import instant_text
 from app.purge.errors import FutureCutoff, RetentionTooShort
 from app.purge.models import PurgeParams, Sourced
 from spark.purge.inspect import Inspection
@@ -54,7 +55,7 @@ def decide_cutoff(params: PurgeParams, inspection: Inspection) -> Cutoff:
         cutoff = Cutoff(at, retention.value, retention.source)
     if cutoff.at > now:
         raise FutureCutoff(
-            f"the cut-off {cutoff.at.isoformat()} is later than the target's {now.isoformat()}"
+            f"the cut-off {instant_text(cutoff.at)} is later than the target's {instant_text(now)}"
         )
     if now - cutoff.at < LEAST_RETENTION and not params.force:
         raise RetentionTooShort(

@@ -13,6 +13,7 @@ from app.jobs.claims import current_epoch
 from app.jobs.models import Job, JobClass
 from app.jobs.service import JobRequest, refuse_conflict, submit
 from app.jobs.states import JobState
+from app.kit.instants import instant_text
 from app.parameters.service import effective_by_name
 from app.purge.cutoff import TARGET_PARAMETER, decide_cutoff
 from app.purge.errors import EpochAhead, LimitExceeded, PlanNoLongerHolds, PlanNotUsable
@@ -143,7 +144,7 @@ def find_plan(db: Session, store: Store, request: PurgeRequest, *, now: datetime
     if (plan.kind, plan.stranded.mode, plan.strict) != (request.kind, request.stranded, request.strict):
         raise PlanNotUsable("kind, stranded and strict must be those of the plan", code="PLAN_DIFFERS")
     if plan.expires_at <= now:
-        raise PlanNoLongerHolds(f"the plan expired at {plan.expires_at.isoformat()}")
+        raise PlanNoLongerHolds(f"the plan expired at {instant_text(plan.expires_at)}")
     if params.target != target_fields(store):
         raise PlanNoLongerHolds("the store's target has changed since the plan")
     limits = StoreLimits.model_validate(store.limits)

@@ -15,6 +15,7 @@ from app.jobs.errors import JobFailed, JobStopped
 from app.jobs.sql_target import Claimed, claim, controlled, counts_by_ledger, prove_silence, read_store_of
 from app.jobs.suspension import suspended_wait
 from app.jobs.writing import EVENT_WARNING
+from app.kit.instants import instant_text
 from app.purge.cutoff import Cutoff, decide_cutoff
 from app.purge.housekeeping import trim_old_ledgers
 from app.purge.models import PurgeParams, StrandedMode
@@ -345,7 +346,7 @@ def _result(
         purge.context.note(EVENT_WARNING, data)
     kept = _close_archive(purge, claimed, archive) if archive else None
     return {
-        "cutoff": purge.cutoff.at.isoformat(),
+        "cutoff": instant_text(purge.cutoff.at),
         "cutoff_local": local_text(purge.local),
         "retention_minutes": purge.cutoff.retention_minutes,
         "retention_source": purge.cutoff.source,

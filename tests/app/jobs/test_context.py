@@ -16,6 +16,7 @@ from app.jobs.context import JobContext
 from app.jobs.errors import JobStopped, LeaseLost, StopCause
 from app.jobs.models import ThrottleSetting
 from app.jobs.service import request_pause, request_resume, set_throttle
+from app.kit.instants import instant_text
 from tests.app.fake_clock import FakeClock
 from tests.app.jobs.workbench import Workbench, finish, kind, stopped_by, work_until_stopped
 
@@ -49,7 +50,7 @@ def test_progress_shows_rate_fraction_and_end(sqlite_bench: Workbench) -> None:
     assert shown is not None
     assert (shown["fraction"], shown["rate_per_s"]) == (0.2, 20.0)
     clock.advance(40)
-    assert shown["eta"] == clock.now().isoformat()
+    assert shown["eta"] == instant_text(clock.now())
     assert [event.type for event in bench.events(job_id)] == ["state", "state", "progress", "progress"]
 
 
