@@ -158,15 +158,19 @@ def claim_next(
     job_class: JobClass,
     parallel_limits: Mapping[str, int],
     but: Collection[str] = (),
+    kinds: Collection[str] | None = None,
 ) -> ClaimedJob | None:
     """Claim the oldest job that this runner may run.
 
     Args:
         parallel_limits: store to the number of its jobs that may run at once.
         but: jobs that are left alone, because an earlier attempt of this very runner has not ended.
+        kinds: what the runner knows how to do; a newer instance may have queued more. None: everything.
     """
     now = database.now(db)
     claimable = and_(_claimable(now, job_class), col(Job.id).not_in(sorted(but)))
+    if kinds is not None:
+        claimable = and_(claimable, col(Job.kind).in_(sorted(kinds)))
     keys = _reachable_keys(db, claimer.labels, claimable)
     if not keys:
         return None
