@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from app.archives.api import JOB_RESTORE, JOB_VERIFY
+from app.archives.models import RestoreInto
 from app.archives.task import run_restore, run_verify
 from app.auth.scopes import Scope
 from app.jobs.batch import JOB_BATCH, prove_children_silent, run_batch
@@ -35,6 +37,18 @@ def task_kinds(engine: Engine) -> TaskKinds:
 
 
 BATCH_SUBMITTERS: Mapping[str, tuple[Scope, ChildSubmitter]] = {JOB_PURGE: (Scope.PURGES_WRITE, submit_child)}
+
+
+def scopes_of(kind: str, params: Mapping[str, Any]) -> frozenset[Scope]:
+    """What a token needs to start a job again: what the request that made it needed."""
+    if kind == JOB_BATCH:
+        return frozenset({BATCH_SUBMITTERS[params["kind"]][0]})
+    if kind == JOB_RESTORE:
+        into = RestoreInto.model_validate(params["into"])
+        more = {Scope.ADMIN} if into.live else {Scope.STORES_WRITE} if into.file is not None else set()
+        return frozenset({Scope.PURGES_WRITE} | more)
+    return frozenset({Scope.JOBS_READ if kind == JOB_VERIFY else Scope.PURGES_WRITE})
+
 
 STORE_HOOKS = StoreHooks(
     count_active_jobs=count_active_jobs,

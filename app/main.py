@@ -22,7 +22,7 @@ from app.auth.scopes import Scope
 from app.clock import Clock, SystemClock
 from app.db import Database
 from app.description import describe
-from app.handlers import BATCH_SUBMITTERS, STORE_HOOKS
+from app.handlers import BATCH_SUBMITTERS, STORE_HOOKS, scopes_of
 from app.jobs.api import router as jobs_router
 from app.jobs.batch_api import router as batch_router
 from app.jobs.watch import JobWatch
@@ -113,6 +113,7 @@ def create_app(
     state.readiness = readiness or Readiness()
     state.changed = changed
     state.store_hooks, state.batch_submitters = STORE_HOOKS, BATCH_SUBMITTERS
+    state.scopes_of = scopes_of
     errors.install(app)
     _add_middleware(app, settings)
     _add_routes(app)

@@ -1,7 +1,7 @@
 """`/v1/jobs`: every running thing, live."""
 
-from collections.abc import Callable
-from typing import Annotated, Literal
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from pydantic import BaseModel, Field
@@ -34,6 +34,7 @@ JobId = Annotated[str, Path(pattern=r"^job_[0-9a-z]{26}$")]
 Reader = Annotated[Caller, Depends(requires(Scope.JOBS_READ))]
 Controller = Annotated[Caller, Depends(requires(Scope.JOBS_CONTROL))]
 RETRY_AFTER_S = "2"
+ScopesOf = Callable[[str, Mapping[str, Any]], frozenset[Scope]]
 
 
 def watch_of(request: Request) -> JobWatch:
@@ -241,10 +242,16 @@ def post_retry(
     body: JobAction | None = None,
     idempotency_key: IdempotencyKeyHeader = None,
 ) -> Response:
-    """Makes a new job with the same parameters and `retried_from`."""
+    """Makes a new job with the same parameters and `retried_from`.
+
+    It needs the scopes of the request that made the job, besides `jobs:control`.
+    """
+    scopes_of: ScopesOf = request.app.state.scopes_of
 
     def effect(db: Session) -> Answer:
-        _visible(db, job_id, caller)
+        former = _visible(db, job_id, caller)
+        for scope in sorted(scopes_of(former.kind, former.params)):
+            caller.require(scope)
         job = retry(
             db,
             job_id,
