@@ -11,6 +11,8 @@ from app.errors import ServiceError
 from app.jobs.context import JobContext
 from app.jobs.errors import JobFailed, JobStopped
 from app.jobs.sql_target import claim, controlled, read_store_of
+from app.jobs.suspension import suspended_wait
+from app.stores.models import is_suspended
 from app.stores.targets import session_limits, target_of
 from spark.targets.archive import verify
 from spark.targets.archive_restore import (
@@ -71,7 +73,7 @@ def _entries(context: JobContext) -> tuple[list[ManifestEntry], str]:
             if entries:
                 return entries, "LEDGER"
     found, from_manifest = entries_on_disk(Path(row.directory))
-    if not found:
+    if not (found or from_manifest):
         raise JobFailed("ARCHIVE_EMPTY", f"there is no archive file under {row.directory}")
     return found, "MANIFEST" if from_manifest else "FILES"
 
@@ -82,6 +84,8 @@ def run_restore(context: JobContext) -> Mapping[str, Any]:
     Raises: JobFailed: RESTORE_REFUSED when units were refused; the others are restored.
     """
     entries, source = _entries(context)
+    if not entries:
+        raise JobFailed("ARCHIVE_EMPTY", "the purge removed nothing: there is nothing to bring back")
     into = RestoreInto.model_validate(context.job.params["into"])
     report = _restore(context, entries, into)
     if report.stopped:
@@ -108,14 +112,23 @@ def _restore(context: JobContext, entries: list[ManifestEntry], into: RestoreInt
     if into.file is not None:
         return _into_file(context, entries, Path(into.file), should_stop)
     store = read_store_of(context)
+    now = context.clock.now()
+    if is_suspended(store, now=now):
+        raise suspended_wait(store.id, now=now, until=store.suspended_until)
     with controlled(context, store) as conn:
-        if into.schema_name is not None:
-            return restore_into_schema(conn, into.schema_name, entries, should_stop=should_stop)
-        archived = str(context.job.params["archive"])
-        resource = context.write(lambda db: get_archive(db, archived)).resource
-        claimed = claim(context, conn, resource=resource, queue=False)
+        claimed = claim(context, conn, resource=_resource(context, into), queue=False)
         fence = (claimed.resource, context.job.token) if claimed.has_ledger else None
+        if into.schema_name is not None:
+            return restore_into_schema(conn, into.schema_name, entries, fence=fence, should_stop=should_stop)
         return restore_live(conn, entries, fence=fence, should_stop=should_stop)
+
+
+def _resource(context: JobContext, into: RestoreInto) -> str:
+    """The tables that a restore writes: the live ones, or those of its schema."""
+    if into.schema_name is not None:
+        return f"{into.schema_name}.restore"
+    archived = str(context.job.params["archive"])
+    return context.write(lambda db: get_archive(db, archived)).resource
 
 
 def _into_file(

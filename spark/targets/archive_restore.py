@@ -39,6 +39,7 @@ RestoreState = Literal["RESTORED", "ALREADY", "CONFLICT", "CORRUPT", "MISSING"]
 # Ends of table names, whatever their prefix; others follow.
 LIVE_ORDER = ("outgoing_batch", "data_event", "data")
 RESTORE_STEP = "RESTORE"
+FOREIGN_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,18 +123,27 @@ def restore_into_file(
 
 
 def restore_into_schema(
-    conn: Connection, schema: str, entries: Sequence[ManifestEntry], *, should_stop: ShouldStop | None = None
+    conn: Connection,
+    schema: str,
+    entries: Sequence[ManifestEntry],
+    *,
+    fence: tuple[str, int] | None = None,
+    should_stop: ShouldStop | None = None,
 ) -> RestoreReport:
     """Write the rows into a PostgreSQL schema, which is created, with tables like the live ones.
 
     Rows that are there already, and are the same, are left; a different row under the same key is a conflict.
 
-    Raises: TargetSchemaUnsupported: not PostgreSQL. RestoreConflict: it is the schema of the live tables.
+    Args:
+        fence: resource and token that every unit checks first.
+    Raises: TargetSchemaUnsupported: not PostgreSQL. RestoreConflict: it is the schema of the live tables, or
+        of somebody else's. FenceRaised.
     """
     if conn.dialect.name != "postgresql":
         raise TargetSchemaUnsupported("SQLite has no schemas: restore into a file")
     if schema == (conn.target.schema or "public"):
         raise RestoreConflict(f"{schema} holds the live tables")
+    _refuse_foreign(conn, schema, {entry.table_name for entry in entries})
     there = conn.execute("select 1 from pg_catalog.pg_namespace where nspname = :schema", {"schema": schema})
     if not there:
         conn.execute(f"create schema if not exists {conn.dialect.quote(schema)}")
@@ -141,11 +151,27 @@ def restore_into_schema(
     def into_schema(unit: _Unit, shape: TableShape) -> RestoredUnit:
         _same_dialect(conn, shape)
         with conn.transaction():
+            if fence is not None:
+                check_fence(conn, fence[0], token=fence[1])
             create_like(conn, schema, shape)
             done = insert_missing(conn, schema, shape, unit.rows(shape))
         return _restored(unit, done)
 
     return _each(entries, into_schema, should_stop)
+
+
+def _refuse_foreign(conn: Connection, schema: str, ours: set[str]) -> None:
+    """A schema that holds more than restored tables is in use: another store's, Lethe's own, the server's."""
+    rows = conn.execute(
+        "select c.relname from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace"
+        " where n.nspname = :schema and c.relkind in ('r', 'p', 'v', 'm', 'f', 'S') order by 1",
+        {"schema": schema},
+    )
+    foreign = [name for (name,) in rows if name not in ours and not name.endswith(LIVE_ORDER)]
+    if foreign:
+        raise RestoreConflict(
+            f"{schema} holds {', '.join(foreign[:FOREIGN_SHOWN])}: not a schema of restores"
+        )
 
 
 def restore_live(
