@@ -25,6 +25,8 @@ from app.kit.fifo_lock import FifoLock
 READ_ONLY = {"lethe_read_only": True}
 SQLITE_BUSY_TIMEOUT_MS = 5_000
 WRITER_QUEUE_TIMEOUT_S = 30.0
+# A server that takes no writes now: the former primary, or a standby, in the middle of a failover.
+READ_ONLY_SQLSTATE = "25006"
 
 
 class UtcDateTime(sa.types.TypeDecorator[datetime]):
@@ -178,7 +180,7 @@ def _translated() -> Iterator[None]:
     except sa.exc.OperationalError as error:
         raise MetadataUnavailable(str(error.orig)) from error
     except sa.exc.DBAPIError as error:
-        if error.connection_invalidated:
+        if error.connection_invalidated or getattr(error.orig, "sqlstate", None) == READ_ONLY_SQLSTATE:
             raise MetadataUnavailable(str(error.orig)) from error
         raise
 

@@ -133,7 +133,7 @@ class Worker:
                 heartbeat(db, self.lock.id, now=now, stopped=stopped)
                 for store in end_past_suspensions(db, now=now):
                     wake(db, store_key(store), now=now)
-        except MetadataUnavailable as error:
+        except (MetadataUnavailable, MetadataBusy) as error:
             logger.warning("metadata away", error=error.detail)
 
     def _keep(self) -> None:
@@ -148,7 +148,7 @@ class Worker:
         try:
             forget_rows(self.database)
             remove_expired_archives(self.database, self.settings, instance_id=self.lock.id)
-        except (MetadataUnavailable, OSError) as error:
+        except (MetadataUnavailable, MetadataBusy, OSError) as error:
             logger.warning("housekeeping failed", error=str(error))
 
     def every_store_is_ahead(self) -> bool:

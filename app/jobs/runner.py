@@ -126,14 +126,20 @@ class Runner:
 
     # -- loops
 
+    @staticmethod
+    def _round(act: Callable[[], object], trouble: str) -> bool:
+        """One round of a loop: neither metadata that is away nor a bug may end the loop itself."""
+        try:
+            return bool(act())
+        except _AWAY as error:
+            logger.warning(trouble, error=error.detail)
+        except Exception:
+            logger.exception("a round of the runner failed")
+        return False
+
     def _claim_loop(self) -> None:
         while not self._stopping.is_set():
-            try:
-                claimed = self._claim_once()
-            except _AWAY as error:
-                logger.warning("metadata away", error=error.detail)
-                claimed = False
-            if not claimed:
+            if not self._round(self._claim_once, "metadata away"):
                 self._wake.wait(self.settings.runner_poll_interval_s)
                 self._wake.clear()
 
@@ -156,6 +162,7 @@ class Runner:
                     self.claimer,
                     job_class=job_class,
                     parallel_limits=self._parallel_limits(db),
+                    kinds=self.kinds,
                     but=[context.job.id for context, _, _ in self._snapshot()],
                 )
             if job is not None:
@@ -182,10 +189,7 @@ class Runner:
 
     def _control_loop(self) -> None:
         while not (self._stopping.is_set() and not self._snapshot()):
-            try:
-                self._control_once()
-            except _AWAY as error:
-                logger.warning("metadata away", error=error.detail)
+            self._round(self._control_once, "metadata away")
             self._control_wake.wait(self.settings.runner_poll_interval_s)
             self._control_wake.clear()
 
@@ -229,10 +233,7 @@ class Runner:
 
     def _renew_loop(self) -> None:
         while not (self._stopping.is_set() and not self._snapshot()):
-            try:
-                self._renew_once()
-            except _AWAY as error:
-                logger.warning("leases could not be renewed", error=error.detail)
+            self._round(self._renew_once, "leases could not be renewed")
             self._stopping.wait(self.settings.lease_renew_interval_s)
             if self._stopping.is_set():
                 self.clock.sleep(0.1)
