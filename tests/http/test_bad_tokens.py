@@ -55,7 +55,7 @@ def test_everything_else_wants_a_token(
 
 
 @pytest.mark.parametrize(
-    "value", ["Bearer nonsense", "Bearer ", "Basic YTpi", "Bearer a b", "bearer lethe_x"]
+    "value", ["Bearer nonsense", "Bearer", "Basic YTpi", "Bearer a b", "bearer lethe_x"]
 )
 def test_authorization_that_is_none_is_refused(anonymous: httpx.Client, value: str) -> None:
     answer = anonymous.get("/v1/jobs", headers={"Authorization": value})
