@@ -54,9 +54,7 @@ def test_everything_else_wants_a_token(
     assert answer.headers["www-authenticate"] == "Bearer"
 
 
-@pytest.mark.parametrize(
-    "value", ["Bearer nonsense", "Bearer", "Basic YTpi", "Bearer a b", "bearer lethe_x"]
-)
+@pytest.mark.parametrize("value", ["Bearer nonsense", "Bearer", "Basic YTpi", "Bearer a b", "bearer lethe_x"])
 def test_authorization_that_is_none_is_refused(anonymous: httpx.Client, value: str) -> None:
     answer = anonymous.get("/v1/jobs", headers={"Authorization": value})
     assert answer.status_code == 401

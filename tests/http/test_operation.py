@@ -121,6 +121,14 @@ def test_archive_is_listed_with_its_files_and_verified(
     )
 
 
+def test_archive_of_a_purge_that_removed_nothing_is_whole(http: httpx.Client, shop: Shop) -> None:
+    """The second run of the README's example kept nothing, and its verification FAILED: ARCHIVE_EMPTY."""
+    purge = wait_for(http, accepted(shop.purge(cutoff="2020-01-01T00:00:00Z", archive={"format": "PARQUET"})))
+    assert purge["result"]["archive"]["files"] == 0
+    verified = wait_for(http, accepted(http.post(f"/v1/archives/{purge['id']}:verify")))
+    assert (verified["state"], verified["result"]["files"]) == ("SUCCEEDED", 0), verified
+
+
 def test_archive_that_was_touched_is_found_out(http: httpx.Client, archived: dict[str, Any]) -> None:
     file = Path(http.get(f"/v1/archives/{archived['id']}").json()["file_list"][0]["path"])
     assert file.stat().st_mode & 0o077 == 0

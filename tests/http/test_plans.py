@@ -69,6 +69,7 @@ def test_plan_that_is_not_ready_in_time_is_a_job(http: httpx.Client, shop: Shop)
     assert (job["kind"], job["state"]) == ("PLAN", "SUCCEEDED")
     assert job["result"]["plan_id"] == job["id"]
     assert answer.headers["retry-after"]
+    assert answer.headers["preference-applied"] == "wait=0"
 
 
 def test_purge_of_a_plan_executes_the_reviewed_cutoff_and_counts(http: httpx.Client, shop: Shop) -> None:
