@@ -59,9 +59,15 @@ def run_verify(context: JobContext) -> Mapping[str, Any]:
 
 
 def _entries(context: JobContext) -> tuple[list[ManifestEntry], str]:
-    """The valid files: by the target's ledger, else the manifest beside them, else all that are whole."""
+    """The valid files: by the target's ledger, else the manifest beside them, else all that are whole.
+
+    None only where the ledger knows of none and none was ever counted: a purge that removed nothing.
+
+    Raises: JobFailed: ARCHIVE_EMPTY.
+    """
     archived = str(context.job.params["archive"])
     row = context.write(lambda db: get_archive(db, archived))
+    is_empty = False
     with suppress(TargetError, ServiceError):
         store = read_store_of(context)
         with connect(
@@ -69,11 +75,15 @@ def _entries(context: JobContext) -> tuple[list[ManifestEntry], str]:
             application_name="lethe:archive",
             limits=session_limits(context.settings),
         ) as conn:
-            entries = archive_manifest(conn, archived) if has_ledger(conn) else []
+            kept_here = has_ledger(conn)
+            entries = archive_manifest(conn, archived) if kept_here else []
             if entries:
                 return entries, "LEDGER"
+            is_empty = kept_here and row.files == 0
     found, from_manifest = entries_on_disk(Path(row.directory))
-    if not (found or from_manifest):
+    if not found and is_empty:
+        return [], "LEDGER"
+    if not found:
         raise JobFailed("ARCHIVE_EMPTY", f"there is no archive file under {row.directory}")
     return found, "MANIFEST" if from_manifest else "FILES"
 
