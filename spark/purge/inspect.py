@@ -101,11 +101,18 @@ def _sqlite_encoding(conn: Connection, tables: Iterable[str]) -> TimeEncoding:
     for table in tables:
         name = conn.dialect.qualify(None, f"{conn.target.table_prefix}{table}")
         rows = conn.execute(
-            "select case when typeof(create_time) = 'text' and create_time glob :date then 'text'"
+            "select case when typeof(create_time) = 'text' and create_time glob :date then"
+            # An offset is an instant of its own, and compares as text with no other.
+            " case when substr(create_time, 11) glob :offset"
+            " then 'unknown text with an offset' else 'text' end"
             " when typeof(create_time) = 'integer' and create_time >= :least then 'epoch_ms'"
             f" else 'unknown ' || typeof(create_time) end, count(*) from {name}"
             " where create_time is not null group by 1",
-            {"date": "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*", "least": LEAST_EPOCH_MS},
+            {
+                "date": "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*",
+                "offset": "*[-+Zz]*",
+                "least": LEAST_EPOCH_MS,
+            },
         )
         for kind, count in rows:
             found[str(kind)] = found.get(str(kind), 0) + int(count)
