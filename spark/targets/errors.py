@@ -127,6 +127,7 @@ def _fence_raised(detail: str, token: int, fence_token: int | None) -> FenceRais
 _BY_SQLSTATE: dict[str, type[TargetError]] = {
     "25006": TargetReadOnly,
     "25P03": TargetUnreachable,  # the server closed us: idle in transaction for too long
+    "25P04": TargetStatementTimeout,  # the role's transaction_timeout (17): as if the statement were too long
     "3D000": TargetDatabaseMissing,
     "3F000": TargetTablesMissing,
     "40001": TargetLockTimeout,

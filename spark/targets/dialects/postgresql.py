@@ -175,6 +175,9 @@ class PostgresqlSession:
         }
         if read_only:
             settings["default_transaction_read_only"] = "on"
+        if self.server_version >= 140_000:
+            # Between two units a throttle may leave a session idle for long; it ends with its job.
+            settings["idle_session_timeout"] = "0"
         calls = ", ".join(["set_config(%s, %s, false)"] * len(settings))
         self._raw.execute(f"select {calls}", [part for item in settings.items() for part in item])
         if self.server_version >= 140_000:
