@@ -88,6 +88,15 @@ _TOKEN: dict[str, Any] = {
     "created_by": "tok_01m7w9fkm3fr0wmcztj953rhw8",
     "revoked_at": None,
 }
+VERSIONED = frozenset({"JobRead", "StoreRead", "ParameterRead"})
+"""What is answered with the ETag of a row."""
+HEADERS: dict[str, str] = {
+    "ETag": "Strong, of the row's version; for If-Match and If-None-Match.",
+    "Idempotency-Replayed": "`true`: the stored answer of the first request with this key.",
+    "Location": "The path of what was made, or of the job.",
+    "Preference-Applied": "The wait that was granted.",
+    "Retry-After": "Seconds after which a look is worth while.",
+}
 EXAMPLES: dict[str, Any] = {
     "StoreRead": _STORE,
     "JobRead": _JOB,
@@ -227,7 +236,34 @@ def describe(app: FastAPI) -> dict[str, Any]:
             example = _example_of(content.get("schema", {}), schemas)
             if example is not None:
                 content["example"] = example
+    for item in document["paths"].values():
+        for operation in item.values():
+            _describe_headers(operation)
     return document
+
+
+def _describe_headers(operation: dict[str, Any]) -> None:
+    """Name the headers of the good answers: a generated client shows only what is described."""
+    asked = {parameter["name"] for parameter in operation.get("parameters", ())}
+    for code, answer in operation["responses"].items():
+        if not code.startswith("2"):
+            continue
+        schema = answer.get("content", {}).get(JSON, {}).get("schema", {})
+        names = [choice.get("$ref", "").removeprefix(REFERENCE) for choice in schema.get("anyOf", [schema])]
+        found = {
+            "ETag": not VERSIONED.isdisjoint(names),
+            "Idempotency-Replayed": "Idempotency-Key" in asked,
+            "Location": code == "202" or (code == "201" and "StoreRead" in names),
+            "Preference-Applied": "Prefer" in asked,
+            "Retry-After": code == "202",
+        }
+        headers = {
+            name: {"description": HEADERS[name], "schema": {"type": "string"}}
+            for name, is_sent in found.items()
+            if is_sent
+        }
+        if headers:
+            answer["headers"] = answer.get("headers", {}) | headers
 
 
 def _json_contents(document: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -72,7 +72,10 @@ async def post_purge(
         job, version = await wait_for_change(
             watch_of(request), job, version, wait_for="state", timeout_s=left_s
         )
-    return _plan_answer(job, version)
+    answer = _plan_answer(job, version)
+    if prefer is not None and "wait" in prefer:
+        answer.headers["Preference-Applied"] = f"wait={wait_s}"
+    return answer
 
 
 def _plan_answer(job: JobRead, version: int) -> Response:

@@ -108,3 +108,14 @@ def test_json_answers_have_an_example() -> None:
 def test_operations_ask_for_a_token() -> None:
     everywhere = _document().get("security", [])
     assert [name for name, operation in _operations() if not operation.get("security", everywhere)] == []
+
+
+def test_answers_describe_the_headers_that_a_client_goes_on_with() -> None:
+    without = [
+        f"{name} {code} {header}"
+        for name, operation in _operations()
+        for code, wanted in (("202", {"Location", "Retry-After", "ETag"}),)
+        if code in operation["responses"]
+        for header in sorted(wanted - operation["responses"][code].get("headers", {}).keys())
+    ]
+    assert without == []
