@@ -72,9 +72,17 @@ class EngineLease(Protocol[Unit, Result]):
 class InlineLease(Generic[Unit, Result]):
     """Threads of this process, each with its own connection."""
 
-    def __init__(self, work: UnitWork[Unit, Result], *, workers: int, clock: Clock) -> None:
+    def __init__(
+        self,
+        work: UnitWork[Unit, Result],
+        *,
+        workers: int,
+        clock: Clock,
+        may_work: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._work = work
         self._clock = clock
+        self._may_work = may_work
         self._workers = workers
         self._guard = threading.Lock()
         self._cancelled = False
@@ -149,6 +157,9 @@ class InlineLease(Generic[Unit, Result]):
                 raise TargetCancelled("the job stops")
             if self._work.advisory_key is not None:
                 hold(opened, self._work.advisory_key)
+            # After the lock: a thread that slept before it was free again for somebody else's job.
+            if not self._may_work():
+                raise TargetCancelled("the job is not ours any more")
         except TargetError:
             with self._guard:
                 self._connections.discard(opened)
@@ -164,9 +175,13 @@ class Engine(Protocol):
     name: Literal["INLINE", "SPARK"]
 
     def lease(
-        self, work: UnitWork[Unit, Result], *, workers: int
+        self, work: UnitWork[Unit, Result], *, workers: int, may_work: Callable[[], bool] = lambda: True
     ) -> AbstractContextManager[EngineLease[Unit, Result]]:
-        """Lend workers for the time of a `with` block."""
+        """Lend workers for the time of a `with` block.
+
+        Args:
+            may_work: whether the job is still ours; asked on every new connection, once it holds its lock.
+        """
         ...
 
 
@@ -179,7 +194,7 @@ class InlineEngine:
         self._clock = clock
 
     def lease(
-        self, work: UnitWork[Unit, Result], *, workers: int
+        self, work: UnitWork[Unit, Result], *, workers: int, may_work: Callable[[], bool] = lambda: True
     ) -> AbstractContextManager[EngineLease[Unit, Result]]:
         """Lend threads."""
-        return InlineLease(work, workers=workers, clock=self._clock)
+        return InlineLease(work, workers=workers, clock=self._clock, may_work=may_work)

@@ -225,7 +225,7 @@ def _run_loop(
         # The lock lives in the database: that is in its key already, under whatever name it was reached.
         advisory_key=None if claimed.has_ledger else claimed.resource,
     )
-    with engine.lease(work, workers=workers) as lease:
+    with engine.lease(work, workers=workers, may_work=lambda: context.stop_cause is None) as lease:
         forget = context.on_cancel(lease.cancel)
         try:
             plan = _loop_plan(purge, claimed, archive, total_rows=total_rows)
