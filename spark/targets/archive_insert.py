@@ -61,7 +61,7 @@ def create_like(conn: Connection, schema: str, shape: TableShape) -> None:
 
 
 def insert_missing(
-    conn: Connection, schema: str, shape: TableShape, rows: Iterable[tuple[object, ...]]
+    conn: Connection, schema: str | None, shape: TableShape, rows: Iterable[tuple[object, ...]]
 ) -> Inserted:
     """PostgreSQL: insert the rows whose key is free; those that are there must be the same.
 
@@ -89,7 +89,7 @@ def insert_missing(
         f"(select 1 from {name} s where {same_key} and {same_row})"
     )
     if others:
-        raise RestoreConflict(f"{others} keys of {schema}.{shape.table} are taken by other rows")
+        raise RestoreConflict(f"{others} keys of {name} are taken by other rows")
     return Inserted(written, came - written)
 
 
@@ -110,6 +110,19 @@ def insert_live(
     came, written = insert_rows(conn, name, names, rows)
     assert came == written, "a plain INSERT writes or fails"
     return Inserted(written)
+
+
+def insert_again(conn: Connection, shape: TableShape, rows: Iterable[tuple[object, ...]]) -> Inserted:
+    """Insert what has gone since an earlier restore of the same rows; what is still there stays.
+
+    Raises: RestoreConflict: another row stands under the key of one of them (PostgreSQL).
+    """
+    if conn.dialect.name == "postgresql":
+        return insert_missing(conn, conn.target.schema, shape, rows)
+    name = conn.dialect.qualify(conn.target.schema, shape.table)
+    names = [column.name for column in shape.columns]
+    came, written = insert_rows(conn, name, names, rows, or_ignore=True)
+    return Inserted(written, came - written)
 
 
 def _copy(

@@ -19,7 +19,14 @@ from typing import Literal
 from spark.targets.archive import ShouldStop, read_rows, read_shape, verify_file
 from spark.targets.archive_columns import TableShape, describe_table
 from spark.targets.archive_file import prepare_directory
-from spark.targets.archive_insert import Inserted, add_file_table, create_like, insert_live, insert_missing
+from spark.targets.archive_insert import (
+    Inserted,
+    add_file_table,
+    create_like,
+    insert_again,
+    insert_live,
+    insert_missing,
+)
 from spark.targets.archive_sqlite import insert_rows
 from spark.targets.connection import Connection, Target, connect
 from spark.targets.errors import (
@@ -195,7 +202,8 @@ def restore_live(
             if fence is not None:
                 check_fence(conn, fence[0], token=fence[1])
             if ledger and find_unit(conn, unit.first.job_id, _ledger_id(unit)) is not None:
-                return RestoredUnit(*_names(unit), "ALREADY", skipped=unit.first.rows)
+                # Restored once, but a later purge may have taken the rows again.
+                return _restored(unit, insert_again(conn, shape, unit.rows(shape)))
             live = describe_table(conn, shape.table)
             if not live.primary_key:
                 raise RestoreConflict(f"{shape.table} has no primary key: a conflict would not be seen")

@@ -159,6 +159,20 @@ def test_restored_live_rows_are_what_they_were_and_repeating_changes_nothing(
     assert ledger_totals(conn, JOB)["RESTORE"].rows == 27
 
 
+def test_rows_that_went_again_after_a_restore_come_back(conn: Connection, tmp_path: Path) -> None:
+    """Restored, purged once more, restored again: SUCCEEDED with nothing, as the ledger knew the units."""
+    before = contents(conn)
+    entries = purge(conn, tmp_path / "a")
+    restore_live(conn, entries)
+    for table in TABLES:
+        conn.execute(f"delete from {table}")
+    assert restore_live(conn, entries).rows == 27
+    assert contents(conn) == before
+    conn.execute("delete from sym_data where data_id = 3")
+    assert restore_live(conn, entries).rows == 1
+    assert contents(conn) == before
+
+
 def test_taken_key_refuses_only_its_unit(conn: Connection, tmp_path: Path) -> None:
     entries = purge(conn, tmp_path / "a")
     conn.execute("insert into sym_data values (3, 'new', null)")
