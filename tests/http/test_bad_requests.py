@@ -11,6 +11,7 @@ import pytest
 
 from tests.http.metadata_rows import MetadataRows
 from tests.http.problem import pointers, problem
+from tests.http.service_process import ServiceProcess
 from tests.http.shop import Shop
 
 BODY_MAX_BYTES = 1_048_576
@@ -18,6 +19,12 @@ STORE = {"id": "refused", "kind": "SYMMETRICDS", "url": "sqlite:////nowhere.db"}
 JSON = {"Content-Type": "application/json"}
 
 Raw = Callable[..., httpx.Response]
+
+
+@pytest.fixture(scope="session")
+def service(postgresql_service: ServiceProcess) -> ServiceProcess:
+    """PostgreSQL metadata alone: it is the stricter of the two about what it takes."""
+    return postgresql_service
 
 
 @pytest.fixture

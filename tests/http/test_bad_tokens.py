@@ -19,6 +19,12 @@ ANONYMOUS = {"/livez", "/readyz"}
 METHODS = ("get", "put", "post", "patch", "delete")
 
 
+@pytest.fixture(scope="session")
+def service(sqlite_service: ServiceProcess) -> ServiceProcess:
+    """One kind of metadata is enough: what tokens may do is decided before anything is written."""
+    return sqlite_service
+
+
 def _operations() -> list[tuple[str, str]]:
     import json
 

@@ -115,6 +115,7 @@ def test_node_disabled_between_submission_and_run_is_not_marked(http: httpx.Clie
     plan = _planned(shop.plan())
     http.post(f"/v1/stores/{shop.id}:suspend", json={"reason": "hold"})
     job_id = accepted(shop.purge(plan_id=plan["plan_id"]))
+    wait_for(http, job_id, "WAITING", timeout_s=10)
     _sql(shop.path, DISABLE_ONE)
     http.post(f"/v1/stores/{shop.id}:resume")
     job = wait_for(http, job_id)

@@ -8,9 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
+import psycopg
 import pytest
+from sqlalchemy.engine import make_url
 
-from tests.conftest import SharedServer
 from tests.http.events import listed, stream
 from tests.http.service_process import ServiceProcess, free_port, run_to_end
 from tests.http.shop import Shop, wait_for
@@ -35,11 +36,8 @@ def test_second_process_on_a_data_directory_is_turned_away(sqlite_service: Servi
     "options",
     [
         ["--host", "0.0.0.0"],
-        ["--host", "::"],
-        ["--host", "192.0.2.1"],
         ["--host", "not-an-address"],
-        ["--tls-cert", "cert.pem"],
-        ["--host", "0.0.0.0", "--tls-key", "key.pem"],
+        ["--host", "::", "--tls-key", "key.pem"],
     ],
     ids=" ".join,
 )
@@ -58,30 +56,16 @@ def test_lease_settings_that_contradict_are_refused(tmp_path: Path) -> None:
 
 def test_postgresql_metadata_that_is_not_at_head_is_left_alone(tmp_path: Path, postgresql_url: str) -> None:
     arguments = ["--data-dir", str(tmp_path / "data"), "--metadata-url", postgresql_url]
-    for command in ("serve", "worker"):
-        port = ["--port", str(free_port())] if command == "serve" else []
-        run = run_to_end([command, *arguments, *port])
-        assert run.returncode == EXIT_CONFIGURATION, run.stderr
-        assert "lethe migrate" in run.stderr
-    run = run_to_end(["migrate", *arguments])
-    assert run.returncode == 0, run.stderr
-
-
-def test_metadata_of_a_newer_lethe_is_left_alone(
-    tmp_path: Path, postgresql_url: str, postgresql_server: SharedServer
-) -> None:
-    import psycopg
-    from sqlalchemy.engine import make_url
-
-    arguments = ["--data-dir", str(tmp_path / "data"), "--metadata-url", postgresql_url]
+    run = run_to_end(["serve", *arguments, "--port", str(free_port())])
+    assert run.returncode == EXIT_CONFIGURATION, run.stderr
+    assert "lethe migrate" in run.stderr
     assert run_to_end(["migrate", *arguments]).returncode == 0
     conninfo = make_url(postgresql_url).set(drivername="postgresql").render_as_string(hide_password=False)
     with psycopg.connect(conninfo, autocommit=True) as metadata:
         metadata.execute("update alembic_version set version_num = '9999'")
-    for command in (["migrate"], ["serve", "--migrate", "--port", str(free_port())]):
-        run = run_to_end([*command, *arguments])
-        assert run.returncode == EXIT_CONFIGURATION, run.stderr
-        assert "newer" in run.stderr
+    run = run_to_end(["serve", "--migrate", "--port", str(free_port()), *arguments])
+    assert run.returncode == EXIT_CONFIGURATION, run.stderr
+    assert "newer" in run.stderr
 
 
 def _watch_readiness(service: ServiceProcess, seen: list[int], ended: threading.Event) -> None:
@@ -118,7 +102,7 @@ def test_stop_answers_who_waits_and_the_job_goes_on_after_the_next_start(
             shop = Shop(http=http, id="shop", path=path)
             job_id = shop.slow_purge(rows_per_s=50, archive={"format": "PARQUET"})
             wait_for(http, job_id, "RUNNING")
-            time.sleep(1.5)
+            time.sleep(0.7)
         _stop_under_load(service, job_id)
         service.start()
         with service.http() as http:
