@@ -15,7 +15,6 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.engine import Engine, make_url
-from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session
 
 from app.clock import Clock, SystemClock
@@ -185,4 +184,4 @@ def _translated() -> Iterator[None]:
         raise
 
 
-__all__ = ["JSON_TYPE", "Database", "SQLAlchemyError", "UtcDateTime"]
+__all__ = ["JSON_TYPE", "Database", "UtcDateTime"]

@@ -103,6 +103,7 @@ class Worker:
             )
         self.runner.start()
         self._keeper.start()
+        logger.info("started", role=self.role, instance=self.lock.id, labels=self.settings.labels)
 
     def start_when_possible(self) -> None:
         """Start, waiting for a metadata database that is away."""

@@ -27,7 +27,6 @@ from app.kit.instants import instant_text
 
 TOKEN_PREFIX = "lethe_"
 ADMIN_TOKEN_FILE = "admin.token"
-SYSTEM_ACTOR = "system"
 
 
 @dataclass(frozen=True, slots=True)

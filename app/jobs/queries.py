@@ -12,7 +12,6 @@ from app.jobs.models import (
     Instance,
     InstanceRead,
     Job,
-    JobCheckpoint,
     JobEvent,
     JobEventRead,
     JobRead,
@@ -97,12 +96,6 @@ def list_events(db: Session, job_id: str, *, page_size: int, page_token: str) ->
     return make_page(
         rows, page_size=page_size, filters=filters, key=lambda row: [row.seq], item=lambda row: row
     )
-
-
-def read_checkpoint(db: Session, job_id: str, name: str) -> dict[str, object] | None:
-    """What a job noted under a name."""
-    row = db.get(JobCheckpoint, (job_id, name))
-    return None if row is None else row.value
 
 
 def count_children(db: Session, parent_id: str) -> dict[JobState, int]:
