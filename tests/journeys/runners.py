@@ -43,6 +43,14 @@ class Runners:
         assert isinstance(found, Process)
         return found
 
+    def revive(self) -> None:
+        """Wake who sleeps and start who was killed."""
+        for worker in self.workers:
+            if worker.has_ended():
+                worker.spawn()
+            else:
+                worker.thaw()
+
     def await_other(self, job_id: str, former: Process) -> float:
         """Wait until another worker than the former runs the job; how long that took, in seconds."""
         begun = time.monotonic()
@@ -60,7 +68,7 @@ def two_workers(
         **CRASHING,
         "LETHE_LEASE_TTL_S": str(LEASE_TTL_S),
         "LETHE_LEASE_SELF_STOP_S": str(LEASE_TTL_S - 1),
-        "LETHE_METADATA_URL": server.create_database("metadata"),
+        "LETHE_METADATA_URL": server.create_database("runners_metadata"),
         "LETHE_ARCHIVE_ROOT": str(directory / "archive"),
         **(settings or {}),
     }

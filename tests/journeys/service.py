@@ -81,7 +81,7 @@ class Process:
 
     def spawn(self) -> None:
         """Start without waiting."""
-        assert self._process is None
+        assert self.has_ended()
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [LETHE, self.verb, "--data-dir", self.data_dir, *self.arguments],

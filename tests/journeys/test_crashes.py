@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
@@ -11,11 +13,9 @@ import pytest
 from tests.journeys.crashes import CRASHING, CrashedPurge, build_large, terminate_one
 from tests.journeys.service import serving, working
 from tests.oracles.symmetricds import Place
-from tests.postgresql_server import PostgresqlServer
+from tests.postgresql_server import PostgresqlServer, scratch_directory
 
 pytestmark = pytest.mark.journey
-
-LONG_ROUNDS = 10
 
 
 def _kill_the_service(tmp_path: Path, *, seed: int, kills: int) -> Counter[str]:
@@ -88,40 +88,48 @@ def _kill_worker_and_metadata(
     return purge.kills
 
 
-def test_killed_service_on_sqlite_succeeds_with_exact_rows_and_archive(tmp_path: Path) -> None:
-    """kill -9 of the service; at its restart the job goes on where it was."""
-    kills = _kill_the_service(tmp_path, seed=11, kills=3)
-    print(kills)
-    assert kills.total() >= 2, kills
+def _kill_everything(
+    tmp_path: Path, first: PostgresqlServer, second: PostgresqlServer, *, seed: int
+) -> Counter[str]:
+    """Three purges at once, each with killers of its own."""
+    with ThreadPoolExecutor(3) as pool:
+        rounds = [
+            pool.submit(_kill_the_service, tmp_path, seed=seed, kills=2),
+            pool.submit(_kill_service_connections_and_server, tmp_path, first, seed=seed + 1, kills=4),
+            pool.submit(_kill_worker_and_metadata, tmp_path, second, seed=seed + 2, kills=5),
+        ]
+        return sum((each.result() for each in rounds), Counter())
 
 
-def test_killed_connections_and_servers_lose_nothing(
-    tmp_path: Path, own_postgresql: PostgresqlServer
+@pytest.fixture
+def second_postgresql(postgresql_binaries: Path) -> Iterator[PostgresqlServer]:
+    """Another private server: metadata and target on one."""
+    with scratch_directory() as directory:
+        server = PostgresqlServer(postgresql_binaries, directory)
+        server.start()
+        yield server
+        server.stop()
+
+
+def test_kills_of_everything_leave_rows_counts_and_archive_exact(
+    tmp_path: Path, own_postgresql: PostgresqlServer, second_postgresql: PostgresqlServer
 ) -> None:
-    """kill -9 of service, one connection, database server."""
-    kills = _kill_service_connections_and_server(tmp_path, own_postgresql, seed=21, kills=5)
-    print(kills)
-    assert kills.total() >= 4, kills
-
-
-def test_killed_workers_and_metadata_lose_nothing(tmp_path: Path, own_postgresql: PostgresqlServer) -> None:
-    """kill -9 of a worker, and of the server that holds metadata and target."""
-    kills = _kill_worker_and_metadata(tmp_path, own_postgresql, seed=31, kills=5)
-    print(kills)
-    assert kills.total() >= 4, kills
+    """kill -9 of service, worker, one connection, and of the server below them: the job goes on after each."""
+    kills = _kill_everything(tmp_path, own_postgresql, second_postgresql, seed=11)
+    assert kills.total() >= 10, kills
+    assert set(kills) == {"service", "server", "connection", "worker", "metadata"}
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-def test_a_hundred_kills_lose_nothing(tmp_path: Path, own_postgresql: PostgresqlServer) -> None:
+def test_a_hundred_kills_leave_rows_counts_and_archive_exact(
+    tmp_path: Path, own_postgresql: PostgresqlServer, second_postgresql: PostgresqlServer
+) -> None:
     """The same, until a hundred kills have met a running job."""
     kills: Counter[str] = Counter()
     seed = 1_000
     while kills.total() < 100:
-        seed += 1
-        kills += _kill_the_service(tmp_path, seed=seed, kills=4)
-        seed += 1
-        kills += _kill_service_connections_and_server(tmp_path, own_postgresql, seed=seed, kills=8)
-        seed += 1
-        kills += _kill_worker_and_metadata(tmp_path, own_postgresql, seed=seed, kills=8)
+        seed += 10
+        kills += _kill_everything(tmp_path, own_postgresql, second_postgresql, seed=seed)
+    print(kills)
     assert set(kills) == {"service", "server", "connection", "worker", "metadata"}

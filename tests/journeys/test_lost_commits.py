@@ -10,7 +10,7 @@ from lethe_client import Lethe
 
 from tests.journeys.crashes import CRASHING, UNIT_ROWS, CrashedPurge, build_large
 from tests.journeys.ground import add_store, expect, purge_request
-from tests.journeys.service import serving, succeeded
+from tests.journeys.service import Service, serving, succeeded
 from tests.journeys.wire import CommitLosingProxy, Fate
 from tests.oracles.symmetricds import Place, snapshot
 from tests.postgresql_server import PostgresqlServer
@@ -45,26 +45,28 @@ def _purge_over_bad_wire(
 
 
 def test_a_commit_whose_answer_was_lost_keeps_its_archive_and_counts_once(
-    tmp_path: Path, own_postgresql: PostgresqlServer
+    standing_service: Service, standing_postgresql: PostgresqlServer, tmp_path: Path
 ) -> None:
     """One COMMIT of ten is cut after the server did it, or before it saw it: rows, counts, archive exact."""
-    with serving(tmp_path / "service", CRASHING) as service:
-        proxy = _purge_over_bad_wire(service.client, own_postgresql, tmp_path, seed=5, rate=0.1, rows=3_000)
-    print(proxy.commits, proxy.lost)
+    proxy = _purge_over_bad_wire(
+        standing_service.client, standing_postgresql, tmp_path, seed=5, rate=0.1, rows=2_500
+    )
     assert proxy.lost["LOSE_ANSWER"] >= 5, proxy.lost
     assert proxy.lost["LOSE_COMMIT"] >= 1, proxy.lost
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-def test_many_lost_commits_keep_archive_and_counts(tmp_path: Path, own_postgresql: PostgresqlServer) -> None:
+def test_many_lost_commits_keep_archive_and_counts(
+    tmp_path: Path, standing_postgresql: PostgresqlServer
+) -> None:
     """The same with more seeds, and wires that lose up to every third COMMIT."""
     lost = 0
     with serving(tmp_path / "service", CRASHING) as service:
         for seed in range(100, 112):
             rate = 0.05 + 0.28 * (seed - 100) / 12
             proxy = _purge_over_bad_wire(
-                service.client, own_postgresql, tmp_path, seed=seed, rate=rate, rows=2_000
+                service.client, standing_postgresql, tmp_path, seed=seed, rate=rate, rows=2_000
             )
             lost += proxy.lost.total()
     assert lost >= 100

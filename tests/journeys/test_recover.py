@@ -62,14 +62,14 @@ def test_old_metadata_is_refused_until_it_is_recovered(tmp_path: Path, postgresq
     copy = tmp_path / "copy.db"
     with serving(tmp_path / "service") as service:
         for store, place in places.items():
-            build_large(place, 12, rows=300)
+            build_large(place, 12, rows=150)
             add_store(service.client, store, place)
             _purge_early(service, store, place)
         with _stopped(service) as metadata, closing(sqlite3.connect(metadata)) as source:
             source.execute(f"vacuum into '{copy}'")
         service.start()
         # Jobs that the copy knows nothing of; the second store sees the greater epoch.
-        lost = {store: [_purge_early(service, store, places[store]) for _ in range(3)] for store in places}
+        lost = {store: [_purge_early(service, store, places[store]) for _ in range(2)] for store in places}
         with _stopped(service) as metadata:
             for suffix in ("-wal", "-shm"):
                 metadata.with_name(metadata.name + suffix).unlink(missing_ok=True)
@@ -102,7 +102,6 @@ def _assert_refused_then_recovered(
     audited = [each.actor for each in client.audit.list() if each.action == "store.recover"]
     assert sorted(str(actor) for actor in audited) == ["admin", "lethe recover --offline"]
     _purge_exactly(service, "post", places["post"])
-    assert _recover(service, "post")["foreign_jobs"] == []
 
 
 def _purge_exactly(service: Service, store: str, place: Place) -> None:

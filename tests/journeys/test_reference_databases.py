@@ -9,7 +9,7 @@ import pytest
 from lethe_client import PurgeRequest
 
 from tests.journeys.ground import PAST, PURGED, add_store, in_the_past, instant
-from tests.journeys.service import serving, succeeded
+from tests.journeys.service import Service, succeeded
 from tests.oracles.symmetricds import (
     VERSIONS,
     Place,
@@ -46,21 +46,22 @@ def _places(directory: Path, postgresql_url: str, version: Version) -> list[Plac
     return [*made, copied]
 
 
-def test_recorded_databases_lose_exactly_the_recorded_rows(tmp_path: Path, postgresql_url: str) -> None:
+def test_recorded_databases_lose_exactly_the_recorded_rows(
+    standing_service: Service, tmp_path: Path, postgresql_url: str
+) -> None:
     """Row for row equal to `expected`, 2.x and 3.x, on SQLite and PostgreSQL."""
-    with serving(tmp_path / "service") as service:
-        client = service.client
-        for version in VERSIONS:
-            reference = read_reference(version)
-            cutoff = reference.cutoff - PAST
-            for number, place in enumerate(_places(tmp_path, postgresql_url, version)):
-                store = f"reference-{version[0]}-{number}"
-                add_store(client, store, place)
-                before = snapshot(place)
-                request = PurgeRequest(cutoff=instant(place, local=cutoff), archive=True)
-                job = client.purges.create(store, request)
-                result = succeeded(client, job.id)
-                _assert_recorded(place, before, reference, result)
+    client = standing_service.client
+    for version in VERSIONS:
+        reference = read_reference(version)
+        cutoff = reference.cutoff - PAST
+        for number, place in enumerate(_places(tmp_path, postgresql_url, version)):
+            store = f"reference-{version[0]}-{number}"
+            add_store(client, store, place)
+            before = snapshot(place)
+            request = PurgeRequest(cutoff=instant(place, local=cutoff), archive=True)
+            job = client.purges.create(store, request)
+            result = succeeded(client, job.id)
+            _assert_recorded(place, before, reference, result)
 
 
 def _assert_recorded(place: Place, before: dict, reference: Reference, result: dict) -> None:
@@ -78,7 +79,7 @@ def _assert_recorded(place: Place, before: dict, reference: Reference, result: d
             assert after[table] == before[table], table
 
 
-def test_a_purge_that_skips_the_stranded_step_succeeds(tmp_path: Path) -> None:
+def test_a_purge_that_skips_the_stranded_step_succeeds(standing_service: Service, tmp_path: Path) -> None:
     """With `stranded: SKIP` the loop looked for its first step, STRANDED, among the steps of this purge, and
     the job failed with INTERNAL before its first unit.
     """
@@ -87,11 +88,10 @@ def test_a_purge_that_skips_the_stranded_step_succeeds(tmp_path: Path) -> None:
     create(place)
     load(place, rows)
     statuses = sorted(str(row["status"]) for row in rows["outgoing_batch"] if row["node_id"] == "-1")
-    with serving(tmp_path / "service") as service:
-        add_store(service.client, "skipped", place)
-        cutoff = instant(place, local=read_reference("3.x").cutoff - PAST)
-        job = service.client.purges.create("skipped", PurgeRequest(cutoff=cutoff, stranded="SKIP"))
-        result = succeeded(service.client, job.id)
+    add_store(standing_service.client, "skipped", place)
+    cutoff = instant(place, local=read_reference("3.x").cutoff - PAST)
+    job = standing_service.client.purges.create("skipped", PurgeRequest(cutoff=cutoff, stranded="SKIP"))
+    result = succeeded(standing_service.client, job.id)
     assert result["stranded"]["marked"] == 0
     assert result["removed"]["data"] > 0
     left = [str(row["status"]) for row in snapshot(place)["outgoing_batch"] if row["node_id"] == "-1"]

@@ -29,10 +29,10 @@ TAKEN_OVER_WITHIN_S = LEASE_TTL_S + 3.0
 
 
 def _begin(
-    runners: Runners, server: PostgresqlServer, directory: Path, *, name: str, rows_per_s: float = 1_500
+    runners: Runners, server: PostgresqlServer, directory: Path, *, name: str, rows_per_s: float = 500
 ) -> tuple[CrashedPurge, Expected]:
     place = Place(server.create_database(f"target_{name}"))
-    build_large(place, len(name), rows=3_000)
+    build_large(place, len(name), rows=2_000)
     purge = CrashedPurge(runners.client, f"store-{name}", place, directory, Random(1))
     add_store(runners.client, purge.store, place, runs_on=[LABEL])
     expected = expect(place, snapshot(place))
@@ -58,11 +58,11 @@ def test_killed_runner_is_replaced_after_its_lease(
     killed.kill9()
     waited_s = runners.await_other(purge.job_id, killed)
     assert LEASE_TTL_S - 1.0 <= waited_s <= TAKEN_OVER_WITHIN_S
+    runners.client.jobs.throttle(purge.job_id, lift=True)
     result = succeeded(runners.client, purge.job_id)
     purge.check(expected, result)
     _assert_one_handover(purge.place, purge.job_id)
     assert runners.client.jobs.get(purge.job_id).attempt == 2
-    killed.spawn()
 
 
 def test_runner_that_sleeps_inside_a_transaction_writes_nothing_when_it_wakes(
@@ -87,12 +87,14 @@ def test_runner_that_wakes_beside_its_successor_writes_nothing(
     tmp_path: Path, runners: Runners, standing_postgresql: PostgresqlServer
 ) -> None:
     """SIGSTOP past the lease, SIGCONT while the other one is at work."""
-    purge, expected = _begin(runners, standing_postgresql, tmp_path, name="beside", rows_per_s=1_000)
+    purge, expected = _begin(runners, standing_postgresql, tmp_path, name="beside", rows_per_s=500)
     frozen = runners.holder(purge.job_id)
     frozen.freeze()
     runners.await_other(purge.job_id, frozen)
     attempt = runners.client.jobs.get(purge.job_id).attempt
     frozen.thaw()
+    time.sleep(AFTER_WAKING_S)
+    runners.client.jobs.throttle(purge.job_id, lift=True)
     result = succeeded(runners.client, purge.job_id)
     assert runners.client.jobs.get(purge.job_id).attempt == attempt
     purge.check(expected, result)
@@ -141,4 +143,3 @@ def test_abort_of_a_job_whose_runner_is_dead_is_proved_by_the_other_one(
     archive = runners.client.archives.get(purge.job_id)
     assert archive.rows == sum(removed.values())
     assert left["data"]
-    dead.spawn()

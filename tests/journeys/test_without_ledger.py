@@ -58,7 +58,7 @@ def test_purge_without_ledger_is_killed_and_its_archive_has_each_row_once(
     tmp_path: Path, standing_postgresql: PostgresqlServer
 ) -> None:
     """kill -9 and lost connections: attempts pile up, readers take every row once."""
-    place, url = _limited(standing_postgresql, "limited_crash", rows=4_000)
+    place, url = _limited(standing_postgresql, "limited_crash", rows=2_500)
     rng = Random(4)
     with serving(tmp_path / "service", CRASHING) as service:
         client = service.client
@@ -67,7 +67,7 @@ def test_purge_without_ledger_is_killed_and_its_archive_has_each_row_once(
         assert check.ok
         assert check.ledger is False
         expected = expect(place, snapshot(place))
-        request = purge_request(place, archive=True, max_rows_in_tx=UNIT_ROWS, rows_per_s=2_000)
+        request = purge_request(place, archive=True, max_rows_in_tx=UNIT_ROWS, rows_per_s=1_500)
         job = client.purges.create("limited", request)
         for number in range(3):
             until(lambda: client.jobs.get(job.id).state == "RUNNING")
@@ -120,7 +120,7 @@ def test_two_stores_on_one_database_conflict_with_each_other(
 
 
 def test_two_lethes_on_one_database_without_ledger_never_work_at_once(
-    tmp_path: Path, standing_service: Service, standing_postgresql: PostgresqlServer
+    runners: Runners, standing_service: Service, standing_postgresql: PostgresqlServer
 ) -> None:
     """Two metadata databases know nothing of each other: the advisory lock at the target does.
 
@@ -129,19 +129,19 @@ def test_two_lethes_on_one_database_without_ledger_never_work_at_once(
     place, url = _limited(standing_postgresql, "two_lethes", rows=2_000)
     with connection_to(place.url) as connection:
         connection.execute("revoke execute on function pg_control_system() from public")
-    with serving(tmp_path / "other", CRASHING) as other:
-        add_store(standing_service.client, "shared", place, url=url)
-        add_store(other.client, "shared", place, url=url.replace("127.0.0.1", "localhost"))
-        expected = expect(place, snapshot(place))
-        slow = purge_request(place, max_rows_in_tx=50, rows_per_s=500)
-        one = standing_service.client.purges.create("shared", slow)
-        until(lambda: standing_service.client.jobs.get(one.id).progress.done > 0)
-        two = other.client.purges.create("shared", purge_request(place))
-        with connection_to(place.url) as connection:
-            _assert_never_both(connection, standing_service.client, one.id, two.id)
-        succeeded(standing_service.client, one.id)
-        result = succeeded(other.client, two.id)
-        assert sum(result["removed"].values()) == 0
+    other = runners.service
+    add_store(standing_service.client, "shared", place, url=url)
+    add_store(other.client, "shared", place, url=url.replace("127.0.0.1", "localhost"), runs_on=[LABEL])
+    expected = expect(place, snapshot(place))
+    slow = purge_request(place, max_rows_in_tx=50, rows_per_s=500)
+    one = standing_service.client.purges.create("shared", slow)
+    until(lambda: standing_service.client.jobs.get(one.id).progress.done > 0)
+    two = other.client.purges.create("shared", purge_request(place))
+    with connection_to(place.url) as connection:
+        _assert_never_both(connection, standing_service.client, one.id, two.id)
+    succeeded(standing_service.client, one.id)
+    result = succeeded(other.client, two.id)
+    assert sum(result["removed"].values()) == 0
     _assert_tables(place, expected)
 
 
@@ -164,6 +164,7 @@ def _assert_never_both(connection, client: Lethe, one: str, two: str) -> None:
     client.jobs.throttle(one, lift=True)
 
 
+@pytest.mark.long
 def test_runner_that_sleeps_without_ledger_writes_nothing_when_it_wakes(
     tmp_path: Path, runners: Runners, standing_postgresql: PostgresqlServer
 ) -> None:
