@@ -114,7 +114,7 @@ def second_postgresql(postgresql_binaries: Path) -> Iterator[PostgresqlServer]:
 def test_kills_of_everything_leave_rows_counts_and_archive_exact(
     tmp_path: Path, own_postgresql: PostgresqlServer, second_postgresql: PostgresqlServer
 ) -> None:
-    """kill -9 of service, worker, one connection, and of the server below them: the job goes on after each."""
+    """kill -9 of service, worker, one connection and the server below them: the job goes on after each."""
     kills = _kill_everything(tmp_path, own_postgresql, second_postgresql, seed=11)
     assert kills.total() >= 10, kills
     assert set(kills) == {"service", "server", "connection", "worker", "metadata"}
