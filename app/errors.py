@@ -218,8 +218,17 @@ def _is_wrong_kind(item: Mapping[str, Any]) -> bool:
     return tuple(item["loc"]) == ("body", "kind") and item["type"] in ("enum", "literal_error")
 
 
-def _validation(error: RequestValidationError) -> ServiceError:
+def _nothing_there(path: str, parameter: str) -> ServiceError:
+    """An id that nothing can have names nothing."""
+    what = "archive" if path.startswith("/v1/archives") else parameter.removesuffix("_id")
+    return NotFound(f"there is no such {what}", code=f"{what.upper()}_NOT_FOUND")
+
+
+def _validation(error: RequestValidationError, path: str) -> ServiceError:
     found = error.errors()
+    unnamed = next((item["loc"][1] for item in found if item["loc"][0] == "path"), None)
+    if unnamed is not None:
+        return _nothing_there(path, str(unnamed))
     if any(item["type"] == "json_invalid" for item in found):
         return InvalidJson("the body is not valid JSON")
     errors = [{"pointer": _pointer(item["loc"]), "detail": str(item["msg"])} for item in found]
@@ -248,7 +257,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def _invalid(request: Request, error: RequestValidationError) -> Response:
-        return problem(request, _validation(error))
+        return problem(request, _validation(error, request.url.path))
 
     @app.exception_handler(HTTPException)
     async def _status(request: Request, error: HTTPException) -> Response:

@@ -8,8 +8,10 @@ from typing import Any
 
 import anyio.to_thread
 from fastapi import Depends, FastAPI, Request
+from fastapi.dependencies.models import Dependant
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
 from sqlalchemy import text
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
@@ -132,9 +134,28 @@ def _add_middleware(app: FastAPI, settings: Settings) -> None:
     app.add_middleware(RequestScope, body_max_bytes=settings.request_body_max_bytes)
 
 
+def _query_names(dependant: Dependant) -> set[str]:
+    """The query parameters of a route and of all that it depends on."""
+    own = {parameter.alias for parameter in dependant.query_params}
+    return own.union(*(_query_names(child) for child in dependant.dependencies))
+
+
+def _refuse_unknown_query(request: Request) -> None:
+    """Refuse a change whose query has a name that nobody reads: a typo in `validate_only` must not purge."""
+    route = request.scope.get("route")
+    if request.method in ("GET", "HEAD") or not isinstance(route, APIRoute):
+        return
+    unknown = sorted(set(request.query_params) - _query_names(route.dependant))
+    if unknown:
+        wrong = [
+            {"pointer": f"query:{name[:100]}", "detail": "there is no such parameter"} for name in unknown
+        ]
+        raise errors.InvalidRequest("a query parameter is not known", errors=wrong)
+
+
 def _add_routes(app: FastAPI) -> None:
     for router in ROUTERS:
-        app.include_router(router)
+        app.include_router(router, dependencies=[Depends(_refuse_unknown_query)])
     _add_probes(app)
     _add_documents(app)
 

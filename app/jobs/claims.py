@@ -43,6 +43,8 @@ class ClaimedJob:
     requested_by: str
     throttle: Mapping[str, Any] | None
     active_s: float
+    done: int = 0
+    """What an earlier attempt has shown as done: progress never goes back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +244,7 @@ def _take(db: Session, job: Job, claimer: Claimer, *, token: int, now: datetime)
         requested_by=job.requested_by,
         throttle=job.throttle_requested,
         active_s=job.active_s,
+        done=int((job.progress or {}).get("done", 0)),
     )
 
 

@@ -222,7 +222,9 @@ class JobContext:
         if total is not None and total_is_estimate:
             total = max(total, done)
         gained = done - self._done_at_start - repeated
-        shown = self._progress_row(unit, done, total, total_is_estimate, active_s, gained=gained)
+        shown = self._progress_row(
+            unit, max(done, self.job.done), total, total_is_estimate, active_s, gained=gained
+        )
         values: dict[str, Any] = {"progress": shown, "active_s": self.job.active_s + active_s}
         if gained > 0:  # what an attempt gained is not lost: crashes count from zero
             values |= {"crash_count": 0, "retries": 0}

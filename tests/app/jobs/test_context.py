@@ -90,6 +90,23 @@ def test_paused_time_is_in_no_rate(sqlite_bench: Workbench) -> None:
     assert job.active_s == pytest.approx(20)
 
 
+def test_progress_of_a_resumed_job_never_goes_back(sqlite_bench: Workbench) -> None:
+    # A resumed purge counts finished windows only: its first report fell from 86,676 rows to 20,280.
+    bench = sqlite_bench
+    job_id = bench.submit()
+    bench.context().progress(unit="rows", done=500, total=1_000)
+    bench.set(job_id, state="PAUSED", lease_instance=None, unproven=False)
+    bench.do(request_resume, job_id)
+    second = bench.context()
+    seen = []
+    for done in (300, 450, 600):
+        second.progress(unit="rows", done=done, total=1_000, force=True)
+        shown = bench.job(job_id).progress
+        assert shown is not None
+        seen.append(shown["done"])
+    assert seen == [500, 500, 600]
+
+
 def test_estimate_grows_with_what_is_done(sqlite_bench: Workbench) -> None:
     job_id = sqlite_bench.submit()
     context = sqlite_bench.context()
