@@ -161,7 +161,7 @@ def test_suspended_store_lets_its_purge_wait_until_resumed(http: httpx.Client, s
     assert answer.json()["suspended"]["reason"] == "restore test"
     job_id = accepted(shop.purge())
     job = wait_for(http, job_id, "WAITING", "QUEUED")
-    job = http.get(f"/v1/jobs/{job_id}", headers={"Prefer": "wait=3"}).json()
+    job = http.get(f"/v1/jobs/{job_id}", headers={"Prefer": "wait=1"}).json()
     assert job["state"] in ("WAITING", "QUEUED")
     assert {item["kind"] for item in job["waiting_on"]} <= {"STORE_SUSPENDED"}
     assert shop.digest == before

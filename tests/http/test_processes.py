@@ -36,7 +36,6 @@ def test_second_process_on_a_data_directory_is_turned_away(sqlite_service: Servi
     "options",
     [
         ["--host", "0.0.0.0"],
-        ["--host", "not-an-address"],
         ["--host", "::", "--tls-key", "key.pem"],
     ],
     ids=" ".join,
@@ -46,12 +45,6 @@ def test_address_that_others_reach_needs_tls_or_a_proxy(tmp_path: Path, options:
     assert run.returncode == EXIT_CONFIGURATION, run.stderr
     assert "--tls-cert" in run.stderr
     assert not (tmp_path / "data").exists()
-
-
-def test_lease_settings_that_contradict_are_refused(tmp_path: Path) -> None:
-    settings = {"LETHE_LEASE_TTL_S": "30", "LETHE_LEASE_SELF_STOP_S": "30"}
-    run = run_to_end(["serve", "--data-dir", str(tmp_path / "data")], settings=settings)
-    assert run.returncode == EXIT_CONFIGURATION, run.stderr
 
 
 def test_postgresql_metadata_that_is_not_at_head_is_left_alone(tmp_path: Path, postgresql_url: str) -> None:

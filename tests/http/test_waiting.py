@@ -92,7 +92,7 @@ def test_stream_begins_with_the_first_event_and_ends_with_the_job(http: httpx.Cl
 def test_stream_that_is_cut_again_and_again_misses_and_repeats_nothing(
     http: httpx.Client, shop: Shop
 ) -> None:
-    job_id = shop.slow_purge(rows_per_s=150)
+    job_id = shop.slow_purge(rows_per_s=300)
     seen: list[Event] = []
     while not seen or seen[-1].data["data"].get("state") not in ("SUCCEEDED", "FAILED"):
         after = seen[-1].id if seen else None
@@ -108,7 +108,7 @@ def test_stream_of_another_instance_misses_and_repeats_nothing(
         body = {"id": "two-instances", "kind": "SYMMETRICDS", "url": f"sqlite:///{path}"}
         assert one.post("/v1/stores", json=body).status_code == 201
         shop = Shop(http=one, id="two-instances", path=path)
-        job_id = shop.slow_purge(rows_per_s=150)
+        job_id = shop.slow_purge(rows_per_s=250)
         whole = [pool.submit(list, stream(http, job_id)) for http in (one, two)]
         seen: list[Event] = []
         for http in itertools.cycle((two, one)):
