@@ -6,6 +6,7 @@ metadata, which is the stricter of the two; half of the requests name things tha
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,10 +83,10 @@ class Known:
 def known(tmp_path_factory: pytest.TempPathFactory, postgresql_server: SharedServer) -> Iterator[Known]:
     """A service with a store, jobs that have ended in every way, an archive and a token."""
     directory = tmp_path_factory.mktemp("conformance")
-    postgresql_server.execute("drop database if exists lethe_conformance with (force)")
-    postgresql_server.execute("create database lethe_conformance")
+    name = f"lethe_conformance_{uuid.uuid4().hex[:12]}"
+    postgresql_server.execute(f"create database {name}")
     settings_ = SETTINGS | {"LETHE_ALLOWED_ROOTS": str(directory)}
-    url = postgresql_server.url("lethe_conformance")
+    url = postgresql_server.url(name)
     service = ServiceProcess(directory, metadata_url=url, settings=settings_).start()
     with service.http() as http:
         path = copy_reference(directory / "known.sqlite")
@@ -93,7 +94,7 @@ def known(tmp_path_factory: pytest.TempPathFactory, postgresql_server: SharedSer
     log = service.log()
     assert service.stop() == 0
     assert "Traceback" not in log
-    postgresql_server.execute("drop database if exists lethe_conformance with (force)")
+    postgresql_server.execute(f"drop database if exists {name} with (force)")
 
 
 def _populate(http: httpx.Client, path: Path) -> dict[str, list[str]]:

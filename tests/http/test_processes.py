@@ -52,10 +52,14 @@ def test_postgresql_metadata_that_is_not_at_head_is_left_alone(tmp_path: Path, p
     run = run_to_end(["serve", *arguments, "--port", str(free_port())])
     assert run.returncode == EXIT_CONFIGURATION, run.stderr
     assert "lethe migrate" in run.stderr
-    assert run_to_end(["migrate", *arguments]).returncode == 0
+
+
+def test_metadata_of_a_newer_lethe_is_left_alone(tmp_path: Path, postgresql_url: str) -> None:
+    arguments = ["--data-dir", str(tmp_path / "data"), "--metadata-url", postgresql_url]
     conninfo = make_url(postgresql_url).set(drivername="postgresql").render_as_string(hide_password=False)
     with psycopg.connect(conninfo, autocommit=True) as metadata:
-        metadata.execute("update alembic_version set version_num = '9999'")
+        metadata.execute("create table alembic_version (version_num varchar(32) not null)")
+        metadata.execute("insert into alembic_version values ('9999')")
     run = run_to_end(["serve", "--migrate", "--port", str(free_port()), *arguments])
     assert run.returncode == EXIT_CONFIGURATION, run.stderr
     assert "newer" in run.stderr
