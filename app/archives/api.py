@@ -68,10 +68,14 @@ def get_archives(
     responses=problems(404),
 )
 def get_one_archive(job_id: ArchiveId, caller: Reader, database: DatabaseDep) -> ArchiveDetail:
-    """The files as this machine's disk shows them; ABANDONED ones belong to no committed transaction."""
+    """The files as this machine's disk shows them; ABANDONED ones belong to no committed transaction.
+
+    While the job has not ended they are UNDECIDED.
+    """
     with database.reading() as db:
         row = _visible(db, job_id, caller)
-    return describe_archive(row)
+        job = db.get(Job, job_id)
+    return describe_archive(row, is_decided=job is None or job.finished_at is not None)
 
 
 def _submit(

@@ -50,7 +50,9 @@ class ArchiveFileRead(BaseModel):
     rows: int | None
     bytes: int
     sha256: str | None
-    state: str = Field(description="VALID: its transaction committed. ABANDONED: it did not.")
+    state: str = Field(
+        description="VALID: its transaction committed. ABANDONED: not. UNDECIDED: ask when the job has ended."
+    )
 
 
 class ArchiveDetail(ArchiveRead):

@@ -22,6 +22,8 @@ from spark.targets.manifest import (
     write_manifest_json,
 )
 
+UNDECIDED = "UNDECIDED"
+
 
 class ArchiveNotFound(NotFound):
     """There is no archive of this job."""
@@ -135,8 +137,12 @@ def entries_on_disk(directory: Path) -> tuple[list[ManifestEntry], bool]:
     return list(scan_directory(directory).entries), False
 
 
-def describe_archive(row: Archive) -> ArchiveDetail:
-    """An archive with its files, read from this machine's disk."""
+def describe_archive(row: Archive, *, is_decided: bool) -> ArchiveDetail:
+    """An archive with its files, read from this machine's disk.
+
+    Args:
+        is_decided: the job has ended. Until then only the target's ledger knows which files are valid.
+    """
     directory = Path(row.directory)
     entries, _ = entries_on_disk(directory)
     by_path = {entry.path: entry for entry in entries}
@@ -151,7 +157,7 @@ def describe_archive(row: Archive) -> ArchiveDetail:
                 rows=entry.rows if entry else None,
                 bytes=attempt.bytes,
                 sha256=entry.sha256 if entry else None,
-                state=attempt.state,
+                state=attempt.state if is_decided else UNDECIDED,
             )
         )
     return ArchiveDetail(**row.model_dump(), file_list=files)

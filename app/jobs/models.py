@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from pydantic import BaseModel, FiniteFloat
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, String
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, String, Text
 from sqlmodel import Field, SQLModel
 
 from app.db import JSON_TYPE, UtcDateTime
@@ -115,7 +115,7 @@ class Job(JobBase, table=True):
 
     id: str = Field(primary_key=True, max_length=40)
     job_class: JobClass = Field(default=JobClass.BULK, sa_type=String(12))
-    runs_on_key: str = Field(default="", max_length=500, description="runs_on as sorted text, for the claim.")
+    runs_on_key: str = Field(default="", sa_type=Text, description="runs_on as sorted text, for the claim.")
     token_id: str | None = Field(default=None, max_length=40)
     version: int = Field(default=1)
     event_seq: int = Field(default=0)

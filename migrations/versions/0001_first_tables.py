@@ -119,7 +119,7 @@ def upgrade() -> None:
         sa.Column("runs_on", sa.JSON(none_as_null=True), nullable=False),
         sa.Column("id", sa.String(length=40), nullable=False),
         sa.Column("job_class", sa.String(length=12), nullable=False),
-        sa.Column("runs_on_key", sa.String(length=500), nullable=False),
+        sa.Column("runs_on_key", sa.Text(), nullable=False),
         sa.Column("token_id", sa.String(length=40), nullable=True),
         sa.Column("version", sa.Integer(), nullable=False),
         sa.Column("event_seq", sa.Integer(), nullable=False),
