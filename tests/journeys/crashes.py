@@ -27,10 +27,10 @@ from tests.journeys.ground import (
 from tests.journeys.service import succeeded
 from tests.oracles.symmetricds import Place, build, random_database, snapshot
 
-ROWS = 6_000
+ROWS = 4_000
 UNIT_ROWS = 100
 # So slow that several kills meet the same purge; more than a third of the time is still inside transactions.
-ROWS_PER_S = 2_000
+ROWS_PER_S = 1_300
 # Retries must not outlast the patience of a test.
 CRASHING: Mapping[str, str] = {"LETHE_JOB_RETRY_BACKOFF_MAX_S": "1"}
 

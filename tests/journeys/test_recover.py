@@ -65,9 +65,8 @@ def test_old_metadata_is_refused_until_it_is_recovered(tmp_path: Path, postgresq
             build_large(place, 12, rows=150)
             add_store(service.client, store, place)
             _purge_early(service, store, place)
-        with _stopped(service) as metadata, closing(sqlite3.connect(metadata)) as source:
+        with closing(sqlite3.connect(service.data_dir / "lethe.db")) as source:
             source.execute(f"vacuum into '{copy}'")
-        service.start()
         # Jobs that the copy knows nothing of; the second store sees the greater epoch.
         lost = {store: [_purge_early(service, store, places[store]) for _ in range(2)] for store in places}
         with _stopped(service) as metadata:

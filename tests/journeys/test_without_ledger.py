@@ -6,6 +6,7 @@ Also: two stores that name one database, whatever their URLs look like.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -54,33 +55,47 @@ def _assert_rows(place: Place, expected: Expected, result: dict) -> None:
         assert result["removed"][table] <= count
 
 
-def test_purge_without_ledger_is_killed_and_its_archive_has_each_row_once(
-    tmp_path: Path, standing_postgresql: PostgresqlServer
+def _purge_limited(
+    service: Service, place: Place, url: str, directory: Path, *, crash: Callable[[], None]
 ) -> None:
-    """kill -9 and lost connections: attempts pile up, readers take every row once."""
-    place, url = _limited(standing_postgresql, "limited_crash", rows=2_500)
-    rng = Random(4)
+    """Purge with archive, lose two connections, then crash; every row is restored once."""
+    client, rng, store = service.client, Random(4), f"limited-{directory.name[-5:]}".lower().replace("_", "-")
+    add_store(client, store, place, url=url)
+    check = client.stores.check(store)
+    assert (check.ok, check.ledger) == (True, False)
+    expected = expect(place, snapshot(place))
+    request = purge_request(place, archive=True, max_rows_in_tx=UNIT_ROWS, rows_per_s=1_500)
+    job = client.purges.create(store, request)
+    for number in range(3):
+        until(lambda: client.jobs.get(job.id).state == "RUNNING")
+        time.sleep(rng.uniform(0.2, 0.6))
+        if number == 2:
+            crash()
+        else:
+            terminate_one(place.url, rng, like=f"{job.id}:%")
+    _assert_rows(place, expected, succeeded(client, job.id))
+    file = directory / "restored.sqlite"
+    restored = succeeded(client, client.archives.restore_into_file(job.id, str(file)).id)
+    assert restored["rows"] == sum(expected.counts.values())
+    assert_restored(file, place, expected)
+
+
+def test_purge_without_ledger_loses_connections_and_its_archive_has_each_row_once(
+    standing_service: Service, standing_postgresql: PostgresqlServer, tmp_path: Path
+) -> None:
+    """Lost connections: attempts pile up, readers take every row once."""
+    place, url = _limited(standing_postgresql, "limited_connections", rows=2_000)
+    _purge_limited(standing_service, place, url, tmp_path, crash=lambda: None)
+
+
+@pytest.mark.long
+def test_purge_without_ledger_is_killed_and_its_archive_has_each_row_once(
+    standing_postgresql: PostgresqlServer, tmp_path: Path
+) -> None:
+    """The same with kill -9 of the service."""
+    place, url = _limited(standing_postgresql, "limited_crash", rows=4_000)
     with serving(tmp_path / "service", CRASHING) as service:
-        client = service.client
-        add_store(client, "limited", place, url=url)
-        check = client.stores.check("limited")
-        assert check.ok
-        assert check.ledger is False
-        expected = expect(place, snapshot(place))
-        request = purge_request(place, archive=True, max_rows_in_tx=UNIT_ROWS, rows_per_s=1_500)
-        job = client.purges.create("limited", request)
-        for number in range(3):
-            until(lambda: client.jobs.get(job.id).state == "RUNNING")
-            time.sleep(rng.uniform(0.2, 0.6))
-            if number == 1:
-                service.crash()
-            else:
-                terminate_one(place.url, rng, like=f"{job.id}:%")
-        _assert_rows(place, expected, succeeded(client, job.id))
-        file = tmp_path / "restored.sqlite"
-        restored = succeeded(client, client.archives.restore_into_file(job.id, str(file)).id)
-        assert restored["rows"] == sum(expected.counts.values())
-        assert_restored(file, place, expected)
+        _purge_limited(service, place, url, tmp_path, crash=service.crash)
 
 
 @pytest.mark.parametrize("ledger", [True, False])
