@@ -9,5 +9,5 @@ from benchmarks.api import main
 
 @pytest.mark.postgresql
 def test_small_purge_beside_the_load_gives_a_verdict(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--scale", "0.02", "--rounds", "1", "--idle-seconds", "1"]) == 0
+    assert main(["--rows", "20000", "--rounds", "1", "--idle-seconds", "1"]) == 0
     assert capsys.readouterr().out.splitlines()[-1].endswith("OK")
