@@ -112,7 +112,7 @@ class Bench:
             url = make_url(self.ground.conninfo(database)).set(drivername="postgresql+psycopg")
             store = self.store(url.render_as_string(hide_password=False))
             job_id = purge(self.http, store)
-            wait_for(self.http, job_id, "RUNNING")
+            wait_for(self.http, job_id, "RUNNING", "SUCCEEDED")
             samples = self.load(job_id, seconds=BUSY_MAX_S, until_ended=True)
             job = wait_for(self.http, job_id)
             assert job["state"] == "SUCCEEDED", job["error"]
