@@ -139,6 +139,15 @@ def losses(before: Rows, after: Rows, routed: list[tuple[int, int]]) -> list[Los
     return sorted(found)
 
 
+def never_had_events(before: Rows, routed: list[tuple[int, int]]) -> set[int]:
+    """Batches that had nothing to lose; set back, they are listed all the same, with no rows.
+
+    What a delivered batch held before is noted nowhere: that it was empty cannot be told from a loss.
+    """
+    had = {row["batch_id"] for row in before["data_event"]} | {batch for batch, _ in routed}
+    return {row["batch_id"] for row in before["outgoing_batch"]} - had
+
+
 def listed(result: dict[str, Any]) -> list[Loss]:
     """RESENT_AFTER_PURGE of a result."""
     items = result["resent_after_purge"]["items"]

@@ -92,6 +92,8 @@ def _kill_everything(
     tmp_path: Path, first: PostgresqlServer, second: PostgresqlServer, *, seed: int
 ) -> Counter[str]:
     """Three purges at once, each with killers of its own."""
+    for server in (first, second):
+        server.restart()  # the last start was in a thread of the round before, and ended with it
     with ThreadPoolExecutor(3) as pool:
         rounds = [
             pool.submit(_kill_the_service, tmp_path, seed=seed, kills=2),

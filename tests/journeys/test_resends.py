@@ -31,6 +31,7 @@ from tests.journeys.resending import (
     data_of,
     listed,
     losses,
+    never_had_events,
 )
 from tests.journeys.runners import is_inside_a_unit
 from tests.journeys.service import Service, await_job, serving, succeeded, until
@@ -247,7 +248,9 @@ def _stress(client: Lethe, server: PostgresqlServer, *, seed: int) -> tuple[int,
     resender = thread.finish()
     result = succeeded(client, job.id)
     assert baseline == []
-    assert listed(result) == losses(before, snapshot(place), resender.routed), f"seed {seed}"
+    empty = never_had_events(before, resender.routed)
+    found = [loss for loss in listed(result) if loss[0] not in empty or loss[2:] != (0, "EVENTS_REMOVED")]
+    assert found == losses(before, snapshot(place), resender.routed), f"seed {seed}"
     with connection_to(place.url) as connection:
         assert activity(connection, job.id) == []
     return resender.count, resender.longest_s, result["resent_after_purge"]["count"]
