@@ -29,7 +29,10 @@ def run_batch(context: JobContext) -> Mapping[str, Any]:
     if done < total:
         waiting_on = [WaitingOn(kind="CHILDREN", ref=f"{total - done} of {total}")]
         raise JobWaiting(
-            waiting_on, not_before=context.clock.now() + LOOK_AGAIN, wake_key=children_key(context.job.id)
+            waiting_on,
+            not_before=context.clock.now() + LOOK_AGAIN,
+            wake_key=children_key(context.job.id),
+            overtaken=lambda db: count_children(db, context.job.id) != counts,
         )
     result = context.write(lambda db: _results(db, context))
     failed = [name for name, item in result["stores"].items() if item["state"] != JobState.SUCCEEDED]

@@ -4,9 +4,11 @@ ServiceError -> JobNotFound, IllegalTransition, ConflictingJob, QueueFull
 JobSignal    -> JobStopped, JobWaiting, JobFailed, LeaseLost
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from enum import IntEnum
+
+from sqlmodel import Session
 
 from app.errors import Conflict, NotFound, TooMany
 from app.jobs.models import WaitingOn
@@ -77,6 +79,8 @@ class JobWaiting(JobSignal):
     Args:
         not_before: when to look again, at the latest.
         wake_key: an event that wakes it earlier.
+        overtaken: whether that event has come already; asked in the transaction that writes WAITING, because
+            a wake before it finds nobody who waits.
         transient: counts as a retry; too many without progress fail the job with `code`.
     """
 
@@ -86,6 +90,7 @@ class JobWaiting(JobSignal):
         *,
         not_before: datetime | None,
         wake_key: str | None = None,
+        overtaken: Callable[[Session], bool] = lambda _db: False,
         transient: bool = False,
         code: str = "RETRIES_EXHAUSTED",
         detail: str = "",
@@ -94,6 +99,7 @@ class JobWaiting(JobSignal):
         self.waiting_on = list(waiting_on)
         self.not_before = not_before
         self.wake_key = wake_key
+        self.overtaken = overtaken
         self.transient = transient
         self.code = code
         self.detail = detail

@@ -94,7 +94,7 @@ def wait(context: JobContext, waiting: JobWaiting, *, proven: bool) -> None:
 
     def effect(db: Session) -> None:
         now = context.database.now(db)
-        not_before = _not_before(context, waiting, now, retries)
+        not_before = now if waiting.overtaken(db) else _not_before(context, waiting, now, retries)
         shown = [item.model_dump(mode="json") for item in waiting.waiting_on]
         values = _released(
             state=JobState.WAITING,

@@ -12,7 +12,7 @@ from app.errors import ServiceError
 from app.jobs.claims import claim_target, current_epoch
 from app.jobs.context import JobContext
 from app.jobs.errors import JobFailed, JobStopped, JobWaiting, LeaseLost
-from app.jobs.models import WaitingOn
+from app.jobs.models import JobClaim, WaitingOn
 from app.jobs.service import claim_key
 from app.stores.errors import SecretUnavailable
 from app.stores.models import Store
@@ -136,7 +136,12 @@ def _conflict(clock: Clock, other: str, target_identity: str, resource: str, *, 
         return JobFailed("CONFLICTING_JOB", f"{other} writes to the same tables", retryable=True)
     until = datetime.fromtimestamp(clock.now().timestamp() + CONFLICT_LOOK_AGAIN_S, tz=clock.now().tzinfo)
     waiting_on = [WaitingOn(kind="JOB", ref=other)]
-    return JobWaiting(waiting_on, not_before=until, wake_key=claim_key(target_identity, resource))
+    return JobWaiting(
+        waiting_on,
+        not_before=until,
+        wake_key=claim_key(target_identity, resource),
+        overtaken=lambda db: db.get(JobClaim, (target_identity, resource)) is None,
+    )
 
 
 def _raise_fence(context: JobContext, conn: Connection, resource: str) -> None:
