@@ -29,6 +29,7 @@ from app.jobs.engine import EngineLease, InlineEngine, Outcome, UnitWork
 from app.jobs.models import Job
 from app.jobs.states import JobState
 from app.purge.models import Overlap, PurgeKind, PurgeParams, Sourced, StrandedMode
+from app.purge.service import target_fields
 from app.purge.task import run_purge
 from app.settings import Settings
 from app.stores.models import Store, StoreKind
@@ -158,7 +159,7 @@ def _store(conninfo: str, database: Database) -> Store:
     )
 
 
-def _params() -> dict[str, Any]:
+def _params(store: Store) -> dict[str, Any]:
     """A purge as it is submitted without any bound of its own."""
     params = PurgeParams(
         kind=PurgeKind.OUTGOING,
@@ -178,7 +179,7 @@ def _params() -> dict[str, Any]:
         max_rows=None,
         max_fraction=None,
         archive_retention="P30D",
-        target={},
+        target=target_fields(store),
     )
     return params.model_dump(mode="json")
 
@@ -191,7 +192,7 @@ def _claimed(database: Database, settings: Settings, clock: SystemClock, store: 
         "store": store.id,
         "state": JobState.RUNNING,
         "requested_by": "benchmark",
-        "params": _params(),
+        "params": _params(store),
         "attempt": 1,
         "crash_count": 0,
         "retries": 0,
