@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -74,14 +74,20 @@ class TimedEngine:
         self.ended = 0.0
 
     def lease(
-        self, work: UnitWork[Unit, Result], *, workers: int
+        self,
+        work: UnitWork[Unit, Result],
+        *,
+        workers: int,
+        may_work: Callable[[], bool] = lambda: True,
     ) -> AbstractContextManager[EngineLease[Unit, Result]]:
         """Lend the inline engine's workers."""
-        return self._timed(work, workers)
+        return self._timed(work, workers, may_work)
 
     @contextmanager
-    def _timed(self, work: UnitWork[Unit, Result], workers: int) -> Iterator[EngineLease[Unit, Result]]:
-        with self._engine.lease(work, workers=workers) as lease:
+    def _timed(
+        self, work: UnitWork[Unit, Result], workers: int, may_work: Callable[[], bool]
+    ) -> Iterator[EngineLease[Unit, Result]]:
+        with self._engine.lease(work, workers=workers, may_work=may_work) as lease:
             yield TimedLease(self, lease)
 
 
