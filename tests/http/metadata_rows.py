@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -20,7 +19,7 @@ QUERIES = (
     "select id, version from jobs order by id",
     "select id, revoked_at from tokens order by id",
     "select * from global_parameters order by name",
-    "select count(*) from job_events",
+    "select count(*) from job_events where type <> 'progress'",  # those are thinned out by themselves
     "select count(*) from audit_events",
     "select count(*) from idempotency_keys",
 )
@@ -42,13 +41,10 @@ class MetadataRows:
         with psycopg.connect(url.render_as_string(hide_password=False)) as connection:
             return [row for sql in statements for row in connection.execute(sql)]
 
-    def digest(self) -> str:
-        """Hash of what tells every row that a change over HTTP writes."""
-        return hashlib.sha256(repr(self.query(*QUERIES)).encode()).hexdigest()
-
     @contextmanager
     def unchanged(self) -> Iterator[None]:
         """Assert that the block leaves all these rows as they were."""
-        before = self.digest()
+        before = self.query(*QUERIES)
         yield
-        assert self.digest() == before
+        after = self.query(*QUERIES)
+        assert after == before, [row for row in after if row not in before]

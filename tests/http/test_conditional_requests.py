@@ -20,12 +20,17 @@ from tests.http.shop import Shop, accepted, wait_for
 MakeShop = Callable[..., Shop]
 
 
+_done: dict[int, str] = {}
+
+
 @pytest.fixture
-def done(http: httpx.Client, shop: Shop) -> str:
-    """The id of a job that has succeeded."""
-    job_id = accepted(shop.purge())
-    assert wait_for(http, job_id)["state"] == "SUCCEEDED"
-    return job_id
+def done(http: httpx.Client, make_shop: MakeShop, service: ServiceProcess) -> str:
+    """The id of a job that has succeeded; one for each service, for nobody changes it."""
+    if service.pid not in _done:
+        job_id = accepted(make_shop().purge())
+        assert wait_for(http, job_id)["state"] == "SUCCEEDED"
+        _done[service.pid] = job_id
+    return _done[service.pid]
 
 
 def test_change_without_if_match_is_refused(http: httpx.Client, shop: Shop, metadata: MetadataRows) -> None:

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.http.events import Event, listed, stream
 from tests.http.problem import problem
@@ -18,6 +19,12 @@ from tests.http.shop import Shop, accepted, wait_for
 from tests.http.targets import copy_reference
 
 MakeShop = Callable[..., Shop]
+
+
+@pytest.fixture(scope="session")
+def service(postgresql_service: ServiceProcess) -> ServiceProcess:
+    """PostgreSQL metadata alone: test_crowd.py and test_processes.py wait on both."""
+    return postgresql_service
 
 
 def _abort(http: httpx.Client, job_id: str) -> None:
