@@ -73,12 +73,10 @@ class CrashedPurge:
         self.job_id = self.client.purges.create(self.store, request).id
         names = sorted(killers)
         self.rng.shuffle(names)
-        for number in range(kills):
-            if not self._is_running():
-                break
+        while self.kills.total() < kills and self._is_running():
             time.sleep(self.rng.uniform(0.0, 0.7))
             if self._state() == "RUNNING":
-                name = names[number % len(names)]
+                name = names[self.kills.total() % len(names)]
                 killers[name]()
                 self.kills[name] += 1
         result = succeeded(self.client, self.job_id)

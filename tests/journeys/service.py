@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -130,6 +131,16 @@ class Process:
         """The end of its log."""
         return self.log.read_text(errors="replace")[-size:]
 
+    def report(self) -> str:
+        """What to know of it when a test has failed."""
+        standing = "runs" if not self.has_ended() else f"has ended with {self.exit_code}"
+        return f"lethe {self.verb} in {self.data_dir} {standing}:\n{self.tail()}"
+
+    @property
+    def exit_code(self) -> int | None:
+        """With what it has ended by itself; None where it runs or was killed."""
+        return None if self._process is None else self._process.poll()
+
     def has_ended(self) -> bool:
         """Whether the process is gone."""
         return self._process is None or self._process.poll() is not None
@@ -189,6 +200,9 @@ def serving(data_dir: Path, settings: Mapping[str, str] | None = None) -> Iterat
     service.start()
     try:
         yield service
+    except BaseException:
+        print(service.report())
+        raise
     finally:
         service.close()
         if not service.has_ended():
@@ -202,9 +216,41 @@ def working(data_dir: Path, settings: Mapping[str, str]) -> Iterator[Process]:
     worker.spawn()
     try:
         yield worker
+    except BaseException:
+        print(worker.report())
+        raise
     finally:
         if not worker.has_ended():
             worker.kill9()
+
+
+EXIT_TRY_AGAIN = 75
+
+
+@contextmanager
+def supervised(process: Process) -> Iterator[threading.Lock]:
+    """Start a process again whenever it has ended, as an init system does with one that ended with 75.
+
+    Yields: the lock to hold while killing it.
+    """
+    guard, ended = threading.Lock(), threading.Event()
+    codes: set[int] = set()
+
+    def watch() -> None:
+        while not ended.wait(0.1):
+            with guard:
+                if process.has_ended():
+                    codes.update([process.exit_code] if process.exit_code is not None else [])
+                    process.spawn()
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield guard
+    finally:
+        ended.set()
+        thread.join(5)
+    assert codes <= {EXIT_TRY_AGAIN}, codes
 
 
 def await_job(client: Lethe, job_id: str, *states: str, timeout_s: float = JOB_TIMEOUT_S) -> Job:

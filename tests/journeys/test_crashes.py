@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from tests.journeys.crashes import CRASHING, CrashedPurge, build_large, terminate_one
-from tests.journeys.service import serving, working
+from tests.journeys.service import serving, supervised, working
 from tests.oracles.symmetricds import Place
 from tests.postgresql_server import PostgresqlServer, scratch_directory
 
@@ -67,12 +67,13 @@ def _kill_worker_and_metadata(
             tmp_path / f"service-{seed}", {**serve, "LETHE_ARCHIVE_ROOT": str(tmp_path / "archive")}
         ) as service,
         working(tmp_path / f"worker-{seed}", work) as worker,
+        supervised(worker) as guard,
     ):
         purge = CrashedPurge(service.client, "crashed", place, tmp_path, rng, runs_on=("workers",))
 
         def kill_worker() -> None:
-            worker.kill9()
-            worker.spawn()
+            with guard:
+                worker.kill9()
 
         def kill_server() -> None:
             server.kill9()
