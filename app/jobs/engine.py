@@ -13,44 +13,16 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Generic, Literal, Protocol, Self, TypeVar
 
 from app.clock import Clock
-from spark.targets.advisory import hold
-from spark.targets.connection import Connection, SessionLimits, Target, connect
-from spark.targets.errors import TargetCancelled, TargetError
+from spark.targets.connection import Connection
+from spark.targets.errors import TargetCancelled
+from spark.targets.work import Outcome, UnitWork, do_unit, open_worker
 
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True, slots=True)
-class UnitWork(Generic[Unit, Result]):
-    """What every worker does; picklable.
-
-    Args:
-        run: does one unit on one connection.
-        application_name: what the target's activity view shows.
-        advisory_key: the lock that each connection holds where the target has no ledger.
-    """
-
-    target: Target
-    limits: SessionLimits
-    application_name: str
-    run: Callable[[Connection, Unit], Result]
-    advisory_key: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome(Generic[Unit, Result]):
-    """How one unit ended: a result or an error of the target, and how long it took."""
-
-    unit: Unit
-    result: Result | None
-    error: TargetError | None
-    elapsed_s: float
 
 
 class EngineLease(Protocol[Unit, Result]):
@@ -132,12 +104,7 @@ class InlineLease(Generic[Unit, Result]):
             connection.close()
 
     def _run(self, unit: Unit) -> Outcome[Unit, Result]:
-        began = self._clock.boottime_s()
-        try:
-            result = self._work.run(self._connection(), unit)
-        except TargetError as error:
-            return Outcome(unit, None, error, self._clock.boottime_s() - began)
-        return Outcome(unit, result, None, self._clock.boottime_s() - began)
+        return do_unit(self._work, self._connection, unit, clock=self._clock.boottime_s)
 
     def _connection(self) -> Connection:
         """This thread's connection, opened anew when the last one was lost."""
@@ -145,28 +112,25 @@ class InlineLease(Generic[Unit, Result]):
         if current is not None and not current.closed:
             return current
         if current is not None:
-            with self._guard:
-                self._connections.discard(current)
-        opened = connect(
-            self._work.target, application_name=self._work.application_name, limits=self._work.limits
+            self._forget(current)
+        self._local.connection = open_worker(
+            self._work, may_work=self._may_work, opened=self._remember, failed=self._forget
         )
+        connection: Connection = self._local.connection
+        return connection
+
+    def _remember(self, conn: Connection) -> None:
         with self._guard:
-            self._connections.add(opened)
-        try:
-            if self._cancelled:
-                raise TargetCancelled("the job stops")
-            if self._work.advisory_key is not None:
-                hold(opened, self._work.advisory_key)
-            # After the lock: a thread that slept before it was free again for somebody else's job.
-            if not self._may_work():
-                raise TargetCancelled("the job is not ours any more")
-        except TargetError:
-            with self._guard:
-                self._connections.discard(opened)
-            opened.close()
-            raise
-        self._local.connection = opened
-        return opened
+            self._connections.add(conn)
+            if not self._cancelled:
+                return
+            self._connections.discard(conn)
+        conn.close()
+        raise TargetCancelled("the job stops")
+
+    def _forget(self, conn: Connection) -> None:
+        with self._guard:
+            self._connections.discard(conn)
 
 
 class Engine(Protocol):

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.jobs.context import JobContext
-from app.jobs.engine import EngineLease, Outcome
+from app.jobs.engine import EngineLease
 from app.jobs.errors import JobStopped
 from app.jobs.models import ThrottleSetting, WaitingOn
 from app.purge.sizing import UnitSize
@@ -25,6 +25,7 @@ from spark.purge.statements import PurgeSpec, Step
 from spark.purge.unit import UnitResult, UnitSpec
 from spark.targets.connection import Connection
 from spark.targets.errors import TargetError, TargetStatementTimeout
+from spark.targets.work import Outcome
 
 STEPS: tuple[Step, ...] = ("STRANDED", "DATA", "EVENTS", "BATCHES")
 CHECKPOINT_LOOP = "loop"

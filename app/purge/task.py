@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from app.archives.service import archive_directory, close_archive, open_archive
 from app.errors import ServiceError
 from app.jobs.context import JobContext
-from app.jobs.engine import Engine, UnitWork
+from app.jobs.engine import Engine
 from app.jobs.errors import JobFailed, JobStopped
 from app.jobs.sql_target import Claimed, claim, controlled, counts_by_ledger, prove_silence, read_store_of
 from app.jobs.suspension import suspended_wait
@@ -37,6 +37,7 @@ from spark.targets.connection import Connection
 from spark.targets.errors import ArchiveFailed
 from spark.targets.ledger import has_ledger, ledger_totals
 from spark.targets.silence import application_name
+from spark.targets.work import UnitWork
 
 CHECKPOINT_CUTOFF = "cutoff"
 CHECKPOINT_START = "start"

@@ -6,9 +6,10 @@ found the lock free, and removed the unit's rows after ABORTED had been said.
 from __future__ import annotations
 
 from app.clock import SystemClock
-from app.jobs.engine import InlineEngine, UnitWork
+from app.jobs.engine import InlineEngine
 from spark.targets.connection import Connection, SessionLimits, Target
 from spark.targets.errors import TargetCancelled
+from spark.targets.work import UnitWork
 
 
 def test_new_session_of_a_job_that_is_lost_does_no_unit(postgresql_url: str) -> None:

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from app.clock import SystemClock
-from app.jobs.engine import InlineEngine, Outcome, UnitWork
+from app.jobs.engine import InlineEngine
 from spark.targets.connection import Connection, SessionLimits, Target
 from spark.targets.errors import TargetCancelled, TargetDatabaseMissing, TargetUnreachable
+from spark.targets.work import Outcome, UnitWork
 
 ENDLESS = "with recursive n(i) as (select 1 union all select i + 1 from n) select count(*) from n"
 

@@ -1,0 +1,95 @@
+"""What a worker does, wherever it runs: open a connection, do units on it, tell how each ended.
+
+Threads of the service and Python workers of Spark run the same code; an error of the target is a value.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from spark.targets.advisory import hold
+from spark.targets.connection import Connection, SessionLimits, Target, connect
+from spark.targets.errors import TargetCancelled, TargetError
+
+Unit = TypeVar("Unit")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class UnitWork(Generic[Unit, Result]):
+    """What every worker does; picklable.
+
+    Args:
+        run: does one unit on one connection.
+        application_name: what the target's activity view shows.
+        advisory_key: the lock that each connection holds where the target has no ledger.
+        place: names the target, so that workers of several jobs there are counted together; None: by its URL.
+    """
+
+    target: Target
+    limits: SessionLimits
+    application_name: str
+    run: Callable[[Connection, Unit], Result]
+    advisory_key: str | None = None
+    place: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[Unit, Result]):
+    """How one unit ended: a result or an error of the target, and how long it took."""
+
+    unit: Unit
+    result: Result | None
+    error: TargetError | None
+    elapsed_s: float
+
+
+def nothing(_conn: Connection) -> None:
+    """Nobody wants to know of the connection."""
+
+
+def open_worker(
+    work: UnitWork[Unit, Result],
+    *,
+    may_work: Callable[[], bool] = lambda: True,
+    opened: Callable[[Connection], None] = nothing,
+    failed: Callable[[Connection], None] = nothing,
+) -> Connection:
+    """Open the connection of one worker, holding the work's lock.
+
+    Args:
+        may_work: whether the job is still ours.
+        opened: told of the connection before it waits for anything, so that another thread can cancel it.
+        failed: told of the connection that was closed again.
+    Raises: TargetError.
+    """
+    conn = connect(work.target, application_name=work.application_name, limits=work.limits)
+    opened(conn)
+    try:
+        if work.advisory_key is not None:
+            hold(conn, work.advisory_key)
+        # After the lock: a worker that slept before it was free again for somebody else's job.
+        if not may_work():
+            raise TargetCancelled("the job is not ours any more")
+    except TargetError:
+        failed(conn)
+        conn.close()
+        raise
+    return conn
+
+
+def do_unit(
+    work: UnitWork[Unit, Result],
+    connection: Callable[[], Connection],
+    unit: Unit,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+) -> Outcome[Unit, Result]:
+    """Do one unit, the opening of its connection included; an error of the target is its outcome."""
+    began = clock()
+    try:
+        result = work.run(connection(), unit)
+    except TargetError as error:
+        return Outcome(unit, None, error, clock() - began)
+    return Outcome(unit, result, None, clock() - began)
