@@ -1,6 +1,5 @@
 """From the lower floor's values to what clients see, and back."""
 
-from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,14 +11,12 @@ from app.purge.models import (
     PlanWarningRead,
     PurgeParams,
     PurgePlanRead,
-    StrandedMode,
     StrandedNodeRead,
 )
 from spark.purge.cutoff import CutoffValue
 from spark.purge.inspect import Inspection
-from spark.purge.plan import OutgoingPlan
+from spark.purge.planned import PurgePlan
 from spark.purge.resent import ResentReport
-from spark.purge.statements import PurgeSpec
 
 RESENT_SHOWN_MAX = 1_000
 OWN_PURGE = "OWN_PURGE_RUNNING"
@@ -30,18 +27,7 @@ def local_text(value: CutoffValue) -> str:
     return value.isoformat(sep=" ") if isinstance(value, datetime) else str(value)
 
 
-def purge_spec(params: PurgeParams, value: CutoffValue) -> PurgeSpec:
-    """What the lower floor needs to know of a purge."""
-    nodes = params.stranded_nodes
-    return PurgeSpec(
-        cutoff=value,
-        strict=params.strict,
-        mark_stranded=params.stranded is StrandedMode.MARK,
-        stranded_nodes=None if nodes is None else tuple(nodes),
-    )
-
-
-def exceeded_limits(params: PurgeParams, plan: OutgoingPlan) -> list[str]:
+def exceeded_limits(params: PurgeParams, plan: PurgePlan) -> list[str]:
     """The store's limits that a plan exceeds, each with its numbers."""
     found = []
     if params.max_rows is not None and plan.rows_to_remove > params.max_rows:
@@ -55,7 +41,7 @@ def exceeded_limits(params: PurgeParams, plan: OutgoingPlan) -> list[str]:
     return found
 
 
-def _warnings(plan: OutgoingPlan, inspection: Inspection) -> list[PlanWarningRead]:
+def _warnings(plan: PurgePlan, inspection: Inspection) -> list[PlanWarningRead]:
     """Everything awkward in the data, and signs that SymmetricDS purges by itself."""
     warnings = [
         PlanWarningRead(
@@ -71,7 +57,7 @@ def _warnings(plan: OutgoingPlan, inspection: Inspection) -> list[PlanWarningRea
 
 
 def plan_read(
-    plan: OutgoingPlan,
+    plan: PurgePlan,
     *,
     plan_id: str,
     store: str,
@@ -120,12 +106,3 @@ def resent_read(report: ResentReport) -> dict[str, Any]:
         for item in report.items[:RESENT_SHOWN_MAX]
     ]
     return {"count": report.count, "items": items}
-
-
-def removed_read(rows: Mapping[str, int]) -> dict[str, int]:
-    """Rows removed, by table without its prefix."""
-    return {
-        "data": rows.get("DATA", 0),
-        "data_event": rows.get("EVENTS", 0),
-        "outgoing_batch": rows.get("BATCHES", 0),
-    }

@@ -5,13 +5,13 @@ Invariants:
   a finished window, whose units find their ledger rows;
 - a unit that failed transiently is tried again before the step goes on; nothing is skipped;
 - a unit that the target gave up for its length is tried again in parts;
-- the range of EVENTS and BATCHES is computed once, after DATA, as the document does;
+- the range of a step is computed once, when the step begins, as the document does;
 - between two units the job's stop and its throttle are looked at.
 """
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,14 +20,12 @@ from app.jobs.engine import EngineLease
 from app.jobs.errors import JobStopped
 from app.jobs.models import ThrottleSetting, WaitingOn
 from app.purge.sizing import UnitSize
-from spark.purge.ranges import Range, next_ranges, step_bounds
-from spark.purge.statements import PurgeSpec, Step
-from spark.purge.unit import UnitResult, UnitSpec
+from spark.purge.transaction import AnyUnit, UnitResult
+from spark.purge.walk import Bounds, Key, Piece, Walk
 from spark.targets.connection import Connection
 from spark.targets.errors import TargetError, TargetStatementTimeout
 from spark.targets.work import Outcome
 
-STEPS: tuple[Step, ...] = ("STRANDED", "DATA", "EVENTS", "BATCHES")
 CHECKPOINT_LOOP = "loop"
 UNIT = "rows"
 PARTS = 4
@@ -37,7 +35,7 @@ RETRY_MAX_S = 2.0
 SHOWN_AFTER_TRIES = 1
 HELD_UP_MAX_CHARS = 200
 
-PurgeLease = EngineLease[UnitSpec, UnitResult]
+PurgeLease = EngineLease[AnyUnit, UnitResult]
 
 
 @dataclass(slots=True)
@@ -45,17 +43,17 @@ class LoopState:
     """Where the loop stands; kept as a checkpoint.
 
     Attributes:
-        bounds: step to its (lo, hi), or None where it has nothing to do.
-        after: the last id that is done in `step`.
-        window: the ranges under way.
+        bounds: step to its first and last key, or None where it has nothing to do.
+        after: the last key that is done in `step`.
+        window: the pieces under way.
         examined: rows of all finished windows.
         rows: rows removed or marked, by step, as the units told; where there is a ledger, that counts.
     """
 
-    step: Step = "STRANDED"
-    bounds: dict[str, tuple[int, int] | None] = field(default_factory=dict)
-    after: int | None = None
-    window: list[Range] = field(default_factory=list)
+    step: str
+    bounds: dict[str, Bounds | None] = field(default_factory=dict)
+    after: Key | None = None
+    window: list[Piece] = field(default_factory=list)
     examined: int = 0
     rows: dict[str, int] = field(default_factory=dict)
     units: int = 0
@@ -67,9 +65,9 @@ class LoopState:
         """As JSON."""
         return {
             "step": self.step,
-            "bounds": {step: list(pair) if pair else None for step, pair in self.bounds.items()},
-            "after": self.after,
-            "window": [[item.lo, item.hi, item.rows] for item in self.window],
+            "bounds": {step: [*map(_shown, pair)] if pair else None for step, pair in self.bounds.items()},
+            "after": None if self.after is None else _shown(self.after),
+            "window": [[_shown(item.lo), _shown(item.hi), item.rows] for item in self.window],
             "examined": self.examined,
             "rows": self.rows,
             "units": self.units,
@@ -79,14 +77,26 @@ class LoopState:
         }
 
     @classmethod
-    def load(cls, value: dict[str, Any] | None, *, first: Step) -> "LoopState":
+    def load(cls, value: dict[str, Any] | None, *, first: str) -> "LoopState":
         """From JSON; a new one, before the first step of its purge, when there is none."""
         if value is None:
             return cls(step=first)
         fields = dict(value)
-        fields["bounds"] = {step: tuple(pair) if pair else None for step, pair in value["bounds"].items()}
-        fields["window"] = [Range(*item) for item in value["window"]]
+        fields["bounds"] = {
+            step: (_key(pair[0]), _key(pair[1])) if pair else None for step, pair in value["bounds"].items()
+        }
+        fields["after"] = None if value["after"] is None else _key(value["after"])
+        fields["window"] = [Piece(_key(lo), _key(hi), rows) for lo, hi, rows in value["window"]]
         return cls(**fields)
+
+
+def _shown(key: Key) -> int | list[int]:
+    """A key as JSON; one of a single number is that number."""
+    return key[0] if len(key) == 1 else list(key)
+
+
+def _key(value: int | list[int]) -> Key:
+    return (value,) if isinstance(value, int) else tuple(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,21 +104,20 @@ class LoopPlan:
     """What the loop is to do.
 
     Args:
-        make_unit: from step and range to the unit of this attempt.
-        event_batches: batches of one EVENTS unit; None: by rows.
+        make_unit: from step and piece to the unit of this attempt.
         most_rows: step to the most rows of a unit.
         total_rows: an estimate of the rows that will be looked at.
+        keep: called again and again between units: what the purge holds meanwhile is to be renewed.
     """
 
-    spec: PurgeSpec
-    make_unit: Callable[[Step, Range], UnitSpec]
-    steps: Sequence[Step]
-    most_rows: dict[Step, int]
-    event_batches: int | None
+    walk: Walk
+    make_unit: Callable[[str, Piece], AnyUnit]
+    most_rows: Mapping[str, int]
     total_rows: int | None
     target_s: float
     window_units: int
     retries_max: int
+    keep: Callable[[], None] = lambda: None
 
 
 class PurgeLoop:
@@ -119,7 +128,7 @@ class PurgeLoop:
         self._conn = conn
         self._lease = lease
         self._plan = plan
-        self.state = LoopState.load(context.checkpoint(CHECKPOINT_LOOP), first=plan.steps[0])
+        self.state = LoopState.load(context.checkpoint(CHECKPOINT_LOOP), first=plan.walk.steps[0])
         self._shown = ThrottleSetting()
         self._window_done = 0
         self._repeated = 0
@@ -133,9 +142,8 @@ class PurgeLoop:
         self._show_progress(force=True)
         if self.state.window:
             self._run_window()
-        remaining = (
-            self._plan.steps[self._plan.steps.index(self.state.step) :] if not self.state.finished else []
-        )
+        steps = self._plan.walk.steps
+        remaining = steps[steps.index(self.state.step) :] if not self.state.finished else []
         for step in remaining:
             if step != self.state.step:
                 self.state.step, self.state.after = step, None
@@ -145,7 +153,7 @@ class PurgeLoop:
         self._show_progress(force=True)
         return self.state
 
-    def _run_step(self, step: Step) -> None:
+    def _run_step(self, step: str) -> None:
         bounds = self._bounds(step)
         if bounds is None:
             return
@@ -156,26 +164,24 @@ class PurgeLoop:
         )
         while True:
             self._context.check()
-            self.state.window = next_ranges(
+            self._plan.keep()
+            self.state.window = self._plan.walk.pieces(
                 self._conn,
                 step,
-                self._plan.spec,
-                after=bounds[0] - 1 if self.state.after is None else self.state.after,
-                upto=bounds[1],
+                bounds,
+                after=self.state.after,
                 rows=size.within(self._context.throttle.setting.rows_per_s),
                 count=size.units,
-                max_batches=self._plan.event_batches,
             )
             if not self.state.window:
                 return
             self._save()
             size.learn(self._run_window())
 
-    def _bounds(self, step: Step) -> tuple[int, int] | None:
-        name = "EVENTS" if step == "BATCHES" else step
-        if name not in self.state.bounds:
-            self.state.bounds[name] = step_bounds(self._conn, step, self._plan.spec)
-        return self.state.bounds[name]
+    def _bounds(self, step: str) -> Bounds | None:
+        if step not in self.state.bounds:
+            self.state.bounds[step] = self._plan.walk.bounds(self._conn, step, self.state.bounds)
+        return self.state.bounds[step]
 
     def _save(self) -> None:
         self._context.save_checkpoint(CHECKPOINT_LOOP, self.state.dump())
@@ -186,11 +192,11 @@ class PurgeLoop:
         """Run every unit of the window; returns how long each took."""
         step = self.state.step
         pending = deque((self._plan.make_unit(step, item), item, 0) for item in self.state.window)
-        under_way: dict[str, tuple[Range, int]] = {}
+        under_way: dict[str, tuple[Piece, int]] = {}
         elapsed: list[float] = []
         self._window_done = 0
 
-        def draw() -> Iterator[UnitSpec]:
+        def draw() -> Iterator[AnyUnit]:
             while pending:
                 unit, item, tries = pending.popleft()
                 under_way[unit.unit_id] = (item, tries)
@@ -217,23 +223,21 @@ class PurgeLoop:
         self._finish_window()
         return elapsed
 
-    def _divide(self, step: Step, item: Range) -> list[Range]:
-        """The parts of a range of the window that was too long for one statement; itself: it has none."""
-        parts = next_ranges(
+    def _divide(self, step: str, item: Piece) -> list[Piece]:
+        """The parts of a piece of the window that was too long for one statement; itself: it has none."""
+        parts = self._plan.walk.pieces(
             self._conn,
             step,
-            self._plan.spec,
-            after=item.lo - 1,
-            upto=item.hi,
+            (item.lo, item.hi),
+            after=None,
             rows=max(1, item.rows // PARTS),
             count=PARTS,
-            max_batches=self._plan.event_batches,
         )
         if not parts or parts[0].hi >= item.hi:
             return [item]
         if parts[-1].hi < item.hi:
             counted = sum(part.rows for part in parts)
-            parts.append(Range(parts[-1].hi + 1, item.hi, max(0, item.rows - counted)))
+            parts.append(Piece(parts[-1].after(), item.hi, max(0, item.rows - counted)))
         place = self.state.window.index(item)
         self.state.window[place : place + 1] = parts
         self._save()
@@ -270,7 +274,7 @@ class PurgeLoop:
             self._is_held_up = True
             self._context.show_waiting([WaitingOn(kind=error.code, ref=error.detail[:HELD_UP_MAX_CHARS])])
 
-    def _account(self, outcome: Outcome[UnitSpec, UnitResult], item: Range) -> None:
+    def _account(self, outcome: Outcome[AnyUnit, UnitResult], item: Piece) -> None:
         result = outcome.result
         assert result is not None
         if self._is_held_up:
@@ -280,6 +284,7 @@ class PurgeLoop:
         self.state.rows[step] = self.state.rows.get(step, 0) + result.rows
         self.state.units += 1
         self._window_done += item.rows
+        self._plan.keep()
         if result.repeated:
             self._repeated += item.rows
         else:

@@ -1,7 +1,6 @@
 """The task of a purge: from its snapshot to its result, resumable at every step."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -18,21 +17,21 @@ from app.jobs.writing import EVENT_WARNING
 from app.kit.instants import instant_text
 from app.purge.cutoff import Cutoff, decide_cutoff
 from app.purge.housekeeping import trim_old_ledgers
-from app.purge.models import PurgeParams, StrandedMode
-from app.purge.report import exceeded_limits, local_text, plan_read, purge_spec, removed_read, resent_read
+from app.purge.kind import Kind, Purge, UnitHead
+from app.purge.kinds import KINDS
+from app.purge.models import PurgeParams
+from app.purge.outgoing import OUTGOING
+from app.purge.report import exceeded_limits, local_text, plan_read
 from app.purge.rules import check_permissions, fence_resource
 from app.purge.service import target_fields
-from app.purge.steps import CHECKPOINT_LOOP, STEPS, LoopPlan, LoopState, PurgeLoop
+from app.purge.steps import CHECKPOINT_LOOP, LoopPlan, LoopState, PurgeLoop
 from app.stores.models import Store, StoreLimits, is_suspended
 from app.stores.targets import session_limits, target_of
-from spark.purge.cutoff import CutoffValue, convert
+from spark.purge.cutoff import convert
 from spark.purge.inspect import Inspection, inspect
-from spark.purge.plan import BASELINE_MAX, OutgoingPlan, PlanStopped, plan_outgoing
-from spark.purge.ranges import Range, step_bounds
-from spark.purge.resent import ResentBatch, ResentReport, list_resent
-from spark.purge.statements import PurgeSpec, Step
-from spark.purge.stranded import stranded_nodes
-from spark.purge.unit import UnitSpec, run_unit
+from spark.purge.planned import PurgePlan
+from spark.purge.scan import PlanStopped
+from spark.purge.transaction import AnyUnit, UnitResult
 from spark.targets.connection import Connection
 from spark.targets.errors import ArchiveFailed
 from spark.targets.ledger import has_ledger, ledger_totals
@@ -44,22 +43,6 @@ CHECKPOINT_START = "start"
 CHECKPOINT_LIMITS = "limits"
 UNITS_NAME = "units"
 Bound = TypeVar("Bound", int, float)
-BATCHES_MAX = 5_000
-"""A batch is looked up among its just-removed events: dead index entries make more of them slow."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Purge:
-    """What one attempt carries from step to step."""
-
-    context: JobContext
-    conn: Connection
-    store: Store
-    params: PurgeParams
-    inspection: Inspection
-    cutoff: Cutoff
-    local: CutoffValue
-    spec: PurgeSpec
 
 
 def run_purge(context: JobContext, *, engine: Engine) -> Mapping[str, Any]:
@@ -79,7 +62,7 @@ def run_purge(context: JobContext, *, engine: Engine) -> Mapping[str, Any]:
             trim_old_ledgers(context, conn)
         start = _note_start(purge)
         archive = _open_archive(purge, claimed)
-        state = _run_loop(purge, claimed, archive, engine, total_rows=start["total_rows"])
+        state = _run_loop(purge, claimed, archive, engine, start)
         return _result(purge, claimed, archive, state, start)
 
 
@@ -122,15 +105,14 @@ def _or_fail(check: partial[Any]) -> Any:
         raise JobFailed(error.code, error.detail) from error
 
 
-def _prepare(context: JobContext, conn: Connection, store: Store) -> _Purge:
+def _prepare(context: JobContext, conn: Connection, store: Store) -> Purge:
     params = PurgeParams.model_validate(context.job.params)
     if params.target != target_fields(store):  # a retry of a job from before the store was changed
         raise JobFailed("STORE_CHANGED", "the store names another target than when this was submitted")
     inspection = inspect(conn)
     cutoff = _fixed_cutoff(context, params, inspection)
     local = convert(cutoff.at, time_zone=store.time_zone, encoding=inspection.time_encoding)
-    spec = purge_spec(params, local)
-    return _Purge(context, conn, store, params, inspection, cutoff, local, spec)
+    return Purge(context, conn, store, params, inspection, cutoff, local)
 
 
 def _fixed_cutoff(context: JobContext, params: PurgeParams, inspection: Inspection) -> Cutoff:
@@ -148,19 +130,19 @@ def _fixed_cutoff(context: JobContext, params: PurgeParams, inspection: Inspecti
     return cutoff
 
 
-def _plan(purge: _Purge) -> OutgoingPlan:
+def _plan(purge: Purge) -> PurgePlan:
     now = convert(
         purge.inspection.now, time_zone=purge.store.time_zone, encoding=purge.inspection.time_encoding
     )
     try:
-        return plan_outgoing(purge.conn, purge.spec, lambda: purge.context.stop_cause is not None, now=now)
+        return _kind(purge).plan(purge, now)
     except PlanStopped as error:
         cause = purge.context.stop_cause
         assert cause is not None
         raise JobStopped(cause) from error
 
 
-def _check_limits(purge: _Purge) -> None:
+def _check_limits(purge: Purge) -> None:
     """Fail before the first delete when the plan exceeds the store's limits.
 
     The limits are those of the submission, or tighter ones that the store has got since (a retry, a long
@@ -189,59 +171,51 @@ def _tighter(ours: Bound | None, now: Bound | None) -> Bound | None:
     return min((bound for bound in (ours, now) if bound is not None), default=None)
 
 
-def _note_start(purge: _Purge) -> dict[str, Any]:
-    """What was so before the first unit: stranded nodes, and batches that lacked data already."""
+def _kind(purge: Purge) -> Kind:
+    return KINDS[purge.params.kind]
+
+
+def _note_start(purge: Purge) -> dict[str, Any]:
+    """What was so before the first unit; the first attempt's holds for all."""
     known = purge.context.checkpoint(CHECKPOINT_START)
     if known is not None:
         return known
-    nodes = stranded_nodes(purge.conn, purge.spec) if purge.spec.mark_stranded else ()
-    baseline = list_resent(
-        purge.conn,
-        step_bounds(purge.conn, "DATA", purge.spec),
-        step_bounds(purge.conn, "EVENTS", purge.spec),
-        BASELINE_MAX,
-        should_stop=lambda: purge.context.stop_cause is not None,
-    )
+    start = {**_kind(purge).start(purge), "total_rows": _total_rows(purge.inspection)}
     purge.context.check()
-    start = {
-        "nodes": [{"node_id": node.node_id, "batches": node.batches} for node in nodes],
-        "total_rows": _total_rows(purge.inspection),
-        "baseline": [[item.batch_id, item.node_id, item.rows, item.cause] for item in baseline.items],
-    }
     purge.context.save_checkpoint(CHECKPOINT_START, start)
     return start
 
 
 def _run_loop(
-    purge: _Purge, claimed: Claimed, archive: Path | None, engine: Engine, *, total_rows: int | None
+    purge: Purge, claimed: Claimed, archive: Path | None, engine: Engine, start: Mapping[str, Any]
 ) -> LoopState:
     context = purge.context
     alone = purge.conn.dialect.name == "sqlite" or not claimed.has_ledger
     workers = 1 if alone else context.settings.purge_workers
-    work: UnitWork[UnitSpec, Any] = UnitWork(
+    work: UnitWork[AnyUnit, UnitResult] = UnitWork(
         target=target_of(purge.store),
         limits=session_limits(context.settings),
         application_name=application_name(context.job.id, UNITS_NAME, context.job.token),
-        run=run_unit,
+        run=_kind(purge).run_unit,
         # The lock lives in the database: that is in its key already, under whatever name it was reached.
         advisory_key=None if claimed.has_ledger else claimed.resource,
     )
     with engine.lease(work, workers=workers, may_work=lambda: context.stop_cause is None) as lease:
         forget = context.on_cancel(lease.cancel)
         try:
-            plan = _loop_plan(purge, claimed, archive, total_rows=total_rows)
+            plan = _loop_plan(purge, claimed, archive, start)
             return PurgeLoop(context, purge.conn, lease, plan).run()
         finally:
             forget()
 
 
-def _open_archive(purge: _Purge, claimed: Claimed) -> Path | None:
+def _open_archive(purge: Purge, claimed: Claimed) -> Path | None:
     if purge.params.archive is None:
         return None
     return open_archive(purge.context, retention=purge.params.archive_retention, resource=claimed.resource)
 
 
-def _close_archive(purge: _Purge, claimed: Claimed, archive: Path) -> dict[str, Any]:
+def _close_archive(purge: Purge, claimed: Claimed, archive: Path) -> dict[str, Any]:
     retention = purge.params.archive_retention
     return close_archive(
         purge.context, purge.conn, archive, has_ledger=claimed.has_ledger, retention=retention
@@ -257,11 +231,12 @@ def prove_purge_silent(context: JobContext) -> None:
 
 
 def _note_partial(context: JobContext, conn: Connection) -> None:
+    kind = KINDS[PurgeParams.model_validate(context.job.params).kind]
     rows, units, counted = _done_so_far(context, conn)
     result = {
         "counts": "EXACT" if counted else "AT_LEAST",
-        "removed": removed_read(rows),
-        "stranded": {"marked": rows.get("STRANDED", 0)},
+        "removed": kind.removed(rows),
+        **({"stranded": {"marked": rows.get("STRANDED", 0)}} if kind is OUTGOING else {}),
         "archive": _partial_archive(context, conn, counted=counted),
         "units": units,
     }
@@ -274,7 +249,7 @@ def _done_so_far(context: JobContext, conn: Connection) -> tuple[dict[str, int],
         totals = ledger_totals(conn, context.job.id)
         rows = {step: total.rows for step, total in totals.items()}
         return rows, sum(total.units for total in totals.values()), True
-    state = LoopState.load(context.checkpoint(CHECKPOINT_LOOP), first=STEPS[0])
+    state = LoopState.load(context.checkpoint(CHECKPOINT_LOOP), first="")
     return state.rows, state.units, False
 
 
@@ -292,21 +267,14 @@ def _partial_archive(context: JobContext, conn: Connection, *, counted: bool) ->
         return {"directory": str(directory), "error": data}
 
 
-def _loop_plan(purge: _Purge, claimed: Claimed, archive: Path | None, *, total_rows: int | None) -> LoopPlan:
-    settings, params = purge.context.settings, purge.params
-    cap = settings.purge_unit_rows
+def _loop_plan(purge: Purge, claimed: Claimed, archive: Path | None, start: Mapping[str, Any]) -> LoopPlan:
+    kind, job, settings = _kind(purge), purge.context.job, purge.context.settings
+    head = UnitHead(job.id, job.token, claimed.resource, claimed.has_ledger, archive)
     return LoopPlan(
-        spec=purge.spec,
-        make_unit=partial(_unit, purge, claimed, archive),
-        steps=STEPS if params.stranded is StrandedMode.MARK else STEPS[1:],
-        most_rows={
-            "STRANDED": params.batches_in_tx or cap,
-            "DATA": params.data_rows_in_tx or cap,
-            "EVENTS": cap if params.data_rows_in_tx is None else max(params.data_rows_in_tx, 1),
-            "BATCHES": params.batches_in_tx or min(cap, BATCHES_MAX),
-        },
-        event_batches=params.event_batches_in_tx,
-        total_rows=total_rows,
+        walk=kind.walk(purge.params, purge.local, start),
+        make_unit=kind.units(purge, head, start),
+        most_rows=kind.most_rows(purge.params, settings),
+        total_rows=start["total_rows"],
         target_s=settings.purge_unit_target_ms / 1000,
         window_units=settings.purge_window_units,
         retries_max=settings.purge_unit_retries_max,
@@ -318,33 +286,13 @@ def _total_rows(inspection: Inspection) -> int | None:
     return sum(rows for rows in estimates if rows is not None) if None not in estimates else None
 
 
-def _unit(purge: _Purge, claimed: Claimed, archive: Path | None, step: Step, item: Range) -> UnitSpec:
-    return UnitSpec(
-        job_id=purge.context.job.id,
-        unit_id=f"{step.lower()}-{item.lo}-{item.hi}",
-        step=step,
-        lo=item.lo,
-        hi=item.hi,
-        cutoff=purge.local,
-        strict=purge.params.strict,
-        token=purge.context.job.token,
-        resource=claimed.resource,
-        has_ledger=claimed.has_ledger,
-        archive_dir=None if archive is None else str(archive),
-        stranded_nodes=purge.spec.stranded_nodes,
-    )
-
-
 def _result(
-    purge: _Purge, claimed: Claimed, archive: Path | None, state: LoopState, start: Mapping[str, Any]
+    purge: Purge, claimed: Claimed, archive: Path | None, state: LoopState, start: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     totals = ledger_totals(purge.conn, purge.context.job.id) if claimed.has_ledger else None
     rows = state.rows if totals is None else {step: total.rows for step, total in totals.items()}
     units = state.units if totals is None else sum(total.units for total in totals.values())
-    resent = _resent(purge, state, start["baseline"])
-    if resent.count:
-        data = {"code": "RESENT_AFTER_PURGE", "count": resent.count}
-        purge.context.note(EVENT_WARNING, data)
+    more = _kind(purge).finish(purge, state, rows, start)
     kept = _close_archive(purge, claimed, archive) if archive else None
     return {
         "cutoff": instant_text(purge.cutoff.at),
@@ -353,24 +301,10 @@ def _result(
         "retention_source": purge.cutoff.source,
         "layout": purge.inspection.layout.version,
         "counts": "EXACT" if claimed.has_ledger else "AT_LEAST",
-        "removed": removed_read(rows),
-        "stranded": {"marked": rows.get("STRANDED", 0), "nodes": start["nodes"]},
-        "resent_after_purge": resent_read(resent),
+        "removed": _kind(purge).removed(rows),
+        **more,
         "archive": kept,
         "units": units,
         "longest_hold_ms": round(state.longest_s * 1000),
         "warnings": list(purge.inspection.own_purge_running),
     }
-
-
-def _resent(purge: _Purge, state: LoopState, baseline: Sequence[Sequence[Any]]) -> ResentReport:
-    report = list_resent(
-        purge.conn,
-        state.bounds.get("DATA"),
-        state.bounds.get("EVENTS"),
-        BASELINE_MAX,
-        baseline=[ResentBatch(*item) for item in baseline],
-        should_stop=lambda: purge.context.stop_cause is not None,
-    )
-    purge.context.check()
-    return report

@@ -21,6 +21,7 @@ from spark.purge.findings import (
     event_findings,
     shared_with_protecting,
 )
+from spark.purge.planned import PurgePlan, TablePlan
 from spark.purge.ranges import eligible_batches, step_bounds
 from spark.purge.resent import ResentReport, list_resent
 from spark.purge.scan import PlanStopped, Scan, Source, scan
@@ -38,37 +39,11 @@ NOWHERE: IdRange = (1, 0)
 EVERYWHERE: IdRange = (-(2**63), 2**63 - 1)
 
 
-@dataclass(frozen=True, slots=True)
-class TablePlan:
-    """One table; `lo` and `hi` are the first and last id that the step looks at, None where there is
-    nothing.
-    """
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutgoingPlan(PurgePlan):
+    """With the batches that lack data or events already."""
 
-    table: str
-    rows: int
-    rows_to_remove: int
-    lo: int | None
-    hi: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class OutgoingPlan:
-    """The whole plan; `stranded_nodes` are listed whether or not they would be marked."""
-
-    tables: tuple[TablePlan, ...]
-    stranded_nodes: tuple[StrandedNode, ...]
-    warnings: tuple[PlanWarning, ...]
     baseline: ResentReport
-
-    @property
-    def rows(self) -> int:
-        """Rows of the three tables."""
-        return sum(table.rows for table in self.tables)
-
-    @property
-    def rows_to_remove(self) -> int:
-        """Rows that would go."""
-        return sum(table.rows_to_remove for table in self.tables)
 
 
 def plan_outgoing(

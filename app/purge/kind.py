@@ -1,0 +1,90 @@
+"""What a kind of purge is: a value with everything that differs between the document's purges."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.jobs.context import JobContext
+from app.purge.cutoff import Cutoff
+from app.purge.models import PurgeKind, PurgeParams
+from app.purge.steps import LoopState
+from app.settings import Settings
+from app.stores.models import Store
+from spark.purge.cutoff import CutoffValue
+from spark.purge.inspect import Inspection
+from spark.purge.planned import PurgePlan
+from spark.purge.transaction import UnitResult
+from spark.purge.walk import Piece, Walk
+from spark.targets.connection import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """What one attempt carries from step to step."""
+
+    context: JobContext
+    conn: Connection
+    store: Store
+    params: PurgeParams
+    inspection: Inspection
+    cutoff: Cutoff
+    local: CutoffValue
+
+    def should_stop(self) -> bool:
+        """Asked before each chunk of a long read."""
+        return self.context.stop_cause is not None
+
+
+@dataclass(frozen=True, slots=True)
+class UnitHead:
+    """What all units of one attempt share."""
+
+    job_id: str
+    token: int
+    resource: str
+    has_ledger: bool
+    archive: Path | None
+
+    @property
+    def archive_dir(self) -> str | None:
+        """As the units name it."""
+        return None if self.archive is None else str(self.archive)
+
+
+Start = Mapping[str, Any]
+MakeUnit = Callable[[str, Piece], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of purge.
+
+    Args:
+        resource: the tables that it writes: the end of the name of claim and fence.
+        tables: step to the table, without prefix, from which it removes rows.
+        refused: fields of a request that make no sense for it.
+        run_unit: one unit in one transaction; picklable.
+        plan: exact counts; raises PlanStopped.
+        start: what is so before the first unit, as JSON; computed once and kept.
+        walk: the way through the tables, from the start on.
+        units: makes the units of an attempt.
+        most_rows: step to the most rows of a unit.
+        finish: what the result says beside the counts.
+    """
+
+    kind: PurgeKind
+    resource: str
+    tables: Mapping[str, str]
+    refused: Sequence[str]
+    run_unit: Callable[[Connection, Any], UnitResult]
+    plan: Callable[[Purge, CutoffValue], PurgePlan]
+    start: Callable[[Purge], dict[str, Any]]
+    walk: Callable[[PurgeParams, CutoffValue, Start], Walk]
+    units: Callable[[Purge, UnitHead, Start], MakeUnit]
+    most_rows: Callable[[PurgeParams, Settings], dict[str, int]]
+    finish: Callable[[Purge, LoopState, Mapping[str, int], Start], dict[str, Any]]
+
+    def removed(self, rows: Mapping[str, int]) -> dict[str, int]:
+        """Rows removed by table without prefix, from rows by step."""
+        return {table: rows.get(step, 0) for step, table in self.tables.items()}

@@ -1,0 +1,135 @@
+"""The purge OUTGOING as a kind: stranded batches, data, events, batches, and what was resent too late."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from app.jobs.writing import EVENT_WARNING
+from app.purge.kind import Kind, MakeUnit, Purge, Start, UnitHead
+from app.purge.models import PurgeKind, PurgeParams, StrandedMode
+from app.purge.report import resent_read
+from app.purge.steps import LoopState
+from app.settings import Settings
+from spark.formats.symmetricds import DATA, DATA_EVENT, OUTGOING_BATCH
+from spark.purge.cutoff import CutoffValue
+from spark.purge.plan import BASELINE_MAX, OutgoingPlan, plan_outgoing
+from spark.purge.ranges import step_bounds
+from spark.purge.resent import ResentBatch, ResentReport, list_resent
+from spark.purge.statements import STEPS, PurgeSpec
+from spark.purge.stranded import stranded_nodes
+from spark.purge.unit import UnitSpec, run_unit
+from spark.purge.walk import Bounds, OutgoingWalk, Piece
+
+BATCHES_MAX = 5_000
+"""A batch is looked up among its just-removed events: dead index entries make more of them slow."""
+
+
+def purge_spec(params: PurgeParams, value: CutoffValue) -> PurgeSpec:
+    """What the lower floor needs to know of a purge."""
+    nodes = params.stranded_nodes
+    return PurgeSpec(
+        cutoff=value,
+        strict=params.strict,
+        mark_stranded=params.stranded is StrandedMode.MARK,
+        stranded_nodes=None if nodes is None else tuple(nodes),
+    )
+
+
+def _plan(purge: Purge, now: CutoffValue) -> OutgoingPlan:
+    return plan_outgoing(purge.conn, purge_spec(purge.params, purge.local), purge.should_stop, now=now)
+
+
+def _start(purge: Purge) -> dict[str, Any]:
+    """What was so before the first unit: stranded nodes, and batches that lacked data already."""
+    spec = purge_spec(purge.params, purge.local)
+    nodes = stranded_nodes(purge.conn, spec) if spec.mark_stranded else ()
+    baseline = list_resent(
+        purge.conn,
+        step_bounds(purge.conn, "DATA", spec),
+        step_bounds(purge.conn, "EVENTS", spec),
+        BASELINE_MAX,
+        should_stop=purge.should_stop,
+    )
+    return {
+        "nodes": [{"node_id": node.node_id, "batches": node.batches} for node in nodes],
+        "baseline": [[item.batch_id, item.node_id, item.rows, item.cause] for item in baseline.items],
+    }
+
+
+def _walk(params: PurgeParams, value: CutoffValue, _start: Start) -> OutgoingWalk:
+    return OutgoingWalk(purge_spec(params, value), params.event_batches_in_tx)
+
+
+def _units(purge: Purge, head: UnitHead, _start: Start) -> MakeUnit:
+    return partial(_unit, purge, head)
+
+
+def _unit(purge: Purge, head: UnitHead, step: str, piece: Piece) -> UnitSpec:
+    (lo,), (hi,) = piece.lo, piece.hi
+    return UnitSpec(
+        job_id=head.job_id,
+        unit_id=f"{step.lower()}-{lo}-{hi}",
+        step=next(known for known in STEPS if known == step),
+        lo=lo,
+        hi=hi,
+        cutoff=purge.local,
+        strict=purge.params.strict,
+        token=head.token,
+        resource=head.resource,
+        has_ledger=head.has_ledger,
+        archive_dir=head.archive_dir,
+        stranded_nodes=purge_spec(purge.params, purge.local).stranded_nodes,
+    )
+
+
+def _most_rows(params: PurgeParams, settings: Settings) -> dict[str, int]:
+    cap = settings.purge_unit_rows
+    return {
+        "STRANDED": params.batches_in_tx or cap,
+        "DATA": params.data_rows_in_tx or cap,
+        "EVENTS": cap if params.data_rows_in_tx is None else max(params.data_rows_in_tx, 1),
+        "BATCHES": params.batches_in_tx or min(cap, BATCHES_MAX),
+    }
+
+
+def _finish(purge: Purge, state: LoopState, rows: Mapping[str, int], start: Start) -> dict[str, Any]:
+    resent = _resent(purge, state, start["baseline"])
+    if resent.count:
+        data = {"code": "RESENT_AFTER_PURGE", "count": resent.count}
+        purge.context.note(EVENT_WARNING, data)
+    return {
+        "stranded": {"marked": rows.get("STRANDED", 0), "nodes": start["nodes"]},
+        "resent_after_purge": resent_read(resent),
+    }
+
+
+def _resent(purge: Purge, state: LoopState, baseline: Sequence[Sequence[Any]]) -> ResentReport:
+    report = list_resent(
+        purge.conn,
+        _ids(state.bounds.get("DATA")),
+        _ids(state.bounds.get("EVENTS")),
+        BASELINE_MAX,
+        baseline=[ResentBatch(*item) for item in baseline],
+        should_stop=purge.should_stop,
+    )
+    purge.context.check()
+    return report
+
+
+def _ids(bounds: Bounds | None) -> tuple[int, int] | None:
+    return None if bounds is None else (bounds[0][0], bounds[1][0])
+
+
+OUTGOING = Kind(
+    kind=PurgeKind.OUTGOING,
+    resource="outgoing",
+    tables={"DATA": DATA, "EVENTS": DATA_EVENT, "BATCHES": OUTGOING_BATCH},
+    refused=(),
+    run_unit=run_unit,
+    plan=_plan,
+    start=_start,
+    walk=_walk,
+    units=_units,
+    most_rows=_most_rows,
+    finish=_finish,
+)

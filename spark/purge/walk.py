@@ -1,0 +1,105 @@
+"""How a purge goes through its tables: steps, the keys between which each walks, and the pieces of it.
+
+A key is what orders the rows of a step: (data id), (batch id), (number of a node, batch id) or
+(start id, end id). A piece lies between two keys, both included, and is what one unit removes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from spark.purge.ranges import Range, next_ranges, step_bounds
+from spark.purge.statements import STEPS, PurgeSpec, Step
+from spark.targets.connection import Connection
+
+Key = tuple[int, ...]
+Bounds = tuple[Key, Key]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Keys `lo` to `hi`, both included; about `rows` rows of the step lie in it."""
+
+    lo: Key
+    hi: Key
+    rows: int
+
+    def after(self) -> Key:
+        """The first key behind it."""
+        return (*self.hi[:-1], self.hi[-1] + 1)
+
+
+class Walk(Protocol):
+    """The way of one kind of purge."""
+
+    @property
+    def steps(self) -> Sequence[str]:
+        """In their order."""
+        ...
+
+    def bounds(self, conn: Connection, step: str, known: Mapping[str, Bounds | None]) -> Bounds | None:
+        """The first and the last key of a step; None: nothing to do.
+
+        Args:
+            known: what earlier steps had; a step that shares the range of another takes it from there.
+        """
+        ...
+
+    def pieces(
+        self, conn: Connection, step: str, bounds: Bounds, *, after: Key | None, rows: int, count: int
+    ) -> list[Piece]:
+        """The next pieces behind `after`, at most `count` of about `rows` rows; an empty list ends the step.
+
+        Args:
+            after: the last key of the piece before; None: from the first key of `bounds` on.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingWalk:
+    """The document's four steps, by id; EVENTS and BATCHES share a range.
+
+    Args:
+        event_batches: batches in one piece of EVENTS; None: by rows.
+    """
+
+    spec: PurgeSpec
+    event_batches: int | None = None
+
+    @property
+    def steps(self) -> Sequence[Step]:
+        """Without the first where stranded batches stay."""
+        return STEPS if self.spec.mark_stranded else STEPS[1:]
+
+    def bounds(self, conn: Connection, step: str, known: Mapping[str, Bounds | None]) -> Bounds | None:
+        """As the document computes them; EVENTS after DATA."""
+        if step == "BATCHES" and "EVENTS" in known:
+            return known["EVENTS"]
+        found = step_bounds(conn, _step(step), self.spec)
+        return None if found is None else ((found[0],), (found[1],))
+
+    def pieces(
+        self, conn: Connection, step: str, bounds: Bounds, *, after: Key | None, rows: int, count: int
+    ) -> list[Piece]:
+        """Keyset ranges of ids."""
+        (first,), (last,) = bounds
+        found = next_ranges(
+            conn,
+            _step(step),
+            self.spec,
+            after=first - 1 if after is None else after[0],
+            upto=last,
+            rows=rows,
+            count=count,
+            max_batches=self.event_batches,
+        )
+        return [_piece(item) for item in found]
+
+
+def _step(name: str) -> Step:
+    return next(step for step in STEPS if step == name)
+
+
+def _piece(item: Range) -> Piece:
+    return Piece((item.lo,), (item.hi,), item.rows)
