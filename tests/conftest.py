@@ -1,7 +1,9 @@
-"""Fixtures that every test may ask for: PostgreSQL servers and databases.
+"""Fixtures that every test may ask for: PostgreSQL and MariaDB servers and databases.
 
 `LETHE_TEST_POSTGRESQL_URL` names a server whose role may create databases; without it one is started from the
-wheel. Servers for crash tests are always private.
+wheel. Servers for crash tests are always private. `LETHE_TEST_MARIADB_URL` names a MariaDB or MySQL server in
+the same way; without it root's at 127.0.0.1:3306. Where none answers the tests are skipped, or fail if
+`LETHE_REQUIRE_PEERS=1`.
 """
 
 from __future__ import annotations
@@ -13,12 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
+import pymysql
 import pytest
 from sqlalchemy.engine import URL, make_url
 
 from tests.postgresql_server import PostgresqlServer, find_binaries, scratch_directory
 
 POSTGRESQL_FIXTURES = {"postgresql_server", "postgresql_url", "own_postgresql", "postgresql_binaries"}
+
+MARIADB_URL = "mysql+pymysql://root@127.0.0.1:3306"
 
 # Tests look at rows, not at durability; the crash tests keep fsync on.
 FAST_SETTINGS = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
@@ -102,3 +107,45 @@ def own_postgresql(postgresql_binaries: Path) -> Iterator[PostgresqlServer]:
         server.start()
         yield server
         server.stop()
+
+
+@dataclass(frozen=True)
+class MariadbServer:
+    """A MariaDB or MySQL server on which each test gets a database of its own."""
+
+    address: str
+
+    def execute(self, statement: str) -> None:
+        """Run one statement outside any database."""
+        url = make_url(self.address)
+        password = str(url.password or "")
+        with pymysql.connect(
+            host=url.host, port=url.port or 3306, user=url.username, password=password
+        ) as connection:
+            connection.cursor().execute(statement)
+
+    def url(self, database: str) -> str:
+        """Address of a database of this server."""
+        return make_url(self.address).set(database=database).render_as_string(hide_password=False)
+
+
+@pytest.fixture(scope="session")
+def mariadb_server() -> MariadbServer:
+    """The given server, else root's on this machine."""
+    server = MariadbServer(os.environ.get("LETHE_TEST_MARIADB_URL", MARIADB_URL))
+    try:
+        server.execute("select 1")
+    except pymysql.OperationalError as exc:
+        if os.environ.get("LETHE_REQUIRE_PEERS") == "1":
+            raise
+        pytest.skip(f"no MariaDB server: {exc}")
+    return server
+
+
+@pytest.fixture
+def mariadb_url(mariadb_server: MariadbServer) -> Iterator[str]:
+    """Address of a fresh, empty database: `mysql+pymysql://user@host:port/db`."""
+    name = f"lethe_{uuid.uuid4().hex[:16]}"
+    mariadb_server.execute(f"create database {name}")
+    yield mariadb_server.url(name)
+    mariadb_server.execute(f"drop database if exists {name}")

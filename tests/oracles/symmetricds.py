@@ -24,6 +24,7 @@ from tests.oracles.symmetricds_database import (
 )
 from tests.oracles.symmetricds_random import CUTOFF, random_database
 from tests.oracles.symmetricds_schema import VERSIONS, Version, reference_database, tables
+from tests.oracles.symmetricds_text import Collation, exact
 
 __all__ = [
     "CUTOFF",
@@ -35,6 +36,7 @@ __all__ = [
     "Stranded",
     "Version",
     "build",
+    "chunks",
     "create",
     "empty",
     "expected_after_purge",
@@ -45,6 +47,7 @@ __all__ = [
     "removed_keys",
     "session",
     "snapshot",
+    "statement_in_place",
     "stranded_batches",
     "tables",
 ]
@@ -87,6 +90,7 @@ def expected_after_purge(
     strict: bool = False,
     stranded: Stranded = "MARK",
     stranded_nodes: Collection[str] | None = None,
+    collation: Collation = exact,
 ) -> Rows:
     """Every row that the purge must leave, as it must leave it; `rows` is not changed.
 
@@ -96,16 +100,21 @@ def expected_after_purge(
         strict: a NULL status protects data and events.
         stranded: whether stranded batches are marked OK first.
         stranded_nodes: mark only batches of these nodes; None marks those of every node not enabled.
+        collation: when the database takes two texts for the same, Place.collation.
     Source: symmetricds-purge, Outgoing Purge; facts/symmetricds-purge, section 4.
     """
-    marked = stranded_batches(rows, stranded_nodes) if stranded == "MARK" else set()
+    marked = stranded_batches(rows, stranded_nodes, collation=collation) if stranded == "MARK" else set()
     batches = [
         {**row, "status": "OK"} if _batch_key(row) in marked else row for row in rows["outgoing_batch"]
     ]
-    protected = {row["batch_id"] for row in batches if _protects(row["status"], strict=strict)}
+    protected = {
+        row["batch_id"]
+        for row in batches
+        if (strict if row["status"] is None else not _is_delivered(row, collation))
+    }
     events = rows["data_event"]
     left_events, left_batches = events, batches
-    batch_range = _batch_range(batches, cutoff)
+    batch_range = _batch_range(batches, cutoff, collation)
     if batch_range is not None:
         low, high = batch_range
         left_events = [e for e in events if not low <= e["batch_id"] <= high or e["batch_id"] in protected]
@@ -113,22 +122,25 @@ def expected_after_purge(
         left_batches = [
             row
             for row in batches
-            if row["status"] not in DELIVERED or not low <= row["batch_id"] <= high or row["batch_id"] in used
+            if not (_is_delivered(row, collation) and low <= row["batch_id"] <= high)
+            or row["batch_id"] in used
         ]
     left_data = _left_data(rows["data"], events, protected, cutoff)
     return {**rows, "data": left_data, "data_event": left_events, "outgoing_batch": left_batches}
 
 
-def stranded_batches(rows: Rows, nodes: Collection[str] | None = None) -> set[tuple[int, str]]:
+def stranded_batches(
+    rows: Rows, nodes: Collection[str] | None = None, *, collation: Collation = exact
+) -> set[tuple[int, str]]:
     """Keys of the batches that the stranded step turns to OK: not OK, and their node is not enabled."""
-    enabled = {row["node_id"] for row in rows["node"] if row["sync_enabled"] == 1}
+    enabled = {collation(row["node_id"]) for row in rows["node"] if row["sync_enabled"] == 1}
     return {
         _batch_key(row)
         for row in rows["outgoing_batch"]
-        if row["node_id"] not in enabled
+        if collation(row["node_id"]) not in enabled
         and row["status"] is not None
-        and row["status"] != "OK"
-        and (nodes is None or row["node_id"] in nodes)
+        and collation(row["status"]) != "OK"
+        and (nodes is None or collation(row["node_id"]) in set(map(collation, nodes)))
     }
 
 
@@ -136,8 +148,8 @@ def _batch_key(row: Row) -> tuple[int, str]:
     return row["batch_id"], row["node_id"]
 
 
-def _protects(status: str | None, *, strict: bool) -> bool:
-    return strict if status is None else status not in DELIVERED
+def _is_delivered(row: Row, collation: Collation) -> bool:
+    return row["status"] is not None and collation(row["status"]) in DELIVERED
 
 
 def _left_data(data: list[Row], events: list[Row], protected: set[int], cutoff: Any) -> list[Row]:
@@ -155,12 +167,12 @@ def _left_data(data: list[Row], events: list[Row], protected: set[int], cutoff: 
     ]
 
 
-def _batch_range(batches: list[Row], cutoff: Any) -> tuple[int, int] | None:
+def _batch_range(batches: list[Row], cutoff: Any, collation: Collation) -> tuple[int, int] | None:
     highest = max((row["batch_id"] for row in batches), default=None)
     eligible = [
         row["batch_id"]
         for row in batches
-        if row["status"] in DELIVERED
+        if _is_delivered(row, collation)
         and row["create_time"] is not None
         and row["create_time"] < cutoff
         and row["batch_id"] != highest
@@ -209,25 +221,29 @@ def literal_purge(
     counts = {"stranded": 0, "data": 0, "data_event": 0, "outgoing_batch": 0}
     with session(place) as target:
         if stranded == "MARK":
-            counts["stranded"] = target.count(_in_place(STRANDED_SQL, place))
-        ((low, high),) = target.run(_in_place(DATA_RANGE_SQL, place))
-        for chunk in _chunks(low, high, data_limit):
-            counts["data"] += target.count(_in_place(DATA_SQL, place, strict=strict), {**chunk, **bound})
-        ((low, high),) = target.run(_in_place(BATCH_RANGE_SQL, place), bound)
-        for chunk in _chunks(low, high, events_limit):
-            counts["data_event"] += target.count(_in_place(EVENT_SQL, place, strict=strict), chunk)
-        for chunk in _chunks(low, high, batches_limit):
-            counts["outgoing_batch"] += target.count(_in_place(BATCH_SQL, place), chunk)
+            counts["stranded"] = target.count(statement_in_place(STRANDED_SQL, place))
+        ((low, high),) = target.run(statement_in_place(DATA_RANGE_SQL, place))
+        for chunk in chunks(low, high, data_limit):
+            counts["data"] += target.count(
+                statement_in_place(DATA_SQL, place, strict=strict), {**chunk, **bound}
+            )
+        ((low, high),) = target.run(statement_in_place(BATCH_RANGE_SQL, place), bound)
+        for chunk in chunks(low, high, events_limit):
+            counts["data_event"] += target.count(statement_in_place(EVENT_SQL, place, strict=strict), chunk)
+        for chunk in chunks(low, high, batches_limit):
+            counts["outgoing_batch"] += target.count(statement_in_place(BATCH_SQL, place), chunk)
     return counts
 
 
-def _in_place(sql: str, place: Place, *, strict: bool = False) -> str:
+def statement_in_place(sql: str, place: Place, *, strict: bool = False) -> str:
+    """A statement of the document with the table names of a place; for `strict` see literal_purge."""
     if strict:
         sql = sql.replace("status not in ('OK','IG')", "(status is null or status not in ('OK','IG'))")
     return re.sub(r"\bsym_(\w+)", lambda match: place.name(match[1]), sql)
 
 
-def _chunks(low: int | None, high: int | None, limit: int) -> Iterator[dict[str, int]]:
+def chunks(low: int | None, high: int | None, limit: int) -> Iterator[dict[str, int]]:
+    """The sub-ranges MIN and MAX of a range; each spans limit + 1 ids (facts, section 3)."""
     assert limit >= 0
     if low is None or high is None:
         return

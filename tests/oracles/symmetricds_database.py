@@ -1,4 +1,4 @@
-"""Writes and reads whole SymmetricDS databases: the rows of an oracle on a real SQLite or PostgreSQL target.
+"""Writes and reads whole SymmetricDS databases: the rows of an oracle on a real target.
 
 Rows are plain Python: `{table without prefix: [{column: value}, ...]}`, times as naive `datetime`. A snapshot
 has every column of every table, in the order of the primary key, with the values as the target returns them.
@@ -14,21 +14,35 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 import psycopg
+import pymysql
 from sqlalchemy.engine import make_url
 
-from tests.oracles.symmetricds_schema import Table, Version, statements, tables
+from tests.oracles.symmetricds_schema import Dialect, Table, Version, quoted, statements, tables
+from tests.oracles.symmetricds_text import Collation, exact, general_ci
 
 Row = dict[str, Any]
 Rows = dict[str, list[Row]]
 TimeEncoding = Literal["timestamp", "text", "text_ms", "text_s", "epoch_ms"]
+
+COLUMNS_SQL = {
+    "postgresql": "select attname from pg_attribute where attrelid = cast(:name as regclass) and attnum > 0 "
+    "and not attisdropped order by attnum",
+    "mariadb": "select column_name from information_schema.columns where table_schema = database() "
+    "and table_name = :name order by ordinal_position",
+}
+TABLES_SQL = {
+    "sqlite": "select name from sqlite_master where type = 'table'",
+    "postgresql": "select tablename from pg_tables where schemaname = :schema",
+    "mariadb": "select table_name from information_schema.tables where table_schema = database()",
+}
 
 
 @dataclass(frozen=True)
 class Place:
     """Where a SymmetricDS database lies and how it is laid out.
 
-    `encoding` is how SQLite keeps times ('timestamp' is PostgreSQL's only one): text with 6, 3 or no digits
-    of a second, or milliseconds since 1970 of the naive time.
+    `encoding` is how SQLite keeps times ('timestamp' is the only one of the servers): text with 6, 3 or no
+    digits of a second, or milliseconds since 1970 of the naive time. `schema` is PostgreSQL's.
     """
 
     url: str
@@ -38,18 +52,25 @@ class Place:
     encoding: TimeEncoding = "text"
 
     @property
-    def dialect(self) -> Literal["postgresql", "sqlite"]:
-        """Which of the two engines."""
-        return "sqlite" if self.url.startswith("sqlite") else "postgresql"
+    def dialect(self) -> Dialect:
+        """Which of the three engines."""
+        if self.url.startswith("sqlite"):
+            return "sqlite"
+        return "mariadb" if self.url.startswith("mysql") else "postgresql"
+
+    @property
+    def collation(self) -> Collation:
+        """When two texts are the same here."""
+        return general_ci if self.dialect == "mariadb" else exact
 
     def name(self, table: str) -> str:
         """Quoted name of a table given without prefix."""
-        quoted = f'"{self.prefix}{table}"'
-        return f'"{self.schema}".{quoted}' if self.schema else quoted
+        name = quoted(f"{self.prefix}{table}", self.dialect)
+        return f"{quoted(self.schema, self.dialect)}.{name}" if self.schema else name
 
     def encode(self, value: Any) -> Any:
         """A value as this place keeps it; only times change."""
-        if not isinstance(value, datetime) or self.dialect == "postgresql":
+        if not isinstance(value, datetime) or self.dialect != "sqlite":
             return value
         if self.encoding == "epoch_ms":
             return round(value.replace(tzinfo=UTC).timestamp() * 1000)
@@ -58,38 +79,36 @@ class Place:
 
 
 class Session:
-    """An autocommitting connection that speaks `:name` parameters on both engines."""
+    """An autocommitting connection that speaks `:name` parameters on every engine."""
 
     def __init__(self, place: Place) -> None:
         """Connect; SQLite creates its file."""
-        self._connection: Any
-        if place.dialect == "sqlite":
-            path = make_url(place.url).database
-            assert path is not None
-            self._connection = sqlite3.connect(path, isolation_level=None, timeout=30)
-            self._connection.execute("pragma synchronous = off")
-        else:
-            url = make_url(place.url).set(drivername="postgresql").render_as_string(hide_password=False)
-            # A generic plan of the chunked deletes is a trap (facts, section 8).
-            self._connection = psycopg.connect(url, autocommit=True, prepare_threshold=None)
+        opened = {"sqlite": _open_sqlite, "postgresql": _open_postgresql, "mariadb": _open_mariadb}
+        self._connection: Any = opened[place.dialect](place.url)
+        self.dialect = place.dialect
         self.sqlite = place.dialect == "sqlite"
 
     def run(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
         """Run one statement and return its rows."""
-        cursor = self._connection.execute(self._form(sql, parameters), parameters or {})
-        return [] if cursor.description is None else cursor.fetchall()
+        cursor = self._execute(sql, parameters)
+        return [] if cursor.description is None else list(cursor.fetchall())
 
     def count(self, sql: str, parameters: Mapping[str, Any] | None = None) -> int:
         """Run one statement and return how many rows it touched."""
-        return int(self._connection.execute(self._form(sql, parameters), parameters or {}).rowcount)
+        return int(self._execute(sql, parameters).rowcount)
 
     def write(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Run one statement for many rows in one transaction."""
         if not rows:
             return
-        self._connection.execute("begin")
+        self._execute("begin", None)
         self._connection.cursor().executemany(self._form(sql, rows[0]), rows)
-        self._connection.execute("commit")
+        self._execute("commit", None)
+
+    def _execute(self, sql: str, parameters: Mapping[str, Any] | None) -> Any:
+        cursor = self._connection.cursor()
+        cursor.execute(self._form(sql, parameters), parameters or ())
+        return cursor
 
     def _form(self, sql: str, parameters: Mapping[str, Any] | None) -> str:
         if self.sqlite:
@@ -103,6 +122,33 @@ class Session:
         self._connection.close()
 
 
+def _open_sqlite(url: str) -> Any:
+    path = make_url(url).database
+    assert path is not None
+    connection = sqlite3.connect(path, isolation_level=None, timeout=30)
+    connection.execute("pragma synchronous = off")
+    return connection
+
+
+def _open_postgresql(url: str) -> Any:
+    bare = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+    # A generic plan of the chunked deletes is a trap (facts, section 8).
+    return psycopg.connect(bare, autocommit=True, prepare_threshold=None)
+
+
+def _open_mariadb(url: str) -> Any:
+    parts = make_url(url)
+    return pymysql.connect(
+        host=parts.host,
+        port=parts.port or 3306,
+        user=parts.username,
+        password=str(parts.password or ""),
+        database=parts.database,
+        charset="utf8mb4",
+        autocommit=True,
+    )
+
+
 @contextmanager
 def session(place: Place) -> Iterator[Session]:
     """A session that is closed at the end."""
@@ -110,10 +156,12 @@ def session(place: Place) -> Iterator[Session]:
         yield opened
 
 
-def create(place: Place) -> None:
-    """Create the empty tables and indexes of the layout."""
+def create(place: Place, *, loose: bool = False) -> None:
+    """Create the empty tables and indexes of the layout; `loose` lets every column but a key be NULL."""
     with session(place) as target:
-        made = statements(place.version, dialect=place.dialect, prefix=place.prefix, schema=place.schema)
+        made = statements(
+            place.version, dialect=place.dialect, prefix=place.prefix, schema=place.schema, loose=loose
+        )
         for statement in made:
             target.run(statement)
 
@@ -126,7 +174,7 @@ def load(place: Place, rows: Rows) -> None:
                 columns, values = ", ".join(names), ", ".join(f":{name}" for name in names)
                 encoded = [{name: place.encode(row[name]) for name in names} for row in group]
                 target.write(f"insert into {place.name(table)} ({columns}) values ({values})", encoded)
-        if not target.sqlite:
+        if place.dialect == "postgresql":
             _advance_identities(target, place)
 
 
@@ -181,18 +229,10 @@ def _columns(target: Session, place: Place, table: Table) -> list[str]:
     """The columns which the table really has: the reference files differ a little from the built layouts."""
     if target.sqlite:
         return [row[1] for row in target.run(f"pragma table_info({place.name(table.name)})")]
-    rows = target.run(
-        "select attname from pg_attribute where attrelid = cast(:name as regclass) and attnum > 0 "
-        "and not attisdropped order by attnum",
-        {"name": place.name(table.name)},
-    )
+    rows = target.run(COLUMNS_SQL[target.dialect], {"name": place.name(table.name).strip("`")})
     return [row[0] for row in rows]
 
 
 def _present(target: Session, place: Place) -> set[str]:
-    if target.sqlite:
-        return {row[0] for row in target.run("select name from sqlite_master where type = 'table'")}
-    schema = place.schema or "public"
-    return {
-        row[0] for row in target.run("select tablename from pg_tables where schemaname = :s", {"s": schema})
-    }
+    parameters = {"schema": place.schema or "public"} if place.dialect == "postgresql" else {}
+    return {row[0] for row in target.run(TABLES_SQL[target.dialect], parameters)}

@@ -20,17 +20,17 @@ ENGINES: dict[str, Engine] = {
     "lethe-2-workers": inline_engine(2),
 }
 
-PLACES = ("sqlite-2.x", "sqlite-3.x", "postgresql-2.x", "postgresql-3.x")
+PLACES = ("sqlite-2.x", "sqlite-3.x", "postgresql-2.x", "postgresql-3.x", "mariadb-2.x", "mariadb-3.x")
 
 
-def named_place(name: str, *, directory: Path, postgresql_url: Callable[[], str]) -> Place:
+def named_place(name: str, *, directory: Path, server_url: Callable[[str], str]) -> Place:
     """The place of one of PLACES, without tables yet.
 
     Args:
         name: one of PLACES.
         directory: where a SQLite file may be made.
-        postgresql_url: gives the address of an empty database; called only where it is needed.
+        server_url: gives the address of an empty database of a dialect; called only where it is needed.
     """
     dialect, _, version = name.partition("-")
-    url = f"sqlite:///{directory}/{version}.db" if dialect == "sqlite" else postgresql_url()
+    url = f"sqlite:///{directory}/{version}.db" if dialect == "sqlite" else server_url(dialect)
     return Place(url, "2.x" if version == "2.x" else "3.x")

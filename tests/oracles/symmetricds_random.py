@@ -41,22 +41,23 @@ def random_database(rng: Random, version: Version, *, rows: int | None = None) -
 
 def _mixed(rng: Random, version: Version, size: int) -> Rows:
     width = timedelta(hours=rng.choice([1, 10, 100]))
-    batch_ids = _ids(rng, version, max(1, size // rng.choice([1, 3, 8])))
+    batch_ids = random_ids(rng, version, max(1, size // rng.choice([1, 3, 8])))
     batches = [row for batch_id in batch_ids for row in _batch_rows(rng, version, batch_id)]
-    data_ids = _ids(rng, version, size)
+    data_ids = random_ids(rng, version, size)
     made: Rows = {"data": [], "data_event": [], "outgoing_batch": batches, **_surroundings(rng, version)}
     for position, data_id in enumerate(data_ids):
         share = position / size
         captured = CUTOFF + width * (share - rng.choice([0.3, 0.7, 0.7, 0.95]))
-        made["data"].append(_data_row(rng, version, data_id, _time(rng, captured)))
+        made["data"].append(_data_row(rng, version, data_id, random_time(rng, captured)))
         made["data_event"] += _event_rows(rng, version, data_id, batch_ids, share=share, captured=captured)
     for position, batch in enumerate(batches):
-        batch["create_time"] = _time(rng, CUTOFF + width * (position / len(batches) - 0.7))
+        batch["create_time"] = random_time(rng, CUTOFF + width * (position / len(batches) - 0.7))
     made["data_event"] += _orphan_events(rng, version, data_ids, batch_ids)
     return _without_some_batches(rng, made)
 
 
-def _ids(rng: Random, version: Version, count: int) -> list[int]:
+def random_ids(rng: Random, version: Version, count: int) -> list[int]:
+    """Ascending ids, dense or sparse."""
     start = rng.choice([1, 1, 10, 4990, 1_000_000])
     if version == "3.x" and rng.random() < 0.2:
         start = 2**31 - 20  # ids are BIGINT since 3.x: cross the limit of an integer
@@ -67,7 +68,7 @@ def _ids(rng: Random, version: Version, count: int) -> list[int]:
     return made
 
 
-def _time(rng: Random, about: datetime) -> datetime | None:
+def random_time(rng: Random, about: datetime) -> datetime | None:
     """A time near the given one, or one of the special ones."""
     chance = rng.random()
     if chance < 0.04:
@@ -154,7 +155,7 @@ def _orphan_events(rng: Random, version: Version, data_ids: list[int], batch_ids
 def _events(rng: Random, version: Version, keys: set[tuple[int, int]], about: datetime) -> list[Row]:
     made: list[Row] = []
     for data_id, batch_id in sorted(keys):
-        row: Row = {"data_id": data_id, "batch_id": batch_id, "create_time": _time(rng, about)}
+        row: Row = {"data_id": data_id, "batch_id": batch_id, "create_time": random_time(rng, about)}
         if version == "3.x":
             made.append(row)
         else:
@@ -245,7 +246,7 @@ def _dead_node(rng: Random, version: Version) -> Rows:
 
 
 def _uniform(rng: Random, version: Version, size: int, status: str | None, time: datetime | None) -> Rows:
-    data_ids, batch_ids = _ids(rng, version, size), _ids(rng, version, size)
+    data_ids, batch_ids = random_ids(rng, version, size), random_ids(rng, version, size)
     made: Rows = {"data": [], "data_event": [], "outgoing_batch": [], **_surroundings(rng, version)}
     for data_id, batch_id in zip(data_ids, batch_ids, strict=True):
         made["data"].append(_data_row(rng, version, data_id, time))

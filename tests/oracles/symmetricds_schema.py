@@ -1,4 +1,4 @@
-"""The runtime tables of SymmetricDS 2.x and 3.x, as they are created on SQLite and PostgreSQL.
+"""The runtime tables of SymmetricDS 2.x and 3.x, as they are created on SQLite, PostgreSQL and MariaDB.
 
 Columns and indexes are read from the reference databases under tests/data, so nothing is typed twice; where
 those differ from what facts/symmetricds-purge section 1 says of 2.x, the facts win (tests/data/PROVENANCE.md
@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import re
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Literal
 
 Version = Literal["2.x", "3.x"]
 VERSIONS: tuple[Version, ...] = ("2.x", "3.x")
+Dialect = Literal["sqlite", "postgresql", "mariadb"]
 
 DATA = Path(__file__).parents[1] / "data" / "symmetricds"
 COLUMN = re.compile(r"^  (\w+) (\w+(?:\([\d,]+\))?)(.*?),?$")
@@ -121,29 +123,48 @@ def _as_facts_say_of_2x(found: dict[str, Table]) -> dict[str, Table]:
     return {**found, "data": replace(data, columns=kept, indexes=plain), "outgoing_batch": batch}
 
 
-def statements(version: Version, *, dialect: str, prefix: str, schema: str | None) -> list[str]:
+def quoted(name: str, dialect: Dialect) -> str:
+    """A name between the quotes of a dialect."""
+    return f"`{name}`" if dialect == "mariadb" else f'"{name}"'
+
+
+def statements(
+    version: Version, *, dialect: Dialect, prefix: str, schema: str | None, loose: bool = False
+) -> list[str]:
     """The statements that create a whole layout.
 
     Args:
         version: the layout.
-        dialect: 'postgresql' or 'sqlite'.
+        dialect: of the database.
         prefix: of table and index names, `sym_` in most installations.
         schema: PostgreSQL schema, created where it is missing; None is the connection's own.
+        loose: every column that is not part of a key may be NULL.
     """
-    place = f'"{schema}".' if schema else ""
-    made = [f'create schema if not exists "{schema}"'] if schema else []
+    place = f"{quoted(schema, dialect)}." if schema else ""
+    made = [f"create schema if not exists {quoted(schema, dialect)}"] if schema else []
     for table in tables(version).values():
-        types = _postgresql_types(table, version) if dialect == "postgresql" else _sqlite_types(table)
+        types = _TYPES[dialect](_loosened(table) if loose else table, version)
         body = ", ".join([*types, f"primary key ({', '.join(table.primary_key)})"])
-        made.append(f'create table {place}"{prefix}{table.name}" ({body})')
+        name = f"{place}{quoted(f'{prefix}{table.name}', dialect)}"
+        made.append(f"create table {name} ({body})")
         for index in table.indexes:
             unique = "unique " if index.unique else ""
-            target = f'{place}"{prefix}{table.name}" ({", ".join(index.columns)})'
-            made.append(f'create {unique}index "{prefix}{index.name}" on {target}')
+            own = quoted(f"{prefix}{index.name}", dialect)
+            made.append(f"create {unique}index {own} on {name} ({', '.join(index.columns)})")
     return made
 
 
-def _sqlite_types(table: Table) -> list[str]:
+def _loosened(table: Table) -> Table:
+    columns = [
+        column
+        if column.name in table.primary_key
+        else replace(column, tail=column.tail.replace("not null", ""))
+        for column in table.columns
+    ]
+    return replace(table, columns=tuple(columns))
+
+
+def _sqlite_types(table: Table, _version: Version) -> list[str]:
     return [f"{column.name} {column.type}{column.tail}" for column in table.columns]
 
 
@@ -165,3 +186,24 @@ def _postgresql_type(column: Column, version: Version) -> str:
         return "integer"
     # Facts, section 1: ids were INTEGER in 2.x and are BIGINT in 3.x. The 2.x gap ends above every id in use.
     return "bigint" if version == "3.x" or not column.name.endswith("_id") else "integer"
+
+
+def _mariadb_types(table: Table, version: Version) -> list[str]:
+    """As MySqlDdlBuilder of symmetric-db maps them: LONGVARCHAR to MEDIUMTEXT, TIMESTAMP to DATETIME.
+
+    In 2.x a DATETIME has whole seconds; today's builder allows up to six digits, so 3.x has them here.
+    """
+    named = {"text": "mediumtext", "timestamp": "datetime" if version == "2.x" else "datetime(6)"}
+    made = []
+    for column in table.columns:
+        kind = _postgresql_type(column, version)
+        tail = " not null auto_increment" if column.name == table.automatic else column.tail
+        made.append(f"{column.name} {named.get(kind, kind)}{tail}")
+    return made
+
+
+_TYPES: dict[Dialect, Callable[[Table, Version], list[str]]] = {
+    "sqlite": _sqlite_types,
+    "postgresql": _postgresql_types,
+    "mariadb": _mariadb_types,
+}

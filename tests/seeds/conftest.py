@@ -13,6 +13,8 @@ from tests.oracles.symmetricds_engines import ENGINES, PLACES, Engine, named_pla
 @pytest.fixture(params=list(ENGINES))
 def engine(request: pytest.FixtureRequest) -> Engine:
     """What runs the purge."""
+    if "mariadb" in request.node.name and request.param != "literal":
+        pytest.skip("the units of spark.purge cannot speak to MariaDB yet")
     return ENGINES[request.param]
 
 
@@ -27,5 +29,5 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     return named_place(
         request.param,
         directory=tmp_path,
-        postgresql_url=lambda: str(request.getfixturevalue("postgresql_url")),
+        server_url=lambda dialect: str(request.getfixturevalue(f"{dialect}_url")),
     )

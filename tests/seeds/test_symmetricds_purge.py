@@ -44,7 +44,7 @@ def purge(place: Place, rows: Rows, engine: Engine, **options: Any) -> tuple[dic
     engine(place, CUTOFF, **options)
     after = snapshot(place)
     choices = {name: options[name] for name in ("strict", "stranded") if name in options}
-    assert after == expected_after_purge(before, place.encode(CUTOFF), **choices)
+    assert after == expected_after_purge(before, place.encode(CUTOFF), collation=place.collation, **choices)
     return removed_keys(place, before, after), after
 
 
