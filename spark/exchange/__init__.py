@@ -1,0 +1,1 @@
+"""Units of many jobs, gathered into few jobs of Spark."""

@@ -1,0 +1,108 @@
+"""One job's place at the exchange."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+from spark.exchange.board import Board, LeaseState
+from spark.exchange.errors import TaskBroken
+from spark.snapshot import JobClass
+from spark.targets.task import Unsendable, pack
+from spark.targets.work import Outcome, UnitWork
+
+Unit = TypeVar("Unit")
+Result = TypeVar("Result")
+LOOK_S = 0.25
+"""How often a lease that waits for an outcome looks at its job."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTerms:
+    """What the exchange must know of the job behind a lease; the functions are called in the job's thread.
+
+    Args:
+        workers: tasks that may run at the work's place at once.
+        may_work: whether the job may go on; where not, what has not begun is dropped.
+        may_run_ahead: whether more units may be drawn than `workers` can do; a throttled job must not.
+        look: called about four times a second while nothing ends; may raise to end the lease.
+    """
+
+    workers: int
+    job_class: JobClass = "BULK"
+    may_work: Callable[[], bool] = lambda: True
+    may_run_ahead: Callable[[], bool] = lambda: True
+    look: Callable[[], None] = lambda: None
+
+
+class ExchangeLease(Generic[Unit, Result]):
+    """Hands the units of one job in and gives their outcomes back; a context manager.
+
+    Raises: TaskBroken: the work cannot be sent.
+    """
+
+    def __init__(self, board: Board, work: UnitWork[Unit, Result], terms: LeaseTerms) -> None:
+        assert terms.workers >= 1, "somebody works"
+        self._board = board
+        self._terms = terms
+        place = work.place or f"{work.target.url} {work.target.schema}"
+        self._state = LeaseState(place, terms.workers, terms.job_class, work=_packed(work))
+        board.open(self._state)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def map(self, units: Iterator[Unit]) -> Iterator[Outcome[Unit, Result]]:
+        """Run units as they are drawn; outcomes as they end, in any order.
+
+        Raises: TaskBroken, UnitsLost, LeaseRefused, and what `look` raises.
+        """
+        exhausted = False
+        while True:
+            if not exhausted and not self._terms.may_work():
+                exhausted = True
+                self._board.drop_waiting(self._state)
+            while not exhausted and self._state.load < self._room():
+                unit = next(units, None)
+                if unit is None:
+                    exhausted = True
+                else:
+                    self._board.hand_in(self._state, unit, _packed(unit))
+            outcome = self._board.next_outcome(self._state, LOOK_S)
+            if outcome is not None:
+                yield outcome
+                continue
+            if exhausted and not self._state.load:
+                return
+            self._terms.look()
+
+    def cancel(self) -> None:
+        """End what runs, refuse what follows: jobs of Spark that carry a unit of ours are cancelled whole."""
+        for flight in self._board.end(self._state, is_closed=False):
+            flight.cancel("a job that is in it stops")
+
+    def close(self) -> None:
+        """Leave; what still runs is cancelled."""
+        for flight in self._board.end(self._state, is_closed=True):
+            flight.cancel("a job that is in it has ended")
+
+    def _room(self) -> int:
+        """How many units may be waiting or under way: two rounds of full tasks."""
+        if not self._terms.may_run_ahead():
+            return self._terms.workers
+        limits = self._board.limits
+        wanted = math.ceil(2 * self._terms.workers * self._state.per_task(limits.task_s))
+        return max(self._terms.workers, min(wanted, limits.ahead_max))
+
+
+def _packed(value: object) -> bytes:
+    try:
+        return pack(value)
+    except Unsendable as error:
+        raise TaskBroken(str(error)) from error

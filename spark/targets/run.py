@@ -1,0 +1,71 @@
+"""Tasks of units on Spark: one action, no retry of ours, reports as each task ends.
+
+Reports come by an accumulator: its updates reach the driver with the end of each task, before the action
+returns, and once for a task however often Spark repeats it. What has not come when the action has ended, well
+or not, was not heard of: the caller hands it in again.
+
+Works and units travel in the closure, in memory and over Spark's sockets: passwords must not lie in a file.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from pyspark.accumulators import Accumulator, AccumulatorParam, _accumulatorRegistry
+from pyspark.sql import SparkSession
+
+from spark.targets.task import Report, Task, run_task
+
+Deliver = Callable[[Sequence[Report]], None]
+
+
+class _Reports(AccumulatorParam[list[Report]]):
+    """At a worker a list that grows; at the driver each update is handed on, and nothing is kept."""
+
+    def __init__(self, deliver: Deliver | None) -> None:
+        self._deliver = deliver
+
+    def __reduce__(self) -> tuple[type["_Reports"], tuple[None]]:
+        return _Reports, (None,)
+
+    def zero(self, value: list[Report]) -> list[Report]:
+        return []
+
+    def addInPlace(self, value1: list[Report], value2: list[Report]) -> list[Report]:  # noqa: N802
+        if self._deliver is None:
+            return value1 + value2
+        self._deliver(value2)
+        return value1
+
+
+class _Mapped:
+    """Runs the task of a partition; picklable."""
+
+    def __init__(self, tasks: Sequence[Task], reports: "Accumulator[list[Report]]") -> None:
+        self._tasks = list(tasks)
+        self._reports = reports
+
+    def __call__(self, partition: int, _rows: Iterable[int]) -> Iterator[int]:
+        self._reports.add(run_task(self._tasks[partition]))
+        return iter(())
+
+
+def parallelism(spark: SparkSession) -> int:
+    """How many tasks run at a time."""
+    return max(1, spark.sparkContext.defaultParallelism)
+
+
+def run_tasks(spark: SparkSession, tasks: Sequence[Task], deliver: Deliver) -> None:
+    """Run tasks as one job of Spark; returns when all have ended.
+
+    Args:
+        deliver: gets the reports of each task at its end, from a thread of pyspark's; must not raise.
+    Raises: what pyspark raises: cancelled, a worker that died too often, no JVM any more.
+    """
+    assert tasks, "a job has a task"
+    context = spark.sparkContext
+    reports: Accumulator[list[Report]] = context.accumulator([], _Reports(deliver))
+    try:
+        rows = context.parallelize(range(len(tasks)), len(tasks))
+        rows.mapPartitionsWithIndex(_Mapped(tasks, reports)).collect()
+    finally:
+        # pyspark keeps every accumulator of the process for ever.
+        _accumulatorRegistry.pop(reports.aid, None)
