@@ -1,0 +1,1 @@
+"""Replication: which changes a consumer needs, and in what order they are read."""
