@@ -11,7 +11,7 @@ from app.auth.service import Caller
 from app.errors import InvalidRequest, Unprocessable
 from app.jobs.models import Job
 from app.purge.models import PurgeRequest
-from app.purge.service import EarlyLook, snapshot, submit_purge
+from app.purge.service import EarlyLook, check_fields, snapshot, submit_purge
 from app.settings import Settings
 from app.stores.models import Store
 
@@ -37,6 +37,7 @@ def submit_child(
             for item in error.errors()
         ]
         raise InvalidRequest(f"{len(errors)} field(s) are not valid", errors=errors) from error
+    check_fields(request, at="/params")
     if request.plan_id is not None:
         raise Unprocessable("a plan belongs to one store", code="PLAN_NOT_USABLE")
     return submit_purge(

@@ -11,6 +11,7 @@ from app.purge.models import PurgeKind, PurgeParams
 from app.purge.steps import LoopState
 from app.settings import Settings
 from app.stores.models import Store
+from spark.formats.symmetricds import KindName
 from spark.purge.cutoff import CutoffValue
 from spark.purge.inspect import Inspection
 from spark.purge.planned import PurgePlan
@@ -52,6 +53,8 @@ class UnitHead:
         return None if self.archive is None else str(self.archive)
 
 
+# Fields of a request that only the purge OUTGOING understands.
+NOT_OUTGOING = ("stranded", "strict")
 Start = Mapping[str, Any]
 MakeUnit = Callable[[str, Piece], Any]
 
@@ -61,6 +64,7 @@ class Kind:
     """One kind of purge.
 
     Args:
+        name: as the lower floor calls it.
         resource: the tables that it writes: the end of the name of claim and fence.
         tables: step to the table, without prefix, from which it removes rows.
         refused: fields of a request that make no sense for it.
@@ -74,6 +78,7 @@ class Kind:
     """
 
     kind: PurgeKind
+    name: KindName
     resource: str
     tables: Mapping[str, str]
     refused: Sequence[str]

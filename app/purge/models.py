@@ -14,6 +14,8 @@ class PurgeKind(StrEnum):
     """Which of the document's purges."""
 
     OUTGOING = "OUTGOING"
+    INCOMING = "INCOMING"
+    DATA_GAP = "DATA_GAP"
 
 
 class StrandedMode(StrEnum):
@@ -64,11 +66,17 @@ class PurgeRequest(BaseModel):
 
     kind: PurgeKind
     retention_minutes: int | None = Field(
-        default=None, ge=0, le=5_256_000, description="Over the store's, over the target's own, over 7200."
+        default=None,
+        ge=0,
+        le=5_256_000,
+        description="Over the store's, over the target's own, over the default of the kind.",
     )
     cutoff: Instant | None = Field(default=None, description="Instead of a retention; never in the future.")
-    stranded: StrandedMode = StrandedMode.MARK
-    strict: bool = Field(default=False, description="A batch with NULL status protects its data and events.")
+    stranded: StrandedMode = Field(default=StrandedMode.MARK, description="OUTGOING only.")
+    strict: bool = Field(
+        default=False,
+        description="OUTGOING only: a batch with NULL status protects its data and events.",
+    )
     max_rows_in_tx: int | None = Field(default=None, ge=1, le=1_000_000)
     strategy: Strategy = Strategy.DOCUMENT
     archive: ArchiveRequest | None = None
@@ -175,7 +183,8 @@ class PurgePlanRead(BaseModel):
     layout: str
     strict: bool
     tables: list[PlannedTable]
-    stranded: PlannedStranded
+    stranded: PlannedStranded | None = Field(description="OUTGOING only.")
+    nodes: int | None = Field(default=None, description="INCOMING: nodes that have a range of batches.")
     limits: PlannedLimits
     warnings: list[PlanWarningRead]
     expires_at: datetime
@@ -185,6 +194,8 @@ class PurgeTableStats(BaseModel):
     """One table of a store."""
 
     table: str
+    kind: PurgeKind = Field(description="The purge that removes its rows.")
+    retention_minutes: int = Field(description="In effect for that purge.")
     removed: int = Field(description="By Lethe, over all purges that it still remembers.")
     oldest_row_left: datetime | None = Field(description="Time of the lowest id that has one.")
     lag_behind_retention_s: float | None = Field(

@@ -122,6 +122,7 @@ def _ids(bounds: Bounds | None) -> tuple[int, int] | None:
 
 OUTGOING = Kind(
     kind=PurgeKind.OUTGOING,
+    name="OUTGOING",
     resource="outgoing",
     tables={"DATA": DATA, "EVENTS": DATA_EVENT, "BATCHES": OUTGOING_BATCH},
     refused=(),

@@ -7,22 +7,23 @@ from sqlmodel import Session, col, select
 
 from app.jobs.models import Job
 from app.purge.cutoff import retention_of
+from app.purge.kinds import KINDS
 from app.purge.models import PurgeKind, PurgeParams, PurgeRequest, PurgeStatsRead, PurgeTableStats
 from app.purge.service import JOB_PURGE, snapshot
 from app.settings import Settings
 from app.stores.models import Store
 from app.stores.targets import opened
-from spark.formats.symmetricds import PURGED_TABLES
 from spark.purge.cutoff import instant_of
 from spark.purge.inspect import Inspection, inspect
 from spark.purge.stats import TableStats, purge_stats
 
 JOBS_SUMMED_MAX = 10_000
+Params = Mapping[PurgeKind, PurgeParams]
 
 
 def removed_by_lethe(db: Session, store_id: str) -> dict[str, int]:
     """Rows removed by the purges of a store that are still remembered, by table without prefix."""
-    removed = dict.fromkeys(PURGED_TABLES, 0)
+    removed = {table: 0 for kind in KINDS.values() for table in kind.tables.values()}
     rows = db.exec(
         select(Job.result)
         .where(Job.store == store_id, Job.kind == JOB_PURGE, col(Job.result).is_not(None))
@@ -34,14 +35,14 @@ def removed_by_lethe(db: Session, store_id: str) -> dict[str, int]:
     return removed
 
 
-def removed_and_params(db: Session, store: Store) -> tuple[dict[str, int], PurgeParams]:
+def removed_and_params(db: Session, store: Store) -> tuple[dict[str, int], Params]:
     """What the metadata knows for the figures of a store."""
-    params = snapshot(db, store, PurgeRequest(kind=PurgeKind.OUTGOING), None)
+    params = {kind: snapshot(db, store, PurgeRequest(kind=kind), None) for kind in KINDS}
     return removed_by_lethe(db, store.id), params
 
 
 def stats_of(
-    store: Store, settings: Settings, *, removed: Mapping[str, int], params: PurgeParams
+    store: Store, settings: Settings, *, removed: Mapping[str, int], params: Params
 ) -> PurgeStatsRead:
     """The figures of a store, its target asked now; no connection to the metadata is held meanwhile.
 
@@ -49,8 +50,8 @@ def stats_of(
     """
     with opened(store, settings, purpose="stats") as conn:
         inspection = inspect(conn)
-        tables = purge_stats(conn)
-    retention = retention_of(params, inspection)
+        tables = purge_stats(conn, inspection.layout)
+    retention = retention_of(params[PurgeKind.OUTGOING], inspection)
     return PurgeStatsRead(
         store=store.id,
         measured_at=inspection.now,
@@ -61,13 +62,16 @@ def stats_of(
 
 
 def _table(
-    store: Store, inspection: Inspection, params: PurgeParams, item: TableStats, removed: Mapping[str, int]
+    store: Store, inspection: Inspection, params: Params, item: TableStats, removed: Mapping[str, int]
 ) -> PurgeTableStats:
     oldest = _oldest(store, inspection, item)
-    retention_s = retention_of(params, inspection).value * 60
-    lag_s = None if oldest is None else max(0.0, (inspection.now - oldest).total_seconds() - retention_s)
+    retention = retention_of(params[PurgeKind(item.kind)], inspection)
+    age_s = None if oldest is None else (inspection.now - oldest).total_seconds()
+    lag_s = None if age_s is None else max(0.0, age_s - retention.value * 60)
     return PurgeTableStats(
         table=item.table,
+        kind=PurgeKind(item.kind),
+        retention_minutes=retention.value,
         removed=removed.get(item.table.removeprefix(store.table_prefix), 0),
         oldest_row_left=oldest,
         lag_behind_retention_s=lag_s,

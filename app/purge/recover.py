@@ -10,11 +10,13 @@ from app.jobs.claims import current_epoch, raise_epoch
 from app.jobs.models import Job, JobEvent
 from app.jobs.states import JobState
 from app.jobs.writing import state_event
+from app.purge.kinds import KINDS
 from app.purge.rules import fence_resource
 from app.purge.service import JOB_PURGE
 from app.settings import Settings
 from app.stores.models import RecoveryRead, Store
 from app.stores.targets import opened
+from spark.targets.connection import Connection
 from spark.targets.fence import read_fence
 from spark.targets.ledger import JobTotals, list_jobs, shows_ledger
 
@@ -28,11 +30,11 @@ def recover_store(database: Database, settings: Settings, store: Store, actor: s
     """
     with opened(store, settings, purpose="recover") as conn:
         ledger = shows_ledger(conn)
-        fence = read_fence(conn, fence_resource(store)) if ledger else None
+        fence = greatest_fence(conn, store) if ledger else None
         known = list_jobs(conn) if ledger else []
     with database.transaction() as db:
         before = current_epoch(db)
-        after = raise_epoch(db, fence[0]) if fence is not None and fence[0] > before else before
+        after = raise_epoch(db, fence) if fence is not None and fence > before else before
         now = database.now(db)
         foreign = [totals for totals in known if db.get(Job, totals.job_id) is None]
         for totals in foreign:
@@ -40,6 +42,12 @@ def recover_store(database: Database, settings: Settings, store: Store, actor: s
     return RecoveryRead(
         epoch_before=before, epoch_after=after, foreign_jobs=[totals.job_id for totals in foreign]
     )
+
+
+def greatest_fence(conn: Connection, store: Store) -> int | None:
+    """The greatest token that any purge of a store has left at its target."""
+    found = (read_fence(conn, fence_resource(store, kind.resource)) for kind in KINDS.values())
+    return max((fence[0] for fence in found if fence is not None), default=None)
 
 
 def _mark(db: Session, store: Store, totals: JobTotals, *, actor: str, now: datetime) -> None:

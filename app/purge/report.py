@@ -9,6 +9,7 @@ from app.purge.models import (
     PlannedStranded,
     PlannedTable,
     PlanWarningRead,
+    PurgeKind,
     PurgeParams,
     PurgePlanRead,
     StrandedNodeRead,
@@ -85,10 +86,8 @@ def plan_read(
             )
             for item in plan.tables
         ],
-        stranded=PlannedStranded(
-            mode=params.stranded,
-            nodes=[StrandedNodeRead(node_id=n.node_id, batches=n.batches) for n in plan.stranded_nodes],
-        ),
+        stranded=_stranded(params, plan),
+        nodes=plan.nodes,
         limits=PlannedLimits(
             max_rows=params.max_rows,
             max_fraction=params.max_fraction,
@@ -97,6 +96,13 @@ def plan_read(
         warnings=_warnings(plan, inspection),
         expires_at=now + timedelta(seconds=valid_s),
     )
+
+
+def _stranded(params: PurgeParams, plan: PurgePlan) -> PlannedStranded | None:
+    if params.kind is not PurgeKind.OUTGOING:
+        return None
+    nodes = [StrandedNodeRead(node_id=node.node_id, batches=node.batches) for node in plan.stranded_nodes]
+    return PlannedStranded(mode=params.stranded, nodes=nodes)
 
 
 def resent_read(report: ResentReport) -> dict[str, Any]:

@@ -9,12 +9,16 @@ from spark.targets.ledger import shows_ledger
 from spark.targets.target import validate_url
 
 
-def fence_resource(store: Store) -> str:
-    """The tables that an outgoing purge writes: the name of claim and fence, equal for all stores on them."""
+def fence_resource(store: Store, tables: str = "outgoing") -> str:
+    """The tables that a purge writes: the name of claim and fence, equal for all stores on them.
+
+    Args:
+        tables: a kind's `resource`.
+    """
     prefix = store.table_prefix
     if validate_url(store.url) == "sqlite":  # there SYM_data and sym_data are one table
         prefix = prefix.lower()
-    return f"{store.schema_name or 'public'}.{prefix}outgoing"
+    return f"{store.schema_name or 'public'}.{prefix}{tables}"
 
 
 def check_permissions(inspection: Inspection) -> None:

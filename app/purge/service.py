@@ -8,16 +8,25 @@ from sqlmodel import Session
 
 from app.auth.service import Caller
 from app.db import Database
-from app.errors import ServiceError
+from app.errors import InvalidRequest, ServiceError
 from app.jobs.claims import current_epoch
 from app.jobs.models import Job, JobClass
 from app.jobs.service import JobRequest, refuse_conflict, submit
 from app.jobs.states import JobState
 from app.kit.instants import instant_text
 from app.parameters.service import effective_by_name
-from app.purge.cutoff import TARGET_PARAMETER, decide_cutoff
+from app.purge.cutoff import RETENTION_PARAMETERS, decide_cutoff
 from app.purge.errors import EpochAhead, LimitExceeded, PlanNoLongerHolds, PlanNotUsable
-from app.purge.models import Overlap, PurgeParams, PurgePlanRead, PurgeRequest, Sourced, StrandedMode
+from app.purge.kinds import KINDS
+from app.purge.models import (
+    Overlap,
+    PurgeKind,
+    PurgeParams,
+    PurgePlanRead,
+    PurgeRequest,
+    Sourced,
+    StrandedMode,
+)
 from app.purge.rules import check_epoch, check_permissions, fence_resource
 from app.settings import Settings
 from app.stores.errors import SecretUnavailable, service_error
@@ -40,14 +49,15 @@ PREFLIGHT_NAME = "lethe:preflight"
 def snapshot(db: Session, store: Store, request: PurgeRequest, plan: PurgePlanRead | None) -> PurgeParams:
     """Everything that decides what the job does, as it is now."""
     limits = StoreLimits.model_validate(store.limits)
-    default = effective_by_name(db, TARGET_PARAMETER, {})
+    retention = RETENTION_PARAMETERS[request.kind]
+    default = effective_by_name(db, retention, {})
     return PurgeParams(
         kind=request.kind,
         cutoff=plan.cutoff if plan else request.cutoff,
-        retention_minutes=_retention(store, request),
+        retention_minutes=_retention(store, request, retention),
         default_retention_minutes=Sourced(value=int(default.value), source=default.source),
         stranded=request.stranded,
-        stranded_nodes=[node.node_id for node in plan.stranded.nodes] if plan else None,
+        stranded_nodes=[node.node_id for node in plan.stranded.nodes] if plan and plan.stranded else None,
         strict=request.strict,
         data_rows_in_tx=request.max_rows_in_tx or _set_size(db, store, DATA_TX),
         event_batches_in_tx=_set_size(db, store, EVENTS_TX),
@@ -74,11 +84,24 @@ def target_fields(store: Store) -> dict[str, Any]:
     }
 
 
-def _retention(store: Store, request: PurgeRequest) -> Sourced | None:
+def check_fields(request: PurgeRequest, *, at: str = "") -> None:
+    """Raise InvalidRequest where a field says something that the kind does not know.
+
+    Args:
+        at: where the request lies in the body.
+    """
+    refused = [name for name in KINDS[request.kind].refused if name in request.model_fields_set]
+    if refused:
+        detail = f"makes no sense for {request.kind}: only a purge OUTGOING knows it"
+        errors = [{"pointer": f"{at}/{name}", "detail": detail} for name in refused]
+        raise InvalidRequest(f"{len(errors)} field(s) are not valid", errors=errors)
+
+
+def _retention(store: Store, request: PurgeRequest, name: str) -> Sourced | None:
     if request.retention_minutes is not None:
         return Sourced(value=request.retention_minutes, source="REQUEST")
-    if TARGET_PARAMETER in store.parameters:
-        return Sourced(value=int(store.parameters[TARGET_PARAMETER]), source="STORE")
+    if name in store.parameters:
+        return Sourced(value=int(store.parameters[name]), source="STORE")
     return None
 
 
@@ -113,12 +136,14 @@ def look_early(
         with connect(
             target_of(store), application_name=PREFLIGHT_NAME, limits=limits, read_only=True
         ) as conn:
-            inspection = inspect(conn)
+            kind = KINDS[params.kind]
+            inspection = inspect(conn, kind.name)
             if for_write:
                 check_permissions(inspection)
-                check_epoch(conn, resource=fence_resource(store), epoch=epoch)
+                check_epoch(conn, resource=fence_resource(store, kind.resource), epoch=epoch)
             decide_cutoff(params, inspection)
-            nodes = stranded_nodes(conn, PurgeSpec(cutoff=0)) if params.plan_id else ()
+            reviewed = params.plan_id and params.kind is PurgeKind.OUTGOING
+            nodes = stranded_nodes(conn, PurgeSpec(cutoff=0)) if reviewed else ()
             return EarlyLook(inspection, tuple(node.node_id for node in nodes))
     except TargetError as error:
         if error.transient:
@@ -141,7 +166,8 @@ def find_plan(db: Session, store: Store, request: PurgeRequest, *, now: datetime
         raise PlanNotUsable("plan_id names no finished plan of this store")
     plan = PurgePlanRead.model_validate(job.result)
     params = PurgeParams.model_validate(job.params)
-    if (plan.kind, plan.stranded.mode, plan.strict) != (request.kind, request.stranded, request.strict):
+    stranded = plan.stranded.mode if plan.stranded else request.stranded
+    if (plan.kind, stranded, plan.strict) != (request.kind, request.stranded, request.strict):
         raise PlanNotUsable("kind, stranded and strict must be those of the plan", code="PLAN_DIFFERS")
     if plan.expires_at <= now:
         raise PlanNoLongerHolds(f"the plan expired at {instant_text(plan.expires_at)}")
@@ -157,7 +183,9 @@ def find_plan(db: Session, store: Store, request: PurgeRequest, *, now: datetime
 
 def check_nodes(plan: PurgePlanRead | None, look: EarlyLook) -> None:
     """Raise PlanNoLongerHolds when other nodes are disabled now than were reviewed."""
-    if plan is None or look.stranded is None or plan.stranded.mode is StrandedMode.SKIP:
+    if plan is None or plan.stranded is None or look.stranded is None:
+        return
+    if plan.stranded.mode is StrandedMode.SKIP:
         return
     reviewed = {node.node_id for node in plan.stranded.nodes}
     now = set(look.stranded)
@@ -179,6 +207,7 @@ def prepare(
 
     Raises: ServiceError.
     """
+    check_fields(request)
     with database.reading() as db:
         plan = find_plan(db, store, request, now=now)
         params = snapshot(db, store, request, plan)
@@ -210,7 +239,7 @@ def submit_purge(
     Raises: ConflictingJob, QueueFull.
     """
     identity = look.inspection.identity if look.inspection else store.target_identity
-    resource = fence_resource(store)
+    resource = fence_resource(store, KINDS[params.kind].resource)
     if params.overlap is Overlap.REFUSE:
         refuse_conflict(db, store=store.id, identity=identity, resource=resource)
     request = JobRequest(
@@ -254,7 +283,8 @@ def is_epoch_ahead(database: Database, store: Store, settings: Settings) -> bool
         epoch = current_epoch(db)
     try:
         with opened(store, settings, purpose="epoch") as conn:
-            check_epoch(conn, resource=fence_resource(store), epoch=epoch)
+            for kind in KINDS.values():
+                check_epoch(conn, resource=fence_resource(store, kind.resource), epoch=epoch)
     except EpochAhead:
         return True
     except ServiceError:

@@ -56,7 +56,8 @@ def run_purge(context: JobContext, *, engine: Engine) -> Mapping[str, Any]:
         purge = _prepare(context, conn, store)
         check = partial(check_permissions, purge.inspection)
         _or_fail(check)
-        claimed = claim(context, conn, resource=fence_resource(store), queue=purge.params.overlap == "QUEUE")
+        resource = fence_resource(store, _kind(purge).resource)
+        claimed = claim(context, conn, resource=resource, queue=purge.params.overlap == "QUEUE")
         _check_limits(purge)
         if claimed.has_ledger:
             trim_old_ledgers(context, conn)
@@ -109,7 +110,7 @@ def _prepare(context: JobContext, conn: Connection, store: Store) -> Purge:
     params = PurgeParams.model_validate(context.job.params)
     if params.target != target_fields(store):  # a retry of a job from before the store was changed
         raise JobFailed("STORE_CHANGED", "the store names another target than when this was submitted")
-    inspection = inspect(conn)
+    inspection = inspect(conn, KINDS[params.kind].name)
     cutoff = _fixed_cutoff(context, params, inspection)
     local = convert(cutoff.at, time_zone=store.time_zone, encoding=inspection.time_encoding)
     return Purge(context, conn, store, params, inspection, cutoff, local)

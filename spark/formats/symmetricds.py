@@ -8,33 +8,58 @@ from dataclasses import dataclass
 from typing import Literal
 
 Version = Literal["2.x", "3.x"]
+KindName = Literal["OUTGOING", "INCOMING", "DATA_GAP"]
 TimeEncoding = Literal["timestamp", "timestamptz", "text", "epoch_ms"]
 
 # Names without the prefix, in the order in which a purge removes their rows.
 DATA = "data"
 DATA_EVENT = "data_event"
 OUTGOING_BATCH = "outgoing_batch"
+INCOMING_BATCH = "incoming_batch"
+DATA_GAP = "data_gap"
 NODE = "node"
-PURGED_TABLES = (DATA, DATA_EVENT, OUTGOING_BATCH)
-REQUIRED_TABLES = (*PURGED_TABLES, NODE)
-OPTIONAL_TABLES = (
+LOCK = "lock"
+KNOWN_TABLES = (
+    DATA,
+    DATA_EVENT,
+    OUTGOING_BATCH,
+    INCOMING_BATCH,
+    DATA_GAP,
+    NODE,
+    LOCK,
     "context",
-    "data_gap",
-    "incoming_batch",
-    "lock",
+    "node_identity",
     "parameter",
     "sequence",
 )
-
-# Without these columns a purge cannot be computed at all.
-REQUIRED_COLUMNS = {
-    DATA: ("data_id", "create_time"),
-    DATA_EVENT: ("data_id", "batch_id"),
-    OUTGOING_BATCH: ("batch_id", "node_id", "status", "create_time"),
-    NODE: ("node_id", "sync_enabled"),
+PURGED_TABLES: dict[KindName, tuple[str, ...]] = {
+    "OUTGOING": (DATA, DATA_EVENT, OUTGOING_BATCH),
+    "INCOMING": (INCOMING_BATCH,),
+    "DATA_GAP": (DATA_GAP,),
 }
 
-DELIVERED_STATUSES = ("OK", "IG")
+# Without these columns a purge cannot be computed at all.
+REQUIRED_COLUMNS: dict[KindName, dict[str, tuple[str, ...]]] = {
+    "OUTGOING": {
+        DATA: ("data_id", "create_time"),
+        DATA_EVENT: ("data_id", "batch_id"),
+        OUTGOING_BATCH: ("batch_id", "node_id", "status", "create_time"),
+        NODE: ("node_id", "sync_enabled"),
+    },
+    "INCOMING": {INCOMING_BATCH: ("batch_id", "node_id", "status", "create_time")},
+    "DATA_GAP": {DATA_GAP: ("start_id", "end_id")},
+}
+# What the program calls its lock of each purge; 3.x has no purge of gaps any more.
+LOCK_ACTIONS: dict[KindName, str] = {
+    "OUTGOING": "PURGE_OUTGOING",
+    "INCOMING": "PURGE_INCOMING",
+    "DATA_GAP": "PURGE_DATA_GAPS",
+}
+
+OK = "OK"
+DELIVERED_STATUSES = (OK, "IG")
+# The status of a gap until 3.8 whose rows may still come; SK and OK (FL) are closed.
+OPEN_GAP = "GP"
 KNOWN_STATUSES = ("OK", "ER", "RQ", "NE", "QY", "SE", "LD", "RT", "IG", "RS", "XX", "LS")
 # The node of batches whose rows were routed to nobody.
 UNROUTED_NODE = "-1"
@@ -57,9 +82,9 @@ class Layout:
     Attributes:
         version: 3.x when `data_gap` knows `is_expired` or one of `context` and `sequence` exists.
         tables: names without prefix.
-        columns: of the required tables, in the order of their declaration.
+        columns: of every one of them, in the order of their declaration.
         common_batches: one batch id may belong to several nodes (the key is batch and node).
-        data_gap_has_status: 2.x; later `is_expired`.
+        data_gap_has_status: until 3.8; later `is_expired`.
     """
 
     version: Version
@@ -69,8 +94,18 @@ class Layout:
     data_gap_has_status: bool
 
     def columns_of(self, table: str) -> tuple[str, ...]:
-        """The columns of one of the required tables."""
-        return dict(self.columns)[table]
+        """The columns of a table; none where it is not there."""
+        return dict(self.columns).get(table, ())
+
+    @property
+    def gap_time(self) -> Literal["last_update_time", "create_time"] | None:
+        """The time that the purge of gaps compares: by what the columns tell, for 3.0 to 3.8 still had the
+        status of 2.x; None: neither form is there.
+        """
+        columns = self.columns_of(DATA_GAP)
+        if {"is_expired", "create_time"} <= set(columns):
+            return "create_time"
+        return "last_update_time" if {"status", "last_update_time"} <= set(columns) else None
 
 
 def detect_version(*, tables: Iterable[str], data_gap_columns: Iterable[str]) -> Version:

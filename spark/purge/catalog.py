@@ -1,17 +1,20 @@
 """What the catalog of a target says about the tables of a purge: names, columns, types, sizes, rights."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spark.formats.symmetricds import (
     DATA,
     DATA_EVENT,
+    DATA_GAP,
+    INCOMING_BATCH,
+    KNOWN_TABLES,
     NODE,
-    OPTIONAL_TABLES,
     OUTGOING_BATCH,
     PURGED_TABLES,
     REQUIRED_COLUMNS,
-    REQUIRED_TABLES,
+    KindName,
     Layout,
     detect_version,
 )
@@ -20,11 +23,15 @@ from spark.targets.errors import TargetSchemaUnsupported, TargetTablesElsewhere,
 from spark.targets.ledger_schema import TABLES as LEDGER_TABLES
 
 # What a purge does to each table. UPDATE is both for the stranded step and for locking batch rows.
-RIGHTS: dict[str, tuple[str, ...]] = {
-    DATA: ("SELECT", "DELETE"),
-    DATA_EVENT: ("SELECT", "DELETE"),
-    OUTGOING_BATCH: ("SELECT", "UPDATE", "DELETE"),
-    NODE: ("SELECT",),
+RIGHTS: dict[KindName, dict[str, tuple[str, ...]]] = {
+    "OUTGOING": {
+        DATA: ("SELECT", "DELETE"),
+        DATA_EVENT: ("SELECT", "DELETE"),
+        OUTGOING_BATCH: ("SELECT", "UPDATE", "DELETE"),
+        NODE: ("SELECT",),
+    },
+    "INCOMING": {INCOMING_BATCH: ("SELECT", "DELETE")},
+    "DATA_GAP": {DATA_GAP: ("SELECT", "DELETE")},
 }
 ELSEWHERE_MAX = 5
 _MAY_KEEP_LEDGER = """
@@ -54,20 +61,22 @@ class Column:
 Catalog = dict[str, tuple[Column, ...]]
 
 
-def read_catalog(conn: Connection) -> Catalog:
+def read_catalog(conn: Connection, kind: KindName = "OUTGOING") -> Catalog:
     """The columns of every table of SymmetricDS that is there, by its name without prefix.
 
+    Args:
+        kind: the purge whose tables and columns must be there.
     Raises: TargetTablesMissing: a required table is not there; TargetTablesElsewhere: it is somewhere else;
         TargetSchemaUnsupported: a required column is not there.
     """
-    wanted = (*REQUIRED_TABLES, *OPTIONAL_TABLES, "node_identity")
-    found = {table: columns for table in wanted if (columns := _columns(conn, table))}
-    missing = [f"{conn.target.table_prefix}{table}" for table in REQUIRED_TABLES if table not in found]
+    found = {table: columns for table in KNOWN_TABLES if (columns := _columns(conn, table))}
+    required = REQUIRED_COLUMNS[kind]
+    missing = [f"{conn.target.table_prefix}{table}" for table in required if table not in found]
     if missing:
         hint = _hint(conn, missing)
-        kind = TargetTablesElsewhere if hint else TargetTablesMissing
-        raise kind(f"{', '.join(missing)} not found{hint}")
-    for table, names in REQUIRED_COLUMNS.items():
+        error = TargetTablesElsewhere if hint else TargetTablesMissing
+        raise error(f"{', '.join(missing)} not found{hint}")
+    for table, names in required.items():
         absent = set(names) - {column.name for column in found[table]}
         if absent:
             raise TargetSchemaUnsupported(
@@ -78,18 +87,18 @@ def read_catalog(conn: Connection) -> Catalog:
 
 def layout_of(catalog: Catalog) -> Layout:
     """Tell version and peculiarities from the columns."""
-    gap = [column.name for column in catalog.get("data_gap", ())]
-    batch_key = {column.name for column in catalog[OUTGOING_BATCH] if column.key}
+    gap = [column.name for column in catalog.get(DATA_GAP, ())]
+    batch_key = {column.name for column in catalog.get(OUTGOING_BATCH, ()) if column.key}
     return Layout(
         version=detect_version(tables=catalog, data_gap_columns=gap),
         tables=frozenset(catalog),
-        columns=tuple((table, tuple(column.name for column in catalog[table])) for table in REQUIRED_TABLES),
+        columns=tuple((table, tuple(column.name for column in found)) for table, found in catalog.items()),
         common_batches="node_id" in batch_key,
         data_gap_has_status="status" in gap,
     )
 
 
-def missing_rights(conn: Connection) -> tuple[tuple[str, str], ...]:
+def missing_rights(conn: Connection, kind: KindName = "OUTGOING") -> tuple[tuple[str, str], ...]:
     """(table, right) pairs that the role lacks; on SQLite the file and its directory must be writable."""
     prefix = conn.target.table_prefix
     if conn.dialect.name == "sqlite":
@@ -97,22 +106,24 @@ def missing_rights(conn: Connection) -> tuple[tuple[str, str], ...]:
             return ()
         return tuple(
             (f"{prefix}{table}", right)
-            for table, rights in RIGHTS.items()
+            for table, rights in RIGHTS[kind].items()
             for right in rights
             if right != "SELECT"
         )
     missing = []
-    for table, rights in RIGHTS.items():
+    for table, rights in RIGHTS[kind].items():
         name = conn.dialect.qualify(conn.target.schema, f"{prefix}{table}")
         missing += [(f"{prefix}{table}", right) for right in rights if not _has_right(conn, name, right)]
     return tuple(missing)
 
 
-def table_sizes(conn: Connection) -> dict[str, tuple[int | None, int | None]]:
+def table_sizes(
+    conn: Connection, tables: Sequence[str] = PURGED_TABLES["OUTGOING"]
+) -> dict[str, tuple[int | None, int | None]]:
     """Estimated rows and bytes (with indexes) of the purged tables; None where the target does not know."""
     prefix = conn.target.table_prefix
     sizes: dict[str, tuple[int | None, int | None]] = {}
-    for table in PURGED_TABLES:
+    for table in tables:
         name = conn.dialect.qualify(conn.target.schema, f"{prefix}{table}")
         if conn.dialect.name == "sqlite":
             [(rows,)] = conn.execute(f"select count(*) from {name}")

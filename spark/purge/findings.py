@@ -4,6 +4,7 @@ A condition is read on one chunk of ids at a time: `d` with `x` (the events of e
 of each batch id) or `b`. Source: facts/symmetricds-purge, sections 2, 4, 6 and 7.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from spark.formats.symmetricds import KNOWN_STATUSES, UNROUTED_NODE
@@ -41,6 +42,15 @@ class PlanWarning:
     count: int
     sample: tuple[int, ...]
     detail: str
+
+
+def warnings_of(found: Sequence[Found]) -> tuple[PlanWarning, ...]:
+    """The kinds of awkward rows that there are."""
+    return tuple(
+        PlanWarning(item.code, item.table, item.count, tuple(item.sample), item.detail)
+        for item in found
+        if item.count
+    )
 
 
 def data_findings() -> tuple[Finding, ...]:

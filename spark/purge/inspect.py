@@ -4,11 +4,23 @@ Source: design.md, Purge; facts/symmetricds-purge, sections 1, 3 and 5 (locks).
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from spark.formats.symmetricds import DATA, OUTGOING_BATCH, Layout, TimeEncoding
+from spark.formats.symmetricds import (
+    DATA,
+    DATA_GAP,
+    INCOMING_BATCH,
+    LOCK,
+    LOCK_ACTIONS,
+    NODE,
+    OUTGOING_BATCH,
+    PURGED_TABLES,
+    KindName,
+    Layout,
+    TimeEncoding,
+)
 from spark.purge.catalog import (
     Catalog,
     can_create_ledger,
@@ -19,13 +31,13 @@ from spark.purge.catalog import (
     table_sizes,
 )
 from spark.targets.connection import Connection, identity, target_now
-from spark.targets.errors import MixedTimeTypes
+from spark.targets.errors import MixedTimeTypes, TargetSchemaUnsupported
 
 # The least integer that can be milliseconds (March 1973); seconds would make every row look old.
 LEAST_EPOCH_MS = 100_000_000_000
 ALL = "ALL"
-# The document compares no time of `sym_data_event`.
-COMPARED_TABLES = (DATA, OUTGOING_BATCH)
+# The locks that Lethe itself takes (sym_lock.py) are no sign of another purge.
+OWN_LOCK_PREFIX = "lethe-"
 _POSTGRESQL_TIMES: dict[str, TimeEncoding] = {
     "timestamp without time zone": "timestamp",
     "timestamp with time zone": "timestamptz",
@@ -57,57 +69,76 @@ class Inspection:
     own_purge_running: tuple[str, ...]
 
 
-def inspect(conn: Connection) -> Inspection:
+def inspect(conn: Connection, kind: KindName = "OUTGOING") -> Inspection:
     """Read everything that decides whether and how this target can be purged.
 
+    Args:
+        kind: whose tables, columns, times and rights are looked at; the others may be missing.
     Raises: TargetTablesMissing, TargetSchemaUnsupported, MixedTimeTypes: times that do not compare with each
         other.
     """
-    catalog = read_catalog(conn)
-    missing = missing_rights(conn)
+    catalog = read_catalog(conn, kind)
+    layout = layout_of(catalog)
+    compared = compared_times(conn, layout, kind)
+    missing = missing_rights(conn, kind)
     readable = not any(right == "SELECT" for _table, right in missing)
     return Inspection(
-        layout=layout_of(catalog),
+        layout=layout,
         server_version=conn.server_version,
         identity=identity(conn),
         now=target_now(conn),
-        time_encoding=time_encoding(conn, catalog) if readable else "timestamp",
+        time_encoding=time_encoding(conn, catalog, compared) if readable else "timestamp",
         permissions_missing=missing,
         can_create_ledger=can_create_ledger(conn),
         read_only=is_read_only(conn),
-        sizes=table_sizes(conn) if readable else {},
+        sizes=table_sizes(conn, PURGED_TABLES[kind]) if readable else {},
         sym_parameter=_parameters(conn, catalog) if readable else {},
-        own_purge_running=(*_held_lock(conn, catalog), *_running_deletes(conn)) if readable else (),
+        own_purge_running=_own_purge(conn, catalog, kind) if readable else (),
     )
 
 
-def time_encoding(conn: Connection, catalog: Catalog) -> TimeEncoding:
-    """How `create_time` of the purged tables is kept: by column type, on SQLite by what the rows hold.
+def compared_times(conn: Connection, layout: Layout, kind: KindName) -> tuple[tuple[str, str], ...]:
+    """(table, column) of the times that a purge compares with its cut-off; none of `sym_data_event`.
+
+    Raises: TargetSchemaUnsupported: gaps in neither of the two forms.
+    """
+    if kind == "OUTGOING":
+        return ((DATA, "create_time"), (OUTGOING_BATCH, "create_time"))
+    if kind == "INCOMING":
+        return ((INCOMING_BATCH, "create_time"),)
+    if layout.gap_time is None:
+        raise TargetSchemaUnsupported(
+            f"{conn.target.table_prefix}{DATA_GAP} has neither status and last_update_time (until 3.8)"
+            " nor is_expired and create_time"
+        )
+    return ((DATA_GAP, layout.gap_time),)
+
+
+def time_encoding(conn: Connection, catalog: Catalog, compared: Sequence[tuple[str, str]]) -> TimeEncoding:
+    """How the compared times are kept: by column type, on SQLite by what the rows hold.
 
     Raises: MixedTimeTypes: two encodings, or one that is neither a time nor milliseconds.
     """
     if conn.dialect.name == "sqlite":
-        return _sqlite_encoding(conn, COMPARED_TABLES)
-    kinds = {
-        column.type for table in COMPARED_TABLES for column in catalog[table] if column.name == "create_time"
-    }
+        return _sqlite_encoding(conn, compared)
+    kinds = {column.type for table, name in compared for column in catalog[table] if column.name == name}
     if len(kinds) != 1 or not kinds <= _POSTGRESQL_TIMES.keys():
-        raise MixedTimeTypes(f"create_time is {' and '.join(sorted(kinds))}")
+        raise MixedTimeTypes(f"{compared[0][1]} is {' and '.join(sorted(kinds))}")
     return _POSTGRESQL_TIMES[kinds.pop()]
 
 
-def _sqlite_encoding(conn: Connection, tables: Iterable[str]) -> TimeEncoding:
+def _sqlite_encoding(conn: Connection, compared: Sequence[tuple[str, str]]) -> TimeEncoding:
     found: dict[str, int] = {}
-    for table in tables:
+    for table, column in compared:
         name = conn.dialect.qualify(None, f"{conn.target.table_prefix}{table}")
         rows = conn.execute(
-            "select case when typeof(create_time) = 'text' and create_time glob :date then"
+            f"select case when typeof({column}) = 'text' and {column} glob :date then"
             # An offset is an instant of its own, and compares as text with no other.
-            " case when substr(create_time, 11) glob :offset"
+            f" case when substr({column}, 11) glob :offset"
             " then 'unknown text with an offset' else 'text' end"
-            " when typeof(create_time) = 'integer' and create_time >= :least then 'epoch_ms'"
-            f" else 'unknown ' || typeof(create_time) end, count(*) from {name}"
-            " where create_time is not null group by 1",
+            f" when typeof({column}) = 'integer' and {column} >= :least then 'epoch_ms'"
+            f" else 'unknown ' || typeof({column}) end, count(*) from {name}"
+            f" where {column} is not null group by 1",
             {
                 "date": "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*",
                 "offset": "*[-+Zz]*",
@@ -118,7 +149,8 @@ def _sqlite_encoding(conn: Connection, tables: Iterable[str]) -> TimeEncoding:
             found[str(kind)] = found.get(str(kind), 0) + int(count)
     if len(found) > 1 or any(kind.startswith("unknown") for kind in found):
         counts = ", ".join(f"{count} {kind}" for kind, count in sorted(found.items()))
-        raise MixedTimeTypes(f"create_time holds values that do not compare with each other: {counts}")
+        name = compared[0][1]
+        raise MixedTimeTypes(f"{name} holds values that do not compare with each other: {counts}")
     return "epoch_ms" if "epoch_ms" in found else "text"
 
 
@@ -138,33 +170,44 @@ def _parameters(conn: Connection, catalog: Catalog) -> dict[str, str | None]:
 
 def _own_names(conn: Connection, catalog: Catalog) -> tuple[str | None, str | None]:
     """External id and group of the node whose database this is; None where that cannot be known."""
-    node = _name(conn, "node")
+    if NODE not in catalog or not _readable(conn, NODE):
+        return None, None
+    node = _name(conn, NODE)
     if "node_identity" in catalog and _readable(conn, "node_identity"):
         rows = conn.execute(
             f"select n.external_id, n.node_group_id from {node} n"
             f" join {_name(conn, 'node_identity')} i on i.node_id = n.node_id"
         )
         return rows[0] if len(rows) == 1 else (None, None)
-    names = {column.name for column in catalog["node"]}
-    if "node_group_id" not in names or not _readable(conn, "node"):
+    names = {column.name for column in catalog[NODE]}
+    if "node_group_id" not in names:
         return None, None
     groups = conn.execute(f"select distinct node_group_id from {node} limit 2")
     # Where all nodes are of one group, so is this one.
     return None, (groups[0][0] if len(groups) == 1 else None)
 
 
-def _held_lock(conn: Connection, catalog: Catalog) -> tuple[str, ...]:
+def _own_purge(conn: Connection, catalog: Catalog, kind: KindName) -> tuple[str, ...]:
+    return (*_held_lock(conn, catalog, LOCK_ACTIONS[kind]), *_running_deletes(conn, PURGED_TABLES[kind]))
+
+
+def _held_lock(conn: Connection, catalog: Catalog, action: str) -> tuple[str, ...]:
     """2.x writes its lock to the table; 3.x keeps it in memory, so an empty table proves nothing."""
-    if "lock" not in catalog or not _readable(conn, "lock"):
+    if LOCK not in catalog or not _readable(conn, LOCK):
         return ()
     rows = conn.execute(
-        f"select lock_action, locking_server_id, lock_time from {_name(conn, 'lock')}"
-        " where lock_action like 'PURGE%' and lock_time is not null and locking_server_id is not null"
+        f"select lock_action, locking_server_id, lock_time from {_name(conn, LOCK)}"
+        " where lock_action = :action and lock_time is not null and locking_server_id is not null",
+        {"action": action},
     )
-    return tuple(f"sym_lock {action} is held by {server} since {since}" for action, server, since in rows)
+    return tuple(
+        f"sym_lock {action} is held by {server} since {since}"
+        for action, server, since in rows
+        if not str(server).startswith(OWN_LOCK_PREFIX)
+    )
 
 
-def _running_deletes(conn: Connection) -> tuple[str, ...]:
+def _running_deletes(conn: Connection, tables: Sequence[str]) -> tuple[str, ...]:
     if conn.dialect.name == "sqlite":
         return ()
     prefix = re.escape(conn.target.table_prefix)
@@ -172,9 +215,11 @@ def _running_deletes(conn: Connection) -> tuple[str, ...]:
         "select pid, application_name from pg_catalog.pg_stat_activity where pid <> pg_backend_pid()"
         " and datname = current_database() and state = 'active'"
         " and application_name not like 'job~_%' escape '~' and query ~* :pattern order by pid",
-        {"pattern": rf"^\s*delete\s+from\s+(\w+\.)?\"?{prefix}(data|data_event|outgoing_batch)\M"},
+        {"pattern": rf"^\s*delete\s+from\s+(\w+\.)?\"?{prefix}({'|'.join(tables)})\M"},
     )
-    return tuple(f"backend {pid} ({name or 'unnamed'}) is deleting captured rows" for pid, name in rows)
+    return tuple(
+        f"backend {pid} ({name or 'unnamed'}) is deleting rows of these tables" for pid, name in rows
+    )
 
 
 def _name(conn: Connection, table: str) -> str:

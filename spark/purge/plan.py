@@ -14,12 +14,12 @@ from spark.formats.symmetricds import DATA, DATA_EVENT, OUTGOING_BATCH
 from spark.purge.cutoff import CutoffValue
 from spark.purge.findings import (
     SAMPLE_MAX,
-    Found,
     PlanWarning,
     batch_findings,
     data_findings,
     event_findings,
     shared_with_protecting,
+    warnings_of,
 )
 from spark.purge.planned import PurgePlan, TablePlan
 from spark.purge.ranges import eligible_batches, step_bounds
@@ -104,7 +104,7 @@ class _Plan:
                 StrandedNode(node, count) for node, count in sorted(self._nodes.items(), key=_by_name)
             ),
             warnings=(
-                *_warnings([*data.found, *events.found, *batches.found]),
+                *warnings_of([*data.found, *events.found, *batches.found]),
                 *self._missing_before(missing),
                 *self._kept_ids(),
             ),
@@ -245,11 +245,3 @@ class _Plan:
 
 def _by_name(item: tuple[str | None, int]) -> str:
     return item[0] or ""
-
-
-def _warnings(found: Sequence[Found]) -> list[PlanWarning]:
-    return [
-        PlanWarning(item.code, item.table, item.count, tuple(item.sample), item.detail)
-        for item in found
-        if item.count
-    ]

@@ -12,6 +12,7 @@ from spark.purge.ranges import key_order
 from spark.targets.connection import Connection
 
 CHUNK_ROWS = 20_000
+ShouldStop = Callable[[], bool]
 
 
 class PlanStopped(Exception):

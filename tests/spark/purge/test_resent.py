@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from spark.purge.inspect import inspect
 from spark.purge.resent import ResentBatch, ResentReport, list_resent
 from spark.purge.statements import PurgeSpec
 from spark.purge.stats import TableStats, purge_stats
@@ -84,9 +85,9 @@ def test_nothing_resent_is_an_empty_list(place: Place) -> None:
 def test_stats_of_a_store_name_the_oldest_row_left(place: Place) -> None:
     oldest = OLD if place.dialect == "postgresql" else OLD.strftime("%Y-%m-%d %H:%M:%S.%f")
     with connect(target_of(place), application_name="t") as conn:
-        found = purge_stats(conn)
+        found = purge_stats(conn, inspect(conn).layout)
     if place.dialect == "sqlite":
-        assert found[0] == TableStats("sym_data", 1, 30, oldest, 9)
+        assert found[0] == TableStats("OUTGOING", "sym_data", 1, 30, oldest, 9)
     assert [(item.table, item.min_id, item.max_id) for item in found] == [
         ("sym_data", 1, 30),
         ("sym_data_event", 1, 4),
