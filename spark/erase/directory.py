@@ -1,0 +1,200 @@
+"""The files of an environment: found, opened for reading only, never mapped (a map dies when its file is truncated)."""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from spark.erase.errors import (
+    EnvironmentUnreadable,
+    LogFileChanged,
+    LogFileNotRegular,
+    LogHeaderInvalid,
+    LogVersionUnsupported,
+    NotAnEnvironment,
+    RestoreRequired,
+)
+from spark.formats import je_log
+
+# Without O_NONBLOCK a pipe that bears the name of a log file would hold us for ever.
+OPEN_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What must not have changed of a file since a plan was made."""
+
+    device: int
+    inode: int
+    size: int
+    links: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A file of the log that is open for reading."""
+
+    number: int
+    path: Path
+    descriptor: int
+    identity: Identity
+
+    @property
+    def name(self) -> str:
+        """The file's name within its directory."""
+        return self.path.name
+
+    def read_into(self, target: memoryview, offset: int) -> int:
+        """Fill a buffer from an offset on; return how many bytes there were."""
+        filled = 0
+        while filled < len(target):
+            try:
+                count = os.preadv(self.descriptor, [target[filled:]], offset + filled)
+            except OSError as error:
+                raise EnvironmentUnreadable(_reason(error), file=self.name, offset=offset + filled) from error
+            if count == 0:
+                break
+            filled += count
+        return filled
+
+    def read(self, offset: int, count: int) -> bytes:
+        """Read bytes that must be there."""
+        target = bytearray(count)
+        if self.read_into(memoryview(target), offset) != count:
+            raise LogFileChanged("it became shorter while it was read", file=self.name, offset=offset)
+        return bytes(target)
+
+    def look_again(self) -> None:
+        """Assert that the open file, and the name, are what they were when it was opened."""
+        try:
+            opened = identity_of(os.fstat(self.descriptor))
+            named = identity_of(os.stat(self.path, follow_symlinks=False))
+        except OSError as error:
+            raise LogFileChanged(_reason(error), file=self.name) from error
+        if opened != self.identity or named != self.identity:
+            raise LogFileChanged(f"{self.identity} became {named}", file=self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class FileHeader:
+    """The first entry of a file."""
+
+    created_ms: int
+    number: int
+    previous_file_last: int
+    version: int
+
+
+def identity_of(status: os.stat_result) -> Identity:
+    """Take what identifies a file out of its status."""
+    return Identity(status.st_dev, status.st_ino, status.st_size, status.st_nlink, status.st_mtime_ns)
+
+
+def file_names(directory: Path) -> list[str]:
+    """List the log files of a directory in the order of their numbers."""
+    try:
+        names = sorted(entry.name for entry in os.scandir(directory))
+    except FileNotFoundError as error:
+        raise NotAnEnvironment(f"{directory} does not exist") from error
+    except NotADirectoryError as error:
+        raise NotAnEnvironment(f"{directory} is no directory") from error
+    except OSError as error:
+        raise EnvironmentUnreadable(f"{directory}: {_reason(error)}") from error
+    found = [name for name in names if je_log.FILE_NAME.fullmatch(name)]
+    if not found:
+        raise NotAnEnvironment(f"{directory} holds no log file (*.jdb)")
+    if je_log.RESTORE_MARKER_NAME in found:
+        detail = "a network restore did not end; the environment is not whole"
+        raise RestoreRequired(detail, file=je_log.RESTORE_MARKER_NAME)
+    over = [name for name in found if je_log.file_number(name) > je_log.FILE_NUMBER_MAX]
+    if over:
+        raise LogHeaderInvalid("no log file has such a number", file=over[0])
+    return found
+
+
+@contextmanager
+def opened(directory: Path, names: list[str]) -> Iterator[list[LogFile]]:
+    """Open files for reading, and close them at the end."""
+    files: list[LogFile] = []
+    try:
+        for name in names:
+            files.append(_open(directory / name))
+        yield files
+    finally:
+        for file in files:
+            os.close(file.descriptor)
+
+
+def _open(path: Path) -> LogFile:
+    try:
+        descriptor = os.open(path, OPEN_FLAGS)
+    except OSError as error:
+        if path.is_symlink():
+            raise LogFileNotRegular("a symbolic link is not followed", file=path.name) from error
+        raise EnvironmentUnreadable(_reason(error), file=path.name) from error
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise LogFileNotRegular("it is no regular file", file=path.name)
+    return LogFile(je_log.file_number(path.name), path, descriptor, identity_of(status))
+
+
+def read_file_header(file: LogFile) -> FileHeader | None:
+    """Read the first entry of a file; None where the file ends within it, or was never written.
+
+    Raises: LogVersionUnsupported, LogHeaderInvalid.
+    """
+    raw = bytearray(je_log.FILE_HEADER_BYTES)
+    count = file.read_into(memoryview(raw), 0)
+    if count < je_log.FILE_HEADER_BYTES or not any(raw):
+        return None
+
+    def number(at: int, size: int, *, signed: bool = False) -> int:
+        return int.from_bytes(raw[at : at + size], "little", signed=signed)
+
+    version = number(je_log.VERSION_AT, 4, signed=True)
+    if raw[je_log.TYPE_AT] != je_log.EntryType.FILE_HEADER:
+        raise LogHeaderInvalid("it does not begin as a JE log file does", file=file.name, offset=0)
+    if je_log.VERSION_OLDEST <= version < je_log.VERSION:
+        raise LogVersionUnsupported(
+            f"log version {version}; only version {je_log.VERSION} is worked on (JE upgrades by writing)",
+            file=file.name,
+            offset=je_log.VERSION_AT,
+        )
+    if version != je_log.VERSION:
+        detail = f"log version {version}, which is not known; {je_log.VERSION} is"
+        raise LogVersionUnsupported(detail, file=file.name, offset=je_log.VERSION_AT)
+    header = FileHeader(
+        created_ms=number(je_log.CREATED_AT, 8, signed=True),
+        number=number(je_log.FILE_NUMBER_AT, 4),
+        previous_file_last=number(je_log.PREVIOUS_FILE_LAST_AT, 8, signed=True),
+        version=version,
+    )
+    if number(je_log.ITEM_SIZE_AT, 4) != je_log.FILE_HEADER_ITEM_BYTES:
+        raise LogHeaderInvalid("its first entry has another size", file=file.name, offset=je_log.ITEM_SIZE_AT)
+    if header.number != file.number:
+        detail = f"it says that it is {header.number:08x}.jdb"
+        raise LogHeaderInvalid(detail, file=file.name, offset=je_log.FILE_NUMBER_AT)
+    return header
+
+
+def make_durable(directory: Path, files: list[LogFile]) -> None:
+    """Sync files and directory: what is decided on must not vanish in a crash. Nothing is opened for writing."""
+    try:
+        for file in files:
+            os.fsync(file.descriptor)
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise EnvironmentUnreadable(f"{directory} cannot be made durable: {_reason(error)}") from error
+
+
+def _reason(error: OSError) -> str:
+    return os.strerror(error.errno) if error.errno else str(error)

@@ -1,0 +1,62 @@
+"""Compiling a loop, and keeping the machine code where that is possible."""
+
+import tempfile
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final, ParamSpec, TypeVar
+
+import numba
+
+from spark.formats import je_log
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+HERE: Final = Path(__file__).parent
+
+
+def _digest() -> str:
+    """Name the code that is compiled: numba itself looks only at the file of the function, not at what it calls."""
+    sources = [*sorted(HERE.glob("*.py")), Path(je_log.__file__)]
+    return sha256(b"\0".join(source.read_bytes() for source in sources)).hexdigest()[:16]
+
+
+def _writable(directory: Path) -> bool:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=directory).close()
+    except OSError:
+        return False
+    return True
+
+
+def _keep_machine_code() -> bool:
+    """Choose where machine code is kept: NUMBA_CACHE_DIR, else beside the source, else below the home directory.
+
+    A directory that others may write to is never tried: what lies there would be run. A read-only image without a home keeps
+    nothing and compiles in each process, which takes some seconds.
+    """
+    given = numba.config.CACHE_DIR
+    roots = [Path(given)] if given else [HERE / "__pycache__"]
+    try:
+        roots.append(Path.home() / ".cache" / "lethe")
+    except RuntimeError:
+        # No home directory for this user.
+        pass
+    for root in roots:
+        directory = root / f"native-{_digest()}"
+        if _writable(directory):
+            numba.config.CACHE_DIR = str(directory)
+            return True
+    return False
+
+
+KEPT: Final = _keep_machine_code()
+
+
+def compiled(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a function at its first call."""
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "cache": KEPT}
+    result: Callable[P, R] = numba.njit(**options)(function)
+    return result

@@ -1,0 +1,131 @@
+"""Packed integers, byte arrays, checksums and hashes in a buffer.
+
+A position of -1 means that something was not readable; every function hands it on, so that a parser looks once, at its end.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from spark.erase.native.compiling import compiled
+from spark.erase.native.types import Buffer
+
+INT_BYTES: Final = 4
+LONG_BYTES: Final = 8
+INT_MAX: Final = 2**31 - 1
+
+ADLER_BASE: Final = 65521
+# As many bytes as keep the weighted sum within 32 bits, so that the loop becomes vector instructions.
+ADLER_STRETCH: Final = 4096
+
+MIX_1: Final = np.uint64(0x9E3779B97F4A7C15)
+MIX_2: Final = np.uint64(0xC2B2AE3D27D4EB4F)
+FOLD: Final = np.uint64(29)
+SPREAD: Final = np.uint64(32)
+
+
+@compiled
+def packed(buffer: Buffer, position: int, end: int, value_bytes_max: int) -> tuple[int, int]:
+    """Read a packed integer and return it with the position behind it."""
+    if position < 0 or position >= end:
+        return 0, -1
+    first = np.int64(buffer[position])
+    if first > 127:
+        first -= 256
+    position += 1
+    if -119 <= first <= 119:
+        return first, position
+    count = first - 119 if first > 0 else -first - 119
+    if count > value_bytes_max or position + count > end:
+        return 0, -1
+    value = np.int64(0)
+    for index in range(count):
+        value |= np.int64(buffer[position + index]) << np.int64(8 * index)
+    if value < 0 or value > 2**63 - 1 - 119:
+        return 0, -1
+    value += 119
+    if first < 0:
+        value = -value
+    if value_bytes_max == INT_BYTES and (value > INT_MAX or value < -INT_MAX - 1):
+        return 0, -1
+    return value, position + count
+
+
+@compiled
+def byte_array(buffer: Buffer, position: int, end: int) -> tuple[int, int, int]:
+    """Read the length of a byte array (-1: absent); return it, where the bytes begin, and the position behind them."""
+    length, position = packed(buffer, position, end, INT_BYTES)
+    if position < 0 or length < -1:
+        return 0, 0, -1
+    if length < 0:
+        return -1, position, position
+    if position + length > end:
+        return 0, 0, -1
+    return length, position, position + length
+
+
+@compiled
+def skip_packed(buffer: Buffer, position: int, end: int, value_bytes_max: int) -> int:
+    """Step over a packed integer."""
+    _, position = packed(buffer, position, end, value_bytes_max)
+    return position
+
+
+@compiled
+def fixed(buffer: Buffer, position: int, count: int) -> int:
+    """Read an unsigned little-endian integer whose bytes are known to be there; eight bytes read as signed."""
+    value = np.int64(0)
+    for index in range(count):
+        value |= np.int64(buffer[position + index]) << np.int64(8 * index)
+    return value
+
+
+@compiled
+def adler32(buffer: Buffer, start: int, end: int, low: int, high: int) -> int:
+    """Carry an Adler-32 on over a range of bytes, from its two sums."""
+    position = start
+    while position < end:
+        count = min(end - position, ADLER_STRETCH)
+        total = np.uint32(0)
+        weighted = np.uint32(0)
+        for index in range(count):
+            byte = np.uint32(buffer[position + index])
+            total += byte
+            weighted += byte * np.uint32(count - index)
+        high = (high + count * low + np.int64(weighted)) % ADLER_BASE
+        low = (low + np.int64(total)) % ADLER_BASE
+        position += count
+    return (high << 16) | low
+
+
+@compiled
+def entry_checksum(buffer: Buffer, start: int, end: int, flags: int) -> int:
+    """Compute the checksum of an entry: it was written before the entry became invisible."""
+    low = 1 + np.int64(buffer[start + 4])
+    high = low
+    low += flags & 0xEF
+    high += low
+    return adler32(buffer, start + 6, end, low, high)
+
+
+@compiled
+def hash_key(buffer: Buffer, start: int, length: int, db_id: int) -> tuple[int, int]:
+    """Hash a database id and a key to 128 bits. Equal hashes are a hint only: the bytes are compared before it counts."""
+    one = (np.uint64(db_id) ^ np.uint64(length)) * MIX_1
+    two = (np.uint64(db_id) + MIX_1) * MIX_2
+    for index in range(length):
+        byte = np.uint64(buffer[start + index])
+        one = (one ^ byte) * MIX_1
+        one ^= one >> SPREAD
+        two = (two + byte) * MIX_2
+        two ^= two >> FOLD
+    return np.int64(one), np.int64(two)
+
+
+@compiled
+def same_bytes(one: Buffer, one_at: int, two: Buffer, two_at: int, length: int) -> bool:
+    """Compare two stretches of bytes that are known to be there."""
+    for index in range(length):  # noqa: SIM110 -- a loop is what becomes machine code
+        if one[one_at + index] != two[two_at + index]:
+            return False
+    return True
