@@ -1,4 +1,4 @@
-"""The fence of a PostgreSQL target that has no ledger: a session-level advisory lock.
+"""The fence of a target that has no ledger: a session-level advisory lock (MySQL: a user-level lock).
 
 It lives and dies with the connection that works, so a dead worker frees it. SQLite needs none: who may not
 create a table there may not delete a row either.
@@ -8,12 +8,13 @@ import hashlib
 from dataclasses import dataclass
 
 from spark.targets.connection import Connection
+from spark.targets.dialects.mysql_names import lock_name
 from spark.targets.errors import TargetLockTimeout
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A backend that holds the lock."""
+    """A backend that holds the lock; MySQL does not know its name."""
 
     pid: int
     application_name: str
@@ -31,6 +32,13 @@ def hold(conn: Connection, key: str) -> None:
     """
     if conn.dialect.name == "sqlite":
         return
+    if conn.dialect.name == "mysql":
+        name = _name(conn, key)
+        [(taken,)] = conn.execute("select get_lock(:name, 0)", {"name": name})
+        if taken != 1:
+            [(holder,)] = conn.execute("select is_used_lock(:name)", {"name": name})
+            raise TargetLockTimeout(f"{key} is held by connection {holder or '?'}")
+        return
     [(taken,)] = conn.execute("select pg_try_advisory_lock(:key)", {"key": _number(conn, key)})
     if not taken:
         who = ", ".join(
@@ -41,6 +49,8 @@ def hold(conn: Connection, key: str) -> None:
 
 def release(conn: Connection, key: str) -> None:
     """Give one `hold` back before the connection closes."""
+    if conn.dialect.name == "mysql":
+        conn.execute("select release_lock(:name)", {"name": _name(conn, key)})
     if conn.dialect.name == "postgresql":
         conn.execute("select pg_advisory_unlock(:key)", {"key": _number(conn, key)})
 
@@ -49,6 +59,9 @@ def holders(conn: Connection, key: str) -> list[Holder]:
     """Who holds the lock of `key`, this connection included."""
     if conn.dialect.name == "sqlite":
         return []
+    if conn.dialect.name == "mysql":
+        [(holder,)] = conn.execute("select is_used_lock(:name)", {"name": _name(conn, key)})
+        return [] if holder is None else [Holder(int(holder), "")]
     rows = conn.execute(
         """
         select l.pid, coalesce(a.application_name, '')
@@ -67,3 +80,9 @@ def holders(conn: Connection, key: str) -> list[Holder]:
 def _number(conn: Connection, key: str) -> int:
     text = f"lethe\0{conn.target.schema or 'public'}\0{key}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big", signed=True)
+
+
+def _name(conn: Connection, key: str) -> str:
+    # These locks belong to the whole server, so the database is part of the name.
+    [(database, folds_case)] = conn.execute("select database(), @@lower_case_table_names")
+    return lock_name("resource", database.lower() if folds_case else database, key)

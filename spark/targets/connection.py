@@ -19,8 +19,10 @@ from types import TracebackType
 from typing import Any, Self
 
 import psycopg
+import pymysql
 
 from spark.targets.dialects.dialect import Dialect, Params, Row, Session
+from spark.targets.dialects.mysql import MysqlDialect, MysqlSession
 from spark.targets.dialects.postgresql import PostgresqlDialect, PostgresqlSession
 from spark.targets.dialects.sqlite import SqliteDialect, SqliteSession
 from spark.targets.errors import TargetCancelled, TargetError, TargetUnreachable, classify
@@ -51,7 +53,7 @@ __all__ = [
 APPLICATION_NAME_BYTES = 63
 CANCEL_TIMEOUT_S = 5.0
 CANCEL_WAIT_S = 0.1
-_DRIVER_ERRORS = (psycopg.Error, sqlite3.Error)
+_DRIVER_ERRORS = (psycopg.Error, pymysql.Error, sqlite3.Error)
 
 
 def connect(
@@ -103,6 +105,11 @@ class Connection:
             return PostgresqlSession(
                 self.target, application_name=application_name, limits=self.limits, read_only=self.read_only
             )
+        if self.target.dialect == "mysql":
+            self.dialect = MysqlDialect()
+            return MysqlSession(
+                self.target, application_name=application_name, limits=self.limits, read_only=self.read_only
+            )
         self.dialect = SqliteDialect()
         return SqliteSession(
             self.target, limits=self.limits, read_only=self.read_only, is_cancelled=lambda: self._cancelled
@@ -110,7 +117,7 @@ class Connection:
 
     @property
     def server_version(self) -> int:
-        """PostgreSQL: 150020 for 15.20; SQLite: 3040000 for 3.40."""
+        """PostgreSQL: 150020 for 15.20; MariaDB: 101119 for 10.11.19; SQLite: 3040000 for 3.40."""
         return self._session.server_version
 
     @property
@@ -147,6 +154,11 @@ class Connection:
         with self._statement():
             yield from self._session.stream(sql, params)
 
+    def stream_texts(self, sql: str, params: Params = None) -> Generator[Row, None, None]:
+        """MySQL: like `stream`, every value as the server writes it: str, bytes or None."""
+        with self._statement():
+            yield from self._session.stream_texts(sql, params)
+
     @contextmanager
     def copy_out(self, sql: str, params: Params = None) -> Iterator[Iterable[bytes]]:
         """PostgreSQL: the rows of a `COPY ... TO STDOUT`, one item each."""
@@ -162,8 +174,8 @@ class Connection:
     def set_application_name(self, name: str) -> None:
         """Tell the server which unit works now; SQLite has nobody to tell."""
         assert len(name.encode()) <= APPLICATION_NAME_BYTES, "the server would cut the name"
-        if self.dialect.name == "postgresql":
-            self.execute("select set_config('application_name', :name, false)", {"name": name})
+        with self._statement():
+            self._session.rename(name)
 
     @contextmanager
     def transaction(self, *, read_only: bool = False) -> Iterator[Self]:
@@ -231,7 +243,7 @@ class Connection:
             if self._session.closed:
                 raise TargetUnreachable("the connection is closed")
             if self._in_transaction and not self._session.in_transaction:
-                # SQLite ends the transaction by itself after some errors; going on would be autocommit.
+                # SQLite ends it by itself after some errors, MySQL too; going on would be autocommit.
                 raise TargetError("the transaction has already been rolled back")
             self._running = True
         try:
@@ -261,8 +273,10 @@ def identity(conn: Connection) -> str:
     """Name the database behind a connection, so that two URLs of one database collide.
 
     `postgresql:<cluster>:<database oid>:<schema>`, where the cluster is its system identifier (host:port
-    where that may not be read), or `sqlite:<device>:<inode>`.
+    where that may not be read), `mysql:<server>:<database>`, or `sqlite:<device>:<inode>`.
     """
+    if conn.dialect.name == "mysql":
+        return _mysql_identity(conn)
     if conn.dialect.name == "sqlite":
         found = os.stat(os.path.realpath(sqlite_path(conn.target)))
         return f"sqlite:{found.st_dev}:{found.st_ino}"
@@ -272,6 +286,21 @@ def identity(conn: Connection) -> str:
         cluster = f"{arguments.get('host', 'local')}:{arguments.get('port', 5432)}"
     [(oid,)] = conn.execute("select oid from pg_catalog.pg_database where datname = current_database()")
     return f"postgresql:{cluster}:{oid}:{conn.target.schema or 'public'}"
+
+
+def _mysql_identity(conn: Connection) -> str:
+    """MySQL has a uuid, MariaDB since 10.6.19 an id of its own; before, what a server is found by."""
+    rows = conn.execute(
+        "show global variables where variable_name in"
+        " ('server_uuid', 'server_uid', 'hostname', 'port', 'datadir', 'lower_case_table_names')"
+    )
+    known = {name.lower(): value for name, value in rows}
+    place = f"{known.get('hostname')}:{known.get('port')}:{known.get('datadir')}"
+    server = known.get("server_uuid") or known.get("server_uid") or place
+    [(database,)] = conn.execute("select database()")
+    if known.get("lower_case_table_names", "0") != "0":
+        database = database.lower()
+    return f"mysql:{server}:{database}"
 
 
 def _system_identifier(conn: Connection) -> str | None:
@@ -288,5 +317,9 @@ def target_now(conn: Connection) -> datetime:
         [(now,)] = conn.execute("select clock_timestamp()")
         assert isinstance(now, datetime)
         return now.astimezone(UTC)
+    if conn.dialect.name == "mysql":
+        [(now,)] = conn.execute("select utc_timestamp(6)")
+        assert isinstance(now, datetime)
+        return now.replace(tzinfo=UTC)
     [(text,)] = conn.execute("select strftime('%Y-%m-%d %H:%M:%f', 'now')")
     return datetime.fromisoformat(text).replace(tzinfo=UTC)

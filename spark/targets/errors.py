@@ -24,6 +24,7 @@ import sqlite3
 from typing import ClassVar
 
 import psycopg
+import pymysql
 
 
 class TargetError(Exception):
@@ -162,6 +163,51 @@ _BY_SQLITE_CODE: dict[int, type[TargetError]] = {
     sqlite3.SQLITE_NOTADB: TargetSchemaUnsupported,
     sqlite3.SQLITE_CONSTRAINT: TargetRowConflict,
 }
+_MYSQL_CODES: dict[type[TargetError], tuple[int, ...]] = {
+    TargetAuthFailed: (1044, 1045, 1129, 1130, 1131, 1132, 1251, 1275, 1524, 1698, 1820, 1862, 2026, 2059),
+    TargetDatabaseMissing: (1049,),
+    TargetTablesMissing: (1051, 1146),
+    TargetReadOnly: (1095, 1142, 1143, 1223, 1227, 1290, 1370, 1792, 1836, 3100, 4166),
+    # Unknown columns, functions, collations; InnoDB under STATEMENT binary logs; Galera's refusals.
+    TargetSchemaUnsupported: (1054, 1115, 1193, 1267, 1271, 1273, 1305, 1665, 1785),
+    # Waits, deadlocks, rows that changed since a snapshot, NOWAIT.
+    TargetLockTimeout: (1020, 1205, 1213, 1637, 3058, 3101, 3572),
+    TargetStatementTimeout: (1317, 1969, 3024),
+    TargetRowConflict: (1022, 1048, 1062, 1169, 1216, 1217, 1451, 1452, 1557, 1586, 3819, 4025),
+}
+# The session is over, or there is none: restarts, kills, too many connections, the network.
+LOST_MYSQL_CODES = frozenset(
+    {
+        0,
+        1053,
+        1077,
+        1078,
+        1079,
+        1080,
+        1152,
+        1158,
+        1159,
+        1160,
+        1161,
+        1184,
+        1927,
+        2006,
+        2013,
+        2014,
+        2027,
+        2055,
+        4031,
+    }
+)
+_UNREACHABLE_MYSQL_CODES = LOST_MYSQL_CODES | {1040, 1042, 1043, 1203, 1226, 2002, 2003, 2005}
+_BY_MYSQL_CODE: dict[int, type[TargetError]] = {
+    code: found for found, codes in _MYSQL_CODES.items() for code in codes
+} | dict.fromkeys(_UNREACHABLE_MYSQL_CODES, TargetUnreachable)
+# A value that a column does not take; the driver hands no SQLSTATE on.
+_MYSQL_DATA_CODES = frozenset(
+    {1153, 1264, 1265, 1292, 1364, 1366, 1367, 1406, 1411, 1416, 1425, 1441, 1525, 1690, 3140, 3903}
+)
+MYSQL_DATA_STATE = "22000"
 # A refused connection carries no SQLSTATE in libpq; only its text tells what happened.
 _BY_CONNECT_TEXT: tuple[tuple[str, type[TargetError]], ...] = (
     ("password authentication failed", TargetAuthFailed),
@@ -177,7 +223,7 @@ def classify(exc: BaseException, *, cancelled: bool = False, secret: str | None 
     """Name what a driver raised.
 
     Args:
-        exc: an exception of psycopg or sqlite3; a TargetError is returned as it is.
+        exc: an exception of psycopg, PyMySQL or sqlite3; a TargetError is returned as it is.
         cancelled: our own `cancel()` was called; an interrupted statement or wait is then TargetCancelled.
         secret: a password that must not appear in the detail.
     """
@@ -190,11 +236,28 @@ def classify(exc: BaseException, *, cancelled: bool = False, secret: str | None 
         found = _sqlite_class(exc, detail)
     elif isinstance(exc, psycopg.Error):
         found = _postgresql_class(exc, detail)
+    elif isinstance(exc, pymysql.Error):
+        return _mysql_error(exc, cancelled=cancelled, secret=secret)
     else:
         found = TargetError
     if cancelled and found in (TargetStatementTimeout, TargetLockTimeout):
         found = TargetCancelled
     return found(detail, sqlstate=getattr(exc, "sqlstate", None))
+
+
+def _mysql_error(exc: pymysql.Error, *, cancelled: bool, secret: str | None) -> TargetError:
+    """PyMySQL keeps code and text in `args`; both belong into the detail, the code alone decides."""
+    code = exc.args[0] if exc.args and isinstance(exc.args[0], int) else None
+    text = " ".join(str(exc.args[1] if len(exc.args) > 1 else exc).split())
+    detail = f"{text or type(exc).__name__}{'' if not code else f' ({code})'}"
+    if secret:
+        detail = detail.replace(secret, "***")
+    found = TargetUnreachable if isinstance(exc, pymysql.InterfaceError) else TargetError
+    if code is not None:
+        found = _BY_MYSQL_CODE.get(code, found)
+    if cancelled and found in (TargetStatementTimeout, TargetLockTimeout):
+        found = TargetCancelled
+    return found(detail, sqlstate=MYSQL_DATA_STATE if code in _MYSQL_DATA_CODES else None)
 
 
 def _postgresql_class(exc: psycopg.Error, detail: str) -> type[TargetError]:

@@ -11,6 +11,9 @@ Source: facts/locks.md (an UPDATE in each unit would serialise all workers).
 from spark.targets.connection import Connection
 from spark.targets.errors import FenceRaised
 
+# Below every token: of a row that was made a moment ago, in the transaction that gives it an owner.
+NOBODY = -1
+
 
 def raise_fence(conn: Connection, resource: str, *, token: int, owner: str) -> None:
     """Claim a resource; the same token of the same owner may claim again.
@@ -22,6 +25,9 @@ def raise_fence(conn: Connection, resource: str, *, token: int, owner: str) -> N
     with conn.transaction():
         if read_fence(conn, resource) == (token, owner):
             return
+        if conn.dialect.name == "mysql":
+            _raise_mysql(conn, resource, token=token, owner=owner)
+            return
         won = conn.execute(
             f"insert into {fence} as f (resource, token, owner) values (:resource, :token, :owner) "
             "on conflict (resource) do update set token = excluded.token, owner = excluded.owner "
@@ -32,6 +38,25 @@ def raise_fence(conn: Connection, resource: str, *, token: int, owner: str) -> N
         if not won:
             found = read_fence(conn, resource)
             raise _raised(resource, token, found)
+
+
+def _raise_mysql(conn: Connection, resource: str, *, token: int, owner: str) -> None:
+    fence = conn.dialect.lethe_table("fence")
+    # Makes the row or locks the one that is there, without a shared lock to be raised: two claims would
+    # then wait for each other.
+    conn.execute(
+        f"insert into {fence} (resource, token, owner) values (:resource, :nobody, '')"
+        " on duplicate key update resource = :resource",
+        {"resource": resource, "nobody": NOBODY},
+    )
+    found = read_fence(conn, resource)
+    assert found is not None, "the row is ours until the end of the transaction"
+    if found[0] > token or (found[0] == token and found[1] != owner):
+        raise _raised(resource, token, found)
+    conn.execute(
+        f"update {fence} set token = :token, owner = :owner where resource = :resource",
+        {"resource": resource, "token": token, "owner": owner},
+    )
 
 
 def read_fence(conn: Connection, resource: str) -> tuple[int, str] | None:

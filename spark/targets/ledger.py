@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 _ROW = "job_id, unit_id, step, attempt, token, rows_affected, detail, committed_at"
-_ENTRY = "job_id, unit_id, table_name, attempt, path, rows, bytes, sha256"
+_ENTRY = ("job_id", "unit_id", "table_name", "attempt", "path", "rows", "bytes", "sha256")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,21 +114,21 @@ def record_unit(conn: Connection, row: LedgerRow) -> None:
 def ledger_totals(conn: Connection, job_id: str) -> dict[str, StepTotals]:
     """Units and rows of each step of a job."""
     rows = conn.execute(
-        "select step, count(*), cast(sum(rows_affected) as bigint) "
+        "select step, count(*), sum(rows_affected) "
         f"from {conn.dialect.lethe_table('unit_ledger')} where job_id = :job group by step order by step",
         {"job": job_id},
     )
-    return {step: StepTotals(units, affected) for step, units, affected in rows}
+    return {step: StepTotals(units, int(affected)) for step, units, affected in rows}
 
 
 def list_jobs(conn: Connection) -> list[JobTotals]:
     """Every job that has left rows in this ledger, whether or not the caller's metadata knows it."""
     rows = conn.execute(
-        "select job_id, count(*), cast(sum(rows_affected) as bigint), max(token), min(committed_at), "
+        "select job_id, count(*), sum(rows_affected), max(token), min(committed_at), "
         f"max(committed_at) from {conn.dialect.lethe_table('unit_ledger')} group by job_id order by job_id"
     )
     return [
-        JobTotals(job, units, affected, token, _aware(first), _aware(last))
+        JobTotals(job, units, int(affected), token, _aware(first), _aware(last))
         for job, units, affected, token, first, last in rows
     ]
 
@@ -152,7 +152,7 @@ def record_manifest(conn: Connection, entry: ManifestEntry) -> None:
     """Name the valid archive file of a unit, inside the transaction that removes its rows."""
     assert conn.in_transaction, "the entry and the effect share one transaction"
     conn.execute(
-        f"insert into {conn.dialect.lethe_table('archive_manifest')} ({_ENTRY}) "
+        f"insert into {conn.dialect.lethe_table('archive_manifest')} ({_entry(conn)}) "
         "values (:job, :unit, :table, :token, :path, :rows, :bytes, :sha256)",
         {
             "job": entry.job_id,
@@ -170,12 +170,17 @@ def record_manifest(conn: Connection, entry: ManifestEntry) -> None:
 def archive_manifest(conn: Connection, job_id: str) -> list[ManifestEntry]:
     """The valid archive files of a job, by unit."""
     rows = conn.execute(
-        f"select {_ENTRY} from {conn.dialect.lethe_table('archive_manifest')} "
+        f"select {_entry(conn)} from {conn.dialect.lethe_table('archive_manifest')} "
         "where job_id = :job order by unit_id",
         {"job": job_id},
     )
     return [ManifestEntry(*row) for row in rows]
 
 
+def _entry(conn: Connection) -> str:
+    return ", ".join(map(conn.dialect.quote, _ENTRY))  # ROWS is a word of MySQL's own
+
+
 def _aware(value: datetime | str) -> datetime:
-    return (datetime.fromisoformat(value) if isinstance(value, str) else value).astimezone(UTC)
+    read = datetime.fromisoformat(value) if isinstance(value, str) else value
+    return read.replace(tzinfo=UTC) if read.tzinfo is None else read.astimezone(UTC)

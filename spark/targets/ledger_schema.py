@@ -1,4 +1,7 @@
-"""The tables that Lethe keeps inside a target: schema `lethe` on PostgreSQL, prefix `lethe_` on SQLite.
+"""The tables that Lethe keeps inside a target: schema `lethe` on PostgreSQL, prefix `lethe_` elsewhere.
+
+On MariaDB and MySQL they lie in the target's own database, never in one beside it: a backup of the database
+then carries its ledger, and where the fence is does not depend on what a role may do.
 
 Invariants:
 - They are created once, whoever comes first, under a lock of the target; nobody's tables are ever altered.
@@ -10,6 +13,7 @@ from dataclasses import dataclass
 
 from spark.targets.connection import Connection, sqlite_path
 from spark.targets.errors import TargetReadOnly, TargetSchemaUnsupported
+from spark.targets.mysql_rights import may_run, refuses_writes
 
 # Any constant will do; it is the same in every Lethe, so that two of them do not create at the same time.
 CREATION_LOCK = 0x6C65746865  # "lethe"
@@ -42,6 +46,39 @@ _COLUMNS: dict[str, tuple[str, ...]] = {
 TABLES = tuple(_COLUMNS)
 
 
+_MYSQL_COLUMNS: dict[str, tuple[str, ...]] = {
+    "unit_ledger": (
+        "job_id varchar(64) not null",
+        "unit_id varchar(190) not null",
+        "step varchar(64) not null",
+        "attempt bigint not null",
+        "token bigint not null",
+        "rows_affected bigint not null",
+        "detail longtext not null",
+        "committed_at datetime(6) not null default (utc_timestamp(6))",
+        "primary key (job_id, unit_id)",
+    ),
+    "fence": (
+        "resource varchar(190) not null primary key",
+        "token bigint not null",
+        "owner varchar(190) not null",
+    ),
+    "archive_manifest": (
+        "job_id varchar(64) not null",
+        "unit_id varchar(190) not null",
+        "table_name varchar(190) not null",
+        "attempt bigint not null",
+        "path text not null",
+        "`rows` bigint not null",
+        "`bytes` bigint not null",
+        "sha256 varchar(64) not null",
+        "primary key (job_id, unit_id)",
+    ),
+}
+# Names are compared byte by byte, whatever the database's collation; without transactions it is no ledger.
+_MYSQL_OPTIONS = "engine=InnoDB default character set utf8mb4 collate utf8mb4_bin row_format=dynamic"
+
+
 @dataclass(frozen=True)
 class _Found:
     """What is there: column names of each table, and whether we may read and write all of them."""
@@ -65,8 +102,11 @@ def ensure_ledger(conn: Connection) -> bool:
     if not _may_create(conn):
         return False
     try:
-        with conn.transaction():
-            _create(conn)
+        if conn.dialect.name == "mysql":
+            _create_mysql(conn)
+        else:
+            with conn.transaction():
+                _create(conn)
     except TargetReadOnly:
         return False
     found = _look(conn)
@@ -110,12 +150,19 @@ def _create(conn: Connection) -> None:
             conn.execute(f"create table {conn.dialect.lethe_table(table)} ({definition})")
 
 
+def _create_mysql(conn: Connection) -> None:
+    # Each statement is a transaction of its own there; IF NOT EXISTS bears two that come at once.
+    for table, columns in _MYSQL_COLUMNS.items():
+        name = conn.dialect.lethe_table(table)
+        conn.execute(f"create table if not exists {name} ({', '.join(columns)}) {_MYSQL_OPTIONS}")
+
+
 def _look(conn: Connection) -> _Found:
-    found = _look_postgresql(conn) if conn.dialect.name == "postgresql" else _look_sqlite(conn)
+    look = {"postgresql": _look_postgresql, "mysql": _look_mysql, "sqlite": _look_sqlite}
+    found = look[conn.dialect.name](conn)
     for table, columns in found.columns.items():
-        wanted = {line.split()[0] for line in _COLUMNS[table] if not line.startswith("primary key")}
-        if not wanted <= columns:
-            missing = ", ".join(sorted(wanted - columns))
+        if lacking := _lacking(table, columns):
+            missing = ", ".join(sorted(lacking))
             raise TargetSchemaUnsupported(
                 f"{conn.dialect.lethe_table(table)} lacks {missing}: not Lethe's table"
             )
@@ -145,6 +192,31 @@ def _look_postgresql(conn: Connection) -> _Found:
     return _Found(columns, readable, readable and all(may_write for *_, may_write in rows))
 
 
+def _look_mysql(conn: Connection) -> _Found:
+    rows = conn.execute(
+        "select table_name, column_name from information_schema.columns"
+        " where table_schema = database() and table_name in :tables",
+        {"tables": [f"lethe_{table}" for table in TABLES]},
+    )
+    columns: dict[str, set[str]] = {}
+    for table, column in rows:
+        columns.setdefault(str(table).lower().removeprefix("lethe_"), set()).add(str(column))
+    if len(columns) < len(TABLES) or any(_lacking(table, names) for table, names in columns.items()):
+        return _Found(columns, readable=False, writable=False)
+    tables = [conn.dialect.lethe_table(table) for table in TABLES]
+    readable = all(may_run(conn, f"select 1 from {table}") for table in tables)
+    writes = [f"insert into {table} values ()" for table in tables]
+    writes += [f"delete from {table} where 1 = 0" for table in tables]
+    writes.append(f"update {conn.dialect.lethe_table('fence')} set token = 0 where 1 = 0")
+    writable = readable and not refuses_writes(conn) and all(may_run(conn, write) for write in writes)
+    return _Found(columns, readable, writable)
+
+
+def _lacking(table: str, columns: set[str]) -> set[str]:
+    wanted = {line.split()[0] for line in _COLUMNS[table] if not line.startswith("primary key")}
+    return wanted - columns
+
+
 def _look_sqlite(conn: Connection) -> _Found:
     columns: dict[str, set[str]] = {}
     for table in TABLES:
@@ -157,6 +229,13 @@ def _look_sqlite(conn: Connection) -> _Found:
 def _may_create(conn: Connection) -> bool:
     if conn.dialect.name == "sqlite":
         return not _sqlite_refuses_writes(conn)
+    if conn.dialect.name == "mysql":
+        there = _look_mysql(conn).columns
+        return not refuses_writes(conn) and all(
+            may_run(conn, f"create table {conn.dialect.lethe_table(table)} (job_id int primary key)")
+            for table in TABLES
+            if table not in there
+        )
     [(allowed,)] = conn.execute(
         """
         select not pg_is_in_recovery() and current_setting('transaction_read_only') = 'off'

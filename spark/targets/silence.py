@@ -2,12 +2,16 @@
 
 Every connection of a job carries `<job_id>:<unit_id>:<token>` as its application_name. Together with a raised
 fence (no older unit can begin) an empty list here means: nothing older writes, and nothing older will.
+On MariaDB and MySQL the name is made of user-level locks, see `dialects/mysql_names.py`.
 """
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from spark.targets.connection import APPLICATION_NAME_BYTES, Connection
+from spark.targets.dialects.mysql_names import NamedSession, named_sessions
+from spark.targets.errors import TargetError
 
 _FIELDS = "a.pid, a.application_name, a.state, a.query_start, a.xact_start"
 _OF_THE_JOB = """
@@ -57,6 +61,8 @@ def running_statements(conn: Connection, job_id: str) -> list[Running]:
     if conn.dialect.name == "sqlite":
         with conn.transaction():
             return []
+    if conn.dialect.name == "mysql":
+        return [running for running in _mysql_sessions(conn, job_id) if running.state != "idle"]
     rows = conn.execute(
         f"select {_FIELDS} {_OF_THE_JOB} and {_AT_WORK} order by a.pid",
         {"prefix": f"{job_id}:"},
@@ -74,6 +80,12 @@ def terminate_older(conn: Connection, job_id: str, *, token: int) -> list[Runnin
     """
     if conn.dialect.name == "sqlite":
         return []
+    if conn.dialect.name == "mysql":
+        return [
+            running
+            for running in _mysql_sessions(conn, job_id)
+            if running.token is not None and running.token < token and _kill(conn, running.pid)
+        ]
     rows = conn.execute(
         f"""
         with older as materialized (
@@ -86,3 +98,38 @@ def terminate_older(conn: Connection, job_id: str, *, token: int) -> list[Runnin
         {"prefix": f"{job_id}:", "token": token},
     )
     return [Running(*row) for row in rows]
+
+
+def _mysql_sessions(conn: Connection, job_id: str) -> list[Running]:
+    """Every session of the job but this one; `idle`: neither in a statement nor in a writing transaction."""
+
+    def ask(sql: str, parameters: dict[str, Any]) -> tuple[Any, ...]:
+        [row] = conn.execute(sql, parameters)
+        return row
+
+    own = ask("select connection_id()", {})[0]
+    sessions = [found for found in named_sessions(ask, job_id) if found.connection_id != own]
+    if not sessions:
+        return []
+    shown = {row[0]: row for row in conn.execute("show full processlist")}
+    return [_running(session, job_id, shown.get(session.connection_id)) for session in sessions]
+
+
+def _running(session: NamedSession, job_id: str, shown: tuple[Any, ...] | None) -> Running:
+    name = application_name(job_id, f"slot-{session.slot}", session.token)
+    # A session of another role may be hidden from us: that is no proof of silence.
+    command = "hidden" if shown is None else str(shown[4])
+    state = "active"
+    if command == "Sleep":
+        state = "idle in transaction" if session.in_transaction else "idle"
+    return Running(session.connection_id, name, state, None, None)
+
+
+def _kill(conn: Connection, connection_id: int) -> bool:
+    """The id was read from its locks on this very connection: it cannot be anybody else's by now."""
+    try:
+        conn.execute(f"kill connection {connection_id:d}")
+    except TargetError as exc:
+        if exc.code != TargetError.code:  # 1094: it has ended by itself
+            raise
+    return True

@@ -2,18 +2,20 @@
 
 import os
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from spark.targets.errors import TargetUrlInvalid
 
-DialectName = Literal["postgresql", "sqlite"]
+DialectName = Literal["postgresql", "sqlite", "mysql"]
 
 _DRIVERS: dict[str, DialectName] = {
     "postgresql": "postgresql",
     "postgresql+psycopg": "postgresql",
+    "mysql+pymysql": "mysql",
+    "mariadb+pymysql": "mysql",
     "sqlite": "sqlite",
     "sqlite+pysqlite": "sqlite",
 }
@@ -22,6 +24,9 @@ _DRIVERS: dict[str, DialectName] = {
 POSTGRESQL_OPTIONS = frozenset(
     {"sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl", "channel_binding", "gssencmode", "require_auth"}
 )
+# The same for MariaDB and MySQL; PyMySQL's own options may read files or change the session.
+MYSQL_OPTIONS = frozenset({"ssl_mode", "ssl_ca", "ssl_cert", "ssl_key", "unix_socket"})
+MYSQL_TLS_MODES = ("DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +42,7 @@ class SessionLimits:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One database; `schema` None means `public` on PostgreSQL and is the only value on SQLite."""
+    """One database; `schema` None means `public` on PostgreSQL and is the only value elsewhere."""
 
     url: str
     password: str | None = field(default=None, repr=False)
@@ -45,8 +50,11 @@ class Target:
     table_prefix: str = "sym_"
 
     def __post_init__(self) -> None:
-        if validate_url(self.url) == "sqlite" and self.schema is not None:
+        dialect = validate_url(self.url)
+        if dialect == "sqlite" and self.schema is not None:
             raise TargetUrlInvalid("a SQLite target has no schema")
+        if dialect == "mysql" and self.schema is not None:
+            raise TargetUrlInvalid("on MariaDB and MySQL the schema is the database, which the URL names")
 
     @property
     def dialect(self) -> DialectName:
@@ -62,6 +70,10 @@ def validate_url(url: str) -> DialectName:
     parsed = _parsed(url)
     dialect = _DRIVERS.get(parsed.drivername)
     if dialect is None:
+        if parsed.drivername in ("mysql", "mariadb"):
+            raise TargetUrlInvalid(
+                f"the driver is missing: {parsed.drivername}+pymysql://user@host:port/database"
+            )
         raise TargetUrlInvalid(f"driver {parsed.drivername!r} is none of {', '.join(sorted(_DRIVERS))}")
     if parsed.password:
         raise TargetUrlInvalid("the URL carries a password: name it by env: or file: instead")
@@ -71,6 +83,8 @@ def validate_url(url: str) -> DialectName:
         raise TargetUrlInvalid("the URL contains a NUL")
     if dialect == "sqlite":
         _check_sqlite(parsed)
+    elif dialect == "mysql":
+        _check_mysql(parsed)
     else:
         _check_postgresql(parsed)
     return dialect
@@ -110,6 +124,45 @@ def postgresql_arguments(target: Target) -> dict[str, str | int]:
     return arguments
 
 
+def mysql_host(target: Target) -> str:
+    """The host name or the socket's directory of a MariaDB or MySQL target."""
+    assert target.dialect == "mysql"
+    parsed = _parsed(target.url)
+    socket = _option(parsed, "unix_socket")
+    return os.path.dirname(socket) if socket else parsed.host or "localhost"
+
+
+def mysql_arguments(target: Target) -> dict[str, Any]:
+    """What PyMySQL is told of the place, without password and TLS."""
+    assert target.dialect == "mysql"
+    parsed = _parsed(target.url)
+    return {
+        "host": parsed.host or "localhost",
+        "port": parsed.port or 3306,
+        "unix_socket": _option(parsed, "unix_socket"),
+        "user": parsed.username,
+        "database": parsed.database,
+    }
+
+
+def mysql_tls(target: Target) -> tuple[str, dict[str, str]]:
+    """The TLS mode of a MariaDB or MySQL target, and its files by the name of the option.
+
+    Without `ssl_mode` a certificate authority means VERIFY_IDENTITY, nothing means PREFERRED.
+    """
+    assert target.dialect == "mysql"
+    parsed = _parsed(target.url)
+    names = ("ssl_ca", "ssl_cert", "ssl_key")
+    files = {name: value for name in names if (value := _option(parsed, name)) is not None}
+    default = "VERIFY_IDENTITY" if "ssl_ca" in files else "REQUIRED" if files else "PREFERRED"
+    return _option(parsed, "ssl_mode") or default, files
+
+
+def _option(parsed: URL, name: str) -> str | None:
+    value = parsed.query.get(name)
+    return value if isinstance(value, str) else None
+
+
 def _parsed(url: str) -> URL:
     try:
         return make_url(url)
@@ -125,6 +178,26 @@ def _check_sqlite(parsed: URL) -> None:
         raise TargetUrlInvalid("a SQLite URL takes no options")
     if not os.path.isabs(parsed.database or ""):
         raise TargetUrlInvalid("a SQLite path must be absolute: sqlite:////absolute/path")
+
+
+def _check_mysql(parsed: URL) -> None:
+    unknown = set(parsed.query) - MYSQL_OPTIONS
+    if unknown:
+        raise TargetUrlInvalid(f"option {', '.join(sorted(unknown))} is not allowed in a MySQL URL")
+    if any(not isinstance(value, str) for value in parsed.query.values()):
+        raise TargetUrlInvalid("an option is given twice")
+    if not parsed.username:
+        raise TargetUrlInvalid("the URL names no user: mysql+pymysql://user@host:port/database")
+    mode = _option(parsed, "ssl_mode")
+    if mode is not None and mode not in MYSQL_TLS_MODES:
+        raise TargetUrlInvalid(f"ssl_mode is one of {', '.join(MYSQL_TLS_MODES)}")
+    socket = _option(parsed, "unix_socket")
+    if socket is not None and (parsed.host or not os.path.isabs(socket)):
+        raise TargetUrlInvalid("?unix_socket= is an absolute path, in a URL without a host")
+    if "," in (parsed.host or ""):
+        raise TargetUrlInvalid("one host only: Lethe must know which server it purges")
+    if "/" in (parsed.database or ""):
+        raise TargetUrlInvalid("the database name looks like a path")
 
 
 def _check_postgresql(parsed: URL) -> None:

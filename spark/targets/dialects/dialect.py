@@ -12,19 +12,22 @@ class Dialect(Protocol):
     """SQL that differs; without state."""
 
     @property
-    def name(self) -> Literal["postgresql", "sqlite"]: ...
+    def name(self) -> Literal["postgresql", "sqlite", "mysql"]: ...
 
     def quote(self, identifier: str) -> str:
         """An identifier that is safe to place in a statement."""
 
     def qualify(self, schema: str | None, table: str) -> str:
-        """A quoted table name; SQLite knows no schema."""
+        """A quoted table name; SQLite knows no schema, to MySQL it is a database."""
 
     def lethe_table(self, table: str) -> str:
         """The name of one of Lethe's own tables in the target."""
 
     def share_lock(self, alias: str) -> str:
         """The clause that locks the selected rows of `alias` until the end of the transaction, or nothing."""
+
+    def delete_from(self, table: str, alias: str) -> str:
+        """How a delete from a quoted table begins; `where` follows, and speaks of the alias."""
 
 
 class Session(Protocol):
@@ -45,9 +48,15 @@ class Session(Protocol):
 
     def stream(self, sql: str, params: Params) -> Generator[Row, None, None]: ...
 
+    def stream_texts(self, sql: str, params: Params) -> Generator[Row, None, None]:
+        """Like `stream`, every value as the server writes it: str, bytes or None (MySQL)."""
+
     def copy_out(self, sql: str, params: Params, /) -> AbstractContextManager[Iterable[bytes]]: ...
 
     def copy_in(self, sql: str, lines: Iterable[bytes], /) -> int: ...
+
+    def rename(self, application_name: str) -> None:
+        """Tell the server whose session this is from now on."""
 
     def begin(self, *, read_only: bool) -> None: ...
 

@@ -51,6 +51,9 @@ class PostgresqlDialect:
     def share_lock(self, alias: str) -> str:
         return f" for share of {alias}"
 
+    def delete_from(self, table: str, alias: str) -> str:
+        return f"delete from {table} as {alias}"
+
 
 class PostgresqlSession:
     """One psycopg connection in autocommit; transactions are begun and ended by statements of our own."""
@@ -111,6 +114,12 @@ class PostgresqlSession:
     def stream(self, sql: str, params: Params) -> Generator[Row, None, None]:
         with self._raw.cursor() as cursor:
             yield from cursor.stream(translate(sql), params or {})
+
+    def stream_texts(self, _sql: str, _params: Params) -> Generator[Row, None, None]:
+        raise TargetSchemaUnsupported("PostgreSQL's texts come out by COPY")
+
+    def rename(self, application_name: str) -> None:
+        self.run("select set_config('application_name', :name, false)", {"name": application_name})
 
     @contextmanager
     def copy_out(self, sql: str, params: Params) -> Iterator[Iterable[bytes]]:

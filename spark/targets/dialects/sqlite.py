@@ -43,6 +43,9 @@ class SqliteDialect:
         # BEGIN IMMEDIATE already keeps every other writer out.
         return ""
 
+    def delete_from(self, table: str, alias: str) -> str:
+        return f"delete from {table} as {alias}"
+
 
 class SqliteSession:
     """One sqlite3 connection; never creates the file, never changes its journal mode."""
@@ -104,6 +107,12 @@ class SqliteSession:
                 yield from rows
         finally:
             self._ended(cursor)
+
+    def stream_texts(self, _sql: str, _params: Params) -> Generator[Row, None, None]:
+        raise TargetSchemaUnsupported("SQLite's values are no texts")
+
+    def rename(self, application_name: str) -> None:
+        """There is nobody to tell."""
 
     def copy_out(self, _sql: str, _params: Params) -> AbstractContextManager[Iterable[bytes]]:
         raise TargetSchemaUnsupported("SQLite has no COPY")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy.engine import URL, make_url
 
 from spark.targets.connection import Connection, SessionLimits, Target, connect
 
@@ -25,7 +26,15 @@ def sqlite(tmp_path: Path) -> Target:
     return Target(f"sqlite:///{path}")
 
 
-@pytest.fixture(params=["postgresql", "sqlite"])
+@pytest.fixture
+def mysql(mariadb_url: str) -> Target:
+    url = make_url(mariadb_url)
+    password = None if url.password is None else str(url.password)
+    bare = URL.create(url.drivername, url.username, None, url.host, url.port, url.database, url.query)
+    return Target(bare.render_as_string(), password=password)
+
+
+@pytest.fixture(params=["postgresql", "sqlite", "mysql"])
 def target(request: pytest.FixtureRequest) -> Target:
     found = request.getfixturevalue(request.param)
     assert isinstance(found, Target)

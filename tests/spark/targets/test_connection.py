@@ -31,6 +31,13 @@ from tests.spark.targets.conftest import Connect
 
 NUMBERS = "with recursive n(i) as (select 1 union all select i + 1 from n where i < 1000000000)"
 FOREVER = f"{NUMBERS} select count(*) from n"
+# MariaDB ends a recursion after a thousand rounds.
+COLUMNS = "information_schema.columns"
+FOREVER_MYSQL = f"select count(*) from {COLUMNS} a, {COLUMNS} b, {COLUMNS} c, {COLUMNS} d"
+
+
+def forever(target: Target) -> str:
+    return FOREVER_MYSQL if target.dialect == "mysql" else FOREVER
 
 
 @pytest.mark.parametrize(
@@ -38,6 +45,19 @@ FOREVER = f"{NUMBERS} select count(*) from n"
     [
         "oracle://host/db",
         "mysql+pymysql://host/db",
+        "mysql://user@host/db",
+        "mariadb://user@host/db",
+        "mysql+mysqldb://user@host/db",
+        "mysql+pymysql://user:secret@host/db",
+        "mysql+pymysql://user@host",
+        "mysql+pymysql://user@host/db?read_default_file=/etc/shadow",
+        "mysql+pymysql://user@host/db?charset=latin1",
+        "mysql+pymysql://user@host/db?local_infile=1",
+        "mysql+pymysql://user@host/db?ssl_mode=SOMETIMES",
+        "mysql+pymysql://user@host/db?ssl_ca=/a&ssl_ca=/b",
+        "mysql+pymysql://user@host/db?unix_socket=/run/mysqld.sock",
+        "mysql+pymysql://user@/db?unix_socket=relative.sock",
+        "mysql+pymysql://user@a,b/db",
         "sqlite:///relative.db",
         "sqlite://",
         "sqlite:///:memory:",
@@ -174,13 +194,13 @@ def test_blocked_statement_is_cancelled_from_another_thread(postgresql: Target, 
     assert conn.execute_count("delete from t") == 1
 
 
-def test_running_statement_is_cancelled_from_another_thread(sqlite: Target, opened: Connect) -> None:
-    conn = opened(sqlite)
+def test_running_statement_is_cancelled_from_another_thread(target: Target, opened: Connect) -> None:
+    conn = opened(target)
     timer = threading.Timer(0.3, conn.cancel)
     timer.start()
     started = time.monotonic()
     with pytest.raises(TargetCancelled):
-        conn.execute(FOREVER)
+        conn.execute(forever(target))
     timer.join()
     assert time.monotonic() - started < 5
     conn.reset_cancel()
@@ -216,7 +236,7 @@ def test_cancels_racing_with_statements_never_lose_and_never_hit_the_next_unit(
 def test_statement_over_its_time_is_ended(target: Target, opened: Connect) -> None:
     conn = opened(target, limits=SessionLimits(statement_timeout_ms=200))
     with pytest.raises(TargetStatementTimeout) as caught:
-        conn.execute(FOREVER)
+        conn.execute(forever(target))
     assert caught.value.transient
     assert conn.execute("select 1") == [(1,)]
 
