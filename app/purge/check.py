@@ -1,20 +1,21 @@
 """`:check` of a SYMMETRICDS store: what its target is, and what stands in the way of a purge."""
 
+from collections.abc import Mapping
 from datetime import datetime
 
+from app.purge.conflicts import conflicts
 from app.purge.cutoff import target_parameters
 from app.settings import Settings
 from app.stores.errors import SecretUnavailable
 from app.stores.models import Finding, FindingSeverity, MissingPermission, Store, StoreCheck, TableSize
 from app.stores.targets import session_limits, target_of
+from spark.formats.symmetricds import KindName
 from spark.purge.inspect import Inspection, inspect
-from spark.targets.connection import connect
+from spark.targets.connection import Connection, connect
 from spark.targets.errors import TargetError
 
 CLOCK_TOLERANCE_S = 5.0
-START_PURGE = ("start.purge.job", "start.purge.outgoing.job", "start.purge.incoming.job")
-CAN_PURGE = "PURGE_OUTGOING"
-CAN_PLAN = "PLAN_OUTGOING"
+OTHER_KINDS: tuple[KindName, ...] = ("INCOMING", "DATA_GAP")
 
 
 def check_store(store: Store, settings: Settings, now: datetime) -> StoreCheck:
@@ -26,6 +27,7 @@ def check_store(store: Store, settings: Settings, now: datetime) -> StoreCheck:
         limits = session_limits(settings)
         with connect(target_of(store), application_name="lethe:check", limits=limits, read_only=True) as conn:
             inspection = inspect(conn)
+            others = {kind: _look(conn, kind) for kind in OTHER_KINDS}
     except TargetError as error:
         reachable = not error.transient and error.code not in (
             "TARGET_AUTH_FAILED",
@@ -36,7 +38,17 @@ def check_store(store: Store, settings: Settings, now: datetime) -> StoreCheck:
     except SecretUnavailable as error:
         finding = Finding(code=error.code, severity=FindingSeverity.ERROR, detail=error.detail)
         return StoreCheck(ok=False, reachable=False, findings=[finding])
-    return _report(inspection, now)
+    return _report(inspection, others, now)
+
+
+def _look(conn: Connection, kind: KindName) -> Inspection | TargetError:
+    """What the purge of another kind would find; one that is not possible here is no fault of the store."""
+    try:
+        return inspect(conn, kind)
+    except TargetError as error:
+        if error.transient:
+            raise
+        return error
 
 
 def _info(code: str, detail: str) -> Finding:
@@ -47,11 +59,16 @@ def _warn(code: str, detail: str) -> Finding:
     return Finding(code=code, severity=FindingSeverity.WARNING, detail=detail)
 
 
-def _report(inspection: Inspection, now: datetime) -> StoreCheck:
+def _report(
+    inspection: Inspection, others: Mapping[KindName, Inspection | TargetError], now: datetime
+) -> StoreCheck:
     difference_s = (inspection.now - now).total_seconds()
-    conflicts = _conflicts(inspection)
+    found = conflicts(inspection)
+    for other in others.values():
+        if isinstance(other, Inspection):
+            found += other.own_purge_running
     missing = [MissingPermission(table=table, right=right) for table, right in inspection.permissions_missing]
-    findings = [_warn("OWN_PURGE", conflict) for conflict in conflicts]
+    findings = [_warn("OWN_PURGE", conflict) for conflict in found]
     if missing or inspection.read_only:
         detail = ", ".join(f"{item.right} on {item.table}" for item in missing) or "the target is read-only"
         findings.append(Finding(code="TARGET_READ_ONLY", severity=FindingSeverity.ERROR, detail=detail))
@@ -60,7 +77,12 @@ def _report(inspection: Inspection, now: datetime) -> StoreCheck:
         findings.append(_warn("NO_LEDGER", detail))
     if abs(difference_s) > CLOCK_TOLERANCE_S:
         findings.append(_warn("CLOCK_DIFFERENCE", f"its clock differs by {difference_s:.1f} s"))
-    can_write = not missing and not inspection.read_only
+    can = _verbs("OUTGOING", inspection)
+    for kind, other in others.items():
+        if isinstance(other, Inspection):
+            can += _verbs(kind, other)
+        else:
+            findings.append(_info(f"NO_{kind}", f"no purge {kind} here: {other.detail}"))
     return StoreCheck(
         ok=all(item.severity is not FindingSeverity.ERROR for item in findings),
         reachable=True,
@@ -75,24 +97,13 @@ def _report(inspection: Inspection, now: datetime) -> StoreCheck:
             TableSize(table=table, rows_estimate=rows, bytes=size)
             for table, (rows, size) in sorted(inspection.sizes.items())
         ],
-        conflicts=conflicts,
+        conflicts=found,
         findings=findings,
         parameters=target_parameters(inspection),
-        can=[CAN_PLAN, CAN_PURGE] if can_write else [CAN_PLAN],
+        can=can,
     )
 
 
-def _conflicts(inspection: Inspection) -> list[str]:
-    """Signs that SymmetricDS purges, or will, by itself."""
-    switched = [
-        f"{name} is {inspection.sym_parameter[name]} in sym_parameter"
-        for name in START_PURGE
-        if str(inspection.sym_parameter.get(name) or "").lower() in ("true", "1")
-    ]
-    unset = not any(name in inspection.sym_parameter for name in START_PURGE)
-    if unset and inspection.layout.version == "3.x":
-        switched.append(
-            "start.purge.outgoing.job is not set in sym_parameter: it is on by default, and on 3.x no row of "
-            "sym_lock shows or stops it"
-        )
-    return [*inspection.own_purge_running, *switched]
+def _verbs(kind: KindName, inspection: Inspection) -> list[str]:
+    can_write = not inspection.permissions_missing and not inspection.read_only
+    return [f"PLAN_{kind}", f"PURGE_{kind}"] if can_write else [f"PLAN_{kind}"]
