@@ -202,6 +202,17 @@ EXAMPLES: dict[str, Any] = {
         ],
         "expires_at": "2026-11-21T10:54:39.454688Z",
     },
+    "DecisionRead": {
+        "outcome": "SEND",
+        "need": [2, 3],
+        "blocked_rids": [],
+        "reason": None,
+        "anchor": None,
+        "windows": {
+            "2": ["65000014000000020000", "6500003c000000020000"],
+            "3": [None, "6500001e000000030000"],
+        },
+    },
     "PurgeStatsRead": {
         "store": "shop",
         "measured_at": "2026-11-20T10:54:21.621000Z",

@@ -33,6 +33,7 @@ from app.kit.request_scope import RequestScope
 from app.metrics import render_metrics
 from app.parameters.api import router as parameters_router
 from app.purge.api import router as purge_router
+from app.replication.api import router as replication_router
 from app.settings import Settings
 from app.stores.api import router as stores_router
 from app.stores.parameters_api import router as store_parameters_router
@@ -47,6 +48,7 @@ ROUTERS = (
     store_parameters_router,
     purge_router,
     archives_router,
+    replication_router,
     batch_router,
     jobs_router,
     parameters_router,
