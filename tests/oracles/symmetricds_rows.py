@@ -51,6 +51,38 @@ def noted_rows(
     }
 
 
+def noted_incoming(batches: Iterable[tuple[int, str, str | None, datetime | None]]) -> Rows:
+    """Rows of sym_incoming_batch from (batch_id, node_id, status, create_time)."""
+    names = ("batch_id", "node_id", "status", "create_time")
+    return {"incoming_batch": [dict(zip(names, batch, strict=True)) for batch in batches]}
+
+
+def noted_gaps(version: Version, gaps: Mapping[int, tuple[bool, datetime]]) -> Rows:
+    """Rows of sym_data_gap from {start_id: (whether the gap is over, time that counts)}.
+
+    What 2.x does not look at, create_time, is as misleading as can be.
+    """
+    if version == "3.x":
+        return {
+            "data_gap": [
+                {"start_id": start, "end_id": start + 4, "is_expired": int(over), "create_time": time}
+                for start, (over, time) in gaps.items()
+            ]
+        }
+    return {
+        "data_gap": [
+            {
+                "start_id": start,
+                "end_id": start + 4,
+                "status": ("SK", "OK", "FL")[start % 3] if over else "GP",
+                "create_time": YOUNG if time < CUTOFF else OLD,
+                "last_update_time": time,
+            }
+            for start, (over, time) in gaps.items()
+        ]
+    }
+
+
 @dataclass(frozen=True)
 class Reference:
     """The recorded rows, and the keys which the document's statements remove from them."""
