@@ -7,7 +7,9 @@ They remove what the literal statements remove; what differs is only how it is f
 - NOT EXISTS instead of NOT IN: a NOT IN whose estimate exceeds work_mem is quadratic. The two agree, for ids
   are never NULL inside a range;
 - the OR keeps the inner IN a hashed list; as a join the planner reads the whole batch table for every unit.
-SQLite has one writer and no hashes: there the batch of each event is looked up by its key.
+SQLite has one writer and no hashes: there the batch of each event is looked up by its key. So it is on
+MariaDB and MySQL, whose other plans read whole tables. Theirs is also the rule that the subqueries of a
+DELETE lock what they read: the greatest id is read before, or every unit would wait for whoever captures now.
 Source: symmetricds-purge, Outgoing Purge; facts/symmetricds-purge, section 4.
 """
 
@@ -65,7 +67,8 @@ def bound_nodes(nodes: tuple[str | None, ...] | None, dialect: DialectName) -> d
     if nodes is None:
         return {}
     named = [node for node in nodes if node is not None]
-    value: Any = named if dialect == "postgresql" else json.dumps(named)
+    # In a list of MySQL stands at least a NULL, which is no node.
+    value: Any = {"postgresql": named, "mysql": named or [None], "sqlite": json.dumps(named)}[dialect]
     return {"nodes": value}
 
 
@@ -108,11 +111,11 @@ class Statements:
         return f"{condition} and {self._of_nodes(alias)}" if self.only_nodes else condition
 
     def _of_nodes(self, alias: str) -> str:
-        listed = (
-            "= any(cast(:nodes as text[]))"
-            if self.dialect == "postgresql"
-            else "in (select value from json_each(:nodes))"
-        )
+        listed = {
+            "postgresql": "= any(cast(:nodes as text[]))",
+            "mysql": "in :nodes",
+            "sqlite": "in (select value from json_each(:nodes))",
+        }[self.dialect]
         or_null = f" or {alias}.node_id is null" if self.null_node else ""
         return f"({alias}.node_id {listed}{or_null})"
 
@@ -136,11 +139,24 @@ class Statements:
         """True for a row whose id is not the greatest of its table now: that one stays, whatever the range.
 
         The bounds of a step lie below it already; a target that was restored from a backup has gone back.
+        On MySQL :greatest is what `greatest` told.
         """
+        if self.dialect == "mysql":
+            return {"DATA": "d.data_id < :greatest", "BATCHES": "b.batch_id < :greatest"}.get(step, "")
         return {
             "DATA": f"d.data_id < (select max(data_id) from {self.names.data})",
             "BATCHES": f"b.batch_id < (select max(batch_id) from {self.names.outgoing_batch})",
         }.get(step, "")
+
+    def greatest(self, step: Step) -> str | None:
+        """MySQL: the greatest id of the step's table, which the delete needs as :greatest."""
+        if self.dialect != "mysql" or not self.below_greatest(step):
+            return None
+        table, key = {
+            "DATA": (self.names.data, "data_id"),
+            "BATCHES": (self.names.outgoing_batch, "batch_id"),
+        }[step]
+        return f"select max({key}) from {table}"
 
     def removable_data(self) -> str:
         """Condition on `sym_data d` between :lo and :hi; :cutoff."""
@@ -153,7 +169,7 @@ class Statements:
     def protected_event(self) -> str:
         """True for an event `e`, whose data id is between :lo and :hi, of a batch that protects."""
         batches = f"{self.names.outgoing_batch} b where {self.protects('b')}"
-        if self.dialect == "sqlite":
+        if self.dialect != "postgresql":
             return f"exists (select 1 from {batches} and b.batch_id = e.batch_id)"
         reached = (
             f"select distinct x.batch_id from {self.names.data_event} x where x.data_id between :lo and :hi"
@@ -188,7 +204,11 @@ class Statements:
             "EVENTS": self.names.data_event,
             "BATCHES": self.names.outgoing_batch,
         }[step]
-        return f"{table} as {ALIAS_OF[step]}"
+        return f"{table} as {ALIAS_OF[step]}{self._by_key(step)}"
+
+    def _by_key(self, step: Step) -> str:
+        """MySQL: no walk through the whole table, whatever its statistics say: it would lock the rows."""
+        return " force index (primary)" if self.dialect == "mysql" and step != "EVENTS" else ""
 
     def delete(self, step: Step) -> str:
         """The delete of one unit; for BATCHES too PostgreSQL looks at the status of the locked row again."""
@@ -198,13 +218,38 @@ class Statements:
             "BATCHES": self.removable_batches,
         }[step]()
         kept = self.below_greatest(step)
-        return f"delete from {self.target_of(step)} where {condition}{f' and {kept}' if kept else ''}"
+        # One form for all versions: MariaDB before 11.6 takes no alias in the form of one table.
+        head = f"delete {ALIAS_OF[step]}" if self.dialect == "mysql" else "delete"
+        return f"{head} from {self.target_of(step)} where {condition}{f' and {kept}' if kept else ''}"
 
     def mark(self) -> str:
         """The update of one unit of the stranded step."""
         return (
-            f"update {self.names.outgoing_batch} as b set status = 'OK'"
+            f"update {self.target_of('STRANDED')} set status = 'OK'"
             f" where b.batch_id between :lo and :hi and {self.stranded('b')}"
+        )
+
+    def reached(self) -> str:
+        """MySQL: the ids of the batches that a range of data reaches through the events."""
+        return (
+            f"select distinct e.batch_id from {self.names.data_event} e force index (primary)"
+            " where e.data_id between :lo and :hi"
+        )
+
+    def lock_listed(self, step: Step, share_lock: str) -> str | None:
+        """MySQL: lock, in key order, the batches of :listed (DATA) or of the unit's own range; their ids."""
+        if step == "BATCHES":
+            return None
+        which = {
+            "DATA": "in :listed",
+            "EVENTS": "between :lo and :hi",
+            "STRANDED": f"between :lo and :hi and {self.stranded('b')}",
+        }[step]
+        if step == "STRANDED":
+            share_lock = " for update"
+        return (
+            f"select b.batch_id from {self.names.outgoing_batch} b force index (primary)"
+            f" where b.batch_id {which} order by b.batch_id, b.node_id{share_lock}"
         )
 
     def lock(self, step: Step, share_lock: str) -> str | None:

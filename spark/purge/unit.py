@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spark.formats.symmetricds import DATA, DATA_EVENT, OUTGOING_BATCH
+from spark.purge.batch_locks import lock_batches
 from spark.purge.cutoff import CutoffValue
 from spark.purge.statements import ALIAS_OF, PurgeSpec, Statements, Step, bound_nodes
 from spark.purge.transaction import Done, UnitResult, delete_rows, run_in_transaction
@@ -83,13 +84,9 @@ def _parameters(conn: Connection, spec: UnitSpec) -> dict[str, Any]:
 
 
 def _lock(conn: Connection, spec: UnitSpec, statements: Statements) -> int:
-    sql = statements.lock(spec.step, conn.dialect.share_lock("b"))
-    if sql is None:
-        return 0
     parameters = _parameters(conn, spec)
     parameters.pop("cutoff", None)
-    [(locked,)] = conn.execute(sql, parameters)
-    return int(locked)
+    return lock_batches(conn, spec.step, statements, parameters)
 
 
 def _remove(conn: Connection, spec: UnitSpec, statements: Statements) -> tuple[int, ManifestEntry | None]:
@@ -97,5 +94,7 @@ def _remove(conn: Connection, spec: UnitSpec, statements: Statements) -> tuple[i
     if spec.step == "STRANDED":
         return conn.execute_count(statements.mark(), parameters), None
     delete = statements.delete(spec.step)
+    if (greatest := statements.greatest(spec.step)) is not None:
+        [(parameters["greatest"],)] = conn.execute(greatest)
     alias = ALIAS_OF[spec.step]
     return delete_rows(conn, spec, delete, parameters, table=_TABLE_OF[spec.step], alias=alias)

@@ -297,40 +297,46 @@ class MysqlSession:
 def _connected(target: Target, name: str, *, connect_timeout_s: int) -> Any:
     arguments = mysql_arguments(target)
     mode, files = mysql_tls(target)
+    raw: Any = pymysql.connect(
+        **arguments,
+        password=(target.password or "").encode(),
+        charset="utf8mb4",
+        autocommit=True,
+        connect_timeout=connect_timeout_s,
+        read_timeout=connect_timeout_s,
+        write_timeout=connect_timeout_s,
+        # Counts of an UPDATE are those of the rows found, as elsewhere.
+        client_flag=CLIENT.FOUND_ROWS,
+        program_name=name,
+        ssl_disabled=True,
+        auth_plugin_map={"mysql_clear_password": _ClearText, "dialog": _ClearText},
+        defer_connect=True,
+    )
+    if mode != "DISABLED" and not arguments["unix_socket"]:
+        # What the driver would do by itself, but its own context reads all certificates of the machine first.
+        raw.ssl, raw._ssl_required = True, mode != "PREFERRED"
+        raw.ctx = _tls_context(mode, files)
+        raw.client_flag |= CLIENT.SSL if raw._ssl_required else 0
     try:
-        return pymysql.connect(
-            **arguments,
-            password=(target.password or "").encode(),
-            charset="utf8mb4",
-            autocommit=True,
-            connect_timeout=connect_timeout_s,
-            read_timeout=connect_timeout_s,
-            write_timeout=connect_timeout_s,
-            # Counts of an UPDATE are those of the rows found, as elsewhere.
-            client_flag=CLIENT.FOUND_ROWS,
-            program_name=name,
-            ssl=_tls_context(mode, files),
-            ssl_disabled=mode == "DISABLED" or None,
-            auth_plugin_map={"mysql_clear_password": _ClearText, "dialog": _ClearText},
-        )
+        raw.connect()
     except (RuntimeError, UnicodeError) as exc:  # an authentication that needs TLS
         raise TargetAuthFailed(str(exc)) from None
+    return raw
 
 
-def _tls_context(mode: str, files: Mapping[str, str]) -> ssl.SSLContext | None:
-    """The wanted TLS; None leaves it to the driver: encrypted where the server can, not verified."""
-    if mode in ("DISABLED", "PREFERRED"):
-        return None
+def _tls_context(mode: str, files: Mapping[str, str]) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = mode == "VERIFY_IDENTITY"
+    context.verify_mode = ssl.CERT_REQUIRED if mode.startswith("VERIFY") else ssl.CERT_NONE
     try:
-        context = ssl.create_default_context(cafile=files.get("ssl_ca"))
+        if "ssl_ca" in files:
+            context.load_verify_locations(files["ssl_ca"])
+        elif context.verify_mode is ssl.CERT_REQUIRED:
+            context.load_default_certs()
         if "ssl_cert" in files:
             context.load_cert_chain(files["ssl_cert"], files.get("ssl_key"))
     except (OSError, ssl.SSLError) as exc:
         raise TargetAuthFailed(f"the TLS files cannot be used: {exc}") from None
-    # Certificates that MySQL makes for itself do not pass it.
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    context.check_hostname = mode == "VERIFY_IDENTITY"
-    context.verify_mode = ssl.CERT_NONE if mode == "REQUIRED" else ssl.CERT_REQUIRED
     return context
 
 

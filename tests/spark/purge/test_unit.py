@@ -100,6 +100,21 @@ def test_random_postgresql_databases_keep_what_the_oracle_keeps(
         _check(place, rows, _spec(place, rng), size=SIZES[case % len(SIZES)], workers=workers)
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_random_mariadb_databases_keep_what_the_oracle_keeps(
+    mariadb_url: str, version: Version, workers: int
+) -> None:
+    place = Place(mariadb_url, version=version)
+    create(place)
+    rng = Random(f"{version} {workers}")
+    for case in range(CASES // 2):
+        empty(place)
+        rows = random_database(rng, version)
+        load(place, rows)
+        _check(place, rows, _spec(place, rng), size=SIZES[case % len(SIZES)], workers=workers)
+
+
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_literal_statements_and_units_leave_the_same_rows(
