@@ -10,7 +10,7 @@ from app.archives.task import run_restore, run_verify
 from app.auth.scopes import Scope
 from app.jobs.batch import JOB_BATCH, prove_children_silent, run_batch
 from app.jobs.batch_api import ChildSubmitter
-from app.jobs.engine import Engine
+from app.jobs.engine_choice import Engines
 from app.jobs.queries import count_active_jobs
 from app.jobs.service import wake
 from app.jobs.sql_target import prove_silence
@@ -25,10 +25,10 @@ from app.stores.hooks import StoreHooks
 from app.stores.models import StoreKind
 
 
-def task_kinds(engine: Engine) -> TaskKinds:
+def task_kinds(engines: Engines) -> TaskKinds:
     """Job kind to its task."""
     return {
-        JOB_PURGE: TaskKind(run=partial(run_purge, engine=engine), prove_silence=prove_purge_silent),
+        JOB_PURGE: TaskKind(run=partial(run_purge, engines=engines), prove_silence=prove_purge_silent),
         JOB_PLAN: TaskKind(run=run_plan, prove_silence=prove_silence),
         JOB_BATCH: TaskKind(run=run_batch, prove_silence=prove_children_silent),
         JOB_VERIFY: TaskKind(run=run_verify, prove_silence=prove_silence),

@@ -27,6 +27,8 @@ from app.description import describe
 from app.handlers import BATCH_SUBMITTERS, STORE_HOOKS, scopes_of
 from app.jobs.api import router as jobs_router
 from app.jobs.batch_api import router as batch_router
+from app.jobs.spark_api import router as spark_router
+from app.jobs.spark_service import SparkService
 from app.jobs.watch import JobWatch
 from app.kit.problems import problems
 from app.kit.request_scope import RequestScope
@@ -51,6 +53,7 @@ ROUTERS = (
     replication_router,
     batch_router,
     jobs_router,
+    spark_router,
     parameters_router,
     auth_router,
 )
@@ -62,9 +65,11 @@ class Readiness:
 
     Args:
         runner_alive: whether this process can take work.
+        spark_failed: whether Spark has been given up; one that still starts does not count.
     """
 
     runner_alive: Callable[[], bool] = field(default=lambda: False)
+    spark_failed: Callable[[], bool] = field(default=lambda: False)
     stopping: bool = False
 
     @property
@@ -72,7 +77,9 @@ class Readiness:
         """One word."""
         if self.stopping:
             return "stopping"
-        return "ready" if self.runner_alive() else "starting"
+        if not self.runner_alive():
+            return "starting"
+        return "spark-failed" if self.spark_failed() else "ready"
 
 
 def create_app(
@@ -82,11 +89,13 @@ def create_app(
     clock: Clock | None = None,
     readiness: Readiness | None = None,
     wake_runner: Callable[[], None] = lambda: None,
+    spark: SparkService | None = None,
 ) -> FastAPI:
     """Build the application over an opened metadata database.
 
     Args:
         wake_runner: called when a job may have work or orders; the runner belongs to the caller.
+        spark: the pool of this process; it belongs to the caller too.
     """
     watch = JobWatch(database, interval_s=settings.watch_interval_s, waiters_max=settings.waiters_max)
 
@@ -118,6 +127,7 @@ def create_app(
     state.changed = changed
     state.store_hooks, state.batch_submitters = STORE_HOOKS, BATCH_SUBMITTERS
     state.scopes_of = scopes_of
+    state.spark = spark
     errors.install(app)
     _add_middleware(app, settings)
     _add_routes(app)
@@ -176,10 +186,10 @@ def _add_probes(app: FastAPI) -> None:
         operation_id="readyz",
         tags=["operation"],
         openapi_extra={"security": []},
-        responses={503: {"description": "starting or stopping"}},
+        responses={503: {"description": "starting, stopping, metadata-away or spark-failed"}},
     )
     async def readyz(request: Request) -> Response:
-        """200 when metadata is at head and a runner is alive."""
+        """200 when metadata is at head, a runner is alive, and Spark has not been given up."""
         readiness: Readiness = request.app.state.readiness
         status = readiness.status
         if status == "ready" and not await run_in_threadpool(_answers, request.app.state.database):
@@ -208,9 +218,11 @@ def _add_documents(app: FastAPI) -> None:
         response_class=Response,
     )
     def metrics(request: Request) -> Response:
-        """Read from the metadata, so that every instance tells the same."""
+        """Read from the metadata, so that every instance tells the same; lethe_spark_* is its own."""
         settings: Settings = request.app.state.settings
-        text = render_metrics(request.app.state.database, alive_within_s=settings.lease_ttl_s)
+        text = render_metrics(
+            request.app.state.database, alive_within_s=settings.lease_ttl_s, spark=request.app.state.spark
+        )
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     @app.get(

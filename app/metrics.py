@@ -1,15 +1,16 @@
-"""`/metrics`: figures read from the metadata database, so that every instance tells the same."""
+"""`/metrics`: figures of the metadata, which every instance tells alike, and of its own Spark pool."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 from sqlalchemy import func
 from sqlmodel import Session, col, select
 
 from app.db import Database
-from app.jobs.models import Instance, Job
+from app.jobs.models import Instance, Job, SparkPoolRead
+from app.jobs.spark_service import SparkService
 from app.jobs.states import HELD, JobState
 from app.stores.models import Store
 
@@ -84,8 +85,49 @@ class MetadataCollector:
         return GaugeMetricFamily("lethe_instances_alive", "Processes with a recent heartbeat.", value=alive)
 
 
-def render_metrics(database: Database, *, alive_within_s: float) -> bytes:
+SPARK_GAUGES: Mapping[str, tuple[str, Callable[[SparkPoolRead], float]]] = {
+    "slots_leased": ("Slots that are lent.", lambda p: sum(slot.state == "LEASED" for slot in p.slots)),
+    "queue": ("Who waits for a slot.", lambda p: len(p.queue)),
+    "jobs": ("Jobs of Lethe that run on Spark.", lambda p: p.exchange.jobs),
+    "jobs_waiting": ("Those of which nothing runs.", lambda p: p.exchange.jobs_waiting),
+    "units_waiting": ("Units that wait for a task.", lambda p: p.exchange.units_waiting),
+    "units_under_way": ("Units inside tasks.", lambda p: p.exchange.units_under_way),
+    "spark_jobs_running": ("Jobs of Spark that run.", lambda p: p.exchange.spark_jobs_running),
+    "failed_rebuilds": ("Failed starts in a row.", lambda p: p.failed_rebuilds),
+}
+SPARK_COUNTERS: Mapping[str, tuple[str, Callable[[SparkPoolRead], float]]] = {
+    "rebuilds": ("Times that another JVM took over.", lambda p: p.rebuilds),
+    "spark_jobs": ("Jobs of Spark that were run.", lambda p: p.exchange.spark_jobs),
+    "units": ("Units that have ended.", lambda p: p.exchange.units_done),
+    "units_again": ("Units that were handed in again.", lambda p: p.exchange.units_again),
+}
+STATES = ("STOPPED", "STARTING", "READY", "REBUILDING", "DRAINING", "FAILED")
+
+
+class SparkCollector:
+    """Figures of this process's pool."""
+
+    def __init__(self, spark: SparkService) -> None:
+        self._spark = spark
+
+    def collect(self) -> Iterable[Metric]:
+        """All families."""
+        pool = self._spark.read()
+        state = GaugeMetricFamily("lethe_spark_state", "1 for the state of the pool.", labels=["state"])
+        for name in STATES:
+            state.add_metric([name], float(pool.state == name))
+        yield state
+        yield GaugeMetricFamily("lethe_spark_slots", "Slots of the pool.", value=pool.limits.slots)
+        for name, (text, read) in SPARK_GAUGES.items():
+            yield GaugeMetricFamily(f"lethe_spark_{name}", text, value=read(pool))
+        for name, (text, read) in SPARK_COUNTERS.items():
+            yield CounterMetricFamily(f"lethe_spark_{name}", text, value=read(pool))
+
+
+def render_metrics(database: Database, *, alive_within_s: float, spark: SparkService | None = None) -> bytes:
     """The exposition text."""
     registry = CollectorRegistry(auto_describe=False)
+    if spark is not None:
+        registry.register(SparkCollector(spark))
     registry.register(MetadataCollector(database, alive_within_s=alive_within_s))
     return generate_latest(registry)

@@ -25,6 +25,7 @@ from app.errors import MetadataBusy, MetadataUnavailable, ServiceError
 from app.handlers import task_kinds
 from app.jobs.claims import Claimer
 from app.jobs.engine import InlineEngine
+from app.jobs.engine_choice import Engines
 from app.jobs.instances import InstanceBusy, InstanceLock, heartbeat, register_instance
 from app.jobs.runner import Runner
 from app.jobs.service import wake
@@ -80,7 +81,7 @@ class Worker:
                 crash_loop_max=settings.crash_loop_max,
                 recovered_at_once=settings.runner_jobs_max,
             ),
-            kinds=task_kinds(InlineEngine(clock)),
+            kinds=task_kinds(Engines(InlineEngine(clock))),
             database=database,
             settings=settings,
             clock=clock,

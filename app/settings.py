@@ -1,14 +1,51 @@
 """Every limit of the service, with its unit in its name. Environment: `LETHE_` and the name in capitals."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import BaseModel, Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 
 def _split(value: object) -> object:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+EngineChoice = Literal["AUTO", "INLINE", "SPARK"]
+"""What runs the units of a job; AUTO decides by the estimated rows when the job runs."""
+
+
+class SparkSettings(BaseModel):
+    """The pooled Spark session. Environment: `LETHE_SPARK__` and the name in capitals."""
+
+    enabled: bool = True
+    start: Literal["LAZY", "EAGER"] = "LAZY"
+    master: str | None = None
+    """Null: on this machine, with `cores`; else `spark://host:port`, ..."""
+    cores: Annotated[int | None, Field(ge=1, le=256)] = None
+    """Of a local master; null: all of this machine."""
+    slots: Annotated[int, Field(ge=1, le=64)] = 4
+    queue_max: Annotated[int, Field(ge=1, le=10_000)] = 32
+    driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[kmgKMG]$")] = "1g"
+    driver_host: str | None = None
+    executor_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[kmgKMG]$")] = "1g"
+    executor_cores: Annotated[int | None, Field(ge=1)] = None
+    cores_max: Annotated[int | None, Field(ge=1)] = None
+    cds_archive: Path | None = None
+    local_dir: Path | None = None
+    java_home: Path | None = None
+    java_options: list[str] = []
+    start_timeout_s: Annotated[float, Field(gt=0)] = 120.0
+    stop_timeout_s: Annotated[float, Field(gt=0, le=10)] = 3.0
+    max_age_s: Annotated[float, Field(gt=0)] = 86_400.0
+    max_jobs: Annotated[int, Field(ge=1)] = 5_000
+    conf: dict[str, str] = {}
+    """More of Spark's own configuration, as JSON; never a secret: `ps` shows it."""
+    min_rows: Annotated[int, Field(ge=0)] = 100_000
+    """AUTO takes Spark from so many rows on."""
+    task_ms: Annotated[int, Field(ge=10, le=60_000)] = 1_500
+    """How much work is sent as one task."""
+    units_ahead_max: Annotated[int, Field(ge=1, le=10_000)] = 128
 
 
 class Settings(BaseSettings):
@@ -71,6 +108,10 @@ class Settings(BaseSettings):
     target_lock_timeout_ms: Annotated[int, Field(ge=10, le=900)] = 500
     target_statement_timeout_ms: Annotated[int, Field(ge=1000)] = 30_000
     target_idle_in_transaction_timeout_ms: Annotated[int, Field(ge=1000)] = 30_000
+
+    # engine
+    engine: EngineChoice = "AUTO"
+    spark: SparkSettings = SparkSettings()
 
     # purge
     purge_workers: Annotated[int, Field(ge=1, le=32)] = 2

@@ -10,13 +10,16 @@ Invariants:
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Generic, Literal, Protocol, Self, TypeVar
 
 from app.clock import Clock
+from app.jobs.context import JobContext
+from app.jobs.models import ThrottleSetting, WaitingOn
 from spark.targets.connection import Connection
 from spark.targets.errors import TargetCancelled
 from spark.targets.work import Outcome, UnitWork, do_unit, open_worker
@@ -25,11 +28,41 @@ Unit = TypeVar("Unit")
 Result = TypeVar("Result")
 
 
+@dataclass(frozen=True, slots=True)
+class Borrower:
+    """The job that workers are lent to, as an engine sees it.
+
+    Args:
+        may_work: whether the job is still ours and may go on; any thread.
+        is_throttled: whether more units under way than workers would be a burst; the job's thread.
+        show_waiting: tells clients what the running job is held up by; the job's thread.
+    """
+
+    may_work: Callable[[], bool] = lambda: True
+    is_throttled: Callable[[], bool] = lambda: False
+    show_waiting: Callable[[Sequence[WaitingOn]], None] = lambda _waiting_on: None
+
+
+def borrower_of(context: JobContext) -> Borrower:
+    """A running job as an engine sees it."""
+    return Borrower(
+        may_work=lambda: context.stop_cause is None,
+        is_throttled=lambda: context.throttle.setting != ThrottleSetting(),
+        show_waiting=context.show_waiting,
+    )
+
+
+ANYBODY = Borrower()
+
+
 class EngineLease(Protocol[Unit, Result]):
     """Workers lent to one job."""
 
     def map(self, units: Iterator[Unit]) -> Iterator[Outcome[Unit, Result]]:
-        """Run units as they are drawn; draws no more than the workers can take."""
+        """Run units as they are drawn; draws no more than the workers can take soon.
+
+        Raises: JobSignal: the engine itself cannot go on.
+        """
         ...
 
     def cancel(self) -> None:
@@ -139,12 +172,11 @@ class Engine(Protocol):
     name: Literal["INLINE", "SPARK"]
 
     def lease(
-        self, work: UnitWork[Unit, Result], *, workers: int, may_work: Callable[[], bool] = lambda: True
+        self, work: UnitWork[Unit, Result], *, workers: int, borrower: Borrower = ANYBODY
     ) -> AbstractContextManager[EngineLease[Unit, Result]]:
         """Lend workers for the time of a `with` block.
 
-        Args:
-            may_work: whether the job is still ours; asked on every new connection, once it holds its lock.
+        Raises: JobSignal: the engine cannot lend now.
         """
         ...
 
@@ -158,7 +190,7 @@ class InlineEngine:
         self._clock = clock
 
     def lease(
-        self, work: UnitWork[Unit, Result], *, workers: int, may_work: Callable[[], bool] = lambda: True
+        self, work: UnitWork[Unit, Result], *, workers: int, borrower: Borrower = ANYBODY
     ) -> AbstractContextManager[EngineLease[Unit, Result]]:
         """Lend threads."""
-        return InlineLease(work, workers=workers, clock=self._clock, may_work=may_work)
+        return InlineLease(work, workers=workers, clock=self._clock, may_work=borrower.may_work)

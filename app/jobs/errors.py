@@ -1,6 +1,7 @@
 """Errors of jobs: what clients see, and how a task tells its runner why it stops.
 
-ServiceError -> JobNotFound, IllegalTransition, ConflictingJob, QueueFull
+ServiceError -> JobNotFound, IllegalTransition, ConflictingJob, QueueFull, SparkDisabled,
+                PoolQueueFull
 JobSignal    -> JobStopped, JobWaiting, JobFailed, LeaseLost
 """
 
@@ -42,6 +43,21 @@ class QueueFull(TooMany):
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"{limit} jobs are waiting already", headers={"Retry-After": "30"})
+
+
+class SparkDisabled(Conflict):
+    """Spark is needed for this, and switched off in this service."""
+
+    def __init__(self) -> None:
+        super().__init__("Spark is switched off here (LETHE_SPARK__ENABLED); INLINE is always there")
+
+
+class PoolQueueFull(TooMany):
+    """Enough jobs wait for Spark already."""
+
+    def __init__(self, limit: int, *, retry_after_s: int) -> None:
+        detail = f"{limit} jobs wait for Spark already; INLINE would run now"
+        super().__init__(detail, headers={"Retry-After": str(retry_after_s)})
 
 
 class StopCause(IntEnum):

@@ -247,3 +247,65 @@ def read_job(job: Job) -> JobRead:
         }
     )
     return JobRead.model_validate(fields | {"throttle": throttle, "instance": job.lease_instance})
+
+
+class SparkSlot(BaseModel):
+    """One session that can be lent."""
+
+    number: int
+    state: Literal["IDLE", "LEASED"]
+    job_class: JobClass | None
+    leased_for_s: float | None
+    jobs_run: int
+
+
+class SparkWaiting(BaseModel):
+    """Somebody who waits for a slot."""
+
+    job_class: JobClass
+    waited_s: float
+
+
+class ExchangeRead(BaseModel):
+    """Where units of all jobs are gathered into jobs of Spark."""
+
+    jobs: int = Field(description="Jobs of Lethe that run on Spark now.")
+    jobs_waiting: int = Field(description="Those of them of which nothing runs.")
+    units_waiting: int
+    units_under_way: int
+    spark_jobs_running: int
+    spark_jobs: int = Field(description="Since the process has started.")
+    units_done: int
+    units_again: int = Field(description="Run again, because a JVM, a worker or a neighbour ended.")
+
+
+class SparkLimits(BaseModel):
+    """The engine's limits."""
+
+    slots: int
+    queue_max: int = Field(description="Jobs that may wait for Spark; then 429 POOL_QUEUE_FULL.")
+    min_rows: int = Field(description="AUTO takes Spark from so many estimated rows on.")
+    units_ahead_max: int
+    task_ms: int
+
+
+class SparkPoolRead(BaseModel):
+    """The pooled Spark session of one instance."""
+
+    instance: str = Field(description="Whose pool this is: each process has its own.")
+    state: Literal["STOPPED", "STARTING", "READY", "REBUILDING", "DRAINING", "FAILED"] = Field(
+        description="STOPPED: nobody has needed it yet."
+    )
+    since: datetime
+    master: str | None
+    spark_version: str | None
+    slots: list[SparkSlot]
+    queue: list[SparkWaiting]
+    exchange: ExchangeRead
+    rebuilds: int
+    failed_rebuilds: int = Field(description="In a row; after three the pool is FAILED.")
+    last_error: str | None
+    start_took_s: float | None
+    context_age_s: float | None
+    uses_cds: bool
+    limits: SparkLimits

@@ -16,6 +16,7 @@ from app.errors import Conflict, Unavailable
 from app.jobs.api import accepted, watch_of
 from app.jobs.models import JobRead, read_job
 from app.jobs.queries import JobFilter, list_jobs
+from app.jobs.spark_service import SparkService
 from app.jobs.states import TERMINAL, JobState
 from app.jobs.streaming import wait_for_change
 from app.kit.conditional import etag
@@ -109,6 +110,9 @@ def _purge(request: Request, caller: Caller, store_id: str, body: PurgeRequest) 
     settings, clock = request.app.state.settings, request.app.state.clock
     store = read_row(database, store_id, caller)
     params, look = prepare(database, store, body, settings=settings, now=clock.now(), for_write=True)
+    spark: SparkService | None = request.app.state.spark
+    if body.engine == "SPARK" and spark is not None:
+        spark.check_room()
 
     def effect(db: Session) -> Answer:
         _same_target(get_store(db, store_id, lock=True), store)

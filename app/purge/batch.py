@@ -11,7 +11,7 @@ from app.auth.service import Caller
 from app.errors import InvalidRequest, Unprocessable
 from app.jobs.models import Job
 from app.purge.models import PurgeRequest
-from app.purge.service import EarlyLook, check_fields, snapshot, submit_purge
+from app.purge.service import EarlyLook, check_engine, check_fields, snapshot, submit_purge
 from app.settings import Settings
 from app.stores.models import Store
 
@@ -27,7 +27,7 @@ def submit_child(
 ) -> Job:
     """Queue a store's purge; its target is looked at when it runs, not now.
 
-    Raises: InvalidRequest, ConflictingJob, Unprocessable: a plan belongs to one store.
+    Raises: InvalidRequest, ConflictingJob, SparkDisabled, Unprocessable: a plan belongs to one store.
     """
     try:
         request = PurgeRequest.model_validate(params)
@@ -38,6 +38,7 @@ def submit_child(
         ]
         raise InvalidRequest(f"{len(errors)} field(s) are not valid", errors=errors) from error
     check_fields(request, at="/params")
+    check_engine(request, settings)
     if request.plan_id is not None:
         raise Unprocessable("a plan belongs to one store", code="PLAN_NOT_USABLE")
     return submit_purge(

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from app.jobs.models import ThrottleSetting
 from app.kit.values import Instant, Text
+from app.settings import EngineChoice
 
 
 class PurgeKind(StrEnum):
@@ -80,6 +81,9 @@ class PurgeRequest(BaseModel):
     max_rows_in_tx: int | None = Field(default=None, ge=1, le=1_000_000)
     strategy: Strategy = Strategy.DOCUMENT
     archive: ArchiveRequest | None = None
+    engine: EngineChoice | None = Field(
+        default=None, description="What runs its units; null: the service's default, AUTO unless set."
+    )
     throttle: ThrottleSetting | None = None
     force: bool = Field(default=False, description="Allow a retention below ten minutes.")
     overlap: Overlap = Overlap.REFUSE
@@ -118,6 +122,7 @@ class PurgeParams(BaseModel):
     event_batches_in_tx: int | None
     batches_in_tx: int | None
     archive: ArchiveRequest | None
+    engine: EngineChoice | None = None
     throttle: ThrottleSetting | None
     force: bool
     overlap: Overlap

@@ -10,6 +10,7 @@ from app.auth.service import Caller
 from app.db import Database
 from app.errors import InvalidRequest, ServiceError
 from app.jobs.claims import current_epoch
+from app.jobs.errors import SparkDisabled
 from app.jobs.models import Job, JobClass
 from app.jobs.service import JobRequest, refuse_conflict, submit
 from app.jobs.states import JobState
@@ -63,6 +64,7 @@ def snapshot(db: Session, store: Store, request: PurgeRequest, plan: PurgePlanRe
         event_batches_in_tx=_set_size(db, store, EVENTS_TX),
         batches_in_tx=request.max_rows_in_tx or _set_size(db, store, BATCHES_TX),
         archive=request.archive,
+        engine=request.engine,
         throttle=request.throttle,
         force=request.force,
         overlap=request.overlap,
@@ -194,6 +196,12 @@ def check_nodes(plan: PurgePlanRead | None, look: EarlyLook) -> None:
         raise PlanNoLongerHolds(f"other nodes are stranded now than in the plan: {changed}")
 
 
+def check_engine(request: PurgeRequest, settings: Settings) -> None:
+    """Raise SparkDisabled when a request names an engine that this service has not."""
+    if request.engine == "SPARK" and not settings.spark.enabled:
+        raise SparkDisabled
+
+
 def prepare(
     database: Database,
     store: Store,
@@ -208,6 +216,7 @@ def prepare(
     Raises: ServiceError.
     """
     check_fields(request)
+    check_engine(request, settings)
     with database.reading() as db:
         plan = find_plan(db, store, request, now=now)
         params = snapshot(db, store, request, plan)

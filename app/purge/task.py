@@ -1,6 +1,7 @@
 """The task of a purge: from its snapshot to its result, resumable at every step."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -9,18 +10,21 @@ from typing import Any, TypeVar
 from app.archives.service import archive_directory, close_archive, open_archive
 from app.errors import ServiceError
 from app.jobs.context import JobContext
-from app.jobs.engine import Engine
+from app.jobs.engine import Engine, borrower_of
+from app.jobs.engine_choice import Engines, Work
 from app.jobs.errors import JobFailed, JobStopped
 from app.jobs.sql_target import Claimed, claim, controlled, counts_by_ledger, prove_silence, read_store_of
 from app.jobs.suspension import suspended_wait
 from app.jobs.writing import EVENT_WARNING
 from app.kit.instants import instant_text
+from app.purge.conflicts import conflicts
 from app.purge.cutoff import Cutoff, decide_cutoff
 from app.purge.housekeeping import trim_old_ledgers
 from app.purge.kind import Kind, Purge, UnitHead
 from app.purge.kinds import KINDS
 from app.purge.models import PurgeParams
 from app.purge.outgoing import OUTGOING
+from app.purge.program_lock import give_back, holding
 from app.purge.report import exceeded_limits, local_text, plan_read
 from app.purge.rules import check_permissions, fence_resource
 from app.purge.service import target_fields
@@ -45,7 +49,7 @@ UNITS_NAME = "units"
 Bound = TypeVar("Bound", int, float)
 
 
-def run_purge(context: JobContext, *, engine: Engine) -> Mapping[str, Any]:
+def run_purge(context: JobContext, *, engines: Engines) -> Mapping[str, Any]:
     """Purge, and return the result that clients see.
 
     Raises: JobSignal.
@@ -61,10 +65,15 @@ def run_purge(context: JobContext, *, engine: Engine) -> Mapping[str, Any]:
         _check_limits(purge)
         if claimed.has_ledger:
             trim_old_ledgers(context, conn)
-        start = _note_start(purge)
-        archive = _open_archive(purge, claimed)
-        state = _run_loop(purge, claimed, archive, engine, start)
-        return _result(purge, claimed, archive, state, start)
+        with holding(purge, _kind(purge)) as lock:
+            start = _note_start(purge)
+            archive = _open_archive(purge, claimed)
+            asked = purge.params.engine or context.settings.engine
+            engine = engines.choose(context, Work(asked, start["total_rows"], claimed.has_ledger))
+            plan = replace(_loop_plan(purge, claimed, archive, start), keep=lock.keep)
+            state = _run_loop(purge, claimed, engine, plan)
+            warnings = [*conflicts(purge.inspection), *lock.warnings]
+            return _result(purge, claimed, archive, state, start) | {"warnings": warnings}
 
 
 def run_plan(context: JobContext) -> Mapping[str, Any]:
@@ -187,9 +196,7 @@ def _note_start(purge: Purge) -> dict[str, Any]:
     return start
 
 
-def _run_loop(
-    purge: Purge, claimed: Claimed, archive: Path | None, engine: Engine, start: Mapping[str, Any]
-) -> LoopState:
+def _run_loop(purge: Purge, claimed: Claimed, engine: Engine, plan: LoopPlan) -> LoopState:
     context = purge.context
     alone = purge.conn.dialect.name == "sqlite" or not claimed.has_ledger
     workers = 1 if alone else context.settings.purge_workers
@@ -200,11 +207,11 @@ def _run_loop(
         run=_kind(purge).run_unit,
         # The lock lives in the database: that is in its key already, under whatever name it was reached.
         advisory_key=None if claimed.has_ledger else claimed.resource,
+        place=claimed.identity,
     )
-    with engine.lease(work, workers=workers, may_work=lambda: context.stop_cause is None) as lease:
+    with engine.lease(work, workers=workers, borrower=borrower_of(context)) as lease:
         forget = context.on_cancel(lease.cancel)
         try:
-            plan = _loop_plan(purge, claimed, archive, start)
             return PurgeLoop(context, purge.conn, lease, plan).run()
         finally:
             forget()
@@ -233,6 +240,7 @@ def prove_purge_silent(context: JobContext) -> None:
 
 def _note_partial(context: JobContext, conn: Connection) -> None:
     kind = KINDS[PurgeParams.model_validate(context.job.params).kind]
+    give_back(context, conn, kind)
     rows, units, counted = _done_so_far(context, conn)
     result = {
         "counts": "EXACT" if counted else "AT_LEAST",
@@ -289,7 +297,7 @@ def _total_rows(inspection: Inspection) -> int | None:
 
 def _result(
     purge: Purge, claimed: Claimed, archive: Path | None, state: LoopState, start: Mapping[str, Any]
-) -> Mapping[str, Any]:
+) -> dict[str, Any]:
     totals = ledger_totals(purge.conn, purge.context.job.id) if claimed.has_ledger else None
     rows = state.rows if totals is None else {step: total.rows for step, total in totals.items()}
     units = state.units if totals is None else sum(total.units for total in totals.values())
@@ -307,5 +315,4 @@ def _result(
         "archive": kept,
         "units": units,
         "longest_hold_ms": round(state.longest_s * 1000),
-        "warnings": list(purge.inspection.own_purge_running),
     }

@@ -83,10 +83,12 @@ class ExchangeSnapshot:
     """The exchange at one moment, and what it has done.
 
     Args:
+        leases_waiting: those whose units all wait.
         units_again: handed in again, because what they ran in was lost or cancelled for another's sake.
     """
 
     leases: int
+    leases_waiting: int
     units_waiting: int
     units_under_way: int
     spark_jobs_running: int
@@ -283,6 +285,7 @@ class Board:
         with self.changed:
             return ExchangeSnapshot(
                 leases=len(self._leases),
+                leases_waiting=sum(1 for lease in self._leases if lease.units and not lease.under_way),
                 units_waiting=sum(len(lease.units) for lease in self._leases),
                 units_under_way=sum(len(lease.under_way) for lease in self._leases),
                 spark_jobs_running=len(self._flights),

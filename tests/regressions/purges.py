@@ -12,6 +12,7 @@ from app.clock import SystemClock
 from app.handlers import task_kinds
 from app.jobs.context import JobContext
 from app.jobs.engine import InlineEngine
+from app.jobs.engine_choice import Engines
 from app.jobs.models import Job
 from app.jobs.service import JobRequest, submit
 from app.jobs.tasks import TaskKinds
@@ -33,7 +34,7 @@ class Purges:
 
     @property
     def kinds(self) -> TaskKinds:
-        return task_kinds(InlineEngine(SystemClock()))
+        return task_kinds(Engines(InlineEngine(SystemClock())))
 
     def fill(self, place: Place, *, rows: int = 200, seed: int = 11) -> Place:
         """A random database whose cut-off is CUTOFF."""

@@ -6,7 +6,7 @@ found the lock free, and removed the unit's rows after ABORTED had been said.
 from __future__ import annotations
 
 from app.clock import SystemClock
-from app.jobs.engine import InlineEngine
+from app.jobs.engine import Borrower, InlineEngine
 from spark.targets.connection import Connection, SessionLimits, Target
 from spark.targets.errors import TargetCancelled
 from spark.targets.work import UnitWork
@@ -24,7 +24,7 @@ def test_new_session_of_a_job_that_is_lost_does_no_unit(postgresql_url: str) -> 
     work: UnitWork[int, int] = UnitWork(
         Target(postgresql_url), SessionLimits(), "job_x:units:1", run, advisory_key="public.sym_outgoing"
     )
-    with InlineEngine(SystemClock()).lease(work, workers=1, may_work=lambda: bool(ours)) as lease:
+    with InlineEngine(SystemClock()).lease(work, workers=1, borrower=Borrower(may_work=lambda: bool(ours))) as lease:
         assert [outcome.error for outcome in lease.map(iter([1]))] == [None]
         ours.clear()
         [outcome] = lease.map(iter([2]))

@@ -1,0 +1,73 @@
+"""Which engine runs the units of a job: decided when the job runs, from what its target holds then."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from app.jobs.context import JobContext
+from app.jobs.engine import Engine
+from app.jobs.spark_engine import SparkEngine
+from app.settings import EngineChoice
+
+CHECKPOINT_ENGINE = "engine"
+EVENT_ENGINE = "engine"
+Reason = Literal[
+    "REQUESTED", "ROWS", "NO_ESTIMATE", "SPARK_DISABLED", "POOL_FAILED", "POOL_DRAINING", "NO_LEDGER"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is known of a job's work when its engine is chosen.
+
+    Args:
+        rows: estimated; None: nobody knows.
+        has_ledger: whether a unit that is done twice changes nothing the second time, and counts once.
+    """
+
+    requested: EngineChoice
+    rows: int | None
+    has_ledger: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Engines:
+    """The engines of this process; `spark` is None where it is switched off."""
+
+    inline: Engine
+    spark: SparkEngine | None = None
+    min_rows: int = 100_000
+
+    def choose(self, context: JobContext, work: Work) -> Engine:
+        """The engine of this attempt; the job's row and an event tell which, and why."""
+        engine, reason = self._choose(work)
+        shown = {
+            "engine": engine.name,
+            "reason": reason,
+            "requested": work.requested,
+            "estimated_rows": work.rows,
+            "min_rows": self.min_rows,
+        }
+        if context.checkpoint(CHECKPOINT_ENGINE) != shown:
+            context.write(lambda db: context.change(db, {"engine": engine.name}, (EVENT_ENGINE, shown)))
+            context.save_checkpoint(CHECKPOINT_ENGINE, shown)
+        return engine
+
+    def _choose(self, work: Work) -> tuple[Engine, Reason]:
+        if work.requested == "INLINE":
+            return self.inline, "REQUESTED"
+        if self.spark is None:
+            return self.inline, "SPARK_DISABLED"
+        if not work.has_ledger:
+            return self.inline, "NO_LEDGER"
+        if work.requested == "SPARK":
+            return self.spark, "REQUESTED"
+        if work.rows is None:
+            return self.inline, "NO_ESTIMATE"
+        if work.rows < self.min_rows:
+            return self.inline, "ROWS"
+        state = self.spark.pool.snapshot().state
+        if state == "FAILED":
+            return self.inline, "POOL_FAILED"
+        if state == "DRAINING":
+            return self.inline, "POOL_DRAINING"
+        return self.spark, "ROWS"
