@@ -18,9 +18,19 @@ from spark.formats.symmetricds import (
     Layout,
     detect_version,
 )
+from spark.purge.catalog_mysql import (
+    lacks_right,
+    refuse_engines,
+    refuse_server,
+    select_columns,
+    select_places,
+    select_size,
+)
 from spark.targets.connection import Connection, sqlite_path
 from spark.targets.errors import TargetSchemaUnsupported, TargetTablesElsewhere, TargetTablesMissing
 from spark.targets.ledger_schema import TABLES as LEDGER_TABLES
+from spark.targets.ledger_schema import may_keep_ledger
+from spark.targets.mysql_rights import server_is_read_only
 
 # What a purge does to each table. UPDATE is both for the stranded step and for locking batch rows.
 RIGHTS: dict[KindName, dict[str, tuple[str, ...]]] = {
@@ -82,6 +92,9 @@ def read_catalog(conn: Connection, kind: KindName = "OUTGOING") -> Catalog:
             raise TargetSchemaUnsupported(
                 f"{conn.target.table_prefix}{table} has no column {', '.join(sorted(absent))}"
             )
+    if conn.dialect.name == "mysql":
+        refuse_server(conn)
+        refuse_engines(conn, [f"{conn.target.table_prefix}{table}" for table in required])
     return found
 
 
@@ -129,6 +142,9 @@ def table_sizes(
             [(rows,)] = conn.execute(f"select count(*) from {name}")
             sizes[f"{prefix}{table}"] = (int(rows), None)
             continue
+        if conn.dialect.name == "mysql":
+            sizes[f"{prefix}{table}"] = select_size(conn, f"{prefix}{table}")
+            continue
         [(rows, size)] = conn.execute(
             "select c.reltuples::bigint, pg_catalog.pg_total_relation_size(c.oid)"
             " from pg_catalog.pg_class c where c.oid = cast(:name as regclass)",
@@ -143,6 +159,8 @@ def is_read_only(conn: Connection) -> bool:
     """A standby, a database that refuses writes by default, or a file without write permission."""
     if conn.dialect.name == "sqlite":
         return not _writable(sqlite_path(conn.target))
+    if conn.dialect.name == "mysql":
+        return server_is_read_only(conn)
     [(recovering, setting)] = conn.execute(
         "select pg_catalog.pg_is_in_recovery(), current_setting('default_transaction_read_only')"
     )
@@ -159,12 +177,17 @@ def can_create_ledger(conn: Connection) -> bool:
         return False
     if conn.dialect.name == "sqlite":
         return True
+    if conn.dialect.name == "mysql":
+        return may_keep_ledger(conn)
     [(allowed,)] = conn.execute(_MAY_KEEP_LEDGER, {"tables": list(LEDGER_TABLES)})
     return bool(allowed)
 
 
 def _columns(conn: Connection, table: str) -> tuple[Column, ...]:
     parameters: dict[str, object] = {"name": f"{conn.target.table_prefix}{table}"}
+    if conn.dialect.name == "mysql":
+        rows = select_columns(conn, f"{conn.target.table_prefix}{table}")
+        return tuple(Column(name, kind, key) for name, kind, key in rows)
     if conn.dialect.name == "sqlite":
         sql = "select name, lower(type), pk from pragma_table_info(:name) order by cid"
     else:
@@ -181,6 +204,8 @@ def _columns(conn: Connection, table: str) -> tuple[Column, ...]:
 
 
 def _has_right(conn: Connection, name: str, right: str) -> bool:
+    if conn.dialect.name == "mysql":
+        return not lacks_right(conn, name, right)
     # FOR SHARE asks for UPDATE on any column; the stranded step for UPDATE of `status`.
     question = (
         "select has_column_privilege(cast(:name as regclass), 'status', 'UPDATE')"
@@ -201,7 +226,10 @@ def _writable(path: str) -> bool:
 def _hint(conn: Connection, missing: list[str]) -> str:
     """Where tables of that name, or of that name with another prefix, exist."""
     suffix = missing[0].removeprefix(conn.target.table_prefix)
-    if conn.dialect.name == "sqlite":
+    rows: Sequence[tuple[str | None, str]]
+    if conn.dialect.name == "mysql":
+        rows = select_places(conn, suffix)
+    elif conn.dialect.name == "sqlite":
         rows = conn.execute(
             "select null, name from sqlite_schema where type = 'table'"
             " and (lower(name) = :suffix or lower(name) like :pattern escape '~') order by name",
@@ -217,3 +245,8 @@ def _hint(conn: Connection, missing: list[str]) -> str:
         )
     places = [f"{schema}.{name}" if schema else str(name) for schema, name in rows[:ELSEWHERE_MAX]]
     return f"; there is {', '.join(places)}: check schema and table_prefix" if places else ""
+
+
+def columns_of(conn: Connection, table: str) -> tuple[str, ...]:
+    """The columns of one table, named without prefix; none where it is not there."""
+    return tuple(column.name for column in _columns(conn, table))

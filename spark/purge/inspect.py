@@ -30,6 +30,7 @@ from spark.purge.catalog import (
     read_catalog,
     table_sizes,
 )
+from spark.purge.catalog_mysql import lacks_right, running_deletes
 from spark.targets.connection import Connection, identity, target_now
 from spark.targets.errors import MixedTimeTypes, TargetSchemaUnsupported
 
@@ -38,9 +39,10 @@ LEAST_EPOCH_MS = 100_000_000_000
 ALL = "ALL"
 # The locks that Lethe itself takes (sym_lock.py) are no sign of another purge.
 OWN_LOCK_PREFIX = "lethe-"
-_POSTGRESQL_TIMES: dict[str, TimeEncoding] = {
-    "timestamp without time zone": "timestamp",
-    "timestamp with time zone": "timestamptz",
+# On MySQL a TIMESTAMP is an instant, shown in the zone of the session: UTC. A DATETIME is naive.
+_TIMES: dict[str, dict[str, TimeEncoding]] = {
+    "postgresql": {"timestamp without time zone": "timestamp", "timestamp with time zone": "timestamptz"},
+    "mysql": {"datetime": "timestamp", "timestamp": "timestamptz"},
 }
 
 
@@ -122,9 +124,10 @@ def time_encoding(conn: Connection, catalog: Catalog, compared: Sequence[tuple[s
     if conn.dialect.name == "sqlite":
         return _sqlite_encoding(conn, compared)
     kinds = {column.type for table, name in compared for column in catalog[table] if column.name == name}
-    if len(kinds) != 1 or not kinds <= _POSTGRESQL_TIMES.keys():
+    known = _TIMES[conn.dialect.name]
+    if len(kinds) != 1 or not kinds <= known.keys():
         raise MixedTimeTypes(f"{compared[0][1]} is {' and '.join(sorted(kinds))}")
-    return _POSTGRESQL_TIMES[kinds.pop()]
+    return known[kinds.pop()]
 
 
 def _sqlite_encoding(conn: Connection, compared: Sequence[tuple[str, str]]) -> TimeEncoding:
@@ -210,6 +213,8 @@ def _held_lock(conn: Connection, catalog: Catalog, action: str) -> tuple[str, ..
 def _running_deletes(conn: Connection, tables: Sequence[str]) -> tuple[str, ...]:
     if conn.dialect.name == "sqlite":
         return ()
+    if conn.dialect.name == "mysql":
+        return running_deletes(conn)
     prefix = re.escape(conn.target.table_prefix)
     rows = conn.execute(
         "select pid, application_name from pg_catalog.pg_stat_activity where pid <> pg_backend_pid()"
@@ -229,6 +234,8 @@ def _name(conn: Connection, table: str) -> str:
 def _readable(conn: Connection, table: str) -> bool:
     if conn.dialect.name == "sqlite":
         return True
+    if conn.dialect.name == "mysql":
+        return not lacks_right(conn, _name(conn, table), "SELECT")
     found = conn.execute(
         "select has_table_privilege(cast(:name as regclass), 'SELECT')", {"name": _name(conn, table)}
     )

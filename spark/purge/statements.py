@@ -68,8 +68,8 @@ def bound_nodes(nodes: tuple[str | None, ...] | None, dialect: DialectName) -> d
         return {}
     named = [node for node in nodes if node is not None]
     # In a list of MySQL stands at least a NULL, which is no node.
-    value: Any = {"postgresql": named, "mysql": named or [None], "sqlite": json.dumps(named)}[dialect]
-    return {"nodes": value}
+    values: dict[str, Any] = {"postgresql": named, "mysql": named or [None], "sqlite": json.dumps(named)}
+    return {"nodes": values[dialect]}
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,11 +81,14 @@ _MYSQL_OPTIONS = "engine=InnoDB default character set utf8mb4 collate utf8mb4_bi
 
 @dataclass(frozen=True)
 class _Found:
-    """What is there: column names of each table, and whether we may read and write all of them."""
+    """What is there: column names of each table, whether we may read and write all of them, and (MySQL)
+    whether the role may, on a connection that writes.
+    """
 
     columns: dict[str, set[str]]
     readable: bool
     writable: bool
+    writable_by_role: bool = False
 
 
 def ensure_ledger(conn: Connection) -> bool:
@@ -208,8 +211,8 @@ def _look_mysql(conn: Connection) -> _Found:
     writes = [f"insert into {table} values ()" for table in tables]
     writes += [f"delete from {table} where 1 = 0" for table in tables]
     writes.append(f"update {conn.dialect.lethe_table('fence')} set token = 0 where 1 = 0")
-    writable = readable and not refuses_writes(conn) and all(may_run(conn, write) for write in writes)
-    return _Found(columns, readable, writable)
+    by_role = readable and all(may_run(conn, write) for write in writes)
+    return _Found(columns, readable, by_role and not refuses_writes(conn), by_role)
 
 
 def _lacking(table: str, columns: set[str]) -> set[str]:
@@ -226,16 +229,17 @@ def _look_sqlite(conn: Connection) -> _Found:
     return _Found(columns, True, not _sqlite_refuses_writes(conn))
 
 
+def may_keep_ledger(conn: Connection) -> bool:
+    """MySQL: the same, but of the role alone: the connection may be one that only looks."""
+    found = _look_mysql(conn)
+    return found.writable_by_role if len(found.columns) == len(TABLES) else _may_create_mysql(conn)
+
+
 def _may_create(conn: Connection) -> bool:
     if conn.dialect.name == "sqlite":
         return not _sqlite_refuses_writes(conn)
     if conn.dialect.name == "mysql":
-        there = _look_mysql(conn).columns
-        return not refuses_writes(conn) and all(
-            may_run(conn, f"create table {conn.dialect.lethe_table(table)} (job_id int primary key)")
-            for table in TABLES
-            if table not in there
-        )
+        return not refuses_writes(conn) and _may_create_mysql(conn)
     [(allowed,)] = conn.execute(
         """
         select not pg_is_in_recovery() and current_setting('transaction_read_only') = 'off'
@@ -245,6 +249,12 @@ def _may_create(conn: Connection) -> bool:
         """
     )
     return bool(allowed)
+
+
+def _may_create_mysql(conn: Connection) -> bool:
+    there = _look_mysql(conn).columns
+    missing = [conn.dialect.lethe_table(table) for table in TABLES if table not in there]
+    return all(may_run(conn, f"create table {table} (job_id int primary key)") for table in missing)
 
 
 def _sqlite_refuses_writes(conn: Connection) -> bool:

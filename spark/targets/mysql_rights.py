@@ -5,7 +5,7 @@ to be checked, and runs nothing; a session that may not write is told of a missi
 """
 
 from spark.targets.connection import Connection
-from spark.targets.errors import TargetReadOnly, TargetRowConflict
+from spark.targets.errors import TargetAuthFailed, TargetReadOnly, TargetRowConflict
 
 _DENIED = "denied"
 
@@ -16,6 +16,8 @@ def may_run(conn: Connection, statement: str) -> bool:
         conn.execute("prepare lethe_probe from :statement", {"statement": statement})
     except TargetReadOnly as exc:
         return _DENIED not in exc.detail
+    except TargetAuthFailed:
+        return False
     except TargetRowConflict:
         return True
     conn.execute("deallocate prepare lethe_probe")
