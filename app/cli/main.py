@@ -27,6 +27,7 @@ class Root(LazyGroup):
         "purge": Noun("app.cli.purge", "Plan and run purges."),
         "job": Noun("app.cli.job", "Watch and control what is running."),
         "archive": Noun("app.cli.archive", "What purges kept: list, verify, restore."),
+        "replication": Noun("app.cli.replication", "What a consumer needs."),
         "parameter": Noun("app.cli.parameter", "The parameters by their documents' names."),
         "token": Noun("app.cli.token", "Who may do what."),
         "recover": Noun("app.cli.recover", "Take a store back after the metadata was restored."),

@@ -21,6 +21,7 @@ from lethe_client.errors import (
     WaitTimedOut,
 )
 from lethe_client.purges import PurgeRequest
+from lethe_client.replication import Anchor, Decision
 from lethe_client.results import (
     TERMINAL,
     Archive,
@@ -43,12 +44,14 @@ from lethe_client.retries import RetryPolicy
 
 __all__ = [
     "TERMINAL",
+    "Anchor",
     "Archive",
     "ArchiveFile",
     "AuditEvent",
     "CheckReport",
     "ConfigurationInvalid",
     "Conflict",
+    "Decision",
     "Gone",
     "Instance",
     "Job",

@@ -11,6 +11,7 @@ from lethe_client.jobs import Jobs
 from lethe_client.operation import Audit, Instances
 from lethe_client.parameters import Parameters
 from lethe_client.purges import Purges
+from lethe_client.replication import Replication
 from lethe_client.retries import RetryPolicy
 from lethe_client.stores import Stores
 from lethe_client.tokens import Tokens
@@ -52,6 +53,7 @@ class Lethe:
         self.stores = Stores(self._transport)
         self.purges = Purges(self._transport, self.jobs)
         self.archives = Archives(self._transport)
+        self.replication = Replication(self._transport)
         self.parameters = Parameters(self._transport)
         self.tokens = Tokens(self._transport)
         self.audit = Audit(self._transport)

@@ -1,0 +1,50 @@
+"""Replication: what a consumer needs, decided on given vectors."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lethe_client.decoding import decode
+from lethe_client.paths import collection
+from lethe_client.results import Result
+from lethe_client.transport import Call, Transport
+
+
+@dataclass(frozen=True, kw_only=True)
+class Anchor(Result):
+    """Where CLASSIC begins to read; `csn` is None at the beginning of the changelog."""
+
+    csn: str | None = None
+    inclusive: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision(Result):
+    """`outcome` is UP_TO_DATE, SEND or NEEDS_TOTAL; `windows` is [after or None, upto] by replica."""
+
+    outcome: str
+    need: tuple[int, ...] = ()
+    blocked_rids: tuple[int, ...] = ()
+    reason: str | None = None
+    anchor: Anchor | None = None
+    windows: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Replication:
+    """`/v1/replication`."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def decide(self, question: Mapping[str, Any]) -> Decision:
+        """Compare a supplier with a consumer.
+
+        Args:
+            question: `{strategy?, supplier: {ruv, min?, purged?, generation?}, consumer: {ruv, generation?},
+                previous?: {ruv, csn_buffer}}`; a vector is a mapping of RID to CSN or a list of 389's lines,
+                the consumer's `ruv` None where it has none.
+        Raises: RequestInvalid: `errors` points at every CSN and line that is wrong.
+        """
+        path = f"{collection('replication')}:decide"
+        call = Call(method="POST", path=path, json=dict(question), repeatable=True)
+        return decode(Decision, self._transport.request(call).body)
