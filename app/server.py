@@ -24,17 +24,17 @@ from app.db import Database
 from app.errors import MetadataBusy, MetadataUnavailable, ServiceError
 from app.handlers import task_kinds
 from app.jobs.claims import Claimer
-from app.jobs.engine import InlineEngine
-from app.jobs.engine_choice import Engines
 from app.jobs.instances import InstanceBusy, InstanceLock, heartbeat, register_instance
 from app.jobs.runner import Runner
 from app.jobs.service import wake
+from app.jobs.spark_service import engines_of, spark_service
 from app.jobs.suspension import store_key
 from app.kit.ids import new_id
 from app.logs import configure_logging
 from app.main import VERSION, Readiness, create_app
 from app.purge.recover import recover_store
 from app.purge.service import is_epoch_ahead
+from app.purge.tick import tick_once
 from app.retention import forget_rows, remove_expired_archives
 from app.settings import Settings
 from app.starting import (
@@ -70,9 +70,10 @@ class Worker:
         self.role = role
         self.lock = InstanceLock(settings.data_dir)
         self._stopped = threading.Event()
-        clock = SystemClock()
+        self.clock = clock = SystemClock()
         labels = frozenset({*settings.labels, f"instance/{self.lock.id}"})
         self.changed: Callable[[str], None] = lambda _job_id: None
+        self.spark = spark_service(settings, clock, instance_id=self.lock.id)
         self.runner = Runner(
             claimer=Claimer(
                 instance_id=self.lock.id,
@@ -81,7 +82,7 @@ class Worker:
                 crash_loop_max=settings.crash_loop_max,
                 recovered_at_once=settings.runner_jobs_max,
             ),
-            kinds=task_kinds(Engines(InlineEngine(clock))),
+            kinds=task_kinds(engines_of(settings, clock, self.spark)),
             database=database,
             settings=settings,
             clock=clock,
@@ -103,6 +104,8 @@ class Worker:
                 now=self.database.now(db),
             )
         self.runner.start()
+        if self.spark is not None:
+            self.spark.start()
         self._keeper.start()
         logger.info("started", role=self.role, instance=self.lock.id, labels=self.settings.labels)
 
@@ -122,6 +125,8 @@ class Worker:
         stopped = self.runner.stop(self.settings.stop_grace_s)
         if not stopped:
             logger.warning("jobs did not stop in time; their leases will run out")
+        if self.spark is not None:
+            self.spark.stop()
         self._stopped.set()
         if self._keeper.is_alive():
             self._keeper.join(2.0)
@@ -142,9 +147,21 @@ class Worker:
         beats = 0
         while not self._stopped.wait(HEARTBEAT_S):
             self._beat()
+            self._tick()
             beats += 1
             if beats % HOUSEKEEPING_EVERY_BEATS == 1:
                 self._clean()
+
+    def _tick(self) -> None:
+        """Submit the purges that recur and are due."""
+        try:
+            if tick_once(self.database, self.settings, now=self.clock.now(), changed=self._tell):
+                self.runner.wake()
+        except (MetadataUnavailable, MetadataBusy) as error:
+            logger.warning("metadata away", error=error.detail)
+
+    def _tell(self, changed: str) -> None:
+        self.changed(changed)
 
     def _clean(self) -> None:
         try:
@@ -220,8 +237,12 @@ def serve(settings: Settings) -> int:
 
 
 def _run_server(settings: Settings, database: Database, worker: Worker, sockets: list[socket.socket]) -> int:
-    readiness = Readiness(runner_alive=lambda: worker.runner.is_alive)
-    app = create_app(settings, database, readiness=readiness, wake_runner=worker.runner.wake)
+    spark = worker.spark
+    readiness = Readiness(
+        runner_alive=lambda: worker.runner.is_alive,
+        spark_failed=lambda: spark is not None and spark.is_failed,
+    )
+    app = create_app(settings, database, readiness=readiness, wake_runner=worker.runner.wake, spark=spark)
     worker.changed = app.state.watch.notify
 
     def drain() -> None:
