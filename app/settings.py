@@ -91,6 +91,8 @@ class Settings(BaseSettings):
 
     # jobs
     runner_jobs_max: Annotated[int, Field(ge=1, le=64)] = 4
+    runner_spark_jobs_max: Annotated[int, Field(ge=0, le=64)] = 28
+    """More bulk jobs, whose units the pool runs: they only plan and wait in this process."""
     runner_interactive_jobs_max: Annotated[int, Field(ge=1, le=64)] = 2
     runner_poll_interval_s: Annotated[float, Field(gt=0)] = 0.5
     lease_ttl_s: Annotated[float, Field(gt=0)] = 90.0

@@ -41,6 +41,7 @@ class JobContext:
         settings: Settings,
         clock: Clock,
         changed: Callable[[str], None],
+        moved: Callable[[], None] = lambda: None,
     ) -> None:
         self.job = job
         self.instance_id = instance_id
@@ -51,6 +52,8 @@ class JobContext:
             clock, ThrottleSetting.model_validate(job.throttle) if job.throttle else None
         )
         self._changed = changed
+        self._moved = moved
+        self.is_on_pool = False
         self._guard = threading.Lock()
         self._stop: StopCause | None = None
         self._stopped = threading.Event()
@@ -123,6 +126,11 @@ class JobContext:
         Not its end: a process stopped right after its commit must not take an old lease for a fresh one.
         """
         self._renewed_at = at_s
+
+    def moves_to(self, *, pool: bool) -> None:
+        """Say where the units of this attempt run: a job on the pool leaves room for another one here."""
+        self.is_on_pool = pool
+        self._moved()
 
     # -- metadata
 

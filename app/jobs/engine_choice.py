@@ -1,15 +1,20 @@
-"""Which engine runs the units of a job: decided when the job runs, from what its target holds then."""
+"""Which engine runs the units of a job: decided when the job runs, from what its target holds then.
+
+The children of a batch share the tasks of Spark: from FLEET_SHARES children on, a fourth of the rows will do.
+"""
 
 from dataclasses import dataclass
 from typing import Literal
 
 from app.jobs.context import JobContext
 from app.jobs.engine import Engine
+from app.jobs.queries import count_siblings
 from app.jobs.spark_engine import SparkEngine
 from app.settings import EngineChoice
 
 CHECKPOINT_ENGINE = "engine"
 EVENT_ENGINE = "engine"
+FLEET_SHARES = 4
 Reason = Literal[
     "REQUESTED", "ROWS", "NO_ESTIMATE", "SPARK_DISABLED", "POOL_FAILED", "POOL_DRAINING", "NO_LEDGER"
 ]
@@ -39,20 +44,23 @@ class Engines:
 
     def choose(self, context: JobContext, work: Work) -> Engine:
         """The engine of this attempt; the job's row and an event tell which, and why."""
-        engine, reason = self._choose(work)
+        siblings = context.write(lambda db: count_siblings(db, context.job.id))
+        min_rows = self.min_rows // min(FLEET_SHARES, siblings)
+        engine, reason = self._choose(work, min_rows)
         shown = {
             "engine": engine.name,
             "reason": reason,
             "requested": work.requested,
             "estimated_rows": work.rows,
-            "min_rows": self.min_rows,
+            "min_rows": min_rows,
         }
         if context.checkpoint(CHECKPOINT_ENGINE) != shown:
             context.write(lambda db: context.change(db, {"engine": engine.name}, (EVENT_ENGINE, shown)))
             context.save_checkpoint(CHECKPOINT_ENGINE, shown)
+        context.moves_to(pool=engine is self.spark)
         return engine
 
-    def _choose(self, work: Work) -> tuple[Engine, Reason]:
+    def _choose(self, work: Work, min_rows: int) -> tuple[Engine, Reason]:
         if work.requested == "INLINE":
             return self.inline, "REQUESTED"
         if self.spark is None:
@@ -63,7 +71,7 @@ class Engines:
             return self.spark, "REQUESTED"
         if work.rows is None:
             return self.inline, "NO_ESTIMATE"
-        if work.rows < self.min_rows:
+        if work.rows < min_rows:
             return self.inline, "ROWS"
         state = self.spark.pool.snapshot().state
         if state == "FAILED":

@@ -106,6 +106,13 @@ def count_children(db: Session, parent_id: str) -> dict[JobState, int]:
     return {JobState(state): count for state, count in rows}
 
 
+def count_siblings(db: Session, job_id: str) -> int:
+    """How many children the parent of a job has, the job itself among them; 1 where it has no parent."""
+    parent_id = select(Job.parent_id).where(Job.id == job_id).scalar_subquery()
+    found = db.exec(select(func.count()).select_from(Job).where(col(Job.parent_id) == parent_id)).one()
+    return max(1, found)
+
+
 def count_active_jobs(db: Session, store_id: str) -> int:
     """How many jobs of a store have not ended."""
     query = select(func.count()).select_from(Job)

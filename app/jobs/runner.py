@@ -1,7 +1,8 @@
 """The runner: claims jobs, runs each in a thread of its own, keeps the leases, stops gracefully.
 
 Invariants:
-- at most `runner_jobs_max` bulk and `runner_interactive_jobs_max` interactive jobs at once;
+- at most `runner_interactive_jobs_max` interactive jobs at once, and at most `runner_jobs_max` bulk jobs that
+  work in this process, with up to `runner_spark_jobs_max` more beside them whose units the pool runs;
 - a job that the runner does not surely hold is told to stop before anybody else may take it;
 - PAUSED and ABORTED are written only after the kind's proof of silence;
 - the only broad `except` of the project stands here.
@@ -147,12 +148,8 @@ class Runner:
         with self.database.transaction() as db:
             reap(db, self.database, self.claimer)
         claimed = False
-        for job_class, limit in (
-            (JobClass.INTERACTIVE, self.settings.runner_interactive_jobs_max),
-            (JobClass.BULK, self.settings.runner_jobs_max),
-        ):
-            running = sum(1 for _, _, held_class in self._snapshot() if held_class is job_class)
-            if running >= limit or self._stopping.is_set():
+        for job_class in JobClass:
+            if not self._has_room(job_class) or self._stopping.is_set():
                 continue
             asked_at_s = self.clock.boottime_s()
             with self.database.transaction() as db:
@@ -170,6 +167,14 @@ class Runner:
                 claimed = True
         return claimed
 
+    def _has_room(self, job_class: JobClass) -> bool:
+        held = [context for context, _, held_class in self._snapshot() if held_class is job_class]
+        if job_class is JobClass.INTERACTIVE:
+            return len(held) < self.settings.runner_interactive_jobs_max
+        here = sum(not context.is_on_pool for context in held)
+        most = self.settings.runner_jobs_max + self.settings.runner_spark_jobs_max
+        return here < self.settings.runner_jobs_max and len(held) < most
+
     def _launch(self, job: ClaimedJob, job_class: JobClass, asked_at_s: float) -> None:
         context = JobContext(
             job,
@@ -178,6 +183,7 @@ class Runner:
             settings=self.settings,
             clock=self.clock,
             changed=self._changed,
+            moved=self.wake,
         )
         context.renewed(asked_at_s)
         thread = threading.Thread(target=self._run, args=(context,), name=f"lethe-{job.id}", daemon=True)

@@ -247,6 +247,19 @@ def test_slots_of_each_class_are_kept_apart(bench: Workbench) -> None:
         assert states == ["QUEUED"] * 3
 
 
+def test_job_on_the_pool_leaves_room_for_another(bench: Workbench) -> None:
+    def on_the_pool(context: JobContext) -> Mapping[str, Any]:
+        context.moves_to(pool=True)
+        return work_until_stopped(context)
+
+    with bench.running(kind(on_the_pool), runner_jobs_max=1, runner_spark_jobs_max=2):
+        jobs = [bench.submit() for _ in range(5)]
+        for job_id in jobs[:3]:
+            bench.until(job_id, "RUNNING")
+        time.sleep(0.1)
+        assert [bench.state(job_id) for job_id in jobs[3:]] == ["QUEUED"] * 2
+
+
 def test_two_runners_share_jobs_and_run_each_once(postgresql_bench: Workbench) -> None:
     bench = postgresql_bench
     runs: list[str] = []
