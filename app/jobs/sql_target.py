@@ -9,7 +9,7 @@ from sqlmodel import Session
 
 from app.clock import Clock
 from app.errors import ServiceError
-from app.jobs.claims import claim_target, current_epoch
+from app.jobs.claims import claim_target, current_epoch, next_token
 from app.jobs.context import JobContext
 from app.jobs.errors import JobFailed, JobStopped, JobWaiting, LeaseLost
 from app.jobs.models import JobClaim, WaitingOn
@@ -127,7 +127,7 @@ def claim(context: JobContext, conn: Connection, *, resource: str, queue: bool) 
         context.save_checkpoint(CHECKPOINT_TARGET, noted | {"ledger": ledger})
     terminate_older(conn, context.job.id, token=context.job.token)
     if ledger:
-        _raise_fence(context, conn, resource)
+        _raise_fence(context, conn, resource, token=context.job.token)
     return Claimed(target_identity, resource, ledger)
 
 
@@ -144,15 +144,15 @@ def _conflict(clock: Clock, other: str, target_identity: str, resource: str, *, 
     )
 
 
-def _raise_fence(context: JobContext, conn: Connection, resource: str) -> None:
-    """Raise the fence; a unit of an older attempt that still holds it is ended, then waited for."""
+def _raise_fence(context: JobContext, conn: Connection, resource: str, *, token: int) -> None:
+    """Raise the fence; a unit below it that still holds it is ended, then waited for."""
     for attempt in range(CLAIM_TRIES_MAX):
         try:
-            raise_fence(conn, resource, token=context.job.token, owner=context.job.id)
+            raise_fence(conn, resource, token=token, owner=context.job.id)
         except TargetLockTimeout:
             if attempt == CLAIM_TRIES_MAX - 1:
                 raise
-            terminate_older(conn, context.job.id, token=context.job.token)
+            terminate_older(conn, context.job.id, token=token)
             context.clock.sleep(SILENCE_WAIT_S)
         else:
             return
@@ -189,12 +189,27 @@ def prove_silence(context: JobContext, *, then: Callable[[Connection], None] = l
         raise JobWaiting([], not_before=None, detail=f"{error.code}: {error.detail}") from error
 
 
+def _token_above(context: JobContext) -> int:
+    """A token that no worker of the job has, nor one of this attempt that was cancelled and lives on.
+
+    Raises: LeaseLost: whoever has the job now has a greater one, which a fence of ours must not pass.
+    """
+
+    def take(db: Session) -> int:
+        context.change(db, {})
+        return next_token(db)
+
+    return context.write(take)
+
+
 def _prove(context: JobContext, conn: Connection, resource: str) -> None:
+    token = _token_above(context)
+    terminate_older(conn, context.job.id, token=token)
     if has_ledger(conn):
         with suppress(FenceRaised):  # above us already: no unit of ours can begin
-            _raise_fence(context, conn, resource)
+            _raise_fence(context, conn, resource, token=token)
     for _ in range(SILENCE_TRIES_MAX):
-        terminate_older(conn, context.job.id, token=context.job.token)
+        terminate_older(conn, context.job.id, token=token)
         running = running_statements(conn, context.job.id)
         if not running:
             return
