@@ -24,18 +24,9 @@ from spark.replication.decide import (
     decide,
 )
 from tests.oracles.changelog_export import DATA
+from tests.oracles.decision_notation import at, classic, vector
 
 VECTORS = json.loads((DATA / "decision-vectors.json").read_text())
-
-
-def at(time: int, rid: int) -> Csn:
-    """The table's `time.rid`."""
-    return Csn.of(0x65000000 + time, 0, rid)
-
-
-def vector(times: dict[int, int]) -> Vector:
-    """The table's `{rid:time}`."""
-    return {rid: at(time, rid) for rid, time in times.items()}
 
 
 def _csns(vectors: dict[str, str]) -> Vector:
@@ -70,14 +61,15 @@ def test_vector_of_the_table_is_decided_as_it_says(case: dict[str, Any], strateg
     assert decision.anchor == (anchor and Anchor(Csn(anchor["csn"]), anchor["inclusive"]))
 
 
-def later(
-    *, p: int | None, s: int, c: int | None, m: int | None = None, rid: int = 3, b: Csn | None = None
-) -> Decision:
+def later(*, p: int | None, s: int, c: int | None, m: int | None = None, rid: int = 3) -> Decision:
     """One replica at a later load, in the table's letters; B is 70 of another replica."""
-    supplier = Supplier(vector({rid: s}), vector({} if m is None else {rid: m}))
-    consumer = Consumer(vector({} if c is None else {rid: c}))
-    previous = Previous(vector({} if p is None else {rid: p}), b or at(70, 8))
-    return decide(supplier, consumer, strategy=Strategy.CLASSIC, previous=previous)
+    return classic(
+        s={rid: s},
+        c={} if c is None else {rid: c},
+        m={} if m is None else {rid: m},
+        p={} if p is None else {rid: p},
+        buffer=at(70, 8),
+    )
 
 
 BUFFER = Anchor(at(70, 8), inclusive=False)
