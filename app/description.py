@@ -232,6 +232,7 @@ EXAMPLES: dict[str, Any] = {
         "strict": False,
         "tables": [{"table": "sym_data", "rows": 315, "rows_to_remove": 246, "lo": 10, "hi": 438}],
         "stranded": {"mode": "MARK", "nodes": [{"node_id": "00004", "batches": 8}]},
+        "nodes": None,
         "limits": {"max_rows": 50000000, "max_fraction": None, "exceeded": []},
         "warnings": [
             {
@@ -263,10 +264,24 @@ EXAMPLES: dict[str, Any] = {
         "tables": [
             {
                 "table": "sym_data",
+                "kind": "OUTGOING",
+                "retention_minutes": 7200,
                 "removed": 246,
                 "oldest_row_left": "2026-11-01T03:00:00Z",
                 "lag_behind_retention_s": 1238061.6,
                 "rows_estimate": 69,
+            }
+        ],
+        "ticks": [
+            {
+                "kind": "OUTGOING",
+                "cron": "0 0 0 * * *",
+                "time_zone": "Europe/Berlin",
+                "next_at": "2026-11-20T23:00:00Z",
+                "last_at": "2026-11-19T23:00:07Z",
+                "last_outcome": "SUBMITTED",
+                "last_detail": None,
+                "last_job_id": _JOB_ID,
             }
         ],
     },

@@ -6,8 +6,9 @@ from app.archives import models as archives
 from app.auth import models as auth
 from app.jobs import models as jobs
 from app.parameters import models as parameters
+from app.purge import tick_models as purge
 from app.stores import models as stores
 
 metadata = SQLModel.metadata
 
-__all__ = ["archives", "auth", "jobs", "metadata", "parameters", "stores"]
+__all__ = ["archives", "auth", "jobs", "metadata", "parameters", "purge", "stores"]

@@ -14,8 +14,9 @@ from app.errors import Forbidden
 from app.kit.conditional import IfMatch, IfNoneMatch, etag, is_current, require_match
 from app.kit.pagination import Page
 from app.kit.problems import problems
+from app.parameters.errors import ParameterScopeInvalid
 from app.parameters.models import ParameterRead, ParameterWrite, read_parameter
-from app.parameters.registry import REGISTRY, ParameterSpec
+from app.parameters.registry import REGISTRY, ParameterScope, ParameterSpec
 from app.parameters.service import effective, global_version, known_parameter, set_global
 
 router = APIRouter(tags=["parameters"])
@@ -74,6 +75,8 @@ def _change(
     if caller.stores is not None:
         raise Forbidden("a token limited to stores cannot set values for all", code="STORE_FORBIDDEN")
     spec = known_parameter(name)
+    if ParameterScope.GLOBAL not in spec.scopes:
+        raise ParameterScopeInvalid(f"{spec.name} is set on a store, not for all")
     value = None if body is None else spec.parse(body.value)
 
     def effect(db: Session) -> Answer:

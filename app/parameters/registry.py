@@ -9,6 +9,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from app.errors import Unprocessable
+from app.kit.cron import InvalidCron, parse_cron
 from app.kit.durations import format_duration, parse_duration
 
 ParameterValue = bool | int | str
@@ -22,6 +23,7 @@ class ParameterType(StrEnum):
     BOOLEAN = "BOOLEAN"
     INTEGER = "INTEGER"
     DURATION = "DURATION"
+    CRON = "CRON"
 
 
 class ParameterScope(StrEnum):
@@ -33,6 +35,7 @@ class ParameterScope(StrEnum):
 
 _BOTH = (ParameterScope.GLOBAL, ParameterScope.STORE)
 _GLOBAL = (ParameterScope.GLOBAL,)
+_STORE = (ParameterScope.STORE,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,8 @@ class ParameterSpec:
             return self._parse_boolean(value)
         if self.type is ParameterType.INTEGER:
             return self._parse_integer(value)
+        if self.type is ParameterType.CRON:
+            return self._parse_cron(value)
         return self._parse_duration(value)
 
     def _refuse(self, detail: str) -> Unprocessable:
@@ -88,6 +93,14 @@ class ParameterSpec:
         if (isinstance(low, int) and value < low) or (isinstance(high, int) and value > high):
             raise self._refuse(f"from {low} to {high}")
         return value
+
+    def _parse_cron(self, value: object) -> str:
+        if not isinstance(value, str) or len(value) > VALUE_MAX_CHARS:
+            raise self._refuse("a cron expression such as 0 0 */4 * * *")
+        try:
+            return parse_cron(value)
+        except InvalidCron as error:
+            raise self._refuse(str(error)) from None
 
     def _parse_duration(self, value: object) -> str:
         if not isinstance(value, str) or len(value) > VALUE_MAX_CHARS:
@@ -146,6 +159,30 @@ def _switch(name: str, default: bool, description: str, **more: object) -> Param
     return ParameterSpec(name, ParameterType.BOOLEAN, default, description, **more)  # type: ignore[arg-type]
 
 
+def _start(name: str, what: str, cadence: str) -> ParameterSpec:
+    return _switch(
+        name,
+        False,
+        f"Lethe itself submits {what} of this store, {cadence}. On by default in SymmetricDS, off here:"
+        " what cannot be brought back is never removed unasked. Set on a store, never for all, and not taken"
+        " from the target's own parameters.",
+        kinds=_SYM,
+        scopes=_STORE,
+    )
+
+
+def _cron(job: str) -> ParameterSpec:
+    return ParameterSpec(
+        f"job.purge.{job}.cron",
+        ParameterType.CRON,
+        "0 0 0 * * *",
+        "When the tick of this purge comes, in the store's time zone. Left at its default it is every four"
+        " hours (0 0 */4 * * *, as 3.x does) for stores with one of the two switches of 3.x on.",
+        unit="six fields, seconds first",
+        kinds=_SYM,
+    )
+
+
 def _own_retention(what: str, default: str, description: str) -> ParameterSpec:
     return ParameterSpec(
         f"lethe.retention.{what}",
@@ -167,20 +204,17 @@ REGISTRY: tuple[ParameterSpec, ...] = (
     _tx("job.purge.max.num.data.to.delete.in.tx", 5000, "Rows of sym_data in one transaction.", "rows"),
     _tx(_EVENTS_TX, 5, "Batches whose events go in one transaction.", "batches", _EVENTS_TX_ALIAS),
     _tx("job.purge.max.num.batches.to.delete.in.tx", 5000, "Batches in one transaction.", "batches"),
-    _switch(
-        "start.purge.job",
-        True,
-        "The engine's switch of all three purges.",
-        kinds=_SYM,
-        aliases=("start.purge.outgoing.job", "start.purge.incoming.job"),
-        in_use=False,
-    ),
+    _start("start.purge.job", "all three purges", "daily at midnight"),
+    _start("start.purge.outgoing.job", "the purges OUTGOING and DATA_GAP", "every four hours"),
+    _start("start.purge.incoming.job", "the purge INCOMING", "every four hours"),
+    _cron("outgoing"),
+    _cron("incoming"),
+    _cron("datagaps"),
     _minutes(
         "routing.data.reader.type.gap.retention.period.minutes",
         1440,
         "How long closed data gaps stay.",
         aliases=("purge.expired.data.gap.retention.minutes",),
-        in_use=False,
     ),
     _switch("je.env.runEraser", False, "Whether erasure cycles run.", kinds=_JE, in_use=False),
     ParameterSpec(

@@ -7,7 +7,7 @@ from sqlmodel import Session
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
-from app.auth.access import DatabaseDep, SettingsDep, requires
+from app.auth.access import ClockDep, DatabaseDep, SettingsDep, requires
 from app.auth.mutation import Answer, IdempotencyKeyHeader, find_replay, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
@@ -27,6 +27,7 @@ from app.purge.cutoff import target_parameters
 from app.purge.models import PurgePlanRead, PurgeRequest, PurgeStatsRead
 from app.purge.queries import removed_and_params, stats_of
 from app.purge.service import JOB_PURGE, prepare, submit_plan, submit_purge, target_fields
+from app.purge.tick import list_ticks
 from app.stores.api import StoreId, read_row
 from app.stores.models import Store
 from app.stores.service import get_store, note_target
@@ -188,10 +189,14 @@ def get_purges(
     responses=problems(404, 409, 502),
 )
 def get_purge_stats(
-    store_id: StoreId, caller: StatsReader, database: DatabaseDep, settings: SettingsDep
+    store_id: StoreId, caller: StatsReader, database: DatabaseDep, settings: SettingsDep, clock: ClockDep
 ) -> PurgeStatsRead:
-    """Per table: removed by Lethe, the oldest row left, its lag behind the retention. Asks the target."""
+    """Per table: removed by Lethe, the oldest row left, its lag behind the retention; and the next ticks.
+
+    Asks the target.
+    """
     store = read_row(database, store_id, caller)
     with database.reading() as db:
         removed, params = removed_and_params(db, store)
-    return stats_of(store, settings, removed=removed, params=params)
+        ticks = list_ticks(db, store, now=clock.now())
+    return stats_of(store, settings, removed=removed, params=params, ticks=ticks)

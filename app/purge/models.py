@@ -209,6 +209,28 @@ class PurgeTableStats(BaseModel):
     rows_estimate: int | None
 
 
+class TickOutcome(StrEnum):
+    """What the last tick did."""
+
+    SUBMITTED = "SUBMITTED"
+    SKIPPED_RUNNING = "SKIPPED_RUNNING"
+    SKIPPED_SUSPENDED = "SKIPPED_SUSPENDED"
+    SKIPPED_REFUSED = "SKIPPED_REFUSED"
+
+
+class PurgeTickRead(BaseModel):
+    """A purge that recurs."""
+
+    kind: PurgeKind
+    cron: str = Field(description="Six fields, seconds first.")
+    time_zone: str = Field(description="The store's.")
+    next_at: datetime
+    last_at: datetime | None
+    last_outcome: TickOutcome | None
+    last_detail: str | None = Field(description="Why the last tick submitted nothing.")
+    last_job_id: str | None
+
+
 class PurgeStatsRead(BaseModel):
     """What a store still holds."""
 
@@ -217,3 +239,6 @@ class PurgeStatsRead(BaseModel):
     retention_minutes: int
     retention_source: str
     tables: list[PurgeTableStats]
+    ticks: list[PurgeTickRead] = Field(
+        description="The purges that Lethe submits by itself (`start.purge.*.job` of the store)."
+    )

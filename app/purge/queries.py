@@ -8,7 +8,14 @@ from sqlmodel import Session, col, select
 from app.jobs.models import Job
 from app.purge.cutoff import retention_of
 from app.purge.kinds import KINDS
-from app.purge.models import PurgeKind, PurgeParams, PurgeRequest, PurgeStatsRead, PurgeTableStats
+from app.purge.models import (
+    PurgeKind,
+    PurgeParams,
+    PurgeRequest,
+    PurgeStatsRead,
+    PurgeTableStats,
+    PurgeTickRead,
+)
 from app.purge.service import JOB_PURGE, snapshot
 from app.settings import Settings
 from app.stores.models import Store
@@ -42,7 +49,12 @@ def removed_and_params(db: Session, store: Store) -> tuple[dict[str, int], Param
 
 
 def stats_of(
-    store: Store, settings: Settings, *, removed: Mapping[str, int], params: Params
+    store: Store,
+    settings: Settings,
+    *,
+    removed: Mapping[str, int],
+    params: Params,
+    ticks: list[PurgeTickRead],
 ) -> PurgeStatsRead:
     """The figures of a store, its target asked now; no connection to the metadata is held meanwhile.
 
@@ -58,6 +70,7 @@ def stats_of(
         retention_minutes=retention.value,
         retention_source=retention.source,
         tables=[_table(store, inspection, params, item, removed) for item in tables],
+        ticks=ticks,
     )
 
 

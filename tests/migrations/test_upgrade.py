@@ -1,5 +1,6 @@
 """The way of a metadata database to head: from empty, after a copy, and never from a future."""
 
+import json
 import os
 import sqlite3
 import subprocess
@@ -115,7 +116,30 @@ def test_copy_before_an_upgrade_holds_what_only_the_log_had(tmp_path: Path) -> N
     assert copy.stat().st_mode & 0o777 == 0o600
     with closing(sqlite3.connect(copy)) as copied:
         assert copied.execute("select value from counters").fetchall() == [(41,)]
-        assert copied.execute("select version_num from alembic_version").fetchall() == [("0001",)]
+        assert copied.execute("select version_num from alembic_version").fetchall() == [(head_revision(),)]
+
+
+def test_a_switch_that_did_nothing_before_does_not_begin_to_purge(empty_database: Database) -> None:
+    """Revision 0001 took `start.purge.job` for the program's own switch; since 0002 it makes Lethe purge."""
+    config = Config()
+    config.set_main_option("script_location", str(ROOT / "migrations"))
+    with empty_database.engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0001")
+    store = (
+        "insert into stores (id, kind, url, table_prefix, time_zone, labels, runs_on, parameters, limits,"
+        " version, is_suspended, target_parameters, created_at, updated_at) values ('shop', 'SYMMETRICDS',"
+        " 'sqlite:////x', 'sym_', 'UTC', '{}', '[]', :parameters, '{}', 1, false, '{}',"
+        " '2026-01-01', '2026-01-01')"
+    )
+    kept = '{"start.purge.job": true, "purge.retention.minutes": 60}'
+    with empty_database.transaction() as db:
+        db.execute(sa.text(store), {"parameters": kept})
+    upgrade(empty_database)
+    with empty_database.reading() as db:
+        [(parameters,)] = db.execute(sa.text("select parameters from stores")).all()
+    found = json.loads(parameters) if isinstance(parameters, str) else parameters
+    assert found == {"purge.retention.minutes": 60}
 
 
 def test_nothing_to_copy_is_no_error(tmp_path: Path, postgresql_url: str) -> None:

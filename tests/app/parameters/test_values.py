@@ -42,9 +42,9 @@ def test_source_is_the_nearest_that_has_a_value(database: Database, clock: FakeC
 
 
 def test_false_and_zero_are_values_not_absences(database: Database, clock: FakeClock) -> None:
-    put(database, clock, "start.purge.job", False)
+    put(database, clock, "je.erase.extinctRecords", False)
     with database.reading() as db:
-        found = effective_by_name(db, "start.purge.outgoing.job", {})
+        found = effective_by_name(db, "je.erase.extinctRecords", {})
     assert (found.value, found.source) == (False, "GLOBAL")
 
 
