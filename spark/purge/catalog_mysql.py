@@ -75,14 +75,15 @@ def select_size(conn: Connection, table: str) -> tuple[int | None, int | None]:
 
 
 def select_places(conn: Connection, suffix: str) -> list[tuple[str, str]]:
-    """Databases and tables that end in the name of a missing one."""
+    """Tables that end in the name of a missing one: of the own database, else of all."""
     rows = conn.execute(
-        "select table_schema, table_name from information_schema.tables"
+        "select table_schema, table_name, table_schema = database() from information_schema.tables"
         " where table_type = 'BASE TABLE' and table_schema not in :system"
         " and (lower(table_name) = :suffix or lower(table_name) like :pattern escape '~') order by 1, 2",
         {"suffix": suffix, "pattern": f"%~_{suffix}", "system": list(SYSTEM_SCHEMAS)},
     )
-    return [(str(schema), str(table)) for schema, table in rows]
+    own = [row for row in rows if row[2]]
+    return [(str(schema), str(table)) for schema, table, _ in own or rows]
 
 
 def running_deletes(conn: Connection) -> tuple[str, ...]:

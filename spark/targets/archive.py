@@ -16,7 +16,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark.targets import archive_postgresql, archive_sqlite
+from spark.targets import archive_mysql, archive_postgresql, archive_sqlite
 from spark.targets.archive_columns import TableShape, describe_table, shape_of_schema
 from spark.targets.archive_file import ATTEMPT_NAME, AttemptWriter, Written, job_directory
 from spark.targets.connection import Connection
@@ -118,6 +118,8 @@ def _deleted_blocks(
 ) -> Any:
     if shape.dialect == "postgresql":
         return archive_postgresql.deleted_blocks(conn, shape, delete_sql, params, alias=alias, schema=schema)
+    if shape.dialect == "mysql":
+        return archive_mysql.deleted_blocks(conn, shape, delete_sql, params, alias=alias, schema=schema)
     return archive_sqlite.deleted_blocks(conn, shape, delete_sql, params, schema=schema)
 
 
@@ -133,14 +135,18 @@ def read_shape(path: str) -> TableShape:
 def read_rows(path: str) -> Iterator[tuple[object, ...]]:
     """The rows of an archive file, in the order of `read_shape(path).columns`.
 
-    Values of PostgreSQL are int or the server's text (bytes in a SQL_ASCII database), those of SQLite int,
-    float, str, bytes or UndecodableText; None is NULL.
+    Values of PostgreSQL are int or the server's text (bytes in a SQL_ASCII database), those of MySQL too,
+    with bytes of binary columns; those of SQLite int, float, str, bytes or UndecodableText; None is NULL.
 
     Raises: ArchiveCorrupt: it cannot be read.
     """
     with _opened(path) as file:
         shape = shape_of_schema(file.schema_arrow, path=path)
-        values_of = archive_sqlite.values_of if shape.dialect == "sqlite" else archive_postgresql.texts_of
+        values_of = {
+            "sqlite": archive_sqlite.values_of,
+            "mysql": archive_mysql.values_of,
+            "postgresql": archive_postgresql.texts_of,
+        }[shape.dialect]
         try:
             for batch in file.iter_batches(batch_size=READ_ROWS):
                 yield from zip(*values_of(shape, batch), strict=True)

@@ -8,6 +8,9 @@ stands in a second column, `<column>#exact`, and is null in the first; it exists
 | PostgreSQL smallint, integer, bigint | int16, int32, int64 | - |
 | PostgreSQL timestamp, timestamptz | timestamp[us], [us, UTC] | string: infinity, BC, years above 9999 |
 | PostgreSQL, any other type | string, as the server writes it (binary in a SQL_ASCII database) | - |
+| MySQL tinyint to bigint, unsigned too | int8 to uint64 | - |
+| MySQL datetime, timestamp | timestamp[us], [us, UTC] | string: dates that are none |
+| MySQL, any other type | string, or binary for binary types, as the server writes it | - |
 | SQLite, by the column's affinity | int64, double, string or binary | struct of the four storage classes |
 
 The file's metadata keeps dialect, table, primary key, encoding and the identity of the unit; each field's
@@ -35,6 +38,10 @@ STORAGE_CLASSES = pa.struct(
 )
 _INTEGERS = {"smallint": pa.int16(), "integer": pa.int32(), "bigint": pa.int64()}
 _TIMESTAMP = re.compile(r"timestamp(\(\d\))? (?P<zone>with|without) time zone")
+_MYSQL_INTEGERS = {"tinyint": 8, "smallint": 16, "mediumint": 32, "int": 32, "integer": 32, "bigint": 64}
+_MYSQL_BINARY = re.compile(
+    r"(tiny|medium|long)?blob|(var)?binary|bit|geometry|point|linestring|polygon|multi.*"
+)
 _AFFINITY_TYPES = {"INTEGER": pa.int64(), "REAL": pa.float64(), "TEXT": pa.string(), "BLOB": pa.binary()}
 
 
@@ -59,6 +66,8 @@ class TableShape:
     def kind(self, column: Column) -> Kind:
         if self.dialect == "sqlite":
             return "sqlite"
+        if self.dialect == "mysql":
+            return _mysql_kind(column)
         if column.source_type in _INTEGERS:
             return "integer"
         if _TIMESTAMP.fullmatch(column.source_type):
@@ -70,7 +79,7 @@ class TableShape:
         if kind == "sqlite":
             return _AFFINITY_TYPES[main_class(column.source_type)]
         if kind == "integer":
-            return _INTEGERS[column.source_type]
+            return _mysql_integer(column) if self.dialect == "mysql" else _INTEGERS[column.source_type]
         if kind == "timestamp":
             return pa.timestamp("us", tz="UTC" if has_zone(column) else None)
         return pa.binary() if kind == "bytes" else pa.string()
@@ -100,9 +109,32 @@ class TableShape:
 
 
 def has_zone(column: Column) -> bool:
-    """Whether a timestamp column counts instants (`with time zone`)."""
+    """Whether a timestamp column counts instants (`with time zone`; TIMESTAMP of MySQL)."""
     found = _TIMESTAMP.fullmatch(column.source_type)
-    return found is not None and found["zone"] == "with"
+    if found is None:
+        return mysql_word(column) == "timestamp"
+    return found["zone"] == "with"
+
+
+def mysql_word(column: Column) -> str:
+    """The type of a MySQL column without length and attributes."""
+    found = re.match(r"[a-z]+", column.source_type)
+    return found.group() if found else ""
+
+
+def _mysql_kind(column: Column) -> Kind:
+    word = mysql_word(column)
+    if word in _MYSQL_INTEGERS:
+        return "integer"
+    if word in ("datetime", "timestamp"):
+        return "timestamp"
+    return "bytes" if _MYSQL_BINARY.fullmatch(word) else "text"
+
+
+def _mysql_integer(column: Column) -> Any:
+    bits = _MYSQL_INTEGERS[mysql_word(column)]
+    sign = "u" if "unsigned" in column.source_type else ""
+    return pa.type_for_alias(f"{sign}int{bits}")
 
 
 def main_class(declared: str) -> str:
@@ -130,11 +162,8 @@ def describe_table(conn: Connection, table: str) -> TableShape:
 
     Raises: TargetTablesMissing: it is not there.
     """
-    shape = (
-        _describe_postgresql(conn, table)
-        if conn.dialect.name == "postgresql"
-        else _describe_sqlite(conn, table)
-    )
+    describe = {"postgresql": _describe_postgresql, "mysql": _describe_mysql, "sqlite": _describe_sqlite}
+    shape = describe[conn.dialect.name](conn, table)
     if not shape.columns:
         raise TargetTablesMissing(f"there is no table {conn.dialect.qualify(conn.target.schema, table)}")
     return shape
@@ -148,7 +177,10 @@ def shape_of_schema(schema: Any, *, path: str) -> TableShape:
     metadata = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
     if metadata.get("lethe.format") != FORMAT:
         raise ArchiveCorrupt(f"{path}: not an archive file of format {FORMAT}")
-    dialect: DialectName = "sqlite" if metadata["lethe.dialect"] == "sqlite" else "postgresql"
+    dialects: dict[str, DialectName] = {"sqlite": "sqlite", "mysql": "mysql", "postgresql": "postgresql"}
+    dialect = dialects.get(metadata["lethe.dialect"])
+    if dialect is None:
+        raise ArchiveCorrupt(f"{path}: dialect {metadata['lethe.dialect']!r} is unknown")
     columns = tuple(
         Column(field.name, field.metadata[b"lethe.source_type"].decode())
         for field in schema
@@ -190,6 +222,25 @@ def _describe_postgresql(conn: Connection, table: str) -> TableShape:
         tuple(Column(name, declared) for name, declared, _, _ in rows),
         tuple(name for _, name in key),
         rows[0][3] if rows else "",
+    )
+
+
+def _describe_mysql(conn: Connection, table: str) -> TableShape:
+    rows = conn.execute(
+        "select c.column_name, c.column_type, k.seq_in_index from information_schema.columns c"
+        " left join information_schema.statistics k on k.table_schema = c.table_schema"
+        " and k.table_name = c.table_name and k.column_name = c.column_name and k.index_name = 'PRIMARY'"
+        " where c.table_schema = database() and c.table_name = :table"
+        " and coalesce(c.generation_expression, '') = '' order by c.ordinal_position",
+        {"table": table},
+    )
+    key = sorted((position, name) for name, _, position in rows if position is not None)
+    return TableShape(
+        "mysql",
+        table,
+        tuple(Column(str(name), str(declared).lower()) for name, declared, _ in rows),
+        tuple(str(name) for _, name in key),
+        "utf8mb4",
     )
 
 

@@ -4,6 +4,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import pyarrow as pa
+
+from spark.targets import archive_mysql
 from spark.targets.archive_columns import Column, TableShape, quoted_columns
 from spark.targets.archive_postgresql import copy_lines, encoding_option
 from spark.targets.archive_sqlite import insert_rows
@@ -49,6 +52,9 @@ def create_like(conn: Connection, schema: str, shape: TableShape) -> None:
     """Create a table like the live one; like the archived one where that is gone."""
     name = conn.dialect.qualify(schema, shape.table)
     live = conn.dialect.qualify(conn.target.schema, shape.table)
+    if conn.dialect.name == "mysql":
+        _create_like_mysql(conn, name, live, shape)
+        return
     if conn.execute("select 1 where to_regclass(:name) is not null", {"name": name}):
         return
     if conn.execute("select 1 where to_regclass(:name) is not null", {"name": live}):
@@ -60,10 +66,24 @@ def create_like(conn: Connection, schema: str, shape: TableShape) -> None:
     conn.execute(f"create table {name} ({', '.join(columns)})")
 
 
+def _create_like_mysql(conn: Connection, name: str, live: str, shape: TableShape) -> None:
+    there = conn.execute(
+        "select 1 from information_schema.tables where table_schema = database() and table_name = :table",
+        {"table": shape.table},
+    )
+    if there:
+        conn.execute(f"create table if not exists {name} like {live}")
+        return
+    columns = [f"{conn.dialect.quote(column.name)} {_safe_type(column)}" for column in shape.columns]
+    if shape.primary_key:
+        columns.append(f"primary key ({quoted_columns(conn, shape.primary_key)})")
+    conn.execute(f"create table if not exists {name} ({', '.join(columns)}) engine=InnoDB")
+
+
 def insert_missing(
     conn: Connection, schema: str | None, shape: TableShape, rows: Iterable[tuple[object, ...]]
 ) -> Inserted:
-    """PostgreSQL: insert the rows whose key is free; those that are there must be the same.
+    """Not SQLite: insert the rows whose key is free; those that are there must be the same.
 
     Raises: RestoreConflict: another row stands under the key of one of them.
     """
@@ -71,6 +91,8 @@ def insert_missing(
     names = [column.name for column in shape.columns]
     if not shape.primary_key:
         raise TargetSchemaUnsupported(f"{shape.table} has no primary key: restore into a file")
+    if conn.dialect.name == "mysql":
+        return Inserted(*archive_mysql.insert_missing(conn, name, shape, rows))
     conn.execute(f"create temp table lethe_restore (like {name}) on commit drop")
     came = _copy(conn, _DRAFT, shape, names, rows)
     columns = quoted_columns(conn, names)
@@ -107,6 +129,8 @@ def insert_live(
         raise TargetSchemaUnsupported(f"{shape.table} has no column {', '.join(sorted(missing))} any more")
     if conn.dialect.name == "postgresql":
         return Inserted(_copy(conn, name, shape, names, rows))
+    if conn.dialect.name == "mysql":
+        return Inserted(archive_mysql.insert_rows(conn, name, names, rows))
     came, written = insert_rows(conn, name, names, rows)
     assert came == written, "a plain INSERT writes or fails"
     return Inserted(written)
@@ -115,9 +139,9 @@ def insert_live(
 def insert_again(conn: Connection, shape: TableShape, rows: Iterable[tuple[object, ...]]) -> Inserted:
     """Insert what has gone since an earlier restore of the same rows; what is still there stays.
 
-    Raises: RestoreConflict: another row stands under the key of one of them (PostgreSQL).
+    Raises: RestoreConflict: another row stands under the key of one of them (not on SQLite).
     """
-    if conn.dialect.name == "postgresql":
+    if conn.dialect.name != "sqlite":
         return insert_missing(conn, conn.target.schema, shape, rows)
     name = conn.dialect.qualify(conn.target.schema, shape.table)
     names = [column.name for column in shape.columns]
@@ -138,6 +162,8 @@ def _file_type(shape: TableShape, column: Column) -> str:
     if shape.dialect == "sqlite":
         return _safe_type(column)
     kind = shape.kind(column)
+    if pa.types.is_uint64(shape.arrow_type(column)):
+        return "text"
     return {"integer": "integer", "bytes": "blob"}.get(kind, "text")
 
 

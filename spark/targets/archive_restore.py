@@ -27,6 +27,7 @@ from spark.targets.archive_insert import (
     insert_live,
     insert_missing,
 )
+from spark.targets.archive_schemas import live_schema, relations_of, schema_exists
 from spark.targets.archive_sqlite import insert_rows
 from spark.targets.connection import Connection, Target, connect
 from spark.targets.errors import (
@@ -137,30 +138,32 @@ def restore_into_schema(
     fence: tuple[str, int] | None = None,
     should_stop: ShouldStop | None = None,
 ) -> RestoreReport:
-    """Write the rows into a PostgreSQL schema, which is created, with tables like the live ones.
+    """Write the rows into a schema (MySQL: a database), which is created, with tables like the live ones.
 
     Rows that are there already, and are the same, are left; a different row under the same key is a conflict.
 
     Args:
         fence: resource and token that every unit checks first.
-    Raises: TargetSchemaUnsupported: not PostgreSQL. RestoreConflict: it is the schema of the live tables, or
+    Raises: TargetSchemaUnsupported: SQLite. RestoreConflict: it is the schema of the live tables, or
         of somebody else's. FenceRaised.
     """
-    if conn.dialect.name != "postgresql":
+    if conn.dialect.name == "sqlite":
         raise TargetSchemaUnsupported("SQLite has no schemas: restore into a file")
-    if schema == (conn.target.schema or "public"):
+    if schema == live_schema(conn):
         raise RestoreConflict(f"{schema} holds the live tables")
     _refuse_foreign(conn, schema, {entry.table_name for entry in entries})
-    there = conn.execute("select 1 from pg_catalog.pg_namespace where nspname = :schema", {"schema": schema})
-    if not there:
+    if not schema_exists(conn, schema):
         conn.execute(f"create schema if not exists {conn.dialect.quote(schema)}")
 
     def into_schema(unit: _Unit, shape: TableShape) -> RestoredUnit:
         _same_dialect(conn, shape)
+        if conn.dialect.name == "mysql":  # whose DDL ends every transaction
+            create_like(conn, schema, shape)
         with conn.transaction():
             if fence is not None:
                 check_fence(conn, fence[0], token=fence[1])
-            create_like(conn, schema, shape)
+            if conn.dialect.name != "mysql":
+                create_like(conn, schema, shape)
             done = insert_missing(conn, schema, shape, unit.rows(shape))
         return _restored(unit, done)
 
@@ -169,12 +172,8 @@ def restore_into_schema(
 
 def _refuse_foreign(conn: Connection, schema: str, ours: set[str]) -> None:
     """A schema that holds more than restored tables is in use: another store's, Lethe's own, the server's."""
-    rows = conn.execute(
-        "select c.relname from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace"
-        " where n.nspname = :schema and c.relkind in ('r', 'p', 'v', 'm', 'f', 'S') order by 1",
-        {"schema": schema},
-    )
-    foreign = [name for (name,) in rows if name not in ours and not name.endswith(LIVE_ORDER)]
+    found = relations_of(conn, schema)
+    foreign = [name for name in found if name not in ours and not name.endswith(LIVE_ORDER)]
     if foreign:
         raise RestoreConflict(
             f"{schema} holds {', '.join(foreign[:FOREIGN_SHOWN])}: not a schema of restores"

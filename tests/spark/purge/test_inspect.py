@@ -25,11 +25,19 @@ from tests.oracles.symmetricds import (
 from tests.spark.purge.outgoing_run import target_of
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
+@pytest.fixture(
+    params=[
+        "sqlite",
+        pytest.param("postgresql", marks=pytest.mark.postgresql),
+        pytest.param("mariadb", marks=pytest.mark.mariadb),
+    ]
+)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """Empty 3.x tables with another prefix."""
     if request.param == "sqlite":
         found = Place(f"sqlite:///{tmp_path}/sym.db", version="3.x", prefix="corp_")
+    elif request.param == "mariadb":
+        found = Place(request.getfixturevalue("mariadb_url"), version="3.x", prefix="corp_")
     else:
         found = Place(
             request.getfixturevalue("postgresql_url"), version="3.x", prefix="corp_", schema="tenant"
@@ -70,7 +78,7 @@ def test_writable_target_misses_no_right_and_tells_its_clock(place: Place) -> No
     assert not found.read_only
     assert found.layout.common_batches
     assert found.own_purge_running == ()
-    assert found.identity.startswith(place.dialect)
+    assert found.identity.startswith(target_of(place).dialect)
     with connect(target_of(place), application_name="t") as conn:
         assert abs(target_now(conn) - found.now) < timedelta(minutes=1)
 

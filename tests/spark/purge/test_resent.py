@@ -19,13 +19,19 @@ from tests.spark.purge.outgoing_run import OutgoingRun, target_of
 OLD = CUTOFF - timedelta(days=1)
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
+@pytest.fixture(
+    params=[
+        "sqlite",
+        pytest.param("postgresql", marks=pytest.mark.postgresql),
+        pytest.param("mariadb", marks=pytest.mark.mariadb),
+    ]
+)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """Data 1 to 9 in batches 1 to 4, two rows each; data 20 was lost before and batch 4 waits for it."""
     if request.param == "sqlite":
         found = Place(f"sqlite:///{tmp_path}/sym.db", version="3.x")
     else:
-        found = Place(request.getfixturevalue("postgresql_url"), version="3.x")
+        found = Place(request.getfixturevalue(f"{request.param}_url"), version="3.x")
     data = {"table_name": "item", "event_type": "I", "trigger_hist_id": 1, "create_time": OLD}
     batch = {"node_id": "00001", "status": "OK", "create_time": OLD}
     events = [{"data_id": number, "batch_id": (number + 1) // 2} for number in range(1, 9)]

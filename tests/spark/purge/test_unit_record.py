@@ -21,13 +21,19 @@ from tests.spark.purge.outgoing_run import OutgoingRun, target_of
 STEPS: dict[Step, str] = {"DATA": "data", "EVENTS": "data_event", "BATCHES": "outgoing_batch"}
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
+@pytest.fixture(
+    params=[
+        "sqlite",
+        pytest.param("postgresql", marks=pytest.mark.postgresql),
+        pytest.param("mariadb", marks=pytest.mark.mariadb),
+    ]
+)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """A random database of 200 captured rows."""
     if request.param == "sqlite":
         found = Place(f"sqlite:///{tmp_path}/sym.db", version="3.x")
     else:
-        found = Place(request.getfixturevalue("postgresql_url"), version="3.x")
+        found = Place(request.getfixturevalue(f"{request.param}_url"), version="3.x")
     build(found, random_database(Random(11), "3.x", rows=200))
     return found
 

@@ -85,7 +85,8 @@ def archived(
 @pytest.fixture
 def conn(target: Target, opened: Connect) -> Connection:
     found = opened(target)
-    found.execute("create table t (id bigint primary key, name text)")
+    text = "longtext" if target.dialect == "mysql" else "text"
+    found.execute(f"create table t (id bigint primary key, name {text})")
     return found
 
 

@@ -32,14 +32,17 @@ def conn(target: Target, opened: Connect) -> Connection:
     """A target with a ledger and nine rows in each of three tables."""
     found = opened(target)
     ensure_ledger(found)
+    timestamp = "datetime" if target.dialect == "mysql" else "timestamp"
     found.execute(
-        "create table sym_outgoing_batch (batch_id bigint, node_id text, status char(2), "
-        "create_time timestamp, primary key (batch_id, node_id))"
+        "create table sym_outgoing_batch (batch_id bigint, node_id varchar(50), status char(2), "
+        f"create_time {timestamp}, primary key (batch_id, node_id))"
     )
     found.execute(
         "create table sym_data_event (data_id bigint, batch_id bigint, primary key (data_id, batch_id))"
     )
-    found.execute("create table sym_data (data_id bigint primary key, row_data text, create_time timestamp)")
+    found.execute(
+        f"create table sym_data (data_id bigint primary key, row_data text, create_time {timestamp})"
+    )
     time = "2024-01-01 10:00:00"
     with found.transaction():
         found.execute_many(
@@ -228,16 +231,23 @@ def test_schema_beside_the_live_one_gets_tables_and_rows(
         with pytest.raises(TargetSchemaUnsupported):
             restore_into_schema(conn, "back", entries)
         return
+    live = target.url.rpartition("/")[2] if target.dialect == "mysql" else "public"
     with pytest.raises(RestoreConflict):
-        restore_into_schema(conn, "public", entries)
-    assert restore_into_schema(conn, 'we"ird', entries).rows == 27
-    assert contents(conn, '"we""ird".') == before
-    again = restore_into_schema(conn, 'we"ird', entries)
-    assert {unit.state for unit in again.units} == {"ALREADY"}
-    assert contents(conn, '"we""ird".') == before
-    assert contents(conn) == {table: [] for table in TABLES}
-    conn.execute("""update "we""ird".sym_data set row_data = 'changed' where data_id = 1""")
-    assert states(restore_into_schema(conn, 'we"ird', entries).refused) == [("data-0", "CONFLICT")]
+        restore_into_schema(conn, live, entries)
+    beside = live + 'we"ird`'
+    quoted = conn.dialect.quote(beside)
+    try:
+        assert restore_into_schema(conn, beside, entries).rows == 27
+        assert contents(conn, f"{quoted}.") == before
+        again = restore_into_schema(conn, beside, entries)
+        assert {unit.state for unit in again.units} == {"ALREADY"}
+        assert contents(conn, f"{quoted}.") == before
+        assert contents(conn) == {table: [] for table in TABLES}
+        conn.execute(f"update {quoted}.sym_data set row_data = 'changed' where data_id = 1")
+        assert states(restore_into_schema(conn, beside, entries).refused) == [("data-0", "CONFLICT")]
+    finally:
+        if target.dialect == "mysql":  # it is a database of the whole server
+            conn.execute(f"drop database if exists {quoted}")
 
 
 def test_schema_gets_tables_of_the_archive_where_the_live_ones_are_gone(

@@ -1,6 +1,7 @@
 """Whatever stood in a row stands in it again after archive and restore."""
 
 import tempfile
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,28 @@ lite_value = st.one_of(
     st.binary(max_size=40),
     st.sampled_from(["1", "1.0", " 1", "1e3", "0x10"]),
 )
+my_time = st.one_of(
+    st.datetimes().map(lambda moment: moment.isoformat(" ")),
+    st.sampled_from(
+        ["0000-00-00 00:00:00", "2026-02-31 10:00:00", "2026-00-10 00:00:00", "9999-12-31 23:59:59"]
+    ),
+)
+my_zoned = st.datetimes(datetime(1971, 1, 1), datetime(2037, 1, 1)).map(lambda moment: moment.isoformat(" "))
+my_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+my_row = st.tuples(
+    st.none() | st.integers(-(2**63), 2**63 - 1),
+    st.none() | st.integers(0, 2**64 - 1),
+    st.none()
+    | my_text
+    | st.sampled_from(["\\", "\\N", "'", '"', "`", "%", "%s", ":lo", "\0", "\x1a", " ", "x  "]),
+    st.none() | st.binary(max_size=40),
+    st.none() | my_time,
+    st.none() | my_zoned,
+    st.none() | st.decimals(-(10**6), 10**6, places=2).map(str),
+    st.none() | st.floats(width=32, allow_nan=False, allow_infinity=False),
+    st.none() | st.floats(allow_nan=False, allow_infinity=False, allow_subnormal=False),
+    st.none() | st.integers(0, 255).map(lambda number: bytes([number])),
+)
 lite_row = st.tuples(*[lite_value] * 6)
 
 
@@ -82,6 +105,34 @@ def light(sqlite: Target, opened: Connect) -> Connection:
         "create table t (id integer primary key, i int, t text, r real, b blob, n numeric, ts timestamp)"
     )
     return conn
+
+
+@pytest.fixture
+def middle(mysql: Target, opened: Connect) -> Connection:
+    conn = opened(mysql)
+    conn.execute(
+        "create table t (id integer primary key, n bigint, u bigint unsigned, s longtext, b longblob,"
+        " at datetime(6) null, zoned timestamp(6) null, d decimal(12,2), f float, r double, bits bit(8),"
+        " twice bigint generated always as (id * 2) virtual)"
+    )
+    return conn
+
+
+@settings(parent=MANY, max_examples=25)
+@given(rows=st.lists(my_row, max_size=8))
+def test_any_row_of_mysql_comes_back(rows: list[tuple[Any, ...]], middle: Connection) -> None:
+    names = ("n", "u", "s", "b", "at", "zoned", "d", "f", "r", "bits")
+    with middle.transaction():
+        middle.execute("delete from t")
+        for index, row in enumerate(rows):
+            marks = ", ".join(f":{name}" for name in names)
+            values = dict(zip(names, row, strict=True))
+            sql = f"insert into t (id, {', '.join(names)}) values (:id, {marks})"
+            middle.execute(sql, {"id": index, **values})
+    columns = ", ".join(f"hex(cast({name} as char))" for name in ("n", "u", "at", "zoned", "d", "r"))
+    columns += ", cast(f as double), hex(s), hex(b), bits + 0, s is null, b is null"
+    with tempfile.TemporaryDirectory() as directory:
+        archived_and_back(middle, Path(directory), f"select id, {columns} from t order by id")
 
 
 @MANY

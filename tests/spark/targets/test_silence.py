@@ -31,13 +31,20 @@ def test_long_unit_id_is_shortened_and_the_token_stays() -> None:
     assert name.endswith(":123456")
 
 
-def test_blocked_unit_is_seen_and_only_older_tokens_are_ended(postgresql: Target, opened: Connect) -> None:
-    watcher, holder = opened(postgresql), opened(postgresql)
+@pytest.fixture(params=["postgresql", "mysql"])
+def server(request: pytest.FixtureRequest) -> Target:
+    found = request.getfixturevalue(request.param)
+    assert isinstance(found, Target)
+    return found
+
+
+def test_blocked_unit_is_seen_and_only_older_tokens_are_ended(server: Target, opened: Connect) -> None:
+    watcher, holder = opened(server), opened(server)
     watcher.execute("create table t (id integer primary key)")
     watcher.execute("insert into t values (1)")
     patient = SessionLimits(lock_timeout_ms=60_000)
     workers = {
-        name: opened(postgresql, name=name, limits=patient)
+        name: opened(server, name=name, limits=patient)
         for name in (application_name(JOB, "u1", 1), application_name(JOB, "u2", 2), f"{OTHER}:u1:1")
     }
     ended: dict[str, TargetError] = {}
@@ -67,9 +74,9 @@ def test_blocked_unit_is_seen_and_only_older_tokens_are_ended(postgresql: Target
 
 
 def test_unit_between_two_statements_is_seen_and_an_idle_connection_is_not(
-    postgresql: Target, opened: Connect
+    server: Target, opened: Connect
 ) -> None:
-    watcher, worker = opened(postgresql), opened(postgresql, name=f"{JOB}:u:1")
+    watcher, worker = opened(server), opened(server, name=f"{JOB}:u:1")
     worker.execute("select 1")
     assert running_statements(watcher, JOB) == []
     with worker.transaction():
@@ -80,14 +87,14 @@ def test_unit_between_two_statements_is_seen_and_an_idle_connection_is_not(
 
 
 def test_idle_session_of_an_older_attempt_is_ended_and_frees_its_advisory_lock(
-    postgresql: Target, opened: Connect
+    server: Target, opened: Connect
 ) -> None:
     """Where there is no ledger the advisory lock of a runner under SIGSTOP kept its successor out for as long
     as it slept: only sessions inside a statement or a transaction were ended.
     """
-    watcher, sleeper = opened(postgresql), opened(postgresql, name=f"{JOB}:units:1")
+    watcher, sleeper = opened(server), opened(server, name=f"{JOB}:units:1")
     hold(sleeper, "public.sym_outgoing")
-    younger = opened(postgresql, name=f"{JOB}:units:2")
+    younger = opened(server, name=f"{JOB}:units:2")
     with pytest.raises(TargetLockTimeout):
         hold(younger, "public.sym_outgoing")
     assert [running.state for running in terminate_older(watcher, JOB, token=2)] == ["idle"]
@@ -100,8 +107,8 @@ def test_idle_session_of_an_older_attempt_is_ended_and_frees_its_advisory_lock(
         sleeper.execute("select 1")
 
 
-def test_underscore_of_a_job_id_is_no_wildcard(postgresql: Target, opened: Connect) -> None:
-    watcher, worker = opened(postgresql), opened(postgresql, name=JOB.replace("_", "x") + ":u:1")
+def test_underscore_of_a_job_id_is_no_wildcard(server: Target, opened: Connect) -> None:
+    watcher, worker = opened(server), opened(server, name=JOB.replace("_", "x") + ":u:1")
     with worker.transaction():
         worker.execute("select 1")
         assert running_statements(watcher, JOB) == []
