@@ -1,4 +1,4 @@
-"""What is known of a file's entries, as Arrow tables. One row per entry, and one per LN, node and transaction's end beside it."""
+"""A file's entries as Arrow tables: a row for each, and another for each LN, node and transaction's end."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -60,7 +60,8 @@ class FileColumns:
     Attributes:
         header: of the file; None where the last file ends within it.
         torn_at: the offset from which on the last file of the log holds no entry; None where it is whole.
-        rare: (row of the entry, what it holds) of those that are read one by one; None for those that nothing asks for.
+        rare: (row of the entry, what it holds) of those that are read one by one; None for those that nothing
+            asks for.
     """
 
     number: int

@@ -1,9 +1,9 @@
-"""The files of an environment: found, opened for reading only, never mapped (a map dies when its file is truncated)."""
+"""The files of an environment, opened for reading only; never mapped: a map dies with its file."""
 
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -119,26 +119,20 @@ def file_names(directory: Path) -> list[str]:
 @contextmanager
 def opened(directory: Path, names: list[str]) -> Iterator[list[LogFile]]:
     """Open files for reading, and close them at the end."""
-    files: list[LogFile] = []
-    try:
-        for name in names:
-            files.append(_open(directory / name))
-        yield files
-    finally:
-        for file in files:
-            os.close(file.descriptor)
+    with ExitStack() as stack:
+        yield [_open(directory / name, stack) for name in names]
 
 
-def _open(path: Path) -> LogFile:
+def _open(path: Path, stack: ExitStack) -> LogFile:
     try:
         descriptor = os.open(path, OPEN_FLAGS)
     except OSError as error:
         if path.is_symlink():
             raise LogFileNotRegular("a symbolic link is not followed", file=path.name) from error
         raise EnvironmentUnreadable(_reason(error), file=path.name) from error
+    stack.callback(os.close, descriptor)
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
-        os.close(descriptor)
         raise LogFileNotRegular("it is no regular file", file=path.name)
     return LogFile(je_log.file_number(path.name), path, descriptor, identity_of(status))
 
@@ -183,7 +177,7 @@ def read_file_header(file: LogFile) -> FileHeader | None:
 
 
 def make_durable(directory: Path, files: list[LogFile]) -> None:
-    """Sync files and directory: what is decided on must not vanish in a crash. Nothing is opened for writing."""
+    """Sync files and directory, so that what is decided on cannot vanish. Nothing is opened for writing."""
     try:
         for file in files:
             os.fsync(file.descriptor)

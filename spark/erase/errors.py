@@ -8,7 +8,8 @@ LogRefused                    LOG_REFUSED               never raised itself
 ├── LogVersionUnsupported     LOG_VERSION_UNSUPPORTED
 ├── LogCorrupt                LOG_CORRUPT
 │   ├── LogHeaderInvalid      LOG_HEADER_INVALID        of the file: short, or another file's
-│   ├── LogChainBroken        LOG_CHAIN_BROKEN          an offset of the previous entry, or an LSN, that leads nowhere
+│   ├── LogChainBroken        LOG_CHAIN_BROKEN          an offset of the previous entry, or an LSN, that leads
+nowhere
 │   ├── LogChecksumWrong      LOG_CHECKSUM_WRONG
 │   ├── LogEntryTorn          LOG_ENTRY_TORN            ends behind the end of a file that is not the last
 │   ├── LogEntryUnknown       LOG_ENTRY_UNKNOWN         a type, flag or size that this version does not have

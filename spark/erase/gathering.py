@@ -151,7 +151,7 @@ def _rare_table(rare: Sequence[tuple[int, RareLn]]) -> pa.Table:
                 "txn": ln.txn_id,
                 "txn_previous": ln.txn_previous,
                 "abort_lsn": ln.abort_lsn,
-                "value_bytes": ln.value_bytes,
+                "value_bytes": -1 if ln.value is None else len(ln.value),
                 "expiration": ln.expiration,
                 "flags": ln.flags,
                 "abort_data_bytes": ln.abort_data_bytes,

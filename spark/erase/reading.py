@@ -1,8 +1,8 @@
 """Reading a file of the log: 4 MiB at a time, every entry checked, into Arrow tables.
 
-Strict: the chain of previous offsets, sizes, each item used up exactly, and the checksums if asked for. An entry that is cut off
-is an error, except where the last file of the log ends in it and nothing valid follows: then it is a torn tail, which JE
-itself would cut off.
+Strict: the chain of previous offsets, sizes, each item used up exactly, and the checksums if asked for. An
+entry that is cut off is an error, except where the last file of the log ends in it and nothing valid follows:
+then it is a torn tail, which JE itself would cut off.
 """
 
 from dataclasses import dataclass
@@ -98,7 +98,8 @@ def read_file(file: LogFile, *, is_last: bool, verify: bool, room: Room | None =
 
     Args:
         file: open for reading.
-        is_last: of its log; only there a torn tail is legal, and there checksums are always compared: they tell the tail.
+        is_last: of its log; only there a torn tail is legal, and there checksums are always compared: they
+            tell the tail.
         verify: also compare every checksum.
         room: buffers to use again; made anew without.
     Raises: LogRefused: naming file and offset.
@@ -138,11 +139,13 @@ def _walk_file(file: LogFile, gathering: Gathering, room: Room, *, verify: bool)
     base = filled = 0
     while base + filled < size:
         wanted = min(len(room.buffer) - filled, size - base - filled)
-        count = file.read_into(memoryview(room.buffer)[filled : filled + wanted], base + filled)
+        count = file.read_into(memoryview(room.buffer.data)[filled : filled + wanted], base + filled)
         room.reads.count += 1
         room.reads.byte_count += count
         if count != wanted:
-            raise LogFileChanged("it became shorter while it was read", file=file.name, offset=base + filled + count)
+            raise LogFileChanged(
+                "it became shorter while it was read", file=file.name, offset=base + filled + count
+            )
         filled += count
         taken = _walk_buffer(file, gathering, room, base=base, filled=filled, verify=verify)
         rest = filled - taken
@@ -158,10 +161,11 @@ def _walk_buffer(
     file: LogFile, gathering: Gathering, room: Room, *, base: int, filled: int, verify: bool
 ) -> int:
     """Walk all whole entries of the buffer, and return how many bytes they are."""
-    rows, at = room.rows, 0
+    rows = room.rows
+    at = 0
     while True:
         rows.begin_call()
-        number, at = walk(
+        number, position = walk(
             room.buffer,
             at,
             filled,
@@ -176,7 +180,7 @@ def _walk_buffer(
             rows.rare,
             rows.keys,
         )
-        outcome = Outcome(number)
+        outcome, at = Outcome(int(number)), int(position)
         _take_rare(file, gathering, room, base=base)
         gathering.take(rows)
         if outcome in (Outcome.DONE, Outcome.MORE):
@@ -190,7 +194,7 @@ def _make_room(file: LogFile, room: Room, *, base: int, filled: int) -> None:
     """See that the entry at the front of the buffer fits into it, if it fits into the file."""
     if filled < je_log.HEADER_BYTES:
         return
-    wanted = entry_bytes(room.buffer, 0)
+    wanted = int(entry_bytes(room.buffer, 0))
     if base + wanted > file.identity.size:
         raise LogEntryTorn("the entry ends behind the end of the file", file=file.name, offset=base)
     if wanted > len(room.buffer):

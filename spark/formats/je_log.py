@@ -1,7 +1,8 @@
 """The log of Berkeley DB JE, version 26: file names, LSNs, the header of an entry, entry types.
 
-Fixed integers are little-endian. A file is a gap-free chain of entries from offset 0 to its end; the version is that of the
-file, written in its header entry. Items are in `je_log_items`, packed integers in `je_log_packed`.
+Fixed integers are little-endian. A file is a gap-free chain of entries from offset 0 to its end; the version
+is that of the file, written in its header entry. Items are in `je_log_items`, packed integers in
+`je_log_packed`.
 """
 
 import re
@@ -16,7 +17,8 @@ FILE_NUMBER_MAX: Final = 0x7FFFFFFF
 VERSION: Final = 26
 VERSION_OLDEST: Final = 2
 
-# Header of an entry: checksum u32, type u8, flags u8, offset of the previous entry u32, item size i32, VLSN i64 at times.
+# Header of an entry: checksum u32, type u8, flags u8, offset of the previous entry u32, item size i32, VLSN
+# i64 at times.
 HEADER_BYTES: Final = 14
 HEADER_BYTES_WITH_VLSN: Final = 22
 CHECKSUM_AT: Final = 0
@@ -34,7 +36,8 @@ FLAG_PROVISIONAL: Final = 0x80
 FLAGS_WITH_VLSN: Final = FLAG_VLSN_PRESENT | FLAG_REPLICATED
 FLAGS_UNUSED: Final = 0x07
 
-# The first entry of every file: created ms i64, file number u32, last offset of the previous file i64, version i32.
+# The first entry of every file: created ms i64, file number u32, last offset of the previous file i64,
+# version i32.
 FILE_HEADER_ITEM_BYTES: Final = 24
 FILE_HEADER_BYTES: Final = HEADER_BYTES + FILE_HEADER_ITEM_BYTES
 CREATED_AT: Final = 14

@@ -56,6 +56,10 @@ DATABASE_DUPS: Final = 0x01
 # No longer written; databases with it were deferred-write.
 DATABASE_TEMPORARY: Final = 0x02
 
+VLSN_INDEX_NAME: Final = "_jeVlsnMapDb"
+VLSN_RANGE_KEY: Final = bytes.fromhex("7fffffffffffffff")
+RESERVED_FILES_NAME: Final = "_jeReservedFilesDb"
+
 CHECKPOINT_ROOT: Final = 0x01
 CHECKPOINT_CLEANED_FILES: Final = 0x02
 
@@ -86,11 +90,11 @@ class RareLn:
     txn_id: int
     txn_previous: int
     abort_lsn: int
-    value_bytes: int
     expiration: int
     flags: int
     abort_data_bytes: int
     key: bytes
+    value: bytes | None
     database: Database | None
     deleted: bool
     named_id: int | None
@@ -119,15 +123,25 @@ class DbTree:
 
 
 @dataclass(frozen=True, slots=True)
+class VlsnRange:
+    """What the index of VLSNs covers."""
+
+    first: int
+    last: int
+    last_sync: int
+    last_txn_end: int
+
+
+@dataclass(frozen=True, slots=True)
 class Rollback:
-    """A rollback's start or end: `start_lsn` names the start that an end belongs to, and is NULL in a start."""
+    """A rollback's start or end. An end names its start in `start_lsn`, which is NULL in a start."""
 
     matchpoint_lsn: int
     start_lsn: int
 
 
 def read_rare_ln(item: bytes, entry_type: int) -> RareLn:
-    """Read a MapLN, NameLN or FileSummaryLN."""
+    """Read a MapLN, NameLN or FileSummaryLN, or one LN of another kind whose value is asked for."""
     reader = ItemReader(item)
     flags, flags2, flags3 = reader.byte(), reader.byte(), reader.byte()
     db_id = reader.packed_long()
@@ -139,7 +153,6 @@ def read_rare_ln(item: bytes, entry_type: int) -> RareLn:
     if key is None:
         raise ItemMalformed("an LN without a key")
     value = reader.byte_array()
-    value_bytes = -1 if value is None else len(value)
     database, deleted, named_id = None, value is None, None
     offsets: tuple[int, ...] = ()
     anchor = NULL_LSN
@@ -156,17 +169,19 @@ def read_rare_ln(item: bytes, entry_type: int) -> RareLn:
     abort_data_bytes = _read_version_before(reader, flags, flags2)
     if entry_type in (EntryType.NAME_LN, EntryType.NAME_LN_TX):
         _read_name_operation(reader)
+    if entry_type in (EntryType.UPD_LN_TX_WITH_BEFORE_IMAGE, EntryType.DEL_LN_TX_WITH_BEFORE_IMAGE):
+        reader.packed_int()
     reader.finish()
     return RareLn(
         db_id=db_id,
         txn_id=txn_id,
         txn_previous=txn_previous,
         abort_lsn=abort_lsn,
-        value_bytes=value_bytes,
         expiration=expiration,
         flags=flags | flags2 << 8 | flags3 << 16,
         abort_data_bytes=abort_data_bytes,
         key=key,
+        value=value,
         database=database,
         deleted=deleted,
         named_id=named_id,
@@ -243,7 +258,7 @@ def _read_name_operation(reader: ItemReader) -> None:
 
 
 def _read_file_summary(reader: ItemReader) -> tuple[int, ...]:
-    """Read the counters of a file, and the offsets that were known to be obsolete in it: differences in groups of 15 bits."""
+    """Read a file's counters and the offsets known to be obsolete: differences in groups of 15 bits."""
     reader.take(11 * 4)
     wanted = reader.packed_int()
     shorts = reader.packed_int()
@@ -304,6 +319,15 @@ def read_rollback(item: bytes, entry_type: int) -> Rollback:
         reader.packed_long()
     reader.finish()
     return rollback
+
+
+def read_vlsn_range(value: bytes) -> VlsnRange:
+    """Read the value of the range record of the VLSN index."""
+    reader = ItemReader(value)
+    reader.packed_int()
+    found = VlsnRange(reader.packed_long(), reader.packed_long(), reader.packed_long(), reader.packed_long())
+    reader.finish()
+    return found
 
 
 def check_plain(item: bytes, entry_type: int) -> None:

@@ -1,4 +1,4 @@
-"""Packed integers, byte arrays and strings of JE, read one after another; for the rare entries that are read in Python."""
+"""Packed integers, byte arrays and strings of JE, read one after another in Python, for rare entries."""
 
 from dataclasses import dataclass
 

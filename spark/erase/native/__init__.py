@@ -1,1 +1,1 @@
-"""The loops over bytes, compiled by numba. Every read is guarded by the end of what it reads; errors are numbers."""
+"""The loops over bytes, compiled by numba. Every read is guarded by an end; errors are numbers."""

@@ -2,23 +2,26 @@
 
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
 
 import numba
 
-from spark.formats import je_log
+from spark.formats import je_log, je_log_items
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 HERE: Final = Path(__file__).parent
+# numba makes its attributes at run time.
+CONFIG: Final[Any] = numba.config
 
 
 def _digest() -> str:
-    """Name the code that is compiled: numba itself looks only at the file of the function, not at what it calls."""
-    sources = [*sorted(HERE.glob("*.py")), Path(je_log.__file__)]
+    """Name the code that is compiled: numba looks only at the file of a function, not at what it calls."""
+    sources = [*sorted(HERE.glob("*.py")), Path(je_log.__file__), Path(je_log_items.__file__)]
     return sha256(b"\0".join(source.read_bytes() for source in sources)).hexdigest()[:16]
 
 
@@ -32,22 +35,20 @@ def _writable(directory: Path) -> bool:
 
 
 def _keep_machine_code() -> bool:
-    """Choose where machine code is kept: NUMBA_CACHE_DIR, else beside the source, else below the home directory.
+    """Choose where machine code is kept: NUMBA_CACHE_DIR, beside the source, or below the home directory.
 
-    A directory that others may write to is never tried: what lies there would be run. A read-only image without a home keeps
-    nothing and compiles in each process, which takes some seconds.
+    A directory that others may write to is never tried: what lies there would be run. A read-only image
+    without a home keeps nothing and compiles in each process, which takes some seconds.
     """
-    given = numba.config.CACHE_DIR
+    given = CONFIG.CACHE_DIR
     roots = [Path(given)] if given else [HERE / "__pycache__"]
-    try:
+    # Not every user has a home directory.
+    with suppress(RuntimeError):
         roots.append(Path.home() / ".cache" / "lethe")
-    except RuntimeError:
-        # No home directory for this user.
-        pass
     for root in roots:
         directory = root / f"native-{_digest()}"
         if _writable(directory):
-            numba.config.CACHE_DIR = str(directory)
+            CONFIG.CACHE_DIR = str(directory)
             return True
     return False
 

@@ -15,7 +15,7 @@ from spark.erase.native.reading import (
     packed,
     skip_packed,
 )
-from spark.erase.native.types import Buffer, Table
+from spark.erase.native.types import Buffer, Int, Table
 from spark.formats import je_log
 from spark.formats.je_log_items import (
     LN_ABORT_CREATION_TIME,
@@ -54,8 +54,10 @@ HAS_CREATION_TIME: Final = _table(je_log.HAS_CREATION_TIME_TYPES)
 
 
 @compiled
-def parse_ln(buffer: Buffer, start: int, end: int, entry_type: int, row: Table, keys: Buffer, keys_at: int) -> int:
-    """Read an LN of a kind that appends nothing to its value; copy its key, and return the position behind it."""
+def parse_ln(
+    buffer: Buffer, start: Int, end: Int, entry_type: Int, row: Table, keys: Buffer, keys_at: Int
+) -> Int:
+    """Read an LN that appends nothing to its value; copy its key, and return the position behind it."""
     if end - start < 3:
         return -1
     flags = np.int64(buffer[start])
@@ -81,8 +83,8 @@ def parse_ln(buffer: Buffer, start: int, end: int, entry_type: int, row: Table, 
 
 @compiled
 def parse_ln_rest(
-    buffer: Buffer, at: int, end: int, entry_type: int, flags: int, flags2: int, row: Table
-) -> int:
+    buffer: Buffer, at: Int, end: Int, entry_type: Int, flags: Int, flags2: Int, row: Table
+) -> Int:
     """Read what follows the value of an LN: its transaction, what an abort would need, the version before."""
     row[t.LN_TXN] = 0
     row[t.LN_TXN_PREVIOUS] = -1
@@ -94,11 +96,20 @@ def parse_ln_rest(
                 row[t.LN_ABORT_LSN] = -1
         row[t.LN_TXN], at = packed(buffer, at, end, LONG_BYTES)
         row[t.LN_TXN_PREVIOUS], at = packed(buffer, at, end, LONG_BYTES)
-    row[t.LN_ABORT_DATA_BYTES] = -1
+    row[t.LN_ABORT_DATA_BYTES], at = parse_version_before(buffer, at, end, flags, flags2)
+    if entry_type in (UPD_WITH_IMAGE, DEL_WITH_IMAGE):
+        at = skip_packed(buffer, at, end, INT_BYTES)
+    return at
+
+
+@compiled
+def parse_version_before(buffer: Buffer, at: Int, end: Int, flags: Int, flags2: Int) -> tuple[Int, Int]:
+    """Read what is kept of the version before; return the bytes of its value and the position behind."""
+    data_bytes: Int = -1
     if flags & LN_ABORT_KEY:
         _, _, at = byte_array(buffer, at, end)
     if flags & LN_ABORT_DATA:
-        row[t.LN_ABORT_DATA_BYTES], _, at = byte_array(buffer, at, end)
+        data_bytes, _, at = byte_array(buffer, at, end)
     if flags & LN_ABORT_VLSN:
         at = skip_packed(buffer, at, end, LONG_BYTES)
     if flags & LN_ABORT_EXPIRATION:
@@ -111,13 +122,11 @@ def parse_ln_rest(
         at = skip_packed(buffer, at, end, INT_BYTES)
     if flags2 & LN_PRIOR_FILE:
         at = skip_packed(buffer, at, end, LONG_BYTES)
-    if entry_type == UPD_WITH_IMAGE or entry_type == DEL_WITH_IMAGE:  # noqa: PLR1714
-        at = skip_packed(buffer, at, end, INT_BYTES)
-    return at
+    return data_bytes, at
 
 
 @compiled
-def parse_end(buffer: Buffer, start: int, end: int, row: Table) -> int:
+def parse_end(buffer: Buffer, start: Int, end: Int, row: Table) -> Int:
     """Read a commit or an abort."""
     at = skip_packed(buffer, start, end, LONG_BYTES)
     row[t.END_TXN], at = packed(buffer, at, end, LONG_BYTES)
@@ -129,9 +138,10 @@ def parse_end(buffer: Buffer, start: int, end: int, row: Table) -> int:
 
 @compiled
 def parse_node(
-    buffer: Buffer, start: int, end: int, entry_type: int, row: Table, slots: Table, prefix: Table
-) -> int:
-    """Read a node; its slots are kept if `slots` has rows (as many as the node has slots), its prefix then too.
+    buffer: Buffer, start: Int, end: Int, entry_type: Int, row: Table, slots: Table, prefix: Table
+) -> Int:
+    """Read a node; its slots are kept if `slots` has rows (as many as the node has slots), its prefix then
+    too.
 
     `prefix` receives where the key prefix begins and its length.
     """
@@ -177,8 +187,8 @@ def parse_node(
 
 @compiled
 def parse_slot(
-    buffer: Buffer, start: int, end: int, flags: int, has_expiration: bool, slots: Table, index: int
-) -> int:
+    buffer: Buffer, start: Int, end: Int, flags: Int, has_expiration: bool, slots: Table, index: Int
+) -> Int:
     """Read one slot of a node, and keep it if `slots` has a row for it."""
     length, key_at, at = byte_array(buffer, start, end)
     if at < 0 or end - at < 9:
@@ -197,20 +207,20 @@ def parse_slot(
         at = skip_packed(buffer, at, end, LONG_BYTES)
         at = skip_packed(buffer, at, end, LONG_BYTES)
         if not state & SLOT_NO_DATA:
-            length = embedded_key_bytes(buffer, key_at, max(length, 0))
+            length = embedded_key_bytes(buffer, key_at, length)
             if length < 0:
                 return -1
     if index < slots.shape[0]:
         slots[index, t.SLOT_LSN] = lsn
         slots[index, t.SLOT_STATE] = state
         slots[index, t.SLOT_KEY_AT] = key_at
-        slots[index, t.SLOT_KEY_BYTES] = max(length, 0)
+        slots[index, t.SLOT_KEY_BYTES] = length if length > 0 else 0
     return at
 
 
 @compiled
-def embedded_key_bytes(buffer: Buffer, start: int, length: int) -> int:
-    """Return how many bytes of an embedded slot's key are the key; the value and the packed length, reversed, follow."""
+def embedded_key_bytes(buffer: Buffer, start: Int, length: Int) -> Int:
+    """Return how many bytes of an embedded slot are its key; value and reversed packed length follow."""
     if length < 1:
         return -1
     first = np.int64(buffer[start + length - 1])
@@ -218,7 +228,7 @@ def embedded_key_bytes(buffer: Buffer, start: int, length: int) -> int:
         first -= 256
     if first < 0:
         return -1
-    count = max(first - 119, 0)
+    count = first - 119 if first > 119 else np.int64(0)
     if count > INT_BYTES or count + 1 > length:
         return -1
     value = first

@@ -1,6 +1,7 @@
 """Packed integers, byte arrays, checksums and hashes in a buffer.
 
-A position of -1 means that something was not readable; every function hands it on, so that a parser looks once, at its end.
+A position of -1 means that something was not readable; every function hands it on, so that a parser looks
+once, at its end.
 """
 
 from typing import Final
@@ -8,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from spark.erase.native.compiling import compiled
-from spark.erase.native.types import Buffer
+from spark.erase.native.types import Buffer, Int
 
 INT_BYTES: Final = 4
 LONG_BYTES: Final = 8
@@ -25,7 +26,7 @@ SPREAD: Final = np.uint64(32)
 
 
 @compiled
-def packed(buffer: Buffer, position: int, end: int, value_bytes_max: int) -> tuple[int, int]:
+def packed(buffer: Buffer, position: Int, end: Int, value_bytes_max: Int) -> tuple[Int, Int]:
     """Read a packed integer and return it with the position behind it."""
     if position < 0 or position >= end:
         return 0, -1
@@ -52,8 +53,8 @@ def packed(buffer: Buffer, position: int, end: int, value_bytes_max: int) -> tup
 
 
 @compiled
-def byte_array(buffer: Buffer, position: int, end: int) -> tuple[int, int, int]:
-    """Read the length of a byte array (-1: absent); return it, where the bytes begin, and the position behind them."""
+def byte_array(buffer: Buffer, position: Int, end: Int) -> tuple[Int, Int, Int]:
+    """Read a byte array: its length (-1: absent), where its bytes begin, and the position behind them."""
     length, position = packed(buffer, position, end, INT_BYTES)
     if position < 0 or length < -1:
         return 0, 0, -1
@@ -65,15 +66,15 @@ def byte_array(buffer: Buffer, position: int, end: int) -> tuple[int, int, int]:
 
 
 @compiled
-def skip_packed(buffer: Buffer, position: int, end: int, value_bytes_max: int) -> int:
+def skip_packed(buffer: Buffer, position: Int, end: Int, value_bytes_max: Int) -> Int:
     """Step over a packed integer."""
     _, position = packed(buffer, position, end, value_bytes_max)
     return position
 
 
 @compiled
-def fixed(buffer: Buffer, position: int, count: int) -> int:
-    """Read an unsigned little-endian integer whose bytes are known to be there; eight bytes read as signed."""
+def fixed(buffer: Buffer, position: Int, count: Int) -> Int:
+    """Read an unsigned little-endian integer whose bytes are there; one of eight bytes is signed."""
     value = np.int64(0)
     for index in range(count):
         value |= np.int64(buffer[position + index]) << np.int64(8 * index)
@@ -81,7 +82,7 @@ def fixed(buffer: Buffer, position: int, count: int) -> int:
 
 
 @compiled
-def adler32(buffer: Buffer, start: int, end: int, low: int, high: int) -> int:
+def adler32(buffer: Buffer, start: Int, end: Int, low: Int, high: Int) -> Int:
     """Carry an Adler-32 on over a range of bytes, from its two sums."""
     position = start
     while position < end:
@@ -99,7 +100,7 @@ def adler32(buffer: Buffer, start: int, end: int, low: int, high: int) -> int:
 
 
 @compiled
-def entry_checksum(buffer: Buffer, start: int, end: int, flags: int) -> int:
+def entry_checksum(buffer: Buffer, start: Int, end: Int, flags: Int) -> Int:
     """Compute the checksum of an entry: it was written before the entry became invisible."""
     low = 1 + np.int64(buffer[start + 4])
     high = low
@@ -109,8 +110,8 @@ def entry_checksum(buffer: Buffer, start: int, end: int, flags: int) -> int:
 
 
 @compiled
-def hash_key(buffer: Buffer, start: int, length: int, db_id: int) -> tuple[int, int]:
-    """Hash a database id and a key to 128 bits. Equal hashes are a hint only: the bytes are compared before it counts."""
+def hash_key(buffer: Buffer, start: Int, length: Int, db_id: Int) -> tuple[Int, Int]:
+    """Hash a database id and a key to 128 bits; a hint only, bytes are compared before it counts."""
     one = (np.uint64(db_id) ^ np.uint64(length)) * MIX_1
     two = (np.uint64(db_id) + MIX_1) * MIX_2
     for index in range(length):
@@ -123,7 +124,7 @@ def hash_key(buffer: Buffer, start: int, length: int, db_id: int) -> tuple[int, 
 
 
 @compiled
-def same_bytes(one: Buffer, one_at: int, two: Buffer, two_at: int, length: int) -> bool:
+def same_bytes(one: Buffer, one_at: Int, two: Buffer, two_at: Int, length: Int) -> bool:
     """Compare two stretches of bytes that are known to be there."""
     for index in range(length):  # noqa: SIM110 -- a loop is what becomes machine code
         if one[one_at + index] != two[two_at + index]:

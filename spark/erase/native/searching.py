@@ -6,7 +6,7 @@ import numpy as np
 
 from spark.erase.native.compiling import compiled
 from spark.erase.native.reading import entry_checksum, fixed
-from spark.erase.native.types import Buffer
+from spark.erase.native.types import Buffer, Int
 from spark.erase.native.walking import ERASED, FILE_HEADER, HEADER_BYTES, KIND, UNKNOWN, entry_bytes
 from spark.formats import je_log
 
@@ -14,16 +14,16 @@ NOTHING: Final = -1
 
 
 @compiled
-def find_entry(buffer: Buffer, start: int, base: int) -> int:
+def find_entry(buffer: Buffer, start: Int, base: Int) -> Int:
     """Return the position of the first whole entry from `start` on, or -1.
 
-    The first byte of the buffer stands at `base` of the file, and is where the chain broke. A whole entry is one whose checksum is
-    right and which names a previous entry at or behind that place.
+    The first byte of the buffer stands at `base` of the file, and is where the chain broke. A whole entry is
+    one whose checksum is right and which names a previous entry at or behind that place.
     """
     size = buffer.shape[0]
     for at in range(start, size - HEADER_BYTES + 1):
         entry_type = np.int64(buffer[at + je_log.TYPE_AT])
-        if KIND[entry_type] == UNKNOWN or entry_type == FILE_HEADER or entry_type == ERASED:  # noqa: PLR1714
+        if KIND[entry_type] == UNKNOWN or entry_type in (FILE_HEADER, ERASED):
             continue
         flags = np.int64(buffer[at + je_log.FLAGS_AT])
         previous = fixed(buffer, at + je_log.PREVIOUS_AT, 4)

@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 
 Buffer: TypeAlias = NDArray[np.uint8]
 Table: TypeAlias = NDArray[np.int64]
+# What compiled code calls an integer.
+Int: TypeAlias = int | np.int64
 
 
 class Outcome(IntEnum):
@@ -61,7 +63,8 @@ NODE_FLAGS: Final = 5
 NODE_SLOTS: Final = 6
 NODE_COLUMNS: Final = 7
 
-# Columns of a row for a slot of a node; the key is counted without the node's prefix, and without an embedded value.
+# Columns of a row for a slot of a node; the key is counted without the node's prefix, and without an embedded
+# value.
 SLOT_LSN: Final = 0
 SLOT_STATE: Final = 1
 SLOT_KEY_AT: Final = 2

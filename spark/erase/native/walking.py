@@ -8,7 +8,7 @@ from spark.erase.native import types as t
 from spark.erase.native.compiling import compiled
 from spark.erase.native.items import parse_end, parse_ln, parse_node
 from spark.erase.native.reading import entry_checksum, fixed
-from spark.erase.native.types import Buffer, Outcome, Table
+from spark.erase.native.types import Buffer, Int, Outcome, Table
 from spark.formats import je_log
 
 DONE: Final = int(Outcome.DONE)
@@ -57,7 +57,7 @@ KIND: Final = _kinds()
 
 
 @compiled
-def check_header(buffer: Buffer, at: int, offset: int, previous: int) -> int:
+def check_header(buffer: Buffer, at: Int, offset: Int, previous: Int) -> Int:
     """Check the fourteen bytes of an entry's header as far as they can be checked alone."""
     entry_type = np.int64(buffer[at + je_log.TYPE_AT])
     if KIND[entry_type] == UNKNOWN:
@@ -74,7 +74,7 @@ def check_header(buffer: Buffer, at: int, offset: int, previous: int) -> int:
 
 
 @compiled
-def entry_bytes(buffer: Buffer, at: int) -> int:
+def entry_bytes(buffer: Buffer, at: Int) -> Int:
     """Return the size of an entry whose first fourteen bytes are there."""
     header = HEADER_BYTES
     if buffer[at + je_log.FLAGS_AT] & je_log.FLAGS_WITH_VLSN and buffer[at + je_log.TYPE_AT] != FILE_HEADER:
@@ -83,7 +83,7 @@ def entry_bytes(buffer: Buffer, at: int) -> int:
 
 
 @compiled
-def fill_header(buffer: Buffer, at: int, offset: int, item_at: int, end: int, row: Table) -> None:
+def fill_header(buffer: Buffer, at: Int, offset: Int, item_at: Int, end: Int, row: Table) -> None:
     """Fill the row of an entry that is wholly in the buffer."""
     row[t.OFFSET] = offset
     row[t.TYPE] = buffer[at + je_log.TYPE_AT]
@@ -104,9 +104,9 @@ def fill_header(buffer: Buffer, at: int, offset: int, item_at: int, end: int, ro
 @compiled
 def parse_item(
     buffer: Buffer,
-    item_at: int,
-    end: int,
-    entry_type: int,
+    item_at: Int,
+    end: Int,
+    entry_type: Int,
     state: Table,
     lns: Table,
     nodes: Table,
@@ -115,7 +115,7 @@ def parse_item(
     keys: Buffer,
     no_slots: Table,
     prefix: Table,
-) -> int:
+) -> Int:
     """Parse one item into the row of its kind; return whether it was used up exactly, as an outcome."""
     kind = KIND[entry_type]
     at = end
@@ -147,9 +147,9 @@ def parse_item(
 @compiled
 def walk(
     buffer: Buffer,
-    start: int,
-    limit: int,
-    base: int,
+    start: Int,
+    limit: Int,
+    base: Int,
     verify: bool,
     parse: bool,
     state: Table,
@@ -159,11 +159,11 @@ def walk(
     ends: Table,
     rare: Table,
     keys: Buffer,
-) -> tuple[int, int]:
+) -> tuple[Int, Int]:
     """Walk from `start` to `limit` of a buffer whose first byte stands at `base` of the file.
 
-    Returns the outcome and the position of the first entry that was not taken: MORE if it is not wholly in the buffer, FULL
-    if there is no row left for it.
+    Returns the outcome and the position of the first entry that was not taken: MORE if it is not wholly in
+    the buffer, FULL if there is no row left for it.
     """
     no_slots = np.empty((0, t.SLOT_COLUMNS), dtype=np.int64)
     prefix = np.empty(2, dtype=np.int64)

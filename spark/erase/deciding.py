@@ -1,0 +1,165 @@
+"""The safe rule: a reason, and at times a cause against it, for every entry of the log."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spark.erase.databases import Databases
+from spark.erase.log import Ends, Entries, Lns, Log, Mask, Nodes
+from spark.erase.nodes import find_old_nodes
+from spark.erase.reasons import Cause, Reason, Switches
+from spark.erase.transactions import Outcomes
+from spark.erase.tree import Reached
+from spark.erase.versions import find_superseded
+from spark.formats.je_log import NULL_LSN, USER_LN_TYPES, EntryType, lsn_of
+from spark.formats.je_log_items import LN_EMBEDDED, RareLn
+
+Codes = NDArray[np.uint8]
+
+USER_LN: Final = np.array([number in USER_LN_TYPES for number in range(256)])
+CAUSES: Final = tuple(Cause)
+NO_CAUSE: Final = 0
+HOUR_MS: Final = 3_600_000
+DAY_MS: Final = 24 * HOUR_MS
+# An expired record is left alone for so long, since JE itself may still be looking at it.
+EXPIRY_GRACE_MS: Final = 2 * HOUR_MS
+
+# An entry at or behind A may name these as the version that an abort returns to; JE does not fetch them then.
+NEVER_FETCHED: Final = (Reason.DELETED_RECORD, Reason.EMBEDDED, Reason.DUPLICATE)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Of each entry of the log: its reason (0: none) and what speaks against it (0: nothing)."""
+
+    reason: Codes
+    cause: Codes
+
+    def forbid(self, entries: Mask, cause: Cause) -> None:
+        """Note a cause for entries that have none yet."""
+        self.cause[entries & (self.cause == NO_CAUSE)] = CAUSES.index(cause) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the rule is asked about."""
+
+    log: Log
+    entries: Entries
+    lns: Lns
+    nodes: Nodes
+    ends: Ends
+    outcomes: Outcomes
+    databases: Databases
+    reached: Reached
+    first_active: int
+
+
+def decide(facts: Facts, switches: Switches, *, now_ms: int | None, expired: bool) -> Decision:
+    """Find a reason for each entry before A, and what forbids it.
+
+    Args:
+        facts: of the log.
+        switches: kinds that are off are decided all the same, and then forbidden.
+        now_ms: the time by which records have expired; without it nothing has.
+        expired: erase expired records that nothing reaches.
+    """
+    count = len(facts.entries.lsn)
+    decision = Decision(np.zeros(count, dtype=np.uint8), np.zeros(count, dtype=np.uint8))
+    before = facts.entries.lsn < facts.first_active
+    half_erased = (facts.entries.type == EntryType.ERASED) & (facts.entries.all_zero == 0)
+    decision.reason[before & half_erased] = Reason.UNFINISHED_ERASURE
+    _decide_lns(facts, decision, before, now_ms=now_ms)
+    _decide_nodes(facts, decision, before)
+    reached = np.isin(facts.entries.lsn, facts.reached.lsns) & (decision.reason != 0)
+    # An expired record that a slot still names is no veto: it is what most of them are.
+    decision.reason[reached & (decision.reason == Reason.EXPIRED)] = 0
+    decision.forbid(reached & (decision.reason != 0), Cause.VETOED)
+    _forbid_abort_versions(facts, decision)
+    if not expired:
+        decision.forbid(decision.reason == Reason.EXPIRED, Cause.EXPIRED_NOT_ENABLED)
+    _forbid_switched_off(facts, decision, switches)
+    return decision
+
+
+def _decide_lns(facts: Facts, decision: Decision, before: Mask, *, now_ms: int | None) -> None:
+    lns, outcomes = facts.lns, facts.outcomes
+    eligible = USER_LN[facts.entries.type[lns.entry]] & before[lns.entry]
+    superseded = find_superseded(facts.entries, lns, outcomes, user=eligible, first_active=facts.first_active)
+    known = outcomes.committed | outcomes.aborted
+    committed = outcomes.committed
+    conditions: Sequence[tuple[Reason, Mask]] = (
+        (Reason.DELETED_DATABASE, known & _among(lns.db, facts.databases.dropped)),
+        (Reason.ABORTED, outcomes.aborted),
+        (Reason.DELETED_RECORD, committed & (lns.value_bytes < 0)),
+        (Reason.SUPERSEDED, committed & superseded.rows),
+        (Reason.EMBEDDED, committed & ((lns.flags & LN_EMBEDDED) != 0)),
+        (Reason.DUPLICATE, committed & _among(lns.db, facts.databases.dups)),
+        (Reason.EXPIRED, committed & _expired(lns, now_ms)),
+    )
+    reason = np.zeros(len(lns.entry), dtype=np.uint8)
+    for each, holds in conditions:
+        reason[eligible & holds & (reason == 0)] = each
+    decision.reason[lns.entry] = reason
+    unknown = np.zeros(len(before), dtype=bool)
+    unknown[lns.entry] = eligible & ~known
+    decision.forbid(unknown, Cause.OUTCOME_UNKNOWN)
+    differ = np.zeros(len(before), dtype=bool)
+    differ[lns.entry] = eligible & superseded.collided & (reason == 0)
+    decision.forbid(differ, Cause.KEYS_DIFFER)
+
+
+def _decide_nodes(facts: Facts, decision: Decision, before: Mask) -> None:
+    nodes = facts.nodes
+    reason = np.zeros(len(nodes.entry), dtype=np.uint8)
+    reason[find_old_nodes(facts.entries, nodes, first_active=facts.first_active)] = Reason.OLD_NODE
+    reason[before[nodes.entry] & _among(nodes.db, facts.databases.dropped)] = Reason.DELETED_DATABASE
+    decision.reason[nodes.entry] = reason
+
+
+def _forbid_abort_versions(facts: Facts, decision: Decision) -> None:
+    """Keep what a transaction in the tail of the log would return to, unless JE would not fetch it."""
+    named = np.isin(facts.entries.lsn, facts.reached.abort_lsns)
+    decision.forbid(
+        named & (decision.reason != 0) & ~np.isin(decision.reason, NEVER_FETCHED), Cause.NEEDED_FOR_ABORT
+    )
+
+
+def _forbid_switched_off(facts: Facts, decision: Decision, switches: Switches) -> None:
+    off = [reason for reason in Reason if not switches.allows(reason)]
+    if not off:
+        return
+    forbidden = np.isin(decision.reason, off)
+    if switches.known_obsolete_entries:
+        # JE erases by this switch also what its own lists of obsolete offsets name.
+        forbidden &= ~np.isin(facts.entries.lsn, _listed(facts))
+        forbidden |= np.isin(decision.reason, [each for each in off if each == Reason.DELETED_DATABASE])
+    decision.forbid(forbidden, Cause.SWITCHED_OFF)
+
+
+def _listed(facts: Facts) -> NDArray[np.int64]:
+    """Return what the FileSummaryLNs list as obsolete, of lists that were complete before A."""
+    lsns = [
+        lsn_of(int.from_bytes(ln.key[:4], "big"), offset)
+        for _, _, ln in facts.log.rare(RareLn)
+        if NULL_LSN < ln.anchor_lsn < facts.first_active
+        for offset in ln.obsolete_offsets
+    ]
+    return np.array(lsns, dtype=np.int64)
+
+
+def _expired(lns: Lns, now_ms: int | None) -> Mask:
+    """Find records that expired long enough ago: days are positive, hours negative."""
+    if now_ms is None:
+        return np.zeros(len(lns.entry), dtype=bool)
+    days, hours = lns.expiration.astype(np.int64), -lns.expiration.astype(np.int64)
+    expires_ms = np.where(days > 0, days * DAY_MS, hours * HOUR_MS)
+    expired: Mask = (lns.expiration != 0) & (expires_ms + EXPIRY_GRACE_MS < now_ms)
+    return expired
+
+
+def _among(values: NDArray[np.int64], ids: frozenset[int]) -> Mask:
+    return np.isin(values, np.array(sorted(ids), dtype=np.int64))

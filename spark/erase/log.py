@@ -1,0 +1,273 @@
+"""The log as a whole: its files read, checked against each other, and put together as columns with LSNs."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from spark.erase.columns import FileColumns
+from spark.erase.directory import LogFile, file_names, make_durable, opened
+from spark.erase.errors import LogChainBroken, NoCheckpoint, RestoreRequired, RollbackUnfinished
+from spark.erase.native.types import Buffer, Table
+from spark.erase.reading import Reads, Room, read_file
+from spark.formats import je_log
+from spark.formats.je_log import EntryType, lsn_file, lsn_of, lsn_offset, show_lsn
+from spark.formats.je_log_items import CheckpointEnd, Rollback
+
+Found = TypeVar("Found")
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """The files of an environment in the order of their numbers, open, and all that was read of them."""
+
+    directory: Path
+    open_files: tuple[LogFile, ...]
+    files: tuple[FileColumns, ...]
+    reads: Reads
+
+    def rare(self, kind: type[Found]) -> list[tuple[int, int, Found]]:
+        """Return (LSN, entry type, what it holds) of all entries of a rare kind, in log order."""
+        found = []
+        for file in self.files:
+            offsets, types = file.entries["offset"], file.entries["type"]
+            for row, each in file.rare:
+                if isinstance(each, kind):
+                    lsn = lsn_of(file.number, offsets[row].as_py())
+                    found.append((lsn, types[row].as_py(), each))
+        return found
+
+    def of_type(self, wanted: EntryType) -> list[int]:
+        """Return the LSNs of all entries of a type."""
+        return [
+            lsn_of(file.number, int(offset))
+            for file in self.files
+            for offset in numbers(file.entries, "offset")[numbers(file.entries, "type") == wanted]
+        ]
+
+    def open_file(self, number: int) -> LogFile:
+        """Return the open file of a number."""
+        return next(file for file in self.open_files if file.number == number)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The newest checkpoint that ended; `first_active` is A of the safe rule."""
+
+    lsn: int
+    end: CheckpointEnd
+
+    @property
+    def first_active(self) -> int:
+        """Return the LSN from which on recovery would read."""
+        return self.end.first_active_lsn
+
+
+@contextmanager
+def read_log(directory: Path, *, verify: bool, durable: bool = False) -> Iterator[Log]:
+    """Read all files of an environment; they stay open for as long as the log is asked.
+
+    Args:
+        directory: of the environment.
+        verify: compare every checksum.
+        durable: sync files and directory first, as whoever decides on them must.
+    Raises: LogRefused
+    """
+    names = file_names(directory)
+    with opened(directory, names) as open_files:
+        if durable:
+            make_durable(directory, open_files)
+        room = Room.make()
+        files: list[FileColumns] = []
+        for file in open_files:
+            is_last = file is open_files[-1]
+            files.append(read_file(file, is_last=is_last, verify=verify, room=room))
+            _check_link(files)
+        yield Log(directory, tuple(open_files), tuple(files), room.reads)
+
+
+def _check_link(files: Sequence[FileColumns]) -> None:
+    """Compare what a file says of the one before it with that one, if the cleaner has left it."""
+    this = files[-1]
+    before = files[-2] if len(files) > 1 else None
+    if this.header is None or before is None or before.number != this.number - 1:
+        return
+    last = before.entries["offset"][before.entries.num_rows - 1].as_py()
+    if this.header.previous_file_last != last:
+        raise LogChainBroken(
+            f"the file before it ends with the entry {last}, not with {this.header.previous_file_last}",
+            file=je_log.file_name(this.number),
+            offset=je_log.PREVIOUS_FILE_LAST_AT,
+        )
+
+
+def newest_checkpoint(log: Log) -> Checkpoint:
+    """Find the newest checkpoint that ended, and see that recovery from it has all that it needs.
+
+    Raises: NoCheckpoint, LogChainBroken, RestoreRequired, RollbackUnfinished.
+    """
+    ends = log.rare(CheckpointEnd)
+    if not ends:
+        raise NoCheckpoint(f"no checkpoint has ended in the {len(log.files)} files of {log.directory}")
+    lsn, _, end = ends[-1]
+    checkpoint = Checkpoint(lsn, end)
+    name, offset = je_log.file_name(lsn_file(lsn)), lsn_offset(lsn)
+    if not _is_entry(log, checkpoint.first_active) or checkpoint.first_active > lsn:
+        detail = f"the checkpoint starts at {show_lsn(checkpoint.first_active)}, where no entry is"
+        raise LogChainBroken(detail, file=name, offset=offset)
+    needed = [file.number for file in log.files if file.number >= lsn_file(checkpoint.first_active)]
+    if needed != list(range(needed[0], needed[0] + len(needed))):
+        detail = f"of the files from {je_log.file_name(needed[0])} on, which recovery needs, one is missing"
+        raise LogChainBroken(detail, file=name, offset=offset)
+    for marker in log.of_type(EntryType.RESTORE_REQUIRED):
+        if marker >= checkpoint.first_active:
+            detail = "the log says that the environment must be restored"
+            raise RestoreRequired(detail, file=je_log.file_name(lsn_file(marker)), offset=lsn_offset(marker))
+    _refuse_open_rollback(log)
+    return checkpoint
+
+
+def _refuse_open_rollback(log: Log) -> None:
+    rollbacks = log.rare(Rollback)
+    ended = {each.start_lsn for _, kind, each in rollbacks if kind == EntryType.ROLLBACK_END}
+    for lsn, kind, _ in rollbacks:
+        if kind == EntryType.ROLLBACK_START and lsn not in ended:
+            detail = "a rollback began and did not end"
+            raise RollbackUnfinished(detail, file=je_log.file_name(lsn_file(lsn)), offset=lsn_offset(lsn))
+
+
+def _is_entry(log: Log, lsn: int) -> bool:
+    for file in log.files:
+        if file.number == lsn_file(lsn):
+            offsets = numbers(file.entries, "offset")
+            at = int(np.searchsorted(offsets, lsn_offset(lsn)))
+            return at < len(offsets) and int(offsets[at]) == lsn_offset(lsn)
+    return False
+
+
+def numbers(table: pa.Table, column: str) -> Table:
+    """Take a column of numbers as an array."""
+    array: Table = table[column].to_numpy()
+    return array
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """The columns of all entries, in log order."""
+
+    lsn: Table
+    type: Table
+    flags: Table
+    item_bytes: Table
+    previous: Table
+    checksum: Table
+    vlsn: Table
+    all_zero: Table
+
+
+@dataclass(frozen=True, slots=True)
+class Lns:
+    """The columns of all LNs, in log order; `entry` is the row in Entries. `key_bounds` parts `keys`."""
+
+    entry: Table
+    db: Table
+    txn: Table
+    abort_lsn: Table
+    value_bytes: Table
+    expiration: Table
+    flags: Table
+    hash_1: Table
+    hash_2: Table
+    keys: Buffer
+    key_bounds: Table
+
+    def key(self, row: int) -> bytes:
+        """Return the key of an LN."""
+        return self.keys[self.key_bounds[row] : self.key_bounds[row + 1]].tobytes()
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """The columns of all INs, BINs and BIN-deltas, in log order."""
+
+    entry: Table
+    db: Table
+    node: Table
+    last_full: Table
+    level: Table
+    slots: Table
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """The columns of all commits and aborts, in log order."""
+
+    entry: Table
+    txn: Table
+
+
+def all_entries(log: Log) -> Entries:
+    """Put the entries of all files together."""
+
+    def column(name: str) -> Table:
+        return np.concatenate([numbers(file.entries, name) for file in log.files])
+
+    lsn = np.concatenate(
+        [
+            (np.int64(file.number) << 32) + numbers(file.entries, "offset").astype(np.int64)
+            for file in log.files
+        ]
+    )
+    names = ("type", "flags", "item_bytes", "previous", "checksum", "vlsn", "all_zero")
+    return Entries(lsn, *(column(name) for name in names))
+
+
+def all_lns(log: Log) -> Lns:
+    """Put the LNs of all files together."""
+    table = _together(log, [file.lns for file in log.files])
+    keys = table["key"].combine_chunks()
+    key_array = keys.chunk(0) if isinstance(keys, pa.ChunkedArray) else keys
+    _, bounds, data = key_array.buffers()
+    return Lns(
+        entry=numbers(table, "entry"),
+        db=numbers(table, "db"),
+        txn=numbers(table, "txn"),
+        abort_lsn=numbers(table, "abort_lsn"),
+        value_bytes=numbers(table, "value_bytes"),
+        expiration=numbers(table, "expiration"),
+        flags=numbers(table, "flags"),
+        hash_1=numbers(table, "hash_1"),
+        hash_2=numbers(table, "hash_2"),
+        keys=np.frombuffer(bytearray(data or b""), dtype=np.uint8),
+        key_bounds=np.frombuffer(bounds, dtype=np.int64)[: table.num_rows + 1]
+        if bounds is not None
+        else np.zeros(1, dtype=np.int64),
+    )
+
+
+def all_nodes(log: Log) -> Nodes:
+    """Put the nodes of all files together."""
+    table = _together(log, [file.nodes for file in log.files])
+    return Nodes(*(numbers(table, name) for name in ("entry", "db", "node", "last_full", "level", "slots")))
+
+
+def all_ends(log: Log) -> Ends:
+    """Put the ends of transactions of all files together."""
+    table = _together(log, [file.ends for file in log.files])
+    return Ends(numbers(table, "entry"), numbers(table, "txn"))
+
+
+def _together(log: Log, tables: Sequence[pa.Table]) -> pa.Table:
+    """Concatenate tables of files; their `entry` becomes the row among all entries."""
+    first_row, moved = 0, []
+    for file, table in zip(log.files, tables, strict=True):
+        entry = numbers(table, "entry").astype(np.int64) + first_row
+        moved.append(table.set_column(0, "entry", pa.array(entry, pa.int64())))
+        first_row += file.entries.num_rows
+    return pa.concat_tables(moved).combine_chunks()

@@ -1,0 +1,298 @@
+"""The plan: which entries are erased by which reason, and which are not and why.
+
+Nothing is written here. An entry is erased only if it lies before the checkpoint's first active LSN, in a
+file before that LSN's file, one reason of the safe rule holds for it (the first one counts), nothing forbids
+it, and the veto is silent.
+
+This is the inline form. A Spark plan makes the same columns (`reading.read_file`) in a task per file, does
+the one window of `versions` over (database, key), and hands the rest to the same functions.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from spark.erase.columns import FileColumns
+from spark.erase.databases import Databases, find_databases
+from spark.erase.deciding import CAUSES, Decision, Facts, decide
+from spark.erase.log import (
+    Checkpoint,
+    Log,
+    Mask,
+    all_ends,
+    all_entries,
+    all_lns,
+    all_nodes,
+    newest_checkpoint,
+    read_log,
+)
+from spark.erase.reasons import Cause, Reason, Switches
+from spark.erase.transactions import find_outcomes
+from spark.erase.tree import find_reached, missing_targets
+from spark.erase.vlsn import VlsnIndex, find_vlsn_index
+from spark.formats.je_log import EntryType, file_name, lsn_file
+from spark.formats.je_log_items import RESERVED_FILES_NAME
+
+# The header of every entry is kept as it was: whoever writes compares it first.
+PLANNED: Final = pa.schema(
+    [
+        ("offset", pa.uint32()),
+        ("reason", pa.uint8()),
+        ("type", pa.uint8()),
+        ("flags", pa.uint8()),
+        ("previous", pa.uint32()),
+        ("item_bytes", pa.int32()),
+        ("vlsn", pa.int64()),
+        ("checksum", pa.uint32()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """What a plan is asked for.
+
+    Attributes:
+        switches: the kinds that are erased.
+        created_before_ms: only files created at or before it; the cut-off of a cycle.
+        protected: file number -> the name of the set that protects it.
+        now_ms: the time by which records have expired; without it nothing has.
+        erase_expired: also erase expired records that no slot names.
+    """
+
+    switches: Switches = field(default_factory=Switches)
+    created_before_ms: int | None = None
+    protected: Mapping[int, str] = field(default_factory=dict)
+    now_ms: int | None = None
+    erase_expired: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """So many entries, and the bytes of their items."""
+
+    entries: int
+    item_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FilePlan:
+    """What is erased in one file, and what is not.
+
+    Attributes:
+        causes: why nothing of the file is erased; empty where something may be.
+        detail: what there is to say about the causes.
+        erase: (PLANNED) the entries to erase, ascending; empty where there is a cause.
+        erased: the same by reason.
+        kept: by cause, what has a reason and stays.
+        reserved: JE has put the file aside for deletion.
+    """
+
+    columns: FileColumns
+    causes: tuple[Cause, ...]
+    detail: Mapping[Cause, str]
+    erase: pa.Table
+    erased: Mapping[Reason, Amount]
+    kept: Mapping[Cause, Amount]
+    reserved: bool
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return file_name(self.columns.number)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What an erasure of an environment would do.
+
+    Attributes:
+        vetoed: (LSN, reason) of entries that the rule would erase and the trees still reach: a plan with them
+            wants a look.
+        missing: LSNs that slots name and the log has not; records that expired, for one.
+        erased_reached: LSNs that slots name and that are erased already.
+        gone: tree nodes of databases in removal that are not in the log any more.
+    """
+
+    directory: Path
+    checkpoint: Checkpoint
+    files: tuple[FilePlan, ...]
+    databases: Databases
+    vlsn_index: VlsnIndex | None
+    vetoed: tuple[tuple[int, Reason], ...]
+    missing: tuple[int, ...]
+    erased_reached: tuple[int, ...]
+    gone: tuple[int, ...]
+
+    @property
+    def torn_at(self) -> tuple[str, int] | None:
+        """Where the last file is torn off; None where it is whole."""
+        last = self.files[-1].columns
+        return None if last.torn_at is None else (file_name(last.number), last.torn_at)
+
+
+def plan_erasure(directory: Path, request: PlanRequest) -> Plan:
+    """Read an environment and plan its erasure.
+
+    Raises: LogRefused: naming file and offset.
+    Source: facts je-safe-rule.
+    """
+    with read_log(directory, verify=True, durable=True) as log:
+        plan = plan_log(log, request)
+        for file in log.open_files:
+            file.look_again()
+    return plan
+
+
+def plan_log(log: Log, request: PlanRequest) -> Plan:
+    """Plan the erasure of a log that has been read."""
+    checkpoint = newest_checkpoint(log)
+    facts = gather_facts(log, checkpoint)
+    decision = decide(facts, request.switches, now_ms=request.now_ms, expired=request.erase_expired)
+    end_file = lsn_file(checkpoint.first_active)
+    vlsn_index = find_vlsn_index(
+        log, facts.entries, facts.lns, facts.outcomes, facts.databases, end_file=end_file
+    )
+    judge = _Judge(log, request, facts.databases, vlsn_index, end_file, _reserved_files(facts))
+    vetoed = np.flatnonzero(decision.cause == CAUSES.index(Cause.VETOED) + 1)
+    erased = facts.entries.lsn[facts.entries.type == EntryType.ERASED]
+    return Plan(
+        directory=log.directory,
+        checkpoint=checkpoint,
+        files=tuple(_plan_files(judge, decision)),
+        databases=facts.databases,
+        vlsn_index=vlsn_index,
+        vetoed=tuple((int(facts.entries.lsn[row]), Reason(int(decision.reason[row]))) for row in vetoed),
+        missing=tuple(missing_targets(facts.reached, facts.entries).tolist()),
+        erased_reached=tuple(np.intersect1d(facts.reached.lsns, erased).tolist()),
+        gone=facts.reached.gone,
+    )
+
+
+def gather_facts(log: Log, checkpoint: Checkpoint) -> Facts:
+    """Put together what the rule is asked about."""
+    entries, lns, nodes, ends = all_entries(log), all_lns(log), all_nodes(log), all_ends(log)
+    databases = find_databases(log, checkpoint)
+    first_active = checkpoint.first_active
+    return Facts(
+        log=log,
+        entries=entries,
+        lns=lns,
+        nodes=nodes,
+        ends=ends,
+        outcomes=find_outcomes(entries, lns, ends),
+        databases=databases,
+        reached=find_reached(log, entries, lns, nodes, databases, first_active=first_active),
+        first_active=first_active,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Judge:
+    """What decides about whole files."""
+
+    log: Log
+    request: PlanRequest
+    databases: Databases
+    vlsn_index: VlsnIndex | None
+    end_file: int
+    reserved: frozenset[int]
+
+    def causes(self, columns: FileColumns) -> dict[Cause, str]:
+        """Find why nothing of a file may be erased, the weightiest cause first."""
+        number, found = columns.number, {}
+        if columns is self.log.files[-1]:
+            found[Cause.TAIL_OF_LOG] = "the last file; writing goes on in it"
+        if number >= self.end_file:
+            found[Cause.RECOVERY_INTERVAL] = f"recovery would read from {file_name(self.end_file)} on"
+        found |= self._replication(number)
+        if columns.identity.links > 1:
+            found[Cause.HARD_LINKED] = f"{columns.identity.links} names share its bytes"
+        if name := self.request.protected.get(number):
+            found[Cause.PROTECTED] = name
+        before = self.request.created_before_ms
+        if before is not None and columns.header is not None and columns.header.created_ms > before:
+            found[Cause.TOO_YOUNG] = f"created at {columns.header.created_ms} ms, after {before} ms"
+        for cause, ids in (
+            (Cause.COMPARATOR, self.databases.with_comparator),
+            (Cause.DEFERRED_WRITE, self.databases.deferred_write),
+        ):
+            if held := sorted(ids & _databases_in(columns)):
+                found[cause] = ", ".join(self.databases.known[each].name for each in held)
+        return found
+
+    def _replication(self, number: int) -> dict[Cause, str]:
+        index = self.vlsn_index
+        if index is None or number < index.first_file:
+            return {}
+        if index.range is None:
+            return {Cause.VLSN_INDEX: "the log has VLSNs, but no record of what their index covers"}
+        covers = f"the index covers VLSN {index.range.first} to {index.range.last}"
+        if index.truncation is None and number < self.end_file:
+            return {Cause.NO_VLSN: f"{covers}; no file that could be erased has a VLSN to truncate it at"}
+        return {Cause.VLSN_INDEX: covers}
+
+
+def _plan_files(judge: _Judge, decision: Decision) -> list[FilePlan]:
+    plans, row = [], 0
+    for columns in judge.log.files:
+        end = row + columns.entries.num_rows
+        part = Decision(decision.reason[row:end], decision.cause[row:end])
+        plans.append(_plan_file(judge, columns, part))
+        row = end
+    return plans
+
+
+def _plan_file(judge: _Judge, columns: FileColumns, decision: Decision) -> FilePlan:
+    causes = judge.causes(columns)
+    item_bytes = columns.entries["item_bytes"].to_numpy()
+    erasable = (decision.reason != 0) & (decision.cause == 0)
+    kept = {
+        cause: amount
+        for number, cause in enumerate(CAUSES, start=1)
+        if (amount := _amount(decision.cause == number, item_bytes)).entries
+    }
+    if causes:
+        first = next(iter(causes))
+        if erasable.any():
+            kept[first] = _amount(erasable, item_bytes)
+        erasable = np.zeros_like(erasable)
+    erased = {
+        reason: amount
+        for reason in Reason
+        if (amount := _amount(erasable & (decision.reason == reason), item_bytes)).entries
+    }
+    chosen = columns.entries.append_column("reason", pa.array(decision.reason, pa.uint8()))
+    return FilePlan(
+        columns=columns,
+        causes=tuple(causes),
+        detail=causes,
+        erase=chosen.filter(pa.array(erasable)).select(PLANNED.names).cast(PLANNED),
+        erased=erased,
+        kept=kept,
+        reserved=columns.number in judge.reserved,
+    )
+
+
+def _amount(rows: Mask, item_bytes: "np.ndarray[tuple[int], np.dtype[np.int32]]") -> Amount:
+    return Amount(int(rows.sum()), int(item_bytes[rows].sum(dtype=np.int64)))
+
+
+def _databases_in(columns: FileColumns) -> frozenset[int]:
+    found = np.concatenate([columns.lns["db"].to_numpy(), columns.nodes["db"].to_numpy()])
+    return frozenset(np.unique(found).tolist())
+
+
+def _reserved_files(facts: Facts) -> frozenset[int]:
+    """Find the files that JE has put aside: newest committed record of each, not deleted."""
+    db = facts.databases.named(RESERVED_FILES_NAME)
+    if db is None:
+        return frozenset()
+    newest: dict[bytes, bool] = {}
+    for row in np.flatnonzero((facts.lns.db == db) & facts.outcomes.committed).tolist():
+        newest[facts.lns.key(row)] = bool(facts.lns.value_bytes[row] >= 0)
+    return frozenset(int.from_bytes(key, "big") for key, there in newest.items() if there and len(key) == 8)

@@ -1,0 +1,211 @@
+"""The veto: what the trees of the databases reach, and what the tail of the log refers to, is never erased.
+
+The walk starts at the roots that the newest MapLNs name, not at the root of the checkpoint, which is stale. A
+delta stands on the full BIN that it completes, and its slots override by key. Slots that are known deleted,
+pending deleted or embedded lead nowhere, and neither do those of databases with duplicates: their LSNs are
+history.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from spark.erase.databases import Databases
+from spark.erase.errors import TreeBroken
+from spark.erase.log import Entries, Lns, Log, Nodes
+from spark.erase.native import types as t
+from spark.erase.native.comparing import mark_overridden
+from spark.erase.native.items import parse_node
+from spark.erase.native.types import Buffer, Table
+from spark.formats import je_log
+from spark.formats.je_log import NULL_LSN, EntryType, lsn_file, lsn_offset, show_lsn
+from spark.formats.je_log_items import (
+    MAPPING_DB,
+    NAMING_DB,
+    NODE_LEVEL_MASK,
+    SLOT_EMBEDDED,
+    SLOT_KNOWN_DELETED,
+    SLOT_PENDING_DELETED,
+)
+
+LEADS_NOWHERE: Final = SLOT_KNOWN_DELETED | SLOT_PENDING_DELETED | SLOT_EMBEDDED
+LEVEL_BIN: Final = 1
+# Levels of a tree whose nodes hold at least two children each never come near this.
+DEPTH_MAX: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node with its slots, and the buffer that their keys lie in."""
+
+    db: int
+    is_bin: bool
+    slots: Table
+    prefix: Table
+    buffer: Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """What must not be erased.
+
+    Attributes:
+        lsns: what the trees reach and the tail refers to, sorted.
+        abort_lsns: versions that the tail's transactions would return to, sorted; a rule of their own.
+        gone: nodes of databases that may not exist any more, which are not in the log.
+    """
+
+    lsns: Table
+    abort_lsns: Table
+    gone: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class _Walk:
+    log: Log
+    entries: Entries
+    nodes: Nodes
+    databases: Databases
+    dups: frozenset[int]
+    node_lsns: Table
+    lsns: list[Table] = field(default_factory=list)
+    gone: list[int] = field(default_factory=list)
+    # Databases that certainly exist; before the mapping tree is walked only those of the two trees that have
+    # no name.
+    current: frozenset[int] = frozenset({MAPPING_DB, NAMING_DB})
+
+
+def find_reached(
+    log: Log, entries: Entries, lns: Lns, nodes: Nodes, databases: Databases, *, first_active: int
+) -> Reached:
+    """Walk all trees, and collect what the tail of the log refers to.
+
+    Raises: TreeBroken: a node that a tree needs is not in the log, or is no node.
+    """
+    node_lsns = entries.lsn[nodes.entry]
+    walk = _Walk(log, entries, nodes, databases, databases.dups, node_lsns)
+    for db in (MAPPING_DB, NAMING_DB):
+        _walk_tree(walk, db, sorted(databases.roots.get(db, ())))
+    walk.current = _current_databases(walk, first_active)
+    for db in sorted(databases.roots.keys() - {MAPPING_DB, NAMING_DB}):
+        _walk_tree(walk, db, sorted(databases.roots[db]))
+    for row in np.flatnonzero(node_lsns >= first_active).tolist():
+        node = _read_node(walk, row)
+        walk.lsns.append(_followed(walk, node, node.slots))
+    tail_deltas = (node_lsns >= first_active) & (entries.type[nodes.entry] == EntryType.BIN_DELTA)
+    walk.lsns.append(nodes.last_full[tail_deltas])
+    tail_lns = entries.lsn[lns.entry] >= first_active
+    return Reached(
+        lsns=np.unique(np.concatenate(walk.lsns)),
+        abort_lsns=np.unique(lns.abort_lsn[tail_lns]),
+        gone=tuple(sorted(walk.gone)),
+    )
+
+
+def _current_databases(walk: _Walk, first_active: int) -> frozenset[int]:
+    """Return the databases that the mapping tree knows, or the tail of the log does.
+
+    Of a database that was removed the log may hold an old MapLN, since the cleaner has deleted the file with
+    its end: parts of its tree are gone, rightly. What is left of it is kept.
+    """
+    reached = np.unique(np.concatenate(walk.lsns)) if walk.lsns else np.empty(0, dtype=np.int64)
+    current = {MAPPING_DB, NAMING_DB}
+    for db, lsns in walk.databases.map_lns.items():
+        if lsns[-1] >= first_active or np.isin(lsns, reached).any():
+            current.add(db)
+    return frozenset(current)
+
+
+def _walk_tree(walk: _Walk, db: int, roots: list[int]) -> None:
+    level = np.array(roots, dtype=np.int64)
+    depth = 0
+    while len(level):
+        depth += 1
+        if depth > DEPTH_MAX:
+            raise _broken(f"the tree of database {db} is deeper than {DEPTH_MAX} levels", int(level[0]))
+        walk.lsns.append(level)
+        children: list[Table] = []
+        for lsn in level.tolist():
+            row = _find_row(walk, db, lsn)
+            if row is None:
+                continue
+            node = _read_node(walk, row)
+            if node.db != db:
+                raise _broken(f"a node of database {node.db} in the tree of {db}", lsn)
+            if node.is_bin:
+                _walk_bin(walk, node, row)
+            else:
+                children.append(_followed(walk, node, node.slots))
+        level = np.unique(np.concatenate(children)) if children else np.empty(0, dtype=np.int64)
+
+
+def _walk_bin(walk: _Walk, node: Node, row: int) -> None:
+    """Follow the slots of a BIN; a delta first, then those of its full BIN that it does not override."""
+    walk.lsns.append(_followed(walk, node, node.slots))
+    if walk.entries.type[walk.nodes.entry[row]] != EntryType.BIN_DELTA:
+        return
+    full_lsn = int(walk.nodes.last_full[row])
+    walk.lsns.append(np.array([full_lsn], dtype=np.int64))
+    full_row = _find_row(walk, node.db, full_lsn)
+    if full_row is None:
+        return
+    full = _read_node(walk, full_row)
+    if not full.is_bin or full.db != node.db or walk.nodes.node[full_row] != walk.nodes.node[row]:
+        raise _broken("a delta completes another node than its own", int(walk.node_lsns[row]))
+    overridden = np.empty(len(full.slots), dtype=np.uint8)
+    mark_overridden(full.buffer, full.slots, full.prefix, node.buffer, node.slots, node.prefix, overridden)
+    walk.lsns.append(_followed(walk, full, full.slots[overridden == 0]))
+
+
+def _followed(walk: _Walk, node: Node, slots: Table) -> Table:
+    """Return the LSNs that slots lead to."""
+    if node.is_bin and node.db in walk.dups:
+        return np.empty(0, dtype=np.int64)
+    leads = ((slots[:, t.SLOT_STATE] & LEADS_NOWHERE) == 0) & (slots[:, t.SLOT_LSN] != NULL_LSN)
+    lsns: Table = slots[leads, t.SLOT_LSN]
+    return lsns
+
+
+def _find_row(walk: _Walk, db: int, lsn: int) -> int | None:
+    at = int(np.searchsorted(walk.node_lsns, lsn))
+    if at < len(walk.node_lsns) and walk.node_lsns[at] == lsn:
+        return at
+    if db not in walk.current:
+        walk.gone.append(lsn)
+        return None
+    detail = f"the tree of database {db} needs the node {show_lsn(lsn)}, which is not in the log"
+    raise _broken(detail, lsn)
+
+
+def _read_node(walk: _Walk, row: int) -> Node:
+    """Read a node again, now with its slots: of all nodes in the log only a few are asked for them."""
+    entry = int(walk.nodes.entry[row])
+    lsn, entry_type = int(walk.entries.lsn[entry]), int(walk.entries.type[entry])
+    header = je_log.HEADER_BYTES
+    if walk.entries.flags[entry] & je_log.FLAGS_WITH_VLSN:
+        header = je_log.HEADER_BYTES_WITH_VLSN
+    file = walk.log.open_file(lsn_file(lsn))
+    raw = bytearray(file.read(lsn_offset(lsn) + header, int(walk.entries.item_bytes[entry])))
+    buffer = np.frombuffer(raw, dtype=np.uint8)
+    slots = np.empty((int(walk.nodes.slots[row]), t.SLOT_COLUMNS), dtype=np.int64)
+    prefix = np.zeros(2, dtype=np.int64)
+    values = np.empty(t.NODE_COLUMNS, dtype=np.int64)
+    end = parse_node(buffer, 0, len(buffer), entry_type, values, slots, prefix)
+    if end != len(buffer) or values[t.NODE_SLOTS] != len(slots):
+        raise _broken("a node changed while it was read", lsn)
+    is_bin = entry_type != EntryType.IN
+    if is_bin != (int(values[t.NODE_LEVEL]) & NODE_LEVEL_MASK == LEVEL_BIN):
+        raise _broken(f"a node of level {int(values[t.NODE_LEVEL]):#x}", lsn)
+    return Node(int(values[t.NODE_DB]), is_bin, slots, prefix, buffer)
+
+
+def _broken(detail: str, lsn: int) -> TreeBroken:
+    file = je_log.file_name(lsn_file(lsn) & je_log.FILE_NUMBER_MAX)
+    return TreeBroken(detail, file=file, offset=lsn_offset(lsn))
+
+
+def missing_targets(reached: Reached, entries: Entries) -> Table:
+    """Return what is reached but not in the log: expired records whose file was cleaned, for one."""
+    lsns: Table = reached.lsns[(reached.lsns != NULL_LSN) & ~np.isin(reached.lsns, entries.lsn)]
+    return lsns
