@@ -30,6 +30,7 @@ class Root(LazyGroup):
         "replication": Noun("app.cli.replication", "What a consumer needs."),
         "parameter": Noun("app.cli.parameter", "The parameters by their documents' names."),
         "token": Noun("app.cli.token", "Who may do what."),
+        "spark-pool": Noun("app.cli.spark_pool", "The pooled Spark session: look, recycle, drain, resume."),
         "recover": Noun("app.cli.recover", "Take a store back after the metadata was restored."),
     }
 

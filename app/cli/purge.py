@@ -32,6 +32,14 @@ class StrandedMode(StrEnum):
     SKIP = "SKIP"
 
 
+class EngineChoice(StrEnum):
+    """What runs the units of a purge."""
+
+    AUTO = "AUTO"
+    INLINE = "INLINE"
+    SPARK = "SPARK"
+
+
 class Overlap(StrEnum):
     """What to do where another job writes to the same target."""
 
@@ -69,6 +77,7 @@ def _request(
     force: bool,
     reason: str,
     archive: bool = False,
+    engine: EngineChoice | None = None,
     throttle: float | None = None,
     throttle_bytes: float | None = None,
     overlap: Overlap | None = None,
@@ -84,6 +93,7 @@ def _request(
         strict=strict,
         max_rows_in_tx=max_rows_in_tx,
         archive=archive,
+        engine=engine.value if engine else None,
         rows_per_s=throttle,
         bytes_per_s=throttle_bytes,
         force=force or None,
@@ -106,6 +116,10 @@ def run(
     strict: Strict = None,
     max_rows_in_tx: MaxRows = None,
     archive: Annotated[bool, typer.Option("--archive", help="Keep the removed rows as Parquet.")] = False,
+    engine: Annotated[
+        EngineChoice | None,
+        typer.Option("--engine", case_sensitive=False, help="What runs it; AUTO: by the rows."),
+    ] = None,
     throttle: Annotated[
         float | None, typer.Option("--throttle", min=0, metavar="ROWS_PER_S", help="At most this fast.")
     ] = None,
@@ -131,6 +145,7 @@ def run(
         strict=strict,
         max_rows_in_tx=max_rows_in_tx,
         archive=archive,
+        engine=engine,
         throttle=throttle,
         throttle_bytes=throttle_bytes,
         force=force,

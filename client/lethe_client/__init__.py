@@ -37,6 +37,8 @@ from lethe_client.results import (
     Progress,
     PurgeStats,
     Recovery,
+    SparkPoolState,
+    SparkSlot,
     Store,
     Token,
 )
@@ -75,6 +77,8 @@ __all__ = [
     "RetryPolicy",
     "ServerFailed",
     "ServiceUnavailable",
+    "SparkPoolState",
+    "SparkSlot",
     "Store",
     "Token",
     "TooManyRequests",

@@ -13,6 +13,7 @@ from lethe_client.parameters import Parameters
 from lethe_client.purges import Purges
 from lethe_client.replication import Replication
 from lethe_client.retries import RetryPolicy
+from lethe_client.spark_pool import SparkPool
 from lethe_client.stores import Stores
 from lethe_client.tokens import Tokens
 from lethe_client.transport import Call, Transport
@@ -58,6 +59,7 @@ class Lethe:
         self.tokens = Tokens(self._transport)
         self.audit = Audit(self._transport)
         self.instances = Instances(self._transport)
+        self.spark_pool = SparkPool(self._transport)
 
     @property
     def url(self) -> str:

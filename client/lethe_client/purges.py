@@ -21,8 +21,8 @@ PLAN_MARGIN_S: Final = 20.0
 class PurgeRequest:
     """What to purge; None leaves a choice to the service (see api.md for its defaults).
 
-    `retention_minutes` and `cutoff` exclude each other; `archive` keeps the removed rows as Parquet;
-    `rows_per_s` and `bytes_per_s` are the throttle.
+    `retention_minutes` and `cutoff` exclude each other; `archive` keeps the removed rows as Parquet; `engine`
+    is AUTO, INLINE or SPARK; `rows_per_s` and `bytes_per_s` are the throttle.
     """
 
     kind: str = "OUTGOING"
@@ -33,6 +33,7 @@ class PurgeRequest:
     max_rows_in_tx: int | None = None
     strategy: str | None = None
     archive: bool = False
+    engine: str | None = None
     rows_per_s: float | None = None
     bytes_per_s: float | None = None
     force: bool | None = None
@@ -53,6 +54,7 @@ class PurgeRequest:
             "max_rows_in_tx": self.max_rows_in_tx,
             "strategy": self.strategy,
             "archive": {"format": "PARQUET"} if self.archive else None,
+            "engine": self.engine,
             "throttle": throttle or None,
             "force": self.force,
             "overlap": self.overlap,

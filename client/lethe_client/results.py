@@ -326,3 +326,31 @@ class Instance(Result):
     started_at: datetime | None = None
     heartbeat_at: datetime | None = None
     stopped_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkSlot(Result):
+    number: int
+    state: str
+    job_class: str | None = None
+    leased_for_s: float | None = None
+    jobs_run: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkPoolState(Result):
+    """The pool of one instance; `exchange` counts the units of all jobs that run on it."""
+
+    instance: str
+    state: str
+    since: datetime | None = None
+    master: str | None = None
+    spark_version: str | None = None
+    slots: tuple[SparkSlot, ...] = ()
+    exchange: Mapping[str, Any] = field(default_factory=dict)
+    rebuilds: int = 0
+    failed_rebuilds: int = 0
+    last_error: str | None = None
+    start_took_s: float | None = None
+    uses_cds: bool = False
+    limits: Mapping[str, Any] = field(default_factory=dict)

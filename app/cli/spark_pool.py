@@ -1,0 +1,77 @@
+"""`lethe spark-pool`: the pooled Spark session of the instance that answers."""
+
+from typing import Annotated
+
+import typer
+from lethe_client import SparkPoolState
+
+from app.cli.exits import ExitCode
+from app.cli.session import Session, on_service
+
+app = typer.Typer(
+    name="spark-pool", no_args_is_help=True, add_completion=False, help="The pooled Spark session."
+)
+Reason = Annotated[str | None, typer.Option("--reason", help="Why; it is kept with the audit.")]
+
+
+@app.command("status")
+@on_service
+def status(session: Session) -> int:
+    """Show state, slots, what runs, and counters."""
+    return _show(session, session.client.spark_pool.get())
+
+
+@app.command("recycle")
+@on_service
+def recycle(
+    session: Session,
+    *,
+    force: Annotated[bool, typer.Option("--force", help="Do not wait for what runs.")] = False,
+    reason: Reason = None,
+) -> int:
+    """Replace the JVM; also the way out of FAILED. Jobs go on by themselves."""
+    return _show(session, session.client.spark_pool.recycle(force=force, reason=reason))
+
+
+@app.command("drain")
+@on_service
+def drain(session: Session, *, reason: Reason = None) -> int:
+    """Give no more slots until `resume`; what runs goes on."""
+    return _show(session, session.client.spark_pool.drain(reason=reason))
+
+
+@app.command("resume")
+@on_service
+def resume(session: Session, *, reason: Reason = None) -> int:
+    """Take back `drain`."""
+    return _show(session, session.client.spark_pool.resume(reason=reason))
+
+
+def _show(session: Session, pool: SparkPoolState) -> int:
+    out = session.out
+    out.document(pool.raw)
+    out.facts(
+        {
+            "instance": pool.instance,
+            "state": pool.state,
+            "since": pool.since,
+            "master": pool.master,
+            "Spark": pool.spark_version,
+            "last start (s)": pool.start_took_s,
+            "rebuilds": pool.rebuilds,
+            "failed rebuilds in a row": pool.failed_rebuilds,
+            "last error": pool.last_error,
+            "jobs on it": pool.exchange.get("jobs"),
+            "of these waiting": pool.exchange.get("jobs_waiting"),
+            "units waiting": pool.exchange.get("units_waiting"),
+            "units under way": pool.exchange.get("units_under_way"),
+            "Spark jobs run": pool.exchange.get("spark_jobs"),
+            "units done": pool.exchange.get("units_done"),
+            "units run again": pool.exchange.get("units_again"),
+        }
+    )
+    out.table(
+        ["slot", "state", "class", "for (s)", "Spark jobs run"],
+        [[slot.number, slot.state, slot.job_class, slot.leased_for_s, slot.jobs_run] for slot in pool.slots],
+    )
+    return ExitCode.OK

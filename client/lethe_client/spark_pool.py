@@ -1,0 +1,42 @@
+"""The pooled Spark session of the instance that answers."""
+
+from typing import Any
+
+from lethe_client.decoding import decode
+from lethe_client.paths import collection
+from lethe_client.results import SparkPoolState
+from lethe_client.transport import Call, Transport
+
+
+class SparkPool:
+    """`/v1/spark-pool`."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def get(self) -> SparkPoolState:
+        """State, slots, queue and counters."""
+        call = Call(method="GET", path=collection("spark-pool"), repeatable=True)
+        return decode(SparkPoolState, self._transport.request(call).body)
+
+    def recycle(
+        self, *, force: bool = False, reason: str | None = None, idempotency_key: str | None = None
+    ) -> SparkPoolState:
+        """Replace the JVM once what runs has ended, or at once with `force`: its units are run again."""
+        return self._order("recycle", {"force": force}, reason, idempotency_key)
+
+    def drain(self, *, reason: str | None = None, idempotency_key: str | None = None) -> SparkPoolState:
+        """Give no more slots until `resume`; what runs goes on."""
+        return self._order("drain", {}, reason, idempotency_key)
+
+    def resume(self, *, reason: str | None = None, idempotency_key: str | None = None) -> SparkPoolState:
+        """Take back `drain`."""
+        return self._order("resume", {}, reason, idempotency_key)
+
+    def _order(
+        self, verb: str, body: dict[str, Any], reason: str | None, idempotency_key: str | None
+    ) -> SparkPoolState:
+        document = body if reason is None else body | {"reason": reason}
+        path = f"{collection('spark-pool')}:{verb}"
+        call = Call(method="POST", path=path, json=document, creates=True, idempotency_key=idempotency_key)
+        return decode(SparkPoolState, self._transport.request(call).body)
