@@ -65,10 +65,13 @@ class StoreBase(SQLModel):
 
     url: StoreUrl = Field(
         max_length=1000,
-        description="SQLAlchemy form, without a password: `postgresql+psycopg://`, `sqlite:////absolute/path`.",
+        description="SQLAlchemy form, without a password: `postgresql+psycopg://user@host:5432/database`, "
+        "`mysql+pymysql://user@host:3306/database` (MariaDB too), `sqlite:////absolute/path`.",
     )
     schema_name: Identifier | None = Field(
-        default=None, max_length=63, description="PostgreSQL; null: public. SQLite has none."
+        default=None,
+        max_length=63,
+        description="PostgreSQL; null: public. MariaDB, MySQL and SQLite have none.",
     )
     table_prefix: Prefix = Field(default="sym_", max_length=30)
     time_zone: TimeZone = Field(default="UTC", max_length=64, description="IANA zone of naive time columns.")

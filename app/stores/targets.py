@@ -11,7 +11,7 @@ from app.stores.errors import SecretUnavailable, StoreUrlRefused, service_error
 from app.stores.models import Store
 from spark.targets.connection import Connection, SessionLimits, Target, connect
 from spark.targets.errors import TargetError, TargetUrlInvalid
-from spark.targets.target import postgresql_arguments, postgresql_host, sqlite_path
+from spark.targets.target import mysql_host, postgresql_arguments, postgresql_host, sqlite_path
 
 SECRET_MAX_BYTES = 4_096
 POSTGRESQL_PORT = 5432
@@ -97,11 +97,15 @@ def check_allowed(
         check_root(path, settings)
         _check_not_metadata(path, database)
         return
-    host = postgresql_host(target) or ""
+    host = mysql_host(target) if target.dialect == "mysql" else postgresql_host(target) or ""
     if settings.allowed_hosts and host not in settings.allowed_hosts:
         raise StoreUrlRefused(f"the host {host!r} is not among LETHE_ALLOWED_HOSTS", code="HOST_NOT_ALLOWED")
     own = database.url
-    if not database.is_sqlite and (own.host, own.port or POSTGRESQL_PORT, own.database) == _place(target):
+    if (
+        target.dialect == "postgresql"
+        and not database.is_sqlite
+        and (own.host, own.port or POSTGRESQL_PORT, own.database) == _place(target)
+    ):
         raise StoreUrlRefused("this is Lethe's own metadata database", code="OWN_METADATA")
 
 
