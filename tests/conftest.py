@@ -2,8 +2,8 @@
 
 `LETHE_TEST_POSTGRESQL_URL` names a server whose role may create databases; without it one is started from the
 wheel. Servers for crash tests are always private. `LETHE_TEST_MARIADB_URL` names a MariaDB or MySQL server in
-the same way; without it root's at 127.0.0.1:3306. Where none answers the tests are skipped, or fail if
-`LETHE_REQUIRE_PEERS=1`.
+the same way; without it root's at 127.0.0.1:3306, else a private one where the program is installed. Where there
+is none the tests are skipped, or fail if `LETHE_REQUIRE_PEERS=1`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,14 @@ import pymysql
 import pytest
 from sqlalchemy.engine import URL, make_url
 
+from tests.mariadb_server import FAST_SETTINGS as FAST_MARIADB
+from tests.mariadb_server import PrivateMariadb, private_mariadb
+from tests.mariadb_server import is_installed as mariadb_is_installed
 from tests.postgresql_server import PostgresqlServer, find_binaries, scratch_directory
 
 POSTGRESQL_FIXTURES = {"postgresql_server", "postgresql_url", "own_postgresql", "postgresql_binaries"}
 
+MARIADB_FIXTURES = {"mariadb_server", "mariadb_url", "own_mariadb"}
 MARIADB_URL = "mysql+pymysql://root@127.0.0.1:3306"
 
 # Tests look at rows, not at durability; the crash tests keep fsync on.
@@ -49,10 +53,12 @@ class SharedServer:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test that needs a PostgreSQL server, so that `-m 'not postgresql'` leaves it out."""
+    """Mark every test that needs a server, so that `-m 'not postgresql'` or `'not mariadb'` leaves it out."""
     for item in items:
         if POSTGRESQL_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.postgresql)
+        if MARIADB_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.mariadb)
 
 
 @pytest.fixture(scope="session")
@@ -130,16 +136,35 @@ class MariadbServer:
 
 
 @pytest.fixture(scope="session")
-def mariadb_server() -> MariadbServer:
-    """The given server, else root's on this machine."""
-    server = MariadbServer(os.environ.get("LETHE_TEST_MARIADB_URL", MARIADB_URL))
+def mariadb_server() -> Iterator[MariadbServer]:
+    """The given server, else root's on this machine, else a private one."""
+    given = os.environ.get("LETHE_TEST_MARIADB_URL")
+    server = MariadbServer(given or MARIADB_URL)
     try:
         server.execute("select 1")
-    except pymysql.OperationalError as exc:
-        if os.environ.get("LETHE_REQUIRE_PEERS") == "1":
+    except pymysql.Error as exc:
+        if given:
             raise
-        pytest.skip(f"no MariaDB server: {exc}")
-    return server
+        _need_mariadb(f"no MariaDB server at 127.0.0.1:3306 ({exc}), and none is installed")
+        with private_mariadb(settings=FAST_MARIADB) as private:
+            yield MariadbServer(private.address())
+    else:
+        yield server
+
+
+def _need_mariadb(reason: str) -> None:
+    if not mariadb_is_installed():
+        if os.environ.get("LETHE_REQUIRE_PEERS") == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
+
+
+@pytest.fixture
+def own_mariadb() -> Iterator[PrivateMariadb]:
+    """A private, started server with `.kill9()`, `.restart()`, `.stop()`, `.url(database)`, `.execute()`."""
+    _need_mariadb("MariaDB is not installed: no server of the test's own")
+    with private_mariadb() as server:
+        yield server
 
 
 @pytest.fixture
