@@ -2,8 +2,8 @@
 
 `LETHE_TEST_POSTGRESQL_URL` names a server whose role may create databases; without it one is started from the
 wheel. Servers for crash tests are always private. `LETHE_TEST_MARIADB_URL` names a MariaDB or MySQL server in
-the same way; without it root's at 127.0.0.1:3306, else a private one where the program is installed. Where there
-is none the tests are skipped, or fail if `LETHE_REQUIRE_PEERS=1`.
+the same way; without it root's at 127.0.0.1:3306, else a private one where the program is installed. Where
+there is none the tests are skipped, or fail if `LETHE_REQUIRE_PEERS=1`.
 """
 
 from __future__ import annotations
