@@ -4,7 +4,8 @@ Invariants:
 - a change of a replica that the snapshot does not know, or above the snapshot's CSN of it, is never sent:
   between it and the snapshot there may be changes that are not in the changelog yet; the next window has it;
 - `seen` only grows, and only by a change that is sent; a change at or below it is never sent;
-- once a change of a replica was beyond the snapshot, none of that replica is sent before the next snapshot.
+- records are judged in the order of their CSNs, so after one that is beyond the snapshot no later one of its
+  replica is sent either.
 Source: facts/replication-decision-table, section 3 (S1 to S6).
 """
 
@@ -29,7 +30,6 @@ class SkipRules:
     def __init__(self, *, snapshot: Vector, seen: Vector) -> None:
         self.snapshot = dict(snapshot)
         self.seen = dict(seen)
-        self._stopped: set[int] = set()
 
     def judge(self, csn: Csn) -> Verdict:
         """Decide on the next record, in the order in which the changelog gives them."""
@@ -37,13 +37,10 @@ class SkipRules:
         known = self.snapshot.get(rid)
         if known is None:
             return Verdict.NEW_RID
-        if rid in self._stopped:
-            return Verdict.BEYOND_SNAPSHOT
         seen = self.seen.get(rid)
         if seen is not None and csn <= seen:
             return Verdict.COVERED
         if csn > known:
-            self._stopped.add(rid)
             return Verdict.BEYOND_SNAPSHOT
         self.seen[rid] = csn
         return Verdict.SENT

@@ -81,6 +81,7 @@ BUFFER = Anchor(at(70, 8), inclusive=False)
         ("B1", later(p=50, s=50, c=40), BUFFER),
         ("B2", later(p=80, s=90, c=65), BUFFER),
         ("B2e", later(p=70, s=75, c=70, rid=8), BUFFER),
+        ("B2e to the letter", later(p=70, s=75, c=65, rid=8), BUFFER),
         ("B3", later(p=None, s=30, m=10, c=None), Anchor(at(10, 3), inclusive=True)),
         ("B4", later(p=None, s=30, c=20), Anchor(at(20, 3), inclusive=False)),
         ("B5", later(p=None, s=30, c=35), None),
