@@ -197,12 +197,27 @@ def stats(session: Session, store: StoreId) -> int:
     measured = session.client.purges.stats(store)
     session.out.document(measured.raw)
     session.out.table(
-        ["table", "removed", "rows (estimate)", "oldest row left", "behind retention (s)"],
+        ["table", "purge", "removed", "rows (estimate)", "oldest row left", "behind retention (s)"],
         [
-            [each.table, each.removed, each.rows_estimate, each.oldest_row_left, each.lag_behind_retention_s]
+            [
+                each.table,
+                each.kind,
+                each.removed,
+                each.rows_estimate,
+                each.oldest_row_left,
+                each.lag_behind_retention_s,
+            ]
             for each in measured.tables
         ],
     )
+    if measured.ticks:
+        session.out.table(
+            ["recurring purge", "cron", "time zone", "next", "last", "outcome"],
+            [
+                [each.kind, each.cron, each.time_zone, each.next_at, each.last_at, each.last_outcome]
+                for each in measured.ticks
+            ],
+        )
     return ExitCode.OK
 
 
@@ -217,6 +232,7 @@ def show_plan(session: Session, made: Plan) -> None:
     out.facts(
         {
             "plan": made.plan_id,
+            "kind": made.kind,
             "cut-off": made.cutoff,
             "cut-off in the columns": made.cutoff_local,
             "retention (minutes)": made.retention_minutes,
@@ -229,6 +245,8 @@ def show_plan(session: Session, made: Plan) -> None:
         ["table", "rows", "to remove", "from id", "to id"],
         [[each.table, each.rows, each.rows_to_remove, _id(each.lo), _id(each.hi)] for each in made.tables],
     )
+    if made.nodes is not None:
+        out.note(f"{made.nodes} node(s) have a range of batches")
     if made.stranded.nodes:
         will = "will be marked OK" if made.stranded.mode == "MARK" else "stay as they are"
         nodes = [[node.node_id, node.batches] for node in made.stranded.nodes]

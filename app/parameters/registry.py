@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 
+from app.auth.scopes import Scope
 from app.errors import Unprocessable
 from app.kit.cron import InvalidCron, parse_cron
 from app.kit.durations import format_duration, parse_duration
@@ -60,6 +61,8 @@ class ParameterSpec:
     kinds: tuple[str, ...] = ()
     scopes: tuple[ParameterScope, ...] = field(default=_BOTH)
     in_use: bool = True
+    needs: Scope | None = None
+    """What a token needs besides, because the value makes Lethe act."""
 
     def parse(self, value: object) -> ParameterValue:
         """Check a value and bring it to its canonical form.
@@ -168,6 +171,7 @@ def _start(name: str, what: str, cadence: str) -> ParameterSpec:
         " from the target's own parameters.",
         kinds=_SYM,
         scopes=_STORE,
+        needs=Scope.PURGES_WRITE,
     )
 
 

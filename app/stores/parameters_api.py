@@ -70,6 +70,8 @@ def _change(
     store_id, name = named
     caller.require_store(store_id)
     spec = known_parameter(name)
+    if spec.needs is not None:
+        caller.require(spec.needs)
     value = None if body is None else spec.parse(body.value)
 
     def effect(db: Session) -> Answer:

@@ -213,6 +213,7 @@ class Plan(Result):
     layout: str | None = None
     tables: tuple[TablePlan, ...] = ()
     stranded: Stranded = field(default_factory=Stranded)
+    nodes: int | None = None
     limits: Raw = field(default_factory=dict)
     warnings: tuple[PlanWarning, ...] = ()
     expires_at: datetime | None = None
@@ -221,10 +222,26 @@ class Plan(Result):
 @dataclass(frozen=True, kw_only=True)
 class TableStats(Result):
     table: str
+    kind: str = ""
+    retention_minutes: int | None = None
     removed: int | None = None
     oldest_row_left: Any = None
     lag_behind_retention_s: float | None = None
     rows_estimate: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PurgeTick(Result):
+    """A purge that the service submits by itself; `last_outcome` is SUBMITTED or SKIPPED_...."""
+
+    kind: str
+    cron: str = ""
+    time_zone: str = ""
+    next_at: datetime | None = None
+    last_at: datetime | None = None
+    last_outcome: str | None = None
+    last_detail: str | None = None
+    last_job_id: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,6 +250,7 @@ class PurgeStats(Result):
     measured_at: datetime | None = None
     retention_minutes: int | None = None
     tables: tuple[TableStats, ...] = ()
+    ticks: tuple[PurgeTick, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

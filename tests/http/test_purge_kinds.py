@@ -204,6 +204,19 @@ def test_check_tells_which_purges_are_possible(http: httpx.Client, make_shop: Ma
     assert "NO_DATA_GAP" in [item["code"] for item in found["findings"]]
 
 
+def test_a_switch_asks_for_the_scope_of_what_it_does(
+    service: ServiceProcess, make_shop: MakeShop, make_token: Callable[..., str]
+) -> None:
+    shop = make_shop()
+    with service.http(make_token("parameters:write", "stores:read")) as limited:
+        etag = {"If-Match": shop.etag()}
+        path = f"/v1/stores/{shop.id}/parameters"
+        switch = limited.put(f"{path}/start.purge.job", json={"value": True}, headers=etag)
+        assert problem(switch, 403, "SCOPE_MISSING")["scope"] == "purges:write"
+        cron = limited.put(f"{path}/job.purge.outgoing.cron", json={"value": "0 0 1 * * *"}, headers=etag)
+        assert cron.status_code == 200
+
+
 def test_switches_are_set_on_stores_only_and_show_their_next_tick(
     http: httpx.Client, make_shop: MakeShop
 ) -> None:
