@@ -94,7 +94,8 @@ def decide(
             "outcome": decision.outcome,
             "reason": decision.reason,
             "purged RIDs": blocked,
-            "anchor": _place(decision.anchor),
+            # With NEEDS_TOTAL it is only where the document would have begun, and lost changes.
+            "anchor": _place(decision.anchor) if decision.outcome == "SEND" else None,
         }
     )
     if decision.windows:

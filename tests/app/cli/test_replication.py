@@ -21,7 +21,7 @@ PURGED = {
     "need": [1, 2],
     "blocked_rids": [1, 2],
     "reason": "PURGED",
-    "anchor": None,
+    "anchor": {"csn": "65000028000000010000", "inclusive": False},
     "windows": {},
 }
 
@@ -57,6 +57,7 @@ def test_replicas_that_were_purged_are_named(service, lethe, file: Path) -> None
     assert run.code == 0
     assert "PURGED" in run.out
     assert "1, 2" in run.out
+    assert "anchor" not in run.out
 
 
 def test_strategy_of_the_option_wins_over_the_files(service, lethe, file: Path) -> None:

@@ -79,8 +79,8 @@ def test_many_small_steps_of_peers_do_not_pass_the_limit() -> None:
 
 
 def test_two_generators_that_follow_each_other_do_not_drift_apart_from_the_clock() -> None:
-    # Clocks that tick half a second apart: each in turn sees the other a second ahead. Without the second that
-    # the next tick eats, both gain a second with every half one.
+    # Clocks that tick half a second apart: each in turn sees the other a second ahead. Without the second
+    # that the next tick eats, both gain a second with every half one.
     one, other = GeneratorState(1, NOON), GeneratorState(2, NOON)
     for half in range(1, 1_200):
         one_s, other_s = NOON + half // 2, NOON + (half - 1) // 2
