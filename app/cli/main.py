@@ -28,6 +28,7 @@ class Root(LazyGroup):
         "job": Noun("app.cli.job", "Watch and control what is running."),
         "archive": Noun("app.cli.archive", "What purges kept: list, verify, restore."),
         "replication": Noun("app.cli.replication", "What a consumer needs."),
+        "je": Noun("app.cli.je", "Look into the log of a Berkeley DB JE environment."),
         "parameter": Noun("app.cli.parameter", "The parameters by their documents' names."),
         "token": Noun("app.cli.token", "Who may do what."),
         "spark-pool": Noun("app.cli.spark_pool", "The pooled Spark session: look, recycle, drain, resume."),

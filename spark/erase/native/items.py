@@ -75,7 +75,9 @@ def parse_ln(
     if at < 0 or length < 0:
         return -1
     row[t.LN_KEY_BYTES] = length
-    keys[keys_at : keys_at + length] = buffer[key_at : key_at + length]
+    # Assigning a slice would bring in code for its error message, and four seconds of compiling.
+    for index in range(length):
+        keys[keys_at + index] = buffer[key_at + index]
     row[t.LN_HASH_1], row[t.LN_HASH_2] = hash_key(buffer, key_at, length, row[t.LN_DB])
     row[t.LN_VALUE_BYTES], _, at = byte_array(buffer, at, end)
     return parse_ln_rest(buffer, at, end, entry_type, flags, flags2, row)
