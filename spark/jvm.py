@@ -8,6 +8,7 @@ Invariants:
 
 import os
 import shutil
+import signal
 import struct
 import subprocess
 import time
@@ -130,7 +131,10 @@ def end(process: subprocess.Popen[bytes], *, patience_s: float = 0.0) -> None:
     if patience_s > 0:
         with suppress(subprocess.TimeoutExpired):
             process.wait(timeout=patience_s)
-    process.kill()
+    if process.poll() is None:
+        # The whole group: before the JVM is there, shells and the launcher are.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 

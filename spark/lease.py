@@ -9,6 +9,7 @@ Invariants:
 """
 
 import threading
+import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, wait
@@ -27,6 +28,10 @@ from spark.slot import Slot
 from spark.snapshot import JobClass
 
 T = TypeVar("T")
+
+# A cancel is repeated until it has had its effect: Spark refuses the future jobs of a cancelled group, but
+# not the map stages that an adaptive plan submits one by one; a cancel between two of them would be lost.
+REPEAT_S: Final = 0.2
 
 FAIR_POOLS: Final[dict[JobClass, str]] = {"INTERACTIVE": "interactive", "BULK": "bulk"}
 
@@ -111,7 +116,9 @@ class Lease:
                 raise refusal
             running = self.slot.submit(self._execute, function, description or self.job_id)
             self._running = running
-        wait([running])
+        while wait([running], timeout=REPEAT_S).not_done:
+            if self._cancelled is not None:
+                self._ask_for_cancel(self._cancelled)
         self._lender.note_run(self)
         error = running.exception()
         refusal = self._refusal()
@@ -133,7 +140,7 @@ class Lease:
             if self._closed or self._lost is not None:
                 return
             self._cancelled = self._cancelled or why
-            self._calls.submit(self._cancel_jobs, why)
+        self._ask_for_cancel(why)
 
     def close(self) -> None:
         """Give the slot back, cleaned; cancels what still runs and waits for it, with a bound. Idempotent."""
@@ -168,6 +175,11 @@ class Lease:
         context.setLocalProperty("spark.scheduler.pool", FAIR_POOLS[self.job_class])
         return function(session)
 
+    def _ask_for_cancel(self, why: str) -> None:
+        # A pool that ends takes this thread away, and the JVM with it.
+        with suppress(RuntimeError):
+            self._calls.submit(self._cancel_jobs, why)
+
     def _cancel_jobs(self, why: str) -> None:
         # A JVM that dies meanwhile has cancelled everything already.
         with suppress(Py4JError, OSError):
@@ -177,11 +189,13 @@ class Lease:
 
     def _clean(self, running: "Future[Any]") -> None:
         """Leave nothing of the lease on its slot; a thread that does not come back is given up."""
-        self._calls.submit(self._cancel_jobs, "the lease is given back")
         timeout_s = self._terms.close_timeout_s
-        if not running.done() and wait([running], timeout=timeout_s).not_done:
-            self.slot.replace_thread()
-            return
-        cleaned = self.slot.submit(self.slot.clean, self.group, timeout_s=timeout_s)
-        if wait([cleaned], timeout=timeout_s).not_done or cleaned.exception() is not None:
+        deadline = time.monotonic() + timeout_s
+        self._ask_for_cancel("the lease is given back")
+        while wait([running], timeout=REPEAT_S).not_done and time.monotonic() < deadline:
+            self._ask_for_cancel("the lease is given back")
+        cleaned = (
+            self.slot.submit(self.slot.clean, self.group, timeout_s=timeout_s) if running.done() else None
+        )
+        if cleaned is None or wait([cleaned], timeout=timeout_s).not_done or cleaned.exception() is not None:
             self.slot.replace_thread()

@@ -265,7 +265,9 @@ class SparkPool:
 
     @property
     def _lends(self) -> bool:
-        return self._state == "READY" and not self._stopping
+        # A JVM that died a moment ago may not have been noticed; what would be lent is lost already.
+        is_up = self._started is not None and self._started.alive
+        return self._state == "READY" and is_up and not self._stopping
 
     def _enter(self, state: PoolState) -> None:
         if state != self._state:
