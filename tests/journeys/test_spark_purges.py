@@ -1,0 +1,235 @@
+"""Purges on Spark: the oracle's rows, kills at random moments, aborts that leave nothing behind."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from random import Random
+
+import pytest
+from lethe_client import Lethe
+
+from tests.journeys.crashes import CRASHING, CrashedPurge, build_large
+from tests.journeys.ground import (
+    add_store,
+    assert_exact,
+    connection_to,
+    expect,
+    fingerprint,
+    purge_request,
+)
+from tests.journeys.random_cases import Lane, run_case
+from tests.journeys.service import Service, await_job, serving, succeeded, until
+from tests.journeys.spark_processes import descendants_of, ended, kill_jvm, kill_worker
+from tests.oracles.symmetricds import Place, snapshot
+from tests.postgresql_server import PostgresqlServer
+
+pytestmark = pytest.mark.journey
+
+SPARK = {
+    **CRASHING,
+    "LETHE_ENGINE": "SPARK",
+    "LETHE_SPARK__START": "EAGER",
+    "LETHE_SPARK__CORES": "2",
+    "LETHE_SPARK__DRIVER_MEMORY": "512m",
+    "LETHE_SPARK__JAVA_OPTIONS": '["-XX:TieredStopAtLevel=1"]',
+    "LETHE_PURGE_WORKERS": "2",
+}
+JOB_TIMEOUT_S = 240.0
+ABORT_MAX_S = 8.0
+QUIET_S = 4.0
+"""Longer than a cancelled worker of Spark lives."""
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """One service and one JVM for all of this; what a test kills comes back by itself."""
+    with serving(tmp_path_factory.mktemp("spark") / "service", SPARK) as made:
+        yield made
+        below = descendants_of(made.pid)
+        assert made.stop() == 0
+        until(lambda: ended(below), timeout_s=10)
+
+
+def _events(client: Lethe, job_id: str) -> list[dict[str, object]]:
+    return [dict(event.data) for event in client.jobs.events(job_id) if event.type == "engine"]
+
+
+def _run_lanes(service: Service, directory: Path, url: str, seeds: range, *, lanes: int) -> list[str]:
+    stores = count()
+    made = [Lane(service.client, directory, number, url, stores) for number in range(lanes)]
+
+    def run(lane: Lane) -> list[str]:
+        return [run_case(lane, seed) for seed in seeds[lane.number :: lanes]]
+
+    with ThreadPoolExecutor(lanes) as pool:
+        return [job_id for jobs in pool.map(run, made) for job_id in jobs]
+
+
+def test_random_databases_purged_on_spark_are_as_the_oracle_says(
+    service: Service, standing_postgresql: PostgresqlServer, tmp_path: Path
+) -> None:
+    """Several stores at once in one service, on PostgreSQL and SQLite: rows, counts, plans and archives."""
+    url = standing_postgresql.create_database("spark_random")
+    jobs = _run_lanes(service, tmp_path, url, range(7000, 7008), lanes=4)
+    ran = [service.client.jobs.get(job_id) for job_id in jobs]
+    assert {job.raw["engine"] for job in ran} == {"SPARK"}
+    assert [event["reason"] for event in _events(service.client, jobs[0])] == ["REQUESTED"]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_many_random_databases_purged_on_spark_are_as_the_oracle_says(
+    service: Service, standing_postgresql: PostgresqlServer, tmp_path: Path
+) -> None:
+    """The same with more seeds."""
+    url = standing_postgresql.create_database("spark_random_long")
+    _run_lanes(service, tmp_path, url, range(70_000, 70_200), lanes=4)
+
+
+@dataclass
+class Killing:
+    """Kills below one service, one at a time: while it comes back nobody else may kill it."""
+
+    service: Service
+    rng: Random
+    guard: threading.Lock
+
+    def worker(self) -> None:
+        """kill -9 of a Python worker."""
+        with self.guard:
+            until(lambda: kill_worker(self.service.pid, self.rng), timeout_s=60)
+
+    def jvm(self) -> None:
+        """kill -9 of the JVM."""
+        with self.guard:
+            until(lambda: kill_jvm(self.service.pid), timeout_s=60)
+
+    def service_itself(self) -> None:
+        """kill -9 of the service: its JVM and workers are gone at once."""
+        with self.guard:
+            below = descendants_of(self.service.pid)
+            self.service.kill9()
+            until(lambda: ended(below), timeout_s=10)
+            self.service.start()
+
+
+def _crash(
+    killing: Killing, place: Place, directory: Path, *, seed: int, names: Sequence[str]
+) -> Counter[str]:
+    """Kill what is named, each once, below a purge."""
+    build_large(place, seed, rows=2_000)
+    purge = CrashedPurge(killing.service.client, f"crashed-{seed}", place, directory, killing.rng)
+    known = {"worker": killing.worker, "jvm": killing.jvm, "service": killing.service_itself}
+    purge.run({name: known[name] for name in names}, kills=len(names))
+    return purge.kills
+
+
+def test_kills_below_a_purge_on_spark_leave_rows_ledger_and_archive_exact(
+    service: Service, standing_postgresql: PostgresqlServer, tmp_path: Path
+) -> None:
+    """kill -9 of Python workers, of the JVM and of the service while two purges run: both go on."""
+    killing = Killing(service, Random(31), threading.Lock())
+    on_postgresql = Place(standing_postgresql.create_database("spark_killed"))
+    on_sqlite = Place(f"sqlite:///{tmp_path}/killed.db", "2.x")
+    with ThreadPoolExecutor(2) as pool:
+        runs = [
+            pool.submit(_crash, killing, on_postgresql, tmp_path, seed=31, names=["worker", "jvm"]),
+            pool.submit(_crash, killing, on_sqlite, tmp_path, seed=32, names=["worker", "service"]),
+        ]
+        kills = sum((run.result() for run in runs), Counter())
+    print(kills, service.client.spark_pool.get().raw["exchange"])
+    assert kills.total() >= 3, kills
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_many_kills_leave_rows_ledger_and_archive_exact(
+    service: Service, standing_postgresql: PostgresqlServer, tmp_path: Path
+) -> None:
+    """The same, until sixty kills have met a running job."""
+    kills: Counter[str] = Counter()
+    killing = Killing(service, Random(500), threading.Lock())
+    seed = 500
+    while kills.total() < 60:
+        seed += 1
+        place = Place(standing_postgresql.create_database(f"spark_killed_{seed}"))
+        kills += _crash(killing, place, tmp_path, seed=seed, names=["worker", "jvm", "service"])
+    print(kills)
+
+
+def _abort(client: Lethe, place: Place, job_id: str) -> float:
+    """Abort; nothing of the job is at work or written from the moment ABORTED is seen. The latency."""
+    begun = time.monotonic()
+    client.jobs.abort(job_id)
+    assert await_job(client, job_id, timeout_s=30).state == "ABORTED"
+    latency_s = time.monotonic() - begun
+    rows = fingerprint(place)
+    if place.dialect == "postgresql":
+        with connection_to(place.url) as look:
+            query = "select application_name, state from pg_stat_activity where application_name like %s"
+            assert look.execute(query, (f"{job_id}:%",)).fetchall() == []
+    time.sleep(QUIET_S)
+    assert fingerprint(place) == rows, "something was written after the end"
+    assert latency_s < ABORT_MAX_S
+    return latency_s
+
+
+def test_abort_of_a_purge_at_work_on_spark_is_silent(
+    service: Service, standing_postgresql: PostgresqlServer
+) -> None:
+    """In the middle of many units; the next purge brings the rest to the oracle's rows."""
+    client = service.client
+    place = Place(standing_postgresql.create_database("spark_abort"))
+    build_large(place, 51, rows=8_000)
+    add_store(client, "spark-abort", place)
+    job = client.purges.create("spark-abort", purge_request(place, archive=True, max_rows_in_tx=50))
+    until(lambda: (client.jobs.get(job.id).progress or job).done > 500)  # type: ignore[union-attr]
+    print(f"abort at work: {_abort(client, place, job.id):.2f} s")
+    result = client.jobs.get(job.id).result
+    assert result is not None
+    assert client.archives.get(job.id).rows == sum(result["removed"].values())
+    expected = expect(place, snapshot(place))
+    following = client.purges.create("spark-abort", purge_request(place))
+    assert_exact(place, expected, succeeded(client, following.id, timeout_s=JOB_TIMEOUT_S))
+
+
+def test_abort_of_a_unit_that_is_blocked_in_a_statement_is_bounded(
+    service: Service, standing_postgresql: PostgresqlServer
+) -> None:
+    """Somebody else holds the rows; a purge beside it in the same job of Spark goes on unharmed."""
+    client = service.client
+    blocked, beside = (Place(standing_postgresql.create_database(f"spark_blocked_{n}")) for n in (1, 2))
+    for number, place in enumerate((blocked, beside)):
+        build_large(place, 61 + number, rows=2_000)
+        add_store(client, f"spark-blocked-{number}", place)
+    expected = expect(beside, snapshot(beside))
+    with connection_to(blocked.url) as holder, connection_to(blocked.url) as look, holder.transaction():
+        holder.execute("select 1 from sym_outgoing_batch for update")
+        job = client.purges.create("spark-blocked-0", purge_request(blocked))
+        other = client.purges.create("spark-blocked-1", purge_request(beside, max_rows_in_tx=50))
+        waiting = "select count(*) from pg_stat_activity where application_name like %s and wait_event_type = 'Lock'"
+        until(lambda: look.execute(waiting, (f"{job.id}:%",)).fetchone()[0], pause_s=0.002)  # type: ignore[index]
+        print(f"abort of a blocked unit: {_abort(client, blocked, job.id):.2f} s")
+    assert_exact(beside, expected, succeeded(client, other.id, timeout_s=JOB_TIMEOUT_S))
+
+
+def test_abort_of_a_job_that_waits_for_the_pool_is_quick(service: Service, tmp_path: Path) -> None:
+    """Its units lie in the queue of a pool that has no JVM now: the job says so, and stays stoppable."""
+    client = service.client
+    place = Place(f"sqlite:///{tmp_path}/queued.db")
+    build_large(place, 71, rows=400)
+    add_store(client, "spark-queued", place)
+    client.spark_pool.recycle(force=True, reason="test")
+    job = client.purges.create("spark-queued", purge_request(place))
+    shown = until(lambda: client.jobs.get(job.id).raw["waiting_on"], timeout_s=20)
+    assert shown[0]["kind"] == "SPARK_POOL"
+    print(f"abort in the queue: {_abort(client, place, job.id):.2f} s")
+    again = client.purges.create("spark-queued", purge_request(place))
+    succeeded(client, again.id, timeout_s=JOB_TIMEOUT_S)
