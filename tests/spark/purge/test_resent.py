@@ -89,7 +89,7 @@ def test_nothing_resent_is_an_empty_list(place: Place) -> None:
 
 
 def test_stats_of_a_store_name_the_oldest_row_left(place: Place) -> None:
-    oldest = OLD if place.dialect == "postgresql" else OLD.strftime("%Y-%m-%d %H:%M:%S.%f")
+    oldest = OLD if place.dialect != "sqlite" else OLD.strftime("%Y-%m-%d %H:%M:%S.%f")
     with connect(target_of(place), application_name="t") as conn:
         found = purge_stats(conn, inspect(conn).layout)
     if place.dialect == "sqlite":
@@ -98,5 +98,7 @@ def test_stats_of_a_store_name_the_oldest_row_left(place: Place) -> None:
         ("sym_data", 1, 30),
         ("sym_data_event", 1, 4),
         ("sym_outgoing_batch", 1, 5),
+        ("sym_incoming_batch", None, None),
+        ("sym_data_gap", None, None),
     ]
-    assert [item.oldest_row_left for item in found] == [oldest, None, oldest]
+    assert [item.oldest_row_left for item in found] == [oldest, None, oldest, None, None]
