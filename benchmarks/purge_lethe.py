@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -25,7 +25,8 @@ from app.clock import SystemClock
 from app.db import Database
 from app.jobs.claims import ClaimedJob
 from app.jobs.context import JobContext
-from app.jobs.engine import EngineLease, InlineEngine, Outcome, UnitWork
+from app.jobs.engine import ANYBODY, Borrower, EngineLease, InlineEngine, Outcome, UnitWork
+from app.jobs.engine_choice import Engines
 from app.jobs.models import Job
 from app.jobs.states import JobState
 from app.purge.models import Overlap, PurgeKind, PurgeParams, Sourced, StrandedMode
@@ -78,16 +79,16 @@ class TimedEngine:
         work: UnitWork[Unit, Result],
         *,
         workers: int,
-        may_work: Callable[[], bool] = lambda: True,
+        borrower: Borrower = ANYBODY,
     ) -> AbstractContextManager[EngineLease[Unit, Result]]:
         """Lend the inline engine's workers."""
-        return self._timed(work, workers, may_work)
+        return self._timed(work, workers, borrower)
 
     @contextmanager
     def _timed(
-        self, work: UnitWork[Unit, Result], workers: int, may_work: Callable[[], bool]
+        self, work: UnitWork[Unit, Result], workers: int, borrower: Borrower
     ) -> Iterator[EngineLease[Unit, Result]]:
-        with self._engine.lease(work, workers=workers, may_work=may_work) as lease:
+        with self._engine.lease(work, workers=workers, borrower=borrower) as lease:
             yield TimedLease(self, lease)
 
 
@@ -131,7 +132,7 @@ def _purge(conninfo: str) -> Run:
         with closing_database(Database(settings.effective_metadata_url)) as database:
             context = _claimed(database, settings, clock, _store(conninfo, database))
             begun = time.perf_counter()
-            result = run_purge(context, engine=engine)
+            result = run_purge(context, engines=Engines(engine))
             job_seconds = time.perf_counter() - begun
     assert engine.begun is not None
     seconds = engine.ended - engine.begun
@@ -150,7 +151,8 @@ def closing_database(database: Database) -> Iterator[Database]:
 
 def _store(conninfo: str, database: Database) -> Store:
     url = make_url(conninfo)
-    bare = URL.create("postgresql+psycopg", url.username, None, url.host, url.port, url.database, url.query)
+    driver = "mysql+pymysql" if url.get_backend_name() == "mysql" else "postgresql+psycopg"
+    bare = URL.create(driver, url.username, None, url.host, url.port, url.database, url.query)
     if url.password is not None:
         os.environ[PASSWORD_VARIABLE] = str(url.password)
     with database.transaction() as db:
