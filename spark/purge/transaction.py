@@ -142,13 +142,15 @@ def _announce(conn: Connection, unit: AnyUnit) -> None:
 
 
 def _record(conn: Connection, unit: AnyUnit, done: Done) -> None:
-    if done.archive is not None:
-        record_manifest(conn, done.archive)
+    # First the unit: where another attempt of it has committed meanwhile this one is rolled back, and tried
+    # again; the manifest would call that a conflict for good.
     detail = {**done.detail, "locked_batches": done.locked_batches}
     record_unit(
         conn,
         LedgerRow(unit.job_id, unit.unit_id, unit.step, unit.token, unit.token, done.rows, detail),
     )
+    if done.archive is not None:
+        record_manifest(conn, done.archive)
 
 
 def _repeated(row: LedgerRow) -> UnitResult:
