@@ -60,6 +60,23 @@ class Purging:
                 return job
             assert time.monotonic() < deadline, job
 
+    def purges(self, store: str, *, of_kinds: int) -> list[dict[str, Any]]:
+        """Wait until purges of so many kinds, begun by the service itself, have ended well; returns them."""
+        deadline = time.monotonic() + JOB_MAX_S
+        while True:
+            jobs: list[dict[str, Any]] = self.http.get(f"/v1/stores/{store}/purges").json()["items"]
+            assert {job["state"] for job in jobs}.isdisjoint({"FAILED", "ABORTED"}), jobs
+            done = [job for job in jobs if job["state"] == "SUCCEEDED"]
+            if len({job["params"]["kind"] for job in done}) >= of_kinds:
+                return done
+            assert time.monotonic() < deadline, jobs
+            time.sleep(0.5)
+
+    def suspend(self, store: str) -> None:
+        """Let nothing begin in a store any more."""
+        answer = self.http.post(f"/v1/stores/{store}:suspend", json={"reason": "the test has seen enough"})
+        assert answer.status_code == 200, answer.text
+
     def plan(self, store: str, kind: str, **fields: Any) -> dict[str, Any]:
         """Ask what a purge would do."""
         answer = self.http.post(
