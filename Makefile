@@ -28,6 +28,7 @@ $(JAVA_CHECKED): setup/java.sh
 setup: $(SYNCED) ## Install everything that is missing: uv, the locked packages, Java where that is allowed
 	@setup/java.sh
 	@mkdir -p $(dir $(JAVA_CHECKED)) && touch $(JAVA_CHECKED)
+	@setup/appcds.sh
 	@echo "Ready. Next: make demo"
 
 .PHONY: demo
