@@ -19,13 +19,15 @@ from typing import Generic, Literal, Protocol, Self, TypeVar
 
 from app.clock import Clock
 from app.jobs.context import JobContext
-from app.jobs.models import ThrottleSetting, WaitingOn
+from app.jobs.models import WaitingOn
 from spark.targets.connection import Connection
 from spark.targets.errors import TargetCancelled
 from spark.targets.work import Outcome, UnitWork, do_unit, open_worker
 
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
+BURST_S = 1.0
+"""How much of a throttled job's work may be under way at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +36,13 @@ class Borrower:
 
     Args:
         may_work: whether the job is still ours and may go on; any thread.
-        is_throttled: whether more units under way than workers would be a burst; the job's thread.
+        ahead_max: how many units may be under way without a burst that the throttle forbids; None: any
+            number; the job's thread.
         show_waiting: tells clients what the running job is held up by; the job's thread.
     """
 
     may_work: Callable[[], bool] = lambda: True
-    is_throttled: Callable[[], bool] = lambda: False
+    ahead_max: Callable[[], int | None] = lambda: None
     show_waiting: Callable[[Sequence[WaitingOn]], None] = lambda _waiting_on: None
 
 
@@ -47,7 +50,7 @@ def borrower_of(context: JobContext) -> Borrower:
     """A running job as an engine sees it."""
     return Borrower(
         may_work=lambda: context.stop_cause is None,
-        is_throttled=lambda: context.throttle.setting != ThrottleSetting(),
+        ahead_max=lambda: context.throttle.charges_in(BURST_S),
         show_waiting=context.show_waiting,
     )
 

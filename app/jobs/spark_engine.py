@@ -78,7 +78,7 @@ class SparkEngine:
         terms = LeaseTerms(
             workers=workers,
             may_work=borrower.may_work,
-            may_run_ahead=lambda: not borrower.is_throttled(),
+            ahead_max=borrower.ahead_max,
             look=watch.look,
         )
         with self._signals():

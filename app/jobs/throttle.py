@@ -9,6 +9,10 @@ import threading
 from app.clock import Clock
 from app.jobs.models import ThrottleSetting
 
+CHARGES_MAX = 10_000
+USUAL_SHARE = 0.2
+"""How much of the usual size the latest charge is."""
+
 
 class Throttle:
     """The debt of one job, shared by its workers."""
@@ -21,6 +25,8 @@ class Throttle:
         self._bytes = 0.0
         self._rest_s = 0.0
         self._drained_at = clock.boottime_s()
+        self._charges = 0
+        self._usual = (0.0, 0.0, 0.0)
 
     @property
     def setting(self) -> ThrottleSetting:
@@ -39,9 +45,34 @@ class Throttle:
             self._drain()
             self._rows += rows
             self._bytes += byte_count
+            self._charges += 1
+            share = max(USUAL_SHARE, 1 / self._charges)
+            self._usual = (
+                self._usual[0] + share * (rows - self._usual[0]),
+                self._usual[1] + share * (byte_count - self._usual[1]),
+                self._usual[2] + share * (worked_s - self._usual[2]),
+            )
             intensity = self._setting.intensity
             if intensity is not None:
                 self._rest_s += worked_s * (1 / intensity - 1)
+
+    def charges_in(self, seconds: float) -> int | None:
+        """How many charges of the usual size the bounds allow in that time; None: there are no bounds."""
+        with self._guard:
+            setting = self._setting
+            rows, byte_count, worked_s = self._usual
+            allowed = [
+                seconds * bound / max(amount, 1e-9)
+                for bound, amount in (
+                    (setting.rows_per_s, rows),
+                    (setting.bytes_per_s, byte_count),
+                    (setting.intensity, worked_s),
+                )
+                if bound is not None
+            ]
+            if not allowed:
+                return None
+            return int(min(*allowed, CHARGES_MAX)) if self._charges else 0
 
     def delay_s(self) -> float:
         """Seconds until the next unit may start."""

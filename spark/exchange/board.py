@@ -63,6 +63,11 @@ class LeaseState(Waiting):
         """Units that have no outcome yet."""
         return len(self.units) + len(self.under_way)
 
+    @property
+    def drawn(self) -> int:
+        """Units whose job has not seen their outcome yet: nothing of them is charged to its throttle."""
+        return self.load + len(self.ended)
+
 
 @dataclass(eq=False)
 class Flight:

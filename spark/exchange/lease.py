@@ -1,6 +1,5 @@
 """One job's place at the exchange."""
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
@@ -25,14 +24,15 @@ class LeaseTerms:
     Args:
         workers: tasks that may run at the work's place at once.
         may_work: whether the job may go on; where not, what has not begun is dropped.
-        may_run_ahead: whether more units may be drawn than `workers` can do; a throttled job must not.
+        ahead_max: how many units may be waiting or under way, `workers` in any case; None: as many as are
+            useful. A throttled job must not burst.
         look: called about four times a second while nothing ends; may raise to end the lease.
     """
 
     workers: int
     job_class: JobClass = "BULK"
     may_work: Callable[[], bool] = lambda: True
-    may_run_ahead: Callable[[], bool] = lambda: True
+    ahead_max: Callable[[], int | None] = lambda: None
     look: Callable[[], None] = lambda: None
 
 
@@ -68,7 +68,7 @@ class ExchangeLease(Generic[Unit, Result]):
             if not exhausted and not self._terms.may_work():
                 exhausted = True
                 self._board.drop_waiting(self._state)
-            while not exhausted and self._state.load < self._room():
+            while not exhausted and self._state.drawn < self._room():
                 unit = next(units, None)
                 if unit is None:
                     exhausted = True
@@ -94,11 +94,9 @@ class ExchangeLease(Generic[Unit, Result]):
 
     def _room(self) -> int:
         """How many units may be waiting or under way: two rounds of full tasks."""
-        if not self._terms.may_run_ahead():
-            return self._terms.workers
-        limits = self._board.limits
-        wanted = math.ceil(2 * self._terms.workers * self._state.per_task(limits.task_s))
-        return max(self._terms.workers, min(wanted, limits.ahead_max))
+        limits, allowed = self._board.limits, self._terms.ahead_max()
+        wanted = min(2 * self._terms.workers * self._state.per_task(limits.task_s), limits.ahead_max)
+        return max(self._terms.workers, wanted if allowed is None else min(wanted, allowed))
 
 
 def _packed(value: object) -> bytes:

@@ -46,6 +46,10 @@ ABORT_MAX_S = 8.0
 QUIET_S = 4.0
 """Longer than a cancelled worker of Spark lives."""
 
+LOCKED_SQL = (
+    "select count(*) from pg_stat_activity where application_name like %s and wait_event_type = 'Lock'"
+)
+
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
@@ -214,8 +218,7 @@ def test_abort_of_a_unit_that_is_blocked_in_a_statement_is_bounded(
         holder.execute("select 1 from sym_outgoing_batch for update")
         job = client.purges.create("spark-blocked-0", purge_request(blocked))
         other = client.purges.create("spark-blocked-1", purge_request(beside, max_rows_in_tx=50))
-        waiting = "select count(*) from pg_stat_activity where application_name like %s and wait_event_type = 'Lock'"
-        until(lambda: look.execute(waiting, (f"{job.id}:%",)).fetchone()[0], pause_s=0.002)  # type: ignore[index]
+        until(lambda: look.execute(LOCKED_SQL, (f"{job.id}:%",)).fetchone()[0], pause_s=0.002)  # type: ignore[index]
         print(f"abort of a blocked unit: {_abort(client, blocked, job.id):.2f} s")
     assert_exact(beside, expected, succeeded(client, other.id, timeout_s=JOB_TIMEOUT_S))
 

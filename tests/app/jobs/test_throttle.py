@@ -96,3 +96,24 @@ def test_job_that_waits_as_told_works_its_share(intensity: float, work: list[flo
         clock.advance(job.delay_s())
     passed = clock.boottime_s() - began
     assert sum(work) == pytest.approx(passed * intensity, rel=1e-3, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "charges"),
+    [
+        ({}, None),
+        ({"rows_per_s": 1_000}, 20),
+        ({"bytes_per_s": 1_000}, 5),
+        ({"intensity": 0.5}, 50),
+        ({"rows_per_s": 1_000, "bytes_per_s": 1_000, "intensity": 0.5}, 5),
+        ({"rows_per_s": 10}, 0),
+    ],
+)
+def test_so_many_charges_of_the_usual_size_fit_into_a_second(
+    clock: FakeClock, bounds: dict[str, float], charges: int | None
+) -> None:
+    job = throttle(clock, **bounds)
+    assert job.charges_in(1.0) in (None, 0)  # nothing is known of the size yet
+    for _ in range(3):
+        job.charge(rows=50, byte_count=200, worked_s=0.01)
+    assert job.charges_in(1.0) == charges
