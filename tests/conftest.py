@@ -145,14 +145,15 @@ def mariadb_server() -> Iterator[MariadbServer]:
     except pymysql.Error as exc:
         if given:
             raise
-        _need_mariadb(f"no MariaDB server at 127.0.0.1:3306 ({exc}), and none is installed")
+        need_mariadb(f"no MariaDB server at 127.0.0.1:3306 ({exc}), and none is installed")
         with private_mariadb(settings=FAST_MARIADB) as private:
             yield MariadbServer(private.address())
     else:
         yield server
 
 
-def _need_mariadb(reason: str) -> None:
+def need_mariadb(reason: str) -> None:
+    """Skip the test where no private server can be made; with LETHE_REQUIRE_PEERS=1 that is a failure."""
     if not mariadb_is_installed():
         if os.environ.get("LETHE_REQUIRE_PEERS") == "1":
             pytest.fail(reason)
@@ -162,7 +163,7 @@ def _need_mariadb(reason: str) -> None:
 @pytest.fixture
 def own_mariadb() -> Iterator[PrivateMariadb]:
     """A private, started server with `.kill9()`, `.restart()`, `.stop()`, `.url(database)`, `.execute()`."""
-    _need_mariadb("MariaDB is not installed: no server of the test's own")
+    need_mariadb("MariaDB is not installed: no server of the test's own")
     with private_mariadb() as server:
         yield server
 

@@ -142,6 +142,9 @@ class PrivateMariadb:
             "pid-file": str(self._data / "pid"),
             "skip-name-resolve": "1",
             "innodb-buffer-pool-size": "64M",
+            # As Debian's own configuration has it; the program's default is latin1.
+            "character-set-server": "utf8mb4",
+            "collation-server": "utf8mb4_general_ci",
             **self._settings,
         }
         with self._log.open("ab") as log:
