@@ -1,7 +1,7 @@
 """Errors of jobs: what clients see, and how a task tells its runner why it stops.
 
 ServiceError -> JobNotFound, IllegalTransition, ConflictingJob, QueueFull, SparkDisabled,
-                PoolQueueFull
+                PoolNotRunning, PoolQueueFull
 JobSignal    -> JobStopped, JobWaiting, JobFailed, LeaseLost
 """
 
@@ -50,6 +50,10 @@ class SparkDisabled(Conflict):
 
     def __init__(self) -> None:
         super().__init__("Spark is switched off here (LETHE_SPARK__ENABLED); INLINE is always there")
+
+
+class PoolNotRunning(Conflict):
+    """The Spark pool has no JVM now."""
 
 
 class PoolQueueFull(TooMany):

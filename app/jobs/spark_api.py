@@ -99,7 +99,7 @@ def post_recycle(
     body: PoolRecycle, request: Request, caller: Admin, idempotency_key: IdempotencyKeyHeader = None
 ) -> Response:
     """Start another JVM once what runs has ended; also the way out of FAILED. Waiting jobs stay."""
-    return _change(request, caller, body, "recycle", lambda spark: spark.pool.recycle(force=body.force))
+    return _change(request, caller, body, "recycle", lambda spark: spark.recycle(force=body.force))
 
 
 @router.post(

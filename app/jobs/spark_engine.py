@@ -29,6 +29,8 @@ SPARK_POOL = "SPARK_POOL"
 QUEUE_RETRY_S = 5
 WAIT_LEAST_S = 2.0
 WAIT_MOST_S = 60.0
+FAILED_REST_S = 300.0
+"""A pool that was given up is tried again by the next job that needs it, not sooner."""
 NOT_YET = ("STOPPED", "STARTING", "REBUILDING")
 
 
@@ -69,11 +71,11 @@ class SparkEngine:
     ) -> AbstractContextManager[EngineLease[Unit, Result]]:
         """Lend tasks; the pool is started where it does not run.
 
-        Raises: JobWaiting: the queue is full.
+        Raises: JobWaiting: the queue is full, or the pool has been given up.
         """
         if self.is_full:
             raise self.waiting("QUEUE_FULL", after_s=QUEUE_RETRY_S)
-        self.pool.start()
+        self._start()
         watch = _PoolWatch(self, borrower)
         terms = LeaseTerms(
             workers=workers,
@@ -83,6 +85,13 @@ class SparkEngine:
         )
         with self._signals():
             return SparkLease(self, watch, self.exchange.lease(work, terms))
+
+    def _start(self) -> None:
+        found = self.pool.snapshot()
+        if found.state == "FAILED" and found.since_s < FAILED_REST_S:
+            raise self.refused("Spark does not come up")
+        if found.state in ("STOPPED", "FAILED"):
+            self.pool.start()
 
     def waiting(self, ref: str, *, after_s: float) -> JobWaiting:
         """The signal of a job that waits for the pool."""

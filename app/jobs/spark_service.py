@@ -11,10 +11,11 @@ from datetime import timedelta
 from app.clock import Clock
 from app.jobs.engine import InlineEngine
 from app.jobs.engine_choice import Engines
-from app.jobs.errors import PoolQueueFull
+from app.jobs.errors import PoolNotRunning, PoolQueueFull
 from app.jobs.models import ExchangeRead, SparkLimits, SparkPoolRead, SparkSlot, SparkWaiting
 from app.jobs.spark_engine import QUEUE_RETRY_S, SparkEngine
 from app.settings import Settings, SparkSettings
+from spark.errors import PoolStopped
 from spark.exchange.board import ExchangeLimits
 from spark.exchange.dispatch import Exchange
 from spark.options import SparkOptions, default_cds_archive
@@ -56,6 +57,16 @@ class SparkService:
     def is_failed(self) -> bool:
         """Whether Spark has been given up after failed rebuilds."""
         return self.pool.snapshot().state == "FAILED"
+
+    def recycle(self, *, force: bool) -> None:
+        """Replace the JVM; returns at once.
+
+        Raises: PoolNotRunning: there is none.
+        """
+        try:
+            self.pool.recycle(force=force)
+        except PoolStopped as stopped:
+            raise PoolNotRunning("nobody has needed Spark yet: there is nothing to replace") from stopped
 
     def check_room(self) -> None:
         """Raise PoolQueueFull when enough jobs wait for Spark."""

@@ -44,8 +44,10 @@ def rest(conn: Connection, unit: int) -> int:
 
 
 def think_long(conn: Connection, unit: int) -> int:
-    """Take some seconds, in numpy, where no signal of Python's is looked at."""
-    give_up = time.monotonic() + 8
+    """Take half a minute, in numpy, where no signal of Python's is looked at."""
+    directory = Path(conn.target.url.removeprefix("sqlite:///")).parent
+    (directory / "thinking").write_text(str(os.getpid()))
+    give_up = time.monotonic() + 30
     while time.monotonic() < give_up:
         np.sort(np.random.default_rng(unit).random(2_000_000))
     return unit

@@ -1,0 +1,90 @@
+"""The exchange over a real JVM: outcomes stream, killed workers' units are done again, a cancel is quick."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from spark.exchange.board import ExchangeLimits
+from spark.exchange.dispatch import Exchange
+from spark.exchange.errors import TaskBroken
+from spark.exchange.lease import LeaseTerms
+from spark.pool import SparkPool
+from spark.targets.errors import TargetCancelled
+from tests.spark.exchange.work import blunder, die_once, done, made_target, note, think_long, work_of
+
+GONE_MAX_S = 10.0
+
+
+@pytest.fixture
+def exchange(pool: SparkPool) -> Iterator[Exchange]:
+    made = Exchange(pool, dispatchers=2, limits=ExchangeLimits(task_s=0.5))
+    yield made
+    made.close(10)
+
+
+def test_units_of_many_jobs_run_in_workers_and_share_jobs_of_spark(
+    exchange: Exchange, tmp_path: Path
+) -> None:
+    targets = [made_target(tmp_path, f"{number}.db") for number in range(6)]
+
+    def run(number: int) -> list[int]:
+        with exchange.lease(work_of(targets[number], note), LeaseTerms(workers=1)) as lease:
+            return sorted(outcome.unit for outcome in lease.map(iter(range(10))))
+
+    with ThreadPoolExecutor(6) as pool:
+        assert list(pool.map(run, range(6))) == [list(range(10))] * 6
+    assert [done(target) for target in targets] == [list(range(10))] * 6
+    snapshot = exchange.snapshot()
+    assert snapshot.units_done == 60
+    assert snapshot.spark_jobs < 30
+    assert (snapshot.leases, snapshot.units_waiting, snapshot.units_under_way) == (0, 0, 0)
+
+
+def test_worker_killed_before_and_after_its_commit_is_replaced(exchange: Exchange, tmp_path: Path) -> None:
+    """Spark repeats the task: a unit that was committed is run again, which a ledger makes harmless."""
+    target = made_target(tmp_path)
+    with exchange.lease(work_of(target, die_once), LeaseTerms(workers=1)) as lease:
+        outcomes = list(lease.map(iter(range(1))))
+    assert [(outcome.unit, outcome.error) for outcome in outcomes] == [(0, None)]
+    assert {file.name for file in tmp_path.glob("*-0")} == {"before-0", "after-0"}
+    assert done(target) == [0]
+
+
+def test_mistake_of_a_program_comes_back_as_one(exchange: Exchange, tmp_path: Path) -> None:
+    with (
+        pytest.raises(TaskBroken, match="KeyError: 'unit 0'"),
+        exchange.lease(work_of(made_target(tmp_path), blunder), LeaseTerms(workers=1)) as lease,
+    ):
+        list(lease.map(iter(range(3))))
+
+
+def test_cancel_of_a_unit_in_a_numpy_loop_ends_its_map_at_once_and_its_worker_soon(
+    exchange: Exchange, tmp_path: Path
+) -> None:
+    target = made_target(tmp_path)
+    with exchange.lease(work_of(target, think_long), LeaseTerms(workers=1)) as lease:
+        cancel = threading.Timer(3.0, lease.cancel)
+        cancel.start()
+        [outcome] = lease.map(iter(range(1)))
+        cancelled = time.monotonic()
+        assert isinstance(outcome.error, TargetCancelled)
+    pid = int((tmp_path / "thinking").read_text())
+    while _lives(pid):
+        assert time.monotonic() - cancelled < GONE_MAX_S
+        time.sleep(0.02)
+    print(f"the worker was gone after {time.monotonic() - cancelled:.2f} s")
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
