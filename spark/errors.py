@@ -16,7 +16,7 @@ SparkError
 
 from typing import ClassVar, Literal
 
-StartReason = Literal["NO_JAVA", "BAD_MASTER", "EXITED", "TIMEOUT", "STOPPED", "FAILED"]
+StartReason = Literal["NO_JAVA", "BAD_MASTER", "MASTER_AWAY", "EXITED", "TIMEOUT", "STOPPED", "FAILED"]
 
 
 class SparkError(Exception):
@@ -34,8 +34,9 @@ class SparkStartFailed(SparkError):
     """No session came up.
 
     Args:
-        reason: NO_JAVA; BAD_MASTER (cannot be parsed, or nobody answers there); EXITED (the JVM ended before
-            its handshake); TIMEOUT; STOPPED (the caller wanted no session any more); FAILED (anything else).
+        reason: NO_JAVA; BAD_MASTER (it cannot be parsed); MASTER_AWAY (nobody answers there); EXITED (the JVM
+            ended before its handshake); TIMEOUT; STOPPED (the caller wanted no session any more); FAILED
+            (anything else).
     """
 
     code = "SPARK_START_FAILED"

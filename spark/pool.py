@@ -352,12 +352,13 @@ class SparkPool:
         trouble = watch.verdict(self._started)
         if trouble is not None:
             _logger.warning("Spark is lost: %s", trouble)
-            self._let_go("REBUILDING", trouble, stop_timeout_s=0.0)
             with self._lock:
+                self._enter("REBUILDING")
                 self._last_error = trouble
+            self._let_go(trouble, stop_timeout_s=0.0)
         elif self._is_recycle_due():
             force = self._recycling == "FORCE"
-            self._let_go("REBUILDING", "the pool was recycled", stop_timeout_s=0.0 if force else CLEAN_STOP_S)
+            self._let_go("the pool was recycled", stop_timeout_s=0.0 if force else CLEAN_STOP_S)
 
     def _is_recycle_due(self) -> bool:
         """Whether the context is to go now; from then on nothing is lent."""
@@ -375,9 +376,8 @@ class SparkPool:
                 return True
             return False
 
-    def _let_go(self, state: PoolState, why: str, *, stop_timeout_s: float) -> None:
+    def _let_go(self, why: str, *, stop_timeout_s: float) -> None:
         with self._lock:
-            self._enter(state)
             started, self._started, self._recycling = self._started, None, None
             self._lending.mark_lost(why)
         if started is not None:
@@ -390,11 +390,14 @@ class SparkPool:
             self._wake.wait(TICK_S)
             self._wake.clear()
         left_s = max(0.0, self._stop_deadline - time.monotonic())
-        failed = self._state == "FAILED"
-        self._let_go(self._state, "the Spark pool ends", stop_timeout_s=min(CLEAN_STOP_S, left_s / 2))
+        self._let_go("the Spark pool ends", stop_timeout_s=min(CLEAN_STOP_S, left_s / 2))
         assert self._calls is not None
         self._calls.shutdown(wait=False, cancel_futures=True)
         self._lending.end()
         with self._lock:
-            if self._stopping and not failed:
+            if self._stopping:
                 self._enter("STOPPED")
+            elif self._state in ("READY", "REBUILDING", "DRAINING"):  # only a fault of ours ends a keeper so
+                self._last_error = "the keeper has ended"
+                self._enter("FAILED")
+                self._lending.line.refuse_all(PoolFailed(self._last_error))

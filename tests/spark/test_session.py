@@ -1,0 +1,114 @@
+"""The session itself: what travels to executors, what the configuration says, signals, a JVM that hangs."""
+
+import os
+import signal
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from spark.options import SparkOptions, spark_conf
+from spark.packages import write_package
+from spark.pool import SparkPool
+from spark.scratch import make_scratch
+from tests.spark.conftest import wait_until
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_package_for_executors_is_the_same_each_time_and_is_imported_from_the_zip(tmp_path: Path) -> None:
+    (tmp_path / "again").mkdir()
+    package, again = write_package(tmp_path), write_package(tmp_path / "again")
+    assert package.read_bytes() == again.read_bytes()
+    names = zipfile.ZipFile(package).namelist()
+    assert {name.split("/")[0] for name in names} == {"spark"}
+    assert "spark/purge/unit.py" in names
+    program = "import spark, spark.purge.unit, spark.targets.ledger as l; print(spark.__file__, l.__file__)"
+    run = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(package)!r}); {program}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout.split() == [f"{package}/spark/__init__.py", f"{package}/spark/targets/ledger.py"]
+
+
+def test_configuration_names_no_package_on_this_machine_and_ours_on_a_cluster(tmp_path: Path) -> None:
+    package = tmp_path / "lethe_spark.zip"
+    local = spark_conf(SparkOptions(cores=2), directory=tmp_path, packages=())
+    remote = spark_conf(
+        SparkOptions(master="spark://127.0.0.1:7077", driver_host="10.0.0.5", cores_max=4),
+        directory=tmp_path,
+        packages=(package,),
+    )
+    assert (local["spark.master"], local["spark.driver.host"]) == ("local[2,4]", "127.0.0.1")
+    assert "spark.submit.pyFiles" not in local
+    assert remote["spark.submit.pyFiles"] == str(package)
+    assert remote["spark.driver.host"] == "10.0.0.5"
+    assert remote["spark.cores.max"] == "4"
+    assert local["spark.speculation"] == remote["spark.speculation"] == "false"
+
+
+def test_missing_class_archive_is_left_out_of_the_start(tmp_path: Path) -> None:
+    conf = spark_conf(SparkOptions(cds_archive=tmp_path / "none.jsa"), directory=tmp_path, packages=())
+    assert "SharedArchiveFile" not in conf["spark.driver.extraJavaOptions"]
+
+
+def test_folder_of_a_dead_process_is_removed_by_the_next_start_and_a_living_one_stays(tmp_path: Path) -> None:
+    program = (
+        "import os, sys; from pathlib import Path; from spark.scratch import make_scratch;"
+        "print(make_scratch(Path(sys.argv[1])).path, flush=True); os._exit(9)"
+    )
+    dead = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=False
+    ).stdout.strip()
+    assert Path(dead).is_dir()
+    first = make_scratch(tmp_path)
+    assert not Path(dead).exists()
+    second = make_scratch(tmp_path)
+    assert first.path.is_dir()
+    for scratch in (first, second):
+        scratch.remove()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_signals_for_the_service_do_not_reach_the_jvm(pool: SparkPool) -> None:
+    pid = pool.snapshot().jvm_pid
+    assert pid is not None
+    assert os.getsid(pid) != os.getsid(0)
+    os.kill(pid, signal.SIGTERM)
+    os.kill(pid, signal.SIGINT)
+    with pool.lease(job_id="after", job_class="INTERACTIVE") as lease:
+        assert lease.run(lambda session: session.range(6).count()) == 6
+    assert pool.snapshot().jvm_pid == pid
+
+
+def test_workers_have_the_interpreter_and_the_packages_of_the_service(pool: SparkPool) -> None:
+    def look(_: int) -> tuple[str, str]:
+        import sys
+
+        import spark.purge.unit as unit
+
+        return sys.executable, unit.__file__
+
+    with pool.lease(job_id="look", job_class="INTERACTIVE") as lease:
+        found = lease.run(lambda session: session.sparkContext.parallelize([0], 1).map(look).collect())
+    assert found == [(sys.executable, str(ROOT / "spark/purge/unit.py"))]
+
+
+@pytest.mark.long
+def test_stopped_jvm_counts_as_hung_and_is_replaced(pool: SparkPool) -> None:
+    pid = pool.snapshot().jvm_pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        wait_until(lambda: pool.snapshot().state == "REBUILDING", within_s=20, what="the hang is noticed")
+    finally:
+        if os.path.exists(f"/proc/{pid}"):
+            os.kill(pid, signal.SIGCONT)
+    wait_until(lambda: pool.snapshot().state == "READY", within_s=60, what="READY")
+    assert pool.snapshot().jvm_pid != pid
+    assert pool.snapshot().last_error == "the JVM has not answered for 10 s"
