@@ -14,6 +14,11 @@ from tests.seeds.purging import Purging, purging_service
 # Every sentence on every ground would take minutes, since a server needs a database for each test; the random
 # databases go through all of them.
 UNITS_ON_MARIADB = {"lethe"}
+SMALL_SPARK = {
+    "LETHE_SPARK__CORES": "2",
+    "LETHE_SPARK__DRIVER_MEMORY": "512m",
+    "LETHE_SPARK__JAVA_OPTIONS": '["-XX:TieredStopAtLevel=1"]',
+}
 PLACES_OVER_HTTP = {"sqlite-2.x", "sqlite-3.x", "postgresql-2.x", "mariadb-3.x"}
 
 
@@ -62,16 +67,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 
 @pytest.fixture(scope="session")
-def standing_purging(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Purging]:
-    """A service for the session's purges over HTTP."""
-    with purging_service(tmp_path_factory.mktemp("purging"), {}) as made:
+def purging(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Purging]:
+    """A service for the session's purges over HTTP; its Spark starts with the first purge that wants it."""
+    with purging_service(tmp_path_factory.mktemp("purging"), SMALL_SPARK) as made:
         yield made
-
-
-@pytest.fixture
-def purging(request: pytest.FixtureRequest) -> Purging:
-    """The same, for what the service can do by now."""
-    if "SPARK" in request.node.name:
-        pytest.skip("the service has no Spark yet")
-    found: Purging = request.getfixturevalue("standing_purging")
-    return found
