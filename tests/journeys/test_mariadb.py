@@ -37,7 +37,8 @@ from tests.journeys.mariadb import (
     new_place,
 )
 from tests.journeys.random_cases import Lane, run_case
-from tests.journeys.service import Service, await_job, serving, succeeded, until
+from tests.journeys.runners import LABEL, Runners
+from tests.journeys.service import Process, Service, await_job, serving, succeeded, until
 from tests.journeys.test_reference_databases import _assert_recorded
 from tests.mariadb_server import PrivateMariadb, private_mariadb
 from tests.oracles.symmetricds import VERSIONS, Place, Version, create, empty, load, snapshot
@@ -254,6 +255,46 @@ def test_restored_live_rows_are_what_they_were(standing_service: Service, server
         table: before[table] for table in ("data", "data_event")
     }
     assert len(after["outgoing_batch"]) == len(before["outgoing_batch"])
+
+
+def _freeze_inside_a_unit(runners: Runners, server: PrivateMariadb, place: Place, job_id: str) -> Process:
+    """SIGSTOP the job's runner while it has written rows and not committed, for good."""
+    with connected(server, place) as connection:
+        for _ in range(200):
+            process = runners.holder(job_id)
+            process.freeze()
+            time.sleep(LOOK_AGAIN_S)
+            if any(row[3] is not None for row in at_work(connection)):
+                return process
+            process.thaw()
+            time.sleep(0.013)
+    raise AssertionError("no transaction was ever open")
+
+
+@pytest.mark.parametrize("ledger", [True, False])
+def test_runner_that_sleeps_inside_a_unit_writes_nothing_when_it_wakes(
+    runners: Runners, server: PrivateMariadb, ledger: bool
+) -> None:
+    """Its sessions are found by the locks that they hold and are killed by the one that takes over."""
+    client, name = runners.client, f"asleep_{ledger}".lower()
+    place, limited = _limited(server, name, rows=1_500)
+    store = f"mariadb-{name}".replace("_", "-")
+    add_store(client, store, place, url=place.url if ledger else limited, runs_on=[LABEL])
+    expected = expect(place, snapshot(place))
+    request = purge_request(place, max_rows_in_tx=UNIT_ROWS, rows_per_s=100_000)
+    job = client.purges.create(store, request)
+    frozen = _freeze_inside_a_unit(runners, server, place, job.id)
+    waited_s = runners.await_other(job.id, frozen)
+    result = succeeded(client, job.id, timeout_s=60)
+    rows = fingerprint(place)
+    frozen.thaw()
+    time.sleep(1.5)
+    assert fingerprint(place) == rows
+    after = snapshot(place)
+    for table in PURGED:
+        assert after[table] == expected.after[table], table
+    assert result["counts"] == ("EXACT" if ledger else "AT_LEAST")
+    print(f"taken over after {waited_s:.1f} s")
 
 
 def test_kills_of_service_session_and_server_leave_rows_counts_and_archive_exact(
