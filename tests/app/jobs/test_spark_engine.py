@@ -1,0 +1,253 @@
+"""Which engine a job gets, and what trouble of the pool means for it; Spark itself is replaced by threads."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.clock import SystemClock
+from app.jobs.engine import Borrower, InlineEngine
+from app.jobs.engine_choice import CHECKPOINT_ENGINE, EVENT_ENGINE, Engines, Work
+from app.jobs.errors import JobFailed, JobWaiting
+from app.jobs.models import WaitingOn
+from app.jobs.spark_engine import FAILED_REST_S, SparkEngine
+from spark.errors import PoolDraining, PoolFailed, PoolQueueFull, SparkError, SparkJobFailed
+from spark.exchange.board import ExchangeLimits
+from spark.exchange.dispatch import Exchange
+from spark.snapshot import PoolSnapshot, PoolState
+from tests.app.jobs.workbench import Workbench
+from tests.spark.exchange.slots import CORES, ThreadSlots
+from tests.spark.exchange.work import blunder, made_target, note, rest, work_of
+
+LIMITS = ExchangeLimits(task_s=0.2, gather_s=0.005, losses_max=1)
+
+
+class Pool:
+    """A pool that says of itself what a test wants."""
+
+    def __init__(self) -> None:
+        self.found = PoolSnapshot(
+            state="READY",
+            since_s=1.0,
+            slots=(),
+            queue=(),
+            queue_max=8,
+            jobs_run=0,
+            rebuilds=0,
+            failed_rebuilds=0,
+            last_error=None,
+            start_took_s=None,
+            uses_cds=False,
+            spark_version=None,
+            master="local[2,4]",
+            jvm_pid=None,
+            context_age_s=None,
+        )
+        self.starts = 0
+
+    def stands(self, state: PoolState, *, since_s: float = 1.0) -> None:
+        self.found = replace(self.found, state=state, since_s=since_s)
+
+    def start(self) -> None:
+        self.starts += 1
+        self.stands("STARTING")
+
+    def snapshot(self) -> PoolSnapshot:
+        return self.found
+
+
+@pytest.fixture
+def slots() -> Iterator[ThreadSlots]:
+    made = ThreadSlots(2)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def pool() -> Pool:
+    return Pool()
+
+
+@pytest.fixture
+def engine(pool: Pool, slots: ThreadSlots) -> Iterator[SparkEngine]:
+    exchange = Exchange(slots, dispatchers=2, limits=LIMITS, run=slots.run_tasks, cores=lambda _: CORES)
+    yield SparkEngine(pool, exchange, SystemClock(), queue_max=1)
+    exchange.close()
+
+
+def work(requested: Any = "AUTO", rows: int | None = 500_000, *, has_ledger: bool = True) -> Work:
+    return Work(requested, rows, has_ledger)
+
+
+@pytest.mark.parametrize(
+    ("asked", "state", "chosen", "reason"),
+    [
+        (work(), "READY", "SPARK", "ROWS"),
+        (work(), "STOPPED", "SPARK", "ROWS"),
+        (work(rows=100_000), "READY", "SPARK", "ROWS"),
+        (work(rows=99_999), "READY", "INLINE", "ROWS"),
+        (work(rows=None), "READY", "INLINE", "NO_ESTIMATE"),
+        (work(), "FAILED", "INLINE", "POOL_FAILED"),
+        (work(), "DRAINING", "INLINE", "POOL_DRAINING"),
+        (work("SPARK", 1), "READY", "SPARK", "REQUESTED"),
+        (work("SPARK", 1), "FAILED", "SPARK", "REQUESTED"),
+        (work("SPARK", has_ledger=False), "READY", "INLINE", "NO_LEDGER"),
+        (work("INLINE"), "READY", "INLINE", "REQUESTED"),
+    ],
+)
+def test_engine_is_chosen_by_request_rows_and_pool(
+    bench: Workbench, engine: SparkEngine, pool: Pool, asked: Work, state: Any, chosen: str, reason: str
+) -> None:
+    pool.stands(state)
+    job_id = bench.submit()
+    context = bench.context()
+    engines = Engines(InlineEngine(SystemClock()), engine, 100_000)
+    assert engines.choose(context, asked).name == chosen
+    assert bench.job(job_id).engine == chosen
+    [event] = [event for event in bench.events(job_id) if event.type == EVENT_ENGINE]
+    assert event.data == {
+        "engine": chosen,
+        "reason": reason,
+        "requested": asked.requested,
+        "estimated_rows": asked.rows,
+        "min_rows": 100_000,
+    }
+    engines.choose(context, asked)
+    assert len([event for event in bench.events(job_id) if event.type == EVENT_ENGINE]) == 1
+    assert bench.checkpoint(job_id, CHECKPOINT_ENGINE) == event.data
+
+
+def test_without_spark_everything_runs_inline(bench: Workbench) -> None:
+    job_id = bench.submit()
+    assert Engines(InlineEngine(SystemClock())).choose(bench.context(), work("SPARK")).name == "INLINE"
+    assert bench.events(job_id)[-1].data["reason"] == "SPARK_DISABLED"
+
+
+def test_units_run_through_the_engine_as_inline(engine: SparkEngine, pool: Pool, tmp_path: Path) -> None:
+    with engine.lease(work_of(made_target(tmp_path), note), workers=1) as lease:
+        outcomes = list(lease.map(iter(range(20))))
+    assert sorted((outcome.unit, outcome.result) for outcome in outcomes) == [(n, n * n) for n in range(20)]
+    assert pool.starts == 0
+
+
+def test_pool_is_started_by_the_first_job_that_needs_it_and_waiting_is_shown(
+    engine: SparkEngine, pool: Pool, slots: ThreadSlots, tmp_path: Path
+) -> None:
+    pool.stands("STOPPED")
+    shown: list[list[WaitingOn]] = []
+
+    def show(waiting_on: Any) -> None:
+        shown.append(list(waiting_on))
+        pool.stands("READY")
+
+    borrower = Borrower(show_waiting=show)
+    with engine.lease(work_of(made_target(tmp_path), rest), workers=1, borrower=borrower) as lease:
+        assert len(list(lease.map(iter(range(2))))) == 2
+    assert pool.starts == 1
+    assert [[(item.kind, item.ref) for item in items] for items in shown] == [
+        [("SPARK_POOL", "STARTING")],
+        [],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("refusal", "ref"),
+    [
+        (PoolQueueFull("8 wait", retry_after_s=7), "QUEUE_FULL"),
+        (PoolDraining("being drained"), "READY: being drained"),
+        (PoolFailed("no Java"), "READY: no Java"),
+    ],
+)
+def test_job_waits_for_a_pool_that_gives_no_slot(
+    engine: SparkEngine, slots: ThreadSlots, tmp_path: Path, refusal: SparkError, ref: str
+) -> None:
+    slots.refusals.append(refusal)
+    with (
+        pytest.raises(JobWaiting) as waiting,
+        engine.lease(work_of(made_target(tmp_path), note), workers=1) as lease,
+    ):
+        list(lease.map(iter(range(3))))
+    [item] = waiting.value.waiting_on
+    assert (item.kind, item.ref) == ("SPARK_POOL", ref)
+    assert waiting.value.not_before == item.until
+    assert waiting.value.not_before is not None
+    assert not waiting.value.transient, "waiting for Spark must not use up a job's retries"
+
+
+def test_pool_that_was_given_up_is_tried_again_after_a_while_only(
+    engine: SparkEngine, pool: Pool, tmp_path: Path
+) -> None:
+    target = made_target(tmp_path)
+    pool.stands("FAILED", since_s=20.0)
+    with pytest.raises(JobWaiting) as waiting:
+        engine.lease(work_of(target, note), workers=1)
+    assert waiting.value.not_before is not None
+    assert 15 < (waiting.value.not_before - SystemClock().now()).total_seconds() <= 20
+    assert pool.starts == 0
+    pool.stands("FAILED", since_s=FAILED_REST_S + 1)
+    with engine.lease(work_of(target, note), workers=1) as lease:
+        assert len(list(lease.map(iter(range(3))))) == 3
+    assert pool.starts == 1
+
+
+def test_pool_that_fails_under_a_job_makes_it_wait(
+    engine: SparkEngine, pool: Pool, slots: ThreadSlots, tmp_path: Path
+) -> None:
+    with (
+        pytest.raises(JobWaiting, match="FAILED"),
+        engine.lease(work_of(made_target(tmp_path), rest), workers=1) as lease,
+    ):
+        _fail_under(lease, pool)
+
+
+def _fail_under(lease: Any, pool: Pool) -> None:
+    for _ in lease.map(iter(range(3))):
+        pool.stands("FAILED")
+
+
+def test_unit_that_is_lost_again_and_again_is_a_transient_failure(
+    engine: SparkEngine, slots: ThreadSlots, tmp_path: Path
+) -> None:
+    slots.script.extend([SparkJobFailed("a worker died")] * 10)
+    with (
+        pytest.raises(JobWaiting) as waiting,
+        engine.lease(work_of(made_target(tmp_path), note), workers=1) as lease,
+    ):
+        list(lease.map(iter(range(2))))
+    assert waiting.value.transient
+    assert waiting.value.code == "SPARK_UNITS_LOST"
+
+
+def test_mistake_of_a_program_fails_the_job(engine: SparkEngine, tmp_path: Path) -> None:
+    with (
+        pytest.raises(JobFailed, match="KeyError") as failed,
+        engine.lease(work_of(made_target(tmp_path), blunder), workers=1) as lease,
+    ):
+        list(lease.map(iter(range(2))))
+    assert failed.value.code == "INTERNAL"
+
+
+def test_job_beyond_the_end_of_the_queue_waits(
+    engine: SparkEngine, slots: ThreadSlots, tmp_path: Path
+) -> None:
+    target = made_target(tmp_path)
+    held = [slots._free.acquire() for _ in range(2)]  # no slot is free: what is handed in waits
+    with engine.lease(work_of(target, note), workers=1) as first:
+        outcomes = first.map(iter(range(2)))
+        engine.exchange._board.hand_in(first._lease._state, 1, b"")  # type: ignore[attr-defined]
+        assert engine.is_full
+        with pytest.raises(JobWaiting, match="QUEUE_FULL"):
+            engine.lease(work_of(target, note), workers=1)
+        first.cancel()
+    for _ in held:
+        slots._free.release()
+    assert not engine.is_full
+    outcomes.close()  # type: ignore[attr-defined]
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as looked:
+        assert looked.execute("select count(*) from done").fetchone() == (0,)

@@ -1,0 +1,135 @@
+"""`/v1/spark-pool` of a service that nobody has asked for Spark yet: no JVM is started by any of this."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.http.metadata_rows import MetadataRows
+from tests.http.problem import pointers, problem
+from tests.http.service_process import ServiceProcess
+from tests.http.shop import Shop, accepted, wait_for
+from tests.http.targets import symmetricds_rows
+
+MakeShop = Callable[..., Shop]
+MakeToken = Callable[..., str]
+VERBS = ("recycle", "drain", "resume")
+
+
+@pytest.fixture(scope="session")
+def service(sqlite_service: ServiceProcess) -> ServiceProcess:
+    """Nothing here depends on the metadata's kind."""
+    return sqlite_service
+
+
+@pytest.fixture(scope="module")
+def inline_only(roots: Path, settings: dict[str, str]) -> Iterator[httpx.Client]:
+    """A service without Spark."""
+    made = ServiceProcess(
+        roots / "inline-only", settings=settings | {"LETHE_SPARK__ENABLED": "false"}
+    ).start()
+    with made.http() as client:
+        yield client
+    assert made.stop() == 0
+
+
+def test_pool_that_nobody_has_needed_is_stopped(http: httpx.Client) -> None:
+    pool = http.get("/v1/spark-pool").json()
+    assert (pool["state"], pool["rebuilds"], pool["last_error"]) == ("STOPPED", 0, None)
+    assert pool["instance"].startswith("ins_")
+    assert [slot["state"] for slot in pool["slots"]] in ([], ["IDLE"] * 4)
+    assert pool["limits"]["slots"] == 4
+    assert pool["limits"]["min_rows"] == 100_000
+    assert http.get("/readyz").json() == {"status": "ready"}
+
+
+def test_looking_needs_jobs_read_and_orders_need_admin(
+    service: ServiceProcess, make_token: MakeToken, anonymous: httpx.Client
+) -> None:
+    problem(anonymous.get("/v1/spark-pool"), 401, "TOKEN_MISSING")
+    with service.http(make_token("jobs:read", "jobs:control")) as reader:
+        assert reader.get("/v1/spark-pool").status_code == 200
+        for verb in VERBS:
+            problem(reader.post(f"/v1/spark-pool:{verb}", json={}), 403, "SCOPE_MISSING")
+    with service.http(make_token("stores:read")) as other:
+        problem(other.get("/v1/spark-pool"), 403, "SCOPE_MISSING")
+
+
+def test_orders_leave_audit_rows_and_are_remembered_by_their_key(
+    http: httpx.Client, metadata: MetadataRows
+) -> None:
+    key = {"Idempotency-Key": "drain-once"}
+    first = http.post("/v1/spark-pool:drain", json={"reason": "maintenance"}, headers=key)
+    again = http.post("/v1/spark-pool:drain", json={"reason": "maintenance"}, headers=key)
+    assert (first.status_code, again.status_code) == (200, 200)
+    assert again.headers["Idempotency-Replayed"] == "true"
+    assert first.json() == again.json()
+    problem(
+        http.post("/v1/spark-pool:drain", json={"reason": "other"}, headers=key),
+        422,
+        "IDEMPOTENCY_KEY_REUSED",
+    )
+    assert http.post("/v1/spark-pool:resume", json={}).status_code == 200
+    found = http.get("/v1/audit-events", params={"action": "spark_pool.drain"}).json()["items"]
+    assert [(row["subject_type"], row["detail"]) for row in found] == [
+        ("spark_pool", {"reason": "maintenance"})
+    ]
+
+
+def test_pool_without_a_jvm_cannot_be_recycled(http: httpx.Client) -> None:
+    problem(http.post("/v1/spark-pool:recycle", json={}), 409, "POOL_NOT_RUNNING")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_unknown_fields_of_an_order_are_refused(http: httpx.Client, verb: str) -> None:
+    answer = http.post(f"/v1/spark-pool:{verb}", json={"hard": True})
+    assert pointers(problem(answer, 422, "INVALID_REQUEST")) == {"/hard"}
+
+
+def test_unknown_engine_of_a_purge_is_refused(shop: Shop) -> None:
+    before = symmetricds_rows(shop.path)
+    answer = shop.http.post(f"/v1/stores/{shop.id}/purges", json=shop.body({"engine": "FLINK"}))
+    assert pointers(problem(answer, 422, "INVALID_REQUEST")) == {"/engine"}
+    assert symmetricds_rows(shop.path) == before
+
+
+def test_small_purge_runs_inline_and_says_why(http: httpx.Client, shop: Shop) -> None:
+    job_id = accepted(http.post(f"/v1/stores/{shop.id}/purges", json=shop.body({"engine": "AUTO"})))
+    job = wait_for(http, job_id)
+    assert (job["state"], job["engine"]) == ("SUCCEEDED", "INLINE"), job["error"]
+    events = http.get(f"/v1/jobs/{job_id}/events").json()["items"]
+    [chosen] = [event["data"] for event in events if event["type"] == "engine"]
+    assert (chosen["requested"], chosen["reason"]) == ("AUTO", "ROWS")
+    assert 0 < chosen["estimated_rows"] < chosen["min_rows"] == 100_000
+    assert http.get("/v1/spark-pool").json()["state"] == "STOPPED"
+
+
+def test_metrics_tell_of_the_pool(http: httpx.Client) -> None:
+    lines = http.get("/metrics").text.splitlines()
+    assert 'lethe_spark_state{state="STOPPED"} 1.0' in lines
+    assert "lethe_spark_slots 4.0" in lines
+    assert "lethe_spark_units_total 0.0" in lines
+
+
+def test_service_without_spark_refuses_what_names_it(inline_only: httpx.Client, make_shop: MakeShop) -> None:
+    shop = make_shop()
+    body = {"id": shop.id, "kind": "SYMMETRICDS", "url": f"sqlite:///{shop.path}"}
+    assert inline_only.post("/v1/stores", json=body).status_code == 201
+    before = symmetricds_rows(shop.path)
+    asked = shop.body({"engine": "SPARK"})
+    problem(inline_only.post(f"/v1/stores/{shop.id}/purges", json=asked), 409, "SPARK_DISABLED")
+    batch = {"kind": "PURGE", "params": asked, "stores": [shop.id]}
+    parent = wait_for(inline_only, accepted(inline_only.post("/v1/jobs:batch", json=batch)))
+    assert parent["state"] == "FAILED"
+    assert parent["result"]["stores"][shop.id]["error"]["code"] == "SPARK_DISABLED"
+    problem(inline_only.get("/v1/spark-pool"), 409, "SPARK_DISABLED")
+    problem(inline_only.post("/v1/spark-pool:drain", json={}), 409, "SPARK_DISABLED")
+    assert symmetricds_rows(shop.path) == before
+    job = wait_for(
+        inline_only, accepted(inline_only.post(f"/v1/stores/{shop.id}/purges", json=shop.body({})))
+    )
+    assert (job["state"], job["engine"]) == ("SUCCEEDED", "INLINE")
+    assert "lethe_spark" not in inline_only.get("/metrics").text
