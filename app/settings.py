@@ -26,9 +26,9 @@ class SparkSettings(BaseModel):
     """Of a local master; null: all of this machine."""
     slots: Annotated[int, Field(ge=1, le=64)] = 4
     queue_max: Annotated[int, Field(ge=1, le=10_000)] = 32
-    driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[kmgKMG]$")] = "1g"
+    driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[kmgKMG]$")] = "2g"
     driver_host: str | None = None
-    executor_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[kmgKMG]$")] = "1g"
+    executor_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[kmgKMG]$")] = "2g"
     executor_cores: Annotated[int | None, Field(ge=1)] = None
     cores_max: Annotated[int | None, Field(ge=1)] = None
     cds_archive: Path | None = None
