@@ -19,7 +19,7 @@ from spark.erase.reasons import Switches
 from spark.erase.vlsn import find_vlsn_index
 from spark.formats import je_log
 from spark.formats.je_log import LN_TYPES, NODE_TYPES, EntryType, lsn_file, show_lsn
-from spark.formats.je_log_items import LN_EMBEDDED, CheckpointEnd, Database, RareLn
+from spark.formats.je_log_items import LN_EMBEDDED, NODE_LEVEL_MASK, CheckpointEnd, Database, RareLn
 
 FLAG_NAMES: Final = (
     (je_log.FLAG_PROVISIONAL, "PROVISIONAL"),
@@ -70,9 +70,12 @@ def _entries(columns: FileColumns) -> Iterator[dict[str, Any]]:
     for row in columns.lns.to_pylist():
         extra[row.pop("entry")] = _ln(row)
     for row in columns.nodes.to_pylist():
-        extra[row.pop("entry")] = row | {
+        extra[row["entry"]] = {
+            "db": row["db"],
+            "node": row["node"],
+            "level": row["level"] & NODE_LEVEL_MASK,
+            "slots": row["slots"],
             "last_full": show_lsn(row["last_full"]),
-            "level": row["level"] & 0xFFFF,
         }
     for row in columns.ends.to_pylist():
         extra[row.pop("entry")] = row

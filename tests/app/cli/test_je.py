@@ -1,0 +1,122 @@
+"""`lethe je` on environments that JE wrote: what it prints, and how it refuses."""
+
+import json
+import struct
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from app.cli.main import main
+
+DATA = Path(__file__).parents[2] / "data" / "je"
+
+
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("je")
+    with tarfile.open(DATA / "closed.tar.xz") as packed:
+        packed.extractall(root, filter="data")
+    return root / "closed"
+
+
+def test_stat_shows_files_databases_and_checkpoint(closed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["je", "stat", str(closed), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    expected = json.loads((closed / "expected.json").read_text())
+    assert [each["name"] for each in found["files"]] == list(expected["files"])
+    for each in found["files"]:
+        known = expected["files"][each["name"]]
+        assert (each["bytes"], each["entries"]) == (known["size"], known["entries"])
+        assert each["created_ms"] == known["created_ms"]
+        assert 0 < each["utilisation"] < 1
+    databases = {(each["id"], each["name"], each["dropped"]) for each in found["databases"]}
+    assert {(each["id"], each["name"], each["deleted"]) for each in expected["databases"]} <= databases
+    assert found["checkpoint"]["first_active"] == "0x3/0x12d89"
+    assert found["vlsn"] is None
+    assert found["refused"] is None
+
+
+def test_stat_counts_erased_entries_as_obsolete(
+    closed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file in closed.glob("*.jdb"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    main(["je", "stat", str(closed), "--json"])
+    before = json.loads(capsys.readouterr().out)["files"][0]
+    with (tmp_path / "00000000.jdb").open("r+b") as file:
+        # A record that is still in use: its bytes are no longer counted as such.
+        file.seek(2645 + 4)
+        file.write(b"\x2b")
+    assert main(["je", "stat", str(tmp_path), "--json"]) == 0
+    after = json.loads(capsys.readouterr().out)["files"][0]
+    assert after["erased"] == before["erased"] + 1
+    assert after["used_bytes"] <= before["used_bytes"]
+
+
+def test_dump_prints_every_entry_once(closed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["je", "dump", str(closed), "--file", "0x2", "--json"]) == 0
+    entries = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(entries) == 10838
+    assert entries[0] == {
+        "file": "00000002.jdb",
+        "offset": 0,
+        "type": "FILE_HEADER",
+        "item_bytes": 24,
+        "flags": [],
+    }
+    node = next(entry for entry in entries if entry["type"] == "BIN")
+    assert (node["level"], node["flags"]) == (1, ["PROVISIONAL"])
+    first = entries[1]
+    assert bytes.fromhex(first["key"]) == b"dropkey:0004705"
+    assert (first["type"], first["db"], first["txn"]) == ("INS_LN_TX", 8, 4717)
+    assert main(["je", "dump", str(closed), "--file", "00000002.jdb"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 10838
+    assert "key='dropkey:0004705'" in lines[1]
+
+
+@pytest.mark.parametrize("words", [["stat"], ["dump"]])
+def test_directory_that_is_no_environment_is_refused(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["je", *words, str(tmp_path), "--json"]) == 1
+    out, err = capsys.readouterr()
+    assert json.loads(out)["code"] == "NOT_AN_ENVIRONMENT"
+    assert "no log file" in err
+
+
+def test_other_version_and_damage_name_file_and_offset(
+    closed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file in closed.glob("*.jdb"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    first = tmp_path / "00000000.jdb"
+    good = first.read_bytes()
+    first.write_bytes(good[:34] + struct.pack("<i", 19) + good[38:])
+    assert main(["je", "stat", str(tmp_path)]) == 1
+    err = capsys.readouterr().err
+    assert "LOG_VERSION_UNSUPPORTED: 00000000.jdb, offset 34: log version 19" in err
+    first.write_bytes(good[:3000] + b"\xff" + good[3001:])
+    assert main(["je", "stat", str(tmp_path)]) == 1
+    assert "LOG_CHECKSUM_WRONG: 00000000.jdb, offset 2958" in capsys.readouterr().err
+    first.write_bytes(good[:-3])
+    assert main(["je", "dump", str(tmp_path)]) == 1
+    assert "LOG_ENTRY_TORN: 00000000.jdb" in capsys.readouterr().err
+
+
+def test_torn_tail_is_shown_and_is_no_error(
+    closed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file in closed.glob("*.jdb"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    last = tmp_path / "00000003.jdb"
+    last.write_bytes(last.read_bytes()[:-4])
+    assert main(["je", "stat", str(tmp_path)]) == 0
+    assert "00000003.jdb is torn off at offset 77898" in capsys.readouterr().err
+
+
+def test_file_that_is_not_there_is_refused(closed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["je", "dump", str(closed), "--file", "9"]) == 1
+    assert "has no file 00000009.jdb" in capsys.readouterr().err
+    assert main(["je", "dump", str(closed), "--file", "nine"]) == 64
