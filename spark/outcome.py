@@ -30,22 +30,23 @@ def classify(error: BaseException, *, is_alive: Callable[[], bool]) -> SparkRunE
             time.sleep(POLL_S)
     if not is_alive():
         return SparkLost(f"the JVM is gone ({type(error).__name__})")
-    text = _text(error)
-    line = _telling_line(error, text)
+    text, line = text_of(error), telling_line(error)
     # Some actions wrap the condition in another exception; the text always names it.
     is_cancel = isinstance(error, Py4JError | PySparkException) and CANCELLED in text
     return SparkJobCancelled(line) if is_cancel else SparkJobFailed(line)
 
 
-def _text(error: BaseException) -> str:
+def text_of(error: BaseException) -> str:
+    """What the error says, all of it; nothing when the JVM that would have to be asked is gone."""
     try:
         return str(error).strip()  # of a Java exception: asks the JVM
     except (Py4JError, OSError):
         return ""
 
 
-def _telling_line(error: BaseException, text: str) -> str:
+def telling_line(error: BaseException) -> str:
     """The line that says what happened, without the stack of either language."""
+    text = text_of(error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
         return type(error).__name__

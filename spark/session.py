@@ -29,6 +29,7 @@ from pyspark.sql import SparkSession, SQLContext
 from spark.errors import SparkStartFailed
 from spark.jvm import Jvm, end, find_java, last_words, launch, named_in_environment
 from spark.options import LOOPBACK, SparkOptions, spark_conf
+from spark.outcome import telling_line, text_of
 from spark.packages import write_package
 from spark.scratch import Scratch, make_scratch
 
@@ -149,7 +150,7 @@ def _start(options: SparkOptions, should_stop: Callable[[], bool]) -> StartedSes
             _forget(SparkContext._gateway)
         scratch.remove()
         detail = failed.detail if failed.reason != "EXITED" else f"{failed.detail}: {last_words(log_file)}"
-        raise SparkStartFailed(failed.reason, detail) from failed.__cause__
+        raise SparkStartFailed(failed.reason, detail) from None
     finally:
         helper.shutdown(wait=False)
     took_s = time.monotonic() - began
@@ -213,15 +214,19 @@ def _await(
     error = building.exception()
     if error is None:
         return building.result()
-    text = str(error)
-    if "Could not parse Master URL" in text or "masters are unresponsive" in text:
-        line = next(line for line in text.splitlines() if "aster" in line)
-        raise SparkStartFailed("BAD_MASTER", line.strip()) from error
+    raise _failed(error, jvm)
+
+
+def _failed(error: BaseException, jvm: Jvm) -> SparkStartFailed:
     if not jvm.alive:
-        raise SparkStartFailed("EXITED", "the JVM ended before the context was up") from error
-    raise SparkStartFailed(
-        "FAILED", f"{type(error).__name__}: {text.splitlines()[-1] if text else ''}"
-    ) from error
+        return SparkStartFailed("EXITED", "the JVM ended before the context was up")
+    text, line = text_of(error), telling_line(error)
+    if "Could not parse Master URL" in text:
+        return SparkStartFailed("BAD_MASTER", line)
+    # A context gives up a master that does not answer after a minute, and then exists, stopped.
+    if "masters are unresponsive" in text or "stopped SparkContext" in text:
+        return SparkStartFailed("MASTER_AWAY", f"the cluster's master does not answer ({line})")
+    return SparkStartFailed("FAILED", line)
 
 
 def _has_mapped(jvm: Jvm, options: SparkOptions) -> bool:
