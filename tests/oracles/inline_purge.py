@@ -87,7 +87,7 @@ class _Workers:
             thread.join()
 
     def _work(self, target: Target) -> None:
-        with connect(target, application_name=self._application_name) as conn:
+        with self._connected(target) as conn:
             while (unit := self._units.get()) is not None:
                 try:
                     # After a failure the rest is only taken off the queue, so that nobody waits for ever.
@@ -98,6 +98,17 @@ class _Workers:
                 finally:
                     self._units.task_done()
             self._units.task_done()
+
+    def _connected(self, target: Target) -> Connection:
+        """A connection of a worker's own: a SQLite file may be locked by another's unit when it is opened."""
+        for number in range(TRIES_MAX):
+            try:
+                return connect(target, application_name=self._application_name)
+            except TargetError as exc:
+                if not exc.transient or number == TRIES_MAX - 1:
+                    raise
+                time.sleep(PAUSE_S)
+        raise AssertionError("the last try returns or raises")
 
     def _run(self, conn: Connection, unit: UnitSpec) -> None:
         for number in range(TRIES_MAX):
