@@ -41,7 +41,7 @@ def _spec(place: Place, rng: Random) -> PurgeSpec:
 
 
 def _cutoff(place: Place) -> datetime | str | int:
-    if place.dialect == "postgresql":
+    if place.dialect != "sqlite":
         return CUTOFF
     encoded = place.encode(CUTOFF)
     return encoded if isinstance(encoded, int) else str(CUTOFF)
@@ -108,7 +108,7 @@ def test_random_mariadb_databases_keep_what_the_oracle_keeps(
     place = Place(mariadb_url, version=version)
     create(place)
     rng = Random(f"{version} {workers}")
-    for case in range(CASES // 2):
+    for case in range(CASES // 5):
         empty(place)
         rows = random_database(rng, version)
         load(place, rows)
