@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -54,6 +55,8 @@ from app.stores.service import end_past_suspensions, get_store, parallel_limits,
 EXIT_OK = 0
 EXIT_FAILED = 1
 HEARTBEAT_S = 15.0
+STOP_BUDGET_S = 13.5
+"""For jobs and Spark together, of the 15 s that a stop may take."""
 START_RETRY_S = 1.0
 HOUSEKEEPING_EVERY_BEATS = 20
 EPOCH_STORES_MAX = 200
@@ -122,11 +125,12 @@ class Worker:
 
     def stop(self) -> None:
         """Come to a safe point and give the leases back."""
+        begun = time.monotonic()
         stopped = self.runner.stop(self.settings.stop_grace_s)
         if not stopped:
             logger.warning("jobs did not stop in time; their leases will run out")
         if self.spark is not None:
-            self.spark.stop()
+            self.spark.stop(STOP_BUDGET_S - (time.monotonic() - begun))
         self._stopped.set()
         if self._keeper.is_alive():
             self._keeper.join(2.0)

@@ -75,6 +75,8 @@ class SparkEngine:
         """
         if self.is_full:
             raise self.waiting("QUEUE_FULL", after_s=QUEUE_RETRY_S)
+        with self._signals():
+            self.exchange.check_open()
         self._start()
         watch = _PoolWatch(self, borrower)
         terms = LeaseTerms(
@@ -170,8 +172,6 @@ class _PoolWatch:
         Raises: JobWaiting: it has given up.
         """
         state = self._engine.pool.snapshot().state
-        if state == "STOPPED":
-            self._engine.pool.start()
         if state == "FAILED":
             raise self._engine.refused("Spark does not come up")
         self._show(state if state in NOT_YET else None)

@@ -22,6 +22,8 @@ from spark.options import SparkOptions, default_cds_archive
 from spark.pool import PoolLimits, SparkPool
 from spark.snapshot import PoolSnapshot
 
+STOP_LEAST_S = 0.5
+
 
 class SparkService:
     """Pool and exchange of this process.
@@ -48,10 +50,15 @@ class SparkService:
         if self._settings.start == "EAGER":
             self.pool.start()
 
-    def stop(self) -> None:
-        """End every lease, every dispatcher and the JVM, within twice the timeout of the settings."""
-        self.exchange.close(self._settings.stop_timeout_s)
-        self.pool.stop(self._settings.stop_timeout_s)
+    def stop(self, within_s: float) -> None:
+        """End every lease, every dispatcher and the JVM, within twice the timeout of the settings.
+
+        Args:
+            within_s: what is left for all of it; the JVM is killed where that is little.
+        """
+        each_s = min(self._settings.stop_timeout_s, max(STOP_LEAST_S, within_s / 2))
+        self.exchange.close(each_s)
+        self.pool.stop(each_s)
 
     @property
     def is_failed(self) -> bool:

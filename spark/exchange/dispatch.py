@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from spark.errors import LeaseRefused, LeaseWaitEnded, SparkError, SparkRunError
+from spark.errors import LeaseRefused, LeaseWaitEnded, PoolStopped, SparkError, SparkRunError
 from spark.exchange.board import Board, ExchangeLimits, ExchangeSnapshot, Flight
 from spark.exchange.lease import ExchangeLease, LeaseTerms
 from spark.snapshot import JobClass
@@ -88,11 +88,16 @@ class Exchange:
     def lease(self, work: UnitWork[Unit, Result], terms: LeaseTerms) -> ExchangeLease[Unit, Result]:
         """A place for one job.
 
-        Raises: TaskBroken: the work cannot be sent.
+        Raises: TaskBroken: the work cannot be sent. PoolStopped: the exchange has ended.
         """
-        assert not self._is_closed, "the exchange has ended"
+        self.check_open()
         self._start()
         return ExchangeLease(self._board, work, terms)
+
+    def check_open(self) -> None:
+        """Raise PoolStopped when the exchange has ended."""
+        if self._is_closed:
+            raise PoolStopped("the service ends")
 
     def snapshot(self) -> ExchangeSnapshot:
         """How it stands."""

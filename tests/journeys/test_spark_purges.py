@@ -43,6 +43,7 @@ SPARK = {
 }
 JOB_TIMEOUT_S = 240.0
 ABORT_MAX_S = 8.0
+STOP_MAX_S = 15.0
 QUIET_S = 4.0
 """Longer than a cancelled worker of Spark lives."""
 
@@ -57,12 +58,20 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     with serving(tmp_path_factory.mktemp("spark") / "service", SPARK) as made:
         yield made
         below = descendants_of(made.pid)
+        begun = time.monotonic()
         assert made.stop() == 0
+        print(f"stopped within {time.monotonic() - begun:.1f} s")
+        assert time.monotonic() - begun < STOP_MAX_S
         until(lambda: ended(below), timeout_s=10)
 
 
 def _events(client: Lethe, job_id: str) -> list[dict[str, object]]:
     return [dict(event.data) for event in client.jobs.events(job_id) if event.type == "engine"]
+
+
+def _done(client: Lethe, job_id: str) -> int:
+    progress = client.jobs.get(job_id).progress
+    return 0 if progress is None else progress.done
 
 
 def _run_lanes(service: Service, directory: Path, url: str, seeds: range, *, lanes: int) -> list[str]:
@@ -95,6 +104,27 @@ def test_many_random_databases_purged_on_spark_are_as_the_oracle_says(
     """The same with more seeds."""
     url = standing_postgresql.create_database("spark_random_long")
     _run_lanes(service, tmp_path, url, range(70_000, 70_200), lanes=4)
+
+
+def test_stop_in_the_middle_of_a_purge_on_spark_gives_it_back(
+    service: Service, standing_postgresql: PostgresqlServer
+) -> None:
+    """SIGTERM: exit 0 in time, no process left; the next start goes on to the oracle's rows."""
+    client = service.client
+    place = Place(standing_postgresql.create_database("spark_stop"))
+    build_large(place, 21, rows=3_000)
+    add_store(client, "spark-stop", place)
+    expected = expect(place, snapshot(place))
+    job = client.purges.create("spark-stop", purge_request(place, max_rows_in_tx=50, rows_per_s=1_500))
+    until(lambda: _done(client, job.id) > 300)
+    below, begun = descendants_of(service.pid), time.monotonic()
+    assert service.stop() == 0
+    print(f"stopped at work within {time.monotonic() - begun:.1f} s")
+    assert time.monotonic() - begun < STOP_MAX_S
+    until(lambda: ended(below), timeout_s=10)
+    service.start()
+    assert_exact(place, expected, succeeded(client, job.id, timeout_s=JOB_TIMEOUT_S))
+    assert client.jobs.get(job.id).raw["crash_count"] == 0
 
 
 @dataclass
@@ -193,7 +223,7 @@ def test_abort_of_a_purge_at_work_on_spark_is_silent(
     build_large(place, 51, rows=8_000)
     add_store(client, "spark-abort", place)
     job = client.purges.create("spark-abort", purge_request(place, archive=True, max_rows_in_tx=50))
-    until(lambda: (client.jobs.get(job.id).progress or job).done > 500)  # type: ignore[union-attr]
+    until(lambda: _done(client, job.id) > 500)
     print(f"abort at work: {_abort(client, place, job.id):.2f} s")
     result = client.jobs.get(job.id).result
     assert result is not None
