@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from spark.erase.log import Checkpoint, Log
 from spark.formats.je_log import NULL_LSN
-from spark.formats.je_log_items import DATABASE_TEMPORARY, Database, DbTree, RareLn
+from spark.formats.je_log_items import DATABASE_TEMPORARY, MAPPING_DB, NAMING_DB, Database, DbTree, RareLn
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,15 +13,18 @@ class Databases:
 
     Attributes:
         known: the newest description of each.
-        roots: of each, the LSNs of tree roots from which the veto walks.
+        roots: of each that has a MapLN, the LSNs of tree roots from which the veto walks.
         dropped: those whose newest MapLN is a deletion before the checkpoint's first active LSN.
         map_lns: the LSNs of all MapLNs of each, in log order.
+        ending: those whose newest MapLN or NameLN is a deletion, wherever: the cleaner no longer keeps their
+            trees.
     """
 
     known: dict[int, Database]
     roots: dict[int, set[int]]
     dropped: frozenset[int]
     map_lns: dict[int, list[int]]
+    ending: frozenset[int]
 
     @property
     def dups(self) -> frozenset[int]:
@@ -53,10 +56,15 @@ def find_databases(log: Log, checkpoint: Checkpoint) -> Databases:
     roots: dict[int, set[int]] = {}
     dropped: set[int] = set()
     map_lns: dict[int, list[int]] = {}
+    name_ended: dict[int, bool] = {}
+    map_ended: dict[int, bool] = {}
     for lsn, _, ln in log.rare(RareLn):
+        if ln.named_id is not None:
+            name_ended[ln.named_id] = ln.deleted
         if ln.database is None:
             continue
         database = ln.database
+        map_ended[database.id] = ln.deleted
         map_lns.setdefault(database.id, []).append(lsn)
         known.pop(database.id, None)
         known[database.id] = database
@@ -70,12 +78,8 @@ def find_databases(log: Log, checkpoint: Checkpoint) -> Databases:
             # Dropped in the tail of the log: until the next checkpoint it counts as there, with the root that
             # it had.
             roots.setdefault(database.id, set()).update({database.root_lsn} - {NULL_LSN})
-    for lsn, _, tree in log.rare(DbTree):
-        for database in (tree.mapping, tree.naming):
-            known[database.id] = database
-            newest = {database.root_lsn} - {NULL_LSN}
-            if lsn >= checkpoint.first_active:
-                roots.setdefault(database.id, set()).update(newest)
-            else:
-                roots[database.id] = newest
-    return Databases(known, roots, frozenset(dropped), map_lns)
+    for _, _, tree in log.rare(DbTree):
+        known |= {MAPPING_DB: tree.mapping, NAMING_DB: tree.naming}
+    ended = [*name_ended.items(), *map_ended.items()]
+    ending = frozenset(db for db, deleted in ended if deleted)
+    return Databases(known, roots, frozenset(dropped), map_lns, ending)

@@ -201,6 +201,7 @@ class Nodes:
     node: Table
     last_full: Table
     level: Table
+    flags: Table
     slots: Table
 
 
@@ -254,7 +255,8 @@ def all_lns(log: Log) -> Lns:
 def all_nodes(log: Log) -> Nodes:
     """Put the nodes of all files together."""
     table = _together(log, [file.nodes for file in log.files])
-    return Nodes(*(numbers(table, name) for name in ("entry", "db", "node", "last_full", "level", "slots")))
+    names = ("entry", "db", "node", "last_full", "level", "flags", "slots")
+    return Nodes(*(numbers(table, name) for name in names))
 
 
 def all_ends(log: Log) -> Ends:

@@ -24,13 +24,17 @@ from spark.formats.je_log_items import (
     MAPPING_DB,
     NAMING_DB,
     NODE_LEVEL_MASK,
+    NODE_ROOT,
     SLOT_EMBEDDED,
     SLOT_KNOWN_DELETED,
     SLOT_PENDING_DELETED,
+    DbTree,
+    RareLn,
 )
 
 LEADS_NOWHERE: Final = SLOT_KNOWN_DELETED | SLOT_PENDING_DELETED | SLOT_EMBEDDED
 LEVEL_BIN: Final = 1
+PROVISIONAL: Final = je_log.FLAG_PROVISIONAL | je_log.FLAG_PROVISIONAL_BEFORE_CHECKPOINT_END
 # Levels of a tree whose nodes hold at least two children each never come near this.
 DEPTH_MAX: Final = 64
 
@@ -71,9 +75,8 @@ class _Walk:
     node_lsns: Table
     lsns: list[Table] = field(default_factory=list)
     gone: list[int] = field(default_factory=list)
-    # Databases that certainly exist; before the mapping tree is walked only those of the two trees that have
-    # no name.
-    current: frozenset[int] = frozenset({MAPPING_DB, NAMING_DB})
+    # Databases that certainly exist, and whose trees must be whole.
+    current: frozenset[int] = frozenset()
 
 
 def find_reached(
@@ -86,15 +89,16 @@ def find_reached(
     node_lsns = entries.lsn[nodes.entry]
     walk = _Walk(log, entries, nodes, databases, databases.dups, node_lsns)
     for db in (MAPPING_DB, NAMING_DB):
-        _walk_tree(walk, db, sorted(databases.roots.get(db, ())))
+        _walk_tree(walk, db, _newest_root(walk, db))
     walk.current = _current_databases(walk, first_active)
-    for db in sorted(databases.roots.keys() - {MAPPING_DB, NAMING_DB}):
+    for db in sorted(databases.roots):
         _walk_tree(walk, db, sorted(databases.roots[db]))
     for row in np.flatnonzero(node_lsns >= first_active).tolist():
         node = _read_node(walk, row)
         walk.lsns.append(_followed(walk, node, node.slots))
     tail_deltas = (node_lsns >= first_active) & (entries.type[nodes.entry] == EntryType.BIN_DELTA)
     walk.lsns.append(nodes.last_full[tail_deltas])
+    walk.lsns.append(_roots_in_tail(log, first_active))
     tail_lns = entries.lsn[lns.entry] >= first_active
     return Reached(
         lsns=np.unique(np.concatenate(walk.lsns)),
@@ -103,18 +107,35 @@ def find_reached(
     )
 
 
+def _newest_root(walk: _Walk, db: int) -> list[int]:
+    """Find the root of a tree that no MapLN names: its newest root node. The checkpoint's DbTree is older."""
+    is_root = (walk.nodes.db == db) & ((walk.nodes.flags & NODE_ROOT) != 0)
+    settled = (walk.entries.flags[walk.nodes.entry] & PROVISIONAL) == 0
+    return [int(lsn) for lsn in walk.node_lsns[is_root & settled][-1:]]
+
+
+def _roots_in_tail(log: Log, first_active: int) -> Table:
+    """Return the roots that MapLNs and DbTrees in the tail of the log name."""
+    roots = [ln.database.root_lsn for lsn, _, ln in log.rare(RareLn) if ln.database and lsn >= first_active]
+    for lsn, _, tree in log.rare(DbTree):
+        if lsn >= first_active:
+            roots += [tree.mapping.root_lsn, tree.naming.root_lsn]
+    return np.array(roots, dtype=np.int64)
+
+
 def _current_databases(walk: _Walk, first_active: int) -> frozenset[int]:
     """Return the databases that the mapping tree knows, or the tail of the log does.
 
     Of a database that was removed the log may hold an old MapLN, since the cleaner has deleted the file with
-    its end: parts of its tree are gone, rightly. What is left of it is kept.
+    its end: parts of its tree are gone, rightly. So it is with one whose removal lies in the tail. What is
+    left of such trees is kept.
     """
     reached = np.unique(np.concatenate(walk.lsns)) if walk.lsns else np.empty(0, dtype=np.int64)
-    current = {MAPPING_DB, NAMING_DB}
+    current = set()
     for db, lsns in walk.databases.map_lns.items():
         if lsns[-1] >= first_active or np.isin(lsns, reached).any():
             current.add(db)
-    return frozenset(current)
+    return frozenset(current) - walk.databases.ending
 
 
 def _walk_tree(walk: _Walk, db: int, roots: list[int]) -> None:
