@@ -67,6 +67,7 @@ class Process:
         self.data_dir = data_dir
         self.settings = dict(settings or {})
         self.log = data_dir.with_suffix(".log")
+        self.command: list[Path | str] = [LETHE]
         self.arguments: list[str] = []
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -85,7 +86,7 @@ class Process:
         assert self.has_ended()
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [LETHE, self.verb, "--data-dir", self.data_dir, *self.arguments],
+                [*self.command, self.verb, "--data-dir", self.data_dir, *self.arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

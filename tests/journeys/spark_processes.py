@@ -28,7 +28,8 @@ def descendants_of(pid: int) -> list[int]:
     return found
 
 
-def _command(pid: int) -> str:
+def command_of(pid: int) -> str:
+    """Its command line; empty where it is gone."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     return ""
@@ -37,14 +38,14 @@ def _command(pid: int) -> str:
 def jvm_of(service: int) -> int | None:
     """The JVM of a service; None: it has none now."""
     for pid in descendants_of(service):
-        if "org.apache.spark" in _command(pid) and "java" in _command(pid).split(" ")[0]:
+        if "org.apache.spark" in command_of(pid) and "java" in command_of(pid).split(" ")[0]:
             return pid
     return None
 
 
 def workers_of(service: int) -> list[int]:
     """The Python workers, without the daemon that makes them."""
-    daemons = [pid for pid in descendants_of(service) if DAEMON in _command(pid)]
+    daemons = [pid for pid in descendants_of(service) if DAEMON in command_of(pid)]
     return [pid for pid in daemons if any(pid in children_of(parent) for parent in daemons)]
 
 
