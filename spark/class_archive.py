@@ -26,7 +26,7 @@ def make_class_archive(target: Path, options: SparkOptions | None = None) -> boo
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="classes-", dir=target.parent) as directory:
         fresh = Path(directory) / target.name
-        flag = f"-XX:ArchiveClassesAtExit={fresh}"
+        flag = f'"-XX:ArchiveClassesAtExit={fresh}"'
         started = start_session(
             replace(
                 options or SparkOptions(), cds_archive=None, java_options=(flag,), local_dir=Path(directory)

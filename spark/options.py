@@ -102,7 +102,7 @@ def spark_conf(options: SparkOptions, *, directory: Path, packages: tuple[Path, 
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
         "spark.sql.python.filterPushdown.enabled": "true",
         "spark.scheduler.mode": "FAIR",
-        "spark.scheduler.allocation.file": (directory / "fair-pools.xml").as_uri(),
+        "spark.scheduler.allocation.file": f"file:{directory / 'fair-pools.xml'}",
         "spark.speculation": "false",
         "spark.python.task.killTimeout": "100ms",
         "spark.task.reaper.enabled": "true",
@@ -119,11 +119,11 @@ def spark_conf(options: SparkOptions, *, directory: Path, packages: tuple[Path, 
 def _java_options(options: SparkOptions, directory: Path) -> list[str]:
     flags = [
         "-XX:+ExitOnOutOfMemoryError",
-        f"-Djava.io.tmpdir={directory}",
+        f'"-Djava.io.tmpdir={directory}"',  # paths may hold spaces
         *options.java_options,
     ]
     if options.cds_archive is not None and options.cds_archive.is_file():
-        flags.append(f"-XX:SharedArchiveFile={options.cds_archive}")
+        flags.append(f'"-XX:SharedArchiveFile={options.cds_archive}"')
     return flags
 
 

@@ -35,7 +35,7 @@ from spark.options import SparkOptions
 from spark.session import StartedSession, discard, start_session
 from spark.snapshot import JobClass, PoolSnapshot, PoolState
 from spark.waiting import Waiter
-from spark.warming import warm_up
+from spark.warming import warm_up_beside
 from spark.watch import Watch
 
 TICK_S: Final = 0.25
@@ -75,7 +75,10 @@ class PoolLimits:
 
 
 class SparkPool:
-    """Sessions lent to jobs; every method may be called from any thread."""
+    """Sessions lent to jobs; every method may be called from any thread.
+
+    A process that ends without `stop` waits for what runs on the slots.
+    """
 
     def __init__(
         self,
@@ -90,25 +93,21 @@ class SparkPool:
             monotonic: seconds that only grow; ages are counted by it.
         """
         self._options = options
-        self._limits = limits or PoolLimits()
+        self._limits = limits = limits or PoolLimits()
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._keeper: threading.Thread | None = None
         self._state: PoolState = "STOPPED"
         self._since = monotonic()
-        self._lending = Lending(
-            slots=self._limits.slots, queue_max=self._limits.queue_max, monotonic=monotonic
-        )
+        self._lending = Lending(slots=limits.slots, queue_max=limits.queue_max, monotonic=monotonic)
         self._calls: ThreadPoolExecutor | None = None
         self._started: StartedSession | None = None
         self._started_at = 0.0
-        self._draining = False
+        self._draining, self._stopping = False, False
         self._recycling: Literal["GENTLE", "FORCE"] | None = None
-        self._stopping = False
         self._stop_deadline = 0.0
-        self._starts = 0
-        self._failed_starts = 0
+        self._starts, self._failed_starts = 0, 0
         self._last_error: str | None = None
         self._start_took_s: float | None = None
 
@@ -330,9 +329,7 @@ class SparkPool:
             self._grant()
         _logger.info("Spark is ready after %.1f s", started.took_s)
         if self._limits.warm_up:
-            warming = ThreadPoolExecutor(1, thread_name_prefix="lethe-spark-warming")
-            warming.submit(warm_up, started)
-            warming.shutdown(wait=False)
+            warm_up_beside(started)
 
     def _note_failed_start(self, failed: SparkStartFailed) -> None:
         if failed.reason == "STOPPED":
@@ -397,7 +394,7 @@ class SparkPool:
         with self._lock:
             if self._stopping:
                 self._enter("STOPPED")
-            elif self._state in ("READY", "REBUILDING", "DRAINING"):  # only a fault of ours ends a keeper so
+            elif self._keeper is threading.current_thread() and self._state != "FAILED":  # a fault of ours
                 self._last_error = "the keeper has ended"
                 self._enter("FAILED")
                 self._lending.line.refuse_all(PoolFailed(self._last_error))

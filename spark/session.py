@@ -87,6 +87,8 @@ def start_session(
         if SparkContext._gateway is not None:
             raise SparkStartFailed("FAILED", "there is a session in this process already")
         return _start(options, should_stop)
+    except OSError as error:  # a folder that cannot be written, no more processes
+        raise SparkStartFailed("FAILED", f"{type(error).__name__}: {error}") from error
     finally:
         _starting.release()
 

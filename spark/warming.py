@@ -1,6 +1,7 @@
 """A little of everything, so that the first job does not pay for the loading of classes and workers."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +20,13 @@ def warm_up(started: StartedSession) -> None:
         context.parallelize([1], 1).map(_same).collect()
     finally:
         release_thread(started.gateway)
+
+
+def warm_up_beside(started: StartedSession) -> None:
+    """Warm up in a thread that ends with it; if it fails, the first job pays."""
+    helper = ThreadPoolExecutor(1, thread_name_prefix="lethe-spark-warming")
+    helper.submit(warm_up, started)
+    helper.shutdown(wait=False)
 
 
 def _pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
