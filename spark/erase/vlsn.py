@@ -8,6 +8,7 @@ import numpy as np
 from spark.erase.databases import Databases
 from spark.erase.errors import LogItemMalformed
 from spark.erase.log import Entries, Lns, Log
+from spark.erase.native.types import Table
 from spark.erase.transactions import Outcomes
 from spark.formats import je_log
 from spark.formats.je_log import FLAG_INVISIBLE, FLAG_REPLICATED, lsn_file, lsn_offset
@@ -40,7 +41,8 @@ class VlsnIndex:
     Attributes:
         range: of the index; None where the log has VLSNs but no record of a range.
         first_file: this file and all later ones are inside the index.
-        truncation: None where no file that could be erased then holds a VLSN.
+        truncation: None where no file that could be erased then holds a VLSN. Where none is possible it names
+            the lowest such file.
     """
 
     range: VlsnRange | None
@@ -80,16 +82,19 @@ def find_vlsn_index(
     return VlsnIndex(ranges[-1], first_file, truncation)
 
 
-def _truncation(
-    entries: Entries, in_reach: "np.ndarray[tuple[int], np.dtype[np.intp]]", range_: VlsnRange
-) -> Truncation | None:
-    """Say what JE's own eraser would truncate to: the last VLSN of the highest file that has one."""
-    if not len(in_reach):
-        return None
-    file = int(entries.lsn[in_reach[-1]] >> 32)
-    in_file = in_reach[entries.lsn[in_reach] >> 32 == file]
-    last = int(entries.vlsn[in_file].max())
-    return Truncation(file, last, last < min(range_.last_sync, range_.last - VLSNS_LEFT_MIN))
+def _truncation(entries: Entries, in_reach: Table, covered: VlsnRange) -> Truncation | None:
+    """Say what the index would have to be truncated to: the last VLSN of the highest file where it can be.
+
+    JE itself tries only the highest file, so that one young file holds up all older ones.
+    """
+    files = entries.lsn[in_reach] >> 32
+    limit = min(covered.last_sync, covered.last - VLSNS_LEFT_MIN)
+    found: Truncation | None = None
+    for file in np.unique(files).tolist():
+        last = int(entries.vlsn[in_reach[files == file]].max())
+        if found is None or last < limit:
+            found = Truncation(file, last, possible=last < limit)
+    return found
 
 
 def _ranges(
