@@ -30,7 +30,10 @@ def _plan(purge: Purge, now: CutoffValue) -> PurgePlan:
 
 def _start(purge: Purge) -> dict[str, Any]:
     ranges = node_ranges(purge.conn, purge.local)
-    return {"nodes": [[item.node_id, item.lo, item.hi] for item in ranges]}
+    return {
+        "nodes": [[item.node_id, item.lo, item.hi, item.rows] for item in ranges],
+        "total_rows": sum(item.rows for item in ranges),
+    }
 
 
 def _nodes(start: Start) -> Sequence[NodeRange]:

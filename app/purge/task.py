@@ -190,7 +190,7 @@ def _note_start(purge: Purge) -> dict[str, Any]:
     known = purge.context.checkpoint(CHECKPOINT_START)
     if known is not None:
         return known
-    start = {**_kind(purge).start(purge), "total_rows": _total_rows(purge.inspection)}
+    start = {"total_rows": _total_rows(purge.inspection), **_kind(purge).start(purge)}
     purge.context.check()
     purge.context.save_checkpoint(CHECKPOINT_START, start)
     return start

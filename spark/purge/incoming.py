@@ -16,7 +16,7 @@ from spark.purge.cutoff import CutoffValue
 from spark.purge.findings import Finding, Found, warnings_of
 from spark.purge.planned import PurgePlan, TablePlan
 from spark.purge.ranges import key_order
-from spark.purge.scan import PlanStopped, ShouldStop, Source, scan
+from spark.purge.scan import ShouldStop, Source, scan
 from spark.purge.transaction import Done, UnitResult, delete_rows, run_in_transaction
 from spark.purge.walk import Bounds, Key, Piece
 from spark.targets.connection import Connection
@@ -30,22 +30,32 @@ OF_NODE = f"node_id = :node and batch_id between :lo and :hi and status = '{OK}'
 
 @dataclass(frozen=True, slots=True)
 class NodeRange:
-    """A node and the least and greatest id of its accepted batches that are older than the cut-off."""
+    """A node and the least and greatest id of its accepted batches that are older than the cut-off.
+
+    Attributes:
+        rows: accepted batches in the range when it was computed; `young` of them are not older.
+    """
 
     node_id: Any
     lo: int
     hi: int
+    rows: int
+    young: int = 0
 
 
 def node_ranges(conn: Connection, cutoff: CutoffValue) -> tuple[NodeRange, ...]:
     """The document's ranges, in the order of the nodes' names; a node's place in it is its number, from 1."""
+    table = table_of(conn)
     rows = conn.execute(
-        f"select node_id, min(batch_id), max(batch_id) from {table_of(conn)}"
-        f" where create_time < :cutoff and status = '{OK}' and node_id is not null"
-        " group by node_id order by node_id",
+        "select r.node_id, r.lo, r.hi, count(*),"
+        " coalesce(sum(case when b.create_time < :cutoff then 0 else 1 end), 0)"
+        f" from (select node_id, min(batch_id) as lo, max(batch_id) as hi from {table}"
+        f" where create_time < :cutoff and status = '{OK}' and node_id is not null group by node_id) r"
+        f" join {table} b on b.node_id = r.node_id and b.batch_id between r.lo and r.hi and b.status = '{OK}'"
+        " group by r.node_id, r.lo, r.hi order by r.node_id",
         {"cutoff": cutoff},
     )
-    return tuple(NodeRange(node, int(lo), int(hi)) for node, lo, hi in rows)
+    return tuple(NodeRange(node, *map(int, numbers)) for node, *numbers in rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +128,11 @@ class IncomingWalk:
             while number <= last and len(found) < count:
                 node = self.nodes[number - 1]
                 hi = min(node.hi, upto) if number == last else node.hi
-                piece = _next_piece(conn, node, number, max(lo, node.lo), hi, rows=rows)
+                lo = max(lo, node.lo)
+                if _is_small(node, lo, hi, rows=rows):
+                    piece: Piece | None = Piece((number, lo), (number, hi), node.rows)
+                else:
+                    piece = _next_piece(conn, node, number, lo, hi, rows=rows)
                 if piece is None:
                     number, lo = number + 1, node.lo if number == last else self.nodes[number].lo
                     continue
@@ -127,23 +141,27 @@ class IncomingWalk:
         return found
 
 
+def _is_small(node: NodeRange, lo: int, hi: int, *, rows: int) -> bool:
+    """Whether all of a node is surely one piece, even if some more of its batches were accepted since."""
+    return (lo, hi) == (node.lo, node.hi) and 2 * node.rows <= rows
+
+
 def _next_piece(
     conn: Connection, node: NodeRange, number: int, lo: int, hi: int, *, rows: int
 ) -> Piece | None:
-    """The range that begins at the first accepted batch of a node from `lo` on."""
+    """The range of the next accepted batches of a node from `lo` on; one look, for each walks past the ids of
+    all other nodes.
+    """
     if lo > hi:
         return None
-    bound = {"node": node.node_id, "lo": lo, "hi": hi}
-    query = f"select batch_id from {table_of(conn)} where {OF_NODE} order by batch_id limit 1 offset :skipped"
-    first = conn.execute(query, {**bound, "skipped": 0})
-    if not first:
+    [(last, counted)] = conn.execute(
+        "select max(k.batch_id), count(*) from"
+        f" (select batch_id from {table_of(conn)} where {OF_NODE} order by batch_id limit :rows) k",
+        {"node": node.node_id, "lo": lo, "hi": hi, "rows": rows},
+    )
+    if not counted:
         return None
-    bound["lo"] = int(first[0][0])
-    last = conn.execute(query, {**bound, "skipped": rows - 1})
-    if last:
-        return Piece((number, int(first[0][0])), (number, int(last[0][0])), rows)
-    [(counted,)] = conn.execute(f"select count(*) from {table_of(conn)} where {OF_NODE}", bound)
-    return Piece((number, int(first[0][0])), (number, hi), int(counted))
+    return Piece((number, lo), (number, int(last) if counted == rows else hi), int(counted))
 
 
 def plan_incoming(
@@ -156,7 +174,7 @@ def plan_incoming(
     Raises: PlanStopped.
     """
     nodes = node_ranges(conn, cutoff)
-    removable, young = _count_removable(conn, nodes, cutoff, should_stop)
+    removable, young = sum(node.rows for node in nodes), sum(node.young for node in nodes)
     name = f"{conn.target.table_prefix}{INCOMING_BATCH}"
     lo = min((node.lo for node in nodes), default=None)
     hi = max((node.hi for node in nodes), default=None)
@@ -178,24 +196,6 @@ def plan_incoming(
     table = TablePlan(name, found.rows, removable, lo, hi)
     warnings = warnings_of([Found(name, "BATCH_YOUNGER_IN_RANGE", detail, young), *found.found])
     return PurgePlan(tables=(table,), warnings=warnings, nodes=len(nodes))
-
-
-def _count_removable(
-    conn: Connection, nodes: Sequence[NodeRange], cutoff: CutoffValue, should_stop: ShouldStop
-) -> tuple[int, int]:
-    """How many batches would go, and how many of them are young or without a time."""
-    total = young = 0
-    for node in nodes:
-        if should_stop():
-            raise PlanStopped
-        [(counted, old)] = conn.execute(
-            "select count(*), coalesce(sum(case when create_time < :cutoff then 1 else 0 end), 0)"
-            f" from {table_of(conn)} where {OF_NODE}",
-            {"node": node.node_id, "lo": node.lo, "hi": node.hi, "cutoff": cutoff},
-        )
-        total += int(counted)
-        young += int(counted) - int(old)
-    return total, young
 
 
 def _findings() -> tuple[Finding, ...]:
