@@ -45,7 +45,7 @@ from spark.targets.manifest import ManifestEntry, sync_directory
 
 RestoreState = Literal["RESTORED", "ALREADY", "CONFLICT", "CORRUPT", "MISSING"]
 # Ends of table names, whatever their prefix; others follow.
-LIVE_ORDER = ("outgoing_batch", "data_event", "data")
+LIVE_ORDER = ("outgoing_batch", "data_event", "data", "incoming_batch", "data_gap")
 RESTORE_STEP = "RESTORE"
 FOREIGN_SHOWN = 5
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -121,6 +122,34 @@ def test_a_row_older_than_the_timeout_is_broken(http: httpx.Client, locked_shop:
     )
     _hold(locked_shop, "PURGE_DATA_GAPS", "dead-host", age=timedelta(seconds=90))
     assert wait_for(http, accepted(locked_shop.purge(kind="DATA_GAP")))["state"] == "SUCCEEDED"
+
+
+def test_a_row_that_was_lost_in_the_middle_ends_the_attempt(http: httpx.Client, locked_shop: Shop) -> None:
+    """This process slept too long, the program has broken the lock and purges itself: wait for it."""
+    _run(
+        locked_shop.path,
+        "create table sym_parameter (external_id text, node_group_id text, param_key text, param_value text)",
+    )
+    own = "insert into sym_parameter values ('ALL', 'ALL', 'cluster.lock.timeout.ms', '3000')"
+    _run(locked_shop.path, own)
+    slow = {"max_rows_in_tx": 1, "throttle": {"rows_per_s": 10}}
+    job_id = accepted(locked_shop.purge(kind="INCOMING", **slow))
+    wait_for(http, job_id, "RUNNING")
+    deadline = time.monotonic() + 20
+    while _rows_of_the_program(locked_shop) > 95 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    _hold(locked_shop, "PURGE_INCOMING", "host-7", age=timedelta(0))
+    job = wait_for(http, job_id, "WAITING")
+    left = _rows_of_the_program(locked_shop)
+    assert "host-7" in job["waiting_on"][0]["ref"]
+    assert 19 < left < 100
+    assert _row(locked_shop, "PURGE_INCOMING")[0] == "host-7"
+    http.patch(f"/v1/jobs/{job_id}/throttle", json={"rows_per_s": 10_000})
+    time.sleep(3.1)  # the lock is old now
+    http.post(f"/v1/jobs/{job_id}:pause")
+    wait_for(http, job_id, "PAUSED")
+    http.post(f"/v1/jobs/{job_id}:resume")
+    assert wait_for(http, job_id, "SUCCEEDED")["result"]["removed"] == {"incoming_batch": 81}
 
 
 def test_an_action_that_the_program_has_stopped_for_good_is_never_broken(
