@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeVar
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from spark.errors import SparkJobCancelled, SparkLost, SparkRunError
@@ -114,7 +114,7 @@ class Lease:
             refusal = self._refusal()
             if refusal is not None:
                 raise refusal
-            running = self.slot.submit(self._execute, function, description or self.job_id)
+            running: Future[T] = self.slot.submit(self._execute, function, description or self.job_id)
             self._running = running
         while wait([running], timeout=REPEAT_S).not_done:
             if self._cancelled is not None:

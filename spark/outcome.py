@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from spark.errors import SparkJobCancelled, SparkJobFailed, SparkLost, SparkRunError

@@ -19,8 +19,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from py4j.clientserver import SHUTDOWN_FINALIZER_WORKER, FinalizerWorker
-from py4j.protocol import Py4JError
+from py4j.clientserver import SHUTDOWN_FINALIZER_WORKER, FinalizerWorker  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
@@ -28,12 +28,14 @@ from pyspark.sql import SparkSession, SQLContext
 
 from spark.errors import SparkStartFailed
 from spark.jvm import Jvm, end, find_java, last_words, launch, named_in_environment
+from spark.master import await_master
 from spark.options import LOOPBACK, SparkOptions, spark_conf
 from spark.outcome import telling_line, text_of
 from spark.packages import write_package
 from spark.scratch import Scratch, make_scratch
 
 POLL_S: Final = 0.1
+AWAY_PATIENCE_S: Final = 20.0
 UNBLOCK_TIMEOUT_S: Final = 10.0
 
 _FAIR_POOLS: Final = """<?xml version="1.0"?>
@@ -125,6 +127,8 @@ def _start(options: SparkOptions, should_stop: Callable[[], bool]) -> StartedSes
     began = time.monotonic()
     deadline = began + options.start_timeout_s
     find_java(options.java_home)
+    patience_s = min(AWAY_PATIENCE_S, options.start_timeout_s)
+    await_master(options.master_url, patience_s=patience_s, should_stop=should_stop)
     scratch = make_scratch(options.local_dir)
     log_file = options.log_file or scratch.parent / "spark.log"
     try:
@@ -184,8 +188,14 @@ def _build(jvm: Jvm, options: SparkOptions) -> tuple[SparkSession, Any]:
 def _silence(context: SparkContext) -> None:
     """Keep pyspark from writing to standard error what its exceptions say already."""
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_is_not_of_py4j)
     server: Any = context._accumulatorServer
     server.handle_error = _note_broken_accumulators
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Drop the stacks that py4j writes to the root logger when the JVM dies; its exception says the same."""
+    return not record.pathname.endswith("py4j/java_gateway.py")
 
 
 def _note_broken_accumulators(*_request_and_address: Any) -> None:
@@ -195,7 +205,7 @@ def _note_broken_accumulators(*_request_and_address: Any) -> None:
 def _connect(jvm: Jvm) -> Any:
     """Connect py4j to a JVM that runs already; pyspark takes port and secret from the environment only."""
     with named_in_environment(jvm):
-        gateway = launch_gateway()
+        gateway = launch_gateway()  # type: ignore[no-untyped-call]
     gateway.proc = jvm.process
     return gateway
 

@@ -1,5 +1,6 @@
 """The JVM dies: the pool serves again in the same process, and nothing is left of the dead one."""
 
+import logging
 import os
 import random
 import signal
@@ -97,7 +98,7 @@ def _one_round(pool: SparkPool, *, idle: bool, after_s: float) -> float:
 
 @pytest.mark.parametrize("rounds", [2, pytest.param(20, marks=[pytest.mark.long, pytest.mark.timeout(1200)])])
 def test_killed_jvm_is_replaced_and_leaves_no_process_thread_or_descriptor(
-    pool: SparkPool, rounds: int, record_property: Any
+    pool: SparkPool, rounds: int, record_property: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pool.lease(job_id="warm", job_class="BULK") as lease:
         assert lease.run(lambda session: session.range(9).count()) == 9
@@ -110,6 +111,8 @@ def test_killed_jvm_is_replaced_and_leaves_no_process_thread_or_descriptor(
     record_property("serves_again_s", took)
     snapshot = pool.snapshot()
     assert max(took) < SERVES_AGAIN_S
+    warned = {record.name for record in caplog.records if record.levelno >= logging.WARNING}
+    assert warned == {"spark.pool"}, "py4j writes stacks to the root logger"
     assert snapshot.rebuilds == rebuilds + rounds
     assert snapshot.last_error == "the JVM ended with -9"
     # The two slots and a cancel may have got a connection since; nothing grows with the rounds.
