@@ -253,6 +253,7 @@ class PurgeLoop:
             left_s = max(throttled_s, pause_until - self._context.clock.boottime_s())
             if left_s <= 0:
                 return True
+            self._plan.keep()  # an engine draws its units in the thread that runs this loop
             self._show_throttle()
             self._context.sleep(left_s)
         return False
