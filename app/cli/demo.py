@@ -91,6 +91,7 @@ def _show(session: Session, database: Path) -> tuple[int, dict[str, Any]]:
         error = f"{job.error.code}: {job.error.detail}" if job.error else str(job.reason)
         out.note(f"lethe: job {job.id} {job.state}: {error}")
         return ExitCode.FAILED, report
+    _tell_engine(session, job)
     result = job.result or {}
     _show_counts(out, before, after, result.get("removed") or {})
     marked = (result.get("stranded") or {}).get("marked")
@@ -131,6 +132,17 @@ def _run_with_a_pause(session: Session, started: Job, database: Path) -> Job:
         client.jobs.throttle(job.id, lift=True)
         out.note("Resumed, and the throttle taken away.")
     return follow(session, job)
+
+
+def _tell_engine(session: Session, job: Job) -> None:
+    """Say what ran the units, and why."""
+    for event in session.client.jobs.events(job.id):
+        if event.type == "engine":
+            chosen = event.data
+    rows, least = chosen["estimated_rows"], chosen["min_rows"]
+    where = "on the pooled Spark session" if chosen["engine"] == "SPARK" else "in the service's own process"
+    because = f"about {rows:,} rows, and Spark is taken from {least:,} on ({chosen['reason']})"
+    session.out.say(f"\nThe units ran {where}: {because}.")
 
 
 def count_rows(database: Path) -> dict[str, int]:

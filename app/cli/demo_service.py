@@ -57,6 +57,8 @@ class DemoService:
     def __enter__(self) -> Self:
         # The demo shows the defaults, not whatever this shell is set up for.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("LETHE_")}
+        # Spark comes up while the database is planned.
+        environment["LETHE_SPARK__START"] = "EAGER"
         arguments = [sys.executable, "-m", "app.cli.main", "serve"]
         arguments += ["--data-dir", str(self.data_dir), "--port", str(self.port)]
         with self.log.open("wb") as log:

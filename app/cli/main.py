@@ -25,6 +25,7 @@ class Root(LazyGroup):
         "demo": Noun("app.cli.demo", "See a purge of a real SymmetricDS database, from plan to archive."),
         "store": Noun("app.cli.store", "Register targets, look at them, check them."),
         "purge": Noun("app.cli.purge", "Plan and run purges."),
+        "fleet": Noun("app.cli.fleet", "One purge over many stores."),
         "job": Noun("app.cli.job", "Watch and control what is running."),
         "archive": Noun("app.cli.archive", "What purges kept: list, verify, restore."),
         "replication": Noun("app.cli.replication", "What a consumer needs."),

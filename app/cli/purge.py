@@ -66,7 +66,7 @@ Force = Annotated[bool, typer.Option("--force", help="Allow a retention below 10
 Reason = Annotated[str, typer.Option("--reason", help="Why; it is kept with the job and the audit.")]
 
 
-def _request(
+def purge_request(
     *,
     kind: Kind,
     retention_minutes: int | None,
@@ -83,6 +83,10 @@ def _request(
     overlap: Overlap | None = None,
     plan_id: str | None = None,
 ) -> PurgeRequest:
+    """The request that these options make.
+
+    Raises: BadParameter.
+    """
     if retention_minutes is not None and cutoff is not None:
         raise typer.BadParameter("give one of them", param_hint="--retention-minutes / --cutoff")
     return PurgeRequest(
@@ -137,7 +141,7 @@ def run(
     timeout: Timeout = None,
 ) -> int:
     """Purge a store; Ctrl-C stops the watching, not the purge."""
-    request = _request(
+    request = purge_request(
         kind=kind,
         retention_minutes=retention_minutes,
         cutoff=cutoff,
@@ -173,7 +177,7 @@ def plan(
     timeout: Timeout = None,
 ) -> int:
     """Count what a purge would remove. Nothing is written to the target."""
-    request = _request(
+    request = purge_request(
         kind=kind,
         retention_minutes=retention_minutes,
         cutoff=cutoff,

@@ -42,7 +42,9 @@ def outcome(session: Session, job: Job) -> int:
     """Print the ended job and return the command's exit code."""
     session.out.document(job.raw)
     if job.kind == "PURGE" and job.result:
-        _purge_result(session, job.result)
+        _purge_result(session, job.result, engine=job.engine)
+    elif job.kind == "BATCH" and job.result:
+        _batch_result(session, job.result)
     elif job.result:
         session.out.facts(job.result)
     for warning in (job.result or {}).get("warnings") or ():
@@ -69,7 +71,25 @@ def warning_text(warning: Any) -> str:
     return f"{text} (such as {sample})" if sample else text
 
 
-def _purge_result(session: Session, result: Mapping[str, Any]) -> None:
+def _batch_result(session: Session, result: Mapping[str, Any]) -> None:
+    rows = []
+    for store, child in sorted((result.get("stores") or {}).items()):
+        removed = child.get("removed")
+        error = child.get("error") or {}
+        trouble = f"{error.get('code')}: {error.get('detail')}" if error else None
+        rows.append(
+            [
+                store,
+                child.get("state"),
+                child.get("engine"),
+                sum(removed.values()) if removed else None,
+                trouble,
+            ]
+        )
+    session.out.table(["store", "state", "engine", "removed rows", "error"], rows)
+
+
+def _purge_result(session: Session, result: Mapping[str, Any], *, engine: str) -> None:
     removed = result.get("removed") or {}
     at_least = "at least " if result.get("counts") == "AT_LEAST" else ""
     session.out.table(["removed from", f"{at_least}rows"], list(removed.items()))
@@ -84,6 +104,7 @@ def _purge_result(session: Session, result: Mapping[str, Any]) -> None:
             "archive files": archive.get("files"),
             "archived rows": archive.get("rows"),
             "units": result.get("units"),
+            "run by": engine,
             "longest hold (ms)": result.get("longest_hold_ms"),
         }
     )

@@ -48,6 +48,7 @@ def _results(db: Session, context: JobContext) -> dict[str, Any]:
         str(child.store): {
             "job_id": child.id,
             "state": child.state,
+            "engine": child.engine,
             "error": child.error,
             "removed": (child.result or {}).get("removed"),
         }

@@ -1,0 +1,83 @@
+"""`lethe fleet`: one purge over many stores."""
+
+from typing import Annotated
+
+import typer
+
+from app.cli.arguments import Timeout, pairs
+from app.cli.purge import (
+    REASON,
+    Cutoff,
+    EngineChoice,
+    Force,
+    Kind,
+    KindOption,
+    MaxRows,
+    Reason,
+    Retention,
+    StrandedOption,
+    Strict,
+    purge_request,
+)
+from app.cli.session import Session, on_service
+from app.cli.watching import finish
+
+app = typer.Typer(name="fleet", no_args_is_help=True, add_completion=False, help="One job over many stores.")
+
+
+@app.callback()
+def _root() -> None:
+    """Keep `purge` a command of its own."""
+
+
+@app.command("purge")
+@on_service
+def purge(
+    session: Session,
+    stores: Annotated[list[str] | None, typer.Argument(metavar="STORE", help="Or --label.")] = None,
+    *,
+    label: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="All stores with these labels; repeatable.")
+    ] = None,
+    kind: KindOption = Kind.OUTGOING,
+    retention_minutes: Retention = None,
+    cutoff: Cutoff = None,
+    stranded: StrandedOption = None,
+    strict: Strict = None,
+    max_rows_in_tx: MaxRows = None,
+    archive: Annotated[bool, typer.Option("--archive", help="Keep the removed rows as Parquet.")] = False,
+    engine: Annotated[
+        EngineChoice | None,
+        typer.Option("--engine", case_sensitive=False, help="What runs it; AUTO: by the rows."),
+    ] = None,
+    throttle: Annotated[
+        float | None, typer.Option("--throttle", min=0, metavar="ROWS_PER_S", help="Each store, at most.")
+    ] = None,
+    force: Force = False,
+    reason: Reason = REASON,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Follow the job to its end.")] = True,
+    timeout: Timeout = None,
+) -> int:
+    """Purge many stores in one request; a store that fails does not stop the others."""
+    if bool(stores) == bool(label):
+        raise typer.BadParameter("name stores, or give --label", param_hint="STORE / --label")
+    request = purge_request(
+        kind=kind,
+        retention_minutes=retention_minutes,
+        cutoff=cutoff,
+        stranded=stranded,
+        strict=strict,
+        max_rows_in_tx=max_rows_in_tx,
+        archive=archive,
+        engine=engine,
+        throttle=throttle,
+        force=force,
+        reason=reason,
+    )
+    parent = session.client.jobs.batch(
+        kind="PURGE",
+        params=request.document(),
+        stores=stores or (),
+        labels=pairs(label, option="--label"),
+    )
+    return finish(session, parent, wait=wait, timeout_s=timeout)
