@@ -25,7 +25,10 @@ def test_client_library_needs_only_httpx() -> None:
 
 
 def test_lower_floor_needs_only_drivers_and_arrow() -> None:
-    assert _imports_outside("spark", {"psycopg", "py4j", "pyarrow", "pyspark", "spark", "sqlalchemy"}) == []
+    assert (
+        _imports_outside("spark", {"psycopg", "py4j", "pyarrow", "pymysql", "pyspark", "spark", "sqlalchemy"})
+        == []
+    )
 
 
 def test_layers_hold() -> None:

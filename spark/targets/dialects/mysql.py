@@ -9,7 +9,6 @@ Invariants:
 
 import math
 import re
-import ssl
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from datetime import UTC, datetime
@@ -17,22 +16,20 @@ from functools import lru_cache
 from typing import Any, Literal
 
 import pymysql
-from pymysql.constants import CLIENT, ER, SERVER_STATUS
+from pymysql.constants import SERVER_STATUS
 from pymysql.cursors import Cursor, SSCursor
 
 from spark.targets.dialects.dialect import Params, Row
+from spark.targets.dialects.mysql_connect import connected, parse_version
 from spark.targets.dialects.mysql_names import SessionNames
 from spark.targets.errors import (
     LOST_MYSQL_CODES,
-    TargetAuthFailed,
     TargetError,
     TargetSchemaUnsupported,
     TargetStatementTimeout,
 )
-from spark.targets.target import SessionLimits, Target, mysql_arguments, mysql_tls
+from spark.targets.target import SessionLimits, Target
 
-OLDEST_MARIADB = (10, 6)
-OLDEST_MYSQL = (8, 0)
 ROLLBACK_ATTEMPTS = 3
 STREAM_ROWS = 500
 # A throttle may leave a session idle for long between two units; it ends with its job.
@@ -92,9 +89,9 @@ class MysqlSession:
         self._target = target
         self._limits = limits
         self._begun = self._writing = self._failed = False
-        self._raw: Any = _connected(target, application_name, connect_timeout_s=limits.connect_timeout_s)
+        self._raw: Any = connected(target, application_name, connect_timeout_s=limits.connect_timeout_s)
         try:
-            self.product, self.server_version = _version(str(self._ask("select version()", {})[0]))
+            self.product, self.server_version = parse_version(str(self._ask("select version()", {})[0]))
             # The handshake had the time of a connect; from now on it is the time of a statement.
             self._raw._read_timeout = limits.statement_timeout_ms / 1000 + READ_MARGIN_S
             self._configure(limits, read_only=read_only)
@@ -287,89 +284,11 @@ class MysqlSession:
 
     def _kill(self, command: str) -> None:
         """Tell the server to end our statement, or us; never anybody who was given our id."""
-        other = _connected(self._target, "lethe:cancel", connect_timeout_s=KILL_TIMEOUT_S)
+        other = connected(self._target, "lethe:cancel", connect_timeout_s=KILL_TIMEOUT_S)
         with closing(other), other.cursor() as cursor:
             cursor.execute("select is_used_lock(%s)", (self._names.own,))
             if cursor.fetchall() == ((self.connection_id,),):
                 cursor.execute(f"{command} {self.connection_id:d}")
-
-
-def _connected(target: Target, name: str, *, connect_timeout_s: int) -> Any:
-    arguments = mysql_arguments(target)
-    mode, files = mysql_tls(target)
-    raw: Any = pymysql.connect(
-        **arguments,
-        password=(target.password or "").encode(),
-        charset="utf8mb4",
-        autocommit=True,
-        connect_timeout=connect_timeout_s,
-        read_timeout=connect_timeout_s,
-        write_timeout=connect_timeout_s,
-        # Counts of an UPDATE are those of the rows found, as elsewhere.
-        client_flag=CLIENT.FOUND_ROWS,
-        program_name=name,
-        ssl_disabled=True,
-        auth_plugin_map={"mysql_clear_password": _ClearText, "dialog": _ClearText},
-        defer_connect=True,
-    )
-    if mode != "DISABLED" and not arguments["unix_socket"]:
-        # What the driver would do by itself, but its own context reads all certificates of the machine first.
-        raw.ssl, raw._ssl_required = True, mode != "PREFERRED"
-        raw.ctx = _tls_context(mode, files)
-        raw.client_flag |= CLIENT.SSL if raw._ssl_required else 0
-    try:
-        raw.connect()
-    except (RuntimeError, UnicodeError) as exc:  # an authentication that needs TLS
-        raise TargetAuthFailed(str(exc)) from None
-    return raw
-
-
-def _tls_context(mode: str, files: Mapping[str, str]) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = mode == "VERIFY_IDENTITY"
-    context.verify_mode = ssl.CERT_REQUIRED if mode.startswith("VERIFY") else ssl.CERT_NONE
-    try:
-        if "ssl_ca" in files:
-            context.load_verify_locations(files["ssl_ca"])
-        elif context.verify_mode is ssl.CERT_REQUIRED:
-            context.load_default_certs()
-        if "ssl_cert" in files:
-            context.load_cert_chain(files["ssl_cert"], files.get("ssl_key"))
-    except (OSError, ssl.SSLError) as exc:
-        raise TargetAuthFailed(f"the TLS files cannot be used: {exc}") from None
-    return context
-
-
-class _ClearText:
-    """A server may ask for the password itself; ours is not told to anybody."""
-
-    def __init__(self, _connection: object) -> None:
-        pass
-
-    def authenticate(self, _packet: object) -> None:
-        raise pymysql.OperationalError(
-            ER.ACCESS_DENIED_ERROR, "the server asks for the password in clear text"
-        )
-
-
-def _version(text: str) -> tuple[Literal["mariadb", "mysql"], int]:
-    """Product and number, 101119 for 10.11.19.
-
-    Raises: TargetSchemaUnsupported: too old, or something else that speaks the protocol.
-    """
-    for other in ("TiDB", "Vitess", "OceanBase", "SingleStore"):
-        if other.lower() in text.lower():
-            raise TargetSchemaUnsupported(f"{other} is neither MariaDB nor MySQL: {text}")
-    product: Literal["mariadb", "mysql"] = "mariadb" if "mariadb" in text.lower() else "mysql"
-    found = re.match(r"(?:5\.5\.5-(?=\d+\.\d+\.\d+-MariaDB))?(\d+)\.(\d+)\.(\d+)", text)
-    if found is None:
-        raise TargetSchemaUnsupported(f"version {text!r} is none that Lethe knows")
-    major, minor, patch = (int(part) for part in found.groups())
-    oldest = OLDEST_MARIADB if product == "mariadb" else OLDEST_MYSQL
-    if (major, minor) < oldest:
-        shown = "MariaDB" if product == "mariadb" else "MySQL"
-        raise TargetSchemaUnsupported(f"{shown} {major}.{minor} is older than {oldest[0]}.{oldest[1]}")
-    return product, major * 10_000 + minor * 100 + patch
 
 
 def _execute(cursor: Cursor, sql: str, params: Params) -> None:

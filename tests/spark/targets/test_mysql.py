@@ -13,7 +13,8 @@ import pytest
 
 from spark.targets.advisory import hold, holders, release
 from spark.targets.connection import Connection, SessionLimits, Target, connect, identity
-from spark.targets.dialects.mysql import _version, translate
+from spark.targets.dialects.mysql import translate
+from spark.targets.dialects.mysql_connect import parse_version
 from spark.targets.dialects.mysql_names import SLOTS, named_sessions, parse_application_name
 from spark.targets.errors import (
     TargetAuthFailed,
@@ -56,7 +57,7 @@ def sessions(conn: Connection, job_id: str = JOB) -> list[tuple[int, int, bool]]
     ],
 )
 def test_versions_are_told_apart(text: str, found: tuple[str, int]) -> None:
-    assert _version(text) == found
+    assert parse_version(text) == found
 
 
 @pytest.mark.parametrize(
@@ -71,7 +72,7 @@ def test_versions_are_told_apart(text: str, found: tuple[str, int]) -> None:
 )
 def test_other_versions_are_refused_by_name(text: str, word: str) -> None:
     with pytest.raises(TargetSchemaUnsupported, match=word):
-        _version(text)
+        parse_version(text)
 
 
 @pytest.mark.parametrize(
