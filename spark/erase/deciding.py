@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spark.erase.databases import Databases
-from spark.erase.log import Ends, Entries, Lns, Log, Mask, Nodes
+from spark.erase.log import Ends, Entries, Lns, Log, Mask, Nodes, mark
 from spark.erase.nodes import find_old_nodes
 from spark.erase.reasons import Cause, Reason, Switches
 from spark.erase.transactions import Outcomes
@@ -74,7 +74,7 @@ def decide(facts: Facts, switches: Switches, *, now_ms: int | None, expired: boo
     decision.reason[before & half_erased] = Reason.UNFINISHED_ERASURE
     _decide_lns(facts, decision, before, now_ms=now_ms)
     _decide_nodes(facts, decision, before)
-    reached = np.isin(facts.entries.lsn, facts.reached.lsns) & (decision.reason != 0)
+    reached = mark(facts.entries.lsn, facts.reached.lsns) & (decision.reason != 0)
     # An expired record that a slot still names is no veto: it is what most of them are.
     decision.reason[reached & (decision.reason == Reason.EXPIRED)] = 0
     decision.forbid(reached & (decision.reason != 0), Cause.VETOED)
@@ -122,7 +122,7 @@ def _decide_nodes(facts: Facts, decision: Decision, before: Mask) -> None:
 
 def _forbid_abort_versions(facts: Facts, decision: Decision) -> None:
     """Keep what a transaction in the tail of the log would return to, unless JE would not fetch it."""
-    named = np.isin(facts.entries.lsn, facts.reached.abort_lsns)
+    named = mark(facts.entries.lsn, facts.reached.abort_lsns)
     decision.forbid(
         named & (decision.reason != 0) & ~np.isin(decision.reason, NEVER_FETCHED), Cause.NEEDED_FOR_ABORT
     )
@@ -135,7 +135,7 @@ def _forbid_switched_off(facts: Facts, decision: Decision, switches: Switches) -
     forbidden = np.isin(decision.reason, off)
     if switches.known_obsolete_entries:
         # JE erases by this switch also what its own lists of obsolete offsets name.
-        forbidden &= ~np.isin(facts.entries.lsn, _listed(facts))
+        forbidden &= ~mark(facts.entries.lsn, _listed(facts))
         forbidden |= np.isin(decision.reason, [each for each in off if each == Reason.DELETED_DATABASE])
     decision.forbid(forbidden, Cause.SWITCHED_OFF)
 
@@ -162,4 +162,8 @@ def _expired(lns: Lns, now_ms: int | None) -> Mask:
 
 
 def _among(values: NDArray[np.int64], ids: frozenset[int]) -> Mask:
-    return np.isin(values, np.array(sorted(ids), dtype=np.int64))
+    if not ids:
+        return np.zeros(len(values), dtype=bool)
+    wanted = np.array(sorted(ids), dtype=np.int64)
+    among: Mask = wanted[np.minimum(np.searchsorted(wanted, values), len(wanted) - 1)] == values
+    return among

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from spark.erase.log import Entries, Mask, Nodes
+from spark.erase.log import Entries, Mask, Nodes, mark
 from spark.formats.je_log import EntryType
 
 
@@ -24,5 +24,5 @@ def find_old_nodes(entries: Entries, nodes: Nodes, *, first_active: int) -> Mask
     kept[order[ends]] = True
     is_delta = entries.type[nodes.entry] == EntryType.BIN_DELTA
     needed = nodes.last_full[is_delta & (kept | ~before)]
-    kept |= np.isin(lsn, needed)
+    kept |= mark(lsn, needed)
     return before & ~kept

@@ -27,6 +27,7 @@ from spark.erase.log import (
     all_entries,
     all_lns,
     all_nodes,
+    mark,
     newest_checkpoint,
     read_log,
 )
@@ -159,7 +160,7 @@ def plan_log(log: Log, request: PlanRequest) -> Plan:
     )
     judge = _Judge(log, request, facts.databases, vlsn_index, end_file, _reserved_files(facts))
     vetoed = np.flatnonzero(decision.cause == CAUSES.index(Cause.VETOED) + 1)
-    erased = facts.entries.lsn[facts.entries.type == EntryType.ERASED]
+    erased = (facts.entries.type == EntryType.ERASED) & mark(facts.entries.lsn, facts.reached.lsns)
     return Plan(
         directory=log.directory,
         checkpoint=checkpoint,
@@ -168,7 +169,7 @@ def plan_log(log: Log, request: PlanRequest) -> Plan:
         vlsn_index=vlsn_index,
         vetoed=tuple((int(facts.entries.lsn[row]), Reason(int(decision.reason[row]))) for row in vetoed),
         missing=tuple(missing_targets(facts.reached, facts.entries).tolist()),
-        erased_reached=tuple(np.intersect1d(facts.reached.lsns, erased).tolist()),
+        erased_reached=tuple(facts.entries.lsn[erased].tolist()),
         gone=facts.reached.gone,
     )
 

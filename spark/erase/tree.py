@@ -13,7 +13,7 @@ import numpy as np
 
 from spark.erase.databases import Databases
 from spark.erase.errors import TreeBroken
-from spark.erase.log import Entries, Lns, Log, Nodes
+from spark.erase.log import Entries, Lns, Log, Nodes, distinct, mark
 from spark.erase.native import types as t
 from spark.erase.native.comparing import mark_overridden
 from spark.erase.native.items import parse_node
@@ -101,8 +101,8 @@ def find_reached(
     walk.lsns.append(_roots_in_tail(log, first_active))
     tail_lns = entries.lsn[lns.entry] >= first_active
     return Reached(
-        lsns=np.unique(np.concatenate(walk.lsns)),
-        abort_lsns=np.unique(lns.abort_lsn[tail_lns]),
+        lsns=distinct(np.concatenate(walk.lsns)),
+        abort_lsns=distinct(lns.abort_lsn[tail_lns]),
         gone=tuple(sorted(walk.gone)),
     )
 
@@ -130,10 +130,10 @@ def _current_databases(walk: _Walk, first_active: int) -> frozenset[int]:
     its end: parts of its tree are gone, rightly. So it is with one whose removal lies in the tail. What is
     left of such trees is kept.
     """
-    reached = np.unique(np.concatenate(walk.lsns)) if walk.lsns else np.empty(0, dtype=np.int64)
+    reached = set(np.concatenate(walk.lsns).tolist()) if walk.lsns else set()
     current = set()
     for db, lsns in walk.databases.map_lns.items():
-        if lsns[-1] >= first_active or np.isin(lsns, reached).any():
+        if lsns[-1] >= first_active or not reached.isdisjoint(lsns):
             current.add(db)
     return frozenset(current) - walk.databases.ending
 
@@ -158,7 +158,7 @@ def _walk_tree(walk: _Walk, db: int, roots: list[int]) -> None:
                 _walk_bin(walk, node, row)
             else:
                 children.append(_followed(walk, node, node.slots))
-        level = np.unique(np.concatenate(children)) if children else np.empty(0, dtype=np.int64)
+        level = distinct(np.concatenate(children)) if children else np.empty(0, dtype=np.int64)
 
 
 def _walk_bin(walk: _Walk, node: Node, row: int) -> None:
@@ -211,14 +211,14 @@ def _read_node(walk: _Walk, row: int) -> Node:
     buffer = np.frombuffer(raw, dtype=np.uint8)
     slots = np.empty((int(walk.nodes.slots[row]), t.SLOT_COLUMNS), dtype=np.int64)
     prefix = np.zeros(2, dtype=np.int64)
-    values = np.empty(t.NODE_COLUMNS, dtype=np.int64)
-    end = parse_node(buffer, 0, len(buffer), entry_type, values, slots, prefix)
-    if end != len(buffer) or values[t.NODE_SLOTS] != len(slots):
+    values = np.empty((1, t.NODE_COLUMNS), dtype=np.int64)
+    end = parse_node(buffer, 0, len(buffer), entry_type, values, 0, slots, prefix)
+    if end != len(buffer) or values[0, t.NODE_SLOTS] != len(slots):
         raise _broken("a node changed while it was read", lsn)
     is_bin = entry_type != EntryType.IN
-    if is_bin != (int(values[t.NODE_LEVEL]) & NODE_LEVEL_MASK == LEVEL_BIN):
-        raise _broken(f"a node of level {int(values[t.NODE_LEVEL]):#x}", lsn)
-    return Node(int(values[t.NODE_DB]), is_bin, slots, prefix, buffer)
+    if is_bin != (int(values[0, t.NODE_LEVEL]) & NODE_LEVEL_MASK == LEVEL_BIN):
+        raise _broken(f"a node of level {int(values[0, t.NODE_LEVEL]):#x}", lsn)
+    return Node(int(values[0, t.NODE_DB]), is_bin, slots, prefix, buffer)
 
 
 def _broken(detail: str, lsn: int) -> TreeBroken:
@@ -228,5 +228,6 @@ def _broken(detail: str, lsn: int) -> TreeBroken:
 
 def missing_targets(reached: Reached, entries: Entries) -> Table:
     """Return what is reached but not in the log: expired records whose file was cleaned, for one."""
-    lsns: Table = reached.lsns[(reached.lsns != NULL_LSN) & ~np.isin(reached.lsns, entries.lsn)]
+    there = entries.lsn[mark(entries.lsn, reached.lsns)]
+    lsns: Table = reached.lsns[(reached.lsns != NULL_LSN) & ~mark(reached.lsns, there)]
     return lsns

@@ -3,6 +3,7 @@
 Every reader uses up its item exactly, or raises ItemMalformed.
 """
 
+import struct
 from dataclasses import dataclass
 from typing import Final
 
@@ -264,8 +265,7 @@ def _read_file_summary(reader: ItemReader) -> tuple[int, ...]:
     shorts = reader.packed_int()
     offsets: list[int] = []
     offset = shift = 0
-    for _ in range(max(shorts, 0)):
-        part = int.from_bytes(reader.take(2), "little", signed=True)
+    for part in struct.unpack(f"<{max(shorts, 0)}h", reader.take(2 * max(shorts, 0))):
         more = part < 0
         offset += (-1 - part if more else part) << shift
         shift = shift + 15 if more else 0

@@ -55,50 +55,59 @@ HAS_CREATION_TIME: Final = _table(je_log.HAS_CREATION_TIME_TYPES)
 
 @compiled
 def parse_ln(
-    buffer: Buffer, start: Int, end: Int, entry_type: Int, row: Table, keys: Buffer, keys_at: Int
+    buffer: Buffer,
+    start: Int,
+    end: Int,
+    entry_type: Int,
+    rows: Table,
+    number: Int,
+    keys: Buffer,
+    keys_at: Int,
 ) -> Int:
     """Read an LN that appends nothing to its value; copy its key, and return the position behind it."""
     if end - start < 3:
         return -1
-    flags = np.int64(buffer[start])
-    flags2 = np.int64(buffer[start + 1])
-    flags3 = np.int64(buffer[start + 2])
-    row[t.LN_FLAGS] = flags | (flags2 << 8) | (flags3 << 16)
-    row[t.LN_DB], at = packed(buffer, start + 3, end, LONG_BYTES)
-    row[t.LN_EXPIRATION] = 0
+    flags = np.int64(buffer[np.uint64(start)])
+    flags2 = np.int64(buffer[np.uint64(start + 1)])
+    flags3 = np.int64(buffer[np.uint64(start + 2)])
+    rows[number, t.LN_FLAGS] = flags | (flags2 << 8) | (flags3 << 16)
+    rows[number, t.LN_DB], at = packed(buffer, start + 3, end, LONG_BYTES)
+    rows[number, t.LN_EXPIRATION] = 0
     if flags & LN_EXPIRATION:
-        row[t.LN_EXPIRATION], at = packed(buffer, at, end, INT_BYTES)
+        rows[number, t.LN_EXPIRATION], at = packed(buffer, at, end, INT_BYTES)
     at = skip_packed(buffer, at, end, LONG_BYTES)
     if HAS_CREATION_TIME[entry_type] or flags3 & LN_INSERT_CREATION_TIME:
         at = skip_packed(buffer, at, end, LONG_BYTES)
     length, key_at, at = byte_array(buffer, at, end)
     if at < 0 or length < 0:
         return -1
-    row[t.LN_KEY_BYTES] = length
+    rows[number, t.LN_KEY_BYTES] = length
     # Assigning a slice would bring in code for its error message, and four seconds of compiling.
     for index in range(length):
-        keys[keys_at + index] = buffer[key_at + index]
-    row[t.LN_HASH_1], row[t.LN_HASH_2] = hash_key(buffer, key_at, length, row[t.LN_DB])
-    row[t.LN_VALUE_BYTES], _, at = byte_array(buffer, at, end)
-    return parse_ln_rest(buffer, at, end, entry_type, flags, flags2, row)
+        keys[np.uint64(keys_at + index)] = buffer[np.uint64(key_at + index)]
+    rows[number, t.LN_HASH_1], rows[number, t.LN_HASH_2] = hash_key(
+        buffer, key_at, length, rows[number, t.LN_DB]
+    )
+    rows[number, t.LN_VALUE_BYTES], _, at = byte_array(buffer, at, end)
+    return parse_ln_rest(buffer, at, end, entry_type, flags, flags2, rows, number)
 
 
 @compiled
 def parse_ln_rest(
-    buffer: Buffer, at: Int, end: Int, entry_type: Int, flags: Int, flags2: Int, row: Table
+    buffer: Buffer, at: Int, end: Int, entry_type: Int, flags: Int, flags2: Int, rows: Table, number: Int
 ) -> Int:
     """Read what follows the value of an LN: its transaction, what an abort would need, the version before."""
-    row[t.LN_TXN] = 0
-    row[t.LN_TXN_PREVIOUS] = -1
-    row[t.LN_ABORT_LSN] = -1
+    rows[number, t.LN_TXN] = 0
+    rows[number, t.LN_TXN_PREVIOUS] = -1
+    rows[number, t.LN_ABORT_LSN] = -1
     if IS_TRANSACTIONAL[entry_type]:
         if flags & LN_ABORT_LSN:
-            row[t.LN_ABORT_LSN], at = packed(buffer, at, end, LONG_BYTES)
-            if (row[t.LN_ABORT_LSN] >> 32) & 0xFFFFFFFF == TRANSIENT_FILE:
-                row[t.LN_ABORT_LSN] = -1
-        row[t.LN_TXN], at = packed(buffer, at, end, LONG_BYTES)
-        row[t.LN_TXN_PREVIOUS], at = packed(buffer, at, end, LONG_BYTES)
-    row[t.LN_ABORT_DATA_BYTES], at = parse_version_before(buffer, at, end, flags, flags2)
+            rows[number, t.LN_ABORT_LSN], at = packed(buffer, at, end, LONG_BYTES)
+            if (rows[number, t.LN_ABORT_LSN] >> 32) & 0xFFFFFFFF == TRANSIENT_FILE:
+                rows[number, t.LN_ABORT_LSN] = -1
+        rows[number, t.LN_TXN], at = packed(buffer, at, end, LONG_BYTES)
+        rows[number, t.LN_TXN_PREVIOUS], at = packed(buffer, at, end, LONG_BYTES)
+    rows[number, t.LN_ABORT_DATA_BYTES], at = parse_version_before(buffer, at, end, flags, flags2)
     if entry_type in (UPD_WITH_IMAGE, DEL_WITH_IMAGE):
         at = skip_packed(buffer, at, end, INT_BYTES)
     return at
@@ -128,10 +137,10 @@ def parse_version_before(buffer: Buffer, at: Int, end: Int, flags: Int, flags2: 
 
 
 @compiled
-def parse_end(buffer: Buffer, start: Int, end: Int, row: Table) -> Int:
+def parse_end(buffer: Buffer, start: Int, end: Int, rows: Table, number: Int) -> Int:
     """Read a commit or an abort."""
     at = skip_packed(buffer, start, end, LONG_BYTES)
-    row[t.END_TXN], at = packed(buffer, at, end, LONG_BYTES)
+    rows[number, t.END_TXN], at = packed(buffer, at, end, LONG_BYTES)
     at = skip_packed(buffer, at, end, LONG_BYTES)
     at = skip_packed(buffer, at, end, INT_BYTES)
     at = skip_packed(buffer, at, end, LONG_BYTES)
@@ -140,15 +149,22 @@ def parse_end(buffer: Buffer, start: Int, end: Int, row: Table) -> Int:
 
 @compiled
 def parse_node(
-    buffer: Buffer, start: Int, end: Int, entry_type: Int, row: Table, slots: Table, prefix: Table
+    buffer: Buffer,
+    start: Int,
+    end: Int,
+    entry_type: Int,
+    rows: Table,
+    number: Int,
+    slots: Table,
+    prefix: Table,
 ) -> Int:
     """Read a node; its slots are kept if `slots` has rows (as many as the node has slots), its prefix then
     too.
 
     `prefix` receives where the key prefix begins and its length.
     """
-    row[t.NODE_DB], at = packed(buffer, start, end, LONG_BYTES)
-    row[t.NODE_LAST_FULL], at = packed(buffer, at, end, LONG_BYTES)
+    rows[number, t.NODE_DB], at = packed(buffer, start, end, LONG_BYTES)
+    rows[number, t.NODE_LAST_FULL], at = packed(buffer, at, end, LONG_BYTES)
     at = skip_packed(buffer, at, end, INT_BYTES)
     at = skip_packed(buffer, at, end, LONG_BYTES)
     at = skip_packed(buffer, at, end, INT_BYTES)
@@ -158,23 +174,23 @@ def parse_node(
         has_expiration = base != -1
         at = skip_packed(buffer, at, end, LONG_BYTES)
         at = skip_packed(buffer, at, end, LONG_BYTES)
-    row[t.NODE_ID], at = packed(buffer, at, end, LONG_BYTES)
+    rows[number, t.NODE_ID], at = packed(buffer, at, end, LONG_BYTES)
     _, _, at = byte_array(buffer, at, end)
     if at < 0 or at >= end:
         return -1
-    flags = np.int64(buffer[at])
+    flags = np.int64(buffer[np.uint64(at)])
     at += 1
     prefix[0] = prefix[1] = 0
     if flags & NODE_KEY_PREFIX:
         prefix[1], prefix[0], at = byte_array(buffer, at, end)
     at = skip_packed(buffer, at, end, INT_BYTES)
     count, at = packed(buffer, at, end, INT_BYTES)
-    row[t.NODE_LEVEL], at = packed(buffer, at, end, INT_BYTES)
+    rows[number, t.NODE_LEVEL], at = packed(buffer, at, end, INT_BYTES)
     at = skip_packed(buffer, at, end, INT_BYTES)
     if at < 0 or count < 0:
         return -1
-    row[t.NODE_FLAGS] = flags
-    row[t.NODE_SLOTS] = count
+    rows[number, t.NODE_FLAGS] = flags
+    rows[number, t.NODE_SLOTS] = count
     for index in range(count):
         at = parse_slot(buffer, at, end, flags, has_expiration, slots, index)
         if at < 0:
@@ -196,7 +212,7 @@ def parse_slot(
     if at < 0 or end - at < 9:
         return -1
     lsn = fixed(buffer, at, 8)
-    state = np.int64(buffer[at + 8])
+    state = np.int64(buffer[np.uint64(at + 8)])
     at += 9
     embedded = state & SLOT_EMBEDDED
     if flags & NODE_LOGGED_SIZES and not embedded:

@@ -59,16 +59,16 @@ KIND: Final = _kinds()
 @compiled
 def check_header(buffer: Buffer, at: Int, offset: Int, previous: Int) -> Int:
     """Check the fourteen bytes of an entry's header as far as they can be checked alone."""
-    entry_type = np.int64(buffer[at + je_log.TYPE_AT])
+    entry_type = np.int64(buffer[np.uint64(at + je_log.TYPE_AT)])
     if KIND[entry_type] == UNKNOWN:
         return TYPE_UNKNOWN
     if (entry_type == FILE_HEADER) != (offset == 0):
         return HEADER_MISPLACED
-    if entry_type != FILE_HEADER and buffer[at + je_log.FLAGS_AT] & je_log.FLAGS_UNUSED:
+    if entry_type != FILE_HEADER and buffer[np.uint64(at + je_log.FLAGS_AT)] & je_log.FLAGS_UNUSED:
         return FLAGS_UNKNOWN
     if fixed(buffer, at + je_log.PREVIOUS_AT, 4) != previous:
         return PREVIOUS_WRONG
-    if buffer[at + je_log.ITEM_SIZE_AT + 3] & 0x80:
+    if buffer[np.uint64(at + je_log.ITEM_SIZE_AT + 3)] & 0x80:
         return SIZE_NEGATIVE
     return DONE
 
@@ -77,27 +77,34 @@ def check_header(buffer: Buffer, at: Int, offset: Int, previous: Int) -> Int:
 def entry_bytes(buffer: Buffer, at: Int) -> Int:
     """Return the size of an entry whose first fourteen bytes are there."""
     header = HEADER_BYTES
-    if buffer[at + je_log.FLAGS_AT] & je_log.FLAGS_WITH_VLSN and buffer[at + je_log.TYPE_AT] != FILE_HEADER:
+    if (
+        buffer[np.uint64(at + je_log.FLAGS_AT)] & je_log.FLAGS_WITH_VLSN
+        and buffer[np.uint64(at + je_log.TYPE_AT)] != FILE_HEADER
+    ):
         header = HEADER_BYTES_WITH_VLSN
     return header + fixed(buffer, at + je_log.ITEM_SIZE_AT, 4)
 
 
 @compiled
-def fill_header(buffer: Buffer, at: Int, offset: Int, item_at: Int, end: Int, row: Table) -> None:
+def fill_header(
+    buffer: Buffer, at: Int, offset: Int, item_at: Int, end: Int, rows: Table, number: Int
+) -> None:
     """Fill the row of an entry that is wholly in the buffer."""
-    row[t.OFFSET] = offset
-    row[t.TYPE] = buffer[at + je_log.TYPE_AT]
-    row[t.FLAGS] = buffer[at + je_log.FLAGS_AT]
-    row[t.ITEM_BYTES] = end - item_at
-    row[t.PREVIOUS] = fixed(buffer, at + je_log.PREVIOUS_AT, 4)
-    row[t.CHECKSUM] = fixed(buffer, at + je_log.CHECKSUM_AT, 4)
-    row[t.VLSN] = fixed(buffer, at + je_log.VLSN_AT, 8) if item_at - at == HEADER_BYTES_WITH_VLSN else 0
-    row[t.ALL_ZERO] = 0
-    if row[t.TYPE] == ERASED:
-        row[t.ALL_ZERO] = 1
+    rows[number, t.OFFSET] = offset
+    rows[number, t.TYPE] = buffer[np.uint64(at + je_log.TYPE_AT)]
+    rows[number, t.FLAGS] = buffer[np.uint64(at + je_log.FLAGS_AT)]
+    rows[number, t.ITEM_BYTES] = end - item_at
+    rows[number, t.PREVIOUS] = fixed(buffer, at + je_log.PREVIOUS_AT, 4)
+    rows[number, t.CHECKSUM] = fixed(buffer, at + je_log.CHECKSUM_AT, 4)
+    rows[number, t.VLSN] = (
+        fixed(buffer, at + je_log.VLSN_AT, 8) if item_at - at == HEADER_BYTES_WITH_VLSN else 0
+    )
+    rows[number, t.ALL_ZERO] = 0
+    if rows[number, t.TYPE] == ERASED:
+        rows[number, t.ALL_ZERO] = 1
         for index in range(item_at, end):
             if buffer[index] != 0:
-                row[t.ALL_ZERO] = 0
+                rows[number, t.ALL_ZERO] = 0
                 break
 
 
@@ -120,23 +127,23 @@ def parse_item(
     kind = KIND[entry_type]
     at = end
     if kind == LN:
-        row = lns[state[t.STATE_LNS]]
-        at = parse_ln(buffer, item_at, end, entry_type, row, keys, state[t.STATE_KEY_BYTES])
+        number = state[t.STATE_LNS]
+        at = parse_ln(buffer, item_at, end, entry_type, lns, number, keys, state[t.STATE_KEY_BYTES])
         if at == end:
-            row[t.LN_ENTRY] = state[t.STATE_HEADERS]
+            lns[number, t.LN_ENTRY] = state[t.STATE_HEADERS]
             state[t.STATE_LNS] += 1
-            state[t.STATE_KEY_BYTES] += row[t.LN_KEY_BYTES]
+            state[t.STATE_KEY_BYTES] += lns[number, t.LN_KEY_BYTES]
     elif kind == NODE:
-        row = nodes[state[t.STATE_NODES]]
-        at = parse_node(buffer, item_at, end, entry_type, row, no_slots, prefix)
+        number = state[t.STATE_NODES]
+        at = parse_node(buffer, item_at, end, entry_type, nodes, number, no_slots, prefix)
         if at == end:
-            row[t.NODE_ENTRY] = state[t.STATE_HEADERS]
+            nodes[number, t.NODE_ENTRY] = state[t.STATE_HEADERS]
             state[t.STATE_NODES] += 1
     elif kind == END:
-        row = ends[state[t.STATE_ENDS]]
-        at = parse_end(buffer, item_at, end, row)
+        number = state[t.STATE_ENDS]
+        at = parse_end(buffer, item_at, end, ends, number)
         if at == end:
-            row[t.END_ENTRY] = state[t.STATE_HEADERS]
+            ends[number, t.END_ENTRY] = state[t.STATE_HEADERS]
             state[t.STATE_ENDS] += 1
     elif kind == RARE:
         rare[state[t.STATE_RARE]] = state[t.STATE_HEADERS]
@@ -179,8 +186,8 @@ def walk(
         end = at + entry_bytes(buffer, at)
         if end > limit:
             return MORE, at
-        entry_type = np.int64(buffer[at + je_log.TYPE_AT])
-        flags = np.int64(buffer[at + je_log.FLAGS_AT])
+        entry_type = np.int64(buffer[np.uint64(at + je_log.TYPE_AT)])
+        flags = np.int64(buffer[np.uint64(at + je_log.FLAGS_AT)])
         if (
             verify
             and entry_type != ERASED
@@ -188,7 +195,7 @@ def walk(
         ):
             return CHECKSUM_WRONG, at
         item_at = end - fixed(buffer, at + je_log.ITEM_SIZE_AT, 4)
-        fill_header(buffer, at, base + at, item_at, end, headers[state[t.STATE_HEADERS]])
+        fill_header(buffer, at, base + at, item_at, end, headers, state[t.STATE_HEADERS])
         if parse:
             fault = parse_item(
                 buffer, item_at, end, entry_type, state, lns, nodes, ends, rare, keys, no_slots, prefix

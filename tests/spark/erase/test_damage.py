@@ -171,10 +171,11 @@ def entries_of(sample: Sample) -> list[tuple[int, bytes]]:
 def parse_compiled(kind: int, item: bytes) -> dict[str, Any] | None:
     """The columns that the compiled parser fills, or None where it says that the item is malformed."""
     buffer = np.frombuffer(bytearray(item), dtype=np.uint8)
-    row = np.empty(16, dtype=np.int64)
+    rows = np.empty((1, 16), dtype=np.int64)
+    row = rows[0]
     if kind in USER_LN_TYPES or kind in (40, 41, 42):
         keys = np.zeros(len(item), dtype=np.uint8)
-        if parse_ln(buffer, 0, len(item), kind, row, keys, 0) != len(item):
+        if parse_ln(buffer, 0, len(item), kind, rows, 0, keys, 0) != len(item):
             return None
         names = {"db": t.LN_DB, "txn": t.LN_TXN, "abort_lsn": t.LN_ABORT_LSN, "value_bytes": t.LN_VALUE_BYTES}
         names |= {"expiration": t.LN_EXPIRATION, "flags": t.LN_FLAGS, "txn_previous": t.LN_TXN_PREVIOUS}
@@ -183,7 +184,7 @@ def parse_compiled(kind: int, item: bytes) -> dict[str, Any] | None:
         return {name: int(row[column]) for name, column in names.items()} | {"key": key}
     slots = np.empty((len(item), t.SLOT_COLUMNS), dtype=np.int64)
     prefix = np.zeros(2, dtype=np.int64)
-    if parse_node(buffer, 0, len(item), kind, row, slots, prefix) != len(item):
+    if parse_node(buffer, 0, len(item), kind, rows, 0, slots, prefix) != len(item):
         return None
     names = {"db": t.NODE_DB, "node": t.NODE_ID, "last_full": t.NODE_LAST_FULL, "level": t.NODE_LEVEL}
     before = item[prefix[0] : prefix[0] + max(prefix[1], 0)]
