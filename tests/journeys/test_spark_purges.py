@@ -96,6 +96,32 @@ def test_random_databases_purged_on_spark_are_as_the_oracle_says(
     assert [event["reason"] for event in _events(service.client, jobs[0])] == ["REQUESTED"]
 
 
+def test_mariadb_is_purged_and_aborted_on_spark_as_the_others(service: Service, mariadb_url: str) -> None:
+    """Aborted at work, silent, and brought to the oracle's rows by the next purge; the archives are exact."""
+    client, place = service.client, Place(mariadb_url)
+    build_large(place, 23, rows=3_000)
+    add_store(client, "spark-mariadb", place)
+    first = client.purges.create(
+        "spark-mariadb", purge_request(place, archive=True, max_rows_in_tx=50, rows_per_s=1_500)
+    )
+    until(lambda: _done(client, first.id) > 300)
+    begun = time.monotonic()
+    client.jobs.abort(first.id)
+    assert await_job(client, first.id, timeout_s=30).state == "ABORTED"
+    print(f"abort on MariaDB: {time.monotonic() - begun:.2f} s")
+    rows = snapshot(place)
+    time.sleep(QUIET_S)
+    assert snapshot(place) == rows, "something was written after the end"
+    result = client.jobs.get(first.id).result
+    assert result is not None
+    assert client.archives.get(first.id).rows == sum(result["removed"].values())
+    expected = expect(place, rows)
+    following = client.purges.create("spark-mariadb", purge_request(place, archive=True))
+    assert_exact(place, expected, succeeded(client, following.id, timeout_s=JOB_TIMEOUT_S))
+    assert client.archives.get(following.id).rows == sum(expected.counts.values())
+    assert client.jobs.get(following.id).raw["engine"] == "SPARK"
+
+
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_many_random_databases_purged_on_spark_are_as_the_oracle_says(
