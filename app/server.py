@@ -152,6 +152,8 @@ class Worker:
         while not self._stopped.wait(HEARTBEAT_S):
             self._beat()
             self._tick()
+            if self.spark is not None:
+                self.spark.retry_master()
             beats += 1
             if beats % HOUSEKEEPING_EVERY_BEATS == 1:
                 self._clean()

@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from spark.master import check_master, is_on_loopback
+
 
 def _split(value: object) -> object:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
@@ -21,14 +23,16 @@ class SparkSettings(BaseModel):
     enabled: bool = True
     start: Literal["LAZY", "EAGER"] = "LAZY"
     master: str | None = None
-    """Null: on this machine, with `cores`; else `spark://host:port`, ..."""
+    """Null: on this machine, with `cores`; else `spark://host:port`, which alone makes a cluster of it."""
+    python: Path | None = None
+    """Interpreter of the workers, the same path on all machines; null: this process's own."""
     cores: Annotated[int | None, Field(ge=1, le=256)] = None
     """Of a local master; null: all of this machine."""
     slots: Annotated[int, Field(ge=1, le=64)] = 4
     queue_max: Annotated[int, Field(ge=1, le=10_000)] = 32
     driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[kmgKMG]$")] = "2g"
     driver_host: str | None = None
-    executor_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[kmgKMG]$")] = "2g"
+    executor_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[kmgKMG]$")] = "1g"
     executor_cores: Annotated[int | None, Field(ge=1)] = None
     cores_max: Annotated[int | None, Field(ge=1)] = None
     cds_archive: Path | None = None
@@ -46,6 +50,11 @@ class SparkSettings(BaseModel):
     task_ms: Annotated[int, Field(ge=10, le=60_000)] = 1_500
     """How much work is sent as one task."""
     units_ahead_max: Annotated[int, Field(ge=1, le=10_000)] = 128
+
+    @field_validator("master", mode="before")
+    @classmethod
+    def _known_master(cls, value: object) -> object:
+        return check_master(value.strip()) if isinstance(value, str) and value.strip() else None
 
 
 class Settings(BaseSettings):
@@ -134,6 +143,16 @@ class Settings(BaseSettings):
         if self.metadata_url is None:
             return f"sqlite:///{(self.data_dir / 'lethe.db').absolute()}"
         return self.metadata_url
+
+    @property
+    def archives_reach_executors(self) -> bool:
+        """Whether what a worker of Spark writes under the archive root can lie where this process looks.
+
+        A data directory is a machine's own: beyond this machine it takes a root that an admin has named.
+        """
+        master = self.spark.master
+        is_here = master is None or master.startswith("local") or is_on_loopback(master)
+        return is_here or self.archive_root is not None
 
     @property
     def effective_archive_root(self) -> Path:

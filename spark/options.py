@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from spark.master import own_address_towards
+
 LOOPBACK: Final = "127.0.0.1"
 
 # Tests and small machines: half the work of the compiler, at the price of speed later on.
@@ -24,6 +26,7 @@ class SparkOptions:
         cores: how many tasks run at a time on a local master.
         driver_memory: heap of the driver's JVM, in Java's notation.
         driver_host: the name under which executors reach this machine; only for a master that is not local.
+            None: this machine's address on the way to the master.
         executor_memory: heap of an executor; only for a master that is not local.
         executor_cores: cores of an executor; only for a master that is not local. None: the cluster decides.
         cores_max: cores to take of a cluster in all. None: all that it gives.
@@ -42,7 +45,7 @@ class SparkOptions:
     cores: int = 2
     driver_memory: str = "2g"
     driver_host: str | None = None
-    executor_memory: str = "2g"
+    executor_memory: str = "1g"
     executor_cores: int | None = None
     cores_max: int | None = None
     python: str = sys.executable
@@ -134,8 +137,9 @@ def _cluster_conf(options: SparkOptions, packages: tuple[Path, ...]) -> dict[str
         "spark.executor.extraJavaOptions": "-XX:+ExitOnOutOfMemoryError",
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     }
-    if options.driver_host is not None:
-        conf |= {"spark.driver.host": options.driver_host, "spark.driver.bindAddress": options.driver_host}
+    driver_host = options.driver_host or own_address_towards(options.master_url)
+    if driver_host is not None:
+        conf |= {"spark.driver.host": driver_host, "spark.driver.bindAddress": driver_host}
     if options.executor_cores is not None:
         conf["spark.executor.cores"] = str(options.executor_cores)
     if options.cores_max is not None:

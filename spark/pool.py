@@ -103,10 +103,10 @@ class SparkPool:
         self._lending = Lending(slots=limits.slots, queue_max=limits.queue_max, monotonic=monotonic)
         self._calls: ThreadPoolExecutor | None = None
         self._started: StartedSession | None = None
-        self._started_at = 0.0
+        self._started_at, self._stop_deadline = 0.0, 0.0
         self._draining, self._stopping = False, False
         self._recycling: Literal["GENTLE", "FORCE"] | None = None
-        self._stop_deadline = 0.0
+        self._watch: Watch
         self._starts, self._failed_starts = 0, 0
         self._last_error: str | None = None
         self._start_took_s: float | None = None
@@ -162,6 +162,7 @@ class SparkPool:
                 master=self._options.master_url,
                 jvm_pid=None if started is None else started.jvm.process.pid,
                 context_age_s=None if started is None else now - self._started_at,
+                executors=None if started is None else self._watch.executors,
             )
 
     def lease(
@@ -296,7 +297,7 @@ class SparkPool:
     def _keep(self, former: threading.Thread | None) -> None:
         if former is not None:
             former.join()
-        watch = Watch(patience_s=self._limits.patience_s, monotonic=self._monotonic)
+        watch = self._watch = Watch(patience_s=self._limits.patience_s, monotonic=self._monotonic)
         with self._lock:
             self._calls = ThreadPoolExecutor(1, thread_name_prefix="lethe-spark-calls")
             self._lending.renew()
@@ -322,8 +323,7 @@ class SparkPool:
         with self._lock:
             self._started, self._started_at = started, self._monotonic()
             self._start_took_s = started.took_s
-            self._failed_starts = 0
-            self._starts += 1
+            self._failed_starts, self._starts = 0, self._starts + 1
             self._lending.begin_context()
             self._enter("DRAINING" if self._draining else "READY")
             self._grant()

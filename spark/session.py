@@ -28,12 +28,14 @@ from pyspark.sql import SparkSession, SQLContext
 
 from spark.errors import SparkStartFailed
 from spark.jvm import Jvm, end, find_java, last_words, launch, named_in_environment
+from spark.master import await_master
 from spark.options import LOOPBACK, SparkOptions, spark_conf
 from spark.outcome import telling_line, text_of
 from spark.packages import write_package
 from spark.scratch import Scratch, make_scratch
 
 POLL_S: Final = 0.1
+AWAY_PATIENCE_S: Final = 20.0
 UNBLOCK_TIMEOUT_S: Final = 10.0
 
 _FAIR_POOLS: Final = """<?xml version="1.0"?>
@@ -125,6 +127,8 @@ def _start(options: SparkOptions, should_stop: Callable[[], bool]) -> StartedSes
     began = time.monotonic()
     deadline = began + options.start_timeout_s
     find_java(options.java_home)
+    patience_s = min(AWAY_PATIENCE_S, options.start_timeout_s)
+    await_master(options.master_url, patience_s=patience_s, should_stop=should_stop)
     scratch = make_scratch(options.local_dir)
     log_file = options.log_file or scratch.parent / "spark.log"
     try:

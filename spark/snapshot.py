@@ -42,6 +42,7 @@ class PoolSnapshot:
         start_took_s: what the last start took, None before the first.
         uses_cds: whether the JVM has mapped the class data archive.
         context_age_s: how old the context is, None without one.
+        executors: of a cluster; None: no cluster, or not asked yet.
     """
 
     state: PoolState
@@ -59,3 +60,4 @@ class PoolSnapshot:
     master: str
     jvm_pid: int | None
     context_age_s: float | None
+    executors: int | None = None

@@ -57,6 +57,7 @@ def _show(session: Session, pool: SparkPoolState) -> int:
             "since": pool.since,
             "master": pool.master,
             "Spark": pool.spark_version,
+            "executors": pool.raw.get("executors"),
             "last start (s)": pool.start_took_s,
             "rebuilds": pool.rebuilds,
             "failed rebuilds in a row": pool.failed_rebuilds,

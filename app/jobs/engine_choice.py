@@ -16,7 +16,14 @@ CHECKPOINT_ENGINE = "engine"
 EVENT_ENGINE = "engine"
 FLEET_SHARES = 4
 Reason = Literal[
-    "REQUESTED", "ROWS", "NO_ESTIMATE", "SPARK_DISABLED", "POOL_FAILED", "POOL_DRAINING", "NO_LEDGER"
+    "REQUESTED",
+    "ROWS",
+    "NO_ESTIMATE",
+    "SPARK_DISABLED",
+    "POOL_FAILED",
+    "POOL_DRAINING",
+    "NO_LEDGER",
+    "ARCHIVE_NOT_SHARED",
 ]
 
 
@@ -27,20 +34,27 @@ class Work:
     Args:
         rows: estimated; None: nobody knows.
         has_ledger: whether a unit that is done twice changes nothing the second time, and counts once.
+        archives: whether its units write files that this process must find.
     """
 
     requested: EngineChoice
     rows: int | None
     has_ledger: bool
+    archives: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Engines:
-    """The engines of this process; `spark` is None where it is switched off."""
+    """The engines of this process; `spark` is None where it is switched off.
+
+    Args:
+        is_shared: whether files that workers of Spark write may be found by this process.
+    """
 
     inline: Engine
     spark: SparkEngine | None = None
     min_rows: int = 100_000
+    is_shared: bool = True
 
     def choose(self, context: JobContext, work: Work) -> Engine:
         """The engine of this attempt; the job's row and an event tell which, and why."""
@@ -67,6 +81,8 @@ class Engines:
             return self.inline, "SPARK_DISABLED"
         if not work.has_ledger:
             return self.inline, "NO_LEDGER"
+        if work.archives and not self.is_shared:
+            return self.inline, "ARCHIVE_NOT_SHARED"
         if work.requested == "SPARK":
             return self.spark, "REQUESTED"
         if work.rows is None:

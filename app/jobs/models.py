@@ -307,5 +307,6 @@ class SparkPoolRead(BaseModel):
     last_error: str | None
     start_took_s: float | None
     context_age_s: float | None
+    executors: int | None = Field(description="Of a cluster, now; null where there is none.")
     uses_cds: bool
     limits: SparkLimits

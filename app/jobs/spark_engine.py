@@ -31,6 +31,8 @@ WAIT_LEAST_S = 2.0
 WAIT_MOST_S = 60.0
 FAILED_REST_S = 300.0
 """A pool that was given up is tried again by the next job that needs it, not sooner."""
+NO_EXECUTORS = "NO_EXECUTORS"
+"""The pool is up, and its cluster gives it nobody to work: all are busy, or dead."""
 NOT_YET = ("STOPPED", "STARTING", "REBUILDING")
 
 
@@ -171,10 +173,13 @@ class _PoolWatch:
 
         Raises: JobWaiting: it has given up.
         """
-        state = self._engine.pool.snapshot().state
-        if state == "FAILED":
+        found = self._engine.pool.snapshot()
+        if found.state == "FAILED":
             raise self._engine.refused("Spark does not come up")
-        self._show(state if state in NOT_YET else None)
+        if found.state == "READY" and found.executors == 0:
+            self._show(NO_EXECUTORS)
+        else:
+            self._show(found.state if found.state in NOT_YET else None)
 
     def clear(self) -> None:
         """Something has ended: nothing holds it up."""

@@ -6,6 +6,7 @@ Invariants:
 """
 
 import os
+import sys
 from datetime import timedelta
 
 from app.clock import Clock
@@ -18,11 +19,14 @@ from app.settings import Settings, SparkSettings
 from spark.errors import PoolStopped
 from spark.exchange.board import ExchangeLimits
 from spark.exchange.dispatch import Exchange
+from spark.master import answers
 from spark.options import SparkOptions, default_cds_archive
 from spark.pool import PoolLimits, SparkPool
 from spark.snapshot import PoolSnapshot
 
 STOP_LEAST_S = 0.5
+
+MASTER_AWAY = "MASTER_AWAY"
 
 
 class SparkService:
@@ -65,6 +69,13 @@ class SparkService:
         """Whether Spark has been given up after failed rebuilds."""
         return self.pool.snapshot().state == "FAILED"
 
+    def retry_master(self) -> None:
+        """Start a pool that was given up for its master's sake, when that one listens again."""
+        found = self.pool.snapshot()
+        is_away = found.state == "FAILED" and (found.last_error or "").startswith(MASTER_AWAY)
+        if is_away and answers(found.master):
+            self.pool.start()
+
     def recycle(self, *, force: bool) -> None:
         """Replace the JVM; returns at once.
 
@@ -106,6 +117,7 @@ class SparkService:
             last_error=found.last_error,
             start_took_s=found.start_took_s,
             context_age_s=found.context_age_s,
+            executors=found.executors,
             uses_cds=found.uses_cds,
             limits=limits_of(self._settings),
         )
@@ -143,7 +155,9 @@ def spark_service(settings: Settings, clock: Clock, *, instance_id: str) -> Spar
 def engines_of(settings: Settings, clock: Clock, spark: SparkService | None) -> Engines:
     """The engines that jobs of this process run on."""
     engine = None if spark is None else spark.engine
-    return Engines(InlineEngine(clock), engine, settings.spark.min_rows)
+    return Engines(
+        InlineEngine(clock), engine, settings.spark.min_rows, is_shared=settings.archives_reach_executors
+    )
 
 
 def _options(settings: Settings) -> SparkOptions:
@@ -156,6 +170,7 @@ def _options(settings: Settings) -> SparkOptions:
         executor_memory=spark.executor_memory,
         executor_cores=spark.executor_cores,
         cores_max=spark.cores_max,
+        python=str(spark.python or sys.executable),
         cds_archive=spark.cds_archive or default_cds_archive(),
         local_dir=spark.local_dir,
         log_file=(settings.data_dir / "spark.log").absolute(),

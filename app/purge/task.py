@@ -36,6 +36,7 @@ from spark.purge.inspect import Inspection, inspect
 from spark.purge.planned import PurgePlan
 from spark.purge.scan import PlanStopped
 from spark.purge.transaction import AnyUnit, UnitResult
+from spark.targets.archive_file import prepare_directory
 from spark.targets.connection import Connection
 from spark.targets.errors import ArchiveFailed
 from spark.targets.ledger import has_ledger, ledger_totals
@@ -69,9 +70,10 @@ def run_purge(context: JobContext, *, engines: Engines) -> Mapping[str, Any]:
             start = _note_start(purge)
             archive = _open_archive(purge, claimed)
             asked = purge.params.engine or context.settings.engine
-            engine = engines.choose(context, Work(asked, start["total_rows"], claimed.has_ledger))
+            wanted = Work(asked, start["total_rows"], claimed.has_ledger, archives=archive is not None)
+            engine = engines.choose(context, wanted)
             plan = replace(_loop_plan(purge, claimed, archive, start), keep=lock.keep)
-            state = _run_loop(purge, claimed, engine, plan)
+            state = _run_loop(purge, claimed, engine, plan, archive)
             warnings = [*conflicts(purge.inspection), *lock.warnings]
             return _result(purge, claimed, archive, state, start) | {"warnings": warnings}
 
@@ -196,7 +198,9 @@ def _note_start(purge: Purge) -> dict[str, Any]:
     return start
 
 
-def _run_loop(purge: Purge, claimed: Claimed, engine: Engine, plan: LoopPlan) -> LoopState:
+def _run_loop(
+    purge: Purge, claimed: Claimed, engine: Engine, plan: LoopPlan, archive: Path | None
+) -> LoopState:
     context = purge.context
     alone = purge.conn.dialect.name == "sqlite" or not claimed.has_ledger
     workers = 1 if alone else context.settings.purge_workers
@@ -208,6 +212,7 @@ def _run_loop(purge: Purge, claimed: Claimed, engine: Engine, plan: LoopPlan) ->
         # The lock lives in the database: that is in its key already, under whatever name it was reached.
         advisory_key=None if claimed.has_ledger else claimed.resource,
         place=claimed.identity,
+        folder=_made(archive) if archive is not None and engine.name == "SPARK" else None,
     )
     with engine.lease(work, workers=workers, borrower=borrower_of(context)) as lease:
         forget = context.on_cancel(lease.cancel)
@@ -221,6 +226,18 @@ def _open_archive(purge: Purge, claimed: Claimed) -> Path | None:
     if purge.params.archive is None:
         return None
     return open_archive(purge.context, retention=purge.params.archive_retention, resource=claimed.resource)
+
+
+def _made(archive: Path) -> str:
+    """The archive's folder, made here: a worker elsewhere that does not see it must not write.
+
+    Raises: ArchiveFailed.
+    """
+    try:
+        prepare_directory(archive)
+    except OSError as error:
+        raise ArchiveFailed(f"{archive}: {error.strerror}") from error
+    return str(archive)
 
 
 def _close_archive(purge: Purge, claimed: Claimed, archive: Path) -> dict[str, Any]:

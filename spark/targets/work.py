@@ -3,6 +3,8 @@
 Threads of the service and Python workers of Spark run the same code; an error of the target is a value.
 """
 
+import os
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +12,7 @@ from typing import Generic, TypeVar
 
 from spark.targets.advisory import hold
 from spark.targets.connection import Connection, SessionLimits, Target, connect
-from spark.targets.errors import TargetCancelled, TargetError
+from spark.targets.errors import ArchiveFailed, TargetCancelled, TargetError
 
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
@@ -24,6 +26,8 @@ class UnitWork(Generic[Unit, Result]):
         run: does one unit on one connection.
         application_name: what the target's activity view shows.
         advisory_key: the lock that each connection holds where the target has no ledger.
+        folder: where units write files; made by whoever sends the work. A worker that does not find it is on
+            a machine that does not share it, and does nothing.
         place: names the target, so that workers of several jobs there are counted together; None: by its URL.
     """
 
@@ -33,6 +37,7 @@ class UnitWork(Generic[Unit, Result]):
     run: Callable[[Connection, Unit], Result]
     advisory_key: str | None = None
     place: str | None = None
+    folder: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,9 @@ def open_worker(
         failed: told of the connection that was closed again.
     Raises: TargetError.
     """
+    if work.folder is not None and not os.path.isdir(work.folder):
+        where = socket.gethostname()
+        raise ArchiveFailed(f"{work.folder} is not there on {where}: the archive root must be shared storage")
     conn = connect(work.target, application_name=work.application_name, limits=work.limits)
     opened(conn)
     try:

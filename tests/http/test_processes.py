@@ -47,6 +47,16 @@ def test_address_that_others_reach_needs_tls_or_a_proxy(tmp_path: Path, options:
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.parametrize("master", ["nonsense://here", "spark://host", "local[0]"])
+def test_text_that_is_no_master_of_spark_is_a_configuration_error(tmp_path: Path, master: str) -> None:
+    arguments = ["--data-dir", str(tmp_path / "data"), "--port", str(free_port())]
+    run = run_to_end(["serve", *arguments], settings={"LETHE_SPARK__MASTER": master})
+    assert run.returncode == EXIT_CONFIGURATION, run.stderr
+    assert "spark.master" in run.stderr
+    assert "spark://host:" in run.stderr
+    assert not (tmp_path / "data").exists()
+
+
 def test_postgresql_metadata_that_is_not_at_head_is_left_alone(tmp_path: Path, postgresql_url: str) -> None:
     arguments = ["--data-dir", str(tmp_path / "data"), "--metadata-url", postgresql_url]
     run = run_to_end(["serve", *arguments, "--port", str(free_port())])

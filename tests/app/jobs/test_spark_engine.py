@@ -17,6 +17,7 @@ from app.jobs.engine_choice import CHECKPOINT_ENGINE, EVENT_ENGINE, Engines, Wor
 from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.models import WaitingOn
 from app.jobs.spark_engine import FAILED_REST_S, SparkEngine
+from app.settings import Settings, SparkSettings
 from spark.errors import PoolDraining, PoolFailed, PoolQueueFull, SparkError, SparkJobFailed
 from spark.exchange.board import ExchangeLimits
 from spark.exchange.dispatch import Exchange
@@ -121,6 +122,49 @@ def test_engine_is_chosen_by_request_rows_and_pool(
     engines.choose(context, asked)
     assert len([event for event in bench.events(job_id) if event.type == EVENT_ENGINE]) == 1
     assert bench.checkpoint(job_id, CHECKPOINT_ENGINE) == event.data
+
+
+@pytest.mark.parametrize(
+    ("master", "root", "is_shared"),
+    [
+        (None, None, True),
+        ("local[2]", None, True),
+        ("spark://127.0.0.1:7077", None, True),
+        ("spark://cluster:7077", None, False),
+        ("spark://cluster:7077", "/mnt/archive", True),
+        ("k8s://https://10.0.0.1:6443", None, False),
+    ],
+)
+def test_archive_of_a_remote_cluster_needs_a_root_that_somebody_has_named(
+    bench: Workbench, engine: SparkEngine, master: str | None, root: str | None, is_shared: bool
+) -> None:
+    settings = Settings(spark=SparkSettings(master=master), archive_root=Path(root) if root else None)
+    assert settings.archives_reach_executors is is_shared
+    inline = InlineEngine(SystemClock())
+    engines = Engines(inline, engine, is_shared=settings.archives_reach_executors)
+    bench.submit()
+    context = bench.context()
+    archiving = Work("SPARK", 1, has_ledger=True, archives=True)
+    assert engines.choose(context, archiving).name == ("SPARK" if is_shared else "INLINE")
+    assert engines.choose(context, replace(archiving, archives=False)).name == "SPARK"
+
+
+def test_why_an_archive_runs_inline_is_told(bench: Workbench, engine: SparkEngine) -> None:
+    job_id = bench.submit()
+    engines = Engines(InlineEngine(SystemClock()), engine, is_shared=False)
+    engines.choose(bench.context(), Work("SPARK", 1, has_ledger=True, archives=True))
+    assert bench.events(job_id)[-1].data["reason"] == "ARCHIVE_NOT_SHARED"
+
+
+def test_cluster_without_executors_is_shown_to_the_job_that_waits_for_one(
+    engine: SparkEngine, pool: Pool, tmp_path: Path
+) -> None:
+    pool.found = replace(pool.found, executors=0)
+    shown: list[list[WaitingOn]] = []
+    borrower = Borrower(show_waiting=lambda waiting_on: shown.append(list(waiting_on)))
+    with engine.lease(work_of(made_target(tmp_path), rest), workers=1, borrower=borrower) as lease:
+        assert len(list(lease.map(iter(range(1))))) == 1
+    assert [[item.ref for item in items] for items in shown] == [["NO_EXECUTORS"], []]
 
 
 def test_without_spark_everything_runs_inline(bench: Workbench) -> None:

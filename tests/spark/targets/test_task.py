@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,13 @@ import pytest
 
 from spark.targets import errors
 from spark.targets.connection import Target
-from spark.targets.errors import FenceRaised, TargetDatabaseMissing, TargetError, TargetLockTimeout
+from spark.targets.errors import (
+    ArchiveFailed,
+    FenceRaised,
+    TargetDatabaseMissing,
+    TargetError,
+    TargetLockTimeout,
+)
 from spark.targets.task import Report, Task, Unsendable, pack, run_task
 from tests.spark.exchange.work import blunder, done, made_target, note, trip, work_of
 
@@ -43,6 +50,21 @@ def test_after_an_error_of_the_target_the_rest_is_not_run(tmp_path: Path) -> Non
     reports = run_task(task_of(made_target(tmp_path), trip, [3, 4, 5, 6]))
     assert [report.kind for report in reports] == ["DONE", "DONE", "NOT_RUN", "NOT_RUN"]
     assert isinstance(opened(reports[1])[1], TargetLockTimeout)
+
+
+def test_worker_that_does_not_see_the_folder_of_the_files_does_nothing(tmp_path: Path) -> None:
+    target, folder = made_target(tmp_path), tmp_path / "archive" / "shop" / "job_1"
+    work = replace(work_of(target, note), folder=str(folder))
+    [report] = run_task(Task(7, pack(work), ((100, pack(3)),)))
+    result, error, _ = opened(report)
+    assert result is None
+    assert isinstance(error, ArchiveFailed)
+    assert str(folder) in error.detail
+    assert "must be shared storage" in error.detail
+    assert done(target) == []
+    folder.mkdir(parents=True)
+    [report] = run_task(Task(7, pack(work), ((100, pack(3)),)))
+    assert opened(report)[0] == 9
 
 
 def test_target_that_cannot_be_opened_is_the_outcome_of_the_first_unit(tmp_path: Path) -> None:
