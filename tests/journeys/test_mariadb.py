@@ -36,7 +36,9 @@ from tests.journeys.mariadb import (
     kill_one,
     new_place,
 )
+from tests.journeys.mariadb_resending import Resending, without_data
 from tests.journeys.random_cases import Lane, run_case
+from tests.journeys.resending import listed, losses, never_had_events
 from tests.journeys.runners import LABEL, Runners
 from tests.journeys.service import Process, Service, await_job, serving, succeeded, until
 from tests.journeys.test_reference_databases import _assert_recorded
@@ -49,6 +51,8 @@ pytestmark = [pytest.mark.journey, pytest.mark.mariadb]
 CASES = 14
 LONG_CASES = 400
 QUIET_S = 0.6
+# A unit gives its own lock wait up after a second; the rest is a loaded machine.
+WAIT_MAX_S = 1.5
 LATENCY_MAX_S = 5.0
 
 
@@ -188,6 +192,36 @@ def test_abort_ends_a_unit_that_is_blocked_by_somebody_elses_lock(
         assert others == []
         holder.rollback()
     assert snapshot(place)["data"] == before["data"]
+
+
+def test_random_resends_during_a_purge_keep_all_their_rows_or_are_listed(
+    standing_service: Service, server: PrivateMariadb
+) -> None:
+    """Two workers, many resends: every undelivered batch is whole or listed, and nobody waits long."""
+    client = standing_service.client
+    place = new_place(server, "resent", seed=1, rows=3_000)
+    add_store(client, "mariadb-resent", place)
+    before = snapshot(place)
+    resending = Resending(server, place, Random(1), before)
+    resending.start()
+    request = purge_request(place, archive=True, max_rows_in_tx=200, rows_per_s=1_500, stranded="SKIP")
+    job = client.purges.create("mariadb-resent", request)
+    # Not to the very end: what is resent after the job has made its list is in no list.
+    until(lambda: (client.jobs.get(job.id).progress.fraction or 0) > 0.7, timeout_s=60)
+    resending.finish()
+    assert not client.jobs.get(job.id).ended
+    client.jobs.throttle(job.id, lift=True)
+    result = succeeded(client, job.id)
+    unclear = never_had_events(before, resending.routed) | without_data(before)
+    found = [loss for loss in listed(result) if loss[0] not in unclear]
+    wanted = losses(before, snapshot(place), resending.routed)
+    assert found == [loss for loss in wanted if loss[0] not in unclear]
+    print(
+        f"{len(resending.waits_s)} resends, longest wait {max(resending.waits_s):.3f} s,"
+        f" {resending.refused} refused, {result['resent_after_purge']['count']} listed"
+    )
+    assert len(resending.waits_s) > 50
+    assert max(resending.waits_s) <= WAIT_MAX_S
 
 
 def _limited(server: PrivateMariadb, name: str, *, rows: int) -> tuple[Place, str]:
