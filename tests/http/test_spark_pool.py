@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -34,6 +35,65 @@ def inline_only(roots: Path, settings: dict[str, str]) -> Iterator[httpx.Client]
     with made.http() as client:
         yield client
     assert made.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def never_ready(roots: Path, settings: dict[str, str]) -> Iterator[httpx.Client]:
+    """A service whose Java starts and says nothing; one job may wait for Spark."""
+    home = roots / "mute-java"
+    (home / "bin").mkdir(parents=True)
+    java = home / "bin" / "java"
+    java.write_text("#!/bin/sh\nexec sleep 300\n")
+    java.chmod(0o755)
+    spark = {"LETHE_SPARK__JAVA_HOME": str(home), "LETHE_SPARK__QUEUE_MAX": "1"}
+    made = ServiceProcess(roots / "never-ready", settings=settings | spark).start()
+    with made.http() as client:
+        yield client
+    began = time.monotonic()
+    assert made.stop() == 0
+    assert time.monotonic() - began < 15, "a start of Spark that hangs must not hold up the stop"
+
+
+def _register(service: httpx.Client, shop: Shop) -> None:
+    body = {"id": shop.id, "kind": "SYMMETRICDS", "url": f"sqlite:///{shop.path}"}
+    assert service.post("/v1/stores", json=body).status_code == 201
+
+
+def _waiting_on(service: httpx.Client, job_id: str) -> list[dict[str, str]]:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        waiting: list[dict[str, str]] = service.get(f"/v1/jobs/{job_id}").json()["waiting_on"]
+        if waiting:
+            return waiting
+        time.sleep(0.05)
+    raise AssertionError("the job does not say what it waits for")
+
+
+def test_queue_for_a_pool_that_is_not_ready_has_an_end(
+    never_ready: httpx.Client, make_shop: MakeShop
+) -> None:
+    """The first job waits and says for what, the second is told to come later, the third does without."""
+    shops = [make_shop() for _ in range(3)]
+    for shop in shops:
+        _register(never_ready, shop)
+    first, second, third = shops
+    before = symmetricds_rows(first.path)
+    asked = {"engine": "SPARK"}
+    job_id = accepted(never_ready.post(f"/v1/stores/{first.id}/purges", json=first.body(asked)))
+    [waiting] = _waiting_on(never_ready, job_id)
+    assert (waiting["kind"], waiting["ref"]) == ("SPARK_POOL", "STARTING")
+    assert never_ready.get("/v1/spark-pool").json()["exchange"]["jobs_waiting"] == 1
+    assert never_ready.get("/readyz").status_code == 200
+    refused = never_ready.post(f"/v1/stores/{second.id}/purges", json=second.body(asked))
+    problem(refused, 429, "POOL_QUEUE_FULL")
+    assert int(refused.headers["Retry-After"]) > 0
+    inline = accepted(never_ready.post(f"/v1/stores/{third.id}/purges", json=third.body({})))
+    assert wait_for(never_ready, inline)["state"] == "SUCCEEDED"
+    began = time.monotonic()
+    never_ready.post(f"/v1/jobs/{job_id}:abort", json={})
+    assert wait_for(never_ready, job_id)["state"] == "ABORTED"
+    print(f"abort of a job that waits for the pool: {time.monotonic() - began:.2f} s")
+    assert symmetricds_rows(first.path) == before
 
 
 def test_pool_that_nobody_has_needed_is_stopped(http: httpx.Client) -> None:
@@ -116,8 +176,7 @@ def test_metrics_tell_of_the_pool(http: httpx.Client) -> None:
 
 def test_service_without_spark_refuses_what_names_it(inline_only: httpx.Client, make_shop: MakeShop) -> None:
     shop = make_shop()
-    body = {"id": shop.id, "kind": "SYMMETRICDS", "url": f"sqlite:///{shop.path}"}
-    assert inline_only.post("/v1/stores", json=body).status_code == 201
+    _register(inline_only, shop)
     before = symmetricds_rows(shop.path)
     asked = shop.body({"engine": "SPARK"})
     problem(inline_only.post(f"/v1/stores/{shop.id}/purges", json=asked), 409, "SPARK_DISABLED")
