@@ -7,6 +7,7 @@ from datetime import datetime
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session
 
+from app.auth.scopes import Scope
 from app.errors import Conflict
 from app.parameters.errors import ParameterNotFound, ParameterScopeInvalid
 from app.parameters.models import GlobalParameter
@@ -72,6 +73,14 @@ def check_store_values(values: Mapping[str, object], kind: str) -> dict[str, Par
             raise ParameterScopeInvalid(f"{spec.name} is given twice, by its name and an alias")
         checked[spec.name] = spec.parse(value)
     return checked
+
+
+def scopes_of_change(
+    before: Mapping[str, ParameterValue], after: Mapping[str, ParameterValue]
+) -> frozenset[Scope]:
+    """What a token needs besides to bring a store's own values from one set to another."""
+    changed = {name for name in {*before, *after} if before.get(name) != after.get(name)}
+    return frozenset(needs for name in changed if (needs := known_parameter(name).needs) is not None)
 
 
 def check_store_scope(spec: ParameterSpec, kind: str) -> None:

@@ -1,5 +1,6 @@
 """`/v1/stores`: registered targets."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request
@@ -16,6 +17,8 @@ from app.kit.conditional import IfMatch, IfNoneMatch, etag, is_current
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
 from app.kit.values import Text
+from app.parameters.registry import ParameterValue
+from app.parameters.service import scopes_of_change
 from app.stores.hooks import StoreHooks, hooks_of
 from app.stores.models import (
     RecoveryRead,
@@ -61,6 +64,12 @@ def _answer(store: Store, *, status: int = 200) -> Answer:
     return Answer(body=read_store(store), status=status, headers=headers)
 
 
+def _require_scopes(caller: Caller, before: Mapping[str, ParameterValue], store: Store) -> None:
+    """Refuse a switch that makes Lethe act to a token that may not do what it does."""
+    for scope in sorted(scopes_of_change(before, store.parameters)):
+        caller.require(scope)
+
+
 def _parse_labels(labels: list[str]) -> dict[str, str]:
     pairs = [label.partition("=") for label in labels]
     if any(not separator for _, separator, _ in pairs):
@@ -90,6 +99,7 @@ def post_store(
 
     def effect(db: Session) -> Answer:
         store = create_store(db, body, settings=settings, database=database, now=clock.now())
+        _require_scopes(caller, {}, store)
         return _answer(store, status=201)
 
     return mutate(
@@ -169,6 +179,7 @@ def patch_store(
     caller.require_store(store_id)
 
     def effect(db: Session) -> Answer:
+        before = dict(get_store(db, store_id, lock=True).parameters)
         store = change_store(
             db,
             store_id,
@@ -179,6 +190,7 @@ def patch_store(
             database=database,
             now=clock.now(),
         )
+        _require_scopes(caller, before, store)
         changed = sorted(body.model_dump(exclude_unset=True, by_alias=True))
         answer = _answer(store)
         return Answer(body=answer.body, headers=answer.headers, audit={"changed": changed})

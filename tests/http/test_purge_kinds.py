@@ -217,6 +217,29 @@ def test_a_switch_asks_for_the_scope_of_what_it_does(
         assert cron.status_code == 200
 
 
+def test_a_switch_inside_of_a_store_asks_for_the_same_scope(
+    service: ServiceProcess, make_shop: MakeShop, make_token: Callable[..., str]
+) -> None:
+    """A token for stores alone could have purged by registering a store that purges itself."""
+    shop = make_shop()
+    on = {"parameters": {"start.purge.job": True}}
+    with service.http(make_token("stores:write", "stores:read")) as limited:
+        body = {"id": "by-itself", "kind": "SYMMETRICDS", "url": "sqlite:////tmp/by-itself.db"} | on
+        problem(limited.post("/v1/stores", json=body), 403, "SCOPE_MISSING")
+        path, etag = f"/v1/stores/{shop.id}", {"If-Match": shop.etag()}
+        problem(limited.patch(path, json=on, headers=etag), 403, "SCOPE_MISSING")
+        assert limited.get("/v1/stores/by-itself").status_code == 404
+        assert shop.change(**on).status_code == 200  # who may purge may switch it on
+        kept = limited.patch(path, json=on | {"labels": {"a": "b"}}, headers={"If-Match": shop.etag()})
+        assert kept.status_code == 200  # it stays as it was
+        problem(
+            limited.patch(path, json={"parameters": {}}, headers={"If-Match": shop.etag()}),
+            403,
+            "SCOPE_MISSING",
+        )
+    assert shop.change(parameters={}).status_code == 200
+
+
 def test_switches_are_set_on_stores_only_and_show_their_next_tick(
     http: httpx.Client, make_shop: MakeShop
 ) -> None:
