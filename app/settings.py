@@ -145,14 +145,18 @@ class Settings(BaseSettings):
         return self.metadata_url
 
     @property
+    def executors_are_here(self) -> bool:
+        """Whether workers of Spark run on this machine, see its files and what listens on loopback."""
+        master = self.spark.master
+        return master is None or master.startswith("local") or is_on_loopback(master)
+
+    @property
     def archives_reach_executors(self) -> bool:
         """Whether what a worker of Spark writes under the archive root can lie where this process looks.
 
         A data directory is a machine's own: beyond this machine it takes a root that an admin has named.
         """
-        master = self.spark.master
-        is_here = master is None or master.startswith("local") or is_on_loopback(master)
-        return is_here or self.archive_root is not None
+        return self.executors_are_here or self.archive_root is not None
 
     @property
     def effective_archive_root(self) -> Path:

@@ -1,6 +1,5 @@
 """The text that names a master: what it may be, and how this machine reaches it. Speaks to nobody but it."""
 
-import ipaddress
 import re
 import socket
 import time
@@ -9,6 +8,7 @@ from contextlib import closing, suppress
 from typing import Final
 
 from spark.errors import SparkStartFailed
+from spark.targets.target import is_loopback
 
 STANDALONE: Final = "spark://"
 LOCAL: Final = re.compile(r"local(\[(\*|[1-9][0-9]*)(,[1-9][0-9]*)?\])?")
@@ -50,13 +50,7 @@ def addresses_of(master: str) -> list[tuple[str, int]]:
 def is_on_loopback(master: str) -> bool:
     """Whether it listens to this machine only, so that its workers run here too."""
     hosts = [host for host, _port in addresses_of(master)]
-    return bool(hosts) and all(_is_loopback(host) for host in hosts)
-
-
-def _is_loopback(host: str) -> bool:
-    with suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
-    return host == "localhost"
+    return bool(hosts) and all(is_loopback(host) for host in hosts)
 
 
 def own_address_towards(master: str) -> str | None:

@@ -24,6 +24,7 @@ Reason = Literal[
     "POOL_DRAINING",
     "NO_LEDGER",
     "ARCHIVE_NOT_SHARED",
+    "TARGET_ON_THIS_MACHINE",
 ]
 
 
@@ -35,12 +36,14 @@ class Work:
         rows: estimated; None: nobody knows.
         has_ledger: whether a unit that is done twice changes nothing the second time, and counts once.
         archives: whether its units write files that this process must find.
+        is_here: whether its target means something else, or nothing, on another machine.
     """
 
     requested: EngineChoice
     rows: int | None
     has_ledger: bool
     archives: bool = False
+    is_here: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +51,14 @@ class Engines:
     """The engines of this process; `spark` is None where it is switched off.
 
     Args:
+        are_here: whether workers of Spark run on this machine.
         is_shared: whether files that workers of Spark write may be found by this process.
     """
 
     inline: Engine
     spark: SparkEngine | None = None
     min_rows: int = 100_000
+    are_here: bool = True
     is_shared: bool = True
 
     def choose(self, context: JobContext, work: Work) -> Engine:
@@ -81,6 +86,8 @@ class Engines:
             return self.inline, "SPARK_DISABLED"
         if not work.has_ledger:
             return self.inline, "NO_LEDGER"
+        if work.is_here and not self.are_here:
+            return self.inline, "TARGET_ON_THIS_MACHINE"
         if work.archives and not self.is_shared:
             return self.inline, "ARCHIVE_NOT_SHARED"
         if work.requested == "SPARK":

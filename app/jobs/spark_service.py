@@ -156,7 +156,11 @@ def engines_of(settings: Settings, clock: Clock, spark: SparkService | None) -> 
     """The engines that jobs of this process run on."""
     engine = None if spark is None else spark.engine
     return Engines(
-        InlineEngine(clock), engine, settings.spark.min_rows, is_shared=settings.archives_reach_executors
+        InlineEngine(clock),
+        engine,
+        settings.spark.min_rows,
+        are_here=settings.executors_are_here,
+        is_shared=settings.archives_reach_executors,
     )
 
 

@@ -41,6 +41,7 @@ from spark.targets.connection import Connection
 from spark.targets.errors import ArchiveFailed
 from spark.targets.ledger import has_ledger, ledger_totals
 from spark.targets.silence import application_name
+from spark.targets.target import is_on_this_machine
 from spark.targets.work import UnitWork
 
 CHECKPOINT_CUTOFF = "cutoff"
@@ -70,7 +71,13 @@ def run_purge(context: JobContext, *, engines: Engines) -> Mapping[str, Any]:
             start = _note_start(purge)
             archive = _open_archive(purge, claimed)
             asked = purge.params.engine or context.settings.engine
-            wanted = Work(asked, start["total_rows"], claimed.has_ledger, archives=archive is not None)
+            wanted = Work(
+                asked,
+                start["total_rows"],
+                claimed.has_ledger,
+                archives=archive is not None,
+                is_here=is_on_this_machine(target_of(store)),
+            )
             engine = engines.choose(context, wanted)
             plan = replace(_loop_plan(purge, claimed, archive, start), keep=lock.keep)
             state = _run_loop(purge, claimed, engine, plan, archive)

@@ -1,5 +1,6 @@
 """Where a target is, and how long Lethe lets a statement wait there. Values only, picklable."""
 
+import ipaddress
 import os
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -130,6 +131,22 @@ def mysql_host(target: Target) -> str:
     parsed = _parsed(target.url)
     socket = _option(parsed, "unix_socket")
     return os.path.dirname(socket) if socket else parsed.host or "localhost"
+
+
+def is_on_this_machine(target: Target) -> bool:
+    """Whether the URL means something else on another machine: a file, a socket, a loopback address."""
+    if target.dialect == "sqlite":
+        return True
+    host = postgresql_host(target) if target.dialect == "postgresql" else mysql_host(target)
+    return host is None or os.path.isabs(host) or is_loopback(host)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine by its address, or by the one name that says so."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 def mysql_arguments(target: Target) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from spark.errors import PoolDraining, PoolFailed, PoolQueueFull, SparkError, Sp
 from spark.exchange.board import ExchangeLimits
 from spark.exchange.dispatch import Exchange
 from spark.snapshot import PoolSnapshot, PoolState
+from spark.targets.target import Target, is_on_this_machine
 from tests.app.jobs.workbench import Workbench
 from tests.spark.exchange.slots import CORES, ThreadSlots
 from tests.spark.exchange.work import blunder, made_target, note, rest, work_of
@@ -147,6 +148,37 @@ def test_archive_of_a_remote_cluster_needs_a_root_that_somebody_has_named(
     archiving = Work("SPARK", 1, has_ledger=True, archives=True)
     assert engines.choose(context, archiving).name == ("SPARK" if is_shared else "INLINE")
     assert engines.choose(context, replace(archiving, archives=False)).name == "SPARK"
+
+
+@pytest.mark.parametrize(
+    ("url", "is_here"),
+    [
+        ("sqlite:////var/lib/shop.db", True),
+        ("postgresql+psycopg://u@127.0.0.1:5432/shop", True),
+        ("postgresql+psycopg://u@localhost/shop", True),
+        ("postgresql+psycopg://u@[::1]/shop", True),
+        ("postgresql+psycopg:///shop", True),
+        ("postgresql+psycopg://u@/shop?host=/run/postgresql", True),
+        ("postgresql+psycopg://u@db.example/shop", False),
+        ("mysql+pymysql://u@localhost/shop", True),
+        ("mysql+pymysql://u@/shop?unix_socket=/run/mysqld.sock", True),
+        ("mysql+pymysql://u@10.0.0.7/shop", False),
+    ],
+)
+def test_target_that_is_another_one_elsewhere_runs_inline_beside_a_remote_cluster(
+    bench: Workbench, engine: SparkEngine, url: str, is_here: bool
+) -> None:
+    assert is_on_this_machine(Target(url=url)) is is_here
+    wanted = Work("SPARK", 1, has_ledger=True, is_here=is_here)
+    inline = InlineEngine(SystemClock())
+    job_id = bench.submit()
+    context = bench.context()
+    remote = Settings(spark=SparkSettings(master="spark://cluster:7077"))
+    engines = Engines(inline, engine, are_here=remote.executors_are_here)
+    assert engines.choose(context, wanted).name == ("INLINE" if is_here else "SPARK")
+    reason = "TARGET_ON_THIS_MACHINE" if is_here else "REQUESTED"
+    assert bench.events(job_id)[-1].data["reason"] == reason
+    assert Engines(inline, engine).choose(context, wanted).name == "SPARK"
 
 
 def test_why_an_archive_runs_inline_is_told(bench: Workbench, engine: SparkEngine) -> None:
