@@ -296,4 +296,8 @@ def _reserved_files(facts: Facts) -> frozenset[int]:
     newest: dict[bytes, bool] = {}
     for row in np.flatnonzero((facts.lns.db == db) & facts.outcomes.committed).tolist():
         newest[facts.lns.key(row)] = bool(facts.lns.value_bytes[row] >= 0)
-    return frozenset(int.from_bytes(key, "big") for key, there in newest.items() if there and len(key) == 8)
+    # Keys sort as numbers do: eight bytes, big-endian, with the sign turned over.
+    numbers_of = {
+        int.from_bytes(key, "big") ^ (1 << 63) for key, there in newest.items() if there and len(key) == 8
+    }
+    return frozenset(numbers_of)

@@ -158,11 +158,7 @@ def parse_node(
     slots: Table,
     prefix: Table,
 ) -> Int:
-    """Read a node; its slots are kept if `slots` has rows (as many as the node has slots), its prefix then
-    too.
-
-    `prefix` receives where the key prefix begins and its length.
-    """
+    """Read a node; slots are kept as far as `slots` has rows; `prefix` gets the prefix's place and length."""
     rows[number, t.NODE_DB], at = packed(buffer, start, end, LONG_BYTES)
     rows[number, t.NODE_LAST_FULL], at = packed(buffer, at, end, LONG_BYTES)
     at = skip_packed(buffer, at, end, INT_BYTES)
@@ -182,7 +178,8 @@ def parse_node(
     at += 1
     prefix[0] = prefix[1] = 0
     if flags & NODE_KEY_PREFIX:
-        prefix[1], prefix[0], at = byte_array(buffer, at, end)
+        length, prefix[0], at = byte_array(buffer, at, end)
+        prefix[1] = length if length > 0 else 0
     at = skip_packed(buffer, at, end, INT_BYTES)
     count, at = packed(buffer, at, end, INT_BYTES)
     rows[number, t.NODE_LEVEL], at = packed(buffer, at, end, INT_BYTES)
@@ -195,11 +192,16 @@ def parse_node(
         at = parse_slot(buffer, at, end, flags, has_expiration, slots, index)
         if at < 0:
             return -1
-    if entry_type == BIN_DELTA:
-        at = skip_packed(buffer, at, end, INT_BYTES)
-        at = skip_packed(buffer, at, end, INT_BYTES)
-        if flags & NODE_BLOOM_FILTER:
-            _, _, at = byte_array(buffer, at, end)
+    return skip_delta_rest(buffer, at, end, flags) if entry_type == BIN_DELTA else at
+
+
+@compiled
+def skip_delta_rest(buffer: Buffer, at: Int, end: Int, flags: Int) -> Int:
+    """Step over what follows the slots of a BIN-delta."""
+    at = skip_packed(buffer, at, end, INT_BYTES)
+    at = skip_packed(buffer, at, end, INT_BYTES)
+    if flags & NODE_BLOOM_FILTER:
+        _, _, at = byte_array(buffer, at, end)
     return at
 
 

@@ -152,6 +152,15 @@ def parse_item(
 
 
 @compiled
+def is_sound(buffer: Buffer, at: Int, end: Int, entry_type: Int) -> bool:
+    """Compare the checksum of a whole entry; one that is erased has none."""
+    flags = np.int64(buffer[np.uint64(at + je_log.FLAGS_AT)])
+    return entry_type == ERASED or entry_checksum(buffer, at, end, flags) == fixed(
+        buffer, at + je_log.CHECKSUM_AT, 4
+    )
+
+
+@compiled
 def walk(
     buffer: Buffer,
     start: Int,
@@ -187,12 +196,7 @@ def walk(
         if end > limit:
             return MORE, at
         entry_type = np.int64(buffer[np.uint64(at + je_log.TYPE_AT)])
-        flags = np.int64(buffer[np.uint64(at + je_log.FLAGS_AT)])
-        if (
-            verify
-            and entry_type != ERASED
-            and entry_checksum(buffer, at, end, flags) != fixed(buffer, at + je_log.CHECKSUM_AT, 4)
-        ):
+        if verify and not is_sound(buffer, at, end, entry_type):
             return CHECKSUM_WRONG, at
         item_at = end - fixed(buffer, at + je_log.ITEM_SIZE_AT, 4)
         fill_header(buffer, at, base + at, item_at, end, headers, state[t.STATE_HEADERS])
