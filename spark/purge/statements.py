@@ -56,6 +56,18 @@ def table_names(conn: Connection) -> TableNames:
     )
 
 
+def _events_index(conn: Connection) -> str | None:
+    table = f"{conn.target.table_prefix}{DATA_EVENT}"
+    if table not in conn.noted:
+        rows = conn.execute(
+            "select index_name from information_schema.statistics where table_schema = database()"
+            " and table_name = :table and column_name = 'batch_id' and seq_in_index = 1 order by 1 limit 1",
+            {"table": table},
+        )
+        conn.noted[table] = conn.dialect.quote(str(rows[0][0])) if rows else None
+    return conn.noted[table]
+
+
 def keep_compiler_out(conn: Connection) -> None:
     """Switch off PostgreSQL's JIT for the session: it costs more than these short statements take."""
     if conn.dialect.name == "postgresql":
@@ -80,6 +92,7 @@ class Statements:
         as_if_marked: read as if the stranded step had been done; for plans.
         only_nodes: the stranded condition also asks for the given nodes; `null_node`: a NULL node is one of
             them.
+        events_index: MySQL: the quoted name of the index on the batches of the events.
     """
 
     names: TableNames
@@ -88,6 +101,7 @@ class Statements:
     as_if_marked: bool = False
     only_nodes: bool = False
     null_node: bool = False
+    events_index: str | None = None
 
     @classmethod
     def of(cls, conn: Connection, spec: PurgeSpec, *, as_if_marked: bool = False) -> "Statements":
@@ -100,6 +114,7 @@ class Statements:
             as_if_marked=as_if_marked and spec.mark_stranded,
             only_nodes=nodes is not None,
             null_node=nodes is not None and None in nodes,
+            events_index=_events_index(conn) if conn.dialect.name == "mysql" else None,
         )
 
     def stranded(self, alias: str) -> str:
@@ -208,7 +223,10 @@ class Statements:
 
     def _by_key(self, step: Step) -> str:
         """MySQL: no walk through the whole table, whatever its statistics say: it would lock the rows."""
-        return " force index (primary)" if self.dialect == "mysql" and step != "EVENTS" else ""
+        if self.dialect != "mysql":
+            return ""
+        index = self.events_index if step == "EVENTS" else "primary"
+        return f" force index ({index})" if index else ""
 
     def delete(self, step: Step) -> str:
         """The delete of one unit; for BATCHES too PostgreSQL looks at the status of the locked row again."""

@@ -89,6 +89,8 @@ class Connection:
         self.limits = limits or SessionLimits()
         self.read_only = read_only
         self.rowcount = -1
+        self.noted: dict[str, str | None] = {}
+        """What a caller has read of the catalog, once for the life of the connection."""
         self._state = threading.Condition()
         self._cancelling = threading.Lock()
         self._running = False
