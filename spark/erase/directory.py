@@ -2,8 +2,9 @@
 
 import os
 import stat
+from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,6 +20,7 @@ from spark.erase.errors import (
 )
 from spark.formats import je_log
 
+OPEN_FILES_MAX: Final = 64
 # Without O_NONBLOCK a pipe that bears the name of a log file would hold us for ever.
 OPEN_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
@@ -34,14 +36,48 @@ class Identity:
     mtime_ns: int
 
 
+class Descriptors:
+    """Open descriptors of log files, few at a time: there may be more files than a process may open."""
+
+    def __init__(self) -> None:
+        self._open: OrderedDict[Path, int] = OrderedDict()
+
+    def of(self, path: Path) -> tuple[int, bool]:
+        """Return the descriptor of a file, and whether it was opened just now."""
+        found = self._open.get(path)
+        if found is not None:
+            self._open.move_to_end(path)
+            return found, False
+        while len(self._open) >= OPEN_FILES_MAX:
+            os.close(self._open.popitem(last=False)[1])
+        self._open[path] = descriptor = _open(path)
+        return descriptor, True
+
+    def close(self) -> None:
+        """Close all."""
+        while self._open:
+            os.close(self._open.popitem()[1])
+
+
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """A file of the log that is open for reading."""
+    """A file of the log that can be read; it must stay what it was when it was found."""
 
     number: int
     path: Path
-    descriptor: int
     identity: Identity
+    descriptors: Descriptors
+
+    @property
+    def descriptor(self) -> int:
+        """An open descriptor; opened anew it must be the same file.
+
+        Raises: LogFileChanged, LogFileNotRegular, EnvironmentUnreadable.
+        """
+        descriptor, is_new = self.descriptors.of(self.path)
+        if is_new and identity_of(os.fstat(descriptor)) != self.identity:
+            raise LogFileChanged("it is not the file that it was", file=self.name)
+        return descriptor
 
     @property
     def name(self) -> str:
@@ -118,23 +154,30 @@ def file_names(directory: Path) -> list[str]:
 
 @contextmanager
 def opened(directory: Path, names: list[str]) -> Iterator[list[LogFile]]:
-    """Open files for reading, and close them at the end."""
-    with ExitStack() as stack:
-        yield [_open(directory / name, stack) for name in names]
+    """Find files for reading, and close what is open of them at the end."""
+    descriptors = Descriptors()
+    try:
+        yield [_find(directory / name, descriptors) for name in names]
+    finally:
+        descriptors.close()
 
 
-def _open(path: Path, stack: ExitStack) -> LogFile:
+def _find(path: Path, descriptors: Descriptors) -> LogFile:
+    descriptor, _ = descriptors.of(path)
+    return LogFile(je_log.file_number(path.name), path, identity_of(os.fstat(descriptor)), descriptors)
+
+
+def _open(path: Path) -> int:
     try:
         descriptor = os.open(path, OPEN_FLAGS)
     except OSError as error:
         if path.is_symlink():
             raise LogFileNotRegular("a symbolic link is not followed", file=path.name) from error
         raise EnvironmentUnreadable(_reason(error), file=path.name) from error
-    stack.callback(os.close, descriptor)
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
         raise LogFileNotRegular("it is no regular file", file=path.name)
-    return LogFile(je_log.file_number(path.name), path, descriptor, identity_of(status))
+    return descriptor
 
 
 def read_file_header(file: LogFile) -> FileHeader | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spark.erase.directory import file_names
+from spark.erase.directory import file_names, opened
 from spark.erase.errors import (
     LogFileChanged,
     LogFileNotRegular,
@@ -86,6 +86,21 @@ def test_file_that_changes_while_it_is_read_is_refused(copy_of: Callable[[str], 
             log.open_files[1].look_again()
         with pytest.raises(LogFileChanged, match="shorter"):
             log.open_files[1].read(10**9, 1)
+
+
+def test_descriptors_are_few_and_files_stay_the_same(tmp_path: Path) -> None:
+    # JE's files have 10 MB by default: 10 GB are a thousand, and a process may often open only 1,024.
+    for number in range(200):
+        (tmp_path / f"{number:08x}.jdb").write_bytes(bytes([number]))
+    before = len(os.listdir("/proc/self/fd"))
+    with opened(tmp_path, file_names(tmp_path)) as files:
+        assert [file.read(0, 1)[0] for file in files] == list(range(200))
+        assert len(os.listdir("/proc/self/fd")) <= before + 64
+        (tmp_path / "00000003.jdb").unlink()
+        (tmp_path / "00000003.jdb").write_bytes(b"other")
+        with pytest.raises(LogFileChanged):
+            files[3].read(0, 1)
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_machine_code_is_not_kept_where_nothing_can_be_written(tmp_path: Path) -> None:
