@@ -224,7 +224,7 @@ def test_a_switch_inside_of_a_store_asks_for_the_same_scope(
     shop = make_shop()
     on = {"parameters": {"start.purge.job": True}}
     with service.http(make_token("stores:write", "stores:read")) as limited:
-        body = {"id": "by-itself", "kind": "SYMMETRICDS", "url": "sqlite:////tmp/by-itself.db"} | on
+        body = {"id": "by-itself", "kind": "SYMMETRICDS", "url": f"sqlite:///{shop.path.parent}/x.db"} | on
         problem(limited.post("/v1/stores", json=body), 403, "SCOPE_MISSING")
         path, etag = f"/v1/stores/{shop.id}", {"If-Match": shop.etag()}
         problem(limited.patch(path, json=on, headers=etag), 403, "SCOPE_MISSING")
