@@ -4,12 +4,11 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha256
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
 
 import numba
-
-from spark.formats import je_log, je_log_items
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -21,7 +20,9 @@ CONFIG: Final[Any] = numba.config
 
 def _digest() -> str:
     """Name the code that is compiled: numba looks only at the file of a function, not at what it calls."""
-    sources = [*sorted(HERE.glob("*.py")), Path(je_log.__file__), Path(je_log_items.__file__)]
+    native = [each for each in files("spark.erase.native").iterdir() if each.name.endswith(".py")]
+    formats = [files("spark.formats") / name for name in ("je_log.py", "je_log_items.py")]
+    sources = sorted([*native, *formats], key=lambda source: source.name)
     return sha256(b"\0".join(source.read_bytes() for source in sources)).hexdigest()[:16]
 
 
