@@ -10,7 +10,8 @@ from app.cli.main import Root
 EXPECTED = {
     "serve", "worker", "migrate", "demo", "recover", "store add", "store list", "store check",
     "purge run", "purge plan", "job list", "job show", "job watch", "job pause", "job resume", "job abort",
-    "token create", "token list", "token revoke", "archive list", "archive verify", "archive restore", "je dump", "je stat",
+    "token create", "token list", "token revoke", "archive list", "archive verify", "archive restore",
+    "je dump", "je stat",
 }  # fmt: skip
 
 
