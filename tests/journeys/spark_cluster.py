@@ -1,4 +1,4 @@
-"""A standalone Spark cluster on loopback, from the wheel of pyspark alone: a master, workers, their executors.
+"""A standalone Spark cluster on loopback, from the wheel of pyspark alone: master, workers, executors.
 
 Its machines have Python and the third-party packages, and not Lethe: the interpreter that `bare_python` makes
 sees what is installed beside it but not the checkout, whatever the environment here says.
@@ -10,7 +10,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import sysconfig
 import venv
 from collections.abc import Iterator
@@ -28,11 +27,14 @@ START_TIMEOUT_S = 90.0
 EXECUTOR = "CoarseGrainedExecutorBackend"
 REGISTERED = "Registering worker"
 # Daemons of a test: small, and up soon.
-DAEMONS = {"SPARK_DAEMON_MEMORY": "192m", "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+DAEMONS = {
+    "SPARK_DAEMON_MEMORY": "192m",
+    "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
 
 
 def bare_python(directory: Path) -> Path:
-    """An interpreter with every installed package and without ours: a path in a .pth file brings no other .pth."""
+    """An interpreter with every package but ours: a path that a .pth file names brings no other .pth."""
     venv.create(directory, symlinks=True, with_pip=False)
     python = directory / "bin" / "python"
     packages = sysconfig.get_path("purelib", vars={"base": str(directory), "platbase": str(directory)})
@@ -206,7 +208,7 @@ def cluster_of(directory: Path, *, workers: int = 2) -> Iterator[Cluster]:
 
 
 def installed_service(directory: Path, python: Path, settings: dict[str, str]) -> Service:
-    """A service whose interpreter knows our packages by its environment only: executors do not inherit that."""
+    """A service that finds our packages by its environment alone, which executors do not inherit."""
     paths = os.pathsep.join([str(CHECKOUT), str(CHECKOUT / "client")])
     service = Service(directory, {**settings, "PYTHONPATH": paths})
     service.command = [python, "-m", "app.cli.main"]

@@ -1,0 +1,367 @@
+"""A Spark cluster by one setting: purges with archives, what dies in the middle of them, and what travels."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+import pytest
+from lethe_client import Lethe
+
+from app.jobs.spark_service import _options
+from app.settings import Settings, SparkSettings
+from spark.options import default_cds_archive
+from spark.session import discard, start_session
+from tests.journeys.crashes import CRASHING, CrashedPurge, build_large
+from tests.journeys.ground import (
+    add_store,
+    assert_exact,
+    connection_to,
+    expect,
+    fingerprint,
+    purge_request,
+)
+from tests.journeys.service import Service, await_job, free_port, succeeded, until
+from tests.journeys.spark_cluster import Cluster, bare_python, cluster_of, installed_service
+from tests.journeys.spark_processes import command_of, descendants_of, ended
+from tests.oracles.symmetricds import Place, snapshot
+from tests.postgresql_server import GUARDED_ROLE, PostgresqlServer
+
+pytestmark = pytest.mark.journey
+
+SECRET = "s3cret-of-the-cluster"
+# What makes tests quick; the cluster itself is LETHE_SPARK__MASTER and nothing else.
+AROUND = {
+    **CRASHING,
+    "LETHE_ENGINE": "SPARK",
+    "LETHE_SPARK__START": "EAGER",
+    "LETHE_SPARK__DRIVER_MEMORY": "512m",
+    "LETHE_SPARK__CDS_ARCHIVE": str(default_cds_archive()),
+    "LETHE_SPARK__JAVA_OPTIONS": '["-XX:TieredStopAtLevel=1"]',
+    "LETHE_PURGE_WORKERS": "2",
+    "CLUSTER_PASSWORD": SECRET,
+}
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An interpreter that does not know Lethe, at the same path on all machines of the cluster."""
+    return bare_python(tmp_path_factory.mktemp("bare") / "venv")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with cluster_of(tmp_path_factory.mktemp("cluster")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory, python: Path, cluster: Cluster) -> Iterator[Service]:
+    """One service on the cluster; what a test kills comes back."""
+    with _served(tmp_path_factory.mktemp("clustered") / "service", python, cluster.url) as made:
+        yield made
+
+
+@contextmanager
+def _served(directory: Path, python: Path, master: str, **settings: str) -> Iterator[Service]:
+    made = installed_service(directory, python, {**AROUND, "LETHE_SPARK__MASTER": master, **settings})
+    made.start()
+    try:
+        yield made
+        below = descendants_of(made.pid)
+        assert made.stop() == 0
+        until(lambda: ended(below), timeout_s=10)
+    except BaseException:
+        print(made.report())
+        raise
+    finally:
+        made.close()
+        if not made.has_ended():
+            made.kill9()
+
+
+def _pool(service: Service) -> dict[str, object]:
+    return dict(service.client.spark_pool.get().raw)
+
+
+def _await_executors(service: Service, count: int = 1, *, timeout_s: float = 120) -> None:
+    def has() -> bool:
+        pool = _pool(service)
+        executors = pool["executors"]
+        return pool["state"] == "READY" and isinstance(executors, int) and executors >= count
+
+    until(has, timeout_s=timeout_s, pause_s=0.1)
+
+
+Killers = dict[str, Callable[[], object]]
+
+
+def _killers(cluster: Cluster, service: Service, rng: Random) -> Killers:
+    guard = threading.Lock()
+
+    def one(kill: Callable[[Random], object]) -> Callable[[], None]:
+        def kill_one() -> None:
+            with guard:
+                until(lambda: kill(rng) is not False, timeout_s=60)
+
+        return kill_one
+
+    def service_itself() -> None:
+        with guard:
+            service.crash()
+
+    return {
+        "executor": one(cluster.kill_executor),
+        "python": one(cluster.kill_python_worker),
+        "worker": one(cluster.kill_worker),
+        "service": service_itself,
+    }
+
+
+def _crash(
+    service: Service, killers: Killers, place: Place, directory: Path, *, seed: int, kills: int
+) -> Counter[str]:
+    build_large(place, seed, rows=2_000)
+    purge = CrashedPurge(service.client, f"cluster-{seed}", place, directory, Random(seed))
+    purge.run(killers, kills=kills)  # type: ignore[arg-type]
+    job = service.client.jobs.get(purge.job_id)
+    assert job.raw["engine"] == "SPARK"
+    return purge.kills
+
+
+def test_executor_killed_below_purges_on_a_cluster_leaves_rows_ledger_and_archives_exact(
+    service: Service, cluster: Cluster, standing_postgresql: PostgresqlServer, tmp_path: Path
+) -> None:
+    """Two stores at once. Executors can import Lethe from the zip only: what they do proves that it came."""
+    _await_executors(service, 2)
+    killers = _killers(cluster, service, Random(1))
+    on_postgresql = Place(standing_postgresql.create_database("cluster_killed"))
+    on_sqlite = Place(f"sqlite:///{tmp_path}/killed.db", "2.x")
+    with ThreadPoolExecutor(1) as pool:
+        beside = pool.submit(_crash, service, {}, on_sqlite, tmp_path, seed=12, kills=0)
+        only = {"executor": killers["executor"]}
+        kills = _crash(service, only, on_postgresql, tmp_path, seed=11, kills=1)
+        beside.result()
+    print(kills, _pool(service)["exchange"])
+    assert kills == {"executor": 1}
+    assert list(cluster.directory.glob("worker-*/app-*/*/lethe_spark.zip"))
+
+
+def test_password_of_a_store_lies_in_no_argument_configuration_or_file_of_the_cluster(
+    service: Service, cluster: Cluster, standing_postgresql: PostgresqlServer
+) -> None:
+    """The executors do need it: the server asks this role for it."""
+    place, client = Place(standing_postgresql.create_database("cluster_secret")), service.client
+    build_large(place, 21, rows=400)
+    with connection_to(place.url) as admin:
+        admin.execute(f"drop role if exists {GUARDED_ROLE}")
+        admin.execute(f"create role {GUARDED_ROLE} login superuser password '{SECRET}'")
+    url = standing_postgresql.url("cluster_secret", user=GUARDED_ROLE)
+    add_store(client, "cluster-secret", place, url=url, password="env:CLUSTER_PASSWORD")
+    expected = expect(place, snapshot(place))
+    job = client.purges.create("cluster-secret", purge_request(place, archive=True, max_rows_in_tx=20))
+    below: set[int] = set()
+    while client.jobs.get(job.id).state in ("QUEUED", "RUNNING", "WAITING"):
+        below |= {pid for pid in _processes(service, cluster) if SECRET in command_of(pid)}
+    assert_exact(place, expected, succeeded(client, job.id))
+    assert not below
+    of_executors = [pid for executor in cluster.executors() for pid in [executor, *descendants_of(executor)]]
+    assert of_executors
+    for pid in of_executors:
+        with contextlib.suppress(OSError):
+            assert SECRET.encode() not in Path(f"/proc/{pid}/environ").read_bytes()
+    roots = (cluster.directory, service.data_dir)
+    files = [path for root in roots for path in root.rglob("*") if path.is_file()]
+    assert len(files) > 10
+    assert [path for path in files if SECRET.encode() in path.read_bytes()] == []
+
+
+def _processes(service: Service, cluster: Cluster) -> list[int]:
+    roots = [service.pid, *(worker.pid for worker in cluster.workers or [])]
+    return [pid for root in roots for pid in [root, *descendants_of(root)]]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_many_kills_on_a_cluster_leave_rows_ledger_and_archives_exact(
+    service: Service, cluster: Cluster, standing_postgresql: PostgresqlServer, tmp_path: Path
+) -> None:
+    """Executors, Python workers, and workers with all that they run, until ten executors have been killed."""
+    killers = _killers(cluster, service, Random(2))
+    only = {name: killers[name] for name in ("executor", "python", "worker")}
+    kills: Counter[str] = Counter()
+    seed = 30
+    while kills["executor"] < 10:
+        seed += 1
+        place = Place(standing_postgresql.create_database(f"cluster_killed_{seed}"))
+        wanted = only if seed % 2 else {"executor": only["executor"]}
+        kills += _crash(service, wanted, place, tmp_path, seed=seed, kills=4)
+        print(kills, _pool(service)["exchange"])
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_python_workers_that_outlive_service_and_executor_write_nothing_that_counts(
+    service: Service, cluster: Cluster, standing_postgresql: PostgresqlServer
+) -> None:
+    """They sleep inside a transaction while the service is killed, comes back and ends their job."""
+    _await_executors(service, 2)
+    place, client = Place(standing_postgresql.create_database("cluster_zombies")), service.client
+    build_large(place, 41, rows=2_000)
+    add_store(client, "cluster-zombies", place)
+    expected = expect(place, snapshot(place))
+    job = client.purges.create(
+        "cluster-zombies", purge_request(place, archive=True, max_rows_in_tx=100, rows_per_s=300)
+    )
+    frozen = _freeze_inside_a_unit(cluster, place, job.id)
+    try:
+        service.crash()
+        assert_exact(place, expected, succeeded(client, job.id))
+        verified = succeeded(client, client.archives.verify(job.id).id)
+        assert verified["rows"] == sum(expected.counts.values())
+        rows = fingerprint(place)
+        alive = [pid for pid in frozen if not ended([pid])]
+        print(f"{len(alive)} of {len(frozen)} workers woke after the end")
+    finally:
+        for pid in frozen:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+    time.sleep(5)
+    assert fingerprint(place) == rows
+
+
+def _freeze_inside_a_unit(cluster: Cluster, place: Place, job_id: str) -> list[int]:
+    """SIGSTOP of all Python workers at a moment at which one of them is in a transaction."""
+    query = "select count(*) from pg_stat_activity where application_name like %s and xact_start is not null"
+    with connection_to(place.url) as look:
+
+        def is_inside() -> bool:
+            row = look.execute(query, (f"{job_id}:units:%",)).fetchone()
+            return row is not None and row[0] > 0
+
+        give_up = time.monotonic() + 90
+        while time.monotonic() < give_up:
+            # Known beforehand: a unit is over before they are found.
+            workers = until(cluster.python_workers, timeout_s=90)
+            with contextlib.suppress(ProcessLookupError):
+                until(is_inside, timeout_s=30, pause_s=0)
+                for pid in workers:
+                    os.kill(pid, signal.SIGSTOP)
+                time.sleep(0.05)
+                if is_inside():
+                    return list(workers)
+            for pid in workers:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+    raise AssertionError("never caught inside a unit")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_purge_outlives_its_master_and_the_pool_finds_the_next_one(
+    service: Service, cluster: Cluster, standing_postgresql: PostgresqlServer, tmp_path: Path
+) -> None:
+    """kill -9 of the master in the middle of a purge, and again while nothing runs."""
+    _await_executors(service, 2)
+    place = Place(standing_postgresql.create_database("cluster_master"))
+    kills = _crash(service, {"master": cluster.kill_master}, place, tmp_path, seed=51, kills=1)
+    assert kills == {"master": 1}
+    pool = _pool(service)
+    print("without a master:", pool["state"], pool["executors"], pool["rebuilds"])
+    assert (pool["state"], pool["rebuilds"]) == ("READY", 0)
+    _come_back(service, cluster, Place(standing_postgresql.create_database("cluster_master_2")), tmp_path, 52)
+    cluster.kill_master()  # idle
+    time.sleep(3)
+    assert _pool(service)["state"] == "READY"
+    _come_back(service, cluster, Place(standing_postgresql.create_database("cluster_master_3")), tmp_path, 53)
+
+
+def _come_back(service: Service, cluster: Cluster, place: Place, directory: Path, seed: int) -> None:
+    began, rebuilds = time.monotonic(), _pool(service)["rebuilds"]
+    cluster.start_master()
+    _crash(service, {}, place, directory, seed=seed, kills=0)
+    pool = _pool(service)
+    print(
+        f"served {time.monotonic() - began:.1f} s after the master's start:",
+        pool["rebuilds"],
+        pool["last_error"],
+    )
+    assert pool["state"] == "READY"
+    if pool["rebuilds"] == rebuilds:  # workers come back later than a small purge ends
+        until(lambda: _pool(service)["rebuilds"] != rebuilds, timeout_s=180, pause_s=0.5)
+        print(f"rebuilt after {time.monotonic() - began:.1f} s")
+    _await_executors(service)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_master_that_is_away_fails_the_pool_in_time_and_serves_when_it_comes(
+    python: Path, tmp_path: Path
+) -> None:
+    """The API stays up; a job that wants Spark waits, says for what, and ends when the master is there."""
+    with contextlib.ExitStack() as ground:
+        late = Cluster(tmp_path / "late", free_port())
+        late.directory.mkdir()
+        ground.callback(late.stop)
+        began = time.monotonic()
+        service = ground.enter_context(_served(tmp_path / "service", python, late.url, LETHE_ENGINE="AUTO"))
+        client = service.client
+        assert _pool(service)["state"] == "STARTING"
+        assert client.is_ready()
+        until(lambda: _pool(service)["state"] == "FAILED", timeout_s=120, pause_s=0.2)
+        print(f"FAILED after {time.monotonic() - began:.1f} s: {_pool(service)['last_error']}")
+        assert str(_pool(service)["last_error"]).startswith(f"MASTER_AWAY: nobody listens at {late.url}")
+        assert not client.is_ready()
+        place = Place(f"sqlite:///{tmp_path}/late.db")
+        build_large(place, 61, rows=400)
+        add_store(client, "late", place)
+        expected = expect(place, snapshot(place))
+        waiting = _waiting_for_the_pool(client, place)
+        late.start()
+        began = time.monotonic()
+        assert_exact(place, expected, succeeded(client, waiting))
+        print(f"served {time.monotonic() - began:.1f} s after the cluster was ready")
+        assert client.is_ready()
+
+
+def _waiting_for_the_pool(client: Lethe, place: Place) -> str:
+    """A purge that asked for Spark; one more, with AUTO, has run meanwhile."""
+    auto = client.purges.plan("late", purge_request(place))
+    assert auto.plan_id
+    job = client.purges.create("late", purge_request(place, engine="SPARK"))
+    shown = await_job(client, job.id, "WAITING", timeout_s=30).raw["waiting_on"]
+    assert [item["kind"] for item in shown] == ["SPARK_POOL"]
+    assert shown[0]["ref"].startswith("FAILED")
+    return job.id
+
+
+@pytest.mark.long
+def test_task_reports_that_it_has_its_packages_from_the_zip(tmp_path: Path) -> None:
+    """Also where the interpreter could find them in the checkout, as one with an editable install can."""
+    with cluster_of(tmp_path / "cluster") as cluster:
+        settings = Settings(data_dir=tmp_path / "data", spark=SparkSettings(master=cluster.url))
+        started = start_session(_options(settings))
+        try:
+            context = started.session.sparkContext
+            found = context.parallelize(range(8), 8).map(_whence).collect()
+            host = context.getConf().get("spark.driver.host")
+        finally:
+            discard(started)
+    assert {file for file, _ in found} == {"./lethe_spark.zip/spark/targets/__init__.py"}
+    assert all(str(cluster.directory) in folder for _, folder in found)
+    assert host == "127.0.0.1"
+
+
+def _whence(_number: int) -> tuple[str | None, str]:
+    import spark.targets
+
+    return spark.targets.__file__, os.getcwd()
