@@ -7,6 +7,7 @@ or not, was not heard of: the caller hands it in again.
 Works and units travel in the closure, in memory and over Spark's sockets: passwords must not lie in a file.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from pyspark.accumulators import Accumulator, AccumulatorParam, _accumulatorRegistry
@@ -43,7 +44,9 @@ class _Mapped:
         self._tasks = list(tasks)
         self._reports = reports
 
-    def __call__(self, partition: int, _rows: Iterable[int]) -> Iterator[int]:
+    def __call__(self, partition: int, rows: Iterable[int]) -> Iterator[int]:
+        # Read to its end: a worker that has left something of its input is not used again.
+        deque(rows, maxlen=0)
         self._reports.add(run_task(self._tasks[partition]))
         return iter(())
 
