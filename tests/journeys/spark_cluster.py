@@ -135,10 +135,13 @@ class Cluster:
 
     def python_workers(self) -> list[int]:
         """The Python workers below the executors, without the daemons that make them."""
+        return [worker for daemon in self.python_daemons() for worker in children_of(daemon)]
+
+    def python_daemons(self) -> list[int]:
+        """What makes the Python workers, and ends them with the executor."""
         found: list[int] = []
         for executor in self.executors():
-            daemons = [pid for pid in descendants_of(executor) if DAEMON in command_of(pid)]
-            found += [pid for pid in daemons if any(pid in children_of(parent) for parent in daemons)]
+            found += [pid for pid in children_of(executor) if DAEMON in command_of(pid)]
         return found
 
     def kill_executor(self, rng: Random) -> bool:

@@ -39,6 +39,7 @@ from tests.postgresql_server import GUARDED_ROLE, PostgresqlServer
 pytestmark = pytest.mark.journey
 
 SECRET = "s3cret-of-the-cluster"
+QUIET_S = 5.0
 # What makes tests quick; the cluster itself is LETHE_SPARK__MASTER and nothing else.
 AROUND = {
     **CRASHING,
@@ -210,10 +211,10 @@ def test_many_kills_on_a_cluster_leave_rows_ledger_and_archives_exact(
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_python_workers_that_outlive_service_and_executor_write_nothing_that_counts(
+def test_machine_that_sleeps_through_a_restart_of_the_service_writes_nothing_that_counts(
     service: Service, cluster: Cluster, standing_postgresql: PostgresqlServer
 ) -> None:
-    """They sleep inside a transaction while the service is killed, comes back and ends their job."""
+    """Its Python workers sleep inside a transaction; the service is killed, comes back and ends their job."""
     _await_executors(service, 2)
     place, client = Place(standing_postgresql.create_database("cluster_zombies")), service.client
     build_large(place, 41, rows=2_000)
@@ -222,46 +223,61 @@ def test_python_workers_that_outlive_service_and_executor_write_nothing_that_cou
     job = client.purges.create(
         "cluster-zombies", purge_request(place, archive=True, max_rows_in_tx=100, rows_per_s=300)
     )
-    frozen = _freeze_inside_a_unit(cluster, place, job.id)
+    above, frozen = _freeze_a_machine_inside_a_unit(cluster, place, job.id)
     try:
         service.crash()
         assert_exact(place, expected, succeeded(client, job.id))
         verified = succeeded(client, client.archives.verify(job.id).id)
         assert verified["rows"] == sum(expected.counts.values())
         rows = fingerprint(place)
-        alive = [pid for pid in frozen if not ended([pid])]
-        print(f"{len(alive)} of {len(frozen)} workers woke after the end")
+        assert frozen
+        assert not any(ended([pid]) for pid in frozen), "they have outlived it"
+        _signal(frozen, signal.SIGCONT)  # before anybody can end them
+        time.sleep(QUIET_S)
+        assert fingerprint(place) == rows
     finally:
-        for pid in frozen:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
-    time.sleep(5)
+        _signal([*frozen, *above], signal.SIGCONT)
+    until(lambda: ended(frozen), timeout_s=60)
     assert fingerprint(place) == rows
 
 
-def _freeze_inside_a_unit(cluster: Cluster, place: Place, job_id: str) -> list[int]:
-    """SIGSTOP of all Python workers at a moment at which one of them is in a transaction."""
-    query = "select count(*) from pg_stat_activity where application_name like %s and xact_start is not null"
+def _signal(pids: list[int], number: int) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _freeze_a_machine_inside_a_unit(
+    cluster: Cluster, place: Place, job_id: str
+) -> tuple[list[int], list[int]]:
+    """SIGSTOP of a worker of Spark and all below it, as a machine is paused, with a unit's transaction open.
+
+    Returns: the processes above, and the Python workers.
+    """
+    query = (
+        "select pid, backend_xid::text from pg_stat_activity "
+        "where application_name like %s and backend_xid is not null"
+    )
+    assert cluster.workers is not None
+    machine = next(each.pid for each in cluster.workers if each.poll() is None)
     with connection_to(place.url) as look:
 
-        def is_inside() -> bool:
-            row = look.execute(query, (f"{job_id}:units:%",)).fetchone()
-            return row is not None and row[0] > 0
+        def inside() -> set[tuple[object, ...]]:
+            return set(look.execute(query, (f"{job_id}:%",)).fetchall())
 
         give_up = time.monotonic() + 90
         while time.monotonic() < give_up:
-            # Known beforehand: a unit is over before they are found.
-            workers = until(cluster.python_workers, timeout_s=90)
-            with contextlib.suppress(ProcessLookupError):
-                until(is_inside, timeout_s=30, pause_s=0)
-                for pid in workers:
-                    os.kill(pid, signal.SIGSTOP)
-                time.sleep(0.05)
-                if is_inside():
-                    return list(workers)
-            for pid in workers:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGCONT)
+            tree = [
+                machine,
+                *descendants_of(machine),
+            ]  # known beforehand: a unit is over before they are found
+            began = until(inside, timeout_s=60, pause_s=0)
+            _signal(tree, signal.SIGSTOP)
+            time.sleep(0.5)
+            if began & inside():
+                workers = [pid for pid in cluster.python_workers() if pid in tree]
+                return [pid for pid in tree if pid not in workers], workers
+            _signal(tree, signal.SIGCONT)
     raise AssertionError("never caught inside a unit")
 
 
