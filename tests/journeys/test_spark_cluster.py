@@ -324,12 +324,13 @@ def test_master_that_is_away_fails_the_pool_in_time_and_serves_when_it_comes(
     python: Path, tmp_path: Path
 ) -> None:
     """The API stays up; a job that wants Spark waits, says for what, and ends when the master is there."""
+    auto = {"LETHE_ENGINE": "AUTO", "LETHE_SPARK__MIN_ROWS": "1"}
     with contextlib.ExitStack() as ground:
         late = Cluster(tmp_path / "late", free_port())
         late.directory.mkdir()
         ground.callback(late.stop)
         began = time.monotonic()
-        service = ground.enter_context(_served(tmp_path / "service", python, late.url, LETHE_ENGINE="AUTO"))
+        service = ground.enter_context(_served(tmp_path / "service", python, late.url, **auto))
         client = service.client
         assert _pool(service)["state"] == "STARTING"
         assert client.is_ready()
@@ -337,9 +338,12 @@ def test_master_that_is_away_fails_the_pool_in_time_and_serves_when_it_comes(
         print(f"FAILED after {time.monotonic() - began:.1f} s: {_pool(service)['last_error']}")
         assert str(_pool(service)["last_error"]).startswith(f"MASTER_AWAY: nobody listens at {late.url}")
         assert not client.is_ready()
+        for name in ("late", "inline"):
+            place = Place(f"sqlite:///{tmp_path}/{name}.db")
+            build_large(place, 61, rows=400)
+            add_store(client, name, place)
+        _runs_inline(client, place)
         place = Place(f"sqlite:///{tmp_path}/late.db")
-        build_large(place, 61, rows=400)
-        add_store(client, "late", place)
         expected = expect(place, snapshot(place))
         waiting = _waiting_for_the_pool(client, place)
         late.start()
@@ -349,10 +353,16 @@ def test_master_that_is_away_fails_the_pool_in_time_and_serves_when_it_comes(
         assert client.is_ready()
 
 
+def _runs_inline(client: Lethe, place: Place) -> None:
+    expected = expect(place, snapshot(place))
+    job = client.purges.create("inline", purge_request(place))
+    assert_exact(place, expected, succeeded(client, job.id))
+    told = [event.data for event in client.jobs.events(job.id) if event.type == "engine"]
+    assert [(event["engine"], event["reason"]) for event in told] == [("INLINE", "POOL_FAILED")]
+
+
 def _waiting_for_the_pool(client: Lethe, place: Place) -> str:
-    """A purge that asked for Spark; one more, with AUTO, has run meanwhile."""
-    auto = client.purges.plan("late", purge_request(place))
-    assert auto.plan_id
+    """A purge that asked for Spark by name."""
     job = client.purges.create("late", purge_request(place, engine="SPARK"))
     shown = await_job(client, job.id, "WAITING", timeout_s=30).raw["waiting_on"]
     assert [item["kind"] for item in shown] == ["SPARK_POOL"]
