@@ -24,7 +24,8 @@ def test_new_session_of_a_job_that_is_lost_does_no_unit(postgresql_url: str) -> 
     work: UnitWork[int, int] = UnitWork(
         Target(postgresql_url), SessionLimits(), "job_x:units:1", run, advisory_key="public.sym_outgoing"
     )
-    with InlineEngine(SystemClock()).lease(work, workers=1, borrower=Borrower(may_work=lambda: bool(ours))) as lease:
+    borrower = Borrower(may_work=lambda: bool(ours))
+    with InlineEngine(SystemClock()).lease(work, workers=1, borrower=borrower) as lease:
         assert [outcome.error for outcome in lease.map(iter([1]))] == [None]
         ours.clear()
         [outcome] = lease.map(iter([2]))
