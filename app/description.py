@@ -191,8 +191,8 @@ EXAMPLES: dict[str, Any] = {
         "master": "local[2,4]",
         "spark_version": "4.3.0",
         "slots": [
-            {"number": 1, "state": "LEASED", "job_class": "BULK", "leased_for_s": 1.2, "jobs_run": 18},
-            {"number": 2, "state": "IDLE", "job_class": None, "leased_for_s": None, "jobs_run": 3},
+            {"number": 1, "state": "LEASED", "job_class": "BULK", "leased_for": "PT1.2S", "jobs_run": 18},
+            {"number": 2, "state": "IDLE", "job_class": None, "leased_for": None, "jobs_run": 3},
         ],
         "queue": [],
         "exchange": {
@@ -208,15 +208,15 @@ EXAMPLES: dict[str, Any] = {
         "rebuilds": 0,
         "failed_rebuilds": 0,
         "last_error": None,
-        "start_took_s": 6.1,
-        "context_age_s": 87.0,
+        "start_took": "PT6.1S",
+        "context_age": "PT1M27S",
         "uses_cds": True,
         "limits": {
             "slots": 2,
             "queue_max": 32,
             "min_rows": 100000,
             "units_ahead_max": 128,
-            "task_ms": 1500,
+            "task_duration": "PT1.5S",
         },
     },
     "RecoveryRead": {"epoch_before": 12, "epoch_after": 57, "foreign_jobs": [_JOB_ID]},
@@ -268,7 +268,7 @@ EXAMPLES: dict[str, Any] = {
                 "retention_minutes": 7200,
                 "removed": 246,
                 "oldest_row_left": "2026-11-01T03:00:00Z",
-                "lag_behind_retention_s": 1238061.6,
+                "lag_behind_retention": "P14DT7H54M21.6S",
                 "rows_estimate": 69,
             }
         ],

@@ -28,6 +28,7 @@ from typing import Any
 import httpx
 
 from app.cli.demo_data import build
+from app.kit.durations import parse_duration
 from tests.http.service_process import ServiceProcess
 from tests.http.shop import wait_for
 from tests.http.targets import copy_reference
@@ -110,7 +111,7 @@ def start_s(directory: Path, *, archive: bool) -> float:
         while (pool := bench.pool())["state"] != "READY":
             assert time.monotonic() < deadline, pool
             time.sleep(0.1)
-        return float(pool["start_took_s"])
+        return parse_duration(pool["start_took"]).total_seconds()
     finally:
         bench.close()
 

@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from rich.box import SIMPLE_HEAD
@@ -43,6 +43,8 @@ def cell(value: Any) -> str:
         return f"{value:,}"
     if isinstance(value, float):
         return f"{value:,.0f}" if value.is_integer() else f"{value:,.2f}"
+    if isinstance(value, timedelta):
+        return _clock(value)
     if isinstance(value, datetime):
         return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     if isinstance(value, Mapping):
@@ -51,6 +53,14 @@ def cell(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(cell(each) for each in value)
     return str(value)
+
+
+def _clock(value: timedelta) -> str:
+    days, rest_s = divmod(value.total_seconds(), 86_400)
+    if not days and rest_s < 60:
+        return f"{rest_s:.1f} s"
+    hours, minutes, seconds = int(rest_s // 3600), int(rest_s % 3600 // 60), int(rest_s % 60)
+    return f"{int(days)} d " * bool(days) + f"{hours}:{minutes:02}:{seconds:02}"
 
 
 def grid(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, terminal: bool = True) -> Table:

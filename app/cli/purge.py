@@ -201,7 +201,7 @@ def stats(session: Session, store: StoreId) -> int:
     measured = session.client.purges.stats(store)
     session.out.document(measured.raw)
     session.out.table(
-        ["table", "purge", "removed", "rows (estimate)", "oldest row left", "behind retention (s)"],
+        ["table", "purge", "removed", "rows (estimate)", "oldest row left", "behind retention"],
         [
             [
                 each.table,
@@ -209,7 +209,7 @@ def stats(session: Session, store: StoreId) -> int:
                 each.removed,
                 each.rows_estimate,
                 each.oldest_row_left,
-                each.lag_behind_retention_s,
+                each.lag_behind_retention,
             ]
             for each in measured.tables
         ],

@@ -57,8 +57,8 @@ def _show(session: Session, pool: SparkPoolState) -> int:
             "since": pool.since,
             "master": pool.master,
             "Spark": pool.spark_version,
-            "executors": pool.raw.get("executors"),
-            "last start (s)": pool.start_took_s,
+            "executors": pool.executors,
+            "last start": pool.start_took,
             "rebuilds": pool.rebuilds,
             "failed rebuilds in a row": pool.failed_rebuilds,
             "last error": pool.last_error,
@@ -72,7 +72,7 @@ def _show(session: Session, pool: SparkPoolState) -> int:
         }
     )
     out.table(
-        ["slot", "state", "class", "for (s)", "Spark jobs run"],
-        [[slot.number, slot.state, slot.job_class, slot.leased_for_s, slot.jobs_run] for slot in pool.slots],
+        ["slot", "state", "class", "for", "Spark jobs run"],
+        [[slot.number, slot.state, slot.job_class, slot.leased_for, slot.jobs_run] for slot in pool.slots],
     )
     return ExitCode.OK

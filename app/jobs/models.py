@@ -10,6 +10,7 @@ from sqlmodel import Field, SQLModel
 
 from app.db import JSON_TYPE, UtcDateTime
 from app.jobs.states import JobState
+from app.kit.durations import Duration
 
 
 class JobClass(StrEnum):
@@ -255,7 +256,7 @@ class SparkSlot(BaseModel):
     number: int
     state: Literal["IDLE", "LEASED"]
     job_class: JobClass | None
-    leased_for_s: float | None
+    leased_for: Duration | None
     jobs_run: int
 
 
@@ -263,7 +264,7 @@ class SparkWaiting(BaseModel):
     """Somebody who waits for a slot."""
 
     job_class: JobClass
-    waited_s: float
+    waited: Duration
 
 
 class ExchangeRead(BaseModel):
@@ -286,7 +287,7 @@ class SparkLimits(BaseModel):
     queue_max: int = Field(description="Jobs that may wait for Spark; then 429 POOL_QUEUE_FULL.")
     min_rows: int = Field(description="AUTO takes Spark from so many estimated rows on.")
     units_ahead_max: int
-    task_ms: int
+    task_duration: Duration = Field(description="How much work is one task.")
 
 
 class SparkPoolRead(BaseModel):
@@ -305,8 +306,8 @@ class SparkPoolRead(BaseModel):
     rebuilds: int
     failed_rebuilds: int = Field(description="In a row; after three the pool is FAILED.")
     last_error: str | None
-    start_took_s: float | None
-    context_age_s: float | None
+    start_took: Duration | None = Field(description="The last start; null before the first.")
+    context_age: Duration | None = Field(description="Null where no JVM runs.")
     executors: int | None = Field(description="Of a cluster, now; null where there is none.")
     uses_cds: bool
     limits: SparkLimits

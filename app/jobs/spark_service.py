@@ -15,6 +15,7 @@ from app.jobs.engine_choice import Engines
 from app.jobs.errors import PoolNotRunning, PoolQueueFull
 from app.jobs.models import ExchangeRead, SparkLimits, SparkPoolRead, SparkSlot, SparkWaiting
 from app.jobs.spark_engine import QUEUE_RETRY_S, SparkEngine
+from app.kit.durations import duration_of
 from app.settings import Settings, SparkSettings
 from spark.errors import PoolStopped
 from spark.exchange.board import ExchangeLimits
@@ -101,7 +102,10 @@ class SparkService:
             master=found.master,
             spark_version=found.spark_version,
             slots=_slots(found),
-            queue=[SparkWaiting(job_class=item.job_class, waited_s=item.waited_s) for item in found.queue],
+            queue=[
+                SparkWaiting(job_class=item.job_class, waited=timedelta(seconds=round(item.waited_s, 3)))
+                for item in found.queue
+            ],
             exchange=ExchangeRead(
                 jobs=exchange.leases,
                 jobs_waiting=exchange.leases_waiting,
@@ -115,8 +119,8 @@ class SparkService:
             rebuilds=found.rebuilds,
             failed_rebuilds=found.failed_rebuilds,
             last_error=found.last_error,
-            start_took_s=found.start_took_s,
-            context_age_s=found.context_age_s,
+            start_took=duration_of(found.start_took_s),
+            context_age=duration_of(found.context_age_s),
             executors=found.executors,
             uses_cds=found.uses_cds,
             limits=limits_of(self._settings),
@@ -129,7 +133,7 @@ def _slots(found: PoolSnapshot) -> list[SparkSlot]:
             number=slot.number,
             state=slot.state,
             job_class=slot.job_class,
-            leased_for_s=slot.leased_for_s,
+            leased_for=duration_of(slot.leased_for_s),
             jobs_run=slot.jobs_run,
         )
         for slot in found.slots
@@ -143,7 +147,7 @@ def limits_of(settings: SparkSettings) -> SparkLimits:
         queue_max=settings.queue_max,
         min_rows=settings.min_rows,
         units_ahead_max=settings.units_ahead_max,
-        task_ms=settings.task_ms,
+        task_duration=timedelta(milliseconds=settings.task_ms),
     )
 
 

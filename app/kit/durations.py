@@ -2,6 +2,9 @@
 
 import re
 from datetime import timedelta
+from typing import Annotated
+
+from pydantic import PlainSerializer, WithJsonSchema
 
 _PATTERN = re.compile(
     r"P(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
@@ -31,3 +34,16 @@ def format_duration(value: timedelta) -> str:
     date = f"{days}D" if days else ""
     clock = f"{hours}H" * bool(hours) + f"{minutes}M" * bool(minutes) + f"{second}S" * (second != "0")
     return f"P{date}T{clock}" if clock else f"P{date}" if date else "PT0S"
+
+
+Duration = Annotated[
+    timedelta,
+    PlainSerializer(format_duration, return_type=str, when_used="json"),
+    WithJsonSchema({"type": "string", "format": "duration"}),
+]
+"""A member of an answer that says how long: `PT1M27.5S`."""
+
+
+def duration_of(seconds: float | None) -> timedelta | None:
+    """A measured time as the answers tell it: to the millisecond, and None stays None."""
+    return None if seconds is None else timedelta(milliseconds=round(seconds * 1000))

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from app.jobs.models import ThrottleSetting
+from app.kit.durations import Duration
 from app.kit.values import Instant, Text
 from app.settings import EngineChoice
 
@@ -203,8 +204,8 @@ class PurgeTableStats(BaseModel):
     retention_minutes: int = Field(description="In effect for that purge.")
     removed: int = Field(description="By Lethe, over all purges that it still remembers.")
     oldest_row_left: datetime | None = Field(description="Time of the lowest id that has one.")
-    lag_behind_retention_s: float | None = Field(
-        description="How much older than the retention it is; 0: none."
+    lag_behind_retention: Duration | None = Field(
+        description="How much older than the retention it is; PT0S: none."
     )
     rows_estimate: int | None
 

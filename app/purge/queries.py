@@ -6,6 +6,7 @@ from datetime import datetime
 from sqlmodel import Session, col, select
 
 from app.jobs.models import Job
+from app.kit.durations import duration_of
 from app.purge.cutoff import retention_of
 from app.purge.kinds import KINDS
 from app.purge.models import (
@@ -87,7 +88,7 @@ def _table(
         retention_minutes=retention.value,
         removed=removed.get(item.table.removeprefix(store.table_prefix), 0),
         oldest_row_left=oldest,
-        lag_behind_retention_s=lag_s,
+        lag_behind_retention=duration_of(lag_s),
         rows_estimate=item.rows_estimate,
     )
 

@@ -1,15 +1,21 @@
 """JSON into frozen dataclasses: unknown members are tolerated, missing ones get the field's default."""
 
+import re
 import types
 from collections.abc import Hashable, Mapping
 from dataclasses import MISSING, Field, fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from lethe_client.errors import UnexpectedAnswer
 
 T = TypeVar("T")
+
+_DURATION = re.compile(
+    r"P(?=.)(?:(?P<days>\d+)D)?"
+    r"(?:T(?=.)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
+)
 
 
 @cache
@@ -59,6 +65,8 @@ def _value(hint: Any, value: Any, *, where: str) -> Any:
         return tuple(_value(get_args(hint)[0], each, where=where) for each in value)
     if hint is datetime:
         return _time(value, where=where)
+    if hint is timedelta:
+        return _duration(value, where=where)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if hint in (str, int, float, bool):
@@ -73,3 +81,10 @@ def _time(value: Any, *, where: str) -> datetime:
         return datetime.fromisoformat(value)
     except (TypeError, ValueError):
         raise UnexpectedAnswer(f"{where} is no RFC 3339 time: {value!r:.80}") from None
+
+
+def _duration(value: Any, *, where: str) -> timedelta:
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise UnexpectedAnswer(f"{where} is no ISO 8601 duration: {value!r:.80}")
+    return timedelta(**{name: float(part) for name, part in match.groupdict().items() if part})

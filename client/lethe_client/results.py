@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 TERMINAL: Final = frozenset({"SUCCEEDED", "FAILED", "ABORTED"})
@@ -226,7 +226,7 @@ class TableStats(Result):
     retention_minutes: int | None = None
     removed: int | None = None
     oldest_row_left: Any = None
-    lag_behind_retention_s: float | None = None
+    lag_behind_retention: timedelta | None = None
     rows_estimate: int | None = None
 
 
@@ -351,7 +351,7 @@ class SparkSlot(Result):
     number: int
     state: str
     job_class: str | None = None
-    leased_for_s: float | None = None
+    leased_for: timedelta | None = None
     jobs_run: int = 0
 
 
@@ -369,6 +369,8 @@ class SparkPoolState(Result):
     rebuilds: int = 0
     failed_rebuilds: int = 0
     last_error: str | None = None
-    start_took_s: float | None = None
+    start_took: timedelta | None = None
+    context_age: timedelta | None = None
+    executors: int | None = None
     uses_cds: bool = False
     limits: Mapping[str, Any] = field(default_factory=dict)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from app.kit.durations import parse_duration
 from tests.http.metadata_rows import MetadataRows
 from tests.http.problem import pointers, problem
 from tests.http.service_process import ServiceProcess
@@ -289,8 +291,9 @@ def test_stats_tell_what_was_removed_and_what_is_left(http: httpx.Client, shop: 
     removed = {item["table"].removeprefix("sym_"): item["removed"] for item in after["tables"]}
     assert removed == REMOVED_3X | {"incoming_batch": 0, "data_gap": 0}
     for old, new in zip(before["tables"], after["tables"], strict=True):
-        if old["lag_behind_retention_s"] is not None and new["lag_behind_retention_s"] is not None:
-            assert new["lag_behind_retention_s"] <= old["lag_behind_retention_s"] + 60
+        if old["lag_behind_retention"] is not None and new["lag_behind_retention"] is not None:
+            lag = parse_duration(old["lag_behind_retention"])
+            assert parse_duration(new["lag_behind_retention"]) <= lag + timedelta(minutes=1)
     batches = next(item for item in after["tables"] if item["table"] == "sym_outgoing_batch")
     assert batches["oldest_row_left"] is not None
 

@@ -103,6 +103,8 @@ def test_pool_that_nobody_has_needed_is_stopped(http: httpx.Client) -> None:
     assert [slot["state"] for slot in pool["slots"]] in ([], ["IDLE"] * 4)
     assert pool["limits"]["slots"] == 4
     assert pool["limits"]["min_rows"] == 100_000
+    assert pool["limits"]["task_duration"] == "PT1.5S"
+    assert (pool["start_took"], pool["context_age"]) == (None, None)
     assert http.get("/readyz").json() == {"status": "ready"}
 
 

@@ -11,6 +11,8 @@ from tests.style.source_files import ROOT
 
 COMMITTED = ROOT / "openapi" / "openapi.json"
 METHODS = {"get", "put", "post", "patch", "delete"}
+# Rates say per what; a difference has a sign, which ISO 8601 durations have not.
+WITH_UNIT = {"rate_per_s", "rows_per_s", "bytes_per_s", "clock_difference_s"}
 PROBLEM = "application/problem+json"
 JSON = "application/json"
 
@@ -119,3 +121,13 @@ def test_answers_describe_the_headers_that_a_client_goes_on_with() -> None:
         for header in sorted(wanted - operation["responses"][code].get("headers", {}).keys())
     ]
     assert without == []
+
+
+def test_durations_are_iso_8601_and_carry_no_unit_in_their_name() -> None:
+    named = {
+        f"{schema}.{name}"
+        for schema, definition in _document()["components"]["schemas"].items()
+        for name in definition.get("properties", {})
+        if name.endswith(("_s", "_ms", "_seconds")) and name not in WITH_UNIT
+    }
+    assert named == set()

@@ -5,8 +5,9 @@ from datetime import timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
-from app.kit.durations import format_duration, parse_duration
+from app.kit.durations import Duration, duration_of, format_duration, parse_duration
 
 
 @pytest.mark.parametrize(
@@ -52,3 +53,10 @@ def test_duration_is_written(span: timedelta, text: str) -> None:
 @given(st.timedeltas(min_value=timedelta(0), max_value=timedelta(days=100_000)))
 def test_written_duration_reads_the_same(span: timedelta) -> None:
     assert parse_duration(format_duration(span)) == span
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.0, '"PT0S"'), (87.00049, '"PT1M27S"'), (1.2345, '"PT1.234S"'), (None, "null")]
+)
+def test_measured_time_is_told_to_the_millisecond(seconds: float | None, text: str) -> None:
+    assert TypeAdapter(Duration | None).dump_json(duration_of(seconds)).decode() == text
