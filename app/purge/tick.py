@@ -2,7 +2,8 @@
 
 Invariants:
 - nothing is submitted for a store that nobody has switched on: neither the target's own parameters nor a
-  value for all stores do that;
+  value for all stores do that; a purge whose own switch says no is not submitted, whatever switches on all;
+- what a store asks for is read again under its lock, in the transaction that submits;
 - of several instances exactly one submits: the row's `next_at` is moved by a guarded update in the
   transaction that inserts the job;
 - ticks that nobody was there for are made up once, however many they were;
@@ -68,7 +69,7 @@ def recurrences(db: Session, store: Store) -> list[Recurrence]:
     if store.kind != StoreKind.SYMMETRICDS:
         return []
     all_on = store.parameters.get(ALL_JOBS) is True
-    wanted = [kind for kind in PurgeKind if all_on or store.parameters.get(SWITCHES[kind]) is True]
+    wanted = [kind for kind in PurgeKind if store.parameters.get(SWITCHES[kind], all_on) is True]
     return [Recurrence(kind, _cron(db, store, kind, all_on=all_on), store.time_zone) for kind in wanted]
 
 
@@ -145,6 +146,8 @@ def _tick(db: Session, settings: Settings, store_id: str, kind: PurgeKind, *, no
     store = db.get(Store, store_id, with_for_update=True)
     if row is None or store is None or row.next_at > now:
         return None
+    if not any(_says(row, item) for item in recurrences(db, store)):  # changed since it was found due
+        return None
     following = next_time(row.cron, now, time_zone=row.time_zone)
     won = db.execute(
         update(PurgeTick)
@@ -169,6 +172,10 @@ def _tick(db: Session, settings: Settings, store_id: str, kind: PurgeKind, *, no
     )
     logger.info("tick", store=store_id, purge=kind.value, outcome=outcome.value, detail=detail, job_id=job_id)
     return job_id
+
+
+def _says(row: PurgeTick, item: Recurrence) -> bool:
+    return (row.kind, row.cron, row.time_zone) == (item.kind.value, item.cron, item.time_zone)
 
 
 def _submit(
