@@ -71,22 +71,24 @@ class PurgeRequest(BaseModel):
         default=None,
         ge=0,
         le=5_256_000,
+        strict=True,
         description="Over the store's, over the target's own, over the default of the kind.",
     )
     cutoff: Instant | None = Field(default=None, description="Instead of a retention; never in the future.")
     stranded: StrandedMode = Field(default=StrandedMode.MARK, description="OUTGOING only.")
     strict: bool = Field(
         default=False,
+        strict=True,
         description="OUTGOING only: a batch with NULL status protects its data and events.",
     )
-    max_rows_in_tx: int | None = Field(default=None, ge=1, le=1_000_000)
+    max_rows_in_tx: int | None = Field(default=None, ge=1, le=1_000_000, strict=True)
     strategy: Strategy = Strategy.DOCUMENT
     archive: ArchiveRequest | None = None
     engine: EngineChoice | None = Field(
         default=None, description="What runs its units; null: the service's default, AUTO unless set."
     )
     throttle: ThrottleSetting | None = None
-    force: bool = Field(default=False, description="Allow a retention below ten minutes.")
+    force: bool = Field(default=False, strict=True, description="Allow a retention below ten minutes.")
     overlap: Overlap = Overlap.REFUSE
     plan_id: str | None = Field(
         default=None, pattern=r"^job_[0-9a-z]{26}$", description="Execute the plan that was reviewed, or 412."

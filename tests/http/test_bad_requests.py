@@ -203,6 +203,14 @@ def test_nul_or_broken_text_in_a_path_is_refused(http: httpx.Client, path: str) 
         {"cutoff": "0001-01-01T00:00:00+14:00"},
         {"cutoff": "9999-12-31T23:59:59-14:00"},
         {"cutoff": 10**300},
+        {"cutoff": 1793000000},
+        {"cutoff": "1793000000"},
+        {"cutoff": True},
+        {"retention_minutes": "60"},
+        {"retention_minutes": True},
+        {"max_rows_in_tx": "1000"},
+        {"force": "yes"},
+        {"strict": 1},
         {"stranded": "DELETE"},
         {"strategy": "FAST"},
         {"overlap": "IGNORE"},
@@ -343,7 +351,7 @@ def test_store_of_a_wrong_kind_is_refused(http: httpx.Client, metadata: Metadata
     assert "/kind" in pointers(problem(answer, 422, "KIND_NOT_SUPPORTED"))
 
 
-@pytest.mark.parametrize("kind", ["INCOMING", "CHANGELOG", "EVERYTHING", ""])
+@pytest.mark.parametrize("kind", ["CHANGELOG", "EVERYTHING", "incoming", ""])
 def test_purge_of_a_wrong_kind_is_refused(metadata: MetadataRows, shop: Shop, kind: str) -> None:
     before = shop.digest
     with metadata.unchanged():
