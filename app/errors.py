@@ -16,7 +16,7 @@ ServiceError
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -214,6 +214,14 @@ def _pointer(location: Sequence[str | int]) -> str:
     return "/" + "/".join(parts) if place == "body" else f"{place}:{'.'.join(parts)}"
 
 
+def faults_of(found: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """Pydantic's faults as a problem's `errors`; a location begins with the part of the request."""
+    return [
+        {"pointer": _pointer(item["loc"]), "detail": str(item["msg"]).removeprefix("Value error, ")}
+        for item in found
+    ]
+
+
 def _is_wrong_kind(item: Mapping[str, Any]) -> bool:
     return tuple(item["loc"]) == ("body", "kind") and item["type"] in ("enum", "literal_error")
 
@@ -231,7 +239,7 @@ def _validation(error: RequestValidationError, path: str) -> ServiceError:
         return _nothing_there(path, str(unnamed))
     if any(item["type"] == "json_invalid" for item in found):
         return InvalidJson("the body is not valid JSON")
-    errors = [{"pointer": _pointer(item["loc"]), "detail": str(item["msg"])} for item in found]
+    errors = faults_of(found)
     wrong_kind = next((item for item in found if _is_wrong_kind(item)), None)
     if wrong_kind is not None:  # what the other fields should be is the kind's to say
         return InvalidRequest(f"kind: {wrong_kind['msg']}", code="KIND_NOT_SUPPORTED", errors=errors)

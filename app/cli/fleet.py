@@ -60,7 +60,7 @@ def purge(
 ) -> int:
     """Purge many stores in one request; a store that fails does not stop the others."""
     if bool(stores) == bool(label):
-        raise typer.BadParameter("name stores, or give --label", param_hint="STORE / --label")
+        raise typer.BadParameter("name stores or give --label: one of both", param_hint="STORE / --label")
     request = purge_request(
         kind=kind,
         retention_minutes=retention_minutes,

@@ -74,9 +74,18 @@ def _select_stores(db: Session, body: BatchRequest, caller: Caller) -> Sequence[
     found = db.exec(query).all()
     missing = set(body.stores or ()) - {store.id for store in found}
     if missing:
-        raise Unprocessable(f"no such store: {', '.join(sorted(missing))}", code="STORE_NOT_FOUND")
+        raise Unprocessable(
+            f"no such store: {', '.join(sorted(missing))}",
+            code="STORE_NOT_FOUND",
+            errors=[
+                {"pointer": f"/stores/{index}", "detail": f"there is no store {name}"}
+                for index, name in enumerate(body.stores or ())
+                if name in missing
+            ],
+        )
     if not found:
-        raise Unprocessable("no store has these labels", code="NO_STORES_SELECTED")
+        errors = [{"pointer": "/labels", "detail": "matches no store"}]
+        raise Unprocessable("no store has these labels", code="NO_STORES_SELECTED", errors=errors)
     if len(found) > CHILDREN_MAX:
         raise Unprocessable(f"more than {CHILDREN_MAX} stores", code="TOO_MANY_STORES")
     return found
@@ -101,7 +110,9 @@ def post_batch(
     """A store that cannot take the job does not stop the others: the parent's result names it."""
     submitters = _submitters_of(request)
     if body.kind not in submitters:
-        raise Unprocessable(f"kind is one of {', '.join(sorted(submitters))}", code="KIND_NOT_BATCHED")
+        kinds = ", ".join(sorted(submitters))
+        errors = [{"pointer": "/kind", "detail": f"one of {kinds}"}]
+        raise Unprocessable(f"kind is one of {kinds}", code="KIND_NOT_BATCHED", errors=errors)
     scope, make_child = submitters[body.kind]
     caller.require(scope)
 

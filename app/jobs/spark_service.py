@@ -85,7 +85,9 @@ class SparkService:
         try:
             self.pool.recycle(force=force)
         except PoolStopped as stopped:
-            raise PoolNotRunning("nobody has needed Spark yet: there is nothing to replace") from stopped
+            raise PoolNotRunning(
+                "nobody has needed Spark yet: the first job that does starts it"
+            ) from stopped
 
     def check_room(self) -> None:
         """Raise PoolQueueFull when enough jobs wait for Spark."""

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from sqlmodel import Session
 
 from app.auth.service import Caller
-from app.errors import InvalidRequest, Unprocessable
+from app.errors import InvalidRequest, Unprocessable, faults_of
 from app.jobs.models import Job
 from app.purge.models import PurgeRequest
 from app.purge.service import EarlyLook, check_engine, check_fields, snapshot, submit_purge
@@ -32,15 +32,16 @@ def submit_child(
     try:
         request = PurgeRequest.model_validate(params)
     except ValidationError as error:
-        errors = [
-            {"pointer": "/params/" + "/".join(str(part) for part in item["loc"]), "detail": item["msg"]}
-            for item in error.errors()
-        ]
+        errors = faults_of({**item, "loc": ("body", "params", *item["loc"])} for item in error.errors())
         raise InvalidRequest(f"{len(errors)} field(s) are not valid", errors=errors) from error
     check_fields(request, at="/params")
     check_engine(request, settings)
     if request.plan_id is not None:
-        raise Unprocessable("a plan belongs to one store", code="PLAN_NOT_USABLE")
+        raise Unprocessable(
+            "a plan belongs to one store: name its cut-off, or purge that store alone",
+            code="PLAN_NOT_USABLE",
+            errors=[{"pointer": "/params/plan_id", "detail": "not for many stores"}],
+        )
     return submit_purge(
         db,
         store,

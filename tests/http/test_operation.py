@@ -71,6 +71,37 @@ def test_batch_tells_which_of_its_stores_failed(http: httpx.Client, make_shop: M
 
 
 @pytest.mark.parametrize(
+    ("fields", "pointer"),
+    [
+        ({"stores": ["none-such"]}, "/stores/0"),
+        ({"labels": {"nobody": "has-it"}}, "/labels"),
+        ({"stores": ["{shop}"], "kind": "ERASE"}, "/kind"),
+        (
+            {"stores": ["{shop}"], "params": {"kind": "OUTGOING", "plan_id": f"job_{'0' * 26}"}},
+            "/params/plan_id",
+        ),
+        (
+            {
+                "stores": ["{shop}"],
+                "params": {"kind": "OUTGOING", "retention_minutes": 60, "cutoff": "2026-11-01T10:00:00Z"},
+            },
+            "/params",
+        ),
+    ],
+)
+def test_batch_that_is_wrong_says_where(
+    http: httpx.Client, shop: Shop, fields: dict[str, Any], pointer: str
+) -> None:
+    stores = (
+        {"stores": [name.format(shop=shop.id) for name in fields["stores"]]} if "stores" in fields else {}
+    )
+    answer = _batch(http, shop, **fields | stores)
+    assert answer.status_code == 422, answer.text
+    assert pointers(answer.json()) == {pointer}
+    assert "Value error" not in answer.text
+
+
+@pytest.mark.parametrize(
     ("fields", "code"),
     [
         ({"stores": ["none-such"]}, "STORE_NOT_FOUND"),
