@@ -80,13 +80,22 @@ def signal_of(context: JobContext, error: TargetError) -> Exception:
 
 
 def _fenced(context: JobContext, error: FenceRaised) -> Exception:
-    """A greater token of ours is a lease that went; a greater one than all of ours is another metadata."""
+    """A greater token of ours is a lease that went, or a claim in between; a greater one than all of ours is
+    another metadata.
+
+    Raises: LeaseLost: the job is not ours any more.
+    """
     epoch = context.write(current_epoch)
     # Each of our tokens is given once: the same one of another owner comes from another metadata.
     foreign = error.fence_token == context.job.token
     if error.fence_token is not None and (foreign or error.fence_token > epoch):
         return JobFailed("EPOCH_AHEAD", f"{error.detail}; `lethe recover STORE` raises our epoch")
-    return LeaseLost()
+    if error.fence_token is None or error.fence_token < context.job.token:
+        return LeaseLost()
+    # The proof of silence of a job that has ended since took a token after our claim: the next is above it.
+    context.write(lambda db: context.change(db, {}))
+    waiting_on = [WaitingOn(kind=error.code, ref=context.job.store or "")]
+    return JobWaiting(waiting_on, not_before=None, transient=True, code=error.code, detail=error.detail)
 
 
 @dataclass(frozen=True, slots=True)
