@@ -188,6 +188,7 @@ EXAMPLES: dict[str, Any] = {
         "instance": "ins_01m7w9fkm3fr0wmcztj953rhw9",
         "state": "READY",
         "since": "2026-11-20T10:53:12.000000Z",
+        "draining": False,
         "master": "local[2,4]",
         "spark_version": "4.3.0",
         "slots": [

@@ -144,8 +144,7 @@ class SparkPool:
     def snapshot(self) -> PoolSnapshot:
         """How the pool looks now."""
         with self._lock:
-            now = self._monotonic()
-            started = self._started
+            now, started = self._monotonic(), self._started
             return PoolSnapshot(
                 state=self._state,
                 since_s=now - self._since,
@@ -163,6 +162,7 @@ class SparkPool:
                 jvm_pid=None if started is None else started.jvm.process.pid,
                 context_age_s=None if started is None else now - self._started_at,
                 executors=None if started is None else self._watch.executors,
+                draining=self._draining,
             )
 
     def lease(

@@ -43,6 +43,7 @@ class PoolSnapshot:
         uses_cds: whether the JVM has mapped the class data archive.
         context_age_s: how old the context is, None without one.
         executors: of a cluster; None: no cluster, or not asked yet.
+        draining: drained and not resumed; true of a pool that is not up yet, too.
     """
 
     state: PoolState
@@ -61,3 +62,4 @@ class PoolSnapshot:
     jvm_pid: int | None
     context_age_s: float | None
     executors: int | None = None
+    draining: bool = False

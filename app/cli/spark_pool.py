@@ -55,6 +55,7 @@ def _show(session: Session, pool: SparkPoolState) -> int:
             "instance": pool.instance,
             "state": pool.state,
             "since": pool.since,
+            "draining": pool.draining,
             "master": pool.master,
             "Spark": pool.spark_version,
             "executors": pool.executors,

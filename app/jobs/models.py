@@ -298,6 +298,7 @@ class SparkPoolRead(BaseModel):
         description="STOPPED: nobody has needed it yet."
     )
     since: datetime
+    draining: bool = Field(description="From `:drain` to `:resume`, also of a pool that is not up.")
     master: str | None
     spark_version: str | None
     slots: list[SparkSlot]

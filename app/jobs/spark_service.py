@@ -101,6 +101,7 @@ class SparkService:
             instance=self._instance_id,
             state=found.state,
             since=self._clock.now() - timedelta(seconds=found.since_s),
+            draining=found.draining,
             master=found.master,
             spark_version=found.spark_version,
             slots=_slots(found),

@@ -362,6 +362,7 @@ class SparkPoolState(Result):
     instance: str
     state: str
     since: datetime | None = None
+    draining: bool = False
     master: str | None = None
     spark_version: str | None = None
     slots: tuple[SparkSlot, ...] = ()

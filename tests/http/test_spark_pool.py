@@ -141,6 +141,17 @@ def test_orders_leave_audit_rows_and_are_remembered_by_their_key(
     ]
 
 
+def test_drained_pool_that_is_not_up_says_that_it_is_drained(http: httpx.Client) -> None:
+    assert http.get("/v1/spark-pool").json()["draining"] is False
+    try:
+        http.post("/v1/spark-pool:drain", json={})
+        pool = http.get("/v1/spark-pool").json()
+        assert (pool["state"], pool["draining"]) == ("STOPPED", True)
+    finally:
+        resumed = http.post("/v1/spark-pool:resume", json={}).json()
+    assert resumed["draining"] is False
+
+
 def test_pool_without_a_jvm_cannot_be_recycled(http: httpx.Client) -> None:
     problem(http.post("/v1/spark-pool:recycle", json={}), 409, "POOL_NOT_RUNNING")
 
