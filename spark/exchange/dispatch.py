@@ -3,15 +3,17 @@
 Invariants:
 - at most `dispatchers` jobs of Spark run at once; of several, BULK leaves one to INTERACTIVE;
 - one dispatcher of a class at a time waits for a slot and gathers: what waits goes together;
-- `close` returns when every dispatcher has ended, or after its timeout.
+- `close` returns when every dispatcher has ended, or after its timeout;
+- a fault of the pool or of ours ends no dispatcher: leases would wait for ever.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from spark.errors import LeaseRefused, LeaseWaitEnded, PoolStopped, SparkError, SparkRunError
 from spark.exchange.board import Board, ExchangeLimits, ExchangeSnapshot, Flight
@@ -28,6 +30,7 @@ JOB_ID = "units"
 LOOK_S = 0.5
 REFUSED_PAUSE_S = 0.5
 CLASSES: tuple[JobClass, ...] = ("INTERACTIVE", "BULK")
+_logger: Final = logging.getLogger(__name__)
 
 
 class Slot(Protocol):
@@ -135,6 +138,9 @@ class Exchange:
                 return
             try:
                 self._serve(job_class, partial(self._gathered, job_class, turn))
+            except Exception:  # the runner of this side: who waits would never hear of it
+                _logger.exception("a dispatcher failed")
+                time.sleep(REFUSED_PAUSE_S)
             finally:
                 self._gathered(job_class, turn)
 
