@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from spark.master import check_master, is_on_loopback
@@ -18,7 +18,9 @@ EngineChoice = Literal["AUTO", "INLINE", "SPARK"]
 
 
 class SparkSettings(BaseModel):
-    """The pooled Spark session. Environment: `LETHE_SPARK__` and the name in capitals."""
+    """The pooled Spark session. Environment: `LETHE_SPARK__` and the name in capitals; no other names."""
+
+    model_config = ConfigDict(extra="forbid")
 
     enabled: bool = True
     start: Literal["LAZY", "EAGER"] = "LAZY"

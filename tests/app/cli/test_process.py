@@ -37,3 +37,26 @@ def test_setting_out_of_its_range_ends_with_78_before_anything_starts(monkeypatc
     streams = capsys.readouterr()
     assert json.loads(streams.out)["code"] == "SETTINGS_INVALID"
     assert "port" in streams.err
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("LETHE_SPARK__CONF", "spark.ui.enabled=true", "LETHE_SPARK__CONF"),
+        ("LETHE_SPARK__JAVA_OPTIONS", "-Xss1m", "LETHE_SPARK__JAVA_OPTIONS"),
+        ("LETHE_SPARK__SLOT", "2", "spark.slot"),
+        ("LETHE_SPARK__MASTER", "mesos://a:1", "spark.master"),
+    ],
+)
+def test_spark_setting_that_is_none_ends_with_78_and_is_named(
+    monkeypatch, capsys, variable, value, said
+) -> None:
+    monkeypatch.setenv(variable, value)
+
+    def process(_settings: Settings) -> int:
+        raise AssertionError("it was started")
+
+    assert run_process("serve", process, {}, json=True) == 78
+    streams = capsys.readouterr()
+    assert json.loads(streams.out)["code"] == "SETTINGS_INVALID"
+    assert said in streams.err
