@@ -285,21 +285,25 @@ def _submit_again(db: Session, job: Job, request: JobRequest, *, now: datetime, 
 
 
 def set_throttle(db: Session, job_id: str, setting: ThrottleSetting, *, now: datetime, actor: str) -> Job:
-    """Change the speed of a job while it runs.
+    """Change the speed of a job while it runs; that of a batch is the speed of each child that has not ended.
 
     Raises: JobNotFound, Conflict: it has ended.
     """
     get_job(db, job_id)
+    children = db.exec(select(Job.id).where(Job.parent_id == job_id)).all()
     wanted = setting.model_dump()
-    won = change_job(
-        db,
-        job_id,
-        guards=[col(Job.state).not_in(sorted(TERMINAL))],
-        values={"throttle_requested": wanted},
-        now=now,
-        event=(EVENT_THROTTLE, {"requested": wanted, "actor": actor}),
-    )
-    if not won:
+    won = [
+        change_job(
+            db,
+            each,
+            guards=[col(Job.state).not_in(sorted(TERMINAL))],
+            values={"throttle_requested": wanted},
+            now=now,
+            event=(EVENT_THROTTLE, {"requested": wanted, "actor": actor}),
+        )
+        for each in (job_id, *children)
+    ]
+    if not won[0]:
         raise Conflict("the job has ended", code="JOB_ENDED")
     db.expire_all()
     return get_job(db, job_id)

@@ -137,6 +137,18 @@ def test_abort_of_a_batch_aborts_its_children(http: httpx.Client, make_shop: Mak
     assert {child["state"] for child in children} == {"ABORTED"}
 
 
+def test_throttle_of_a_batch_is_that_of_each_child(http: httpx.Client, make_shop: MakeShop) -> None:
+    shops = [make_shop() for _ in range(2)]
+    params = shops[0].body({"max_rows_in_tx": 10, "throttle": {"rows_per_s": 30}})
+    parent_id = accepted(_batch(http, shops[0], stores=[shop.id for shop in shops], params=params))
+    wait_for(http, parent_id, "WAITING", timeout_s=10)
+    assert http.patch(f"/v1/jobs/{parent_id}/throttle", json={"rows_per_s": 12}).status_code == 200
+    children = http.get("/v1/jobs", params={"parent": parent_id}).json()["items"]
+    assert [child["throttle"]["requested"]["rows_per_s"] for child in children] == [12, 12]
+    http.post(f"/v1/jobs/{parent_id}:abort", json={"reason": "enough"})
+    assert wait_for(http, parent_id)["state"] == "ABORTED"
+
+
 @pytest.fixture
 def archived(http: httpx.Client, shop: Shop) -> dict[str, Any]:
     """A purge that has kept what it removed."""
