@@ -66,7 +66,13 @@ def test_parent_tells_what_became_of_each_store(bench: Workbench) -> None:
         job = until_parent(bench, parent, "SUCCEEDED")
     assert job.result == {
         "stores": {
-            store: {"job_id": child, "state": "SUCCEEDED", "error": None, "removed": {"data": 3}}
+            store: {
+                "job_id": child,
+                "state": "SUCCEEDED",
+                "engine": "INLINE",
+                "error": None,
+                "removed": {"data": 3},
+            }
             for store, child in zip(STORES, children, strict=True)
         }
     }
