@@ -164,7 +164,7 @@ def test_role_that_may_only_read_plans_but_does_not_purge(
     assert "DELETE on sym_data" in text
     found, codes = _findings(http, store)
     assert "TARGET_READ_ONLY" in codes
-    assert found["can"] == ["PLAN_OUTGOING"]
+    assert found["can"] == ["PLAN_OUTGOING", "PLAN_INCOMING", "PLAN_DATA_GAP"]
     assert {(item["table"], item["right"]) for item in found["permissions_missing"]} >= {
         ("sym_data", "DELETE"),
         ("sym_data_event", "DELETE"),

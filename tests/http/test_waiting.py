@@ -91,7 +91,7 @@ def test_stream_begins_with_the_first_event_and_ends_with_the_job(http: httpx.Cl
     assert [event.id for event in seen] == list(range(1, len(seen) + 1))
     assert seen[0].data["data"]["state"] == "QUEUED"
     assert (seen[-1].kind, seen[-1].data["data"]["state"]) == ("state", "SUCCEEDED")
-    assert {event.kind for event in seen} <= {"state", "progress", "warning", "throttle"}
+    assert {event.kind for event in seen} <= {"state", "engine", "progress", "warning", "throttle"}
     assert [event.data for event in seen] == listed(http, job_id)
     assert [event.data["seq"] for event in seen] == [event.id for event in seen]
 

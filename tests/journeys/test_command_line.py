@@ -72,7 +72,9 @@ def test_operator_goes_from_store_to_restored_archive_by_commands_alone(
     store = "by-hand"
     assert lethe.json("store", "add", store, place.url, "--label", "tier=gold")["id"] == store
     assert store in {each["id"] for each in lethe.json("store", "list")["items"]}
-    assert lethe.json("store", "check", store)["can"] == ["PLAN_OUTGOING", "PURGE_OUTGOING"]
+    can = lethe.json("store", "check", store)["can"]
+    kinds = ("OUTGOING", "INCOMING", "DATA_GAP")
+    assert can == [f"{verb}_{kind}" for kind in kinds for verb in ("PLAN", "PURGE")]
     expected, cutoff = expect(place, snapshot(place)), instant(place).isoformat()
     plan = lethe.json("purge", "plan", store, "--cutoff", cutoff)
     planned = {table["table"].removeprefix("sym_"): table["rows_to_remove"] for table in plan["tables"]}
