@@ -137,7 +137,7 @@ def test_purges_of_two_kinds_run_at_once_and_two_of_one_collide(
 def test_a_paused_purge_goes_on_where_it_was(http: httpx.Client, make_shop: MakeShop) -> None:
     shop = make_shop("2.x")
     before = _keys(shop.path, "INCOMING")
-    fields = {"max_rows_in_tx": 3, "throttle": {"rows_per_s": 30}, "archive": {"format": "PARQUET"}}
+    fields = {"max_rows_in_tx": 3, "throttle": {"rows_per_s": 6}, "archive": {"format": "PARQUET"}}
     job_id = accepted(shop.purge(kind="INCOMING", **fields))
     wait_for(http, job_id, "RUNNING")
     for _ in range(2):

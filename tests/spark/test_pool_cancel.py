@@ -15,7 +15,9 @@ from spark.lease import Lease
 from spark.pool import SparkPool
 from tests.spark.conftest import wait_until
 
-ENDLESS = "select count(*) from range(1000000) a cross join range(1000000) b where a.id * b.id % 7 = 3"
+# A task looks whether it was killed once for a thousand rows of `a`: few of `b`, or it outlives its cancel by
+# half a minute and holds a core of the next test.
+ENDLESS = "select count(*) from range(1000000000000) a cross join range(50) b where a.id * b.id % 7 = 3"
 
 
 def _run_until_cancelled(lease: Lease, function: Any, seen: list[float]) -> threading.Thread:
