@@ -183,7 +183,8 @@ def _options(settings: Settings) -> SparkOptions:
         cores_max=spark.cores_max,
         python=str(spark.python or sys.executable),
         cds_archive=spark.cds_archive or default_cds_archive(),
-        local_dir=spark.local_dir,
+        # Not the system's: there nobody would remove what a killed process has left.
+        local_dir=(spark.local_dir or settings.data_dir / "spark").absolute(),
         log_file=(settings.data_dir / "spark.log").absolute(),
         start_timeout_s=spark.start_timeout_s,
         java_home=spark.java_home,
