@@ -39,7 +39,7 @@ class SparkSettings(BaseModel):
     cores_max: Annotated[int | None, Field(ge=1)] = None
     cds_archive: Path | None = None
     local_dir: Path | None = None
-    """For shuffles and our zip; null: `spark` in the data directory. A start removes what dead processes left."""
+    """For shuffles and our zip; null: `spark` in the data directory. A start removes what the dead left."""
     java_home: Path | None = None
     java_options: list[str] = []
     start_timeout_s: Annotated[float, Field(gt=0)] = 120.0
