@@ -39,7 +39,8 @@ def format_duration(value: timedelta) -> str:
 Duration = Annotated[
     timedelta,
     PlainSerializer(format_duration, return_type=str, when_used="json"),
-    WithJsonSchema({"type": "string", "format": "duration"}),
+    # No format: JSON Schema's "duration" is RFC 3339's, which knows no fractions of a second.
+    WithJsonSchema({"type": "string", "pattern": r"^P(\d+D)?(T(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?$"}),
 ]
 """A member of an answer that says how long: `PT1M27.5S`."""
 
