@@ -9,7 +9,7 @@ Invariants:
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -26,6 +26,21 @@ SQLITE_BUSY_TIMEOUT_MS = 5_000
 WRITER_QUEUE_TIMEOUT_S = 30.0
 # A server that takes no writes now: the former primary, or a standby, in the middle of a failover.
 READ_ONLY_SQLSTATE = "25006"
+
+
+class DurationSeconds(sa.types.TypeDecorator[timedelta]):
+    """A duration as whole seconds."""
+
+    impl = sa.Integer
+    cache_ok = True
+
+    def process_bind_param(self, value: timedelta | None, dialect: sa.Dialect) -> int | None:
+        """Cut fractions of a second off."""
+        return None if value is None else int(value.total_seconds())
+
+    def process_result_value(self, value: int | None, dialect: sa.Dialect) -> timedelta | None:
+        """Give it back as a duration."""
+        return None if value is None else timedelta(seconds=value)
 
 
 class UtcDateTime(sa.types.TypeDecorator[datetime]):

@@ -26,11 +26,22 @@ def add(
         str,
         typer.Argument(
             metavar="TARGET_URL",
-            help="sqlite:////path or postgresql+psycopg://user@host/db, without a password.",
+            help="sqlite:////path or postgresql+psycopg://user@host/db, without a password; "
+            "for kind JE the environment's directory.",
         ),
     ],
     *,
-    kind: Annotated[str, typer.Option(help="Kind of the target.")] = "SYMMETRICDS",
+    kind: Annotated[str, typer.Option(help="SYMMETRICDS or JE.")] = "SYMMETRICDS",
+    mode: Annotated[str | None, typer.Option(help="JE: CLOSED (default) or LIVE.")] = None,
+    extinction_filter: Annotated[
+        str | None, typer.Option(help="JE: NONE (default), ALWAYS_MAYBE or INSTALLED.")
+    ] = None,
+    backups_via_lethe: Annotated[
+        bool, typer.Option("--backups-via-lethe", help="JE, LIVE: every backup asks Lethe first.")
+    ] = False,
+    accept_medium: Annotated[
+        bool, typer.Option("--accept-medium", help="JE: although the file system keeps copies.")
+    ] = False,
     password: Annotated[str | None, typer.Option(metavar="env:NAME|file:PATH", help="Where it lies.")] = None,
     schema: Annotated[str | None, typer.Option(help="PostgreSQL schema (default public).")] = None,
     table_prefix: Annotated[str | None, typer.Option(help="Default sym_.")] = None,
@@ -48,10 +59,17 @@ def add(
 ) -> int:
     """Register a target. Nothing is connected to yet: see `lethe store check`."""
     limits = {"max_rows": max_rows, "max_fraction": max_fraction, "max_parallel_jobs": max_parallel_jobs}
+    environment = {
+        "mode": mode,
+        "extinction_filter": extinction_filter,
+        "backups": "VIA_LETHE" if backups_via_lethe else None,
+        "accept_medium": accept_medium or None,
+    }
     added = session.client.stores.create(
         store,
         target_url,
         kind=kind,
+        environment=environment,
         password=password,
         schema=schema,
         table_prefix=table_prefix,
@@ -76,7 +94,7 @@ def list_stores(session: Session) -> int:
     session.out.table(
         ["store", "kind", "target", "labels", "suspended"],
         [
-            [store.id, store.kind, store.url, store.labels, store.suspended and store.suspended.reason]
+            [store.id, store.kind, store.target, store.labels, store.suspended and store.suspended.reason]
             for store in stores
         ],
     )
@@ -140,7 +158,8 @@ def _scalars(texts: dict[str, str]) -> dict[str, Any] | None:
 
 def _show(session: Session, store: Store) -> None:
     session.out.document(store.raw)
-    facts: dict[str, Any] = {"store": store.id, "kind": store.kind, "target": store.url}
+    facts: dict[str, Any] = {"store": store.id, "kind": store.kind, "target": store.target}
+    facts |= {"mode": store.mode, "extinction filter": store.extinction_filter, "backups": store.backups}
     facts |= {"schema": store.schema, "table prefix": store.table_prefix, "time zone": store.time_zone}
     facts |= {"password": "is set" if store.has_password else None, "labels": store.labels}
     facts |= {"runs on": store.runs_on, "parameters": store.parameters, "limits": store.limits}

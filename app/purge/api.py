@@ -29,8 +29,8 @@ from app.purge.queries import removed_and_params, stats_of
 from app.purge.service import JOB_PURGE, prepare, submit_plan, submit_purge, target_fields
 from app.purge.tick import list_ticks
 from app.stores.api import StoreId, read_row
-from app.stores.models import Store
-from app.stores.service import get_store, note_target
+from app.stores.models import Store, StoreKind
+from app.stores.service import get_store, note_target, require_kind
 
 router = APIRouter(tags=["purges"])
 Reader = Annotated[Caller, Depends(requires(Scope.JOBS_READ))]
@@ -196,6 +196,7 @@ def get_purge_stats(
     Asks the target.
     """
     store = read_row(database, store_id, caller)
+    require_kind(store, StoreKind.SYMMETRICDS)
     with database.reading() as db:
         removed, params = removed_and_params(db, store)
         ticks = list_ticks(db, store, now=clock.now())

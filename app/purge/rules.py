@@ -16,6 +16,7 @@ def fence_resource(store: Store, tables: str = "outgoing") -> str:
         tables: a kind's `resource`.
     """
     prefix = store.table_prefix
+    assert store.url is not None, "only a store on a database is purged"
     if validate_url(store.url) != "postgresql":  # there SYM_data and sym_data are one table, or may be
         prefix = prefix.lower()
     return f"{store.schema_name or 'public'}.{prefix}{tables}"

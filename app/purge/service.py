@@ -31,7 +31,8 @@ from app.purge.models import (
 from app.purge.rules import check_epoch, check_permissions, fence_resource
 from app.settings import Settings
 from app.stores.errors import SecretUnavailable, service_error
-from app.stores.models import Store, StoreLimits
+from app.stores.models import Store, StoreKind, StoreLimits
+from app.stores.service import require_kind
 from app.stores.targets import opened, session_limits, target_of
 from spark.purge.inspect import Inspection, inspect
 from spark.purge.statements import PurgeSpec
@@ -48,7 +49,11 @@ PREFLIGHT_NAME = "lethe:preflight"
 
 
 def snapshot(db: Session, store: Store, request: PurgeRequest, plan: PurgePlanRead | None) -> PurgeParams:
-    """Everything that decides what the job does, as it is now."""
+    """Everything that decides what the job does, as it is now.
+
+    Raises: StoreKindWrong.
+    """
+    require_kind(store, StoreKind.SYMMETRICDS)
     limits = StoreLimits.model_validate(store.limits)
     retention = RETENTION_PARAMETERS[request.kind]
     default = effective_by_name(db, retention, {})
@@ -215,6 +220,7 @@ def prepare(
 
     Raises: ServiceError.
     """
+    require_kind(store, StoreKind.SYMMETRICDS)
     check_fields(request)
     check_engine(request, settings)
     with database.reading() as db:
@@ -288,6 +294,8 @@ def submit_plan(
 
 def is_epoch_ahead(database: Database, store: Store, settings: Settings) -> bool:
     """Whether a store's target can be asked and has seen a greater epoch than ours."""
+    if store.kind != StoreKind.SYMMETRICDS:
+        return False
     with database.reading() as db:
         epoch = current_epoch(db)
     try:

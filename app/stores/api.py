@@ -36,6 +36,7 @@ from app.stores.service import (
     create_store,
     get_store,
     list_stores,
+    needs_admin,
     note_target,
     remove_store,
     resume_store,
@@ -100,6 +101,8 @@ def post_store(
     def effect(db: Session) -> Answer:
         store = create_store(db, body, settings=settings, database=database, now=clock.now())
         _require_scopes(caller, {}, store)
+        if needs_admin(store, {}):
+            caller.require(Scope.ADMIN)
         return _answer(store, status=201)
 
     return mutate(
@@ -179,7 +182,7 @@ def patch_store(
     caller.require_store(store_id)
 
     def effect(db: Session) -> Answer:
-        before = dict(get_store(db, store_id, lock=True).parameters)
+        before = get_store(db, store_id, lock=True).model_dump()
         store = change_store(
             db,
             store_id,
@@ -190,7 +193,9 @@ def patch_store(
             database=database,
             now=clock.now(),
         )
-        _require_scopes(caller, before, store)
+        _require_scopes(caller, before["parameters"], store)
+        if needs_admin(store, before):
+            caller.require(Scope.ADMIN)
         changed = sorted(body.model_dump(exclude_unset=True, by_alias=True))
         answer = _answer(store)
         return Answer(body=answer.body, headers=answer.headers, audit={"changed": changed})

@@ -1,6 +1,7 @@
 """Errors of stores, and what an error of a target means to a client.
 
-ServiceError -> StoreNotFound, StoreExists, StoreInUse, StoreSuspended, StoreUrlRefused, SecretUnavailable
+ServiceError -> StoreNotFound, StoreExists, StoreInUse, StoreSuspended, StoreUrlRefused, StoreKindWrong,
+                SecretUnavailable
 """
 
 from app.errors import BadGateway, Conflict, NotFound, ServiceError, TargetUnavailable, Unprocessable
@@ -26,6 +27,10 @@ class StoreInUse(Conflict):
 
 class StoreUrlRefused(Unprocessable):
     """The URL is outside of what this service may touch."""
+
+
+class StoreKindWrong(Conflict):
+    """The store is of another kind than the request is about."""
 
 
 class SecretUnavailable(Conflict):

@@ -2,16 +2,24 @@
 
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    StringConstraints,
+    field_validator,
+    model_validator,
+)
 from sqlalchemy import String
 from sqlmodel import Field, SQLModel
 from sqlmodel._compat import SQLModelConfig
 
 from app.auth.models import StoreName
-from app.db import JSON_TYPE, UtcDateTime
+from app.db import JSON_TYPE, DurationSeconds, UtcDateTime
+from app.kit.durations import Duration
 from app.kit.values import Text
 from spark.targets.errors import TargetUrlInvalid
 from spark.targets.target import validate_url
@@ -28,6 +36,37 @@ class StoreKind(StrEnum):
     """What a store is."""
 
     SYMMETRICDS = "SYMMETRICDS"
+    JE = "JE"
+
+
+class StoreMode(StrEnum):
+    """How a JE environment is shared with its own process.
+
+    CLOSED: JE's locks are held while something is written. LIVE: beside the running process.
+    """
+
+    CLOSED = "CLOSED"
+    LIVE = "LIVE"
+
+
+class ExtinctionFilterMode(StrEnum):
+    """What the application's extinction filter says to JE."""
+
+    NONE = "NONE"
+    ALWAYS_MAYBE = "ALWAYS_MAYBE"
+    INSTALLED = "INSTALLED"
+
+
+def _plain_path(path: str) -> str:
+    if not path.startswith("/") or "\x00" in path or ".." in path.split("/"):
+        raise ValueError("an absolute path without '..'")
+    return path
+
+
+def _short_grace(value: timedelta) -> timedelta:
+    if not timedelta(0) <= value <= timedelta(days=365):
+        raise ValueError("from PT0S to P365D")
+    return value
 
 
 def _known_zone(name: str) -> str:
@@ -50,6 +89,34 @@ TimeZone = Annotated[str, StringConstraints(max_length=64), AfterValidator(_know
 StoreUrl = Annotated[str, StringConstraints(min_length=1, max_length=1000), AfterValidator(_openable_url)]
 
 
+EnvironmentPath = Annotated[
+    str, StringConstraints(min_length=2, max_length=1000), AfterValidator(_plain_path)
+]
+Grace = Annotated[Duration, AfterValidator(_short_grace)]
+NODE_GRACE = timedelta(minutes=10)
+BACKUP_GRACE = timedelta(hours=24)
+SQL_FIELDS = frozenset({"url", "password", "schema_name", "table_prefix", "time_zone"})
+JE_FIELDS = frozenset(
+    {
+        "path",
+        "mode",
+        "extinction_filter",
+        "backups",
+        "accept_medium",
+        "delete_reserved_files",
+        "erase_expired",
+        "node_grace",
+        "backup_grace",
+    }
+)
+"""What only an environment has, and what only a database has; the other kind's fields are refused."""
+
+
+def fields_of_other_kinds(kind: StoreKind) -> frozenset[str]:
+    """The fields that make no sense for a kind."""
+    return SQL_FIELDS if kind is StoreKind.JE else JE_FIELDS
+
+
 class StoreLimits(BaseModel):
     """Bounds of a destructive job: its plan must stay below them."""
 
@@ -63,9 +130,11 @@ class StoreLimits(BaseModel):
 class StoreBase(SQLModel):
     """What a client chooses."""
 
-    url: StoreUrl = Field(
+    url: StoreUrl | None = Field(
+        default=None,
         max_length=1000,
-        description="SQLAlchemy form, without a password: `postgresql+psycopg://user@host:5432/database`, "
+        description="Of a database; SQLAlchemy form, without a password: "
+        "`postgresql+psycopg://user@host:5432/database`, "
         "`mysql+pymysql://user@host:3306/database` (MariaDB too), `sqlite:////absolute/path`.",
     )
     schema_name: Identifier | None = Field(
@@ -80,6 +149,42 @@ class StoreBase(SQLModel):
         default_factory=list, sa_type=JSON_TYPE, description="Labels that a runner must have to reach it."
     )
     parameters: dict[str, Any] = Field(default_factory=dict, sa_type=JSON_TYPE)
+    path: EnvironmentPath | None = Field(
+        default=None, max_length=1000, description="JE: the directory of the environment."
+    )
+    mode: StoreMode | None = Field(
+        default=None,
+        sa_type=String(10),
+        description="JE: CLOSED, unless an admin chooses LIVE and declares `backups`.",
+    )
+    extinction_filter: ExtinctionFilterMode | None = Field(
+        default=None, sa_type=String(20), description="JE: what the application's filter says."
+    )
+    backups: Literal["VIA_LETHE"] | None = Field(
+        default=None,
+        sa_type=String(20),
+        description="JE: an admin's word that every backup of the environment asks Lethe first.",
+    )
+    accept_medium: bool = Field(
+        default=False,
+        description="JE: erase on a file system that keeps copies (copy-on-write, compressed) all the same.",
+    )
+    delete_reserved_files: bool = Field(
+        default=False, description="JE, CLOSED: delete files that JE has put aside, if nothing needs them."
+    )
+    erase_expired: bool = Field(
+        default=False, description="JE: also erase expired records that no slot names."
+    )
+    node_grace: Grace = Field(
+        default=NODE_GRACE,
+        sa_type=DurationSeconds,
+        description="JE, LIVE: old nodes go only under a checkpoint that is older than a later one by this.",
+    )
+    backup_grace: Grace = Field(
+        default=BACKUP_GRACE,
+        sa_type=DurationSeconds,
+        description="JE, LIVE: for how long a backup that is not Lethe's is left alone.",
+    )
 
 
 class Store(StoreBase, table=True):
@@ -122,6 +227,15 @@ _EXAMPLE: dict[str, Any] = {
 }
 
 
+_JE_EXAMPLE: dict[str, Any] = {
+    "id": "orders-je",
+    "kind": "JE",
+    "path": "/var/lib/orders/je",
+    "mode": "CLOSED",
+    "parameters": {"je.env.runEraser": True, "je.erase.period": "P25D"},
+}
+
+
 class StoreCreate(StoreBase):
     """A new store."""
 
@@ -129,7 +243,7 @@ class StoreCreate(StoreBase):
         alias_generator=_wire_name,
         populate_by_name=True,
         extra="forbid",
-        json_schema_extra={"examples": [_EXAMPLE]},
+        json_schema_extra={"examples": [_EXAMPLE, _JE_EXAMPLE]},
     )
 
     id: StoreName = Field(description="Chosen by the client.")
@@ -145,6 +259,20 @@ class StoreCreate(StoreBase):
         if len(value) > 100:
             raise ValueError("at most 100")
         return value
+
+    @model_validator(mode="after")
+    def _fields_of_its_kind(self) -> Self:
+        needed = "path" if self.kind is StoreKind.JE else "url"
+        if getattr(self, needed) is None:
+            raise ValueError(f"a store of kind {self.kind} needs `{needed}`")
+        given = {name for name in self.model_fields_set if getattr(self, name) is not None}
+        if wrong := sorted(given & fields_of_other_kinds(self.kind)):
+            names = ", ".join(_wire_name(name) for name in wrong)
+            raise ValueError(f"a store of kind {self.kind} has no {names}")
+        if self.kind is StoreKind.JE:
+            self.mode = self.mode or StoreMode.CLOSED
+            self.extinction_filter = self.extinction_filter or ExtinctionFilterMode.NONE
+        return self
 
 
 class StorePatch(BaseModel):
@@ -166,6 +294,15 @@ class StorePatch(BaseModel):
     runs_on: list[Label] | None = None
     parameters: dict[str, Any] | None = None
     limits: StoreLimits | None = None
+    path: EnvironmentPath | None = None
+    mode: StoreMode | None = None
+    extinction_filter: ExtinctionFilterMode | None = None
+    backups: Literal["VIA_LETHE"] | None = None
+    accept_medium: bool | None = None
+    delete_reserved_files: bool | None = None
+    erase_expired: bool | None = None
+    node_grace: Grace | None = None
+    backup_grace: Grace | None = None
 
 
 class SuspensionRead(BaseModel):
@@ -182,6 +319,14 @@ class StoreRead(StoreBase):
 
     id: str
     kind: StoreKind
+    # null where another kind has it
+    table_prefix: str | None  # type: ignore[assignment]
+    time_zone: str | None  # type: ignore[assignment]
+    accept_medium: bool | None  # type: ignore[assignment]
+    delete_reserved_files: bool | None  # type: ignore[assignment]
+    erase_expired: bool | None  # type: ignore[assignment]
+    node_grace: Duration | None  # type: ignore[assignment]
+    backup_grace: Duration | None  # type: ignore[assignment]
     has_password: bool
     limits: StoreLimits
     suspended: SuspensionRead | None
@@ -275,6 +420,7 @@ def read_store(store: Store) -> StoreRead:
     """Show a store's row to a client."""
     names = set(StoreBase.model_fields) | {"id", "kind", "limits", "target_identity"}
     fields = {name: getattr(store, name) for name in names}
+    fields |= dict.fromkeys(fields_of_other_kinds(StoreKind(store.kind)) & names)
     suspended = None
     if store.is_suspended:  # until its end is written, so that the answer changes only with its row
         suspended = SuspensionRead(reason=store.suspended_reason, until=store.suspended_until)

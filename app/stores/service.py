@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy.exc import IntegrityError
@@ -13,19 +14,23 @@ from app.kit.conditional import require_match
 from app.kit.pagination import Page, decode_token, make_page
 from app.parameters.service import check_store_values
 from app.settings import Settings
-from app.stores.errors import StoreExists, StoreInUse, StoreNotFound
+from app.stores.errors import StoreExists, StoreInUse, StoreKindWrong, StoreNotFound
 from app.stores.models import (
     Store,
     StoreCreate,
+    StoreKind,
     StoreLimits,
+    StoreMode,
     StorePatch,
     StoreRead,
     SuspendRequest,
+    fields_of_other_kinds,
     read_store,
 )
-from app.stores.targets import check_allowed
+from app.stores.targets import check_allowed, check_environment_allowed
 
-TARGET_FIELDS = frozenset({"url", "schema_name", "table_prefix", "time_zone"})
+TARGET_FIELDS = frozenset({"url", "schema_name", "table_prefix", "time_zone", "path"})
+NULLABLE_FIELDS = frozenset({"password", "schema_name", "backups"})
 
 
 def get_store(db: Session, store_id: str, *, lock: bool = False) -> Store:
@@ -77,13 +82,6 @@ def create_store(
 
     Raises: StoreExists, StoreUrlRefused, ParameterNotFound, ParameterScopeInvalid.
     """
-    check_allowed(
-        url=request.url,
-        schema_name=request.schema_name,
-        password=request.password,
-        settings=settings,
-        database=database,
-    )
     fields = request.model_dump(by_alias=False, exclude={"parameters", "limits"})
     store = Store(
         **fields,
@@ -92,6 +90,7 @@ def create_store(
         created_at=now,
         updated_at=now,
     )
+    check_target_allowed(store, settings=settings, database=database)
     if db.get(Store, request.id) is not None:
         raise StoreExists("a store of this id exists")
     db.add(store)
@@ -120,10 +119,11 @@ def change_store(
     store = get_store(db, store_id, lock=True)
     require_match(if_match, store.version)
     changes: dict[str, Any] = patch.model_dump(by_alias=False, exclude_unset=True)
-    nullable = {"password", "schema_name"}
-    empty = [name for name, value in changes.items() if value is None and name not in nullable]
+    empty = [name for name, value in changes.items() if value is None and name not in NULLABLE_FIELDS]
     if empty:
         raise Unprocessable(f"{', '.join(empty)} cannot be null", code="INVALID_REQUEST")
+    if wrong := sorted(set(changes) & fields_of_other_kinds(StoreKind(store.kind))):
+        raise Unprocessable(f"a store of kind {store.kind} has no {', '.join(wrong)}", code="INVALID_REQUEST")
     if TARGET_FIELDS & set(changes) and active_jobs:
         raise StoreInUse("jobs of this store have not ended; its target cannot change under them")
     if "parameters" in changes:
@@ -133,6 +133,25 @@ def change_store(
     if TARGET_FIELDS & set(changes):
         changes |= {"target_identity": None, "target_parameters": {}}
     store.sqlmodel_update(changes)
+    check_target_allowed(store, settings=settings, database=database)
+    return save_store(db, store, now=now)
+
+
+def check_target_allowed(store: Store, *, settings: Settings, database: Database) -> None:
+    """Refuse a target outside of what this service may touch, and LIVE without the word that it needs.
+
+    Raises: StoreUrlRefused, Unprocessable.
+    """
+    if store.kind == StoreKind.JE:
+        assert store.path is not None, "a JE store has a path"
+        check_environment_allowed(Path(store.path), settings=settings)
+        if store.mode == StoreMode.LIVE and store.backups is None:
+            raise Unprocessable(
+                "LIVE needs `backups: VIA_LETHE`: a backup that Lethe does not know of would be corrupt",
+                code="BACKUPS_UNDECLARED",
+            )
+        return
+    assert store.url is not None, "a store on a database has a URL"
     check_allowed(
         url=store.url,
         schema_name=store.schema_name,
@@ -140,7 +159,24 @@ def change_store(
         settings=settings,
         database=database,
     )
-    return save_store(db, store, now=now)
+
+
+def needs_admin(store: Store, before: Mapping[str, Any]) -> bool:
+    """Whether a change of a store is an admin's word: how its environment is shared and backed up.
+
+    Args:
+        before: the fields as they were; empty for a new store.
+    """
+    usual = {"mode": StoreMode.CLOSED, "backups": None, "accept_medium": False}
+    if store.kind != StoreKind.JE:
+        return False
+    return any(getattr(store, name) != before.get(name, value) for name, value in usual.items())
+
+
+def require_kind(store: Store, kind: StoreKind) -> None:
+    """Raise StoreKindWrong unless the store is of the kind that a request is about."""
+    if store.kind != kind:
+        raise StoreKindWrong(f"{store.id} is of kind {store.kind}; this needs {kind}")
 
 
 def save_store(db: Session, store: Store, *, now: datetime) -> Store:

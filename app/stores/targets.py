@@ -53,6 +53,7 @@ def target_of(store: Store) -> Target:
 
     Raises: SecretUnavailable.
     """
+    assert store.url is not None, "a store on a database has a URL"
     return Target(
         url=store.url,
         password=resolve_secret(store.password),
@@ -107,6 +108,28 @@ def check_allowed(
         and (own.host, own.port or POSTGRESQL_PORT, own.database) == _place(target)
     ):
         raise StoreUrlRefused("this is Lethe's own metadata database", code="OWN_METADATA")
+
+
+def check_environment_allowed(path: Path, *, settings: Settings) -> None:
+    """Refuse an environment outside of the allowed roots, and Lethe's own data directory.
+
+    Raises: StoreUrlRefused.
+    """
+    check_root(path, settings)
+    own = settings.data_dir.resolve()
+    if path.resolve() == own:
+        raise StoreUrlRefused("this is Lethe's own data directory", code="OWN_METADATA")
+
+
+def environment_directory(store: Store, settings: Settings) -> Path:
+    """The directory of a JE store, resolved now and looked at again: a link may have come since.
+
+    Raises: StoreUrlRefused.
+    """
+    assert store.path is not None, "a JE store has a path"
+    path = Path(store.path)
+    check_root(path, settings)
+    return path.resolve()
 
 
 def _place(target: Target) -> tuple[str | None, int, str | None]:

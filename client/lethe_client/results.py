@@ -29,10 +29,14 @@ class Store(Result):
 
     id: str
     kind: str
-    url: str = ""
+    url: str | None = None
+    path: str | None = None
+    mode: str | None = None
+    extinction_filter: str | None = None
+    backups: str | None = None
     schema: str | None = None
-    table_prefix: str = ""
-    time_zone: str = "UTC"
+    table_prefix: str | None = None
+    time_zone: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     runs_on: tuple[str, ...] = ()
     parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -43,6 +47,11 @@ class Store(Result):
     created_at: datetime | None = None
     updated_at: datetime | None = None
     etag: str = field(default="", repr=False, compare=False)
+
+    @property
+    def target(self) -> str:
+        """What it is registered for: a URL, or the directory of an environment."""
+        return self.url or self.path or ""
 
 
 @dataclass(frozen=True, kw_only=True)

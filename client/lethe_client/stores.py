@@ -38,12 +38,14 @@ class Stores:
         runs_on: Sequence[str] | None = None,
         parameters: Mapping[str, Any] | None = None,
         limits: Mapping[str, Any] | None = None,
+        environment: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
     ) -> Store:
         """Register a target; what is None is left to the service's default.
 
         Args:
-            url: SQLAlchemy form, without a password.
+            url: SQLAlchemy form, without a password; for kind JE the path of the environment's directory.
+            environment: what only kind JE has: mode, extinction_filter, backups, accept_medium and so on.
             password: where the service finds it: `env:NAME` or `file:PATH`.
             limits: max_rows, max_fraction, max_parallel_jobs.
         """
@@ -57,7 +59,8 @@ class Stores:
             "parameters": parameters,
             "limits": limits,
         }
-        body: dict[str, Any] = {"id": store_id, "kind": kind, "url": url}
+        optional |= environment or {}
+        body: dict[str, Any] = {"id": store_id, "kind": kind, "path" if kind == "JE" else "url": url}
         body.update({name: value for name, value in optional.items() if value is not None})
         path = collection("stores")
         call = Call(method="POST", path=path, json=body, creates=True, idempotency_key=idempotency_key)
