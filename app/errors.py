@@ -6,7 +6,7 @@ ServiceError
  +- Forbidden 403         ScopeMissing, StoreForbidden
  +- NotFound 404          StoreNotFound, JobNotFound, ...
  +- Conflict 409          IllegalTransition, ConflictingJob, ...
- +- Gone 410
+ +- Gone 410              ProtectionExpired, BackupSessionOver
  +- Precondition 412      EtagMismatch, PlanNoLongerHolds
  +- TooLarge 413
  +- Unprocessable 422     InvalidRequest, FutureCutoff, ...
@@ -114,6 +114,12 @@ class Conflict(ServiceError):
     """The state of the thing does not allow it."""
 
     status = 409
+
+
+class Gone(ServiceError):
+    """It was there, and its time is over."""
+
+    status = 410
 
 
 class PreconditionFailed(ServiceError):

@@ -4,11 +4,13 @@ from sqlmodel import SQLModel
 
 from app.archives import models as archives
 from app.auth import models as auth
+from app.backups import models as backups
 from app.jobs import models as jobs
 from app.parameters import models as parameters
+from app.protection import models as protection
 from app.purge import tick_models as purge
 from app.stores import models as stores
 
 metadata = SQLModel.metadata
 
-__all__ = ["archives", "auth", "jobs", "metadata", "parameters", "purge", "stores"]
+__all__ = ["archives", "auth", "backups", "jobs", "metadata", "parameters", "protection", "purge", "stores"]

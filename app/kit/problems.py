@@ -33,6 +33,7 @@ _EXAMPLES: dict[int, tuple[str, str, str]] = {
     403: ("Not allowed", "SCOPE_MISSING", "this needs the scope purges:write"),
     404: ("Not found", "JOB_NOT_FOUND", "there is no such job"),
     409: ("In conflict with its state", "ILLEGAL_TRANSITION", "a SUCCEEDED job cannot be paused"),
+    410: ("Its time is over", "PROTECTION_EXPIRED", "the lease ran out at 2026-11-20T10:54:39Z"),
     412: ("No longer so", "ETAG_MISMATCH", "it has changed since you read it"),
     413: ("Too large", "BODY_TOO_LARGE", "the body is larger than 1048576 bytes"),
     422: ("Not valid", "INVALID_REQUEST", "1 field(s) are not valid"),

@@ -1,0 +1,181 @@
+"""Sessions of backup tools and their files: tables, and what clients see."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, Field
+from sqlalchemy import BigInteger, ForeignKey, Index, String
+from sqlalchemy import Column as SqlColumn
+from sqlmodel import Field as Column
+from sqlmodel import SQLModel
+
+from app.db import JSON_TYPE, DurationSeconds, UtcDateTime
+from app.kit.durations import Duration
+from app.kit.values import Text
+from app.protection.files import LogFileName
+from app.protection.models import LEASE, AbortTimeout, Files, Lease
+
+
+class BackupMode(StrEnum):
+    """What the files are copied for."""
+
+    BACKUP = "BACKUP"
+    NETWORK_RESTORE = "NETWORK_RESTORE"
+
+
+class BackupState(StrEnum):
+    """PREPARING -> ACTIVE -> ENDED | EXPIRED | INVALID; PREPARING -> FAILED."""
+
+    PREPARING = "PREPARING"
+    ACTIVE = "ACTIVE"
+    ENDED = "ENDED"
+    EXPIRED = "EXPIRED"
+    INVALID = "INVALID"
+    FAILED = "FAILED"
+
+
+class FileFault(StrEnum):
+    """What has happened to a file that had to stay as it was."""
+
+    VANISHED = "VANISHED"
+    REPLACED = "REPLACED"
+    RESIZED = "RESIZED"
+    TOUCHED = "TOUCHED"
+
+
+class BackupSessionBase(SQLModel):
+    """The columns that clients see as they are."""
+
+    store: str = Column(max_length=63)
+    mode: BackupMode = Column(sa_type=String(20))
+    state: BackupState = Column(sa_type=String(10))
+    tool: str | None = Column(default=None, max_length=100)
+    label: str | None = Column(default=None, max_length=200)
+    lease: Duration = Column(sa_type=DurationSeconds)
+    lease_expires_at: datetime | None = Column(default=None, sa_type=UtcDateTime)
+    erase_abort_timeout: Duration = Column(sa_type=DurationSeconds)
+    protection_id: str = Column(max_length=40)
+    erasure_aborted: bool | None = Column(default=None, description="A round was at work in one of the files.")
+    abort_latency_ms: float | None = Column(default=None, description="From the request to the proof.")
+    valid: bool | None = Column(default=None, description="null: it has not ended.")
+    file_count: int = Column(default=0)
+    total_bytes: int = Column(default=0, sa_type=BigInteger, description="Of all files when it became ACTIVE.")
+    requested_by: str = Column(max_length=120)
+    created_at: datetime = Column(sa_type=UtcDateTime)
+    activated_at: datetime | None = Column(default=None, sa_type=UtcDateTime)
+    ended_at: datetime | None = Column(default=None, sa_type=UtcDateTime)
+
+
+class BackupSession(BackupSessionBase, table=True):
+    """One run of a backup tool.
+
+    Attributes:
+        prepare_until: when preparing has failed, whoever looks.
+        owner: the instance whose request prepares it.
+        failure: code and detail of a FAILED one.
+    """
+
+    __tablename__ = "backup_sessions"
+    __table_args__ = (
+        Index("ix_backup_sessions_store_state", "store", "state", "id"),
+        Index("ix_backup_sessions_prepare", "state", "prepare_until"),
+    )
+
+    id: str = Column(primary_key=True, max_length=40)
+    prepare_until: datetime = Column(sa_type=UtcDateTime)
+    owner: str = Column(max_length=40)
+    failure: dict[str, Any] | None = Column(default=None, sa_type=JSON_TYPE, nullable=True)
+    token_id: str | None = Column(default=None, max_length=40)
+    version: int = Column(default=1)
+
+
+class BackupFile(SQLModel, table=True):
+    """A file of a session as it was when the session became ACTIVE.
+
+    Attributes:
+        device, inode: as text, since either may need all of 64 bits.
+        fault: what was found when it was released, or at the end.
+    """
+
+    __tablename__ = "backup_files"
+
+    session_id: str = Column(
+        sa_column=SqlColumn(
+            String(40), ForeignKey("backup_sessions.id", ondelete="CASCADE"), primary_key=True
+        )
+    )
+    number: int = Column(primary_key=True, sa_type=BigInteger)
+    size: int = Column(sa_type=BigInteger)
+    device: str = Column(max_length=20)
+    inode: str = Column(max_length=20)
+    mtime_ns: int = Column(sa_type=BigInteger)
+    is_growing: bool = Column(default=False)
+    released_at: datetime | None = Column(default=None, sa_type=UtcDateTime)
+    fault: FileFault | None = Column(default=None, sa_type=String(10), nullable=True)
+
+
+class BackupCreate(BaseModel):
+    """Protect the files of an environment and stop what erases in them."""
+
+    mode: BackupMode = BackupMode.BACKUP
+    files: Files | None = Field(default=None, description="null: all that are there.")
+    lease: Lease = Field(default=LEASE, description="From PT30S to PT24H; renew it in time.")
+    erase_abort_timeout: AbortTimeout | None = Field(
+        default=None, description="From PT1S; null: the store's je.erase.abortTimeout."
+    )
+    tool: Text | None = Field(default=None, min_length=1, max_length=100)
+    label: Text | None = Field(default=None, min_length=1, max_length=200)
+
+    model_config = {
+        "extra": "forbid",
+        "json_schema_extra": {"examples": [{"mode": "BACKUP", "lease": "PT10M", "tool": "restic"}]},
+    }
+
+
+class BackupSessionRead(BackupSessionBase):
+    """A session as clients see it."""
+
+    id: str
+
+
+class BackupFileRead(BaseModel):
+    """One file, and what to expect of it."""
+
+    name: LogFileName
+    path: str
+    size: int = Field(description="Bytes when the session became ACTIVE.")
+    device: int
+    inode: int
+    mtime: datetime
+    growing: bool = Field(description="A running engine appends to it; it comes last.")
+    digest: str | None = Field(description="SHA-256 of its bytes, where it is known.")
+    erasure_generation: int = Field(description="How many passes of erasure have changed it.")
+    released_at: datetime | None
+    fault: FileFault | None = Field(description="What was found when it was released, or at the end.")
+
+
+class BackupSessionCreated(BackupSessionRead):
+    """The promise: until the session ends, Lethe changes no byte of these files."""
+
+    files: list[BackupFileRead] = Field(description="In the order in which to copy them.")
+
+
+class ChangedFile(BaseModel):
+    """A file that is not what it was."""
+
+    name: LogFileName
+    fault: FileFault
+
+
+class BackupEndRead(BackupSessionRead):
+    """How it ended."""
+
+    valid: bool
+    changed: list[ChangedFile] = Field(description="Files that somebody, Lethe or not, has changed meanwhile.")
+
+
+def read_session(row: BackupSession) -> BackupSessionRead:
+    """Show a session's row to a client."""
+    fields = {name: getattr(row, name) for name in BackupSessionBase.model_fields}
+    return BackupSessionRead.model_validate(fields | {"id": row.id})
