@@ -1,0 +1,54 @@
+"""The system calls that the control file and its creation are made of: here tests end a process."""
+
+import os
+
+from spark.targets import ofd_lock
+
+
+class SystemCalls:
+    """Each method is one system call, with the meaning of its namesake; names are below `dir_fd`."""
+
+    def open(self, name: str, flags: int, *, mode: int, dir_fd: int | None) -> int:
+        return os.open(name, flags, mode, dir_fd=dir_fd)
+
+    def pread(self, fd: int, count: int, offset: int) -> bytes:
+        return os.pread(fd, count, offset)
+
+    def pwrite(self, fd: int, data: bytes, offset: int) -> int:
+        return os.pwrite(fd, data, offset)
+
+    def fstat(self, fd: int) -> os.stat_result:
+        return os.fstat(fd)
+
+    def fchown(self, fd: int, uid: int, gid: int) -> None:
+        os.fchown(fd, uid, gid)
+
+    def fchmod(self, fd: int, mode: int) -> None:
+        os.fchmod(fd, mode)
+
+    def fsync(self, fd: int) -> None:
+        os.fsync(fd)
+
+    def fdatasync(self, fd: int) -> None:
+        os.fdatasync(fd)
+
+    def link(self, source: str, target: str, *, dir_fd: int) -> None:
+        os.link(source, target, src_dir_fd=dir_fd, dst_dir_fd=dir_fd, follow_symlinks=False)
+
+    def unlink(self, name: str, *, dir_fd: int) -> None:
+        os.unlink(name, dir_fd=dir_fd)
+
+    def try_exclusive(self, fd: int, byte: int) -> bool:
+        return ofd_lock.try_exclusive(fd, byte)
+
+    def try_shared(self, fd: int, byte: int) -> bool:
+        return ofd_lock.try_shared(fd, byte)
+
+    def release(self, fd: int, byte: int) -> None:
+        ofd_lock.release(fd, byte)
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+
+SYSTEM = SystemCalls()
