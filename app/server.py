@@ -49,7 +49,8 @@ from app.starting import (
     open_metadata,
     using,
 )
-from app.stores.models import RecoveryRead, Store
+from app.stores.findings import RecoveryRead
+from app.stores.models import Store
 from app.stores.service import end_past_suspensions, get_store, parallel_limits, suspended_stores
 
 EXIT_OK = 0

@@ -26,22 +26,11 @@ def add(
         str,
         typer.Argument(
             metavar="TARGET_URL",
-            help="sqlite:////path or postgresql+psycopg://user@host/db, without a password; "
-            "for kind JE the environment's directory.",
+            help="sqlite:////path or postgresql+psycopg://user@host/db, without a password.",
         ),
     ],
     *,
-    kind: Annotated[str, typer.Option(help="SYMMETRICDS or JE.")] = "SYMMETRICDS",
-    mode: Annotated[str | None, typer.Option(help="JE: CLOSED (default) or LIVE.")] = None,
-    extinction_filter: Annotated[
-        str | None, typer.Option(help="JE: NONE (default), ALWAYS_MAYBE or INSTALLED.")
-    ] = None,
-    backups_via_lethe: Annotated[
-        bool, typer.Option("--backups-via-lethe", help="JE, LIVE: every backup asks Lethe first.")
-    ] = False,
-    accept_medium: Annotated[
-        bool, typer.Option("--accept-medium", help="JE: although the file system keeps copies.")
-    ] = False,
+    kind: Annotated[str, typer.Option(help="Kind of the target.")] = "SYMMETRICDS",
     password: Annotated[str | None, typer.Option(metavar="env:NAME|file:PATH", help="Where it lies.")] = None,
     schema: Annotated[str | None, typer.Option(help="PostgreSQL schema (default public).")] = None,
     table_prefix: Annotated[str | None, typer.Option(help="Default sym_.")] = None,
@@ -57,19 +46,12 @@ def add(
     ] = None,
     max_parallel_jobs: Annotated[int | None, typer.Option(min=1, help="Jobs at a time.")] = None,
 ) -> int:
-    """Register a target. Nothing is connected to yet: see `lethe store check`."""
+    """Register a database. Nothing is connected to yet: see `lethe store check`."""
     limits = {"max_rows": max_rows, "max_fraction": max_fraction, "max_parallel_jobs": max_parallel_jobs}
-    environment = {
-        "mode": mode,
-        "extinction_filter": extinction_filter,
-        "backups": "VIA_LETHE" if backups_via_lethe else None,
-        "accept_medium": accept_medium or None,
-    }
     added = session.client.stores.create(
         store,
         target_url,
         kind=kind,
-        environment=environment,
         password=password,
         schema=schema,
         table_prefix=table_prefix,
@@ -79,6 +61,59 @@ def add(
         parameters=_scalars(pairs(parameter, option="--parameter")),
         limits={name: value for name, value in limits.items() if value is not None} or None,
     )
+    return _added(session, added)
+
+
+@app.command("add-environment")
+@on_service
+def add_environment(
+    session: Session,
+    store: StoreId,
+    directory: Annotated[str, typer.Argument(help="Of the environment, as the service sees it.")],
+    *,
+    mode: Annotated[str | None, typer.Option(help="CLOSED (default) or LIVE.")] = None,
+    backups_via_lethe: Annotated[
+        bool, typer.Option("--backups-via-lethe", help="Every backup asks Lethe first; LIVE needs it.")
+    ] = False,
+    extinction_filter: Annotated[
+        str | None, typer.Option(help="NONE (default), ALWAYS_MAYBE or INSTALLED.")
+    ] = None,
+    accept_medium: Annotated[
+        bool, typer.Option("--accept-medium", help="Although the file system keeps copies of what was there.")
+    ] = False,
+    delete_reserved_files: Annotated[
+        bool,
+        typer.Option("--delete-reserved-files", help="Delete what JE has put aside, if nothing needs it."),
+    ] = False,
+    erase_expired: Annotated[
+        bool, typer.Option("--erase-expired", help="Also expired records that no slot names.")
+    ] = False,
+    label: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Repeatable.")] = None,
+    runs_on: Annotated[list[str] | None, typer.Option(help="Label of a runner. Repeatable.")] = None,
+    parameter: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Repeatable.")] = None,
+) -> int:
+    """Register an environment of Berkeley DB JE. Nothing is opened yet: see `lethe store check`."""
+    environment = {
+        "mode": mode,
+        "backups": "VIA_LETHE" if backups_via_lethe else None,
+        "extinction_filter": extinction_filter,
+        "accept_medium": accept_medium or None,
+        "delete_reserved_files": delete_reserved_files or None,
+        "erase_expired": erase_expired or None,
+    }
+    added = session.client.stores.create(
+        store,
+        directory,
+        kind="JE",
+        environment=environment,
+        labels=pairs(label, option="--label") or None,
+        runs_on=runs_on,
+        parameters=_scalars(pairs(parameter, option="--parameter")),
+    )
+    return _added(session, added)
+
+
+def _added(session: Session, added: Store) -> int:
     session.out.document(added.raw)
     session.out.say(f"Store {added.id} is registered.")
     session.out.note(f"Next: lethe store check {added.id}")

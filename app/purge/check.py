@@ -7,7 +7,8 @@ from app.purge.conflicts import conflicts
 from app.purge.cutoff import target_parameters
 from app.settings import Settings
 from app.stores.errors import SecretUnavailable
-from app.stores.models import Finding, FindingSeverity, MissingPermission, Store, StoreCheck, TableSize
+from app.stores.findings import Finding, FindingSeverity, MissingPermission, StoreCheck, TableSize
+from app.stores.models import Store
 from app.stores.targets import session_limits, target_of
 from spark.formats.symmetricds import KindName
 from spark.purge.inspect import Inspection, inspect

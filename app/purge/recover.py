@@ -14,7 +14,8 @@ from app.purge.kinds import KINDS
 from app.purge.rules import fence_resource
 from app.purge.service import JOB_PURGE
 from app.settings import Settings
-from app.stores.models import RecoveryRead, Store
+from app.stores.findings import RecoveryRead
+from app.stores.models import Store
 from app.stores.targets import opened
 from spark.targets.connection import Connection
 from spark.targets.fence import read_fence

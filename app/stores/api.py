@@ -19,18 +19,9 @@ from app.kit.problems import problems
 from app.kit.values import Text
 from app.parameters.registry import ParameterValue
 from app.parameters.service import scopes_of_change
+from app.stores.findings import RecoveryRead, StoreCheck
 from app.stores.hooks import StoreHooks, hooks_of
-from app.stores.models import (
-    RecoveryRead,
-    Store,
-    StoreCheck,
-    StoreCreate,
-    StoreKind,
-    StorePatch,
-    StoreRead,
-    SuspendRequest,
-    read_store,
-)
+from app.stores.models import Store, StoreCreate, StoreKind, StorePatch, StoreRead, SuspendRequest, read_store
 from app.stores.service import (
     change_store,
     create_store,
