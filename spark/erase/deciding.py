@@ -13,7 +13,7 @@ from spark.erase.nodes import find_old_nodes
 from spark.erase.reasons import Cause, Reason, Switches
 from spark.erase.transactions import Outcomes
 from spark.erase.tree import Reached
-from spark.erase.versions import find_superseded
+from spark.erase.versions import Superseded, find_superseded
 from spark.formats.je_log import NULL_LSN, USER_LN_TYPES, EntryType, lsn_of
 from spark.formats.je_log_items import LN_EMBEDDED, RareLn
 
@@ -45,7 +45,12 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the rule is asked about."""
+    """What the rule is asked about.
+
+    Attributes:
+        superseded, old_nodes, listed: what only the whole log tells: superseded LNs, old nodes, and LSNs on
+            JE's lists of obsolete offsets. Where they are None, the log here is the whole log.
+    """
 
     log: Log
     entries: Entries
@@ -56,6 +61,9 @@ class Facts:
     databases: Databases
     reached: Reached
     first_active: int
+    superseded: Superseded | None = None
+    old_nodes: Mask | None = None
+    listed: NDArray[np.int64] | None = None
 
 
 def decide(facts: Facts, switches: Switches, *, now_ms: int | None, expired: bool) -> Decision:
@@ -88,7 +96,9 @@ def decide(facts: Facts, switches: Switches, *, now_ms: int | None, expired: boo
 def _decide_lns(facts: Facts, decision: Decision, before: Mask, *, now_ms: int | None) -> None:
     lns, outcomes = facts.lns, facts.outcomes
     eligible = USER_LN[facts.entries.type[lns.entry]] & before[lns.entry]
-    superseded = find_superseded(facts.entries, lns, outcomes, user=eligible, first_active=facts.first_active)
+    superseded = facts.superseded or find_superseded(
+        facts.entries, lns, outcomes, user=eligible, first_active=facts.first_active
+    )
     known = outcomes.committed | outcomes.aborted
     committed = outcomes.committed
     conditions: Sequence[tuple[Reason, Mask]] = (
@@ -115,7 +125,10 @@ def _decide_lns(facts: Facts, decision: Decision, before: Mask, *, now_ms: int |
 def _decide_nodes(facts: Facts, decision: Decision, before: Mask) -> None:
     nodes = facts.nodes
     reason = np.zeros(len(nodes.entry), dtype=np.uint8)
-    reason[find_old_nodes(facts.entries, nodes, first_active=facts.first_active)] = Reason.OLD_NODE
+    old = facts.old_nodes
+    if old is None:
+        old = find_old_nodes(facts.entries, nodes, first_active=facts.first_active)
+    reason[old] = Reason.OLD_NODE
     reason[before[nodes.entry] & _among(nodes.db, facts.databases.dropped)] = Reason.DELETED_DATABASE
     decision.reason[nodes.entry] = reason
 
@@ -135,17 +148,18 @@ def _forbid_switched_off(facts: Facts, decision: Decision, switches: Switches) -
     forbidden = np.isin(decision.reason, off)
     if switches.known_obsolete_entries:
         # JE erases by this switch also what its own lists of obsolete offsets name.
-        forbidden &= ~mark(facts.entries.lsn, _listed(facts))
+        listed = find_listed(facts.log, facts.first_active) if facts.listed is None else facts.listed
+        forbidden &= ~mark(facts.entries.lsn, listed)
         forbidden |= np.isin(decision.reason, [each for each in off if each == Reason.DELETED_DATABASE])
     decision.forbid(forbidden, Cause.SWITCHED_OFF)
 
 
-def _listed(facts: Facts) -> NDArray[np.int64]:
+def find_listed(log: Log, first_active: int) -> NDArray[np.int64]:
     """Return what the FileSummaryLNs list as obsolete, of lists that were complete before A."""
     lsns = [
         lsn_of(int.from_bytes(ln.key[:4], "big"), offset)
-        for _, _, ln in facts.log.rare(RareLn)
-        if NULL_LSN < ln.anchor_lsn < facts.first_active
+        for _, _, ln in log.rare(RareLn)
+        if NULL_LSN < ln.anchor_lsn < first_active
         for offset in ln.obsolete_offsets
     ]
     return np.array(lsns, dtype=np.int64)

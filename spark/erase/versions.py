@@ -35,17 +35,33 @@ def find_superseded(
         user: the LNs of user types.
         first_active: only versions whose LN and commit both lie before it can supersede.
     """
+    candidates, reliable = find_candidates(entries, lns, outcomes, user=user, first_active=first_active)
+    same, other = compare_versions(lns, candidates, reliable)
+    result = Superseded(np.zeros(len(lns.entry), dtype=bool), np.zeros(len(lns.entry), dtype=bool))
+    result.rows[same] = True
+    result.collided[other] = True
+    return result
+
+
+def find_candidates(
+    entries: Entries, lns: Lns, outcomes: Outcomes, *, user: Mask, first_active: int
+) -> tuple[Table, Mask]:
+    """Find the LNs that may supersede each other, and whether each is one to rely on."""
     lsn = entries.lsn[lns.entry]
     candidates = np.flatnonzero(user & outcomes.committed & (lsn < first_active))
-    newer = newest_in_group(lns, candidates, (outcomes.commit_lsn < first_active)[candidates])
+    return candidates, (outcomes.commit_lsn < first_active)[candidates]
+
+
+def compare_versions(lns: Lns, candidates: Table, reliable: Mask) -> tuple[Table, Table]:
+    """Find the candidates with a newer version: those whose key is the same, and those of which only the hash
+    is.
+    """
+    newer = newest_in_group(lns, candidates, reliable)
     older = newer > candidates
     rows, others = candidates[older], newer[older]
     same = np.empty(len(rows), dtype=np.uint8)
     same_keys(lns.keys, lns.key_bounds, rows, others, same)
-    result = Superseded(np.zeros(len(lsn), dtype=bool), np.zeros(len(lsn), dtype=bool))
-    result.rows[rows[same == 1]] = True
-    result.collided[rows[same == 0]] = True
-    return result
+    return rows[same == 1], rows[same == 0]
 
 
 def newest_in_group(lns: Lns, candidates: Table, reliable: Mask) -> Table:
