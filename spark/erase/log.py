@@ -1,5 +1,6 @@
 """The log as a whole: its files read, checked against each other, and put together as columns with LSNs."""
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -53,7 +54,10 @@ class Log:
 
     def open_file(self, number: int) -> LogFile:
         """Return the open file of a number."""
-        return next(file for file in self.open_files if file.number == number)
+        at = bisect_left(self.open_files, number, key=lambda file: file.number)
+        file = self.open_files[at]
+        assert file.number == number, (file.number, number)
+        return file
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +92,11 @@ def read_log(directory: Path, *, verify: bool, durable: bool = False) -> Iterato
         for file in open_files:
             is_last = file is open_files[-1]
             files.append(read_file(file, is_last=is_last, verify=verify, room=room))
-            _check_link(files)
+            check_link(files)
         yield Log(directory, tuple(open_files), tuple(files), room.reads)
 
 
-def _check_link(files: Sequence[FileColumns]) -> None:
+def check_link(files: Sequence[FileColumns]) -> None:
     """Compare what a file says of the one before it with that one, if the cleaner has left it."""
     this = files[-1]
     before = files[-2] if len(files) > 1 else None
@@ -118,19 +122,27 @@ def newest_checkpoint(log: Log) -> Checkpoint:
     lsn, _, end = ends[-1]
     checkpoint = Checkpoint(lsn, end)
     name, offset = je_log.file_name(lsn_file(lsn)), lsn_offset(lsn)
-    if not _is_entry(log, checkpoint.first_active) or checkpoint.first_active > lsn:
+    if not is_entry(log, checkpoint.first_active) or checkpoint.first_active > lsn:
         detail = f"the checkpoint starts at {show_lsn(checkpoint.first_active)}, where no entry is"
         raise LogChainBroken(detail, file=name, offset=offset)
     needed = [file.number for file in log.files if file.number >= lsn_file(checkpoint.first_active)]
     if needed != list(range(needed[0], needed[0] + len(needed))):
         detail = f"of the files from {je_log.file_name(needed[0])} on, which recovery needs, one is missing"
         raise LogChainBroken(detail, file=name, offset=offset)
+    refuse_restore(log, checkpoint)
+    _refuse_open_rollback(log)
+    return checkpoint
+
+
+def refuse_restore(log: Log, checkpoint: Checkpoint) -> None:
+    """See that recovery meets no word that the environment must be restored.
+
+    Raises: RestoreRequired.
+    """
     for marker in log.of_type(EntryType.RESTORE_REQUIRED):
         if marker >= checkpoint.first_active:
             detail = "the log says that the environment must be restored"
             raise RestoreRequired(detail, file=je_log.file_name(lsn_file(marker)), offset=lsn_offset(marker))
-    _refuse_open_rollback(log)
-    return checkpoint
 
 
 def _refuse_open_rollback(log: Log) -> None:
@@ -142,7 +154,8 @@ def _refuse_open_rollback(log: Log) -> None:
             raise RollbackUnfinished(detail, file=je_log.file_name(lsn_file(lsn)), offset=lsn_offset(lsn))
 
 
-def _is_entry(log: Log, lsn: int) -> bool:
+def is_entry(log: Log, lsn: int) -> bool:
+    """Whether an entry begins there."""
     for file in log.files:
         if file.number == lsn_file(lsn):
             offsets = numbers(file.entries, "offset")
