@@ -45,6 +45,7 @@ class RefusalCode(StrEnum):
     FILE_LOCKED = "FILE_LOCKED"  # somebody else holds the byte of the file
     ENVIRONMENT_IN_USE = "ENVIRONMENT_IN_USE"
     READER_PRESENT = "READER_PRESENT"  # LIVE: a read-only process has the environment open
+    LOG_MOVED = "LOG_MOVED"  # LIVE: a file vanished or changed while the log was read; plan anew
 
     ALREADY_DELETED = "ALREADY_DELETED"
     FILE_REPLACED = "FILE_REPLACED"
@@ -108,11 +109,14 @@ class LiveTerms:
         now_ms: the time by the caller's clock.
         backup_grace_ms: a backup marker (type 38) younger than this refuses.
         node_grace_ms: nodes only under a checkpoint that is older than a later one by this.
+        backups_ms: begin and end of backups that went through Lethe; a marker from within one refuses
+            nothing.
     """
 
     now_ms: int
     backup_grace_ms: int
     node_grace_ms: int
+    backups_ms: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

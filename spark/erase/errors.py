@@ -5,6 +5,7 @@ LogRefused                    LOG_REFUSED               never raised itself
 ├── NotAnEnvironment          NOT_AN_ENVIRONMENT        no directory, or no .jdb file in it
 ├── LogFileNotRegular         LOG_FILE_NOT_REGULAR      a symbolic link, a pipe, a directory
 ├── LogFileChanged            LOG_FILE_CHANGED          grew, shrank or was replaced while it was read
+│   └── LogFileVanished       LOG_FILE_VANISHED         as JE's cleaner deletes files; a new reading succeeds
 ├── LogVersionUnsupported     LOG_VERSION_UNSUPPORTED
 ├── LogCorrupt                LOG_CORRUPT
 │   ├── LogHeaderInvalid      LOG_HEADER_INVALID        of the file: short, or another file's
@@ -17,7 +18,11 @@ nowhere
 ├── NoCheckpoint              NO_CHECKPOINT             nothing says from where recovery would start
 ├── RestoreRequired           RESTORE_REQUIRED          JE itself would refuse to open it
 ├── RollbackUnfinished        ROLLBACK_UNFINISHED
-└── TreeBroken                TREE_BROKEN               a node that the tree needs is not in the log
+├── TreeBroken                TREE_BROKEN               a node that the tree needs is not in the log
+└── LiveForbidden             LIVE_FORBIDDEN            never raised itself: not while JE has it open
+    ├── LiveReplicated        LIVE_REPLICATED           VLSNs, rollbacks or matchpoints in the log
+    ├── LiveEraserOn          LIVE_ERASER_ON            JE's own eraser is switched on
+    └── LiveBackupUnknown     LIVE_BACKUP_UNKNOWN       a young backup that is not one of ours
 """
 
 from typing import ClassVar
@@ -63,6 +68,10 @@ class LogFileNotRegular(LogRefused):
 
 class LogFileChanged(LogRefused):
     code = "LOG_FILE_CHANGED"
+
+
+class LogFileVanished(LogFileChanged):
+    code = "LOG_FILE_VANISHED"
 
 
 class LogVersionUnsupported(LogRefused):
@@ -111,3 +120,19 @@ class RollbackUnfinished(LogRefused):
 
 class TreeBroken(LogRefused):
     code = "TREE_BROKEN"
+
+
+class LiveForbidden(LogRefused):
+    code = "LIVE_FORBIDDEN"
+
+
+class LiveReplicated(LiveForbidden):
+    code = "LIVE_REPLICATED"
+
+
+class LiveEraserOn(LiveForbidden):
+    code = "LIVE_ERASER_ON"
+
+
+class LiveBackupUnknown(LiveForbidden):
+    code = "LIVE_BACKUP_UNKNOWN"

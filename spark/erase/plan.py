@@ -117,6 +117,7 @@ class Plan:
         missing: LSNs that slots name and the log has not; records that expired, for one.
         erased_reached: LSNs that slots name and that are erased already.
         gone: tree nodes of databases in removal that are not in the log any more.
+        nodes_wait: in an environment that is in use, old nodes are left for later.
     """
 
     directory: Path
@@ -128,6 +129,7 @@ class Plan:
     missing: tuple[int, ...]
     erased_reached: tuple[int, ...]
     gone: tuple[int, ...]
+    nodes_wait: bool = False
 
     @property
     def torn_at(self) -> tuple[str, int] | None:
@@ -154,7 +156,19 @@ def plan_log(log: Log, request: PlanRequest) -> Plan:
     checkpoint = newest_checkpoint(log)
     facts = gather_facts(log, checkpoint)
     decision = decide(facts, request.switches, now_ms=request.now_ms, expired=request.erase_expired)
-    end_file = lsn_file(checkpoint.first_active)
+    return make_plan(facts, checkpoint, decision, request)
+
+
+def make_plan(
+    facts: Facts,
+    checkpoint: Checkpoint,
+    decision: Decision,
+    request: PlanRequest,
+    *,
+    nodes_wait: bool = False,
+) -> Plan:
+    """Put a plan together from what was decided of each entry; causes of whole files are added here."""
+    log, end_file = facts.log, lsn_file(checkpoint.first_active)
     vlsn_index = find_vlsn_index(
         log, facts.entries, facts.lns, facts.outcomes, facts.databases, end_file=end_file
     )
@@ -171,6 +185,7 @@ def plan_log(log: Log, request: PlanRequest) -> Plan:
         missing=tuple(missing_targets(facts.reached, facts.entries).tolist()),
         erased_reached=tuple(facts.entries.lsn[erased].tolist()),
         gone=facts.reached.gone,
+        nodes_wait=nodes_wait,
     )
 
 

@@ -6,7 +6,7 @@ then it is a torn tail, which JE itself would cut off.
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -93,7 +93,9 @@ class Room:
         self.rows.keys = np.empty(wanted, dtype=np.uint8)
 
 
-def read_file(file: LogFile, *, is_last: bool, verify: bool, room: Room | None = None) -> FileColumns:
+def read_file(
+    file: LogFile, *, is_last: bool, verify: bool, growing: bool = False, room: Room | None = None
+) -> FileColumns:
     """Read all entries of a file.
 
     Args:
@@ -101,6 +103,7 @@ def read_file(file: LogFile, *, is_last: bool, verify: bool, room: Room | None =
         is_last: of its log; only there a torn tail is legal, and there checksums are always compared: they
             tell the tail.
         verify: also compare every checksum.
+        growing: somebody may be writing at its end: what follows a torn entry tells nothing.
         room: buffers to use again; made anew without.
     Raises: LogRefused: naming file and offset.
     """
@@ -111,11 +114,12 @@ def read_file(file: LogFile, *, is_last: bool, verify: bool, room: Room | None =
     try:
         if header is None:
             raise LogHeaderInvalid("it ends within its first entry", file=file.name, offset=0)
-        _walk_file(file, gathering, room, verify=verify or is_last)
+        _walk_file(file, gathering, room, size=file.identity.size, verify=verify or is_last)
     except LogCorrupt as fault:
         if not is_last or isinstance(fault, LogItemMalformed) or fault.offset is None:
             raise
-        _refuse_if_followed(file, fault)
+        if not growing:
+            _refuse_if_followed(file, fault)
         torn_at = fault.offset
     file.look_again()
     entries, lns, nodes, ends = gathering.tables()
@@ -132,10 +136,26 @@ def read_file(file: LogFile, *, is_last: bool, verify: bool, room: Room | None =
     )
 
 
-def _walk_file(file: LogFile, gathering: Gathering, room: Room, *, verify: bool) -> None:
+class Source(Protocol):
+    """Something that bytes of a log file can be read from, in order."""
+
+    @property
+    def name(self) -> str: ...
+
+    def read_into(self, target: memoryview, offset: int) -> int: ...
+
+
+def check_chain(source: Source, *, size: int, room: Room) -> None:
+    """Walk all entries of a whole file by their headers; nothing is gathered, no item is read.
+
+    Raises: LogRefused: naming file and offset.
+    """
+    _walk_file(source, None, room, size=size, verify=False)
+
+
+def _walk_file(file: Source, gathering: Gathering | None, room: Room, *, size: int, verify: bool) -> None:
     """Walk a file to its end. Whatever was found before a fault is gathered when the fault is raised."""
     room.rows.state[:] = 0
-    size = file.identity.size
     base = filled = 0
     while base + filled < size:
         wanted = min(len(room.buffer) - filled, size - base - filled)
@@ -152,13 +172,13 @@ def _walk_file(file: LogFile, gathering: Gathering, room: Room, *, verify: bool)
         room.buffer[:rest] = room.buffer[taken:filled].copy()
         base += taken
         filled = rest
-        _make_room(file, room, base=base, filled=filled)
+        _make_room(file, room, size=size, base=base, filled=filled)
     if filled:
         raise LogEntryTorn("the entry ends behind the end of the file", file=file.name, offset=base)
 
 
 def _walk_buffer(
-    file: LogFile, gathering: Gathering, room: Room, *, base: int, filled: int, verify: bool
+    file: Source, gathering: Gathering | None, room: Room, *, base: int, filled: int, verify: bool
 ) -> int:
     """Walk all whole entries of the buffer, and return how many bytes they are."""
     rows = room.rows
@@ -171,7 +191,7 @@ def _walk_buffer(
             filled,
             base,
             verify,
-            True,
+            gathering is not None,
             rows.state,
             rows.headers,
             rows.lns,
@@ -181,8 +201,9 @@ def _walk_buffer(
             rows.keys,
         )
         outcome, at = Outcome(int(number)), int(position)
-        _take_rare(file, gathering, room, base=base)
-        gathering.take(rows)
+        if gathering is not None:
+            _take_rare(file, gathering, room, base=base)
+            gathering.take(rows)
         if outcome in (Outcome.DONE, Outcome.MORE):
             return at
         if outcome != Outcome.FULL:
@@ -190,18 +211,18 @@ def _walk_buffer(
             raise kind(detail, file=file.name, offset=base + at)
 
 
-def _make_room(file: LogFile, room: Room, *, base: int, filled: int) -> None:
+def _make_room(file: Source, room: Room, *, size: int, base: int, filled: int) -> None:
     """See that the entry at the front of the buffer fits into it, if it fits into the file."""
     if filled < je_log.HEADER_BYTES:
         return
     wanted = int(entry_bytes(room.buffer, 0))
-    if base + wanted > file.identity.size:
+    if base + wanted > size:
         raise LogEntryTorn("the entry ends behind the end of the file", file=file.name, offset=base)
     if wanted > len(room.buffer):
         room.grow(wanted, filled)
 
 
-def _take_rare(file: LogFile, gathering: Gathering, room: Room, *, base: int) -> None:
+def _take_rare(file: Source, gathering: Gathering, room: Room, *, base: int) -> None:
     """Read those entries of the call that are read one by one, while their bytes are in the buffer."""
     state, headers = room.rows.state, room.rows.headers
     for row in room.rows.rare[: state[t.STATE_RARE]].tolist():

@@ -39,6 +39,10 @@ class Cause(StrEnum):
     KEYS_DIFFER = "KEYS_DIFFER"
     EXPIRED_NOT_ENABLED = "EXPIRED_NOT_ENABLED"
     SWITCHED_OFF = "SWITCHED_OFF"
+    # Of an entry, in an environment that is in use.
+    NODES_WAIT = "NODES_WAIT"
+    INTERNAL_DATABASE = "INTERNAL_DATABASE"
+    UNSETTLED = "UNSETTLED"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,15 @@ TRANSACTIONAL: Final = np.array([number in TRANSACTIONAL_TYPES for number in ran
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """Of each LN: whether and where it is committed, whether it is aborted. Neither: it stays."""
+    """Of each LN: whether and where it is committed, whether it is aborted. Neither: it stays.
+
+    `end_lsn` is where its transaction ended, in whatever way: at the LN itself where it has none.
+    """
 
     committed: Mask
     commit_lsn: Table
     aborted: Mask
+    end_lsn: Table
 
 
 def find_outcomes(entries: Entries, lns: Lns, ends: Ends) -> Outcomes:
@@ -36,7 +40,8 @@ def find_outcomes(entries: Entries, lns: Lns, ends: Ends) -> Outcomes:
     by_transaction = transactional & one_end & (commit > lsn)
     committed = (by_transaction | ~transactional) & ~invisible
     aborted = (transactional & one_end & (abort > lsn)) | invisible
-    return Outcomes(committed, np.where(transactional, commit, lsn), aborted)
+    end_lsn = np.where(transactional, np.maximum(commit, abort), lsn)
+    return Outcomes(committed, np.where(transactional, commit, lsn), aborted, end_lsn)
 
 
 def _end_of(entries: Entries, ends: Ends, kind: EntryType, txns: Table) -> Table:
