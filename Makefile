@@ -1,10 +1,12 @@
 # The project's habits. Every target sets up what it needs first; `args` goes to the program behind it:
-#   make test args="-k purge"    make run args="--port 9000"
+#   make test args="-k purge"    make run args="--port 9000"    make test workers=0
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 args ?=
+# Tests run side by side: a file is one worker's, servers and folders are each worker's own.
+workers ?= 2
 
 # Made once, and again when what they were made from has changed.
 SYNCED := .venv/.synced
@@ -54,7 +56,7 @@ check: $(SYNCED) ## Lint, types, layers and the rules of the house
 
 .PHONY: test
 test: $(READY) ## Run the tests, without those marked long
-	$(BIN)/pytest -m "not long" $(args)
+	$(BIN)/pytest -m "not long" -n $(workers) --dist loadfile $(args)
 
 .PHONY: test-long
 test-long: $(READY) ## Run all tests: a hundred kills, a thousand random databases

@@ -23,6 +23,7 @@ from app.stores.findings import RecoveryRead, StoreCheck
 from app.stores.hooks import StoreHooks, hooks_of
 from app.stores.models import Store, StoreCreate, StoreKind, StorePatch, StoreRead, SuspendRequest, read_store
 from app.stores.service import (
+    ADMINS_FIELDS,
     change_store,
     create_store,
     get_store,
@@ -173,7 +174,9 @@ def patch_store(
     caller.require_store(store_id)
 
     def effect(db: Session) -> Answer:
-        before = get_store(db, store_id, lock=True).model_dump()
+        seen = get_store(db, store_id, lock=True)
+        before = {name: getattr(seen, name) for name in ADMINS_FIELDS}
+        parameters = dict(seen.parameters)
         store = change_store(
             db,
             store_id,
@@ -184,7 +187,7 @@ def patch_store(
             database=database,
             now=clock.now(),
         )
-        _require_scopes(caller, before["parameters"], store)
+        _require_scopes(caller, parameters, store)
         if needs_admin(store, before):
             caller.require(Scope.ADMIN)
         changed = sorted(body.model_dump(exclude_unset=True, by_alias=True))

@@ -30,6 +30,8 @@ from app.stores.models import (
 from app.stores.targets import check_allowed, check_environment_allowed
 
 TARGET_FIELDS = frozenset({"url", "schema_name", "table_prefix", "time_zone", "path"})
+ADMINS_FIELDS: Mapping[str, Any] = {"mode": StoreMode.CLOSED, "backups": None, "accept_medium": False}
+"""What only an admin says of an environment, and what holds when nobody does."""
 NULLABLE_FIELDS = frozenset({"password", "schema_name", "backups"})
 
 
@@ -167,10 +169,9 @@ def needs_admin(store: Store, before: Mapping[str, Any]) -> bool:
     Args:
         before: the fields as they were; empty for a new store.
     """
-    usual = {"mode": StoreMode.CLOSED, "backups": None, "accept_medium": False}
     if store.kind != StoreKind.JE:
         return False
-    return any(getattr(store, name) != before.get(name, value) for name, value in usual.items())
+    return any(getattr(store, name) != before.get(name, usual) for name, usual in ADMINS_FIELDS.items())
 
 
 def require_kind(store: Store, kind: StoreKind) -> None:

@@ -42,7 +42,7 @@ pytestmark = pytest.mark.journey
 
 EARLY, MIDDLE, LATE = 5, 12, 18
 # A unit is rolled back after its lock timeout of 0.5 s at the latest; the rest is a loaded machine.
-WAIT_MAX_S = 1.0
+WAIT_MAX_S = 2.5
 
 
 @pytest.fixture(scope="module")
