@@ -58,7 +58,7 @@ class EnvironmentUnusable(Conflict):
 
 
 class EpochAhead(Conflict):
-    """The control file has seen a greater epoch: this metadata is an old copy, or another Lethe works here."""
+    """The control file has seen a greater epoch: an old copy of the metadata, or another Lethe."""
 
 
 class ProtectionExpired(Gone):
@@ -91,7 +91,9 @@ class ControlFileBusy(Unavailable):
     """Somebody holds the control file for longer than a change of it takes."""
 
     def __init__(self) -> None:
-        super().__init__("the control file of the environment is held by somebody", headers={"Retry-After": "1"})
+        super().__init__(
+            "the control file of the environment is held by somebody", headers={"Retry-After": "1"}
+        )
 
 
 class ServiceStopping(Unavailable):

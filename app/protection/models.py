@@ -234,15 +234,14 @@ class EnvironmentClaim(SQLModel, table=True):
 def read_ranges(ranges: list[Range]) -> list[FileRange]:
     """Ranges as clients see them."""
     return [
-        FileRange(first=name_of(first), last=None if last is None else name_of(last)) for first, last in ranges
+        FileRange(first=name_of(first), last=None if last is None else name_of(last))
+        for first, last in ranges
     ]
 
 
 def ranges_of(request: list[FileRange]) -> list[Range]:
     """Ranges as they are kept."""
-    return [
-        (number_of(each.first), None if each.last is None else number_of(each.last)) for each in request
-    ]
+    return [(number_of(each.first), None if each.last is None else number_of(each.last)) for each in request]
 
 
 def read_protection(row: Protection) -> ProtectionRead:

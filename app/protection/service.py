@@ -1,0 +1,199 @@
+"""Rules of protected sets: the only arbiter of who may touch a file.
+
+Invariants:
+- a set only shrinks; a file that it has given back never comes back into it;
+- what is kept (`ranges`) is never less than what was asked for (`files`);
+- a protection is over by its row: ENDED, or EXPIRED by the metadata database's clock; its ranges leave the
+  control file afterwards, and until then `control_due` says so;
+- whoever waits for a store's files is woken when one of its protections shrinks or is over.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import update
+from sqlmodel import Session, col, select
+
+from app.auth.service import Caller
+from app.jobs.service import wake
+from app.kit.ids import new_id
+from app.protection.claims import claim_environment, prove_no_writer
+from app.protection.digests import digest_if_current, invalidate_digest, note_digest
+from app.protection.errors import (
+    NotPartOfProtection,
+    ProtectionEnded,
+    ProtectionExpired,
+    TooManyProtections,
+    some_names,
+)
+from app.protection.files import Range, covering, covers, name_of, without
+from app.protection.models import RANGES_MAX, Protection, ProtectionKind, ProtectionState
+from app.protection.queries import (
+    ACTIVE_MAX,
+    active_protections,
+    count_active,
+    digests_of,
+    get_protection,
+    protected_files,
+)
+from app.stores.service import get_store
+
+EXPIRED_PER_PASS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class NewProtection:
+    """What a protection is made of: `numbers` or `ranges`."""
+
+    kind: ProtectionKind
+    name: str
+    lease: timedelta
+    numbers: Sequence[int] | None = None
+    ranges: Sequence[Range] = ()
+    backup_session_id: str | None = None
+
+
+def protection_key(store_id: str) -> str:
+    """The event "a protection of this store has shrunk or is over"."""
+    return f"protection:{store_id}"
+
+
+def create_protection(
+    db: Session, store_id: str, new: NewProtection, *, caller: Caller, now: datetime, expires_at: datetime
+) -> Protection:
+    """Write the row: from its commit on no eraser chooses these files. The control file comes next.
+
+    Raises: StoreNotFound, TooManyProtections.
+    """
+    get_store(db, store_id, lock=True)  # one at a time, so that the count holds
+    if count_active(db, store_id) >= ACTIVE_MAX:
+        raise TooManyProtections(ACTIVE_MAX)
+    ranges = new.ranges if new.numbers is None else covering(new.numbers, ranges_max=RANGES_MAX)
+    row = Protection(
+        id=new_id("prt"),
+        store=store_id,
+        kind=new.kind,
+        name=new.name,
+        state=ProtectionState.ACTIVE,
+        lease=new.lease,
+        lease_expires_at=expires_at,
+        backup_session_id=new.backup_session_id,
+        requested_by=caller.name,
+        token_id=caller.token_id,
+        created_at=now,
+        files=None if new.numbers is None else sorted(set(new.numbers)),
+        ranges=[list(each) for each in ranges],
+    )
+    db.add(row)
+    db.flush()
+    return row
+
+
+def require_active(row: Protection, *, now: datetime) -> None:
+    """Raise ProtectionExpired or ProtectionEnded unless the protection holds now."""
+    if row.state == ProtectionState.ENDED:
+        raise ProtectionEnded(f"{row.id} was ended")
+    if row.state == ProtectionState.EXPIRED or row.lease_expires_at <= now:
+        raise ProtectionExpired(f"the lease of {row.id} ran out at {row.lease_expires_at.isoformat()}")
+
+
+def renew_protection(db: Session, row: Protection, *, lease: timedelta | None, now: datetime) -> Protection:
+    """Hold it for longer, from now on. The row is locked.
+
+    Raises: ProtectionExpired, ProtectionEnded.
+    """
+    require_active(row, now=now)
+    row.lease = row.lease if lease is None else lease
+    row.lease_expires_at = now + row.lease
+    return _save(db, row)
+
+
+def release_files(db: Session, row: Protection, numbers: Sequence[int], *, now: datetime) -> Protection:
+    """Give files back; those that it gave back before are passed over. The row is locked.
+
+    Raises: ProtectionExpired, ProtectionEnded, NotPartOfProtection.
+    """
+    require_active(row, now=now)
+    if row.files is not None:
+        left = sorted(set(row.files) - set(numbers))
+        ranges = covering(left, ranges_max=RANGES_MAX)
+        row.files = left
+    else:
+        foreign = [number for number in numbers if not covers(row.file_ranges, number)]
+        if foreign:
+            names = some_names([name_of(number) for number in foreign])
+            raise NotPartOfProtection(f"{row.id} does not cover {names}")
+        ranges = without(row.file_ranges, numbers, ranges_max=RANGES_MAX)
+    row.ranges = [list(each) for each in ranges]
+    row.control_due = True
+    wake(db, protection_key(row.store), now=now)
+    return _save(db, row)
+
+
+def end_protection(
+    db: Session, row: Protection, *, now: datetime, state: ProtectionState = ProtectionState.ENDED
+) -> Protection:
+    """Say that it is over, once; its ranges leave the control file next. The row is locked."""
+    if row.state == ProtectionState.ACTIVE:
+        row.state = state
+        row.ended_at = now
+        row.control_due = True
+        wake(db, protection_key(row.store), now=now)
+        _save(db, row)
+    return row
+
+
+def expire_protections(db: Session, *, now: datetime) -> list[Protection]:
+    """Say of those past their lease that they are over; returns them."""
+    query = (
+        select(Protection)
+        .where(Protection.state == ProtectionState.ACTIVE, col(Protection.lease_expires_at) <= now)
+        .order_by(col(Protection.lease_expires_at))
+        .limit(EXPIRED_PER_PASS)
+        .with_for_update(skip_locked=True)
+    )
+    rows = list(db.exec(query).all())
+    for row in rows:
+        end_protection(db, row, now=now, state=ProtectionState.EXPIRED)
+    return rows
+
+
+def control_is_in_step(db: Session, store_id: str, ids: Sequence[str], *, now: datetime) -> None:
+    """Note that the control file knows what these rows say, and let who waits for the files look again."""
+    db.execute(
+        update(Protection)
+        .where(col(Protection.id).in_(list(ids)), col(Protection.store) == store_id)
+        .values(control_due=False)
+        .execution_options(synchronize_session=False)
+    )
+    wake(db, protection_key(store_id), now=now)
+
+
+def _save(db: Session, row: Protection) -> Protection:
+    row.version += 1
+    db.add(row)
+    db.flush()
+    return row
+
+
+__all__ = [
+    "NewProtection",
+    "active_protections",
+    "claim_environment",
+    "control_is_in_step",
+    "create_protection",
+    "digest_if_current",
+    "digests_of",
+    "end_protection",
+    "expire_protections",
+    "get_protection",
+    "invalidate_digest",
+    "note_digest",
+    "protected_files",
+    "protection_key",
+    "prove_no_writer",
+    "release_files",
+    "renew_protection",
+    "require_active",
+]
