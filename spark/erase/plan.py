@@ -8,7 +8,7 @@ This is the inline form. A Spark plan makes the same columns (`reading.read_file
 the one window of `versions` over (database, key), and hands the rest to the same functions.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -16,11 +16,13 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from spark.erase.barren import find_barren
 from spark.erase.columns import FileColumns
 from spark.erase.databases import Databases, find_databases
 from spark.erase.deciding import CAUSES, Decision, Facts, decide
 from spark.erase.log import (
     Checkpoint,
+    Lns,
     Log,
     Mask,
     all_ends,
@@ -31,8 +33,9 @@ from spark.erase.log import (
     newest_checkpoint,
     read_log,
 )
+from spark.erase.reading import Reads
 from spark.erase.reasons import Cause, Reason, Switches
-from spark.erase.transactions import find_outcomes
+from spark.erase.transactions import Outcomes, find_outcomes
 from spark.erase.tree import find_reached, missing_targets
 from spark.erase.vlsn import VlsnIndex, find_vlsn_index
 from spark.formats.je_log import EntryType, file_name, lsn_file
@@ -117,6 +120,8 @@ class Plan:
         missing: LSNs that slots name and the log has not; records that expired, for one.
         erased_reached: LSNs that slots name and that are erased already.
         gone: tree nodes of databases in removal that are not in the log any more.
+        barren: reserved files that hold nothing any more.
+        reads: what reading has cost.
         nodes_wait: in an environment that is in use, old nodes are left for later.
     """
 
@@ -129,6 +134,8 @@ class Plan:
     missing: tuple[int, ...]
     erased_reached: tuple[int, ...]
     gone: tuple[int, ...]
+    barren: frozenset[int] = frozenset()
+    reads: Reads = field(default_factory=Reads)
     nodes_wait: bool = False
 
     @property
@@ -172,19 +179,22 @@ def make_plan(
     vlsn_index = find_vlsn_index(
         log, facts.entries, facts.lns, facts.outcomes, facts.databases, end_file=end_file
     )
-    judge = _Judge(log, request, facts.databases, vlsn_index, end_file, _reserved_files(facts))
+    reserved = reserved_files(facts.lns, facts.outcomes, facts.databases)
+    judge = Judge(log.files[-1].number, request, facts.databases, vlsn_index, end_file, reserved)
     vetoed = np.flatnonzero(decision.cause == CAUSES.index(Cause.VETOED) + 1)
     erased = (facts.entries.type == EntryType.ERASED) & mark(facts.entries.lsn, facts.reached.lsns)
     return Plan(
         directory=log.directory,
         checkpoint=checkpoint,
-        files=tuple(_plan_files(judge, decision)),
+        files=tuple(_plan_files(judge, log.files, decision)),
         databases=facts.databases,
         vlsn_index=vlsn_index,
         vetoed=tuple((int(facts.entries.lsn[row]), Reason(int(decision.reason[row]))) for row in vetoed),
         missing=tuple(missing_targets(facts.reached, facts.entries).tolist()),
         erased_reached=tuple(facts.entries.lsn[erased].tolist()),
         gone=facts.reached.gone,
+        barren=find_barren(facts, decision, reserved, vlsn_index=vlsn_index),
+        reads=log.reads,
         nodes_wait=nodes_wait,
     )
 
@@ -208,10 +218,10 @@ def gather_facts(log: Log, checkpoint: Checkpoint) -> Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class _Judge:
-    """What decides about whole files."""
+class Judge:
+    """What decides about whole files; `last` is the number of the log's last one."""
 
-    log: Log
+    last: int
     request: PlanRequest
     databases: Databases
     vlsn_index: VlsnIndex | None
@@ -221,7 +231,7 @@ class _Judge:
     def causes(self, columns: FileColumns) -> dict[Cause, str]:
         """Find why nothing of a file may be erased, the weightiest cause first."""
         number, found = columns.number, {}
-        if columns is self.log.files[-1]:
+        if number == self.last:
             found[Cause.TAIL_OF_LOG] = "the last file; writing goes on in it"
         if number >= self.end_file:
             found[Cause.RECOVERY_INTERVAL] = f"recovery would read from {file_name(self.end_file)} on"
@@ -253,17 +263,18 @@ class _Judge:
         return {Cause.VLSN_INDEX: covers}
 
 
-def _plan_files(judge: _Judge, decision: Decision) -> list[FilePlan]:
+def _plan_files(judge: Judge, files: Sequence[FileColumns], decision: Decision) -> list[FilePlan]:
     plans, row = [], 0
-    for columns in judge.log.files:
+    for columns in files:
         end = row + columns.entries.num_rows
         part = Decision(decision.reason[row:end], decision.cause[row:end])
-        plans.append(_plan_file(judge, columns, part))
+        plans.append(plan_file(judge, columns, part))
         row = end
     return plans
 
 
-def _plan_file(judge: _Judge, columns: FileColumns, decision: Decision) -> FilePlan:
+def plan_file(judge: Judge, columns: FileColumns, decision: Decision) -> FilePlan:
+    """Put together what was decided of a file's entries, and what forbids the whole file."""
     causes = judge.causes(columns)
     item_bytes = columns.entries["item_bytes"].to_numpy()
     erasable = (decision.reason != 0) & (decision.cause == 0)
@@ -303,14 +314,14 @@ def _databases_in(columns: FileColumns) -> frozenset[int]:
     return frozenset(np.unique(found).tolist())
 
 
-def _reserved_files(facts: Facts) -> frozenset[int]:
+def reserved_files(lns: Lns, outcomes: Outcomes, databases: Databases) -> frozenset[int]:
     """Find the files that JE has put aside: newest committed record of each, not deleted."""
-    db = facts.databases.named(RESERVED_FILES_NAME)
+    db = databases.named(RESERVED_FILES_NAME)
     if db is None:
         return frozenset()
     newest: dict[bytes, bool] = {}
-    for row in np.flatnonzero((facts.lns.db == db) & facts.outcomes.committed).tolist():
-        newest[facts.lns.key(row)] = bool(facts.lns.value_bytes[row] >= 0)
+    for row in np.flatnonzero((lns.db == db) & outcomes.committed).tolist():
+        newest[lns.key(row)] = bool(lns.value_bytes[row] >= 0)
     # Keys sort as numbers do: eight bytes, big-endian, with the sign turned over.
     numbers_of = {
         int.from_bytes(key, "big") ^ (1 << 63) for key, there in newest.items() if there and len(key) == 8

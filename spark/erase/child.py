@@ -1,0 +1,201 @@
+"""Hands in a process of their own: calls go to it, and answers come back, over two pipes.
+
+Invariants:
+- the child does one call at a time, never forks, and writes nothing to its pipe but answers;
+- it ends when its standard input ends, in the middle of a call too: so it does when its parent dies. A round
+  that ends anywhere is legal;
+- whoever waits for an answer gets it, or HandsLost.
+"""
+
+import os
+import pickle
+import select
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Final, TypeVar, cast
+
+from spark.erase.calls import (
+    Call,
+    DeleteReservedAnswer,
+    DeleteReservedCall,
+    Done,
+    HandsLost,
+    HeaderTimesAnswer,
+    HeaderTimesCall,
+    PlanAnswer,
+    PlanCall,
+    PrepareAnswer,
+    PrepareCall,
+    ProveAnswer,
+    ProveCall,
+    RoundAnswer,
+    RoundCall,
+)
+from spark.erase.unit import do
+
+Answer = TypeVar("Answer")
+
+LENGTH: Final = struct.Struct("<Q")
+# A plan of a hundred million entries is about 3 GB: more is no answer of ours.
+MESSAGE_BYTES_MAX: Final = 8 * 1024**3
+# The service answers first where both want a processor.
+NICENESS: Final = 5
+CLOSE_PATIENCE_S: Final = 5.0
+ROOT: Final = Path(__file__).parents[2]
+
+
+class ChildHands:
+    """Hands that are a child process, started with the first call. One thread calls; any may kill."""
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        """Start nothing yet.
+
+        Args:
+            environment: of the child, instead of ours.
+        """
+        self._environment = None if environment is None else dict(environment)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_over = False
+        self._starting = threading.Lock()
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process id; None before its first call."""
+        return None if self._process is None else self._process.pid
+
+    def plan(self, call: PlanCall) -> PlanAnswer:
+        """Plan an erasure."""
+        return self._do(call, PlanAnswer)
+
+    def header_times(self, call: HeaderTimesCall) -> HeaderTimesAnswer:
+        """Read the headers of files."""
+        return self._do(call, HeaderTimesAnswer)
+
+    def prepare(self, call: PrepareCall) -> PrepareAnswer:
+        """Hash a file before its first write."""
+        return self._do(call, PrepareAnswer)
+
+    def round(self, call: RoundCall) -> RoundAnswer:
+        """Overwrite some entries of a file."""
+        return self._do(call, RoundAnswer)
+
+    def prove(self, call: ProveCall) -> ProveAnswer:
+        """Read a finished file again and compare."""
+        return self._do(call, ProveAnswer)
+
+    def delete_reserved(self, call: DeleteReservedCall) -> DeleteReservedAnswer:
+        """Delete a file that holds nothing any more."""
+        return self._do(call, DeleteReservedAnswer)
+
+    def kill(self) -> None:
+        """End the child at once, wherever it is; whoever waits for it gets HandsLost."""
+        with self._starting:
+            self._is_over = True
+            if self._process is not None:
+                self._process.kill()
+
+    def close(self) -> None:
+        """End the child. A call that is at work ends with it."""
+        with self._starting:
+            self._is_over = True
+            process = self._process
+        if process is None:
+            return
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with suppress(OSError):
+            process.stdin.close()
+        try:
+            process.wait(CLOSE_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
+
+    def _do(self, call: Call, kind: type[Answer]) -> Answer:
+        process = self._started()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            write_message(process.stdin, call)
+            answer = read_message(process.stdout)
+        except (OSError, ValueError, EOFError) as error:
+            raise self._lost(process) from error
+        if answer is None:
+            raise self._lost(process)
+        assert isinstance(answer, kind), type(answer)
+        return answer
+
+    def _lost(self, process: subprocess.Popen[bytes]) -> HandsLost:
+        """Say how the child ended. A pipe that broke is of no more use: what may be left of it is ended."""
+        self._is_over = True
+        process.kill()
+        return HandsLost(f"process {process.pid} ended with {process.wait()}")
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        with self._starting:
+            if self._is_over:
+                raise HandsLost("these hands were killed or closed")
+            if self._process is None:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "spark.erase.child"],
+                    cwd=ROOT,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    env=self._environment,
+                    start_new_session=True,
+                    close_fds=True,
+                )
+            return self._process
+
+
+def write_message(pipe: IO[bytes], value: Call | Done) -> None:
+    """Send a value: the length of its pickle, and the pickle."""
+    data = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+    pipe.write(LENGTH.pack(len(data)))
+    pipe.write(data)
+    pipe.flush()
+
+
+def read_message(pipe: IO[bytes]) -> Call | Done | None:
+    """Receive a value; None where the other side has ended."""
+    head = pipe.read(LENGTH.size)
+    if len(head) < LENGTH.size:
+        return None
+    (length,) = LENGTH.unpack(head)
+    assert length <= MESSAGE_BYTES_MAX, length
+    data = pipe.read(length)
+    if len(data) < length:
+        return None
+    # The other side is our own process, over a pipe that nobody else has.
+    return cast(Call | Done, pickle.loads(data))  # noqa: S301
+
+
+def _end_with_input(descriptor: int) -> None:
+    """End this process as soon as nobody can send any more, whatever it is doing."""
+    waiting = select.poll()
+    # No event is asked for: a hang-up is always told.
+    waiting.register(descriptor, 0)
+    waiting.poll()
+    os._exit(0)
+
+
+def main() -> None:
+    """Do calls until the input ends."""
+    os.nice(NICENESS)
+    answers = os.fdopen(os.dup(1), "wb")
+    # Whatever anybody prints goes where errors go.
+    os.dup2(2, 1)
+    threading.Thread(target=_end_with_input, args=(0,), daemon=True).start()
+    while (call := read_message(sys.stdin.buffer)) is not None:
+        write_message(answers, do(cast(Call, call), clock=time.perf_counter))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""Planned entries: as an Arrow table, as the bytes that travel, and as the numbers that loops read.
+
+The bytes are an Arrow IPC stream with zstd, in batches of one round's size: whoever wants some rows reads
+past the batches before them without unpacking these.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from spark.erase.native import erasing
+from spark.erase.native.types import Table
+from spark.erase.plan import PLANNED
+from spark.formats import je_log
+from spark.formats.je_log import NODE_TYPES, USER_LN_TYPES, EntryType
+
+BATCH_ROWS: Final = 5_120
+WRITE_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="zstd")
+ERASABLE_TYPES: Final = sorted(USER_LN_TYPES | NODE_TYPES | {EntryType.ERASED})
+
+
+@dataclass(frozen=True, slots=True)
+class EntryRows:
+    """Planned entries as loops read them (columns of `native.erasing`), ascending and apart.
+
+    Attributes:
+        rows: a row for each entry.
+        ends: the offset behind each entry.
+    """
+
+    rows: Table
+    ends: Table
+
+    @property
+    def count(self) -> int:
+        """Return how many there are."""
+        return len(self.rows)
+
+    @property
+    def offsets(self) -> Table:
+        """Return where the entries begin."""
+        return self.rows[:, erasing.OFFSET]
+
+    @property
+    def items_at(self) -> Table:
+        """Return where their items begin."""
+        found: Table = self.rows[:, erasing.OFFSET] + self.rows[:, erasing.HEADER_BYTES]
+        return found
+
+
+def pack(table: pa.Table) -> bytes:
+    """Make bytes of a table (PLANNED): every batch but the last is full."""
+    assert table.schema.equals(PLANNED), table.schema
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, PLANNED, options=WRITE_OPTIONS) as stream:
+        stream.write_table(table.combine_chunks(), max_chunksize=BATCH_ROWS)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def unpack(entries: bytes) -> pa.Table:
+    """Make the table (PLANNED) of bytes again."""
+    with pa.ipc.open_stream(entries) as stream:
+        table = stream.read_all()
+    assert table.schema.equals(PLANNED), table.schema
+    return table
+
+
+def slice_entries(entries: bytes, first: int, last: int) -> bytes:
+    """Take the rows from `first` up to but without `last`."""
+    assert 0 <= first <= last, (first, last)
+    batches = []
+    messages = pa.ipc.MessageReader.open_stream(entries)
+    assert messages.read_next_message().type == "schema"
+    for number, message in enumerate(messages):
+        row = number * BATCH_ROWS
+        if row >= last:
+            break
+        if row + BATCH_ROWS > first:
+            batch = pa.ipc.read_record_batch(message, PLANNED)
+            begin = max(first - row, 0)
+            batches.append(batch.slice(begin, min(last - row, batch.num_rows) - begin))
+    table = pa.Table.from_batches(batches, schema=PLANNED)
+    assert table.num_rows == last - first, (table.num_rows, first, last)
+    return pack(table)
+
+
+def rows_of(entries: bytes, *, file_size: int) -> EntryRows:
+    """Take the numbers of entries out of their bytes.
+
+    No plan of ours breaks what is asserted here; a plan that did would overwrite what nobody planned.
+    """
+    table = unpack(entries)
+    rows = np.empty((table.num_rows, erasing.COLUMNS), dtype=np.int64)
+    for column, name in erasing.NAMES.items():
+        rows[:, column] = table[name].to_numpy()
+    rows[:, erasing.VLSN] = np.where(
+        rows[:, erasing.FLAGS] & je_log.FLAGS_WITH_VLSN, rows[:, erasing.VLSN], 0
+    )
+    rows[:, erasing.HEADER_BYTES] = np.where(
+        rows[:, erasing.FLAGS] & je_log.FLAGS_WITH_VLSN, je_log.HEADER_BYTES_WITH_VLSN, je_log.HEADER_BYTES
+    )
+    items_at = rows[:, erasing.OFFSET] + rows[:, erasing.HEADER_BYTES]
+    ends = items_at + rows[:, erasing.ITEM_BYTES]
+    assert (rows[:, erasing.ITEM_BYTES] >= 0).all()
+    assert np.isin(rows[:, erasing.TYPE], ERASABLE_TYPES).all()
+    if len(rows):
+        assert rows[0, erasing.OFFSET] >= je_log.FILE_HEADER_BYTES
+        assert ends[-1] <= file_size, (ends[-1], file_size)
+        assert (rows[1:, erasing.OFFSET] >= ends[:-1]).all()
+    return EntryRows(rows, ends)

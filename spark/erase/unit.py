@@ -1,0 +1,102 @@
+"""One call of the eraser's hands, done here and now: used inline, in a child process and on Spark's workers.
+
+Nothing waits and nothing is tried twice; what forbids a call, or ends it, is in the answer.
+"""
+
+from pathlib import Path
+from typing import Final
+
+from spark.erase import plan_answer
+from spark.erase.calls import (
+    Call,
+    DeleteReservedCall,
+    Done,
+    HeaderTimesAnswer,
+    HeaderTimesCall,
+    Mode,
+    PlanAnswer,
+    PlanCall,
+    PrepareCall,
+    ProveCall,
+    Refusal,
+    RefusalCode,
+    RoundAnswer,
+    RoundCall,
+)
+from spark.erase.errors import LogRefused
+from spark.erase.file_layer import Clock, FileLayer
+from spark.erase.header_times import read_header_times
+from spark.erase.locking import environment_locked
+from spark.erase.overwrite import overwrite
+from spark.erase.plan import plan_erasure
+from spark.erase.prepare import prepare
+from spark.erase.proof import prove
+from spark.erase.refusing import Refused
+from spark.erase.reserved import delete_reserved
+
+SYSTEM: Final = FileLayer()
+
+
+def unmeasured() -> float:
+    """Measure nothing: every fsync takes no time."""
+    return 0.0
+
+
+def do(call: Call, *, layer: FileLayer = SYSTEM, clock: Clock = unmeasured) -> Done:
+    """Do one call.
+
+    Args:
+        layer: the system calls on files.
+        clock: seconds that only grow; fsyncs are measured by it, and nothing else.
+    Returns: the answer of its kind: a RoundAnswer to a RoundCall.
+    """
+    match call:
+        case HeaderTimesCall():
+            try:
+                return read_header_times(call)
+            except LogRefused as refused:
+                return HeaderTimesAnswer(refusal=refused_by_log(refused))
+        case PlanCall():
+            return _plan(call)
+        case PrepareCall():
+            return prepare(call, layer=layer, clock=clock)
+        case RoundCall():
+            return _overwrite(call, layer=layer, clock=clock)
+        case ProveCall():
+            return prove(call, layer=layer, clock=clock)
+        case DeleteReservedCall():
+            return delete_reserved(call, layer=layer, clock=clock)
+
+
+def refused_by_log(refused: LogRefused) -> Refusal:
+    """Turn a fact about the log into a refusal."""
+    detail = f"{refused.code}: {refused.detail}"
+    return Refusal(RefusalCode.LOG_REFUSED, detail, refused.code, refused.file, refused.offset)
+
+
+def _plan(call: PlanCall) -> PlanAnswer:
+    """Plan under JE's lock, so that the log stands still: a JE process that wants in waits for us, or fails.
+
+    With terms for LIVE, an environment that is in use is planned beside its user.
+    """
+    directory = Path(call.directory)
+    try:
+        with environment_locked(directory):
+            return plan_answer.of_plan(plan_erasure(directory, call.request))
+    except LogRefused as refused:
+        return PlanAnswer(refusal=refused_by_log(refused))
+    except Refused as refused:
+        if call.live is None or refused.refusal.code != RefusalCode.ENVIRONMENT_IN_USE:
+            return PlanAnswer(refusal=refused.refusal)
+    return PlanAnswer(mode=Mode.LIVE, refusal=NOT_LIVE)
+
+
+def _overwrite(call: RoundCall, *, layer: FileLayer, clock: Clock) -> RoundAnswer:
+    if call.mode == Mode.LIVE:
+        return RoundAnswer(refusal=NOT_LIVE)
+    return overwrite(call, layer=layer, clock=clock)
+
+
+NOT_LIVE: Final = Refusal(
+    RefusalCode.ENVIRONMENT_IN_USE, "working beside a running JE process is not built yet", "LIVE"
+)
