@@ -47,9 +47,12 @@ def open_regular(name: str, flags: int, *, dir_fd: int, calls: SystemCalls) -> i
         return None
     except OSError as error:
         raise named(error, name) from error
-    if not stat.S_ISREG(calls.fstat(fd).st_mode):
+    status = calls.fstat(fd)
+    if not stat.S_ISREG(status.st_mode):
         calls.close(fd)
         raise NotRegular(f"{name} is no regular file")
+    if flags & os.O_RDWR and status.st_nlink > 1:
+        _clear(name, dir_fd=dir_fd, calls=calls)  # its maker was killed before it had removed the other name
     return fd
 
 
@@ -57,7 +60,7 @@ def create_whole(name: str, content: Callable[[int], bytes], *, dir_fd: int, cal
     """Make a file that has its content, owner and mode from the moment on at which it can be seen.
 
     It is written under a name of its own and linked to its place; whoever links first has made it. Who is
-    killed before that leaves a `.new` file, which the next one who creates clears away.
+    killed leaves a `.new` file, which the next one who opens or creates clears away.
 
     Args:
         content: makes the bytes, given the inode of the file.

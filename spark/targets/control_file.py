@@ -26,7 +26,6 @@ from typing import Final, Self
 from spark.targets import beside_log, control_record
 from spark.targets.control_errors import ControlFileInvalid, ControlFileMissing, MediumRefused
 from spark.targets.control_record import COUNTER, COUNTER_MAX, ControlRecord, ProtectedRange
-from spark.targets.medium import medium_of
 from spark.targets.system_calls import SYSTEM, SystemCalls
 
 NAME: Final = "lethe.control"
@@ -84,7 +83,7 @@ class ControlFile:
     def _open(cls, directory: Path, *, create: bool, calls: SystemCalls) -> Self:
         dir_fd = beside_log.open_directory(directory, calls=calls)
         try:
-            _refuse_medium(directory)
+            _refuse_medium(directory, calls)
             status = calls.fstat(dir_fd)
             for _ in range(beside_log.ATTEMPTS_MAX):
                 fd = beside_log.open_regular(NAME, os.O_RDWR, dir_fd=dir_fd, calls=calls)
@@ -265,9 +264,9 @@ class ControlFile:
         return record
 
 
-def _refuse_medium(directory: Path) -> None:
+def _refuse_medium(directory: Path, calls: SystemCalls) -> None:
     try:
-        medium = medium_of(directory)
+        medium = calls.medium_of(directory)
     except OSError as error:
         raise beside_log.named(error, str(directory)) from error
     if medium.is_network:

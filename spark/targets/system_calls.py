@@ -1,12 +1,14 @@
 """The system calls that the control file and its creation are made of: here tests end a process."""
 
 import os
+from pathlib import Path
 
 from spark.targets import ofd_lock
+from spark.targets.medium import Medium, medium_of
 
 
 class SystemCalls:
-    """Each method is one system call, with the meaning of its namesake; names are below `dir_fd`."""
+    """Each method is one system call (`medium_of` a question), with the meaning of its namesake."""
 
     def open(self, name: str, flags: int, *, mode: int, dir_fd: int | None) -> int:
         return os.open(name, flags, mode, dir_fd=dir_fd)
@@ -37,6 +39,9 @@ class SystemCalls:
 
     def unlink(self, name: str, *, dir_fd: int) -> None:
         os.unlink(name, dir_fd=dir_fd)
+
+    def medium_of(self, directory: Path) -> Medium:
+        return medium_of(directory)
 
     def try_exclusive(self, fd: int, byte: int) -> bool:
         return ofd_lock.try_exclusive(fd, byte)
