@@ -102,12 +102,12 @@ def _decide_lns(facts: Facts, decision: Decision, before: Mask, *, now_ms: int |
     known = outcomes.committed | outcomes.aborted
     committed = outcomes.committed
     conditions: Sequence[tuple[Reason, Mask]] = (
-        (Reason.DELETED_DATABASE, known & _among(lns.db, facts.databases.dropped)),
+        (Reason.DELETED_DATABASE, known & among(lns.db, facts.databases.dropped)),
         (Reason.ABORTED, outcomes.aborted),
         (Reason.DELETED_RECORD, committed & (lns.value_bytes < 0)),
         (Reason.SUPERSEDED, committed & superseded.rows),
         (Reason.EMBEDDED, committed & ((lns.flags & LN_EMBEDDED) != 0)),
-        (Reason.DUPLICATE, committed & _among(lns.db, facts.databases.dups)),
+        (Reason.DUPLICATE, committed & among(lns.db, facts.databases.dups)),
         (Reason.EXPIRED, committed & _expired(lns, now_ms)),
     )
     reason = np.zeros(len(lns.entry), dtype=np.uint8)
@@ -129,7 +129,7 @@ def _decide_nodes(facts: Facts, decision: Decision, before: Mask) -> None:
     if old is None:
         old = find_old_nodes(facts.entries, nodes, first_active=facts.first_active)
     reason[old] = Reason.OLD_NODE
-    reason[before[nodes.entry] & _among(nodes.db, facts.databases.dropped)] = Reason.DELETED_DATABASE
+    reason[before[nodes.entry] & among(nodes.db, facts.databases.dropped)] = Reason.DELETED_DATABASE
     decision.reason[nodes.entry] = reason
 
 
@@ -175,7 +175,8 @@ def _expired(lns: Lns, now_ms: int | None) -> Mask:
     return expired
 
 
-def _among(values: NDArray[np.int64], ids: frozenset[int]) -> Mask:
+def among(values: NDArray[np.int64], ids: frozenset[int]) -> Mask:
+    """Mark those numbers that are among some ids."""
     if not ids:
         return np.zeros(len(values), dtype=bool)
     wanted = np.array(sorted(ids), dtype=np.int64)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from spark.erase.calls import Costs, Mode, PlanAnswer, PlannedFile
+from spark.erase.calls import Costs, Mode, PlanAnswer, PlannedFile, Refusal
 from spark.erase.entry_tables import pack
 from spark.erase.plan import FilePlan, Plan
 from spark.erase.vlsn import VlsnIndex
@@ -11,8 +11,10 @@ from spark.erase.vlsn import VlsnIndex
 VETOED_MAX: Final = 1_000
 
 
-def of_plan(plan: Plan, *, mode: Mode = Mode.CLOSED, nodes_wait: bool = False) -> PlanAnswer:
-    """Make the answer of a plan."""
+def of_plan(plan: Plan, *, mode: Mode = Mode.CLOSED, refusal: Refusal | None = None) -> PlanAnswer:
+    """Make the answer of a plan; nothing of it may be done where something refuses it."""
+    if refusal is not None:
+        return PlanAnswer(mode=mode, refusal=refusal)
     vetoed = tuple((lsn, reason.name) for lsn, reason in plan.vetoed[:VETOED_MAX])
     return PlanAnswer(
         files=tuple(planned_file(each, barren=each.columns.number in plan.barren) for each in plan.files),
@@ -23,7 +25,7 @@ def of_plan(plan: Plan, *, mode: Mode = Mode.CLOSED, nodes_wait: bool = False) -
         missing_count=len(plan.missing),
         vlsn=vlsn_document(plan.vlsn_index),
         torn_at=plan.torn_at,
-        nodes_wait=nodes_wait,
+        nodes_wait=plan.nodes_wait,
         mode=mode,
         costs=Costs(reads=plan.reads.count, read_bytes=plan.reads.byte_count),
     )

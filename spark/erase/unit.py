@@ -3,6 +3,7 @@
 Nothing waits and nothing is tried twice; what forbids a call, or ends it, is in the answer.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -23,9 +24,10 @@ from spark.erase.calls import (
     RoundAnswer,
     RoundCall,
 )
-from spark.erase.errors import LogRefused
+from spark.erase.errors import LogFileChanged, LogRefused
 from spark.erase.file_layer import Clock, FileLayer
 from spark.erase.header_times import read_header_times
+from spark.erase.live import check_live_round, choose_mode, plan_live
 from spark.erase.locking import environment_locked
 from spark.erase.overwrite import overwrite
 from spark.erase.plan import plan_erasure
@@ -88,15 +90,24 @@ def _plan(call: PlanCall) -> PlanAnswer:
     except Refused as refused:
         if call.live is None or refused.refusal.code != RefusalCode.ENVIRONMENT_IN_USE:
             return PlanAnswer(refusal=refused.refusal)
-    return PlanAnswer(mode=Mode.LIVE, refusal=NOT_LIVE)
+        in_use = refused.refusal
+    try:
+        if choose_mode(directory) == Mode.CLOSED:
+            return PlanAnswer(refusal=in_use)
+        plan = plan_live(directory, call.request, call.live)
+        return plan_answer.of_plan(plan, mode=Mode.LIVE, refusal=check_live_round(directory))
+    except Refused as refused:
+        return PlanAnswer(mode=Mode.LIVE, refusal=refused.refusal)
+    except LogFileChanged as moved:
+        refusal = replace(refused_by_log(moved), code=RefusalCode.LOG_MOVED)
+        return PlanAnswer(mode=Mode.LIVE, refusal=refusal)
+    except LogRefused as refused:
+        return PlanAnswer(mode=Mode.LIVE, refusal=refused_by_log(refused))
 
 
 def _overwrite(call: RoundCall, *, layer: FileLayer, clock: Clock) -> RoundAnswer:
     if call.mode == Mode.LIVE:
-        return RoundAnswer(refusal=NOT_LIVE)
+        refusal = check_live_round(Path(call.directory))
+        if refusal is not None:
+            return RoundAnswer(refusal=refusal)
     return overwrite(call, layer=layer, clock=clock)
-
-
-NOT_LIVE: Final = Refusal(
-    RefusalCode.ENVIRONMENT_IN_USE, "working beside a running JE process is not built yet", "LIVE"
-)

@@ -1,0 +1,141 @@
+"""Reading a log while JE writes it.
+
+The list of files is taken until two lists are equal, then every file is opened and its size noted, the last
+one too. Nothing behind a noted size is ever read. So what is read is a beginning of the log: a file that was
+created later is not in it, and all that a checkpoint before a deletion wrote is.
+
+Files that are not the last must be whole, to the last byte and checksum. The last one, and the one before it
+while the last has no header yet, is read up to the first entry that is not sound. A file that vanishes, or
+is not what it was, ends the reading: whoever wants the log reads it anew.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from spark.erase.columns import FileColumns
+from spark.erase.directory import (
+    Descriptors,
+    Identity,
+    LogFile,
+    file_names,
+    identity_of,
+    make_durable,
+    read_file_header,
+)
+from spark.erase.errors import EnvironmentUnreadable, LogFileChanged, LogFileVanished
+from spark.erase.log import Log, check_link
+from spark.erase.reading import Room, read_file
+from spark.formats import je_log
+
+# Two lists in a row differ only if JE created or deleted a file just then.
+LISTS_MAX: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class MovingFile(LogFile):
+    """A file that may grow behind the size that was noted when it was opened, and that may vanish."""
+
+    @property
+    def descriptor(self) -> int:
+        """An open descriptor; opened anew it must be the same file.
+
+        Raises: LogFileVanished, LogFileChanged, LogFileNotRegular, EnvironmentUnreadable.
+        """
+        descriptor, is_new = _open(self.descriptors, self.path)
+        if is_new:
+            self._compare(os.fstat(descriptor), may_grow=True)
+        return descriptor
+
+    def look_again(self) -> None:
+        """Assert that nothing was cut off or replaced; growing is what a last file does."""
+        self.look_at_end(may_grow=True)
+
+    def look_at_end(self, *, may_grow: bool) -> None:
+        """Assert that the open file, and the name, are what they were.
+
+        Raises: LogFileVanished, LogFileChanged.
+        """
+        self._compare(os.fstat(self.descriptor), may_grow=may_grow)
+        try:
+            named = os.stat(self.path, follow_symlinks=False)
+        except FileNotFoundError as error:
+            raise _vanished(self.path) from error
+        except OSError as error:
+            raise LogFileChanged(os.strerror(error.errno or 0), file=self.name) from error
+        self._compare(named, may_grow=may_grow)
+
+    def _compare(self, status: os.stat_result, *, may_grow: bool) -> None:
+        now, then = identity_of(status), self.identity
+        if (now.device, now.inode) != (then.device, then.inode):
+            raise LogFileChanged("another file has its name", file=self.name)
+        if now.size < then.size or (now.size > then.size and not may_grow):
+            raise LogFileChanged(f"{then.size} bytes became {now.size}", file=self.name)
+
+
+@contextmanager
+def read_moving_log(directory: Path) -> Iterator[Log]:
+    """Read a log that may be in use; then sync what was read, so that nothing of it can vanish any more.
+
+    Raises: LogRefused: LogFileVanished and LogFileChanged pass by themselves.
+    """
+    names = stable_names(directory)
+    descriptors = Descriptors()
+    try:
+        files = [_find(directory / name, descriptors) for name in names]
+        room = Room.make()
+        columns = _read(files, room)
+        for file in files:
+            file.look_at_end(may_grow=file is files[-1])
+        make_durable(directory, list(files))
+        yield Log(directory, tuple(files), tuple(columns), room.reads)
+    finally:
+        descriptors.close()
+
+
+def stable_names(directory: Path) -> list[str]:
+    """List the log files as they were at one moment.
+
+    A single list may lack a file that was created while it was made, and another that was deleted after that.
+    """
+    names = file_names(directory)
+    for _ in range(LISTS_MAX):
+        again = file_names(directory)
+        if again == names:
+            return names
+        names = again
+    raise LogFileChanged(f"{directory}: files come and go faster than they can be listed")
+
+
+def _find(path: Path, descriptors: Descriptors) -> MovingFile:
+    descriptor, _ = _open(descriptors, path)
+    identity: Identity = identity_of(os.fstat(descriptor))
+    return MovingFile(je_log.file_number(path.name), path, identity, descriptors)
+
+
+def _open(descriptors: Descriptors, path: Path) -> tuple[int, bool]:
+    try:
+        return descriptors.of(path)
+    except EnvironmentUnreadable as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            raise _vanished(path) from error
+        raise
+
+
+def _vanished(path: Path) -> LogFileVanished:
+    return LogFileVanished("it was deleted while the log was read", file=path.name)
+
+
+def _read(files: list[MovingFile], room: Room) -> list[FileColumns]:
+    growing = files[-1:]
+    if len(files) > 1 and read_file_header(files[-1]) is None:
+        growing = files[-2:]
+    found: list[FileColumns] = []
+    for file in files:
+        is_growing = file in growing
+        found.append(read_file(file, is_last=is_growing, verify=True, growing=is_growing, room=room))
+        check_link(found)
+    return found
