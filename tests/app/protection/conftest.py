@@ -16,6 +16,9 @@ from tests.app.fake_clock import FakeClock
 
 CALLER = Caller(token_id="tok_1", name="tester", scopes=frozenset({Scope.ADMIN}), stores=None)
 
+ON_SQLITE = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+"""Where a test moves the clock of leases: PostgreSQL has its own."""
+
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
