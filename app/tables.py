@@ -5,6 +5,7 @@ from sqlmodel import SQLModel
 from app.archives import models as archives
 from app.auth import models as auth
 from app.backups import models as backups
+from app.erase import models as erase
 from app.jobs import models as jobs
 from app.parameters import models as parameters
 from app.protection import models as protection
@@ -13,4 +14,15 @@ from app.stores import models as stores
 
 metadata = SQLModel.metadata
 
-__all__ = ["archives", "auth", "backups", "jobs", "metadata", "parameters", "protection", "purge", "stores"]
+__all__ = [
+    "archives",
+    "auth",
+    "backups",
+    "erase",
+    "jobs",
+    "metadata",
+    "parameters",
+    "protection",
+    "purge",
+    "stores",
+]

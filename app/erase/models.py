@@ -1,6 +1,7 @@
 """Erasure cycles as tables: the cycle, its files, what is planned in each, and the sums of a store.
 
-Times that a file carries are kept as the file system and JE have them (`_ms`, `_ns`); all others are instants.
+Times that a file carries are kept as the file system and JE have them (`_ms`, `_ns`); the others are
+instants.
 """
 
 from datetime import datetime
@@ -204,7 +205,7 @@ class ErasureFile(SQLModel, table=True):
 
 
 class ErasureEntries(SQLModel, table=True):
-    """The planned entries of a file (spark.erase.plan.PLANNED, Arrow IPC with zstd); gone with the cycle's end."""
+    """The planned entries of a file (spark.erase.plan.PLANNED, Arrow IPC); gone with its end."""
 
     __tablename__ = "erasure_entries"
 
