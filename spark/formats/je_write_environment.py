@@ -48,6 +48,7 @@ class Environment(Records):
         file_bytes_max: int = FILE_BYTES_DEFAULT,
         created_ms: int,
         deltas: bool = True,
+        log: LogWriter | None = None,
     ) -> None:
         """Begin an environment, with JE's own databases and a first checkpoint.
 
@@ -56,8 +57,9 @@ class Environment(Records):
             file_bytes_max: how large a file may become.
             created_ms: the time of the first entry.
             deltas: log BINs as deltas where few slots changed.
+            log: where the entries go, if not to a plain one in the directory.
         """
-        super().__init__(LogWriter(directory, file_bytes_max=file_bytes_max, created_ms=created_ms))
+        super().__init__(log or LogWriter(directory, file_bytes_max=file_bytes_max, created_ms=created_ms))
         self.databases: dict[str, Database] = {}
         self._deltas = deltas
         self._last_node = self._checkpoints = 0
