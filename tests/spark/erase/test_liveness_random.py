@@ -1,0 +1,107 @@
+"""Random logs: the plan erases what an independent model calls obsolete, and a recovery never misses it.
+
+The logs come from a small store of the tests' own (`je_small_engine`), byte by byte; it crashes, loses nodes,
+renames, removes. Its own books are the truth that a recovery of the log, before and after, must find.
+"""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from spark.erase.plan import PlanRequest, plan_erasure
+from tests.oracles.je_liveness import Rule, Verdict, judge
+from tests.oracles.je_liveness_mutants import MUTANTS, wrong_plans
+from tests.oracles.je_liveness_reader import Log, read_environment
+from tests.oracles.je_liveness_recovery import recover, replay, with_erased
+from tests.oracles.je_small_engine import SmallEngine
+
+CUTS_PER_LOG = 3
+SIZES = [10, 25, 60]
+
+
+def grown(seed: int, directory: Path) -> SmallEngine:
+    """An environment that was closed, or halted in the middle of work."""
+    engine = SmallEngine(seed)
+    engine.live(engine.chance.choice(SIZES))
+    if engine.chance.random() < 0.5:
+        engine.close()
+    else:
+        engine.crash()
+    engine.log.write(directory)
+    return engine
+
+
+def planned(directory: Path) -> set[int]:
+    plan = plan_erasure(directory, PlanRequest())
+    return {
+        (file.columns.number << 32) + offset
+        for file in plan.files
+        for offset in file.erase["offset"].to_pylist()
+    }
+
+
+def complaints(log: Log, verdict: Verdict, plan: set[int]) -> list[str]:
+    """What the judge has against a plan: entries that must stay, or a recovery that is not what it was."""
+    found = [
+        f"{lsn:#x} must stay: {verdict.must_stay[lsn]}" for lsn in sorted(plan & verdict.must_stay.keys())
+    ]
+    before, after = recover(log), recover(with_erased(log, plan))
+    found += after.fatal
+    if before.records != after.records:
+        found.append("other records")
+    return found
+
+
+def cut(log: Log, end: int) -> Log:
+    return Log([entry for entry in log.entries if entry.lsn < end], log.files, torn=True)
+
+
+def check(seed: int, directory: Path) -> tuple[int, int]:
+    """One environment; how many entries it has, and how many of them are planned."""
+    engine = grown(seed, directory)
+    log, plan = read_environment(directory), planned(directory)
+    verdict, recovered = judge(log), recover(log)
+    assert recovered.records == engine.truth() == replay(log), seed
+    assert (recovered.fatal, recovered.missing) == ([], []), seed
+    assert complaints(log, verdict, plan) == [], seed
+    assert plan == set(verdict.erasable), seed
+    # Even a tail that is lost after all, although it was synced, leaves a log that recovers as without us.
+    tail = [entry.lsn for entry in log.entries if entry.lsn > Rule(log).checkpoint.lsn]
+    for end in random.Random(seed).sample(tail, min(CUTS_PER_LOG, len(tail))):
+        assert recover(cut(with_erased(log, plan), end)) == recover(cut(log, end)), (seed, hex(end))
+    return len(log.entries), len(plan)
+
+
+@pytest.mark.parametrize("first", [0, 25, 50, 75])
+def test_random_log_is_planned_as_the_model_says_and_recovers_the_same(first: int, tmp_path: Path) -> None:
+    found = [check(seed, tmp_path / str(seed)) for seed in range(first, first + 25)]
+    assert sum(entries for entries, _ in found) > 5_000
+    assert sum(planned for _, planned in found) > 2_000
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("first", range(1_000, 3_000, 100))
+def test_many_random_logs_are_planned_as_the_model_says(first: int, tmp_path: Path) -> None:
+    for seed in range(first, first + 100):
+        check(seed, tmp_path / str(seed))
+
+
+@pytest.fixture(scope="module")
+def noticed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
+    """In how many of eighty logs the judge complains, by the wrong rule."""
+    found: dict[str, int] = {}
+    for seed in range(80):
+        directory = tmp_path_factory.mktemp("wrong")
+        grown(seed, directory)
+        log = read_environment(directory)
+        verdict = judge(log)
+        for name, wrong in wrong_plans(log).items():
+            found[name] = found.get(name, 0) + bool(complaints(log, verdict, wrong()))
+    return found
+
+
+@pytest.mark.parametrize("wrong", ["IgnoresTheVeto", *(mutant.__name__ for mutant in MUTANTS)])
+def test_wrong_rule_is_noticed(noticed: dict[str, int], wrong: str) -> None:
+    assert noticed[wrong] > 0
