@@ -34,6 +34,9 @@ from app.kit.problems import problems
 from app.kit.request_scope import RequestScope
 from app.metrics import render_metrics
 from app.parameters.api import router as parameters_router
+from app.protection.abort_api import router as abort_router
+from app.protection.api import router as protection_router
+from app.protection.waiting import WaitingRoom
 from app.purge.api import router as purge_router
 from app.replication.api import router as replication_router
 from app.settings import Settings
@@ -50,6 +53,8 @@ ROUTERS = (
     store_parameters_router,
     purge_router,
     archives_router,
+    protection_router,
+    abort_router,
     replication_router,
     batch_router,
     jobs_router,
@@ -90,12 +95,14 @@ def create_app(
     readiness: Readiness | None = None,
     wake_runner: Callable[[], None] = lambda: None,
     spark: SparkService | None = None,
+    instance_id: str = "",
 ) -> FastAPI:
     """Build the application over an opened metadata database.
 
     Args:
         wake_runner: called when a job may have work or orders; the runner belongs to the caller.
         spark: the pool of this process; it belongs to the caller too.
+        instance_id: of this process's data directory: a restart knows by it what its own past has left.
     """
     watch = JobWatch(database, interval_s=settings.watch_interval_s, waiters_max=settings.waiters_max)
 
@@ -128,6 +135,8 @@ def create_app(
     state.store_hooks, state.batch_submitters = STORE_HOOKS, BATCH_SUBMITTERS
     state.scopes_of = scopes_of
     state.spark = spark
+    state.instance_id = instance_id
+    state.waiting_room = WaitingRoom(settings.waiters_max)
     errors.install(app)
     _add_middleware(app, settings)
     _add_routes(app)

@@ -249,7 +249,14 @@ def _run_server(settings: Settings, database: Database, worker: Worker, sockets:
         runner_alive=lambda: worker.runner.is_alive,
         spark_failed=lambda: spark is not None and spark.is_failed,
     )
-    app = create_app(settings, database, readiness=readiness, wake_runner=worker.runner.wake, spark=spark)
+    app = create_app(
+        settings,
+        database,
+        readiness=readiness,
+        wake_runner=worker.runner.wake,
+        spark=spark,
+        instance_id=worker.lock.id,
+    )
     worker.changed = app.state.watch.notify
 
     def drain() -> None:

@@ -10,7 +10,7 @@ from app.auth.scopes import Scope
 from app.auth.service import Caller, authenticate
 from app.clock import Clock
 from app.db import Database
-from app.errors import Unauthenticated
+from app.errors import ScopeMissing, Unauthenticated
 from app.settings import Settings
 
 if TYPE_CHECKING:
@@ -59,3 +59,15 @@ def requires(scope: Scope) -> Callable[..., Caller]:
         return caller
 
     return caller_with_scope
+
+
+def requires_one_of(*scopes: Scope) -> Callable[..., Caller]:
+    """Make a dependency that demands any of the scopes."""
+
+    def caller_with_one(caller: Annotated[Caller, Depends(_authenticated)]) -> Caller:
+        if not caller.scopes.intersection(scopes):
+            names = [str(scope) for scope in scopes]
+            raise ScopeMissing(f"this needs one of the scopes {', '.join(names)}", extra={"scopes": names})
+        return caller
+
+    return caller_with_one

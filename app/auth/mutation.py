@@ -3,15 +3,18 @@
 Invariants:
 - an answer leaves only after its transaction has committed;
 - a key that was used answers the same again, or 422 for another request, or 409 while in flight;
-- every effect leaves one audit row in its own transaction.
+- every effect leaves one audit row in its own transaction;
+- of a request that waits (`mutate_waiting`) the first transaction holds key and effect, the second the
+  answer; a key without an answer, whose request is dead, is taken up where it was.
 """
 
 import hashlib
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import Header, Request
@@ -19,16 +22,19 @@ from fastapi.encoders import jsonable_encoder
 from fastapi.responses import JSONResponse
 from sqlalchemy import text
 from sqlmodel import Session
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from app.auth.access import clock_of, database_of
 from app.auth.models import AuditEvent, IdempotencyKey
 from app.auth.service import Caller
 from app.db import Database
-from app.errors import Conflict, InvalidHeader, Unprocessable
+from app.errors import Conflict, InvalidHeader, ServiceError, Unprocessable, problem
 from app.kit.ids import new_id
 
 KEY_MAX_CHARS = 255
+UNANSWERED = 0
+"""The status of a key whose request still waits."""
 
 IdempotencyKeyHeader = Annotated[
     str | None,
@@ -58,6 +64,26 @@ class Answer:
     subject_id: str | None = None
     store: str | None = None
     audit: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What the first transaction of a waiting request has left.
+
+    Args:
+        subject_id: what it made, or what it is about.
+        until: when nobody waits for it any more, whatever has happened.
+        is_taken_up: the request that began it is dead; this one goes on where it was.
+    """
+
+    subject_id: str
+    until: datetime
+    is_taken_up: bool = False
+    audit: Mapping[str, Any] = field(default_factory=dict)
+
+
+Conclude = Callable[[Session], Answer]
+"""The effect of the second transaction."""
 
 
 class _InFlight:
@@ -165,7 +191,9 @@ def find_replay(request: Request, caller: Caller, *, body: Any = None) -> Respon
         return None
     with database_of(request).reading() as db:
         row = db.get(IdempotencyKey, key)
-    return None if row is None else _replay(row, _fingerprint(request, body))
+    if row is None or row.status == UNANSWERED:
+        return None
+    return _replay(row, _fingerprint(request, body))
 
 
 def mutate(
@@ -235,4 +263,127 @@ def _mutate_once(
             )
         )
         _audit(db, request, caller, answer, subject, action, store)
+    return _render(shown, answer.status, answer.headers)
+
+
+def problem_answer(request: Request, error: ServiceError) -> Answer:
+    """An error as an answer that is kept: what was tried has failed for good."""
+    rendered = problem(request, error)
+    return Answer(
+        body=json.loads(bytes(rendered.body)),
+        status=error.status,
+        headers={**error.headers, "Content-Type": str(rendered.media_type)},
+    )
+
+
+async def mutate_waiting(
+    request: Request,
+    caller: Caller,
+    *,
+    begin: Callable[[Session], Begun],
+    wait: Callable[[Begun], Awaitable[Conclude]],
+    owner: str,
+    action: str,
+    subject_type: str,
+    store: str,
+    body: Any = None,
+) -> Response:
+    """Run a change that waits in its middle, holding neither a thread nor a connection meanwhile.
+
+    Args:
+        begin: the effect of the first transaction.
+        wait: waits, and returns the effect of the second one. What it raises is not kept under the key: the
+            same request goes on where this one was.
+        owner: this instance; a key of its own that nobody works on belongs to a request that died.
+    Raises: as `mutate`.
+    Source: api.md, Idempotency.
+    """
+    key = _key_of(request, caller)
+    named = (action, subject_type, store)
+    if key is None:
+        begun = await run_in_threadpool(_begin, request, caller, begin, named)
+        conclude = await wait(begun)
+        return await run_in_threadpool(_conclude, request, conclude, None)
+    fingerprint = _fingerprint(request, body)
+    with _keys_in_flight.hold(key):
+        found = await run_in_threadpool(_begin_once, request, caller, begin, named, key, fingerprint, owner)
+        if isinstance(found, Response):
+            return found
+        conclude = await wait(found)
+        return await run_in_threadpool(_conclude, request, conclude, key)
+
+
+def _begin(
+    request: Request, caller: Caller, begin: Callable[[Session], Begun], named: tuple[str, str, str]
+) -> Begun:
+    with database_of(request).transaction() as db:
+        begun = begin(db)
+        _audit_begun(db, request, caller, begun, named)
+    return begun
+
+
+def _audit_begun(
+    db: Session, request: Request, caller: Caller, begun: Begun, named: tuple[str, str, str]
+) -> None:
+    action, subject_type, store = named
+    _audit(db, request, caller, Answer(audit=begun.audit), (subject_type, begun.subject_id), action, store)
+
+
+def _begin_once(
+    request: Request,
+    caller: Caller,
+    begin: Callable[[Session], Begun],
+    named: tuple[str, str, str],
+    key: tuple[str, str, str, str],
+    fingerprint: str,
+    owner: str,
+) -> Begun | Response:
+    database = database_of(request)
+    with database.transaction() as db:
+        _lock_key(database, db, key)
+        row = db.get(IdempotencyKey, key)
+        if row is not None:
+            return _take_up(db, row, fingerprint, owner, now=database.now(db))
+        begun = begin(db)
+        token_id, method, path, name = key
+        left = {"subject_id": begun.subject_id, "until": begun.until.isoformat(), "owner": owner}
+        row = IdempotencyKey(
+            token_id=token_id,
+            method=method,
+            path=path,
+            key=name,
+            request_sha256=fingerprint,
+            status=UNANSWERED,
+            body=left,
+            created_at=clock_of(request).now(),
+        )
+        db.add(row)
+        _audit_begun(db, request, caller, begun, named)
+    return begun
+
+
+def _take_up(
+    db: Session, row: IdempotencyKey, fingerprint: str, owner: str, *, now: datetime
+) -> Begun | Response:
+    """The stored answer of a key, or its request where it was, if whoever made it is dead."""
+    if row.status != UNANSWERED or row.request_sha256 != fingerprint:
+        return _replay(row, fingerprint)
+    until = datetime.fromisoformat(row.body["until"])
+    if row.body["owner"] != owner and now < until:
+        raise _in_flight()
+    row.body = {**row.body, "owner": owner}
+    db.add(row)
+    return Begun(subject_id=row.body["subject_id"], until=until, is_taken_up=True)
+
+
+def _conclude(request: Request, conclude: Conclude, key: tuple[str, str, str, str] | None) -> Response:
+    with database_of(request).transaction() as db:
+        row = None if key is None else db.get(IdempotencyKey, key, with_for_update=True)
+        if row is not None and row.status != UNANSWERED:  # another instance has taken it up
+            return _replay(row, row.request_sha256)
+        answer = conclude(db)
+        shown = jsonable_encoder(answer.body)
+        if row is not None:
+            row.status, row.headers, row.body = answer.status, dict(answer.headers), shown
+            db.add(row)
     return _render(shown, answer.status, answer.headers)

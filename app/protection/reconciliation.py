@@ -35,6 +35,14 @@ def bring_in_step(database: Database, environment: Environment, ids: Sequence[st
 
 def keep_protections(database: Database, settings: Settings, *, clock: Clock) -> None:
     """End those past their lease, and bring each control file that this process sees in step."""
+    expire_due(database)
+    for environment, ids in _environments(database, settings):
+        if ids or not is_in_step(database, environment):
+            bring_in_step(database, environment, ids, clock=clock)
+
+
+def expire_due(database: Database) -> None:
+    """Say of the protections past their lease that they are over; nothing is written where there are none."""
     with database.reading() as db:
         due = select(Protection.id).where(
             Protection.state == ProtectionState.ACTIVE,
@@ -45,9 +53,6 @@ def keep_protections(database: Database, settings: Settings, *, clock: Clock) ->
         with database.transaction() as db:
             for row in expire_protections(db, now=database.now(db)):
                 logger.warning("protection expired", store=row.store, protection=row.id, name=row.name)
-    for environment, ids in _environments(database, settings):
-        if ids or not is_in_step(database, environment):
-            bring_in_step(database, environment, ids, clock=clock)
 
 
 def _environments(database: Database, settings: Settings) -> list[tuple[Environment, list[str]]]:

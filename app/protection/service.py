@@ -60,7 +60,7 @@ def protection_key(store_id: str) -> str:
 
 
 def create_protection(
-    db: Session, store_id: str, new: NewProtection, *, caller: Caller, now: datetime, expires_at: datetime
+    db: Session, store_id: str, new: NewProtection, *, caller: Caller, now: datetime
 ) -> Protection:
     """Write the row: from its commit on no eraser chooses these files. The control file comes next.
 
@@ -77,7 +77,7 @@ def create_protection(
         name=new.name,
         state=ProtectionState.ACTIVE,
         lease=new.lease,
-        lease_expires_at=expires_at,
+        lease_expires_at=now + new.lease,
         backup_session_id=new.backup_session_id,
         requested_by=caller.name,
         token_id=caller.token_id,

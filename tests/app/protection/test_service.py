@@ -36,8 +36,7 @@ LEASE = timedelta(minutes=10)
 def protect(database: Database, store: Store, *, lease: timedelta = LEASE, **what: object) -> Protection:
     new = NewProtection(kind=ProtectionKind.SCAN, name="test", lease=lease, **what)
     with database.transaction() as db:
-        now = database.now(db)
-        return create_protection(db, store.id, new, caller=CALLER, now=now, expires_at=now + lease)
+        return create_protection(db, store.id, new, caller=CALLER, now=database.now(db))
 
 
 def test_files_of_a_set_are_protected_until_it_ends(database: Database, store: Store) -> None:

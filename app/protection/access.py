@@ -1,0 +1,99 @@
+"""What requests about files share: the environment of their store, and a wait until its files are quiet."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import cast
+
+from fastapi import Request
+from sqlmodel import Session
+from starlette.concurrency import run_in_threadpool
+
+from app.auth.access import clock_of, database_of, settings_of
+from app.auth.service import Caller
+from app.db import Database
+from app.jobs.api import watch_of
+from app.parameters.registry import as_timedelta
+from app.parameters.service import effective_by_name
+from app.protection.control import Environment, Quiet, environment_of, log_files
+from app.protection.errors import LogFileMissing, some_names
+from app.protection.files import name_of, number_of
+from app.protection.waiting import Silence, WaitingRoom, wait_quiet
+from app.stores.api import read_row
+from app.stores.models import Store
+
+ABORT_TIMEOUT = "je.erase.abortTimeout"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A store, where its files lie, and which there are now."""
+
+    store: Store
+    environment: Environment
+    numbers: Sequence[int]
+    abort_timeout: timedelta
+
+    def numbers_of(self, names: Sequence[str] | None) -> list[int]:
+        """The numbers of named files; all that are there where none are named.
+
+        Raises: LogFileMissing.
+        """
+        if names is None:
+            return list(self.numbers)
+        wanted = sorted({number_of(name) for name in names})
+        there = set(self.numbers)
+        missing = [name_of(number) for number in wanted if number not in there]
+        if missing:
+            raise LogFileMissing(f"not there: {some_names(missing)}")
+        return wanted
+
+
+def place_of(request: Request, caller: Caller, store_id: str) -> Place:
+    """Look at the environment of a store; in a thread, since its directory is read.
+
+    Raises: StoreForbidden, StoreNotFound, StoreKindWrong, EnvironmentNotHere, EnvironmentUnusable.
+    """
+    database = database_of(request)
+    store = read_row(database, store_id, caller)
+    environment = environment_of(store, settings_of(request))
+    with database.reading() as db:
+        timeout = as_timedelta(effective_by_name(db, ABORT_TIMEOUT, store.parameters).value)
+    return Place(store, environment, log_files(environment), timeout)
+
+
+def waiting_room_of(request: Request) -> WaitingRoom:
+    """Where requests of this application wait for rounds to end."""
+    return cast(WaitingRoom, request.app.state.waiting_room)
+
+
+def owner_of(request: Request) -> str:
+    """This instance, as rows name whoever works on them."""
+    return cast(str, request.app.state.instance_id)
+
+
+def _seconds_until(database: Database, until: datetime) -> float:
+    with database.reading() as db:
+        return max(0.0, (until - database.now(db)).total_seconds())
+
+
+async def wait_until_quiet(
+    request: Request, environment: Environment, protection_id: str, numbers: Sequence[int], *, until: datetime
+) -> Silence:
+    """Let no write to the files happen any more, or say at `until` that this could not be had.
+
+    Raises: ServiceStopping; ServiceError: the control file cannot be used.
+    """
+    database = database_of(request)
+    quiet = Quiet(database, environment, protection_id, numbers)
+    timeout_s = await run_in_threadpool(_seconds_until, database, until)
+
+    def is_stopping() -> bool:
+        return watch_of(request).is_closed
+
+    return await wait_quiet(quiet, timeout_s=timeout_s, clock=clock_of(request), is_stopping=is_stopping)
+
+
+def metadata_now(request: Request, db: Session) -> datetime:
+    """The clock by which leases are judged."""
+    return database_of(request).now(db)
