@@ -27,7 +27,7 @@ from spark.formats.je_write_items import (
 from spark.formats.je_write_log import FILE_BYTES_DEFAULT, LogWriter
 from spark.formats.je_write_nodes import LEVEL_MAIN, LEVEL_MAPPING
 from spark.formats.je_write_records import MAP_TYPES, NAME_TYPES, RECORD_TYPES, Records
-from spark.formats.je_write_tree import Tree
+from spark.formats.je_write_tree import Slot, Tree
 
 INTERNAL_NAMES: Final = ("_jeUtilization", "_jeReservedFilesDb", "_jeExpiration", "_jeExtinctScansDb")
 IMMUTABLE_MARK: Final = b"*"
@@ -38,6 +38,7 @@ class Environment(Records):
 
     Attributes:
         databases: by name, those that exist.
+        first_active_lsn: what the newest checkpoint says.
         log: where the entries go.
     """
 
@@ -64,6 +65,7 @@ class Environment(Records):
         self._deltas = deltas
         self._last_node = self._checkpoints = 0
         self._last_db = NAMING_DB
+        self.first_active_lsn = NULL_LSN
         self._naming = self._make(NAMING_DB, "", 0, b"", NODE_CAPACITY)
         self._mapping = self._make(MAPPING_DB, "", 0, b"", NODE_CAPACITY)
         self._root_lsn = self._log_db_tree()
@@ -215,9 +217,9 @@ class Environment(Records):
 
     # Checkpoints and files.
 
-    def checkpoint(self, invoker: str = "api") -> int:
+    def checkpoint(self, invoker: str = "api", *, cleaned_files: bool = False) -> int:
         """Write a checkpoint; return the LSN of its end."""
-        self._compress()
+        self.compress()
         self._checkpoints += 1
         start = self._append(
             EntryType.CKPT_START, write_checkpoint_start(self.log.now_ms, self._checkpoints, invoker)
@@ -232,33 +234,53 @@ class Environment(Records):
                 self._log_map(database)
         if self._mapping.nodes.flush(self._mapping.tree):
             self._root_lsn = self._log_db_tree()
-        return self._append(EntryType.CKPT_END, self._checkpoint_end(start, min([start, *active]), invoker))
-
-    def _checkpoint_end(self, start: int, first_active: int, invoker: str) -> bytes:
-        return write_checkpoint_end(
-            CheckpointEndItem(
-                invoker=invoker,
-                ended_ms=self.log.now_ms,
-                start_lsn=start,
-                root_lsn=self._root_lsn,
-                first_active_lsn=first_active,
-                number=self._checkpoints,
-                last_local_node=self._last_node,
-                last_local_db=self._last_db,
-                last_local_txn=self._last_txn,
-            )
+        end = CheckpointEndItem(
+            invoker=invoker,
+            ended_ms=self.log.now_ms,
+            start_lsn=start,
+            root_lsn=self._root_lsn,
+            first_active_lsn=min([start, *active]),
+            number=self._checkpoints,
+            last_local_node=self._last_node,
+            last_local_db=self._last_db,
+            last_local_txn=self._last_txn,
+            cleaned_files=cleaned_files,
         )
+        self.first_active_lsn = end.first_active_lsn
+        return self._append(EntryType.CKPT_END, write_checkpoint_end(end))
 
     def _log_db_tree(self) -> int:
         item = write_db_tree(self._mapping.item(), self._naming.item(), last_local_db=self._last_db)
         return self._append(EntryType.DB_TREE, item)
 
-    def _compress(self) -> None:
+    def compress(self) -> None:
         """Take the slots of records that are gone out of their BINs, as JE's compressor does."""
         for database in self._by_id.values():
             for node in database.tree.bins():
                 locked = {key for db_id, key in self._locks if db_id == database.id}
                 database.tree.remove_deleted(node, locked)
+
+    def all_databases(self) -> list[Database]:
+        """Return all that have a tree, the mapping and the naming database last: the others change them."""
+        alive = [database for database in self._by_id.values() if not database.removed]
+        return sorted(alive, key=lambda each: each.id, reverse=True)
+
+    def open_transactions(self) -> list[Txn]:
+        """Return those that have not ended."""
+        return list(self._open.values())
+
+    def migrate(self, database: Database, slot: Slot) -> int:
+        """Write a record again as it is, as the cleaner does; return the new LSN."""
+        expiration = slot.expiration
+        return self._change(database, None, slot.key, slot.value, RECORD_TYPES, expiration=expiration)
+
+    def migrate_name(self, database: Database, slot: Slot) -> None:
+        """Write a record of the naming or the mapping database again."""
+        if database is self._naming:
+            name = slot.key.decode()
+            self._change_name(None, name, self.databases[name].id, write_operation("NONE"))
+        else:
+            self._log_map(self._by_id[int(slot.key)])
 
     def trace(self, message: str) -> int:
         """Write a Trace; return its LSN."""

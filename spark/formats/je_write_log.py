@@ -66,6 +66,11 @@ class LogWriter:
         """Where the next entry of the current file would lie."""
         return len(self._data)
 
+    @property
+    def previous(self) -> int:
+        """Where the last entry of the current file lies."""
+        return self._previous
+
     def append(
         self, entry_type: int, item: bytes, *, provisional: int = 0, vlsn: int | None = None, flags: int = 0
     ) -> int:

@@ -1,0 +1,59 @@
+"""Removes a whole file of a log, as JE's cleaner does: what lives in it is written again first."""
+
+from spark.formats.je_log import NULL_LSN, file_name, lsn_file
+from spark.formats.je_log_items import MAPPING_DB, NAMING_DB
+from spark.formats.je_write_database import Database
+from spark.formats.je_write_environment import Environment
+from spark.formats.je_write_tree import Node, Slot
+
+
+def clean_file(environment: Environment, number: int) -> bool:
+    """Migrate a file's live records and nodes, checkpoint, and delete the file.
+
+    Returns:
+        whether the file is gone; False where an open transaction may still return to what it holds, or where
+        it is the last one.
+    """
+    environment.compress()
+    if number >= environment.log.number or _is_needed(environment, number):
+        return False
+    for database in environment.all_databases():
+        for slot in [slot for slot in database.tree.slots() if _lies_in(slot.lsn, number)]:
+            _migrate(environment, database, slot)
+        if database.tree.root is not None:
+            _mark_nodes(database.tree.root, number)
+            if database.id in (MAPPING_DB, NAMING_DB):
+                database.tree.root.dirty = True
+    environment.checkpoint("cleaner", cleaned_files=True)
+    (environment.log.directory / file_name(number)).unlink()
+    return True
+
+
+def _is_needed(environment: Environment, number: int) -> bool:
+    for txn in environment.open_transactions():
+        if txn.first_lsn != NULL_LSN and lsn_file(txn.first_lsn) <= number:
+            return True
+        if any(before is not None and _lies_in(before.lsn, number) for before in txn.before.values()):
+            return True
+    return False
+
+
+def _migrate(environment: Environment, database: Database, slot: Slot) -> None:
+    """Write a live record again; one whose LN was obsolete from the start has no need of it."""
+    if slot.deleted:
+        return
+    if database.id in (MAPPING_DB, NAMING_DB):
+        environment.migrate_name(database, slot)
+    elif not database.dups and not slot.embedded:
+        environment.migrate(database, slot)
+
+
+def _mark_nodes(node: Node, number: int) -> None:
+    if any(_lies_in(lsn, number) for lsn in (node.lsn, node.full_lsn, node.delta_lsn)):
+        node.dirty, node.delta_allowed = True, False
+    for child in node.children:
+        _mark_nodes(child, number)
+
+
+def _lies_in(lsn: int, number: int) -> bool:
+    return lsn != NULL_LSN and lsn_file(lsn) == number
