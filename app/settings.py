@@ -50,6 +50,8 @@ class SparkSettings(BaseModel):
     """More of Spark's own configuration, as JSON; never a secret: `ps` shows it."""
     min_rows: Annotated[int, Field(ge=0)] = 100_000
     """AUTO takes Spark from so many rows on."""
+    erase_min_bytes: Annotated[int, Field(ge=0)] = 4 * 1024**3
+    """AUTO takes Spark for an erasure from a log of so many bytes on."""
     task_ms: Annotated[int, Field(ge=10, le=60_000)] = 1_500
     """How much work is sent as one task."""
     units_ahead_max: Annotated[int, Field(ge=1, le=10_000)] = 128

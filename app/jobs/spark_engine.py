@@ -79,7 +79,7 @@ class SparkEngine:
             raise self.waiting("QUEUE_FULL", after_s=QUEUE_RETRY_S)
         with self._signals():
             self.exchange.check_open()
-        self._start()
+        self.start()
         watch = _PoolWatch(self, borrower)
         terms = LeaseTerms(
             workers=workers,
@@ -90,7 +90,11 @@ class SparkEngine:
         with self._signals():
             return SparkLease(self, watch, self.exchange.lease(work, terms))
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Start the pool where it does not run.
+
+        Raises: JobWaiting: it has been given up a moment ago.
+        """
         found = self.pool.snapshot()
         if found.state == "FAILED" and found.since_s < FAILED_REST_S:
             raise self.refused("Spark does not come up")

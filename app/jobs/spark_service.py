@@ -7,6 +7,7 @@ Invariants:
 
 import os
 import sys
+import threading
 from datetime import timedelta
 
 from app.clock import Clock
@@ -49,6 +50,8 @@ class SparkService:
             limits=ExchangeLimits(task_s=spark.task_ms / 1000, ahead_max=spark.units_ahead_max),
         )
         self.engine = SparkEngine(self.pool, self.exchange, clock, queue_max=spark.queue_max)
+        # Whoever works at files holds a slot for long; one is left for the units of other jobs.
+        self.hands_room = threading.BoundedSemaphore(max(1, spark.slots - 1))
 
     def start(self) -> None:
         """Start the pool where the settings want it early."""

@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar, cast
+from types import TracebackType
+from typing import Final, Self, TypeVar, cast
 
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
@@ -92,13 +93,26 @@ class SparkHands:
     files, never by the end of a call.
     """
 
-    def __init__(self, lease: Lease) -> None:
-        """Take a lease over; it is given back by `close`."""
+    def __init__(self, lease: Lease, *, given_back: Callable[[], object] = lambda: None) -> None:
+        """Take a lease over.
+
+        Args:
+            given_back: called once, when `close` has given it back.
+        """
         self._lease = lease
+        self._given_back: Callable[[], object] | None = given_back
         self._guard = threading.Lock()
         self._why_lost: str | None = None
         self.repeats = 0
         """How often Spark has repeated a call that writes nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def plan(self, call: PlanCall) -> PlanAnswer:
         """Plan an erasure, a task a file; beside a running JE process in one task."""
@@ -141,6 +155,10 @@ class SparkHands:
         """Give the slot back; what still runs is cancelled and waited for, with a bound."""
         self._note_lost("these hands were closed")
         self._lease.close()
+        with self._guard:
+            given_back, self._given_back = self._given_back, None
+        if given_back is not None:
+            given_back()
 
     def _do(self, call: Call, kind: type[Answer]) -> Answer:
         attempt, answer = self._run(partial(_in_one_task, call=call))
