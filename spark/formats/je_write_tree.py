@@ -186,6 +186,11 @@ class Tree:
         else:
             node.children.insert(at, entry)
 
+    def _set_key(self, node: Node, at: int, key: bytes) -> None:
+        node.keys[at] = key
+        if self._order is not None:
+            node.order[at] = self._order(key)
+
     def _split(self, path: list[Node]) -> None:
         """Split the full node at a path's end, and those above it that would overflow."""
         for depth in range(len(path) - 1, -1, -1):
@@ -209,10 +214,13 @@ class Tree:
             right.order[:] = node.order[middle:]
             del node.order[middle:]
         del node.keys[middle:], node.slots[middle:], node.children[middle:]
-        at = self._position(parent, right.identifier)
-        # A key below the first child's own may stand first in its right half.
-        at = max(at, parent.children.index(node) + 1)
-        self._insert_at(parent, at, right.identifier, right)
+        if node.identifier not in node.keys:
+            node.identifier = node.keys[0]
+        at = parent.children.index(node)
+        if at == 0:
+            # The first child also has what is smaller than its key: that may now lie in its right half.
+            self._set_key(parent, 0, node.keys[0])
+        self._insert_at(parent, at + 1, right.identifier, right)
         for changed in (parent, node, right):
             changed.dirty, changed.delta_allowed = True, False
         node.known_to_parent = False
