@@ -56,11 +56,15 @@ class BackupSessionBase(SQLModel):
     lease_expires_at: datetime | None = Column(default=None, sa_type=UtcDateTime)
     erase_abort_timeout: Duration = Column(sa_type=DurationSeconds)
     protection_id: str = Column(max_length=40)
-    erasure_aborted: bool | None = Column(default=None, description="A round was at work in one of the files.")
+    erasure_aborted: bool | None = Column(
+        default=None, description="A round was at work in one of the files."
+    )
     abort_latency_ms: float | None = Column(default=None, description="From the request to the proof.")
     valid: bool | None = Column(default=None, description="null: it has not ended.")
     file_count: int = Column(default=0)
-    total_bytes: int = Column(default=0, sa_type=BigInteger, description="Of all files when it became ACTIVE.")
+    total_bytes: int = Column(
+        default=0, sa_type=BigInteger, description="Of all files when it became ACTIVE."
+    )
     requested_by: str = Column(max_length=120)
     created_at: datetime = Column(sa_type=UtcDateTime)
     activated_at: datetime | None = Column(default=None, sa_type=UtcDateTime)
@@ -172,7 +176,9 @@ class BackupEndRead(BackupSessionRead):
     """How it ended."""
 
     valid: bool
-    changed: list[ChangedFile] = Field(description="Files that somebody, Lethe or not, has changed meanwhile.")
+    changed: list[ChangedFile] = Field(
+        description="Files that somebody, Lethe or not, has changed meanwhile."
+    )
 
 
 def read_session(row: BackupSession) -> BackupSessionRead:

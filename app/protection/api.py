@@ -139,7 +139,6 @@ class _Opening:
             self._new,
             caller=self._caller,
             now=now,
-            expires_at=now + self._new.lease,
         )
         until = now + timedelta(seconds=CONTROL_WAIT_S)
         return Begun(row.id, until, audit={"kind": row.kind, "ranges": row.ranges})
