@@ -254,3 +254,25 @@ class Meddling(Traced):
         if self.writes == self.at:
             self.deed()
         return done
+
+
+def split_at_syncs(layer: Traced) -> list[list[tuple[int, bytes]]]:
+    """The writes up to each sync; the last call is a sync."""
+    steps: list[list[tuple[int, bytes]]] = [[]]
+    for what, _, offset, data in layer.seen:
+        if what == "write":
+            steps[-1].append((offset, data))
+        else:
+            assert what == "fsync"
+            assert steps[-1]
+            steps.append([])
+    assert steps.pop() == []
+    return steps
+
+
+def put(data: bytes | bytearray, writes: list[tuple[int, bytes]]) -> bytes:
+    changed = bytearray(data)
+    for offset, piece in writes:
+        changed[offset : offset + len(piece)] = piece
+    assert len(changed) == len(data)
+    return bytes(changed)

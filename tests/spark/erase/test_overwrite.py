@@ -1,6 +1,5 @@
 """Whole erasures of environments that JE wrote, by calls: what is written, in which order, at which cost."""
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
@@ -9,8 +8,6 @@ from pathlib import Path
 import pytest
 
 from spark.erase.calls import Mode, Step
-from tests.oracles.je_liveness_reader import read_environment
-from tests.oracles.je_liveness_recovery import as_the_user_sees, recover
 from tests.spark.erase.conftest import Sample
 from tests.spark.erase.hands_at_work import (
     Traced,
@@ -22,19 +19,13 @@ from tests.spark.erase.hands_at_work import (
     plan,
     planned_bytes,
     prepare,
+    put,
     rounds_of,
+    split_at_syncs,
 )
+from tests.spark.erase.live_records import live_records
 
 ERASABLE = ["closed", "crash", "swept", "halted"]
-
-
-def live_records(directory: Path) -> set[tuple[str, str, str]]:
-    """What a recovery by an independent reader finds; it would die of an entry that is erased wrongly."""
-    log = read_environment(directory)
-    recovered = recover(log)
-    assert recovered.fatal == []
-    records = as_the_user_sees(log, recovered.records)
-    return {(name, key.hex(), hashlib.sha256(value).hexdigest()) for name, key, value in records}
 
 
 @pytest.mark.parametrize("mode", [Mode.CLOSED, Mode.LIVE])
@@ -113,28 +104,6 @@ def test_order_is_touch_types_items_with_a_sync_after_each(
         assert zeroed == erased_by_hand(data, replace(file, entries=call.entries))
         data = zeroed
     assert data == (directory / "00000000.jdb").read_bytes()
-
-
-def split_at_syncs(layer: Traced) -> list[list[tuple[int, bytes]]]:
-    """The writes up to each sync; the last call is a sync."""
-    steps: list[list[tuple[int, bytes]]] = [[]]
-    for what, _, offset, data in layer.seen:
-        if what == "write":
-            steps[-1].append((offset, data))
-        else:
-            assert what == "fsync"
-            assert steps[-1]
-            steps.append([])
-    assert steps.pop() == []
-    return steps
-
-
-def put(data: bytes, writes: list[tuple[int, bytes]]) -> bytes:
-    changed = bytearray(data)
-    for offset, piece in writes:
-        changed[offset : offset + len(piece)] = piece
-    assert len(changed) == len(data)
-    return bytes(changed)
 
 
 def test_live_writes_nothing_but_planned_bytes(copy_of: Callable[[str], Path]) -> None:
