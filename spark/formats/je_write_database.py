@@ -50,10 +50,13 @@ class Database:
     def item(self) -> DatabaseItem:
         """Say what a MapLN or DbTree says of it."""
         root = self.tree.root
+        # A root that has split is logged with the next checkpoint; until then the one it grew from stands.
+        while root is not None and root.lsn == NULL_LSN:
+            root = None if root.is_bin else root.children[0]
         return DatabaseItem(
             id=self.id,
             name=self.name,
-            root_lsn=None if root is None or root.lsn == NULL_LSN else root.lsn,
+            root_lsn=None if root is None else root.lsn,
             flags=self.flags,
             root_state=ROOT_STATE,
             btree_comparator=self.comparator,
