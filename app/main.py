@@ -21,6 +21,7 @@ from app.archives.api import router as archives_router
 from app.auth.access import requires
 from app.auth.api import router as auth_router
 from app.auth.scopes import Scope
+from app.backups.api import router as backups_router
 from app.clock import Clock, SystemClock
 from app.db import Database
 from app.description import describe
@@ -55,6 +56,7 @@ ROUTERS = (
     archives_router,
     protection_router,
     abort_router,
+    backups_router,
     replication_router,
     batch_router,
     jobs_router,

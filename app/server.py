@@ -20,6 +20,7 @@ from sqlmodel import select
 
 from app.auth.models import AuditEvent
 from app.auth.service import ensure_admin_token
+from app.backups.settling import keep_backups
 from app.clock import SystemClock
 from app.db import Database
 from app.errors import MetadataBusy, MetadataUnavailable, ServiceError
@@ -107,6 +108,7 @@ class Worker:
                 labels=self.settings.labels,
                 now=self.database.now(db),
             )
+        keep_backups(self.database, self.settings, clock=self.clock)
         self.runner.start()
         if self.spark is not None:
             self.spark.start()
@@ -145,6 +147,8 @@ class Worker:
                 heartbeat(db, self.lock.id, now=now, stopped=stopped)
                 for store in end_past_suspensions(db, now=now):
                     wake(db, store_key(store), now=now)
+            if not stopped:
+                keep_backups(self.database, self.settings, clock=self.clock)
         except (MetadataUnavailable, MetadataBusy) as error:
             logger.warning("metadata away", error=error.detail)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from app.backups.models import BackupFile, FileFault
 from app.protection.control import Environment, busy_files, control_faults
+from app.protection.errors import EnvironmentUnusable
 from app.protection.files import name_of
 from spark.targets import ofd_lock
 from spark.targets.control_errors import ControlFileInvalid, ControlFileMissing
@@ -28,13 +29,19 @@ class Seen:
 
 
 def look(directory: Path, numbers: Iterable[int]) -> dict[int, Seen]:
-    """The files that are there; one that is no regular file any more is not."""
+    """The files that are there; one that is no regular file any more is not.
+
+    Raises: EnvironmentUnusable.
+    """
     found = {}
     for number in numbers:
         try:
             status = os.stat(directory / name_of(number), follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
             continue
+        except OSError as error:
+            detail = f"{name_of(number)} cannot be looked at: {error.strerror}"
+            raise EnvironmentUnusable(detail, code="ENVIRONMENT_UNREADABLE") from error
         if stat.S_ISREG(status.st_mode):
             found[number] = Seen(status.st_size, status.st_dev, status.st_ino, status.st_mtime_ns)
     return found

@@ -63,8 +63,12 @@ def environment_of(store: Store, settings: Settings) -> Environment:
     if missing:
         detail = f"its files are seen by processes with the labels {', '.join(missing)}; this one lacks them"
         raise EnvironmentNotHere(detail)
-    directory = environment_directory(store, settings)
-    if not directory.is_dir():
+    try:
+        directory = environment_directory(store, settings)
+        is_there = directory.is_dir()
+    except OSError as error:
+        raise EnvironmentNotHere(f"{store.path} cannot be looked at: {error.strerror}") from error
+    if not is_there:
         raise EnvironmentNotHere(f"{directory} is not there, or no directory")
     return Environment(store.id, directory)
 

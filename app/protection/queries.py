@@ -78,6 +78,12 @@ def count_active(db: Session, store_id: str) -> int:
     return len(db.exec(query).all())
 
 
+def due_of(db: Session, store_id: str) -> list[str]:
+    """The protections of a store that the control file may still show larger than they are."""
+    query = select(Protection.id).where(Protection.store == store_id, col(Protection.control_due).is_(True))
+    return list(db.exec(query).all())
+
+
 def protected_files(
     db: Session, store_id: str, numbers: Iterable[int], *, now: datetime
 ) -> dict[int, Protection]:
