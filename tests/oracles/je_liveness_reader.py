@@ -68,6 +68,7 @@ class Entry:
     node: int = NONE
     last_full: int = NONE
     level: int = 0
+    identifier: bytes = b""
     slots: list[Slot] = field(default_factory=list)
     named_db: int = NONE
     map: Database | None = None
@@ -152,6 +153,7 @@ def read_file(number: int, data: bytes) -> Iterator[Entry]:
 def fill(entry: Entry, item: Item, frame: dict[str, object]) -> None:
     if entry.type in NODES:
         fill_node(entry, frame["node"])
+        entry.identifier = identifier_key(entry.type, item)
     elif entry.type in {17, 18}:
         entry.txn = frame["end"]["txn"]  # type: ignore[index]
     elif entry.type == 16:
@@ -218,6 +220,14 @@ def fill_node(entry: Entry, node: object) -> None:
     entry.db, entry.node, entry.level = node["db"], node["node"], node["level"]
     entry.last_full = real(node["last_full"])
     entry.slots = [Slot(key, real(lsn), state, value) for key, lsn, state, value in node["slots"]]
+
+
+def identifier_key(kind: int, item: Item) -> bytes:
+    """A key that a node was once found by; it may be of a record that is long dead."""
+    for _ in range(5 if kind == 12 else 8):
+        item.l()
+    item.l()
+    return item.array() or b""
 
 
 def fill_checkpoint(entry: Entry, item: Item) -> None:
