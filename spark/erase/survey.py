@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark.erase.barren import newest_others
-from spark.erase.columns import FileColumns
+from spark.erase.columns import ENDS, LNS, NODES, FileColumns
 from spark.erase.directory import Identity, file_names, make_durable, opened
 from spark.erase.errors import LogFileChanged, LogRefused
 from spark.erase.log import Log, Mask, all_entries, all_lns, numbers
@@ -169,8 +169,9 @@ def thin(
     keep[[row for row, _ in rare]] = True
     keep[_highest_vlsns(entries)] = True
     keep |= np.isin(numbers(entries, "offset"), np.array(offsets, dtype=np.int64))
-    kept_nodes = columns.nodes if nodes else columns.nodes.slice(0, 0)
-    kept_lns = columns.lns.slice(0, 0) if lns is None else columns.lns.filter(pa.array(lns))
+    # An empty slice would drag its whole table along when it is pickled.
+    kept_nodes = columns.nodes if nodes else NODES.empty_table()
+    kept_lns = LNS.empty_table() if lns is None else columns.lns.filter(pa.array(lns))
     keep[numbers(kept_nodes, "entry")] = True
     keep[numbers(kept_lns, "entry")] = True
     row_of = np.cumsum(keep) - 1
@@ -184,7 +185,7 @@ def thin(
         entries=entries.filter(pa.array(keep)),
         lns=moved(kept_lns),
         nodes=moved(kept_nodes),
-        ends=columns.ends.slice(0, 0),
+        ends=ENDS.empty_table(),
         rare=tuple((int(row_of[row]), each) for row, each in rare),
     )
 
