@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from spark.erase.native.compiling import compiled
+from spark.erase.native.reading import is_zero
 from spark.erase.native.types import Buffer, Int, Table
 from spark.formats import je_log
 
@@ -121,9 +122,8 @@ def find_unerased(buffer: Buffer, base: Int, filled: Int, rows: Table, first: In
             return row, row
         item_at = rows[row, OFFSET] + rows[row, HEADER_BYTES]
         end = item_at + rows[row, ITEM_BYTES]
-        for at in range(max(item_at, base), min(end, limit)):
-            if buffer[at - base] != 0:
-                return row, row
+        if not is_zero(buffer, max(item_at, base) - base, min(end, limit) - base):
+            return row, row
         if end > limit:
             return row, NOTHING
     return rows.shape[0], NOTHING

@@ -20,6 +20,9 @@ ADLER_BASE: Final = 65521
 # As many bytes as keep the weighted sum within 32 bits, so that the loop becomes vector instructions.
 ADLER_STRETCH: Final = 4096
 
+# Zeros are looked for in stretches without a way out, which become vector instructions.
+ZERO_STRETCH: Final = 512
+
 MIX_1: Final = np.uint64(0x9E3779B97F4A7C15)
 MIX_2: Final = np.uint64(0xC2B2AE3D27D4EB4F)
 FOLD: Final = np.uint64(29)
@@ -144,4 +147,19 @@ def same_bytes(one: Buffer, one_at: Int, two: Buffer, two_at: Int, length: Int) 
     for index in range(length):  # noqa: SIM110 -- a loop is what becomes machine code
         if one[np.uint64(one_at + index)] != two[np.uint64(two_at + index)]:
             return False
+    return True
+
+
+@compiled
+def is_zero(buffer: Buffer, start: Int, end: Int) -> bool:
+    """Tell whether a range of bytes is nothing but zeros."""
+    position = start
+    while position < end:
+        until = min(position + ZERO_STRETCH, end)
+        found = np.uint8(0)
+        for index in range(position, until):
+            found |= buffer[np.uint64(index)]
+        if found != 0:
+            return False
+        position = until
     return True

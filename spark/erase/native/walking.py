@@ -7,7 +7,7 @@ import numpy as np
 from spark.erase.native import types as t
 from spark.erase.native.compiling import compiled
 from spark.erase.native.items import parse_end, parse_ln, parse_node
-from spark.erase.native.reading import entry_checksum, fixed
+from spark.erase.native.reading import entry_checksum, fixed, is_zero
 from spark.erase.native.types import Buffer, Int, Outcome, Table
 from spark.formats import je_log
 
@@ -101,11 +101,7 @@ def fill_header(
     )
     rows[number, t.ALL_ZERO] = 0
     if rows[number, t.TYPE] == ERASED:
-        rows[number, t.ALL_ZERO] = 1
-        for index in range(item_at, end):
-            if buffer[index] != 0:
-                rows[number, t.ALL_ZERO] = 0
-                break
+        rows[number, t.ALL_ZERO] = 1 if is_zero(buffer, item_at, end) else 0
 
 
 @compiled
