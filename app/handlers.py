@@ -8,8 +8,14 @@ from app.archives.api import JOB_RESTORE, JOB_VERIFY
 from app.archives.models import RestoreInto
 from app.archives.task import run_restore, run_verify
 from app.auth.scopes import Scope
+from app.erase.attempt import Workshop
+from app.erase.plan_task import run_erasure_plan
+from app.erase.service import JOB_ERASURE
+from app.erase.silence import prove_erasure_silent
+from app.erase.task import run_erasure
 from app.jobs.batch import JOB_BATCH, prove_children_silent, run_batch
 from app.jobs.batch_api import ChildSubmitter
+from app.jobs.context import JobContext
 from app.jobs.engine_choice import Engines
 from app.jobs.queries import count_active_jobs
 from app.jobs.service import wake
@@ -25,15 +31,28 @@ from app.stores.hooks import StoreHooks
 from app.stores.models import StoreKind
 
 
-def task_kinds(engines: Engines) -> TaskKinds:
+def task_kinds(engines: Engines, workshop: Workshop) -> TaskKinds:
     """Job kind to its task."""
+
+    def plan(context: JobContext) -> Mapping[str, Any]:
+        if _plans_erasure(context.job.params):
+            return run_erasure_plan(context, workshop=workshop)
+        return run_plan(context)
+
     return {
         JOB_PURGE: TaskKind(run=partial(run_purge, engines=engines), prove_silence=prove_purge_silent),
-        JOB_PLAN: TaskKind(run=run_plan, prove_silence=prove_silence),
+        JOB_PLAN: TaskKind(run=plan, prove_silence=prove_silence),
+        JOB_ERASURE: TaskKind(
+            run=partial(run_erasure, workshop=workshop), prove_silence=prove_erasure_silent
+        ),
         JOB_BATCH: TaskKind(run=run_batch, prove_silence=prove_children_silent),
         JOB_VERIFY: TaskKind(run=run_verify, prove_silence=prove_silence),
         JOB_RESTORE: TaskKind(run=run_restore, prove_silence=prove_silence),
     }
+
+
+def _plans_erasure(params: Mapping[str, Any]) -> bool:
+    return params.get("plan") == JOB_ERASURE
 
 
 BATCH_SUBMITTERS: Mapping[str, tuple[Scope, ChildSubmitter]] = {JOB_PURGE: (Scope.PURGES_WRITE, submit_child)}
@@ -47,6 +66,8 @@ def scopes_of(kind: str, params: Mapping[str, Any]) -> frozenset[Scope]:
         into = RestoreInto.model_validate(params["into"])
         more = {Scope.ADMIN} if into.live else {Scope.STORES_WRITE} if into.file is not None else set()
         return frozenset({Scope.PURGES_WRITE} | more)
+    if kind == JOB_ERASURE or (kind == JOB_PLAN and _plans_erasure(params)):
+        return frozenset({Scope.ERASURE_WRITE})
     return frozenset({Scope.JOBS_READ if kind == JOB_VERIFY else Scope.PURGES_WRITE})
 
 

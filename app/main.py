@@ -25,6 +25,7 @@ from app.backups.api import router as backups_router
 from app.clock import Clock, SystemClock
 from app.db import Database
 from app.description import describe
+from app.erase.api import router as erase_router
 from app.handlers import BATCH_SUBMITTERS, STORE_HOOKS, scopes_of
 from app.jobs.api import router as jobs_router
 from app.jobs.batch_api import router as batch_router
@@ -53,6 +54,7 @@ ROUTERS = (
     stores_router,
     store_parameters_router,
     purge_router,
+    erase_router,
     archives_router,
     protection_router,
     abort_router,

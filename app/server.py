@@ -23,12 +23,14 @@ from app.auth.service import ensure_admin_token
 from app.backups.settling import keep_backups
 from app.clock import SystemClock
 from app.db import Database
+from app.erase.attempt import Workshop
 from app.errors import MetadataBusy, MetadataUnavailable, ServiceError
 from app.handlers import task_kinds
 from app.jobs.claims import Claimer
 from app.jobs.instances import InstanceBusy, InstanceLock, heartbeat, register_instance
 from app.jobs.runner import Runner
 from app.jobs.service import wake
+from app.jobs.spark_hands import HandsSource
 from app.jobs.spark_service import engines_of, spark_service
 from app.jobs.suspension import store_key
 from app.kit.ids import new_id
@@ -79,6 +81,7 @@ class Worker:
         labels = frozenset({*settings.labels, f"instance/{self.lock.id}"})
         self.changed: Callable[[str], None] = lambda _job_id: None
         self.spark = spark_service(settings, clock, instance_id=self.lock.id)
+        workshop = Workshop(HandsSource(settings, self.spark).take, process=new_id("prc"))
         self.runner = Runner(
             claimer=Claimer(
                 instance_id=self.lock.id,
@@ -87,7 +90,7 @@ class Worker:
                 crash_loop_max=settings.crash_loop_max,
                 recovered_at_once=settings.runner_jobs_max,
             ),
-            kinds=task_kinds(engines_of(settings, clock, self.spark)),
+            kinds=task_kinds(engines_of(settings, clock, self.spark), workshop),
             database=database,
             settings=settings,
             clock=clock,

@@ -137,6 +137,16 @@ class Settings(BaseSettings):
     purge_unit_retries_max: Annotated[int, Field(ge=0)] = 8
     plan_valid_s: Annotated[int, Field(ge=60)] = 86_400
 
+    # erasure
+    erasure_wait_in_job_s: Annotated[float, Field(ge=0)] = 5.0
+    """A cycle sleeps so long in its job; for longer waits it gives thread, lease and hands back."""
+    erasure_look_again_s: Annotated[float, Field(gt=0)] = 60.0
+    """How often a cycle looks whether what stands in its way has passed."""
+    erasure_environment_look_s: Annotated[float, Field(gt=0)] = 5.0
+    """How often it looks whether an environment that is in use has become free."""
+    erasure_tick_s: Annotated[float, Field(gt=0)] = 2.0
+    """How often stores are asked whether a cycle is due, or their parameters have changed."""
+
     @field_validator("labels", "cors_origins", "allowed_roots", "allowed_hosts", mode="before")
     @classmethod
     def _comma_separated(cls, value: object) -> object:

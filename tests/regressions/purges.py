@@ -9,12 +9,14 @@ from typing import Any
 
 from app.archives.models import Archive
 from app.clock import SystemClock
+from app.erase.attempt import Workshop
 from app.handlers import task_kinds
 from app.jobs.context import JobContext
 from app.jobs.engine import InlineEngine
 from app.jobs.engine_choice import Engines
 from app.jobs.models import Job
 from app.jobs.service import JobRequest, submit
+from app.jobs.spark_hands import HandsSource
 from app.jobs.tasks import TaskKinds
 from app.purge.models import PurgeRequest
 from app.purge.rules import fence_resource
@@ -34,7 +36,9 @@ class Purges:
 
     @property
     def kinds(self) -> TaskKinds:
-        return task_kinds(Engines(InlineEngine(SystemClock())))
+        return task_kinds(
+            Engines(InlineEngine(SystemClock())), Workshop(HandsSource(self.bench.settings).take, "prc_test")
+        )
 
     def fill(self, place: Place, *, rows: int = 200, seed: int = 11) -> Place:
         """A random database whose cut-off is CUTOFF."""

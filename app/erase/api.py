@@ -1,0 +1,285 @@
+"""`/v1/stores/{s}/erasure-cycles` and `/log-entries`."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Query, Request
+from sqlmodel import Session
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import JSONResponse, Response
+
+from app.auth.access import ClockDep, DatabaseDep, SettingsDep, requires
+from app.auth.mutation import Answer, IdempotencyKeyHeader, find_replay, mutate
+from app.auth.scopes import Scope
+from app.auth.service import Caller
+from app.db import Database
+from app.erase.entries import read_log_entry
+from app.erase.models import FileState
+from app.erase.queries import get_cycle, list_cycles, list_files, newest_cycle, read_cycle
+from app.erase.service import (
+    check_engine,
+    directory_of,
+    look_early,
+    params_of,
+    submit_cycle,
+    submit_plan,
+    target_of,
+)
+from app.erase.stats import stats_of_store
+from app.erase.wire import (
+    CycleFileRead,
+    CycleRead,
+    CycleRequest,
+    ErasurePlanRead,
+    LogEntryRead,
+    StatsRead,
+)
+from app.errors import Conflict, Unavailable
+from app.jobs.api import accepted, watch_of
+from app.jobs.models import JobRead, read_job
+from app.jobs.spark_service import SparkService
+from app.jobs.states import TERMINAL, JobState
+from app.jobs.streaming import wait_for_change
+from app.kit.conditional import etag
+from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
+from app.kit.prefer import PreferHeader, wait_seconds
+from app.kit.problems import problems
+from app.stores.api import StoreId, read_row
+from app.stores.models import Store, StoreKind
+from app.stores.service import get_store, require_kind
+
+router = APIRouter(tags=["erasure"])
+CycleId = Annotated[
+    str, Path(pattern=r"^(cyc_[0-9a-z]{26}|current)$", description="`current` is the newest cycle.")
+]
+Reader = Annotated[Caller, Depends(requires(Scope.JOBS_READ))]
+StoreReader = Annotated[Caller, Depends(requires(Scope.STORES_READ))]
+Writer = Annotated[Caller, Depends(requires(Scope.ERASURE_WRITE))]
+ValidateOnly = Annotated[bool, Query(description="Plan only; nothing is written.")]
+LogFile = Annotated[str, Path(pattern=r"^[0-7][0-9a-f]{7}\.jdb$")]
+Offset = Annotated[int, Path(ge=0, le=0xFFFFFFFF)]
+
+PLAN_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {"model": ErasurePlanRead, "description": "The plan (`validate_only`)"},
+}
+
+
+@router.post(
+    "/v1/stores/{store_id}/erasure-cycles",
+    status_code=202,
+    response_model=JobRead,
+    summary="Begin an erasure cycle, or plan one",
+    operation_id="create_erasure_cycle",
+    responses=problems(404, 409, 429) | PLAN_RESPONSES,
+)
+async def post_cycle(
+    store_id: StoreId,
+    body: CycleRequest,
+    request: Request,
+    caller: Writer,
+    settings: SettingsDep,
+    prefer: PreferHeader = None,
+    validate_only: ValidateOnly = False,
+    idempotency_key: IdempotencyKeyHeader = None,
+) -> Response:
+    """202 with the job, whose subject is the cycle. With `validate_only` a plan: 200, or 202 with its job."""
+    if not validate_only:
+        return await run_in_threadpool(_begin, request, caller, store_id, body)
+    wait_s = wait_seconds(prefer, default_s=settings.plan_wait_default_s, max_s=settings.wait_max_s)
+    job, version = await run_in_threadpool(_queue_plan, request, caller, store_id, body)
+    deadline = request.app.state.clock.boottime_s() + wait_s
+    while job.state not in TERMINAL and not watch_of(request).is_closed:
+        left_s = deadline - request.app.state.clock.boottime_s()
+        if left_s <= 0:
+            break
+        job, version = await wait_for_change(
+            watch_of(request), job, version, wait_for="state", timeout_s=left_s
+        )
+    answer = _plan_answer(job, version)
+    if prefer is not None and "wait" in prefer:
+        answer.headers["Preference-Applied"] = f"wait={wait_s}"
+    return answer
+
+
+def _plan_answer(job: JobRead, version: int) -> Response:
+    if job.state == JobState.SUCCEEDED:
+        return JSONResponse(job.result)
+    if job.state in TERMINAL:
+        error = job.error
+        code = error.code if error else "PLAN_ABORTED"
+        kind = Unavailable if error and error.retryable else Conflict
+        raise kind(error.detail if error else "the plan was aborted", code=code, extra={"job_id": job.id})
+    headers = {"Location": f"/v1/jobs/{job.id}", "ETag": etag(version), "Retry-After": "2"}
+    return JSONResponse(job.model_dump(mode="json"), status_code=202, headers=headers)
+
+
+def _queue_plan(request: Request, caller: Caller, store_id: str, body: CycleRequest) -> tuple[JobRead, int]:
+    database: Database = request.app.state.database
+    settings, clock = request.app.state.settings, request.app.state.clock
+    store = read_row(database, store_id, caller)
+    require_kind(store, StoreKind.JE)
+    check_engine(body.engine, settings)
+    look_early(store, settings)
+    with database.transaction() as db:
+        params = params_of(db, store, body, is_plan=True)
+        job = submit_plan(db, store, params, caller=caller, settings=settings, now=clock.now())
+    request.app.state.changed(job.id)
+    return read_job(job), job.version
+
+
+def _begin(request: Request, caller: Caller, store_id: str, body: CycleRequest) -> Response:
+    replay = find_replay(request, caller, body=body)
+    if replay is not None:
+        return replay
+    database: Database = request.app.state.database
+    settings, clock = request.app.state.settings, request.app.state.clock
+    store = read_row(database, store_id, caller)
+    require_kind(store, StoreKind.JE)
+    check_engine(body.engine, settings)
+    identity = look_early(store, settings)
+    spark: SparkService | None = request.app.state.spark
+    if body.engine == "SPARK" and spark is not None:
+        spark.check_room()
+
+    def effect(db: Session) -> Answer:
+        current = get_store(db, store_id, lock=True)
+        _same_target(current, store)
+        job, cycle = submit_cycle(
+            db,
+            current,
+            params_of(db, current, body),
+            identity=identity,
+            caller=caller,
+            reason=body.reason,
+            settings=settings,
+            now=clock.now(),
+        )
+        answer = accepted(job)
+        audit = {"erasure_cycle_id": cycle.id, "reason": body.reason, "kinds": cycle.kinds}
+        return Answer(
+            body=answer.body,
+            status=answer.status,
+            headers=answer.headers,
+            subject_id=cycle.id,
+            audit=audit,
+        )
+
+    response = mutate(
+        request,
+        caller,
+        effect,
+        action="erasure-cycle.create",
+        subject=("erasure-cycle", ""),
+        store=store_id,
+        body=body,
+    )
+    request.app.state.changed(store_id)
+    return response
+
+
+def _same_target(current: Store, seen: Store) -> None:
+    """The store must be what was looked at a moment ago."""
+    if target_of(current) != target_of(seen):
+        raise Conflict("the store has changed meanwhile; try again", code="STORE_CHANGED")
+
+
+def _je_store(database: Database, store_id: str, caller: Caller) -> Store:
+    store = read_row(database, store_id, caller)
+    require_kind(store, StoreKind.JE)
+    return store
+
+
+@router.get(
+    "/v1/stores/{store_id}/erasure-cycles",
+    response_model=Page[CycleRead],
+    summary="List a store's erasure cycles",
+    operation_id="list_erasure_cycles",
+    responses=problems(404, 409),
+)
+def get_cycles(
+    store_id: StoreId,
+    caller: Reader,
+    database: DatabaseDep,
+    clock: ClockDep,
+    page_size: PageSize = PAGE_SIZE_DEFAULT,
+    page_token: PageToken = "",
+) -> Page[CycleRead]:
+    """Newest first; they are remembered as long as their jobs."""
+    store = _je_store(database, store_id, caller)
+    with database.reading() as db:
+        return list_cycles(db, store, page_size=page_size, page_token=page_token, now=clock.now())
+
+
+@router.get(
+    "/v1/stores/{store_id}/erasure-cycles/current/stats",
+    response_model=StatsRead,
+    summary="The eleven statistics of the eraser",
+    operation_id="get_erasure_stats",
+    responses=problems(404, 409),
+)
+def get_stats(store_id: StoreId, caller: Reader, database: DatabaseDep) -> StatsRead:
+    """By the document's names: of the newest cycle, and of all cycles of the store."""
+    _je_store(database, store_id, caller)
+    with database.reading() as db:
+        return stats_of_store(db, store_id, newest_cycle(db, store_id))
+
+
+@router.get(
+    "/v1/stores/{store_id}/erasure-cycles/{cycle_id}",
+    response_model=CycleRead,
+    summary="Look at an erasure cycle",
+    operation_id="get_erasure_cycle",
+    responses=problems(404, 409),
+)
+def get_one_cycle(
+    store_id: StoreId, cycle_id: CycleId, caller: Reader, database: DatabaseDep, clock: ClockDep
+) -> CycleRead:
+    """How far it is, what its plan says, and what it waits for."""
+    store = _je_store(database, store_id, caller)
+    with database.reading() as db:
+        return read_cycle(db, get_cycle(db, store_id, cycle_id), store, now=clock.now())
+
+
+@router.get(
+    "/v1/stores/{store_id}/erasure-cycles/{cycle_id}/files",
+    response_model=Page[CycleFileRead],
+    summary="List the files of an erasure cycle",
+    operation_id="list_erasure_files",
+    responses=problems(404, 409),
+)
+def get_files(
+    store_id: StoreId,
+    cycle_id: CycleId,
+    caller: Reader,
+    database: DatabaseDep,
+    clock: ClockDep,
+    page_size: PageSize = PAGE_SIZE_DEFAULT,
+    page_token: PageToken = "",
+    state: Annotated[list[FileState], Query(max_length=20)] = [],  # noqa: B006
+) -> Page[CycleFileRead]:
+    """Ascending: state, what is and is not erased and why, hashes, and what it has cost."""
+    _je_store(database, store_id, caller)
+    with database.reading() as db:
+        cycle = get_cycle(db, store_id, cycle_id)
+        return list_files(
+            db, cycle, states=state, page_size=page_size, page_token=page_token, now=clock.now()
+        )
+
+
+@router.get(
+    "/v1/stores/{store_id}/log-entries/{file}/{offset}",
+    response_model=LogEntryRead,
+    summary="Look at one entry of the log: is it erased?",
+    operation_id="get_log_entry",
+    responses=problems(404, 409),
+)
+def get_log_entry(
+    store_id: StoreId,
+    file: LogFile,
+    offset: Offset,
+    caller: StoreReader,
+    database: DatabaseDep,
+    settings: SettingsDep,
+) -> LogEntryRead:
+    """The document's isEntryErased. Reads the environment where this service runs."""
+    store = _je_store(database, store_id, caller)
+    return read_log_entry(directory_of(store, settings), file, offset)

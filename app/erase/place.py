@@ -1,0 +1,57 @@
+"""Where a cycle works: the directory, the claim of it in the metadata, and the store that names it."""
+
+import os
+from pathlib import Path
+
+from sqlmodel import Session
+
+from app.erase.rules import RESOURCE
+from app.errors import ServiceError
+from app.jobs.claims import claim_target
+from app.jobs.context import JobContext
+from app.jobs.errors import JobFailed
+from app.stores.models import Store
+from app.stores.service import get_store
+
+
+def place_of(directory: Path) -> str | None:
+    """What identifies an environment, by whatever path it was reached; None where it is not to be seen."""
+    try:
+        found = os.stat(directory)
+    except OSError:
+        return None
+    return f"je:{found.st_dev}:{found.st_ino}"
+
+
+def claim_place(context: JobContext, directory: Path) -> None:
+    """Take the right to erase in an environment until the job ends.
+
+    Raises: JobFailed: another job has it, or the directory is not there.
+    """
+    identity = place_of(directory)
+    if identity is None:
+        raise JobFailed("NOT_AN_ENVIRONMENT", f"{directory} cannot be looked at from here")
+
+    def take(db: Session) -> str | None:
+        context.change(db, {"claim_identity": identity, "claim_resource": RESOURCE})
+        now = context.database.now(db)
+        return claim_target(db, job_id=context.job.id, target_identity=identity, resource=RESOURCE, now=now)
+
+    other = context.write(take)
+    if other is not None:
+        raise JobFailed("CONFLICTING_JOB", f"{other} erases in the same environment", retryable=True)
+
+
+def store_of(context: JobContext) -> Store:
+    """The store of a job as it is now.
+
+    Raises: JobFailed: it is gone.
+    """
+
+    def read(db: Session) -> Store:
+        try:
+            return get_store(db, context.job.store or "")
+        except ServiceError as error:
+            raise JobFailed(error.code, error.detail) from error
+
+    return context.write(read)

@@ -1,0 +1,201 @@
+"""The plan of a cycle: made by hands, kept with the cycle file by file, made again when the log has moved on.
+
+What was obsolete stays obsolete, so a plan that was kept is good for as long as its files are what they were.
+It is made again when a file that waits could have become free (the log has moved on), and when other kinds
+are erased.
+"""
+
+import os
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from sqlmodel import Session, select
+
+from app.erase.attempt import Attempt
+from app.erase.messages import Message
+from app.erase.models import CycleStep, ErasureCycle, ErasureEntries, ErasureFile, FileState
+from app.erase.record import count, note_remaining, spend
+from app.erase.rules import switches_of
+from app.kit.instants import instant_text
+from app.stores.models import Store, StoreMode
+from spark.erase.calls import LiveTerms, PlanAnswer, PlanCall, PlannedFile
+from spark.erase.directory import Identity, file_names
+from spark.erase.errors import LogRefused
+from spark.erase.plan import PlanRequest
+from spark.erase.reasons import Cause
+from spark.formats.je_log import lsn_file, lsn_offset
+
+VETOED_KEPT_MAX: Final = 100
+# Nothing that the log does makes these pass: the file is set aside, as the document does with hard links.
+LASTING: Final = frozenset({Cause.HARD_LINKED, Cause.COMPARATOR, Cause.DEFERRED_WRITE})
+# These pass when the engine writes on, or truncates its index.
+PASSING: Final = frozenset(
+    {Cause.RECOVERY_INTERVAL, Cause.TAIL_OF_LOG, Cause.VLSN_INDEX, Cause.NO_VLSN, Cause.TOO_YOUNG}
+)
+UNTOUCHED: Final = frozenset({FileState.PENDING, FileState.NOT_SELECTED})
+
+
+def make_plan(attempt: Attempt) -> None:
+    """Make the plan and keep it.
+
+    Raises: JobWaiting, JobFailed.
+    """
+    is_first = attempt.cycle.plan is None
+    signature = log_signature(attempt.directory)
+    cutoff = attempt.cycle.cutoff_at
+    assert cutoff is not None, "a cycle that plans has started"
+    call = plan_call(
+        attempt.store, attempt.directory, kinds=attempt.cycle.kinds, cutoff=cutoff, now=attempt.now
+    )
+    answer = attempt.call(lambda hands: hands.plan(call))
+    if answer.refusal is not None:
+        raise attempt.refused(answer.refusal)
+    for file in answer.files:
+        _keep_file(attempt, file)
+
+    def edit(db: Session, cycle: ErasureCycle) -> None:
+        plans = (cycle.plan or {}).get("plans", 0) + 1
+        facts = plan_facts(answer)
+        made = {"planned_at": instant_text(attempt.now), "signature": signature, "plans": plans}
+        cycle.plan = facts | made
+        cycle.mode = answer.mode.value
+        cycle.step = CycleStep.PLANNED
+        spend(db, cycle, answer.costs)
+        _forget_vanished(db, cycle, answer)
+        note_remaining(db, cycle)
+
+    attempt.record.change(edit, say=None if is_first else Message.REPLANNED)
+    attempt.kinds_changed = False
+    if answer.vetoed_count and is_first:
+        attempt.record.warn("VETOED", f"{answer.vetoed_count} entries are vetoed: the plan wants a look")
+
+
+def plan_call(
+    store: Store,
+    directory: Path,
+    *,
+    kinds: list[str],
+    cutoff: datetime,
+    now: datetime,
+    protected: Mapping[int, str] | None = None,
+) -> PlanCall:
+    """What hands are asked to plan."""
+    now_ms = int(now.timestamp() * 1000)
+    request = PlanRequest(
+        switches=switches_of(kinds),
+        created_before_ms=int(cutoff.timestamp() * 1000),
+        protected=protected or {},
+        now_ms=now_ms,
+        erase_expired=store.erase_expired,
+    )
+    live = None
+    if store.mode == StoreMode.LIVE:
+        live = LiveTerms(
+            now_ms=now_ms,
+            backup_grace_ms=int(store.backup_grace.total_seconds() * 1000),
+            node_grace_ms=int(store.node_grace.total_seconds() * 1000),
+        )
+    return PlanCall(str(directory), request, live)
+
+
+def plan_facts(answer: PlanAnswer) -> dict[str, Any]:
+    """What a plan says of the whole log, as rows keep it."""
+    return {
+        "first_active": answer.first_active,
+        "checkpoint_lsn": answer.checkpoint_lsn,
+        "vetoed": [[lsn, reason] for lsn, reason in answer.vetoed[:VETOED_KEPT_MAX]],
+        "vetoed_count": answer.vetoed_count,
+        "missing_count": answer.missing_count,
+        "vlsn": None if answer.vlsn is None else dict(answer.vlsn),
+        "torn_at": None if answer.torn_at is None else list(answer.torn_at),
+        "nodes_wait": answer.nodes_wait,
+    }
+
+
+def place(lsn: int) -> dict[str, Any]:
+    """An LSN as clients see it."""
+    return {"file": f"{lsn_file(lsn):08x}.jdb", "offset": lsn_offset(lsn)}
+
+
+def _keep_file(attempt: Attempt, planned: PlannedFile) -> None:
+    """Keep what is planned in one file; one that was begun keeps the plan that it was begun by."""
+
+    def edit(db: Session, cycle: ErasureCycle) -> None:
+        file = db.get(ErasureFile, (cycle.id, planned.number))
+        if file is None:  # younger than the cycle
+            file = ErasureFile(cycle_id=cycle.id, number=planned.number, state=FileState.NOT_SELECTED)
+            file.created_ms = planned.created_ms
+        if file.state not in UNTOUCHED or file.was_written:
+            return
+        _describe(file, planned)
+        db.add(file)
+        if file.state != FileState.PENDING:
+            return
+        if LASTING & set(planned.causes):
+            file.state, file.finished_at = FileState.KEPT, attempt.now
+        _keep_entries(db, cycle, planned)
+
+    attempt.record.change(edit)
+
+
+def _describe(file: ErasureFile, planned: PlannedFile) -> None:
+    causes = dict(planned.causes)
+    if file.state == FileState.NOT_SELECTED and not causes:
+        causes = {str(Cause.TOO_YOUNG): "created after the cycle's cut-off"}
+    file.size_bytes = planned.identity.size
+    file.identity = identity_row(planned.identity)
+    file.causes = [[str(cause), detail] for cause, detail in causes.items()]
+    file.planned = {reason: list(pair) for reason, pair in planned.erased.items()}
+    file.kept = {str(cause): list(pair) for cause, pair in planned.kept.items()}
+    file.entry_count = planned.entry_count
+    file.is_reserved, file.is_barren = planned.reserved, planned.barren
+
+
+def _keep_entries(db: Session, cycle: ErasureCycle, planned: PlannedFile) -> None:
+    kept = db.get(ErasureEntries, (cycle.id, planned.number))
+    if kept is None:
+        kept = ErasureEntries(cycle_id=cycle.id, number=planned.number, entries=planned.entries)
+    kept.entries = planned.entries
+    db.add(kept)
+
+
+def _forget_vanished(db: Session, cycle: ErasureCycle, answer: PlanAnswer) -> None:
+    """Files that were selected and are not there any more: JE's cleaner was faster."""
+    there = {file.number for file in answer.files}
+    query = select(ErasureFile).where(
+        ErasureFile.cycle_id == cycle.id, ErasureFile.state == FileState.PENDING
+    )
+    for file in db.exec(query).all():
+        if file.number not in there:
+            file.state = FileState.ALREADY_DELETED
+            db.add(file)
+            count(db, cycle, files_already_deleted=1)
+
+
+def identity_row(identity: Identity) -> dict[str, int]:
+    """An identity as rows keep it."""
+    return {
+        "device": identity.device,
+        "inode": identity.inode,
+        "size": identity.size,
+        "links": identity.links,
+        "mtime_ns": identity.mtime_ns,
+    }
+
+
+def identity_of_row(file: ErasureFile) -> Identity:
+    """The identity of a file as it was planned."""
+    assert file.identity is not None, "a planned file has an identity"
+    return Identity(**file.identity)
+
+
+def log_signature(directory: Path) -> list[int]:
+    """What tells that the log has moved on: how many files, the last one's number, size and time."""
+    try:
+        names = file_names(directory)
+        last = os.stat(directory / names[-1], follow_symlinks=False)
+    except (OSError, LogRefused):
+        return []
+    return [len(names), int(names[-1][:8], 16), last.st_size, last.st_mtime_ns]

@@ -1,0 +1,39 @@
+"""What a refusal of the hands means to a whole job: what passes is waited for, the rest fails it by name."""
+
+from typing import Final
+
+from app.jobs.errors import JobFailed, JobWaiting
+from app.jobs.models import WaitingOn
+from spark.erase.calls import Refusal, RefusalCode
+
+WHERE_MAX_CHARS: Final = 200
+LOG_FILE_CHANGED: Final = "LOG_FILE_CHANGED"
+ENVIRONMENT_IN_USE: Final = "ENVIRONMENT_IN_USE"
+IN_USE: Final = frozenset({RefusalCode.ENVIRONMENT_IN_USE, RefusalCode.READER_PRESENT})
+TRANSIENT: Final = frozenset({RefusalCode.EPOCH_PASSED, RefusalCode.STOPPED, RefusalCode.FILE_LOCKED})
+
+
+def in_use(refusal: Refusal) -> WaitingOn | None:
+    """What a job waits for where somebody else has the environment, or writes to it right now."""
+    changed = refusal.code is RefusalCode.LOG_REFUSED and refusal.ref == LOG_FILE_CHANGED
+    if refusal.code not in IN_USE and not changed:
+        return None
+    return WaitingOn(kind=ENVIRONMENT_IN_USE, ref=where(refusal)[:WHERE_MAX_CHARS])
+
+
+def failure(refusal: Refusal) -> JobWaiting | JobFailed:
+    """The end of an attempt by a refusal that is not waited for."""
+    code = refusal.code
+    if code in TRANSIENT:
+        waiting = [WaitingOn(kind=code.value, ref=refusal.detail[:WHERE_MAX_CHARS])]
+        return JobWaiting(waiting, not_before=None, transient=True, code=code.value, detail=refusal.detail)
+    name = refusal.ref if code is RefusalCode.LOG_REFUSED and refusal.ref else code.value
+    return JobFailed(name, where(refusal))
+
+
+def where(refusal: Refusal) -> str:
+    """The detail of a refusal, with file and offset before it."""
+    if refusal.file is None:
+        return refusal.detail
+    place = refusal.file if refusal.offset is None else f"{refusal.file}, offset {refusal.offset}"
+    return f"{place}: {refusal.detail}"

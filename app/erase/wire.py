@@ -1,0 +1,303 @@
+"""Erasure cycles over HTTP: the request, the snapshot that a job keeps, and what is answered."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from app.erase.models import CycleState, EraseKind, FileState, Origin
+from app.jobs.models import ThrottleSetting, WaitingOn
+from app.jobs.states import JobState
+from app.kit.durations import Duration, parse_duration
+from app.kit.values import Text
+from app.settings import EngineChoice
+
+SPAN_MAX = timedelta(days=36_500)
+PLAN_OF_ERASURE = "ERASURE"
+
+
+def _written(value: object) -> object:
+    if isinstance(value, timedelta):
+        return value
+    if not isinstance(value, str):
+        raise ValueError("an ISO 8601 duration such as P25D")
+    try:
+        return parse_duration(value)
+    except OverflowError as error:
+        raise ValueError("longer than any duration here") from error
+
+
+def _bounded(value: timedelta) -> timedelta:
+    if value > SPAN_MAX:
+        raise ValueError("at most P36500D")
+    return value
+
+
+def _positive(value: timedelta) -> timedelta:
+    if value <= timedelta(0):
+        raise ValueError("longer than PT0S; a cycle without a throttle has `duration: PT0S`")
+    return value
+
+
+Span = Annotated[Duration, BeforeValidator(_written), AfterValidator(_bounded)]
+Period = Annotated[Span, AfterValidator(_positive)]
+
+
+class CycleRequest(BaseModel):
+    """What to erase, and over which time."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"period": "P25D", "reason": "erasure within 60 days"},
+                {"min_file_age": "PT0S", "duration": "PT0S", "reason": "before the disk is given back"},
+            ]
+        },
+    )
+
+    period: Period | None = Field(
+        default=None,
+        description="Age of the files and length of the cycle; null: the store's je.erase.period.",
+    )
+    min_file_age: Span | None = Field(default=None, description="With `duration`, instead of `period`.")
+    duration: Span | None = Field(default=None, description="PT0S: no throttle, no end, no rest.")
+    kinds: list[EraseKind] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=len(EraseKind),
+        description="Null: what the store's four je.erase.* switches say.",
+    )
+    engine: EngineChoice | None = Field(default=None, description="Null: the service's default.")
+    throttle: ThrottleSetting | None = Field(
+        default=None,
+        description="Upper bounds besides the cycle's own throttle; rows_per_s is not known here.",
+    )
+    reason: Text | None = Field(default=None, max_length=500)
+
+    @model_validator(mode="after")
+    def _one_length(self) -> "CycleRequest":
+        if self.period is not None and (self.min_file_age is not None or self.duration is not None):
+            raise ValueError("period excludes min_file_age and duration")
+        if (self.min_file_age is None) != (self.duration is None):
+            raise ValueError("min_file_age and duration are given together")
+        if self.throttle is not None and self.throttle.rows_per_s is not None:
+            raise ValueError("a cycle has no rows_per_s: bytes_per_s and intensity")
+        return self
+
+
+class CycleParams(BaseModel):
+    """The snapshot of a cycle at its submission.
+
+    Attributes:
+        plan: set in the params of a PLAN job.
+        target: what the store named then.
+    """
+
+    plan: Literal["ERASURE"] | None = None
+    period_s: float | None
+    min_file_age_s: float
+    duration_s: float
+    follows_period: bool
+    follows_kinds: bool
+    kinds: list[EraseKind]
+    engine: EngineChoice | None
+    throttle: ThrottleSetting | None
+    origin: Origin
+    target: dict[str, Any]
+
+
+class Place(BaseModel):
+    """A place in the log."""
+
+    file: str
+    offset: int
+
+
+class CauseRead(BaseModel):
+    """Why nothing of a file is erased."""
+
+    cause: str
+    detail: str
+
+
+class AmountRead(BaseModel):
+    """So many entries, and the bytes of their items."""
+
+    code: str = Field(description="A reason to erase, or a cause to keep.")
+    entries: int
+    bytes: int
+
+
+class RefusalRead(BaseModel):
+    """What ended the work at a file, or held it up last."""
+
+    code: str
+    detail: str
+    ref: str = ""
+    offset: int | None = None
+    step: str | None = None
+
+
+class EraserStats(BaseModel):
+    """The document's eleven statistics, by its names; read and written bytes are real bytes."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    eraserCycleStart: str = Field(description="UTC; empty before the first cycle.")  # noqa: N815
+    eraserCycleEnd: str  # noqa: N815
+    eraserFilesRemaining: int  # noqa: N815
+    eraserFilesErased: int  # noqa: N815
+    eraserFilesDeleted: int  # noqa: N815
+    eraserFilesAlreadyDeleted: int  # noqa: N815
+    eraserFSyncs: int  # noqa: N815
+    eraserReads: int  # noqa: N815
+    eraserReadBytes: int  # noqa: N815
+    eraserWrites: int  # noqa: N815
+    eraserWriteBytes: int  # noqa: N815
+
+
+class StatsRead(BaseModel):
+    """The statistics of a store."""
+
+    store: str
+    erasure_cycle_id: str | None = Field(description="The newest cycle.")
+    cycle: EraserStats = Field(description="Of the newest cycle alone.")
+    cumulative: EraserStats = Field(description="Of all cycles of the store that Lethe has run.")
+
+
+class VetoRead(Place):
+    """An entry that the rule would erase and a tree still reaches."""
+
+    reason: str
+
+
+class PlanFacts(BaseModel):
+    """What a plan says of the log."""
+
+    first_active: Place
+    checkpoint: Place
+    vetoed_count: int = Field(description="More than none: the plan wants a look.")
+    vetoed: list[VetoRead] = Field(description="The first of them.")
+    missing_count: int
+    vlsn: dict[str, int | None] | None = Field(description="Null: the environment is not replicated.")
+    torn_at: Place | None
+    nodes_wait: bool = Field(description="LIVE: old nodes wait for a later checkpoint.")
+
+
+class CycleThrottleRead(BaseModel):
+    """The cycle's own throttle."""
+
+    total_units: int = Field(description="Three for each byte of the selected files.")
+    done_units: int
+    rate_per_s: float | None = Field(description="Units per second; null: no throttle.")
+    next_at: datetime | None = Field(description="No work before it.")
+
+
+class CycleRead(BaseModel):
+    """A cycle as clients see it."""
+
+    id: str
+    store: str
+    job_id: str
+    job_state: JobState
+    state: CycleState
+    origin: Origin
+    mode: str | None = Field(description="Of the plan; null before it.")
+    engine: str
+    period: Duration | None
+    min_file_age: Duration
+    duration: Duration
+    kinds: list[EraseKind]
+    created_at: datetime
+    started_at: datetime | None
+    cutoff: datetime | None = Field(description="Files created at or before it are selected.")
+    ends_at: datetime | None = Field(description="Null: it has no end, or has not started.")
+    ended_at: datetime | None
+    waiting_on: list[WaitingOn]
+    throttle: CycleThrottleRead
+    files: dict[FileState, int] = Field(description="How many files stand in which state.")
+    plan: PlanFacts | None
+    incomplete: dict[str, list[str]] | None = Field(description="Files that remained, by cause.")
+    stats: EraserStats
+
+
+class CycleFileRead(BaseModel):
+    """A file of a cycle as clients see it."""
+
+    file: str
+    state: FileState
+    size_bytes: int
+    created_at: datetime | None
+    causes: list[CauseRead]
+    protected_by: str | None = Field(description="Id of the protection that holds it now.")
+    planned: list[AmountRead] = Field(description="What is erased, by reason.")
+    kept: list[AmountRead] = Field(description="What is not erased, by cause.")
+    reserved: bool = Field(description="JE has put it aside for deletion.")
+    barren: bool = Field(description="Nothing in it is live or vetoed.")
+    entries_planned: int
+    entries_done: int = Field(description="Of the rounds that have ended.")
+    entries_erased: int | None = Field(description="As the proof has found them.")
+    rounds: int
+    passes: int
+    sha256_before: str | None
+    sha256_expected: str | None
+    sha256_after: str | None
+    sha256_now: str | None = Field(description="The digest that holds now; null: none is known to.")
+    erasure_generation: int = Field(description="How many passes have changed the file.")
+    mtime_before: datetime | None
+    first_write_at: datetime | None
+    finished_at: datetime | None
+    fsync_times: list[Duration]
+    fsyncs: int
+    reads: int
+    read_bytes: int
+    writes: int
+    write_bytes: int
+    refusal: RefusalRead | None
+    proved: bool | None
+    proved_by: str | None
+
+
+class PlannedFileRead(BaseModel):
+    """One file of a plan."""
+
+    file: str
+    size_bytes: int
+    created_at: datetime | None
+    causes: list[CauseRead]
+    erase: list[AmountRead]
+    keep: list[AmountRead]
+    reserved: bool
+
+
+class ErasurePlanRead(BaseModel):
+    """What a cycle would do now; nothing was written."""
+
+    plan_id: str
+    store: str
+    mode: str
+    kinds: list[EraseKind]
+    cutoff: datetime
+    files: list[PlannedFileRead]
+    erase: list[AmountRead] = Field(description="Over all files, by reason.")
+    keep: list[AmountRead] = Field(description="Over all files: what is not erased, by cause.")
+    facts: PlanFacts
+
+
+class LogEntryRead(BaseModel):
+    """One entry of the log: the document's isEntryErased, and how to know."""
+
+    file: str
+    offset: int
+    type: str
+    type_number: int
+    erased: bool = Field(description="Its type is LOG_ERASED (43).")
+    all_zero: bool = Field(description="Nothing of what it held is left.")
+    item_bytes: int
+
+
+def amounts(shown: Mapping[str, Any]) -> list[AmountRead]:
+    """Counts by reason or cause, as rows keep them."""
+    return [AmountRead(code=code, entries=pair[0], bytes=pair[1]) for code, pair in shown.items()]
