@@ -4,12 +4,17 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from sqlmodel import Session
+
 from app.archives.api import JOB_RESTORE, JOB_VERIFY
 from app.archives.models import RestoreInto
 from app.archives.task import run_restore, run_verify
 from app.auth.scopes import Scope
+from app.db import Database
 from app.erase.attempt import Workshop
+from app.erase.check import check_environment
 from app.erase.plan_task import run_erasure_plan
+from app.erase.recover import is_environment_ahead, recover_environment
 from app.erase.service import JOB_ERASURE
 from app.erase.silence import prove_erasure_silent
 from app.erase.task import run_erasure
@@ -22,13 +27,16 @@ from app.jobs.service import wake
 from app.jobs.sql_target import prove_silence
 from app.jobs.suspension import store_key
 from app.jobs.tasks import TaskKind, TaskKinds
+from app.protection.queries import count_active
 from app.purge.batch import submit_child
 from app.purge.check import check_store
 from app.purge.recover import recover_store
-from app.purge.service import JOB_PLAN, JOB_PURGE
+from app.purge.service import JOB_PLAN, JOB_PURGE, is_epoch_ahead
 from app.purge.task import prove_purge_silent, run_plan, run_purge
+from app.settings import Settings
+from app.stores.findings import RecoveryRead
 from app.stores.hooks import StoreHooks
-from app.stores.models import StoreKind
+from app.stores.models import Store, StoreKind
 
 
 def task_kinds(engines: Engines, workshop: Workshop) -> TaskKinds:
@@ -71,9 +79,29 @@ def scopes_of(kind: str, params: Mapping[str, Any]) -> frozenset[Scope]:
     return frozenset({Scope.JOBS_READ if kind == JOB_VERIFY else Scope.PURGES_WRITE})
 
 
+def _count_users(db: Session, store_id: str) -> int:
+    """Jobs and protections of a store that have not ended: its target cannot change under them."""
+    return count_active_jobs(db, store_id) + count_active(db, store_id)
+
+
+def recover(database: Database, settings: Settings, store: Store, actor: str) -> RecoveryRead:
+    """Raise our epoch above a store's target.
+
+    Raises: ServiceError: the target cannot be asked.
+    """
+    by_kind = recover_environment if store.kind == StoreKind.JE else recover_store
+    return by_kind(database, settings, store, actor)
+
+
+def is_ahead(database: Database, store: Store, settings: Settings) -> bool:
+    """Whether a store's target can be asked and has seen a greater epoch than ours."""
+    by_kind = is_environment_ahead if store.kind == StoreKind.JE else is_epoch_ahead
+    return by_kind(database, store, settings)
+
+
 STORE_HOOKS = StoreHooks(
-    count_active_jobs=count_active_jobs,
+    count_active_jobs=_count_users,
     resumed=lambda db, store, now: wake(db, store_key(store), now=now),
-    checks={StoreKind.SYMMETRICDS: check_store},
-    recover=recover_store,
+    checks={StoreKind.SYMMETRICDS: check_store, StoreKind.JE: check_environment},
+    recover=recover,
 )

@@ -24,8 +24,10 @@ from app.backups.settling import keep_backups
 from app.clock import SystemClock
 from app.db import Database
 from app.erase.attempt import Workshop
+from app.erase.tick import Look
 from app.errors import MetadataBusy, MetadataUnavailable, ServiceError
-from app.handlers import task_kinds
+from app.handlers import is_ahead, task_kinds
+from app.handlers import recover as recover_target
 from app.jobs.claims import Claimer
 from app.jobs.instances import InstanceBusy, InstanceLock, heartbeat, register_instance
 from app.jobs.runner import Runner
@@ -36,8 +38,6 @@ from app.jobs.suspension import store_key
 from app.kit.ids import new_id
 from app.logs import configure_logging
 from app.main import VERSION, Readiness, create_app
-from app.purge.recover import recover_store
-from app.purge.service import is_epoch_ahead
 from app.purge.tick import tick_once
 from app.retention import forget_rows, remove_expired_archives
 from app.settings import Settings
@@ -99,6 +99,7 @@ class Worker:
             changed=lambda job_id: self.changed(job_id),
         )
         self._keeper = threading.Thread(target=self._keep, name="lethe-housekeeping", daemon=True)
+        self._eraser = threading.Thread(target=self._look_at_erasers, name="lethe-eraser", daemon=True)
 
     def start(self) -> None:
         """Register, recover, claim."""
@@ -116,6 +117,7 @@ class Worker:
         if self.spark is not None:
             self.spark.start()
         self._keeper.start()
+        self._eraser.start()
         logger.info("started", role=self.role, instance=self.lock.id, labels=self.settings.labels)
 
     def start_when_possible(self) -> None:
@@ -138,8 +140,9 @@ class Worker:
         if self.spark is not None:
             self.spark.stop(STOP_BUDGET_S - (time.monotonic() - begun))
         self._stopped.set()
-        if self._keeper.is_alive():
-            self._keeper.join(2.0)
+        for thread in (self._keeper, self._eraser):
+            if thread.is_alive():
+                thread.join(2.0)
         self._beat(stopped=True)
         self.lock.release()
 
@@ -174,6 +177,15 @@ class Worker:
         except (MetadataUnavailable, MetadataBusy) as error:
             logger.warning("metadata away", error=error.detail)
 
+    def _look_at_erasers(self) -> None:
+        """Every few seconds: which cycles are due, and which parameters of erasers have changed."""
+        while not self._stopped.wait(self.settings.erasure_tick_s):
+            try:
+                if Look(self.database, self.settings, self.clock.now(), self._tell).run():
+                    self.runner.wake()
+            except (MetadataUnavailable, MetadataBusy) as error:
+                logger.warning("metadata away", error=error.detail)
+
     def _tell(self, changed: str) -> None:
         self.changed(changed)
 
@@ -188,7 +200,7 @@ class Worker:
         """Whether each registered store has seen a greater epoch than this metadata ever gave."""
         with self.database.reading() as db:
             stores = db.exec(select(Store).limit(EPOCH_STORES_MAX)).all()
-        return bool(stores) and all(is_epoch_ahead(self.database, store, self.settings) for store in stores)
+        return bool(stores) and all(is_ahead(self.database, store, self.settings) for store in stores)
 
 
 class Server(uvicorn.Server):
@@ -358,7 +370,7 @@ def recover(settings: Settings, store_id: str) -> tuple[int, RecoveryRead | None
         bring_to_head(database, may_migrate=False)
         with database.reading() as db:
             store = get_store(db, store_id)
-        done = recover_store(database, settings, store, OFFLINE)
+        done = recover_target(database, settings, store, OFFLINE)
         with database.transaction() as db:
             db.add(
                 AuditEvent(

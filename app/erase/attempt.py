@@ -26,8 +26,10 @@ from app.settings import EngineChoice
 from app.stores.models import Store
 from app.stores.service import get_store
 from spark.erase.calls import Costs, Hands, HandsLost, Mode, Refusal
+from spark.targets.medium import medium_of
 
 CHECKPOINT_CLAIMED: Final = "environment"
+MEDIUM_KEEPS_COPIES: Final = "MEDIUM_KEEPS_COPIES"
 SLEEP_SLICE_S: Final = 0.2
 LIVE_LOOK_S: Final = 30.0
 WAKE_LEAD_S: Final = 2.0
@@ -186,6 +188,7 @@ class Attempt:
         epoch = self.context.job.token
         if self._is_claimed:
             return epoch
+        self._check_medium()
         self.context.save_checkpoint(CHECKPOINT_CLAIMED, {"epoch": epoch})
         try:
             claim_environment(self.context.database, self.context.settings, self.store, epoch=epoch)
@@ -198,6 +201,15 @@ class Attempt:
             raise JobFailed(error.code, error.detail) from error
         self._is_claimed = True
         return epoch
+
+    def _check_medium(self) -> None:
+        """Refuse a medium that keeps what is overwritten, unless the store accepts that."""
+        try:
+            medium = medium_of(self.directory)
+        except OSError as error:
+            raise JobFailed("ENVIRONMENT_UNREADABLE", error.strerror or str(error)) from error
+        if medium.is_copy_on_write and not self.store.accept_medium:
+            raise JobFailed(MEDIUM_KEEPS_COPIES, "; ".join(medium.notes))
 
     @property
     def mode(self) -> Mode:

@@ -1,0 +1,152 @@
+"""`:check` of a JE store: what its environment is, and what stands in the way of an erasure.
+
+Nothing is made here: neither a control file nor JE's lock file.
+"""
+
+import os
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from app.erase.attempt import MEDIUM_KEEPS_COPIES
+from app.erase.place import place_of
+from app.settings import Settings
+from app.stores.errors import StoreUrlRefused
+from app.stores.findings import Finding, FindingSeverity, MissingPermission, StoreCheck, TableSize
+from app.stores.models import Store, StoreMode
+from app.stores.targets import environment_directory
+from spark.erase.directory import file_names, opened, read_file_header
+from spark.erase.environment_lock import is_in_use
+from spark.erase.errors import LogRefused
+from spark.erase.live_properties import refuse_own_eraser
+from spark.formats import je_log
+from spark.targets.control_errors import ControlError, ControlFileMissing
+from spark.targets.control_file import ControlFile
+from spark.targets.medium import medium_of
+
+LAYOUT: Final = f"JE log version {je_log.VERSION}"
+LOCK_NAME: Final = "je.lck"
+
+
+def check_environment(store: Store, settings: Settings, _now: datetime) -> StoreCheck:
+    """Look at the environment; whatever is wrong with it is a finding."""
+    if not set(store.runs_on) <= set(settings.labels):
+        detail = f"only runners labelled {', '.join(store.runs_on)} reach it; this service does not try"
+        return StoreCheck(ok=True, reachable=False, findings=[_info("RUNS_ON_ELSEWHERE", detail)])
+    try:
+        directory = environment_directory(store, settings)
+        version, sizes = _versions(directory)
+    except StoreUrlRefused as error:
+        return _refused(error.code, error.detail)
+    except LogRefused as error:
+        return _refused(error.code, str(error))
+    missing = _permissions(directory)
+    findings = [*_medium(store, directory), *_use(store, directory), *_control(directory)]
+    if missing:
+        detail = ", ".join(f"{item.right} on {item.table}" for item in missing)
+        findings.append(_error("PERMISSION", detail))
+    conflicts = _conflicts(directory)
+    findings += [_warn("OWN_ERASER", conflict) for conflict in conflicts]
+    is_ok = all(item.severity is not FindingSeverity.ERROR for item in findings)
+    return StoreCheck(
+        ok=is_ok,
+        reachable=True,
+        identity=place_of(directory),
+        server_version=version,
+        layout=LAYOUT,
+        permissions_missing=missing,
+        sizes=sizes,
+        conflicts=conflicts,
+        findings=findings,
+        can=["PLAN_ERASURE", "ERASE"] if is_ok else ["PLAN_ERASURE"],
+    )
+
+
+def _versions(directory: Path) -> tuple[int, list[TableSize]]:
+    """The log's version, asked of every file's header, and the size of each.
+
+    Raises: LogRefused.
+    """
+    sizes = []
+    for name in file_names(directory):
+        with opened(directory, [name]) as [file]:
+            read_file_header(file)
+            sizes.append(TableSize(table=name, rows_estimate=None, bytes=file.identity.size))
+    return je_log.VERSION, sizes
+
+
+def _permissions(directory: Path) -> list[MissingPermission]:
+    wanted = [(directory, "write and search", os.W_OK | os.X_OK)]
+    wanted += [(directory / name, "read and write", os.R_OK | os.W_OK) for name in file_names(directory)]
+    if (directory / LOCK_NAME).exists():
+        wanted.append((directory / LOCK_NAME, "read and write", os.R_OK | os.W_OK))
+    return [
+        MissingPermission(table=path.name, right=right)
+        for path, right, mode in wanted
+        if not os.access(path, mode)
+    ]
+
+
+def _medium(store: Store, directory: Path) -> list[Finding]:
+    try:
+        medium = medium_of(directory)
+    except OSError as error:
+        return [_error("ENVIRONMENT_UNREADABLE", error.strerror or str(error))]
+    found = [_info("MEDIUM", f"{medium.file_system} on {medium.device}")]
+    if medium.is_network:
+        found.append(_error("MEDIUM_REFUSED", f"{medium.file_system}: locks and writes go through a network"))
+    detail = "; ".join(medium.notes)
+    if medium.is_copy_on_write and not store.accept_medium:
+        found.append(_error(MEDIUM_KEEPS_COPIES, f"{detail}; `accept_medium` erases all the same"))
+    elif detail:
+        found.append(_warn("MEDIUM_NOTES", detail))
+    return found
+
+
+def _use(store: Store, directory: Path) -> list[Finding]:
+    try:
+        in_use = is_in_use(directory)
+    except ControlError as error:
+        return [_error(error.code, error.detail)]
+    if not in_use:
+        return []
+    detail = "a process has the environment open"
+    if store.mode == StoreMode.LIVE:
+        return [_info("ENVIRONMENT_IN_USE", f"{detail}; LIVE works beside it")]
+    return [_warn("ENVIRONMENT_IN_USE", f"{detail}; a cycle in mode CLOSED waits until it is free")]
+
+
+def _control(directory: Path) -> list[Finding]:
+    try:
+        with ControlFile.open(directory, create=False) as control:
+            record = control.read()
+    except ControlFileMissing:
+        return [_info("CONTROL_FILE_MISSING", "there is no control file yet; the first cycle makes one")]
+    except ControlError as error:
+        return [_error(error.code, error.detail)]
+    detail = f"epoch {record.epoch}, {len(record.ranges)} protected range(s)"
+    return [_info("CONTROL_FILE", detail)]
+
+
+def _conflicts(directory: Path) -> list[str]:
+    try:
+        refuse_own_eraser(directory)
+    except LogRefused as error:
+        return [str(error)]
+    return []
+
+
+def _refused(code: str, detail: str) -> StoreCheck:
+    return StoreCheck(ok=False, reachable=False, findings=[_error(code, detail)])
+
+
+def _error(code: str, detail: str) -> Finding:
+    return Finding(code=code, severity=FindingSeverity.ERROR, detail=detail)
+
+
+def _warn(code: str, detail: str) -> Finding:
+    return Finding(code=code, severity=FindingSeverity.WARNING, detail=detail)
+
+
+def _info(code: str, detail: str) -> Finding:
+    return Finding(code=code, severity=FindingSeverity.INFO, detail=detail)
