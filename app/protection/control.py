@@ -274,6 +274,8 @@ class Quiet:
         Raises: ServiceError: the control file cannot be used.
         """
         if self._left is None:
+            # A round that ends because of what comes next was at work before.
+            self.was_busy = self.was_busy or bool(self._peek())
             record = try_sync(self._database, self._environment, raise_stop=True)
             if record is None or not self._is_covered(record):
                 return False
@@ -281,6 +283,15 @@ class Quiet:
         self._left = self._look(self._left)
         self.was_busy = self.was_busy or bool(self._left)
         return self._left == []
+
+    def _peek(self) -> list[int]:
+        """The files in which a round is at work before anything is changed."""
+        with control_faults():
+            try:
+                with ControlFile.open(self._environment.directory, create=False) as control:
+                    return busy_files(control, self._numbers)
+            except (ControlFileMissing, ControlFileInvalid):
+                return []
 
     def _look(self, left: Sequence[int]) -> list[int] | None:
         """The files in which a round is still at work; None: the range is lost, and all begins again."""

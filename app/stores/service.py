@@ -127,7 +127,7 @@ def change_store(
     if wrong := sorted(set(changes) & fields_of_other_kinds(StoreKind(store.kind))):
         raise Unprocessable(f"a store of kind {store.kind} has no {', '.join(wrong)}", code="INVALID_REQUEST")
     if TARGET_FIELDS & set(changes) and active_jobs:
-        raise StoreInUse("jobs of this store have not ended; its target cannot change under them")
+        raise StoreInUse("jobs or protections of this store have not ended; its target stays")
     if "parameters" in changes:
         changes["parameters"] = check_store_values(changes["parameters"], store.kind)
     if "limits" in changes:
@@ -209,7 +209,7 @@ def remove_store(db: Session, store_id: str, *, if_match: str | None, active_job
     store = get_store(db, store_id, lock=True)
     require_match(if_match, store.version)
     if active_jobs:
-        raise StoreInUse("jobs of this store have not ended")
+        raise StoreInUse("jobs or protections of this store have not ended")
     db.delete(store)
     db.flush()
 

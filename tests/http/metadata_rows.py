@@ -41,6 +41,17 @@ class MetadataRows:
         with psycopg.connect(url.render_as_string(hide_password=False)) as connection:
             return [row for sql in statements for row in connection.execute(sql)]
 
+    def execute(self, statement: str) -> None:
+        """Change rows behind the service's back: time that has passed, a crash that has happened."""
+        if self._service.metadata_url is None:
+            path = self._service.data_dir / "lethe.db"
+            with closing(sqlite3.connect(path, timeout=10)) as connection, connection:
+                connection.execute(statement)
+            return
+        url = make_url(self._service.metadata_url).set(drivername="postgresql")
+        with psycopg.connect(url.render_as_string(hide_password=False)) as connection:
+            connection.execute(statement)
+
     @contextmanager
     def unchanged(self) -> Iterator[None]:
         """Assert that the block leaves all these rows as they were."""

@@ -1,0 +1,93 @@
+"""JE environments as stores of a running service, and rounds that a test holds open in them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from spark.targets.control_file import ControlFile
+from spark.targets.control_record import ControlRecord
+
+DATA = Path(__file__).parents[1] / "data" / "je"
+_numbers = itertools.count(1)
+
+
+def unpack(name: str, directory: Path) -> Path:
+    """The files of an environment that JE wrote, in a directory of their own."""
+    directory.mkdir(parents=True)
+    with tarfile.open(DATA / f"{name}.tar.xz") as packed:
+        for member in packed.getmembers():
+            if member.name.endswith(".jdb"):
+                member.name = Path(member.name).name
+                packed.extract(member, directory, filter="data")
+    return directory
+
+
+@dataclass(frozen=True)
+class EnvironmentStore:
+    """A registered environment."""
+
+    http: httpx.Client
+    id: str
+    directory: Path
+
+    @property
+    def url(self) -> str:
+        return f"/v1/stores/{self.id}"
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(path.name for path in self.directory.glob("*.jdb"))
+
+    def record(self) -> ControlRecord:
+        with ControlFile.open(self.directory, create=False) as control:
+            return control.read()
+
+    def ranges(self) -> list[tuple[str, int, int | None]]:
+        """What stands in the control file."""
+        return [(held.id, held.first, held.last) for held in self.record().ranges]
+
+    def post(self, path: str, body: Any = None, **headers: str) -> httpx.Response:
+        """POST below the store; `key` is the Idempotency-Key."""
+        named = {"Idempotency-Key": headers["key"]} if "key" in headers else {}
+        return self.http.post(f"{self.url}/{path}", json=body, headers=named)
+
+    def begin(self, **body: Any) -> dict[str, Any]:
+        """A backup session that is ACTIVE."""
+        answer = self.post("backup-sessions", body)
+        assert answer.status_code == 201, answer.text
+        begun: dict[str, Any] = answer.json()
+        return begun
+
+
+def make_environment_store(
+    http: httpx.Client, roots: Path, sample: Path | None = None, **fields: Any
+) -> EnvironmentStore:
+    """A fresh copy of an environment as a store."""
+    name = f"env-{os.getpid()}-{next(_numbers)}"
+    directory = roots / name
+    if sample is None:
+        unpack("closed", directory)
+    else:
+        shutil.copytree(sample, directory)
+    body = {"id": name, "kind": "JE", "path": str(directory)} | fields
+    answer = http.post("/v1/stores", json=body)
+    assert answer.status_code == 201, answer.text
+    return EnvironmentStore(http, name, directory)
+
+
+@contextmanager
+def round_at_work(directory: Path, number: int) -> Iterator[ControlFile]:
+    """A writer that is inside a round of a file, and stays there: as one under SIGSTOP."""
+    with ControlFile.open(directory, create=True) as writer:
+        assert writer.try_lock_file(number, exclusive=True)
+        yield writer
