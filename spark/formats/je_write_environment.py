@@ -175,7 +175,7 @@ class Environment(Records):
     def _make(self, db_id: int, name: str, flags: int, comparator: bytes, capacity: int) -> Database:
         level = LEVEL_MAPPING if db_id == MAPPING_DB else LEVEL_MAIN
         dups = bool(flags & DATABASE_DUPS)
-        tree = Tree(level, capacity, split_two_part_key if dups else None, self._next_node)
+        tree = Tree(level, capacity, split_two_part_key if dups else None, self.next_node)
         nodes = NodeLog(
             self.log,
             db_id,
@@ -187,7 +187,8 @@ class Environment(Records):
         self._by_id[db_id] = database
         return database
 
-    def _next_node(self) -> int:
+    def next_node(self) -> int:
+        """Take the id of a new tree node."""
         self._last_node += 1
         return self._last_node
 
@@ -243,7 +244,7 @@ class Environment(Records):
             number=self._checkpoints,
             last_local_node=self._last_node,
             last_local_db=self._last_db,
-            last_local_txn=self._last_txn,
+            last_local_txn=self.last_txn,
             cleaned_files=cleaned_files,
         )
         self.first_active_lsn = end.first_active_lsn

@@ -96,6 +96,17 @@ class LogWriter:
         self.last_lsn = lsn_of(self.number, offset)
         return self.last_lsn
 
+    def extend(self, entries: bytes, last: int) -> None:
+        """Append whole entries to the current file as they are.
+
+        Args:
+            entries: their bytes, with right offsets and checksums.
+            last: the offset of the last one.
+        """
+        self._data += entries
+        self._previous = last
+        self.last_lsn = lsn_of(self.number, last)
+
     def flip(self) -> None:
         """End the current file and begin the next."""
         self._write_file()

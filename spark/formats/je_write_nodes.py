@@ -66,6 +66,18 @@ class NodeItem:
 
 def write_node(node: NodeItem, entry_type: int) -> bytes:
     """Write the item of an IN, a BIN or a BIN-delta."""
+    has_expiration = entry_type != EntryType.IN and node.expiration_base != NO_EXPIRATION_BASE
+    slots = [_write_slot(slot, node.flags, has_expiration=has_expiration) for slot in node.slots]
+    parts = [write_node_head(node, entry_type, len(slots)), *slots]
+    if entry_type == EntryType.BIN_DELTA:
+        parts += (pack(node.full_slots), pack(node.full_capacity))
+        if node.flags & items.NODE_BLOOM_FILTER:
+            parts.append(byte_array(node.bloom_filter))
+    return b"".join(parts)
+
+
+def write_node_head(node: NodeItem, entry_type: int, slot_count: int) -> bytes:
+    """Write what stands before a node's slots."""
     parts = [pack(node.db_id), pack(node.last_full_lsn), pack(node.last_full_size)]
     parts += (pack(node.last_delta_lsn), pack(node.last_delta_size))
     if entry_type != EntryType.IN:
@@ -73,14 +85,7 @@ def write_node(node: NodeItem, entry_type: int) -> bytes:
     parts += (pack(node.node_id), byte_array(node.identifier_key), bytes((node.flags,)))
     if node.flags & items.NODE_KEY_PREFIX:
         parts.append(byte_array(node.prefix))
-    parts += (pack(node.compact_key_bytes), pack(len(node.slots)), pack(node.level), pack(node.capacity))
-    has_expiration = entry_type != EntryType.IN and node.expiration_base != NO_EXPIRATION_BASE
-    for slot in node.slots:
-        parts.append(_write_slot(slot, node.flags, has_expiration=has_expiration))
-    if entry_type == EntryType.BIN_DELTA:
-        parts += (pack(node.full_slots), pack(node.full_capacity))
-        if node.flags & items.NODE_BLOOM_FILTER:
-            parts.append(byte_array(node.bloom_filter))
+    parts += (pack(node.compact_key_bytes), pack(slot_count), pack(node.level), pack(node.capacity))
     return b"".join(parts)
 
 

@@ -33,12 +33,13 @@ class Records:
 
     Attributes:
         log: where the entries go.
+        last_txn: the newest transaction's id.
     """
 
     def __init__(self, log: LogWriter) -> None:
         """Begin without databases."""
         self.log = log
-        self._last_txn = 0
+        self.last_txn = 0
         self._open: dict[int, Txn] = {}
         self._locks: dict[tuple[int, bytes], Txn] = {}
         self._by_id: dict[int, Database] = {}
@@ -49,8 +50,8 @@ class Records:
 
     def begin(self) -> Txn:
         """Begin a transaction."""
-        self._last_txn += 1
-        txn = Txn(self._last_txn)
+        self.last_txn += 1
+        txn = Txn(self.last_txn)
         self._open[txn.id] = txn
         return txn
 
