@@ -77,6 +77,8 @@ def _change(
     spec = known_parameter(name)
     if ParameterScope.GLOBAL not in spec.scopes:
         raise ParameterScopeInvalid(f"{spec.name} is set on a store, not for all")
+    if spec.needs is not None:
+        caller.require(spec.needs)
     value = None if body is None else spec.parse(body.value)
 
     def effect(db: Session) -> Answer:
