@@ -42,6 +42,8 @@ class Tree:
     mapped_root: int = NONE
     committed: dict[bytes, bytes] = field(default_factory=dict)
     is_removing: bool = False
+    flags: int = 0
+    comparator: bytes = b""
 
     def bin_of(self, key: bytes) -> Bin:
         return [each for each in self.bins if each.low <= key][-1]
@@ -82,11 +84,12 @@ class SmallEngine:
         found = [Bin(self.last_node - each, LOWS[each]) for each in range(bins)]
         return Tree(db, name, dups, self.last_node - bins, found)
 
-    def create(self, name: str, *, dups: bool = False) -> Tree:
+    def create(self, name: str, *, dups: bool = False, flags: int = 0, comparator: bytes = b"") -> Tree:
         self.last_db += 1
         db = self.last_db
         self.last_txn += 1
         tree = self.trees[db] = self.new_tree(db, name, dups=dups)
+        tree.flags, tree.comparator = flags | dups, comparator
         self.naming.bins[0].slots[name.encode()] = NodeSlot(
             name.encode(), self.log.name(db, name, self.last_txn)
         )
@@ -96,7 +99,9 @@ class SmallEngine:
 
     def map(self, tree: Tree, *, remove: bool = False) -> None:
         key = str(tree.db).encode()
-        lsn = self.log.map(tree.db, tree.name, tree.root, flags=int(tree.dups), remove=remove)
+        lsn = self.log.map(
+            tree.db, tree.name, tree.root, flags=tree.flags, remove=remove, comparator=tree.comparator
+        )
         tree.mapped_root = tree.root
         self.mapping.bins[0].slots[key] = NodeSlot(key, lsn, GONE if remove else 0)
 
