@@ -6,6 +6,7 @@ from app.archives import models as archives
 from app.auth import models as auth
 from app.backups import models as backups
 from app.erase import models as erase
+from app.erase import signing_models as certificates
 from app.jobs import models as jobs
 from app.parameters import models as parameters
 from app.protection import models as protection
@@ -18,6 +19,7 @@ __all__ = [
     "archives",
     "auth",
     "backups",
+    "certificates",
     "erase",
     "jobs",
     "metadata",

@@ -4,9 +4,10 @@ ServiceError
  +- NotFound 404       CycleNotFound, LogEntryNotFound
  +- Conflict 409       CycleRunning, EnvironmentRefused, OtherMachine
  +- Unprocessable 422  PeriodMissing
+ +- Unavailable 503    SigningKeyUnusable
 """
 
-from app.errors import Conflict, NotFound, Unprocessable
+from app.errors import Conflict, NotFound, Unavailable, Unprocessable
 from spark.erase.errors import LogRefused
 
 
@@ -43,3 +44,7 @@ class OtherMachine(Conflict):
 
 class PeriodMissing(Unprocessable):
     """Neither the request nor the store's je.erase.period says how long a cycle is."""
+
+
+class SigningKeyUnusable(Unavailable):
+    """The key that signs certificates cannot be read or made."""
