@@ -88,8 +88,11 @@ _TOKEN: dict[str, Any] = {
     "created_by": "tok_01m7w9fkm3fr0wmcztj953rhw8",
     "revoked_at": None,
 }
-VERSIONED = frozenset({"JobRead", "StoreRead", "ParameterRead"})
+BACKUPS = frozenset({"ProtectionRead", "BackupSessionRead", "BackupSessionCreated", "BackupEndRead"})
+VERSIONED = frozenset({"JobRead", "StoreRead", "ParameterRead"}) | BACKUPS
 """What is answered with the ETag of a row."""
+LOCATED = frozenset({"StoreRead", "ProtectionRead", "BackupSessionCreated"})
+"""What is answered with its path when it was made."""
 HEADERS: dict[str, str] = {
     "ETag": "Strong, of the row's version; for If-Match and If-None-Match.",
     "Idempotency-Replayed": "`true`: the stored answer of the first request with this key.",
@@ -322,7 +325,7 @@ def _describe_headers(operation: dict[str, Any]) -> None:
         found = {
             "ETag": not VERSIONED.isdisjoint(names),
             "Idempotency-Replayed": "Idempotency-Key" in asked,
-            "Location": code == "202" or (code == "201" and "StoreRead" in names),
+            "Location": code == "202" or (code == "201" and not LOCATED.isdisjoint(names)),
             "Preference-Applied": "Prefer" in asked,
             "Retry-After": code == "202",
         }

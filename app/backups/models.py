@@ -9,7 +9,9 @@ from sqlalchemy import BigInteger, ForeignKey, Index, String
 from sqlalchemy import Column as SqlColumn
 from sqlmodel import Field as Column
 from sqlmodel import SQLModel
+from sqlmodel._compat import SQLModelConfig
 
+from app.backups.examples import CREATED, END, FILE, SESSION
 from app.db import JSON_TYPE, DurationSeconds, UtcDateTime
 from app.kit.durations import Duration
 from app.kit.values import Text
@@ -140,11 +142,15 @@ class BackupCreate(BaseModel):
 class BackupSessionRead(BackupSessionBase):
     """A session as clients see it."""
 
+    model_config = SQLModelConfig(json_schema_extra={"examples": [SESSION]})
+
     id: str
 
 
 class BackupFileRead(BaseModel):
     """One file, and what to expect of it."""
+
+    model_config = {"json_schema_extra": {"examples": [FILE]}}
 
     name: LogFileName
     path: str
@@ -162,6 +168,8 @@ class BackupFileRead(BaseModel):
 class BackupSessionCreated(BackupSessionRead):
     """The promise: until the session ends, Lethe changes no byte of these files."""
 
+    model_config = SQLModelConfig(json_schema_extra={"examples": [CREATED]})
+
     files: list[BackupFileRead] = Field(description="In the order in which to copy them.")
 
 
@@ -174,6 +182,8 @@ class ChangedFile(BaseModel):
 
 class BackupEndRead(BackupSessionRead):
     """How it ended."""
+
+    model_config = SQLModelConfig(json_schema_extra={"examples": [END]})
 
     valid: bool
     changed: list[ChangedFile] = Field(

@@ -8,10 +8,12 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_va
 from sqlalchemy import BigInteger, Index, String
 from sqlmodel import Field as Column
 from sqlmodel import SQLModel
+from sqlmodel._compat import SQLModelConfig
 
 from app.db import JSON_TYPE, DurationSeconds, UtcDateTime
 from app.kit.durations import Duration, parse_duration
 from app.kit.values import Text
+from app.protection.examples import ABORT, PROTECTION
 from app.protection.files import LogFileName, Range, name_of, number_of
 
 FILES_MAX = 20_000
@@ -129,6 +131,8 @@ class Protection(ProtectionBase, table=True):
 class ProtectionRead(ProtectionBase):
     """A protected set as clients see it."""
 
+    model_config = SQLModelConfig(json_schema_extra={"examples": [PROTECTION]})
+
     id: str
     files: list[LogFileName] | None = Field(description="What is left of the named files.")
     ranges: list[FileRange] = Field(description="What is kept: these files, and perhaps some between them.")
@@ -200,6 +204,8 @@ class AbortRead(BaseModel):
     files: int = Field(description="How many were looked at.")
     erasure_aborted: bool = Field(description="A round was at work in one of them.")
     abort_latency_ms: float = Field(description="From the request to the proof.")
+
+    model_config = {"json_schema_extra": {"examples": [ABORT]}}
 
 
 class LogFileDigest(SQLModel, table=True):

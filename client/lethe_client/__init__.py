@@ -1,5 +1,14 @@
 """The typed client of Lethe: `Lethe(url, token)`, its resources, and one tree of errors."""
 
+from lethe_client.backup_results import (
+    BackupEnd,
+    BackupFile,
+    BackupSession,
+    ChangedFile,
+    EraseAbort,
+    FileRange,
+    Protection,
+)
 from lethe_client.client import Lethe
 from lethe_client.errors import (
     ConfigurationInvalid,
@@ -50,10 +59,16 @@ __all__ = [
     "Archive",
     "ArchiveFile",
     "AuditEvent",
+    "BackupEnd",
+    "BackupFile",
+    "BackupSession",
+    "ChangedFile",
     "CheckReport",
     "ConfigurationInvalid",
     "Conflict",
     "Decision",
+    "EraseAbort",
+    "FileRange",
     "Gone",
     "Instance",
     "Job",
@@ -70,6 +85,7 @@ __all__ = [
     "PreconditionFailed",
     "ProblemError",
     "Progress",
+    "Protection",
     "PurgeRequest",
     "PurgeStats",
     "Recovery",

@@ -6,6 +6,7 @@ from typing import Any, Self
 import httpx
 
 from lethe_client.archives import Archives
+from lethe_client.backups import Backups, Protections
 from lethe_client.errors import ProblemError, TransportFailed
 from lethe_client.jobs import Jobs
 from lethe_client.operation import Audit, Instances
@@ -54,6 +55,8 @@ class Lethe:
         self.stores = Stores(self._transport)
         self.purges = Purges(self._transport, self.jobs)
         self.archives = Archives(self._transport)
+        self.backups = Backups(self._transport)
+        self.protections = Protections(self._transport)
         self.replication = Replication(self._transport)
         self.parameters = Parameters(self._transport)
         self.tokens = Tokens(self._transport)

@@ -64,6 +64,8 @@ def worth_repeating(response: httpx.Response, *, repeatable: bool, refused: bool
         repeatable: sending twice does no harm even if the first one had its effect.
         refused: the problem document says `retryable: false` in so many words.
     """
+    if "idempotency-replayed" in response.headers:  # what our key got before is what it gets for ever
+        return False
     if response.status_code in NOT_DONE:
         return not refused
     if response.status_code in OUTCOME_UNKNOWN:

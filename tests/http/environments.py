@@ -69,14 +69,22 @@ class EnvironmentStore:
         return begun
 
 
+def write_small(directory: Path, *, count: int = 6) -> Path:
+    """Files that bear the names of log files; protection and backups do not read what is in them."""
+    directory.mkdir(parents=True)
+    for number in range(count):
+        (directory / f"{number:08x}.jdb").write_bytes(bytes([number]) * (1_000 + number))
+    return directory
+
+
 def make_environment_store(
     http: httpx.Client, roots: Path, sample: Path | None = None, **fields: Any
 ) -> EnvironmentStore:
-    """A fresh copy of an environment as a store."""
+    """A fresh copy of an environment as a store; without a sample one of a few small files."""
     name = f"env-{os.getpid()}-{next(_numbers)}"
     directory = roots / name
     if sample is None:
-        unpack("closed", directory)
+        write_small(directory)
     else:
         shutil.copytree(sample, directory)
     body = {"id": name, "kind": "JE", "path": str(directory)} | fields
