@@ -29,9 +29,7 @@ class EnvironmentLock:
         """Let JE in again."""
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
-            self._calls.release(fd, READER_BYTE)
-            self._calls.release(fd, WRITER_BYTE)
-            self._calls.close(fd)
+            _close(fd, self._calls)
 
     def __enter__(self) -> Self:
         return self
@@ -53,7 +51,7 @@ def try_lock(directory: Path, *, calls: SystemCalls = SYSTEM) -> EnvironmentLock
         held = calls.try_exclusive(fd, WRITER_BYTE) and calls.try_exclusive(fd, READER_BYTE)
     finally:
         if not held:
-            calls.close(fd)  # frees what was taken
+            _close(fd, calls)
     return EnvironmentLock(fd, calls) if held else None
 
 
@@ -87,6 +85,13 @@ def _open_or_create(directory: Path, calls: SystemCalls) -> int:
         raise ControlFileMissing(f"{directory}: {NAME} is removed as soon as it is made")
     finally:
         calls.close(dir_fd)
+
+
+def _close(fd: int, calls: SystemCalls) -> None:
+    try:
+        calls.release_all(fd)
+    finally:
+        calls.close(fd)
 
 
 def _holder(directory: Path, byte: int) -> ofd_lock.Holder | None:

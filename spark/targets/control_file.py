@@ -158,7 +158,10 @@ class ControlFile:
         """Give back every lock, and the descriptor."""
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
-            self._calls.close(fd)
+            try:
+                self._calls.release_all(fd)
+            finally:
+                self._calls.close(fd)
 
     def __enter__(self) -> Self:
         return self

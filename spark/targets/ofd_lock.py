@@ -16,7 +16,7 @@ from spark.targets.control_errors import LockFailed
 
 # struct flock of 64-bit Linux: type, whence, start, length, pid and four bytes of padding.
 _FLOCK: Final = struct.Struct("hhqqi4x")
-_LENGTH: Final = 1
+_TO_THE_END: Final = 0
 BYTE_MAX: Final = 2**62
 
 
@@ -47,6 +47,15 @@ def release(fd: int, byte: int) -> None:
     assert done, "the kernel refuses no release"
 
 
+def release_all(fd: int) -> None:
+    """Give back whatever this descriptor holds.
+
+    To be called before its close: that frees nothing while a child between fork and exec shares it.
+    """
+    done = _set(fd, 0, fcntl.F_UNLCK, length=_TO_THE_END)
+    assert done, "the kernel refuses no release"
+
+
 def is_free(fd: int, byte: int, *, exclusive: bool) -> bool:
     """Ask whether the lock could be had now, through this descriptor."""
     kind = fcntl.F_WRLCK if exclusive else fcntl.F_RDLCK
@@ -61,9 +70,9 @@ def posix_holder(fd: int, byte: int) -> Holder | None:
     return _ask(fd, byte, fcntl.F_GETLK, fcntl.F_WRLCK)
 
 
-def _set(fd: int, byte: int, kind: int) -> bool:
+def _set(fd: int, byte: int, kind: int, *, length: int = 1) -> bool:
     try:
-        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _flock(kind, byte))
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _flock(kind, byte, length=length))
     except OSError as error:
         if error.errno in (errno.EAGAIN, errno.EACCES):
             return False
@@ -83,6 +92,6 @@ def _ask(fd: int, byte: int, command: int, kind: int) -> Holder | None:
     return Holder("WRITE" if found == fcntl.F_WRLCK else "READ", pid)
 
 
-def _flock(kind: int, byte: int) -> bytes:
+def _flock(kind: int, byte: int, *, length: int = 1) -> bytes:
     assert 0 <= byte <= BYTE_MAX, byte
-    return _FLOCK.pack(kind, os.SEEK_SET, byte, _LENGTH, 0)
+    return _FLOCK.pack(kind, os.SEEK_SET, byte, length, 0)

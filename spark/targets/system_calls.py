@@ -52,6 +52,9 @@ class SystemCalls:
     def release(self, fd: int, byte: int) -> None:
         ofd_lock.release(fd, byte)
 
+    def release_all(self, fd: int) -> None:
+        ofd_lock.release_all(fd)
+
     def close(self, fd: int) -> None:
         os.close(fd)
 

@@ -15,7 +15,7 @@ SECTOR = 512
 WAIT_S = 20.0
 COUNTED = (
     "open", "pread", "pwrite", "fstat", "fchown", "fchmod", "fsync", "fdatasync", "link", "unlink",
-    "try_exclusive", "try_shared", "release", "close",
+    "try_exclusive", "try_shared", "release", "release_all", "close",
 )  # fmt: skip
 
 

@@ -169,7 +169,7 @@ def test_any_failing_call_is_a_named_error_and_holds_no_lock(
             assert file.change(lambda now: now) is not None
     assert failed > 5
     # Closing and unlocking do not fail in earnest; a question about an open descriptor neither.
-    assert unnamed <= {"close", "release", "try_exclusive", "fstat"}
+    assert unnamed <= {"close", "release", "release_all", "try_exclusive", "fstat"}
 
 
 def test_power_lost_at_any_moment_leaves_what_was_synced_or_what_came_after(tmp_path: Path) -> None:

@@ -93,6 +93,18 @@ def test_closing_a_third_descriptor_drops_nothing(two: tuple[int, int], tmp_path
     assert not ofd_lock.try_exclusive(second, 1)
 
 
+def test_all_locks_of_a_descriptor_are_given_back_even_if_a_child_shares_it(two: tuple[int, int]) -> None:
+    first, second = two
+    for byte in (0, 5, 2**62):
+        assert ofd_lock.try_exclusive(first, byte)
+    sharing = os.dup(first)  # as a child between fork and exec does
+
+    ofd_lock.release_all(first)
+
+    assert all(ofd_lock.try_exclusive(second, byte) for byte in (0, 5, 2**62))
+    os.close(sharing)
+
+
 def test_last_close_frees(two: tuple[int, int], tmp_path: Path) -> None:
     third = os.open(tmp_path / "locked", os.O_RDWR)
     assert ofd_lock.try_exclusive(third, 1)
