@@ -26,6 +26,7 @@ from app.clock import Clock, SystemClock
 from app.db import Database
 from app.description import describe
 from app.erase.api import router as erase_router
+from app.erase.certificate_api import router as certificates_router
 from app.handlers import BATCH_SUBMITTERS, STORE_HOOKS, scopes_of
 from app.jobs.api import router as jobs_router
 from app.jobs.batch_api import router as batch_router
@@ -55,6 +56,7 @@ ROUTERS = (
     store_parameters_router,
     purge_router,
     erase_router,
+    certificates_router,
     archives_router,
     protection_router,
     abort_router,

@@ -11,6 +11,8 @@ from sqlmodel import Session, col, select
 from app.archives.models import Archive
 from app.auth.models import AuditEvent, IdempotencyKey
 from app.db import Database
+from app.erase.models import ErasureCycle
+from app.erase.signing_models import ErasureCertificate
 from app.jobs.models import Job, JobCheckpoint, JobEvent
 from app.jobs.states import TERMINAL
 from app.jobs.writing import EVENT_PROGRESS
@@ -27,7 +29,11 @@ def _kept(db: Session, what: str) -> timedelta:
 
 
 def _forget_jobs(db: Session, now: datetime) -> int:
-    """Ended jobs with their events and checkpoints; never a parent before its children."""
+    """Ended jobs with their events and checkpoints; never a parent before its children, nor an erasure
+    before its certificate.
+    """
+    certified = select(ErasureCertificate.cycle_id)
+    uncertified = select(ErasureCycle.job_id).where(col(ErasureCycle.id).not_in(certified))
     with_children = select(Job.parent_id).where(col(Job.parent_id).is_not(None))
     ids = db.exec(
         select(Job.id)
@@ -36,6 +42,7 @@ def _forget_jobs(db: Session, now: datetime) -> int:
             col(Job.finished_at) < now - _kept(db, "jobs"),
             col(Job.id).not_in(with_children),
             col(Job.id).not_in(select(Archive.job_id)),
+            col(Job.id).not_in(uncertified),
         )
         .limit(ROWS_PER_PASS)
     ).all()
@@ -70,6 +77,18 @@ def _forget_audit(db: Session, now: datetime) -> int:
     return len(ids)
 
 
+def _forget_certificates(db: Session, now: datetime) -> int:
+    before = now - _kept(db, "certificates")
+    ids = db.exec(
+        select(ErasureCertificate.cycle_id)
+        .where(col(ErasureCertificate.issued_at) < before)
+        .where(col(ErasureCertificate.cycle_id).not_in(select(ErasureCycle.id)))
+        .limit(ROWS_PER_PASS)
+    ).all()
+    db.execute(delete(ErasureCertificate).where(col(ErasureCertificate.cycle_id).in_(ids)))
+    return len(ids)
+
+
 def _forget_keys(db: Session, now: datetime) -> int:
     deleted = db.execute(
         delete(IdempotencyKey)
@@ -86,6 +105,7 @@ def forget_rows(database: Database) -> dict[str, int]:
         "events": _forget_progress,
         "audit": _forget_audit,
         "idempotency": _forget_keys,
+        "certificates": _forget_certificates,
     }
     gone = {}
     for name, forget in passes.items():

@@ -24,6 +24,8 @@ from app.backups.settling import keep_backups
 from app.clock import SystemClock
 from app.db import Database
 from app.erase.attempt import Workshop
+from app.erase.certificate import issue_missing
+from app.erase.errors import SigningKeyUnusable
 from app.erase.tick import Look
 from app.errors import MetadataBusy, MetadataUnavailable, ServiceError
 from app.handlers import is_ahead, task_kinds
@@ -191,10 +193,18 @@ class Worker:
 
     def _clean(self) -> None:
         try:
+            self._certify()
             forget_rows(self.database)
             remove_expired_archives(self.database, self.settings, instance_id=self.lock.id)
         except (MetadataUnavailable, MetadataBusy, OSError) as error:
             logger.warning("housekeeping failed", error=str(error))
+
+    def _certify(self) -> None:
+        """Sign what nobody has asked for yet: the rows of a cycle go before its certificate does."""
+        try:
+            issue_missing(self.database, self.settings, instance_id=self.lock.id, now=self.clock.now())
+        except SigningKeyUnusable as error:
+            logger.error("certificates cannot be signed", error=error.detail)
 
     def every_store_is_ahead(self) -> bool:
         """Whether each registered store has seen a greater epoch than this metadata ever gave."""

@@ -1,8 +1,8 @@
 """Errors of erasure cycles.
 
 ServiceError
- +- NotFound 404       CycleNotFound, LogEntryNotFound
- +- Conflict 409       CycleRunning, EnvironmentRefused, OtherMachine
+ +- NotFound 404       CycleNotFound, LogEntryNotFound, SigningKeyNotFound
+ +- Conflict 409       CycleRunning, CycleNotEnded, EnvironmentRefused, OtherMachine
  +- Unprocessable 422  PeriodMissing
  +- Unavailable 503    SigningKeyUnusable
 """
@@ -19,11 +19,19 @@ class LogEntryNotFound(NotFound):
     """No entry of the log begins there."""
 
 
+class SigningKeyNotFound(NotFound):
+    """No key of this fingerprint has signed here."""
+
+
 class CycleRunning(Conflict):
     """One active cycle a store."""
 
     def __init__(self, cycle_id: str, job_id: str) -> None:
         super().__init__(f"{cycle_id} has not ended", extra={"erasure_cycle_id": cycle_id, "job_id": job_id})
+
+
+class CycleNotEnded(Conflict):
+    """What is asked for is there when the cycle has ended."""
 
 
 class EnvironmentRefused(Conflict):

@@ -1,0 +1,235 @@
+"""The certificate of a cycle: what was erased and proved, what was not, and what stays readable elsewhere.
+
+Invariants:
+- it is made of rows that do not change any more: the cycle and its job have ended;
+- it is signed once, and the same bytes are handed out for ever;
+- what only the environment tells (its medium, other files in it) is taken when it is issued, and says so.
+"""
+
+import hashlib
+import json
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from lethe_client.certificates import FORMAT
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlmodel import Session, col, select
+
+from app.db import Database
+from app.erase.certificate_residue import residue
+from app.erase.errors import CycleNotEnded
+from app.erase.models import REMAINING, CycleState, ErasureCycle, ErasureFile, FileState
+from app.erase.queries import state_now
+from app.erase.signing import register, signer_of
+from app.erase.signing_models import ErasureCertificate
+from app.jobs.models import Job
+from app.jobs.states import TERMINAL
+from app.kit.instants import instant_text
+from app.settings import Settings
+from app.stores.models import Store
+from spark.formats.je_log import file_name, show_lsn
+from spark.targets.medium import medium_of
+
+CODEC = "zstd"
+VETOED_MAX = 1_000
+ISSUED_PER_PASS = 20
+OTHER_FILES_MAX = 200
+OTHER_SUFFIXES = (".csv", ".info", ".del", ".bad", ".lck", ".properties")
+
+
+def issue_certificate(
+    database: Database, settings: Settings, cycle_id: str, *, instance_id: str, now: datetime
+) -> ErasureCertificate:
+    """The certificate of a cycle, made if there is none yet.
+
+    Raises: CycleNotEnded, SigningKeyUnusable.
+    """
+    with database.reading() as db:
+        known = db.get(ErasureCertificate, cycle_id)
+        if known is not None:
+            return known
+        content = _content(db, cycle_id, now=now)
+        store = db.get(Store, content["store"])
+        path = None if store is None else store.path
+    content["environment"] = _environment(path, content, now=now)
+    signer = signer_of(settings.data_dir)
+    document = json.dumps(signer.envelope(content), sort_keys=True, ensure_ascii=False).encode()
+    row = {
+        "cycle_id": cycle_id,
+        "store": content["store"],
+        "issued_at": now,
+        "key_id": signer.key_id,
+        "sha256": hashlib.sha256(document).hexdigest(),
+        "document": _packed(document),
+    }
+    with database.transaction() as db:
+        register(db, signer, instance_id=instance_id, now=now)
+        _insert_first(db, row)
+        db.expire_all()
+        return db.get_one(ErasureCertificate, cycle_id)
+
+
+def issue_missing(database: Database, settings: Settings, *, instance_id: str, now: datetime) -> int:
+    """Issue what is due, a bounded number at a time: rows of a cycle are not kept for ever."""
+    certified = select(ErasureCertificate.cycle_id)
+    with database.reading() as db:
+        due = db.exec(
+            select(ErasureCycle.id)
+            .join(Job, col(Job.id) == col(ErasureCycle.job_id))
+            .where(col(Job.state).in_(sorted(TERMINAL)), col(ErasureCycle.id).not_in(certified))
+            .order_by(col(ErasureCycle.id))
+            .limit(ISSUED_PER_PASS)
+        ).all()
+    for cycle_id in due:
+        issue_certificate(database, settings, cycle_id, instance_id=instance_id, now=now)
+    return len(due)
+
+
+def document_of(row: ErasureCertificate) -> bytes:
+    """The document as it was signed."""
+    length = int.from_bytes(row.document[:8], "little")
+    data: bytes = pa.decompress(row.document[8:], decompressed_size=length, codec=CODEC, asbytes=True)
+    return data
+
+
+def _packed(document: bytes) -> bytes:
+    packed: bytes = pa.compress(document, codec=CODEC, asbytes=True)
+    return len(document).to_bytes(8, "little") + packed
+
+
+def _insert_first(db: Session, row: dict[str, Any]) -> None:
+    """Of two that issue at once the first one counts."""
+    insert = sqlite.insert if db.get_bind().dialect.name == "sqlite" else postgresql.insert
+    db.execute(insert(ErasureCertificate).values(**row).on_conflict_do_nothing(index_elements=["cycle_id"]))
+
+
+def _content(db: Session, cycle_id: str, *, now: datetime) -> dict[str, Any]:
+    cycle = db.get_one(ErasureCycle, cycle_id)
+    job = db.get_one(Job, cycle.job_id)
+    state = state_now(cycle, job, None, now=now)
+    if job.state not in TERMINAL:
+        raise CycleNotEnded(f"{cycle_id} is {state}; its certificate is made when it has ended")
+    query = select(ErasureFile).where(ErasureFile.cycle_id == cycle_id).order_by(col(ErasureFile.number))
+    files = db.exec(query).all()
+    return {
+        "format": FORMAT,
+        "issued_at": instant_text(now),
+        "issued_by": f"Lethe {version('lethe')}",
+        "store": cycle.store,
+        "cycle": _cycle(cycle, job, state),
+        "plan": _plan(cycle),
+        "totals": _totals(files),
+        "files": [_file(row) for row in files],
+    }
+
+
+def _cycle(cycle: ErasureCycle, job: Job, state: CycleState) -> dict[str, Any]:
+    shown = {
+        "id": cycle.id,
+        "job_id": cycle.job_id,
+        "state": state.value,
+        "requested_by": job.requested_by,
+        "reason": job.reason,
+        "mode": cycle.mode,
+        "kinds": list(cycle.kinds),
+        "min_file_age_s": round(cycle.min_file_age_s),
+        "duration_s": round(cycle.duration_s),
+        "incomplete": cycle.incomplete or {},
+    }
+    for name in ("created_at", "started_at", "cutoff_at", "ends_at", "ended_at"):
+        at: datetime | None = getattr(cycle, name)
+        shown[name] = None if at is None else instant_text(at)
+    if shown["ended_at"] is None and job.finished_at is not None:
+        shown["ended_at"] = instant_text(job.finished_at)
+    return shown
+
+
+def _plan(cycle: ErasureCycle) -> dict[str, Any] | None:
+    plan = cycle.plan
+    if plan is None:
+        return None
+    vetoed = [{"lsn": show_lsn(lsn), "reason": reason} for lsn, reason in plan["vetoed"][:VETOED_MAX]]
+    return {
+        "first_active": show_lsn(plan["first_active"]),
+        "checkpoint": show_lsn(plan["checkpoint_lsn"]),
+        "vetoed_count": plan["vetoed_count"],
+        "vetoed": vetoed,
+        "vlsn": plan["vlsn"],
+        "torn_at": plan["torn_at"],
+        "nodes_wait": bool(plan["nodes_wait"]),
+    }
+
+
+def _totals(files: "list[ErasureFile] | Any") -> dict[str, Any]:
+    proved = [row for row in files if row.state == FileState.ERASED and row.is_proved]
+    return {
+        "files": len(files),
+        "files_erased_and_proved": len(proved),
+        "entries_erased_and_proved": sum(row.entries_erased or 0 for row in proved),
+        "files_remaining": sum(row.state in REMAINING for row in files),
+        "bytes_written": sum(row.write_bytes for row in files),
+        "fsyncs": sum(row.fsyncs for row in files),
+    }
+
+
+def _file(row: ErasureFile) -> dict[str, Any]:
+    state = FileState(row.state)
+    return {
+        "name": file_name(row.number),
+        "state": state.value,
+        "bytes": row.size_bytes,
+        "created_ms": row.created_ms,
+        "identity": row.identity,
+        "not_erased_because": [{"cause": cause, "detail": detail} for cause, detail in row.causes],
+        "planned": {code: list(pair) for code, pair in row.planned.items()},
+        "kept": {code: list(pair) for code, pair in row.kept.items()},
+        "reserved": row.is_reserved,
+        "entries_planned": row.entry_count,
+        "entries_overwritten": row.rows_done,
+        "entries_proved_erased": row.entries_erased,
+        "rounds": row.rounds,
+        "fsyncs": row.fsyncs,
+        "fsync_us": [round(seconds * 1_000_000) for seconds in row.fsync_s],
+        "sha256_before": row.sha256_before,
+        "sha256_expected": row.sha256_expected,
+        "sha256_after": row.sha256_after,
+        "proved": row.is_proved,
+        "read_for_the_proof_by": row.proved_by,
+        "first_write_at": None if row.first_write_at is None else instant_text(row.first_write_at),
+        "finished_at": None if row.finished_at is None else instant_text(row.finished_at),
+        "refusal": row.refusal,
+    }
+
+
+def _environment(path: str | None, content: dict[str, Any], *, now: datetime) -> dict[str, Any]:
+    """What only the directory tells, as it is when the certificate is issued."""
+    shown: dict[str, Any] = {"path": path, "looked_at": instant_text(now.astimezone(UTC)), "medium": None}
+    others: list[str] = []
+    if path is not None:
+        try:
+            directory = Path(path).resolve(strict=True)
+            status = directory.stat()
+            medium = medium_of(directory)
+            others = _other_files(directory)
+        except OSError as error:
+            shown["unreadable"] = str(error.strerror)
+        else:
+            shown["device"], shown["inode"] = status.st_dev, status.st_ino
+            shown["medium"] = {
+                "file_system": medium.file_system,
+                "is_copy_on_write": medium.is_copy_on_write,
+                "notes": list(medium.notes),
+            }
+    content["stays_readable"] = residue(content, others)
+    return shown
+
+
+def _other_files(directory: Path) -> list[str]:
+    """Files that are no log and that JE or somebody else may have written data into."""
+    found = sorted(each.name for each in directory.iterdir() if ".jdb" not in each.name)
+    return [name for name in found if name.startswith("je.") or name.endswith(OTHER_SUFFIXES)][
+        :OTHER_FILES_MAX
+    ]
