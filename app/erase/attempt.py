@@ -264,7 +264,7 @@ class Attempt:
         changed by then; what is left of it goes into the cycle's row.
         """
         now, bound = self.now, self.context.throttle.setting.bytes_per_s
-        seconds = left_s - WAKE_LEAD_S
+        seconds = left_s - min(WAKE_LEAD_S, self.context.settings.erasure_wait_in_job_s)
         if at > (self.cycle.next_at or now):
             seconds = min(seconds, LIVE_LOOK_S)
             debt = int((left_s - seconds) * bound) if bound is not None else 0

@@ -65,7 +65,7 @@ class CycleLoop:
         held = record.read(lambda db: protected_files(db, store, numbers, now=now))
         active = record.read(lambda db: active_protections(db, store, now=now))
         found = Obstacles(protections={row.id: row for row in held.values()})
-        found.seen = frozenset(row.id for row in active)
+        found.seen = frozenset((row.id, row.version) for row in active)
         for file in remaining:
             blocked = self.blocked.get(file.number)
             if file.number in held:

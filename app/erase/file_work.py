@@ -242,7 +242,7 @@ class FileWork:
         expected = self.file.sha256_expected
         assert expected is not None, "a file that was written was hashed before"
         call = ProveCall(self._directory, self.file.number, identity_of_row(self.file), entries, expected)
-        self.attempt.begin()
+        self.attempt.context.check()  # what it reads was paid for: the last round's payment is not waited for
         answer = self.attempt.call(lambda hands: hands.prove(call))
         if answer.refusal is not None:
             self._refused(answer.refusal, answer)

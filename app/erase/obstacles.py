@@ -39,13 +39,13 @@ class Obstacles:
     Attributes:
         by_file: number -> cause; files without one are free.
         protections: those that cover a file that remains.
-        seen: ids of all active protections of the store.
+        seen: ids and versions of all active protections of the store.
         blocked: files that are left alone for a while without a protection that we know.
     """
 
     by_file: dict[int, str] = field(default_factory=dict)
     protections: dict[str, Protection] = field(default_factory=dict)
-    seen: frozenset[str] = frozenset()
+    seen: frozenset[tuple[str, int]] = frozenset()
     blocked: list[Blocked] = field(default_factory=list)
 
     def causes(self) -> list[str]:
@@ -73,7 +73,7 @@ def waits_for(attempt: Attempt, obstacles: Obstacles) -> JobWaiting | None:
 
     def overtaken(db: Session) -> bool:
         active = active_protections(db, store, now=attempt.now)
-        return frozenset(row.id for row in active) != obstacles.seen
+        return frozenset((row.id, row.version) for row in active) != obstacles.seen
 
     return attempt.wait_for(
         waiting_on, max(0.0, soonest_s), wake_key=protection_key(store), overtaken=overtaken
