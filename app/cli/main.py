@@ -27,6 +27,8 @@ class Root(LazyGroup):
         "purge": Noun("app.cli.purge", "Plan and run purges."),
         "fleet": Noun("app.cli.fleet", "One purge over many stores."),
         "job": Noun("app.cli.job", "Watch and control what is running."),
+        "backup": Noun("app.cli.backup", "A backup tool around an environment that is being erased."),
+        "protection": Noun("app.cli.protection", "Files that no eraser may touch."),
         "archive": Noun("app.cli.archive", "What purges kept: list, verify, restore."),
         "replication": Noun("app.cli.replication", "What a consumer needs."),
         "je": Noun("app.cli.je", "Look into the log of a Berkeley DB JE environment."),
