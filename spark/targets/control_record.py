@@ -126,11 +126,11 @@ def decode(slot: bytes) -> ControlRecord | None:
         return None
     if zlib.crc32(_LENGTH.pack(size) + payload) != crc:
         return None
-    *numbers, count = _FIXED.unpack_from(payload)
+    generation, epoch, stop, device, directory, own, count = _FIXED.unpack_from(payload)
     ranges = _ranges(payload, count)
-    if ranges is None or max(numbers[:3]) > COUNTER_MAX:
+    if ranges is None or max(generation, epoch, stop) > COUNTER_MAX:
         return None
-    return ControlRecord(*numbers, ranges)
+    return ControlRecord(generation, epoch, stop, device, directory, own, ranges)
 
 
 def _range_bytes(ranges: Iterable[ProtectedRange]) -> Iterable[bytes]:
