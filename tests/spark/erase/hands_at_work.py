@@ -188,10 +188,11 @@ class Traced(FileLayer):
 
 @dataclass
 class Ending(Traced):
-    """Ends the writer before call `at`; with `torn`, after so many bytes of it if it is a write."""
+    """Ends the writer before call `at`; with `torn` after so many blocks of it, if it is a write."""
 
     at: int = 0
     torn: int | None = None
+    blocks: int = 1
 
     def step(self) -> None:
         super().step()
@@ -200,7 +201,7 @@ class Ending(Traced):
 
     def pwrite(self, descriptor: int, data: memoryview, offset: int) -> int:
         if self.calls + 1 == self.at and self.torn is not None:
-            end = (offset // self.torn + 1) * self.torn - offset
+            end = (offset // self.torn + self.blocks) * self.torn - offset
             os.pwrite(descriptor, data[:end], offset)
             raise Killed
         return super().pwrite(descriptor, data, offset)
