@@ -7,11 +7,16 @@ from spark.formats.je_write_environment import Environment
 from spark.formats.je_write_tree import Node, Slot
 
 
-def clean_file(environment: Environment, number: int) -> bool:
+def clean_file(environment: Environment, number: int, *, reserve: bool = False) -> bool:
     """Migrate a file's live records and nodes, checkpoint, and delete the file.
 
+    Args:
+        environment: what is written.
+        number: the file.
+        reserve: only note that the file may be deleted, as JE does before it deletes one.
+
     Returns:
-        whether the file is gone; False where an open transaction may still return to what it holds, or where
+        whether it has done so; False where an open transaction may still return to what it holds, or where
         it is the last one.
     """
     environment.compress()
@@ -25,6 +30,10 @@ def clean_file(environment: Environment, number: int) -> bool:
             if database.id in (MAPPING_DB, NAMING_DB):
                 database.tree.root.dirty = True
     environment.checkpoint("cleaner", cleaned_files=True)
+    if reserve:
+        environment.reserve(number)
+        return True
+    environment.release(number)
     (environment.log.directory / file_name(number)).unlink()
     return True
 

@@ -10,7 +10,7 @@ from spark.formats.je_log_packed import ItemReader
 from spark.formats.je_write_flush import NodeLog
 from spark.formats.je_write_items import DatabaseItem
 from spark.formats.je_write_packed import two_part_key
-from spark.formats.je_write_tree import Slot, Tree
+from spark.formats.je_write_tree import Node, Slot, Tree
 
 # The flag of databases whose nodes leave out what all their keys begin with.
 DATABASE_PREFIXING: Final = 0x10
@@ -69,6 +69,11 @@ class Database:
         self.nodes.begin(self.tree)
         self.mapped = False
 
+    def split(self, parent: Node, left: Node, right: Node) -> None:
+        """Log what a split has changed."""
+        self.nodes.log_split(self.tree, parent, left, right)
+        self.mapped = self.mapped and parent is not self.tree.root
+
     def key(self, key: bytes, value: bytes) -> bytes:
         """Make the key of a record in the tree."""
         return two_part_key(key, value) if self.dups else key
@@ -86,7 +91,7 @@ class Database:
 
     def embeds(self, value: bytes) -> bool:
         """Whether a value of this length goes into the BIN's slot."""
-        return not self.dups and self.id > 1 and len(value) <= EMBEDDED_VALUE_BYTES_MAX
+        return not self.dups and not self.internal and len(value) <= EMBEDDED_VALUE_BYTES_MAX
 
 
 @dataclass(slots=True)

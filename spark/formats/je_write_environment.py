@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from spark.formats.je_log import NULL_LSN, EntryType
-from spark.formats.je_log_items import DATABASE_DUPS, MAPPING_DB, NAMING_DB
+from spark.formats.je_log_items import DATABASE_DUPS, MAPPING_DB, NAMING_DB, RESERVED_FILES_NAME
 from spark.formats.je_write_database import DATABASE_PREFIXING, Database, Txn, split_two_part_key
 from spark.formats.je_write_flush import NodeLog
 from spark.formats.je_write_items import (
@@ -26,11 +26,13 @@ from spark.formats.je_write_items import (
 )
 from spark.formats.je_write_log import FILE_BYTES_DEFAULT, LogWriter
 from spark.formats.je_write_nodes import LEVEL_MAIN, LEVEL_MAPPING
-from spark.formats.je_write_records import MAP_TYPES, NAME_TYPES, RECORD_TYPES, Records
+from spark.formats.je_write_records import MAP_TYPES, NAME_TYPES, RECORD_TYPES, RESERVED_TYPES, Records
 from spark.formats.je_write_tree import Slot, Tree
 
-INTERNAL_NAMES: Final = ("_jeUtilization", "_jeReservedFilesDb", "_jeExpiration", "_jeExtinctScansDb")
+INTERNAL_NAMES: Final = ("_jeUtilization", RESERVED_FILES_NAME, "_jeExpiration", "_jeExtinctScansDb")
 IMMUTABLE_MARK: Final = b"*"
+# Version, and that neither VLSNs nor times of the file are known.
+RESERVED_FILE: Final = b"\x80\xff\xff\x00"
 
 
 class Environment(Records):
@@ -185,6 +187,7 @@ class Environment(Records):
         )
         database = Database(db_id, name, flags, comparator, tree, nodes)
         self._by_id[db_id] = database
+        tree.on_split = database.split
         return database
 
     def next_node(self) -> int:
@@ -282,6 +285,27 @@ class Environment(Records):
             self._change_name(None, name, self.databases[name].id, write_operation("NONE"))
         else:
             self._log_map(self._by_id[int(slot.key)])
+
+    def reserve(self, number: int) -> int:
+        """Note in JE's own database that a file holds nothing any more; return the LSN."""
+        key = (number ^ 1 << 63).to_bytes(8, "big")
+        return self._change(self.databases[RESERVED_FILES_NAME], None, key, RESERVED_FILE, RESERVED_TYPES)
+
+    def release(self, number: int) -> None:
+        """Take the note back when the file is deleted."""
+        key = (number ^ 1 << 63).to_bytes(8, "big")
+        database = self.databases[RESERVED_FILES_NAME]
+        slot = database.tree.find(key)
+        if slot is not None and not slot.deleted:
+            self._change(database, None, key, None, RESERVED_TYPES)
+
+    def evict(self, name: str, number: int) -> bool:
+        """Log one of the changed BINs of a database, chosen by number; return whether there is one."""
+        database = self.databases[name]
+        changed = [node for node in database.tree.bins() if node.dirty and node.slots]
+        if changed:
+            database.nodes.evict(database.tree, changed[number % len(changed)])
+        return bool(changed)
 
     def trace(self, message: str) -> int:
         """Write a Trace; return its LSN."""

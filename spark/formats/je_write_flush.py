@@ -46,7 +46,22 @@ class NodeLog:
         """Log a new tree's first BIN and its root, as JE does when the first record comes."""
         assert tree.root is not None
         self._log_bin(tree.root.children[0], tree)
-        self._log_upper(tree.root, tree)
+        self._log_upper(tree.root, tree, provisional=0)
+
+    def log_split(self, tree: Tree, parent: Node, left: Node, right: Node) -> None:
+        """Log the halves of a node and their parent, so that a crash finds them all or none of them."""
+        for node in (right, left):
+            if node.is_bin:
+                self._log_bin(node, tree)
+            else:
+                self._log_upper(node, tree, provisional=je_log.FLAG_PROVISIONAL)
+        self._log_upper(parent, tree, provisional=0)
+
+    def evict(self, tree: Tree, node: Node) -> None:
+        """Log one BIN that changed, as JE does between checkpoints to have its memory back."""
+        assert node.is_bin
+        assert node.dirty
+        self._log_bin(node, tree, provisional=0)
 
     def _flush(self, tree: Tree, node: Node) -> bool:
         if node.is_bin:
@@ -55,18 +70,19 @@ class NodeLog:
                 return True
             return False
         changed = [self._flush(tree, child) for child in node.children]
-        if node.dirty or any(changed):
-            self._log_upper(node, tree)
+        if node.dirty or any(changed) or not all(child.known_to_parent for child in node.children):
+            below = je_log.FLAG_PROVISIONAL_BEFORE_CHECKPOINT_END
+            self._log_upper(node, tree, provisional=0 if node is tree.root else below)
             return True
         return False
 
-    def _log_bin(self, node: Node, tree: Tree) -> None:
+    def _log_bin(self, node: Node, tree: Tree, *, provisional: int = je_log.FLAG_PROVISIONAL) -> None:
         changed = sum(slot.dirty for slot in node.slots)
         few = changed * 100 <= len(node.slots) * DELTA_PERCENT_MAX
         as_delta = self.deltas and node.delta_allowed and bool(changed) and few
         kind = EntryType.BIN_DELTA if as_delta else EntryType.BIN
         item = write_node(self._bin_item(node, tree, as_delta=as_delta), kind)
-        node.lsn = self.writer.append(kind, item, provisional=je_log.FLAG_PROVISIONAL)
+        node.lsn = self.writer.append(kind, item, provisional=provisional)
         node.size = je_log.HEADER_BYTES + len(item)
         if as_delta:
             node.delta_lsn, node.delta_size = node.lsn, node.size
@@ -77,7 +93,7 @@ class NodeLog:
                 slot.dirty = False
         node.dirty = node.known_to_parent = False
 
-    def _log_upper(self, node: Node, tree: Tree) -> None:
+    def _log_upper(self, node: Node, tree: Tree, *, provisional: int) -> None:
         flags = items.NODE_LOGGED_SIZES | items.NODE_ROOT * (node is tree.root)
         prefix = _prefix(node.keys) if self.prefix else b""
         slots = tuple(
@@ -94,7 +110,6 @@ class NodeLog:
             prefix or None, _compact(slots), tree.capacity, node.full_lsn, node.full_size,
         )  # fmt: skip
         raw = write_node(item, EntryType.IN)
-        provisional = 0 if node is tree.root else je_log.FLAG_PROVISIONAL_BEFORE_CHECKPOINT_END
         node.lsn = node.full_lsn = self.writer.append(EntryType.IN, raw, provisional=provisional)
         node.size = node.full_size = je_log.HEADER_BYTES + len(raw)
         node.dirty = node.known_to_parent = False

@@ -25,6 +25,7 @@ RECORD_TYPES: Final = (
     (EntryType.INS_LN, EntryType.UPD_LN, EntryType.DEL_LN),
 )
 NAME_TYPES: Final = ((EntryType.NAME_LN_TX,) * 3, (EntryType.NAME_LN,) * 3)
+RESERVED_TYPES: Final = ((EntryType.RESERVED_FILE_LN,) * 3,) * 2
 MAP_TYPES: Final = ((EntryType.MAP_LN_TX,) * 3, (EntryType.MAP_LN,) * 3)
 
 

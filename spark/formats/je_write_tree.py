@@ -89,6 +89,8 @@ class Tree:
         self.level = level
         self.capacity = capacity
         self.root: Node | None = None
+        # What follows a split of a node into two below a parent.
+        self.on_split: Callable[[Node, Node, Node], None] | None = None
         self._order = order
         self._new_id = new_id
 
@@ -102,7 +104,7 @@ class Tree:
 
     def find(self, key: bytes) -> Slot | None:
         """Find a key's slot, deleted or not."""
-        if self.root is None:
+        if self.root is None or not self.root.children:
             return None
         node = self._descend(key)[-1]
         at = self._position(node, key)
@@ -128,6 +130,8 @@ class Tree:
             self._split(path)
             path = self._descend(slot.key)
         node = path[-1]
+        if not node.keys:
+            node.identifier = slot.key
         self._insert_at(node, self._position(node, slot.key), slot.key, slot)
         node.dirty = True
 
@@ -224,3 +228,5 @@ class Tree:
         for changed in (parent, node, right):
             changed.dirty, changed.delta_allowed = True, False
         node.known_to_parent = False
+        if self.on_split is not None:
+            self.on_split(parent, node, right)

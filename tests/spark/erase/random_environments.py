@@ -5,109 +5,22 @@ find after recovery, and every value ever written with its LSN, its marker and w
 from `random.Random(seed)`: the same seed makes the same bytes.
 """
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from spark.formats.je_log import EntryType, lsn_file
+from spark.formats.je_log import EntryType
 from spark.formats.je_write_cleaning import clean_file
 from spark.formats.je_write_database import Database, RecordLocked, Txn
 from spark.formats.je_write_environment import Environment
 from spark.formats.je_write_log import entry_bytes
+from tests.spark.erase.written import Marker, Model, Value, Written, tell
 
 CREATED_MS = 1_795_163_000_000
 DAYS_PAST, DAYS_AHEAD = 19_000, 30_000
 # The comparator's class, serialized: no JE can open the database without having it.
 COMPARATOR = b"\xac\xed\x00\x05t\x00\x08Gen2$Rev"
-NO_VALUE = object()
 
-
-@dataclass(frozen=True)
-class Marker:
-    """One value that was written, under a byte string that stands nowhere else.
-
-    Attributes:
-        outcome: COMMITTED, ABORTED or OPEN (of a transaction that a crash cut off).
-        live: it is what a reader finds after recovery, under the database's present name.
-        file_removed: the file that its LN lay in is gone.
-    """
-
-    marker: bytes
-    lsn: int
-    db_id: int
-    key: bytes
-    embedded: bool
-    dups: bool
-    outcome: str
-    live: bool
-    file_removed: bool
-
-
-@dataclass
-class Written:
-    """What was written, and what is true of it.
-
-    Attributes:
-        live: database name -> its records after recovery, sorted: key and value, several per key with dups.
-        markers: by their bytes, all values ever written.
-        ids: database name -> id, after recovery.
-        dropped: ids whose MapLN is a deletion in the log.
-        dropping: ids whose names are gone for good, without the end of their MapLN.
-        expirations: (name, key) of live records with one -> days, or negative hours.
-    """
-
-    directory: Path
-    seed: int
-    live: dict[str, list[tuple[bytes, bytes]]] = field(default_factory=dict)
-    markers: dict[bytes, Marker] = field(default_factory=dict)
-    ids: dict[str, int] = field(default_factory=dict)
-    dups: frozenset[str] = frozenset()
-    comparators: frozenset[str] = frozenset()
-    dropped: frozenset[int] = frozenset()
-    dropping: frozenset[int] = frozenset()
-    expirations: dict[tuple[str, bytes], int] = field(default_factory=dict)
-    removed_files: tuple[int, ...] = ()
-    first_active_lsn: int = -1
-    last_file: int = 0
-    crashed: bool = False
-    torn: bool = False
-
-
-@dataclass
-class _Model:
-    """What is committed, held apart from the writer's own trees.
-
-    Attributes:
-        records: database id -> tree key -> (key, value, expiration, marker).
-        pending: transaction id -> its changes in order; None deletes.
-        names: the committed names.
-    """
-
-    records: dict[int, dict[bytes, tuple[bytes, bytes, int | None, bytes]]] = field(default_factory=dict)
-    pending: dict[int, list[tuple[int, bytes, tuple[bytes, bytes, int | None, bytes] | None]]] = field(
-        default_factory=dict
-    )
-    names: dict[str, int] = field(default_factory=dict)
-    outcomes: dict[int, str] = field(default_factory=dict)
-
-    def change(
-        self, txn: Txn | None, db_id: int, key: bytes, record: tuple[bytes, bytes, int | None, bytes] | None
-    ) -> None:
-        if txn is not None:
-            self.pending[txn.id].append((db_id, key, record))
-        elif record is None:
-            del self.records[db_id][key]
-        else:
-            self.records[db_id][key] = record
-
-    def end(self, txn: Txn, outcome: str) -> None:
-        self.outcomes[txn.id] = outcome
-        for db_id, key, record in self.pending.pop(txn.id):
-            if outcome == "COMMITTED":
-                if record is None:
-                    self.records[db_id].pop(key, None)
-                else:
-                    self.records[db_id][key] = record
+__all__ = ["Marker", "Written", "random_environment"]
 
 
 def random_environment(directory: Path, seed: int, *, size: int = 1000, features: bool = True) -> Written:
@@ -134,12 +47,12 @@ class _Writer:
             created_ms=CREATED_MS + seed,
             deltas=self.random.random() < 0.9,
         )
-        self.model = _Model()
+        self.model = Model()
         self.written = Written(directory, seed)
-        self.values: list[tuple[bytes, int, int, bytes, bool, bool, int]] = []
+        self.values: list[Value] = []
         self.open: list[Txn] = []
-        self.busy: set[str] = set()
         self.removed: list[int] = []
+        self.reserved: set[int] = set()
         self.dropping: set[int] = set()
         self.number = 0
 
@@ -150,7 +63,7 @@ class _Writer:
             (self._put, 52), (self._delete, 12), (self._end, 16), (self._begin, 8), (self._burst, 3),
             (self._checkpoint, 1.5), (self._flip, 0.5), (self._create, 0.4), (self._drop, 0.4),
             (self._rename, 0.4), (self._truncate, 0.4), (self._clean, 0.7), (self._trace, 0.3),
-            (self._immutable, 0.1),
+            (self._immutable, 0.1), (self._evict, 2),
         )  # fmt: skip
         chosen = self.random.choices(
             [step for step, _ in steps], [weight for _, weight in steps], k=self.size
@@ -164,7 +77,7 @@ class _Writer:
 
     def _names(self) -> list[str]:
         databases = self.environment.databases
-        return sorted(name for name in databases if not name.startswith("_je") and name not in self.busy)
+        return sorted(name for name in databases if not name.startswith("_je"))
 
     def _any_txn(self) -> Txn | None:
         if self.open and self.random.random() < 0.85:
@@ -212,7 +125,7 @@ class _Writer:
             return
         embedded = database.embeds(value)
         number = txn.id if txn else 0
-        self.values.append((marker, lsn, database.id, key, embedded, database.dups, number))
+        self.values.append(Value(marker, lsn, database.id, key, embedded, database.dups, number))
         self.model.change(txn, database.id, database.key(key, value), (key, value, expiration, marker))
 
     def _delete(self) -> None:
@@ -242,6 +155,10 @@ class _Writer:
         for number in range(start, start + self.random.randint(2, 30)):
             self._put(txn, b"b%06d" % number)
         self._end_one(txn)
+        if self.features and self.model.outcomes[txn.id] == "ABORTED" and self.random.random() < 0.3:
+            for value in self.values:
+                if value.txn_id == txn.id:
+                    self.environment.log.make_invisible(value.lsn)
 
     # Transactions.
 
@@ -351,8 +268,17 @@ class _Writer:
     def _clean(self) -> None:
         files = sorted(int(path.stem, 16) for path in self.written.directory.glob("*.jdb"))
         number = self.random.choice(files) if files else 0
-        if files and clean_file(self.environment, number):
-            self.removed.append(number)
+        reserve = number not in self.reserved and self.random.random() < 0.3
+        if files and clean_file(self.environment, number, reserve=reserve):
+            if reserve:
+                self.reserved.add(number)
+            else:
+                self.reserved.discard(number)
+                self.removed.append(number)
+
+    def _evict(self) -> None:
+        if names := self._names():
+            self.environment.evict(self.random.choice(names), self.random.randrange(100))
 
     def _finish(self) -> None:
         crash = self.random.random() < 0.4
@@ -384,25 +310,5 @@ class _Writer:
             model.end(txn, "OPEN")
         written.dropping = frozenset(self.dropping)
         written.removed_files = tuple(self.removed)
-        written.first_active_lsn = self.environment.first_active_lsn
-        written.last_file = self.environment.log.number
-        written.ids = dict(model.names)
-        live = set()
-        for name, db_id in model.names.items():
-            records = model.records[db_id].values()
-            written.live[name] = sorted((key, value) for key, value, _, _ in records)
-            for key, _, expiration, marker in records:
-                live.add(marker)
-                if expiration is not None:
-                    written.expirations[name, key] = expiration
-        names = {database.id: name for name, database in self.environment.databases.items()}
-        dups = {
-            names[db_id] for db_id in model.names.values() if self.environment.databases[names[db_id]].dups
-        }
-        written.dups = frozenset(dups)
-        for marker, lsn, db_id, key, embedded, has_dups, txn_id in self.values:
-            outcome = model.outcomes[txn_id] if txn_id else "COMMITTED"
-            removed = lsn_file(lsn) in self.removed
-            written.markers[marker] = Marker(
-                marker, lsn, db_id, key, embedded, has_dups, outcome, marker in live, removed
-            )
+        written.reserved_files = frozenset(self.reserved)
+        tell(written, model, self.environment, self.values)
