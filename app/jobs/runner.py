@@ -34,6 +34,17 @@ THREAD_JOIN_S = 0.5
 _AWAY = (MetadataUnavailable, MetadataBusy)
 
 
+def survive(act: Callable[[], object], trouble: str) -> bool:
+    """One round of a loop: neither metadata that is away nor a bug may end the loop itself."""
+    try:
+        return bool(act())
+    except _AWAY as error:
+        logger.warning(trouble, error=error.detail)
+    except Exception:
+        logger.exception("a round of a loop failed")
+    return False
+
+
 class Runner:
     """Runs jobs of the given kinds until it is stopped.
 
@@ -127,20 +138,9 @@ class Runner:
 
     # -- loops
 
-    @staticmethod
-    def _round(act: Callable[[], object], trouble: str) -> bool:
-        """One round of a loop: neither metadata that is away nor a bug may end the loop itself."""
-        try:
-            return bool(act())
-        except _AWAY as error:
-            logger.warning(trouble, error=error.detail)
-        except Exception:
-            logger.exception("a round of the runner failed")
-        return False
-
     def _claim_loop(self) -> None:
         while not self._stopping.is_set():
-            if not self._round(self._claim_once, "metadata away"):
+            if not survive(self._claim_once, "metadata away"):
                 self._wake.wait(self.settings.runner_poll_interval_s)
                 self._wake.clear()
 
@@ -195,7 +195,7 @@ class Runner:
 
     def _control_loop(self) -> None:
         while not (self._stopping.is_set() and not self._snapshot()):
-            self._round(self._control_once, "metadata away")
+            survive(self._control_once, "metadata away")
             self._control_wake.wait(self.settings.runner_poll_interval_s)
             self._control_wake.clear()
 
@@ -239,7 +239,7 @@ class Runner:
 
     def _renew_loop(self) -> None:
         while not (self._stopping.is_set() and not self._snapshot()):
-            self._round(self._renew_once, "leases could not be renewed")
+            survive(self._renew_once, "leases could not be renewed")
             self._stopping.wait(self.settings.lease_renew_interval_s)
             if self._stopping.is_set():
                 self.clock.sleep(0.1)

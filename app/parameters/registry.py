@@ -274,7 +274,7 @@ REGISTRY: tuple[ParameterSpec, ...] = (
     _own_retention("idempotency", "P7D", "How long the answer to an Idempotency-Key stays."),
     _own_retention("ledgers", "P90D", "How long ledger rows of ended jobs stay at the target."),
     _own_retention("archives", "P365D", "How long archives stay on disk."),
-    _own_retention("certificates", "P3650D", "How long certificates of erasure stay, once their cycle is gone."),
+    _own_retention("certificates", "P3650D", "How long certificates stay once their cycle is gone."),
 )
 
 _BY_NAME = {name: spec for spec in REGISTRY for name in (spec.name, *spec.aliases)}

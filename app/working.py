@@ -1,0 +1,180 @@
+"""What `serve` and `worker` share: an instance, its runner, its Spark and its housekeeping."""
+
+import threading
+import time
+from collections.abc import Callable
+
+import structlog
+from sqlmodel import select
+
+from app.backups.settling import keep_backups
+from app.clock import SystemClock
+from app.db import Database
+from app.erase.attempt import Workshop
+from app.erase.certificate import issue_missing
+from app.erase.errors import SigningKeyUnusable
+from app.erase.tick import Look
+from app.errors import MetadataBusy, MetadataUnavailable
+from app.handlers import is_ahead, task_kinds
+from app.jobs.claims import Claimer
+from app.jobs.instances import InstanceLock, heartbeat, register_instance
+from app.jobs.runner import Runner, survive
+from app.jobs.service import wake
+from app.jobs.spark_hands import HandsSource
+from app.jobs.spark_service import engines_of, spark_service
+from app.jobs.suspension import store_key
+from app.kit.ids import new_id
+from app.main import VERSION
+from app.purge.tick import tick_once
+from app.retention import forget_rows, remove_expired_archives
+from app.settings import Settings
+from app.stores.models import Store
+from app.stores.service import end_past_suspensions, parallel_limits, suspended_stores
+
+HEARTBEAT_S = 15.0
+STOP_BUDGET_S = 13.5
+"""For jobs and Spark together, of the 15 s that a stop may take."""
+START_RETRY_S = 1.0
+HOUSEKEEPING_EVERY_BEATS = 20
+EPOCH_STORES_MAX = 200
+logger = structlog.get_logger("lethe.server")
+
+
+class Worker:
+    """What `serve` and `worker` share: the instance, its runner and its housekeeping."""
+
+    def __init__(self, settings: Settings, database: Database, *, role: str) -> None:
+        self.settings = settings
+        self.database = database
+        self.role = role
+        self.lock = InstanceLock(settings.data_dir)
+        self._stopped = threading.Event()
+        self.clock = clock = SystemClock()
+        labels = frozenset({*settings.labels, f"instance/{self.lock.id}"})
+        self.changed: Callable[[str], None] = lambda _job_id: None
+        self.spark = spark_service(settings, clock, instance_id=self.lock.id)
+        workshop = Workshop(HandsSource(settings, self.spark).take, process=new_id("prc"))
+        self.runner = Runner(
+            claimer=Claimer(
+                instance_id=self.lock.id,
+                labels=labels,
+                lease_ttl_s=settings.lease_ttl_s,
+                crash_loop_max=settings.crash_loop_max,
+                recovered_at_once=settings.runner_jobs_max,
+            ),
+            kinds=task_kinds(engines_of(settings, clock, self.spark), workshop),
+            database=database,
+            settings=settings,
+            clock=clock,
+            parallel_limits=parallel_limits,
+            suspended_stores=lambda db: suspended_stores(db, now=clock.now()),
+            changed=lambda job_id: self.changed(job_id),
+        )
+        self._keeper = threading.Thread(target=self._keep, name="lethe-housekeeping", daemon=True)
+        self._eraser = threading.Thread(target=self._look_at_erasers, name="lethe-eraser", daemon=True)
+
+    def start(self) -> None:
+        """Register, recover, claim."""
+        with self.database.transaction() as db:
+            register_instance(
+                db,
+                self.lock.id,
+                role=self.role,
+                version=VERSION,
+                labels=self.settings.labels,
+                now=self.database.now(db),
+            )
+        keep_backups(self.database, self.settings, clock=self.clock)
+        self.runner.start()
+        if self.spark is not None:
+            self.spark.start()
+        self._keeper.start()
+        self._eraser.start()
+        logger.info("started", role=self.role, instance=self.lock.id, labels=self.settings.labels)
+
+    def start_when_possible(self) -> None:
+        """Start, waiting for a metadata database that is away."""
+        while not self._stopped.is_set():
+            try:
+                self.start()
+            except (MetadataUnavailable, MetadataBusy) as error:
+                logger.warning("metadata away", error=error.detail)
+                self._stopped.wait(START_RETRY_S)
+            else:
+                return
+
+    def stop(self) -> None:
+        """Come to a safe point and give the leases back."""
+        begun = time.monotonic()
+        stopped = self.runner.stop(self.settings.stop_grace_s)
+        if not stopped:
+            logger.warning("jobs did not stop in time; their leases will run out")
+        if self.spark is not None:
+            self.spark.stop(STOP_BUDGET_S - (time.monotonic() - begun))
+        self._stopped.set()
+        for thread in (self._keeper, self._eraser):
+            if thread.is_alive():
+                thread.join(2.0)
+        self._beat(stopped=True)
+        self.lock.release()
+
+    def _beat(self, *, stopped: bool = False) -> None:
+        try:
+            with self.database.transaction() as db:
+                now = self.database.now(db)
+                heartbeat(db, self.lock.id, now=now, stopped=stopped)
+                for store in end_past_suspensions(db, now=now):
+                    wake(db, store_key(store), now=now)
+            if not stopped:
+                keep_backups(self.database, self.settings, clock=self.clock)
+        except (MetadataUnavailable, MetadataBusy) as error:
+            logger.warning("metadata away", error=error.detail)
+
+    def _keep(self) -> None:
+        beats = 0
+        while not self._stopped.wait(HEARTBEAT_S):
+            survive(self._beat, "metadata away")
+            survive(self._tick, "metadata away")
+            if self.spark is not None:
+                self.spark.retry_master()
+            beats += 1
+            if beats % HOUSEKEEPING_EVERY_BEATS == 1:
+                survive(self._clean, "housekeeping failed")
+
+    def _tick(self) -> None:
+        """Submit the purges that recur and are due."""
+        if tick_once(self.database, self.settings, now=self.clock.now(), changed=self._tell):
+            self.runner.wake()
+
+    def _look_at_erasers(self) -> None:
+        """Every few seconds: which cycles are due, and which parameters of erasers have changed."""
+        while not self._stopped.wait(self.settings.erasure_tick_s):
+            survive(self._look_once, "metadata away")
+
+    def _look_once(self) -> None:
+        if Look(self.database, self.settings, self.clock.now(), self._tell).run():
+            self.runner.wake()
+
+    def _tell(self, changed: str) -> None:
+        self.changed(changed)
+
+    def _clean(self) -> None:
+        try:
+            self._certify()
+            forget_rows(self.database)
+            remove_expired_archives(self.database, self.settings, instance_id=self.lock.id)
+        except (MetadataUnavailable, MetadataBusy, OSError) as error:
+            logger.warning("housekeeping failed", error=str(error))
+
+    def _certify(self) -> None:
+        """Sign what nobody has asked for yet: the rows of a cycle go before its certificate does."""
+        try:
+            issue_missing(self.database, self.settings, instance_id=self.lock.id, now=self.clock.now())
+        except SigningKeyUnusable as error:
+            logger.error("certificates cannot be signed", error=error.detail)
+
+    def every_store_is_ahead(self) -> bool:
+        """Whether each registered store has seen a greater epoch than this metadata ever gave."""
+        with self.database.reading() as db:
+            stores = db.exec(select(Store).limit(EPOCH_STORES_MAX)).all()
+        return bool(stores) and all(is_ahead(self.database, store, self.settings) for store in stores)
