@@ -59,6 +59,8 @@ class Rows:
     rare: Table
     keys: Buffer
     state: Table
+    no_slots: Table
+    prefix: Table
 
     @classmethod
     def of(cls, entries: int, key_bytes: int) -> "Rows":
@@ -68,13 +70,16 @@ class Rows:
             return np.empty((entries, columns), dtype=np.int64)
 
         return cls(
-            headers=table(t.HEADER_COLUMNS),
-            lns=table(t.LN_COLUMNS),
+            # Column by column in memory, as they are taken out.
+            headers=np.empty((t.HEADER_COLUMNS, entries), dtype=np.int64).T,
+            lns=np.empty((t.LN_COLUMNS, entries), dtype=np.int64).T,
             nodes=table(t.NODE_COLUMNS),
             ends=table(t.END_COLUMNS),
             rare=np.empty(entries, dtype=np.int64),
             keys=np.empty(key_bytes, dtype=np.uint8),
             state=np.zeros(t.STATE_COLUMNS, dtype=np.int64),
+            no_slots=np.empty((0, t.SLOT_COLUMNS), dtype=np.int64),
+            prefix=np.empty(2, dtype=np.int64),
         )
 
     def begin_call(self) -> None:

@@ -57,8 +57,18 @@ def _keep_machine_code() -> bool:
 KEPT: Final = _keep_machine_code()
 
 
+# Without its runtime (`_nrt`) numba counts no references: every call of a small function counted those of all
+# its arrays up and down, which took most of the walk's time. What is compiled so cannot allocate.
+OPTIONS: Final[dict[str, Any]] = {"nogil": True, "error_model": "numpy", "cache": KEPT, "_nrt": False}
+
+
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile a function at its first call."""
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "cache": KEPT}
-    result: Callable[P, R] = numba.njit(**options)(function)
+    """Compile a function at its first call. It allocates nothing: arrays come from its caller."""
+    result: Callable[P, R] = numba.njit(**OPTIONS)(function)
+    return result
+
+
+def inlined(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a small function into each of its compiled callers."""
+    result: Callable[P, R] = numba.njit(**OPTIONS, forceinline=True)(function)
     return result

@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 
 from spark.erase.native import types as t
-from spark.erase.native.compiling import compiled
+from spark.erase.native.compiling import compiled, inlined
 from spark.erase.native.reading import (
     INT_BYTES,
     LONG_BYTES,
@@ -53,7 +53,7 @@ IS_TRANSACTIONAL: Final = _table(je_log.TRANSACTIONAL_TYPES)
 HAS_CREATION_TIME: Final = _table(je_log.HAS_CREATION_TIME_TYPES)
 
 
-@compiled
+@inlined
 def parse_ln(
     buffer: Buffer,
     start: Int,
@@ -92,7 +92,7 @@ def parse_ln(
     return parse_ln_rest(buffer, at, end, entry_type, flags, flags2, rows, number)
 
 
-@compiled
+@inlined
 def parse_ln_rest(
     buffer: Buffer, at: Int, end: Int, entry_type: Int, flags: Int, flags2: Int, rows: Table, number: Int
 ) -> Int:
@@ -113,7 +113,7 @@ def parse_ln_rest(
     return at
 
 
-@compiled
+@inlined
 def parse_version_before(buffer: Buffer, at: Int, end: Int, flags: Int, flags2: Int) -> tuple[Int, Int]:
     """Read what is kept of the version before; return the bytes of its value and the position behind."""
     data_bytes: Int = -1
@@ -136,7 +136,7 @@ def parse_version_before(buffer: Buffer, at: Int, end: Int, flags: Int, flags2: 
     return data_bytes, at
 
 
-@compiled
+@inlined
 def parse_end(buffer: Buffer, start: Int, end: Int, rows: Table, number: Int) -> Int:
     """Read a commit or an abort."""
     at = skip_packed(buffer, start, end, LONG_BYTES)

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from spark.erase.native.compiling import compiled
+from spark.erase.native.compiling import compiled, inlined
 from spark.erase.native.types import Buffer, Int
 
 INT_BYTES: Final = 4
@@ -29,7 +29,7 @@ FOLD: Final = np.uint64(29)
 SPREAD: Final = np.uint64(32)
 
 
-@compiled
+@inlined
 def packed(buffer: Buffer, position: Int, end: Int, value_bytes_max: Int) -> tuple[Int, Int]:
     """Read a packed integer and return it with the position behind it."""
     if position < 0 or position >= end:
@@ -56,7 +56,7 @@ def packed(buffer: Buffer, position: Int, end: Int, value_bytes_max: Int) -> tup
     return value, position + count
 
 
-@compiled
+@inlined
 def byte_array(buffer: Buffer, position: Int, end: Int) -> tuple[Int, Int, Int]:
     """Read a byte array: its length (-1: absent), where its bytes begin, and the position behind them."""
     length, position = packed(buffer, position, end, INT_BYTES)
@@ -69,7 +69,7 @@ def byte_array(buffer: Buffer, position: Int, end: Int) -> tuple[Int, Int, Int]:
     return length, position, position + length
 
 
-@compiled
+@inlined
 def skip_packed(buffer: Buffer, position: Int, end: Int, value_bytes_max: Int) -> Int:
     """Step over a packed integer; only one of full width can be out of range, and is looked at."""
     if position < 0 or position >= end:
@@ -84,7 +84,7 @@ def skip_packed(buffer: Buffer, position: Int, end: Int, value_bytes_max: Int) -
     return behind if behind <= end else -1
 
 
-@compiled
+@inlined
 def fixed(buffer: Buffer, position: Int, count: Int) -> Int:
     """Read an unsigned little-endian integer whose bytes are there; one of eight bytes is signed."""
     value = np.int64(0)
@@ -121,7 +121,7 @@ def entry_checksum(buffer: Buffer, start: Int, end: Int, flags: Int) -> Int:
     return adler32(buffer, start + 6, end, low, high)
 
 
-@compiled
+@inlined
 def hash_key(buffer: Buffer, start: Int, length: Int, db_id: Int) -> tuple[Int, Int]:
     """Hash a database id and a key to 128 bits; a hint only, bytes are compared before it counts."""
     one = (np.uint64(db_id) ^ np.uint64(length)) * MIX_1

@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 
 from spark.erase.native import types as t
-from spark.erase.native.compiling import compiled
+from spark.erase.native.compiling import compiled, inlined
 from spark.erase.native.items import parse_end, parse_ln, parse_node
 from spark.erase.native.reading import entry_checksum, fixed, is_zero
 from spark.erase.native.types import Buffer, Int, Outcome, Table
@@ -56,7 +56,7 @@ def _kinds() -> Buffer:
 KIND: Final = _kinds()
 
 
-@compiled
+@inlined
 def check_header(buffer: Buffer, at: Int, offset: Int, previous: Int) -> Int:
     """Check the fourteen bytes of an entry's header as far as they can be checked alone."""
     entry_type = np.int64(buffer[np.uint64(at + je_log.TYPE_AT)])
@@ -73,7 +73,7 @@ def check_header(buffer: Buffer, at: Int, offset: Int, previous: Int) -> Int:
     return DONE
 
 
-@compiled
+@inlined
 def entry_bytes(buffer: Buffer, at: Int) -> Int:
     """Return the size of an entry whose first fourteen bytes are there."""
     header = HEADER_BYTES
@@ -85,7 +85,7 @@ def entry_bytes(buffer: Buffer, at: Int) -> Int:
     return header + fixed(buffer, at + je_log.ITEM_SIZE_AT, 4)
 
 
-@compiled
+@inlined
 def fill_header(
     buffer: Buffer, at: Int, offset: Int, item_at: Int, end: Int, rows: Table, number: Int
 ) -> None:
@@ -104,7 +104,7 @@ def fill_header(
         rows[number, t.ALL_ZERO] = 1 if is_zero(buffer, item_at, end) else 0
 
 
-@compiled
+@inlined
 def parse_item(
     buffer: Buffer,
     item_at: Int,
@@ -147,7 +147,7 @@ def parse_item(
     return DONE if at == end else ITEM_MALFORMED
 
 
-@compiled
+@inlined
 def is_sound(buffer: Buffer, at: Int, end: Int, entry_type: Int) -> bool:
     """Compare the checksum of a whole entry; one that is erased has none."""
     flags = np.int64(buffer[np.uint64(at + je_log.FLAGS_AT)])
@@ -171,14 +171,14 @@ def walk(
     ends: Table,
     rare: Table,
     keys: Buffer,
+    no_slots: Table,
+    prefix: Table,
 ) -> tuple[Int, Int]:
     """Walk from `start` to `limit` of a buffer whose first byte stands at `base` of the file.
 
     Returns the outcome and the position of the first entry that was not taken: MORE if it is not wholly in
     the buffer, FULL if there is no row left for it.
     """
-    no_slots = np.empty((0, t.SLOT_COLUMNS), dtype=np.int64)
-    prefix = np.empty(2, dtype=np.int64)
     at = start
     while at < limit:
         if state[t.STATE_HEADERS] >= headers.shape[0]:
