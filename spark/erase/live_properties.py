@@ -79,13 +79,15 @@ def _read(path: Path) -> bytes | None:
         return None
     except OSError as error:
         raise EnvironmentUnreadable(os.strerror(error.errno or 0), file=path.name) from error
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise EnvironmentUnreadable("it is no regular file", file=path.name)
-        try:
+        with open(descriptor, "rb", closefd=False) as file:
             raw = file.read(PROPERTIES_BYTES_MAX + 1)
-        except OSError as error:
-            raise EnvironmentUnreadable(os.strerror(error.errno or 0), file=path.name) from error
+    except OSError as error:
+        raise EnvironmentUnreadable(os.strerror(error.errno or 0), file=path.name) from error
+    finally:
+        os.close(descriptor)
     if len(raw) > PROPERTIES_BYTES_MAX:
         raise EnvironmentUnreadable(f"it has more than {PROPERTIES_BYTES_MAX} bytes", file=path.name)
     return raw
