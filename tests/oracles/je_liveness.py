@@ -300,13 +300,17 @@ def merged_slots(log: Log, node: Entry) -> list[Slot]:
 def first_vlsn_file(rule: Rule) -> int | None:
     """The first file that the VLSN index covers; None without replication.
 
-    The newest range record counts whatever became of its transaction; one that is missing means: everything.
+    The newest committed range record counts; where there is none, everything is covered.
     """
     replicated = [entry for entry in rule.log.entries if entry.flags & 0x20 and entry.type != 25]
     if not replicated:
         return None
     indexes = {db for db, each in rule.databases.items() if each.name == "_jeVlsnMapDb"}
-    records = [ln for ln in rule.lns if ln.db in indexes and ln.key == VLSN_RANGE_KEY and ln.value]
+    records = [
+        ln
+        for ln in rule.lns
+        if ln.db in indexes and ln.key == VLSN_RANGE_KEY and ln.value and rule.outcome(ln) == "COMMITTED"
+    ]
     if not records:
         return rule.log.files[0]
     first = range_first(records[-1].value or b"")

@@ -13,6 +13,7 @@ NONE = -1
 TIME_MS = 1_795_163_064_856
 WITH_TXN = frozenset({3, 5, 31, 33, 35, 42, 44, 45})
 WITH_CREATION = frozenset({31, 32, 35, 36, 44, 45})
+REPLICATED = frozenset({17, 18, 31, 33, 35, 44, 45})  # of a replicated node, as far as written here
 BIN_LEVEL = 0x10001
 
 
@@ -60,12 +61,13 @@ def ln_item(
     txn: int = 0,
     abort: Abort | None = None,
     embedded: bool = False,
+    expiration: int = 0,
     tail: bytes = b"",
 ) -> bytes:
     abort = abort or Abort()
     flags = 0x01 * abort.known_deleted | 0x02 * embedded | 0x08 * (abort.data is not None)
-    flags |= 0x20 * (abort.lsn != NONE)
-    item = bytes([flags, 0, 0]) + packed(db) + packed(TIME_MS)
+    flags |= 0x20 * (abort.lsn != NONE) | 0x80 * (expiration != 0)
+    item = bytes([flags, 0, 0]) + packed(db) + (packed(expiration) if expiration else b"") + packed(TIME_MS)
     item += packed(TIME_MS) if kind in WITH_CREATION else b""
     item += array(key) + array(value) + tail
     if kind in WITH_TXN:
@@ -102,6 +104,7 @@ class LogBytes:
     def __init__(self, first: int = 0, *, version: int = 26) -> None:
         self.files: dict[int, bytearray] = {}
         self.number, self.last, self.version = first - 1, 0, version
+        self.next_vlsn: int | None = None
         self.next_file(first)
 
     def next_file(self, number: int | None = None) -> None:
@@ -118,6 +121,8 @@ class LogBytes:
     def append(self, kind: int, item: bytes, *, flags: int = 0, vlsn: int | None = None) -> int:
         data = self.files[self.number]
         at = len(data)
+        if self.next_vlsn is not None and kind in REPLICATED:
+            vlsn, self.next_vlsn = self.next_vlsn, self.next_vlsn + 1
         flags |= 0x20 if vlsn is not None else 0
         frame = struct.pack("<BBIi", kind, flags, self.last, len(item))
         frame += struct.pack("<q", vlsn) if vlsn is not None else b""

@@ -253,10 +253,12 @@ class SmallEngine:
 
     # Chance.
 
+    def users(self) -> list[Tree]:
+        return [tree for tree in self.trees.values() if not tree.name.startswith("_je")]
+
     def work(self, count: int) -> None:
         for _ in range(count):
-            open_trees = [tree for tree in self.trees.values() if not tree.is_removing]
-            tree = self.chance.choice(open_trees)
+            tree = self.chance.choice([each for each in self.users() if not each.is_removing])
             key = b"k%d%d" % (self.chance.randrange(9), self.chance.randrange(4))
             if tree.dups:
                 key = composite(key, b"d%d" % self.chance.randrange(3))
@@ -310,7 +312,7 @@ class SmallEngine:
 
     def clean_up(self) -> None:
         """Migrate a few records, as the cleaner does before it gives a file away."""
-        tree = self.chance.choice(list(self.trees.values()))
+        tree = self.chance.choice(self.users())
         for key in self.chance.sample(sorted(tree.committed), min(3, len(tree.committed))):
             self.migrate(tree, key)
 
@@ -323,7 +325,7 @@ class SmallEngine:
         for txn in list(self.txns.values()):
             if chance.random() < 0.7:
                 self.end(txn, commit=chance.random() < 0.75)
-        tree = chance.choice(list(self.trees.values()))
+        tree = chance.choice(self.users())
         if not tree.is_removing:
             if chance.random() < 0.3:
                 self.evict(tree, chance.choice(tree.bins))

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from spark.erase.plan import PlanRequest, plan_erasure
-from tests.oracles.je_liveness import Rule, Verdict, judge
+from tests.oracles.je_liveness import Rule, judge
 from tests.oracles.je_liveness_mutants import MUTANTS, wrong_plans
 from tests.oracles.je_liveness_reader import Log, read_environment
 from tests.oracles.je_liveness_recovery import recover, replay, with_erased
 from tests.oracles.je_small_engine import SmallEngine
+from tests.spark.erase.liveness import complaints, planned
 
 CUTS_PER_LOG = 3
 SIZES = [10, 25, 60]
@@ -30,27 +30,6 @@ def grown(seed: int, directory: Path) -> SmallEngine:
         engine.crash()
     engine.log.write(directory)
     return engine
-
-
-def planned(directory: Path) -> set[int]:
-    plan = plan_erasure(directory, PlanRequest())
-    return {
-        (file.columns.number << 32) + offset
-        for file in plan.files
-        for offset in file.erase["offset"].to_pylist()
-    }
-
-
-def complaints(log: Log, verdict: Verdict, plan: set[int]) -> list[str]:
-    """What the judge has against a plan: entries that must stay, or a recovery that is not what it was."""
-    found = [
-        f"{lsn:#x} must stay: {verdict.must_stay[lsn]}" for lsn in sorted(plan & verdict.must_stay.keys())
-    ]
-    before, after = recover(log), recover(with_erased(log, plan))
-    found += after.fatal
-    if before.records != after.records:
-        found.append("other records")
-    return found
 
 
 def cut(log: Log, end: int) -> Log:

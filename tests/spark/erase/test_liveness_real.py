@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from spark.erase.plan import Plan, PlanRequest, plan_erasure
-from spark.erase.reasons import Cause, Reason
+from spark.erase.reasons import Cause
 from tests.oracles.je_liveness import Rule, Verdict, judge
 from tests.oracles.je_liveness_reader import Log, read_environment
 from tests.oracles.je_liveness_recovery import as_the_user_sees, recover, replay, with_erased
 from tests.spark.erase.conftest import Sample
+from tests.spark.erase.liveness import chosen_by
 
 SAMPLES = ["closed", "crash", "replicated", "swept", "halted", "comparator"]
 WHOLE = ["closed", "crash", "replicated"]  # in which the cleaner has deleted nothing
@@ -30,14 +31,6 @@ def verdict_of(path: Path) -> Verdict:
 @cache
 def plan_of(path: Path) -> Plan:
     return plan_erasure(path, PlanRequest())
-
-
-def planned(plan: Plan) -> dict[int, str]:
-    return {
-        (file.columns.number << 32) + row["offset"]: Reason(row["reason"]).name
-        for file in plan.files
-        for row in file.erase.to_pylist()
-    }
 
 
 def digests(records: set[tuple[str, bytes, bytes]]) -> set[tuple[str, str, str]]:
@@ -86,7 +79,7 @@ def test_plan_erases_what_the_model_calls_obsolete_and_nothing_else(
 ) -> None:
     path = samples[name].path
     plan, verdict = plan_of(path), verdict_of(path)
-    ours = planned(plan)
+    ours = chosen_by(plan)
     assert not ours.keys() & verdict.must_stay.keys()
     assert ours.items() <= verdict.obsolete.items()
     whole_file_stays = {file.columns.number for file in plan.files if file.causes}
@@ -108,7 +101,7 @@ def test_plan_and_model_veto_the_same(samples: dict[str, Sample], name: str) -> 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_recovery_after_the_plan_fetches_nothing_erased(samples: dict[str, Sample], name: str) -> None:
     log = log_of(samples[name].path)
-    before, after = recover(log), recover(with_erased(log, planned(plan_of(samples[name].path))))
+    before, after = recover(log), recover(with_erased(log, chosen_by(plan_of(samples[name].path))))
     assert after.fatal == []
     assert after == before
 

@@ -18,6 +18,7 @@ from tests.oracles.je_liveness import Verdict, judge
 from tests.oracles.je_liveness_reader import Log, read_environment
 from tests.oracles.je_liveness_recovery import Recovered, recover, with_erased
 from tests.oracles.je_small_engine import SmallEngine
+from tests.spark.erase.liveness import planned
 
 Place = tuple[Path, int]  # a file, and a bit of it
 TYPE_BYTE, FLAGS_BYTE = 4, 5
@@ -48,15 +49,6 @@ def grown(directory: Path, seed: int, phases: int = 25) -> Whole:
 def whole(directory: Path) -> Whole:
     log = read_environment(directory)
     return Whole(directory, log, judge(log), recover(log))
-
-
-def planned(directory: Path) -> set[int]:
-    plan = plan_erasure(directory, PlanRequest())
-    return {
-        (file.columns.number << 32) + offset
-        for file in plan.files
-        for offset in file.erase["offset"].to_pylist()
-    }
 
 
 def judge_wound(before: Whole, place: Place) -> str:
