@@ -30,6 +30,7 @@ class Marker:
         outcome: COMMITTED, ABORTED or OPEN (of a transaction that a crash cut off).
         live: it is what a reader finds after recovery, under the database's present name.
         file_removed: the file that its LN lay in is gone.
+        moved: if it was live then, the cleaner has written it again; `lsn` is still the first one.
     """
 
     marker: bytes
@@ -41,6 +42,7 @@ class Marker:
     outcome: str
     live: bool
     file_removed: bool
+    moved: bool
 
 
 @dataclass
@@ -139,4 +141,5 @@ def tell(written: Written, model: Model, environment: Environment, values: list[
             outcome=outcome,
             live=value.marker in live,
             file_removed=lsn_file(value.lsn) in written.removed_files,
+            moved=lsn_file(value.lsn) in {*written.removed_files, *written.reserved_files},
         )
