@@ -6,6 +6,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from app.erase.examples import EXAMPLES as ERASURE
 from app.kit.problems import Problem
 
 REFERENCE = "#/components/schemas/"
@@ -101,6 +102,7 @@ HEADERS: dict[str, str] = {
     "Retry-After": "Seconds after which a look is worth while.",
 }
 EXAMPLES: dict[str, Any] = {
+    **ERASURE,
     "StoreRead": _STORE,
     "JobRead": _JOB,
     "ArchiveRead": _ARCHIVE,

@@ -25,6 +25,7 @@ class Root(LazyGroup):
         "demo": Noun("app.cli.demo", "See a purge of a real SymmetricDS database, from plan to archive."),
         "store": Noun("app.cli.store", "Register targets, look at them, check them."),
         "purge": Noun("app.cli.purge", "Plan and run purges."),
+        "erasure": Noun("app.cli.erasure", "Erase obsolete data from the logs of JE environments."),
         "fleet": Noun("app.cli.fleet", "One purge over many stores."),
         "job": Noun("app.cli.job", "Watch and control what is running."),
         "backup": Noun("app.cli.backup", "A backup tool around an environment that is being erased."),

@@ -10,6 +10,14 @@ from lethe_client.backup_results import (
     Protection,
 )
 from lethe_client.client import Lethe
+from lethe_client.erasure import CycleRequest
+from lethe_client.erasure_results import (
+    ErasureCycle,
+    ErasureFile,
+    ErasurePlan,
+    ErasureStats,
+    LogEntry,
+)
 from lethe_client.errors import (
     ConfigurationInvalid,
     Conflict,
@@ -66,8 +74,13 @@ __all__ = [
     "CheckReport",
     "ConfigurationInvalid",
     "Conflict",
+    "CycleRequest",
     "Decision",
     "EraseAbort",
+    "ErasureCycle",
+    "ErasureFile",
+    "ErasurePlan",
+    "ErasureStats",
     "FileRange",
     "Gone",
     "Instance",
@@ -76,6 +89,7 @@ __all__ = [
     "JobEvent",
     "Lethe",
     "LetheError",
+    "LogEntry",
     "NotAuthenticated",
     "NotFound",
     "Parameter",

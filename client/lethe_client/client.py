@@ -7,6 +7,7 @@ import httpx
 
 from lethe_client.archives import Archives
 from lethe_client.backups import Backups, Protections
+from lethe_client.erasure import Erasure
 from lethe_client.errors import ProblemError, TransportFailed
 from lethe_client.jobs import Jobs
 from lethe_client.operation import Audit, Instances
@@ -55,6 +56,7 @@ class Lethe:
         self.stores = Stores(self._transport)
         self.purges = Purges(self._transport, self.jobs)
         self.archives = Archives(self._transport)
+        self.erasure = Erasure(self._transport, self.jobs)
         self.backups = Backups(self._transport)
         self.protections = Protections(self._transport)
         self.replication = Replication(self._transport)
