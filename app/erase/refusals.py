@@ -9,9 +9,7 @@ from spark.erase.calls import Refusal, RefusalCode
 WHERE_MAX_CHARS: Final = 200
 LOG_FILE_CHANGED: Final = "LOG_FILE_CHANGED"
 ENVIRONMENT_IN_USE: Final = "ENVIRONMENT_IN_USE"
-IN_USE: Final = frozenset(
-    {RefusalCode.ENVIRONMENT_IN_USE, RefusalCode.READER_PRESENT, RefusalCode.LOG_MOVED}
-)
+IN_USE: Final = frozenset({RefusalCode.ENVIRONMENT_IN_USE, RefusalCode.READER_PRESENT, RefusalCode.LOG_MOVED})
 TRANSIENT: Final = frozenset({RefusalCode.EPOCH_PASSED, RefusalCode.STOPPED, RefusalCode.FILE_LOCKED})
 
 
