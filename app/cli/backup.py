@@ -1,7 +1,6 @@
 """`lethe backup`: a backup tool around an environment that is being erased."""
 
 import shutil
-import sys
 import tempfile
 import uuid
 from dataclasses import replace
@@ -48,6 +47,7 @@ SessionFile = Annotated[
 LEASE = "PT10M"
 ABORT_TIMEOUT_S = 30.0
 FILES_SHOWN_MAX = 20
+STANDARD_ERROR = 2
 
 
 def _duration(value: str | None, option: str) -> float:
@@ -137,7 +137,7 @@ def run(
 
 def _copy(session: Session, begun: BackupSession, words: list[str]) -> tuple[int, str | None]:
     """Run the command under a lease that is renewed; its exit code, and why the session was lost."""
-    child = ChildCommand(words, stdout=sys.stderr if session.out.json else None)
+    child = ChildCommand(words, stdout=STANDARD_ERROR if session.out.json else None)
     renewal = Renewal(session.client, begun, session.out, on_loss=child.terminate)
     try:
         code = child.run(started=renewal.start)
