@@ -1,0 +1,199 @@
+"""Erasure cycles over HTTP, on environments that JE has written."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.http.environments import DATA, EnvironmentStore, make_environment_store, unpack
+from tests.http.problem import problem
+
+AT_ONCE = {"min_file_age": "PT0S", "duration": "PT0S"}
+PATIENCE_S = 60.0
+MakeStore = Callable[..., EnvironmentStore]
+
+
+@pytest.fixture(scope="session")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("je")
+    for name in ("closed", "crash", "replicated"):
+        unpack(name, directory / name)
+    return directory
+
+
+@pytest.fixture
+def make(http: httpx.Client, roots: Path, samples: Path) -> MakeStore:
+    def make(name: str = "closed", **fields: Any) -> EnvironmentStore:
+        return make_environment_store(http, roots, samples / name, **fields)
+
+    return make
+
+
+def expected_of(name: str) -> dict[str, Any]:
+    with tarfile.open(DATA / f"{name}.tar.xz") as packed:
+        file = packed.extractfile(f"{name}/expected.json")
+        assert file is not None
+        found: dict[str, Any] = json.load(file)
+        return found
+
+
+def ended(store: EnvironmentStore, job_id: str, *states: str) -> dict[str, Any]:
+    """Wait for the end of a job, or for one of the states."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        job: dict[str, Any] = store.http.get(f"/v1/jobs/{job_id}", headers={"Prefer": "wait=5"}).json()
+        if job["state"] in (states or ("SUCCEEDED", "FAILED", "ABORTED")):
+            return job
+        time.sleep(0.02)
+    raise AssertionError(job)
+
+
+def begun(store: EnvironmentStore, **body: Any) -> str:
+    answer = store.post("erasure-cycles", body or AT_ONCE)
+    assert answer.status_code == 202, answer.text
+    return str(answer.json()["id"])
+
+
+def read(store: EnvironmentStore, path: str) -> dict[str, Any]:
+    answer = store.http.get(f"{store.url}/{path}")
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def test_plan_counts_what_je_itself_has_erased(make: MakeStore) -> None:
+    store, theirs = make(), expected_of("closed")["je_erased_offsets"]
+    before = {name: (store.directory / name).read_bytes() for name in store.names}
+    answer = store.http.post(
+        f"{store.url}/erasure-cycles?validate_only=true", json=AT_ONCE, headers={"Prefer": "wait=60"}
+    )
+    assert answer.status_code == 200, answer.text
+    plan = answer.json()
+    ours = {file["file"]: sum(amount["entries"] for amount in file["erase"]) for file in plan["files"]}
+    last = store.names[-1]
+    assert {name: ours[name] for name in store.names[:-1]} == {
+        name: len(theirs[name]) for name in store.names[:-1]
+    }
+    assert ours[last] == 0
+    assert [cause["cause"] for cause in plan["files"][-1]["causes"]] == ["TAIL_OF_LOG", "RECOVERY_INTERVAL"]
+    assert plan["facts"]["vetoed_count"] == 0
+    assert {name: (store.directory / name).read_bytes() for name in store.names} == before
+    assert not (store.directory / "lethe.control").exists()
+
+
+def test_plan_names_protected_files(make: MakeStore) -> None:
+    store = make()
+    session = store.begin(files=["00000001.jdb"])
+    answer = store.http.post(
+        f"{store.url}/erasure-cycles?validate_only=true", json=AT_ONCE, headers={"Prefer": "wait=60"}
+    )
+    causes = {file["file"]: [cause["cause"] for cause in file["causes"]] for file in answer.json()["files"]}
+    assert causes["00000001.jdb"] == ["PROTECTED"]
+    assert causes["00000000.jdb"] == []
+    assert store.post(f"backup-sessions/{session['id']}:end").json()["valid"] is True
+
+
+def test_unthrottled_cycle_erases_what_was_planned_and_nothing_else(make: MakeStore) -> None:
+    store, expected = make(), expected_of("closed")
+    job = ended(store, begun(store, **AT_ONCE, reason="test"))
+    assert job["state"] == "SUCCEEDED", job
+    assert job["result"]["files"] == {"ERASED": 3, "NOT_SELECTED": 1}
+    files = read(store, "erasure-cycles/current/files")["items"]
+    for file in files[:-1]:
+        assert (file["proved"], file["entries_erased"]) == (True, file["entries_planned"])
+        assert file["sha256_now"] == file["sha256_after"] == file["sha256_expected"]
+        assert file["erasure_generation"] == 1
+    content = {name: (store.directory / name).read_bytes() for name in store.names}
+    for name, offsets in list(expected["je_erased_offsets"].items())[:-1]:
+        assert all(content[name][offset + 4] == 43 for offset in offsets)
+    cycle = read(store, "erasure-cycles/current")
+    assert (cycle["state"], cycle["job_state"], cycle["mode"]) == ("COMPLETE", "SUCCEEDED", "CLOSED")
+    assert read(store, "erasure-cycles")["items"][0] == cycle
+    stats = read(store, "erasure-cycles/current/stats")
+    assert stats["cycle"]["eraserFilesErased"] == stats["cumulative"]["eraserFilesErased"] == 3
+    assert stats["cycle"]["eraserFSyncs"] == 9
+    assert job["subject"]["id"] == cycle["id"]
+
+
+def test_log_entry_tells_whether_it_is_erased(make: MakeStore) -> None:
+    store = make()
+    offset = expected_of("closed")["je_erased_offsets"]["00000000.jdb"][0]
+    before = read(store, f"log-entries/00000000.jdb/{offset}")
+    assert (before["erased"], before["all_zero"]) == (False, False)
+    ended(store, begun(store))
+    after = read(store, f"log-entries/00000000.jdb/{offset}")
+    assert (after["type"], after["erased"], after["all_zero"]) == ("ERASED", True, True)
+    assert after["item_bytes"] == before["item_bytes"]
+    for path in (f"log-entries/00000000.jdb/{offset + 1}", "log-entries/00000077.jdb/0"):
+        problem(store.http.get(f"{store.url}/{path}"), 404, "LOG_ENTRY_NOT_FOUND")
+
+
+def test_replicated_environment_waits_for_the_truncation_of_its_index(make: MakeStore) -> None:
+    store = make("replicated")
+    before = {name: (store.directory / name).read_bytes() for name in store.names}
+    job = ended(store, begun(store), "WAITING")
+    assert [item["kind"] for item in job["waiting_on"]] == ["VLSN_TRUNCATION"]
+    assert job["waiting_on"][0]["ref"].startswith("VLSN 8207")
+    assert read(store, "erasure-cycles/current")["state"] == "RUNNING"
+    store.http.post(f"/v1/jobs/{job['id']}:abort", json={"reason": "test"})
+    assert ended(store, job["id"])["state"] == "ABORTED"
+    assert read(store, "erasure-cycles/current")["state"] == "ABORTED"
+    assert {name: (store.directory / name).read_bytes() for name in store.names} == before
+
+
+def test_second_cycle_is_refused_while_one_runs(make: MakeStore) -> None:
+    store = make()
+    first = begun(store, min_file_age="PT0S", duration="P1D")
+    found = problem(store.post("erasure-cycles", AT_ONCE), 409, "CYCLE_RUNNING")
+    assert found["job_id"] == first
+    store.http.post(f"/v1/jobs/{first}:abort", json={"reason": "test"})
+    ended(store, first)
+    assert ended(store, begun(store))["state"] == "SUCCEEDED"
+
+
+def test_repeated_request_begins_one_cycle(make: MakeStore) -> None:
+    store = make()
+    answers = [store.post("erasure-cycles", AT_ONCE, key="once-and-again") for _ in range(2)]
+    assert answers[0].json()["id"] == answers[1].json()["id"]
+    assert answers[1].headers["Idempotency-Replayed"] == "true"
+    ended(store, answers[0].json()["id"])
+    assert len(read(store, "erasure-cycles")["items"]) == 1
+
+
+def test_protected_file_is_left_until_the_backup_has_ended(make: MakeStore) -> None:
+    store = make()
+    session = store.begin(files=["00000000.jdb"])
+    before = (store.directory / "00000000.jdb").read_bytes()
+    job = ended(store, begun(store), "WAITING")
+    assert (job["waiting_on"][0]["kind"], job["waiting_on"][0]["ref"]) == ("BACKUP", session["id"])
+    assert (store.directory / "00000000.jdb").read_bytes() == before
+    assert store.post(f"backup-sessions/{session['id']}:end").json()["valid"] is True
+    assert ended(store, job["id"])["state"] == "SUCCEEDED"
+    assert (store.directory / "00000000.jdb").read_bytes() != before
+
+
+def test_switched_on_store_begins_cycles_by_itself(make: MakeStore) -> None:
+    store = make(parameters={"je.env.runEraser": True, "je.erase.period": "P25D"})
+    deadline = time.monotonic() + PATIENCE_S
+    while not (items := read(store, "erasure-cycles")["items"]):
+        assert time.monotonic() < deadline, "nothing began"
+        time.sleep(0.1)
+    assert (items[0]["origin"], items[0]["period"]) == ("PARAMETERS", "P25D")
+    job = ended(store, items[0]["job_id"])
+    assert job["result"]["files"] == {"NOT_SELECTED": 4}  # younger than 25 days
+
+
+def test_check_tells_what_stands_in_the_way(make: MakeStore) -> None:
+    store = make()
+    (store.directory / "je.properties").write_text("je.env.runEraser=true\n")
+    found = store.http.post(f"{store.url}:check").json()
+    assert (found["ok"], found["server_version"], len(found["sizes"])) == (True, 26, 4)
+    assert "je.properties" in found["conflicts"][0]
+    assert not (store.directory / "je.lck").exists()
