@@ -1,7 +1,7 @@
 """create_app(): routers, errors, and the life of the application."""
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
@@ -112,18 +112,11 @@ def create_app(
     """
     watch = JobWatch(database, interval_s=settings.watch_interval_s, waiters_max=settings.waiters_max)
 
-    @asynccontextmanager
-    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        anyio.to_thread.current_default_thread_limiter().total_tokens = settings.api_threads_max
-        await watch.start()
-        yield
-        await watch.close()
-
     app = FastAPI(
         title="Lethe",
         version=VERSION,
         description=DESCRIPTION,
-        lifespan=lifespan,
+        lifespan=_life(watch, threads_max=settings.api_threads_max),
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
@@ -147,6 +140,17 @@ def create_app(
     _add_middleware(app, settings)
     _add_routes(app)
     return app
+
+
+def _life(watch: JobWatch, *, threads_max: int) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        anyio.to_thread.current_default_thread_limiter().total_tokens = threads_max
+        await watch.start()
+        yield
+        await watch.close()
+
+    return lifespan
 
 
 def _add_middleware(app: FastAPI, settings: Settings) -> None:
