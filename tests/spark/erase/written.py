@@ -56,7 +56,7 @@ class Written:
         dropped: ids whose MapLN is a deletion in the log.
         dropping: ids whose names are gone for good, without the end of their MapLN.
         reserved_files: those that JE may delete, and that are there.
-        expirations: (name, key) of live records with one -> days, or negative hours.
+        expirations: (name, key, value) of live records with one -> days, or negative hours.
     """
 
     directory: Path
@@ -68,7 +68,7 @@ class Written:
     comparators: frozenset[str] = frozenset()
     dropped: frozenset[int] = frozenset()
     dropping: frozenset[int] = frozenset()
-    expirations: dict[tuple[str, bytes], int] = field(default_factory=dict)
+    expirations: dict[tuple[str, bytes, bytes], int] = field(default_factory=dict)
     removed_files: tuple[int, ...] = ()
     reserved_files: frozenset[int] = frozenset()
     first_active_lsn: int = -1
@@ -125,21 +125,21 @@ def tell(written: Written, model: Model, environment: Environment, values: list[
     for name, db_id in model.names.items():
         records = model.records[db_id].values()
         written.live[name] = sorted((key, value) for key, value, _, _ in records)
-        for key, _, expiration, marker in records:
+        for key, value, expiration, marker in records:
             live.add(marker)
             if expiration is not None:
-                written.expirations[name, key] = expiration
-    for value in values:
-        outcome = model.outcomes[value.txn_id] if value.txn_id else "COMMITTED"
-        written.markers[value.marker] = Marker(
-            marker=value.marker,
-            lsn=value.lsn,
-            db_id=value.db_id,
-            key=value.key,
-            embedded=value.embedded,
-            dups=value.dups,
+                written.expirations[name, key, value] = expiration
+    for each in values:
+        outcome = model.outcomes[each.txn_id] if each.txn_id else "COMMITTED"
+        written.markers[each.marker] = Marker(
+            marker=each.marker,
+            lsn=each.lsn,
+            db_id=each.db_id,
+            key=each.key,
+            embedded=each.embedded,
+            dups=each.dups,
             outcome=outcome,
-            live=value.marker in live,
-            file_removed=lsn_file(value.lsn) in written.removed_files,
-            moved=lsn_file(value.lsn) in {*written.removed_files, *written.reserved_files},
+            live=each.marker in live,
+            file_removed=lsn_file(each.lsn) in written.removed_files,
+            moved=lsn_file(each.lsn) in {*written.removed_files, *written.reserved_files},
         )
