@@ -11,6 +11,7 @@ from typing import Protocol
 
 from spark.erase.directory import Identity
 from spark.erase.plan import PlanRequest
+from spark.erase.verified import FileToVerify, VerifiedFile
 
 
 class Mode(StrEnum):
@@ -325,8 +326,48 @@ class DeleteReservedAnswer:
     refusal: Refusal | None = None
 
 
-Call = HeaderTimesCall | PlanCall | PrepareCall | RoundCall | ProveCall | DeleteReservedCall
-Done = HeaderTimesAnswer | PlanAnswer | PrepareAnswer | RoundAnswer | ProveAnswer | DeleteReservedAnswer
+@dataclass(frozen=True, slots=True)
+class VerifyCall:
+    """Read a whole environment again; nothing is written and no lock is taken."""
+
+    directory: str
+    files: tuple[FileToVerify, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyAnswer:
+    """What was found.
+
+    Attributes:
+        reached: LSNs of erased entries that a live slot, or the tail of the log, leads to.
+        unerased: LSNs of planned entries that are not erased.
+        missing_count: LSNs that slots name and the log has not: expired records whose file was cleaned.
+        moved: the log was written meanwhile; what was read is a beginning of it.
+    """
+
+    files: tuple[VerifiedFile, ...] = ()
+    first_active: int = 0
+    checkpoint_lsn: int = 0
+    reached: tuple[int, ...] = ()
+    reached_count: int = 0
+    unerased: tuple[int, ...] = ()
+    unerased_count: int = 0
+    missing_count: int = 0
+    moved: bool = False
+    costs: Costs = field(default_factory=Costs)
+    refusal: Refusal | None = None
+
+
+Call = HeaderTimesCall | PlanCall | PrepareCall | RoundCall | ProveCall | DeleteReservedCall | VerifyCall
+Done = (
+    HeaderTimesAnswer
+    | PlanAnswer
+    | PrepareAnswer
+    | RoundAnswer
+    | ProveAnswer
+    | DeleteReservedAnswer
+    | VerifyAnswer
+)
 
 
 class HandsLost(Exception):
@@ -346,6 +387,7 @@ class Hands(Protocol):
     def round(self, call: RoundCall) -> RoundAnswer: ...
     def prove(self, call: ProveCall) -> ProveAnswer: ...
     def delete_reserved(self, call: DeleteReservedCall) -> DeleteReservedAnswer: ...
+    def verify(self, call: VerifyCall) -> VerifyAnswer: ...
 
     def kill(self) -> None:
         """End what runs at once; every later call raises HandsLost. Any thread."""

@@ -36,6 +36,8 @@ from spark.erase.calls import (
     ProveCall,
     RoundAnswer,
     RoundCall,
+    VerifyAnswer,
+    VerifyCall,
 )
 from spark.erase.unit import do
 
@@ -92,6 +94,10 @@ class ChildHands:
     def delete_reserved(self, call: DeleteReservedCall) -> DeleteReservedAnswer:
         """Delete a file that holds nothing any more."""
         return self._do(call, DeleteReservedAnswer)
+
+    def verify(self, call: VerifyCall) -> VerifyAnswer:
+        """Read an environment again after an erasure."""
+        return self._do(call, VerifyAnswer)
 
     def kill(self) -> None:
         """End the child at once, wherever it is; whoever waits for it gets HandsLost."""

@@ -35,6 +35,8 @@ from spark.erase.calls import (
     RefusalCode,
     RoundAnswer,
     RoundCall,
+    VerifyAnswer,
+    VerifyCall,
 )
 from spark.erase.errors import LogRefused
 from spark.erase.locking import environment_locked
@@ -42,6 +44,7 @@ from spark.erase.plan import PlanRequest
 from spark.erase.refusing import Refused
 from spark.erase.spread import plan_spread
 from spark.erase.unit import do, refused_by_log
+from spark.erase.verify import verify
 from spark.errors import SparkRunError
 from spark.lease import Lease
 
@@ -146,6 +149,10 @@ class SparkHands:
         """Delete a file that holds nothing any more."""
         return self._do(call, DeleteReservedAnswer)
 
+    def verify(self, call: VerifyCall) -> VerifyAnswer:
+        """Read an environment again after an erasure, a task a file."""
+        return self._run(partial(_verify, call=call))
+
     def kill(self) -> None:
         """Cancel what runs; whoever waits for it gets HandsLost, and so does every later call."""
         self._note_lost("these hands were killed")
@@ -192,6 +199,10 @@ def _plan(spark: SparkSession, *, directory: Path, request: PlanRequest) -> Plan
         return plan_spread(directory, request, SparkSpread(spark))
     except LogRefused as refused:
         return refused
+
+
+def _verify(spark: SparkSession, *, call: VerifyCall) -> VerifyAnswer:
+    return verify(call, SparkSpread(spark))
 
 
 def _in_one_task(spark: SparkSession, *, call: Call) -> tuple[int, Done | None]:

@@ -23,6 +23,7 @@ from spark.erase.calls import (
     RefusalCode,
     RoundAnswer,
     RoundCall,
+    VerifyCall,
 )
 from spark.erase.errors import LogFileChanged, LogRefused
 from spark.erase.file_layer import Clock, FileLayer
@@ -35,6 +36,7 @@ from spark.erase.prepare import prepare
 from spark.erase.proof import prove
 from spark.erase.refusing import Refused
 from spark.erase.reserved import delete_reserved
+from spark.erase.verify import InTurn, verify
 
 SYSTEM: Final = FileLayer()
 
@@ -68,6 +70,8 @@ def do(call: Call, *, layer: FileLayer = SYSTEM, clock: Clock = unmeasured) -> D
             return prove(call, layer=layer, clock=clock)
         case DeleteReservedCall():
             return delete_reserved(call, layer=layer, clock=clock)
+        case VerifyCall():
+            return verify(call, InTurn())
 
 
 def refused_by_log(refused: LogRefused) -> Refusal:

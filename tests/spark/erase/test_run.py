@@ -19,6 +19,7 @@ from spark.erase.calls import (
     PrepareCall,
     ProveCall,
     RefusalCode,
+    VerifyCall,
 )
 from spark.erase.child import ChildHands
 from spark.erase.directory import identity_of
@@ -26,6 +27,7 @@ from spark.erase.environment_lock import try_lock
 from spark.erase.plan import PlanRequest, plan_erasure
 from spark.erase.plan_answer import of_plan
 from spark.erase.run import SparkHands
+from spark.erase.verified import FileToVerify
 from spark.pool import SparkPool
 from tests.spark.erase.conftest import Sample
 from tests.spark.erase.dying import Deadly
@@ -50,6 +52,7 @@ def plain(answer: Any) -> Any:
     answer = replace(answer, costs=Costs())
     if hasattr(answer, "files"):
         files = [replace(each, identity=None) if hasattr(each, "identity") else each for each in answer.files]
+        files = [replace(each, mtime_ns=0) if hasattr(each, "mtime_ns") else each for each in files]
         answer = replace(answer, files=tuple(files))
     return replace(answer, mtime_ns=0) if hasattr(answer, "mtime_ns") else answer
 
@@ -70,6 +73,8 @@ def whole_erasure(hands: Hands, directory: Path) -> list[Any]:
         found += [prepared, *rounds, hands.prove(call)]
     last = plan.files[-1]
     found.append(hands.delete_reserved(DeleteReservedCall(where, last.number, 99, last.identity)))
+    files = tuple(FileToVerify(file.number, file.identity.size, True, file.entries) for file in plan.files)
+    found.append(hands.verify(VerifyCall(where, files)))
     return found
 
 
@@ -82,7 +87,8 @@ def test_erasure_on_spark_answers_and_writes_as_one_in_a_child(
     assert contents(copies[0]) == contents(copies[1]) != contents(samples["closed"].path)
     assert all(each.is_proved for each in on_spark if hasattr(each, "is_proved"))
     assert sum(len(each.costs.fsync_s) for each in on_spark) > 0
-    assert on_spark[-1].refusal.code == RefusalCode.EPOCH_PASSED
+    assert on_spark[-2].refusal.code == RefusalCode.EPOCH_PASSED
+    assert (on_spark[-1].refusal, on_spark[-1].reached, on_spark[-1].unerased) == (None, (), ())
     assert hands.repeats == 0
 
 

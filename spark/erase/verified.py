@@ -1,0 +1,31 @@
+"""One file of a verification: what a cycle said of it, and what it is now."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class FileToVerify:
+    """A file that a cycle has worked at.
+
+    Attributes:
+        size: in bytes, as it was then.
+        with_hash: hash its first `size` bytes.
+        entries: what was to be erased, as PlannedFile.entries; empty where that is not kept any more.
+    """
+
+    number: int
+    size: int
+    with_hash: bool
+    entries: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedFile:
+    """A file as it is now; `sha256` is empty where nobody asked for it."""
+
+    number: int
+    size: int
+    mtime_ns: int
+    sha256: str
+    erased_count: int
+    erased_bytes: int
