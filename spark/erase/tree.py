@@ -4,6 +4,10 @@ The walk starts at the roots that the newest MapLNs name, not at the root of the
 delta stands on the full BIN that it completes, and its slots override by key. Slots that are known deleted,
 pending deleted or embedded lead nowhere, and neither do those of databases with duplicates: their LSNs are
 history.
+
+A checkpoint of JE does not write a tree up to its root: recovery puts the highest nodes that it wrote, which
+lie behind A, in the place of older versions. Below an older version there may be holes, since the cleaner
+deletes files by the tree in memory.
 """
 
 from dataclasses import dataclass, field
@@ -57,7 +61,8 @@ class Reached:
     Attributes:
         lsns: what the trees reach and the tail refers to, sorted.
         abort_lsns: versions that the tail's transactions would return to, sorted; a rule of their own.
-        gone: nodes of databases that may not exist any more, which are not in the log.
+        gone: nodes that are not in the log, of databases that may not exist any more, or below nodes that
+            recovery replaces.
     """
 
     lsns: Table
@@ -77,6 +82,13 @@ class _Walk:
     gone: list[int] = field(default_factory=list)
     # Databases that certainly exist, and whose trees must be whole.
     current: frozenset[int] = frozenset()
+    # Of (database, node) the row of its newest version, where that lies at or behind A.
+    tail: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def is_replaced(self, row: int) -> bool:
+        """Whether recovery puts a newer version in the place of this one."""
+        key = int(self.nodes.db[row]), int(self.nodes.node[row])
+        return self.tail.get(key, row) > row
 
 
 def find_reached(
@@ -88,6 +100,8 @@ def find_reached(
     """
     node_lsns = entries.lsn[nodes.entry]
     walk = _Walk(log, entries, nodes, databases, databases.dups, node_lsns)
+    for row in np.flatnonzero(node_lsns >= first_active).tolist():
+        walk.tail[int(nodes.db[row]), int(nodes.node[row])] = row
     for db in (MAPPING_DB, NAMING_DB):
         _walk_tree(walk, db, _newest_root(walk, db))
     walk.current = _current_databases(walk, first_active)
@@ -140,6 +154,7 @@ def _current_databases(walk: _Walk, first_active: int) -> frozenset[int]:
 
 def _walk_tree(walk: _Walk, db: int, roots: list[int]) -> None:
     level = np.array(roots, dtype=np.int64)
+    needed = set(roots)
     depth = 0
     while len(level):
         depth += 1
@@ -147,28 +162,33 @@ def _walk_tree(walk: _Walk, db: int, roots: list[int]) -> None:
             raise _broken(f"the tree of database {db} is deeper than {DEPTH_MAX} levels", int(level[0]))
         walk.lsns.append(level)
         children: list[Table] = []
+        needed_below: set[int] = set()
         for lsn in level.tolist():
-            row = _find_row(walk, db, lsn)
+            row = _find_row(walk, db, lsn, needed=lsn in needed)
             if row is None:
                 continue
             node = _read_node(walk, row)
             if node.db != db:
                 raise _broken(f"a node of database {node.db} in the tree of {db}", lsn)
+            is_needed = lsn in needed and not walk.is_replaced(row)
             if node.is_bin:
-                _walk_bin(walk, node, row)
-            else:
-                children.append(_followed(walk, node, node.slots))
+                _walk_bin(walk, node, row, needed=is_needed)
+                continue
+            children.append(_followed(walk, node, node.slots))
+            if is_needed:
+                needed_below.update(children[-1].tolist())
+        needed = needed_below
         level = distinct(np.concatenate(children)) if children else np.empty(0, dtype=np.int64)
 
 
-def _walk_bin(walk: _Walk, node: Node, row: int) -> None:
+def _walk_bin(walk: _Walk, node: Node, row: int, *, needed: bool) -> None:
     """Follow the slots of a BIN; a delta first, then those of its full BIN that it does not override."""
     walk.lsns.append(_followed(walk, node, node.slots))
     if walk.entries.type[walk.nodes.entry[row]] != EntryType.BIN_DELTA:
         return
     full_lsn = int(walk.nodes.last_full[row])
     walk.lsns.append(np.array([full_lsn], dtype=np.int64))
-    full_row = _find_row(walk, node.db, full_lsn)
+    full_row = _find_row(walk, node.db, full_lsn, needed=needed)
     if full_row is None:
         return
     full = _read_node(walk, full_row)
@@ -188,11 +208,11 @@ def _followed(walk: _Walk, node: Node, slots: Table) -> Table:
     return lsns
 
 
-def _find_row(walk: _Walk, db: int, lsn: int) -> int | None:
+def _find_row(walk: _Walk, db: int, lsn: int, *, needed: bool) -> int | None:
     at = int(np.searchsorted(walk.node_lsns, lsn))
     if at < len(walk.node_lsns) and walk.node_lsns[at] == lsn:
         return at
-    if db not in walk.current:
+    if not needed or db not in walk.current:
         walk.gone.append(lsn)
         return None
     detail = f"the tree of database {db} needs the node {show_lsn(lsn)}, which is not in the log"

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from unittest.mock import patch
+
+import pytest
 
 from tests.spark.erase.live_judge import Judged, judge
 from tests.spark.erase.live_log import DURABLE_NAME
@@ -81,7 +82,8 @@ class Run:
             real(fd)
             self.synced[status.st_ino] = max(self.synced.get(status.st_ino, 0), status.st_size)
 
-        with patch("os.fsync", fsync):
+        with pytest.MonkeyPatch.context() as patching:
+            patching.setattr(os, "fsync", fsync)
             yield
 
 

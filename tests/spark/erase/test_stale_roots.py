@@ -1,0 +1,77 @@
+"""An environment written by JE 25.3 under load, with its cleaner at work, was refused as TREE_BROKEN.
+
+A checkpoint of JE writes the dirty nodes and one level above them, not the tree up to its root. Recovery puts
+the highest ones in the place of older versions. The walk from the newest root met such an older version, and
+below it a BIN whose file the cleaner had deleted, rightly.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from spark.erase.errors import TreeBroken
+from spark.erase.plan import PlanRequest, plan_erasure
+from spark.formats.je_log import FLAG_PROVISIONAL, EntryType, file_name, lsn_file, lsn_offset
+from spark.formats.je_write_environment import Environment
+from spark.formats.je_write_items import CheckpointEndItem, write_checkpoint_end, write_checkpoint_start
+from spark.formats.je_write_tree import Node
+from tests.spark.erase.live_environments import begin, write_versions
+
+
+def write_deep_tree(directory: Path) -> Environment:
+    environment = begin(directory)
+    environment.create("deep", node_capacity=4)
+    write_versions(environment, range(60), name="deep")
+    environment.checkpoint()
+    return environment
+
+
+def lowest(environment: Environment) -> tuple[Node, Node]:
+    """A BIN and its parent, which is not the root."""
+    root = environment.databases["deep"].tree.root
+    assert root is not None
+    parent = root
+    while not parent.children[0].is_bin:
+        parent = parent.children[0]
+    assert parent is not root
+    return parent.children[0], parent
+
+
+def checkpoint_below_the_root(environment: Environment) -> None:
+    """Write a BIN and its parent again, as a checkpoint of JE does."""
+    database = environment.databases["deep"]
+    node, parent = lowest(environment)
+    now_ms = environment.log.now_ms
+    start = environment._append(EntryType.CKPT_START, write_checkpoint_start(now_ms, 99, "api"))
+    database.nodes._log_bin(node, database.tree, provisional=FLAG_PROVISIONAL)
+    database.nodes._log_upper(parent, database.tree, provisional=0)
+    end = CheckpointEndItem("api", now_ms, start, None, start, 99, 0, 0, 0)
+    environment._append(EntryType.CKPT_END, write_checkpoint_end(end))
+
+
+def erase_entry(directory: Path, lsn: int, size: int) -> None:
+    with (directory / file_name(lsn_file(lsn))).open("r+b") as file:
+        file.seek(lsn_offset(lsn) + 4)
+        file.write(bytes([EntryType.ERASED]))
+        file.seek(lsn_offset(lsn) + 14)
+        file.write(bytes(size - 14))
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+def test_hole_below_a_node_is_legal_only_where_recovery_replaces_the_node(
+    tmp_path: Path, replaced: bool
+) -> None:
+    environment = write_deep_tree(tmp_path)
+    node, _ = lowest(environment)
+    lsn, size = node.lsn, node.size
+    if replaced:
+        checkpoint_below_the_root(environment)
+    environment.crash()
+    erase_entry(tmp_path, lsn, size)
+    if not replaced:
+        with pytest.raises(TreeBroken) as broken:
+            plan_erasure(tmp_path, PlanRequest())
+        assert (broken.value.file, broken.value.offset) == (file_name(lsn_file(lsn)), lsn_offset(lsn))
+        return
+    plan = plan_erasure(tmp_path, PlanRequest())
+    assert plan.gone == (lsn,)
