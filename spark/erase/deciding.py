@@ -28,7 +28,13 @@ DAY_MS: Final = 24 * HOUR_MS
 EXPIRY_GRACE_MS: Final = 2 * HOUR_MS
 
 # An entry at or behind A may name these as the version that an abort returns to; JE does not fetch them then.
-NEVER_FETCHED: Final = (Reason.DELETED_RECORD, Reason.EMBEDDED, Reason.DUPLICATE)
+# One whose erasure was begun had such a reason before, and can no more be fetched than one that is finished.
+NEVER_FETCHED: Final = (
+    Reason.UNFINISHED_ERASURE,
+    Reason.DELETED_RECORD,
+    Reason.EMBEDDED,
+    Reason.DUPLICATE,
+)
 
 
 @dataclass(frozen=True, slots=True)

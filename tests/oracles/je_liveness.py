@@ -182,7 +182,8 @@ class Rule:
         """The list of "never", as far as it is about single entries."""
         if entry.type in USER_LNS and self.outcome(entry) == "UNKNOWN":
             return True
-        tells_itself = reason in {"DELETED_RECORD", "EMBEDDED", "DUPLICATE"}
+        # Of one whose erasure was begun nothing is left to fetch.
+        tells_itself = reason in {"UNFINISHED_ERASURE", "DELETED_RECORD", "EMBEDDED", "DUPLICATE"}
         return entry.lsn in self.abort_lsns and not tells_itself
 
     def obsolete(self) -> dict[int, str]:
@@ -279,7 +280,9 @@ class Needs:
             yield entry.map.root
         yield from (tree.root for tree in entry.trees)
         named = self.log.at.get(entry.abort_lsn)
-        if named is not None and not (
+        if named is None or named.type == ERASED:
+            return
+        if not (
             named.type in USER_LNS
             and self.rule.outcome(named) == "COMMITTED"
             and not self.has_own_value(named)
