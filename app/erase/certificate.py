@@ -8,9 +8,9 @@ Invariants:
 
 import hashlib
 import json
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from datetime import datetime
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +19,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Session, col, select
 
 from app.db import Database
+from app.erase.certificate_environment import look_at_environment
+from app.erase.certificate_protections import protections_met
 from app.erase.certificate_residue import residue
 from app.erase.errors import CycleNotEnded
 from app.erase.models import REMAINING, CycleState, ErasureCycle, ErasureFile, FileState
@@ -31,13 +33,10 @@ from app.kit.instants import instant_text
 from app.settings import Settings
 from app.stores.models import Store
 from spark.formats.je_log import file_name, show_lsn
-from spark.targets.medium import medium_of
 
 CODEC = "zstd"
 VETOED_MAX = 1_000
 ISSUED_PER_PASS = 20
-OTHER_FILES_MAX = 200
-OTHER_SUFFIXES = (".csv", ".info", ".del", ".bad", ".lck", ".properties")
 
 
 def issue_certificate(
@@ -51,10 +50,12 @@ def issue_certificate(
         known = db.get(ErasureCertificate, cycle_id)
         if known is not None:
             return known
-        content = _content(db, cycle_id, now=now)
+        content, path = _content(db, cycle_id, now=now)
         store = db.get(Store, content["store"])
-        path = None if store is None else store.path
-    content["environment"] = _environment(path, content, now=now)
+    devices = frozenset(file["identity"]["device"] for file in content["files"] if file["identity"])
+    seen = look_at_environment(store, path, devices, settings, now=now)
+    content["environment"] = dict(seen.shown)
+    content["stays_readable"] = residue(content, seen.other_files)
     signer = signer_of(settings.data_dir)
     document = json.dumps(signer.envelope(content), sort_keys=True, ensure_ascii=False).encode()
     row = {
@@ -106,7 +107,8 @@ def _insert_first(db: Session, row: dict[str, Any]) -> None:
     db.execute(insert(ErasureCertificate).values(**row).on_conflict_do_nothing(index_elements=["cycle_id"]))
 
 
-def _content(db: Session, cycle_id: str, *, now: datetime) -> dict[str, Any]:
+def _content(db: Session, cycle_id: str, *, now: datetime) -> tuple[dict[str, Any], str | None]:
+    """What the rows say, and the path of the directory that the cycle was begun for."""
     cycle = db.get_one(ErasureCycle, cycle_id)
     job = db.get_one(Job, cycle.job_id)
     state = state_now(cycle, job, None, now=now)
@@ -114,19 +116,22 @@ def _content(db: Session, cycle_id: str, *, now: datetime) -> dict[str, Any]:
         raise CycleNotEnded(f"{cycle_id} is {state}; its certificate is made when it has ended")
     query = select(ErasureFile).where(ErasureFile.cycle_id == cycle_id).order_by(col(ErasureFile.number))
     files = db.exec(query).all()
-    return {
+    ended = cycle.ended_at or job.finished_at or now
+    content = {
         "format": FORMAT,
         "issued_at": instant_text(now),
         "issued_by": f"Lethe {version('lethe')}",
         "store": cycle.store,
-        "cycle": _cycle(cycle, job, state),
+        "cycle": _cycle(cycle, job, state, ended=ended),
         "plan": _plan(cycle),
         "totals": _totals(files),
+        "protections": protections_met(db, cycle.store, files, began=cycle.created_at, ended=ended),
         "files": [_file(row) for row in files],
     }
+    return content, job.params.get("target", {}).get("path")
 
 
-def _cycle(cycle: ErasureCycle, job: Job, state: CycleState) -> dict[str, Any]:
+def _cycle(cycle: ErasureCycle, job: Job, state: CycleState, *, ended: datetime) -> dict[str, Any]:
     shown = {
         "id": cycle.id,
         "job_id": cycle.job_id,
@@ -138,12 +143,11 @@ def _cycle(cycle: ErasureCycle, job: Job, state: CycleState) -> dict[str, Any]:
         "min_file_age_s": round(cycle.min_file_age_s),
         "duration_s": round(cycle.duration_s),
         "incomplete": cycle.incomplete or {},
+        "ended_at": instant_text(ended),
     }
-    for name in ("created_at", "started_at", "cutoff_at", "ends_at", "ended_at"):
+    for name in ("created_at", "started_at", "cutoff_at", "ends_at"):
         at: datetime | None = getattr(cycle, name)
         shown[name] = None if at is None else instant_text(at)
-    if shown["ended_at"] is None and job.finished_at is not None:
-        shown["ended_at"] = instant_text(job.finished_at)
     return shown
 
 
@@ -157,22 +161,34 @@ def _plan(cycle: ErasureCycle) -> dict[str, Any] | None:
         "checkpoint": show_lsn(plan["checkpoint_lsn"]),
         "vetoed_count": plan["vetoed_count"],
         "vetoed": vetoed,
+        "missing_count": plan["missing_count"],
         "vlsn": plan["vlsn"],
         "torn_at": plan["torn_at"],
         "nodes_wait": bool(plan["nodes_wait"]),
     }
 
 
-def _totals(files: "list[ErasureFile] | Any") -> dict[str, Any]:
+def _totals(files: Sequence[ErasureFile]) -> dict[str, Any]:
     proved = [row for row in files if row.state == FileState.ERASED and row.is_proved]
     return {
         "files": len(files),
         "files_erased_and_proved": len(proved),
         "entries_erased_and_proved": sum(row.entries_erased or 0 for row in proved),
+        "erased_and_proved_by_reason": _by_reason(proved),
         "files_remaining": sum(row.state in REMAINING for row in files),
         "bytes_written": sum(row.write_bytes for row in files),
         "fsyncs": sum(row.fsyncs for row in files),
     }
+
+
+def _by_reason(files: Sequence[ErasureFile]) -> dict[str, list[int]]:
+    """Reason to entries and bytes of their items."""
+    sums: dict[str, list[int]] = {}
+    for row in files:
+        for reason, (entries, item_bytes) in row.planned.items():
+            before = sums.get(reason, [0, 0])
+            sums[reason] = [before[0] + entries, before[1] + item_bytes]
+    return dict(sorted(sums.items()))
 
 
 def _file(row: ErasureFile) -> dict[str, Any]:
@@ -202,34 +218,3 @@ def _file(row: ErasureFile) -> dict[str, Any]:
         "finished_at": None if row.finished_at is None else instant_text(row.finished_at),
         "refusal": row.refusal,
     }
-
-
-def _environment(path: str | None, content: dict[str, Any], *, now: datetime) -> dict[str, Any]:
-    """What only the directory tells, as it is when the certificate is issued."""
-    shown: dict[str, Any] = {"path": path, "looked_at": instant_text(now.astimezone(UTC)), "medium": None}
-    others: list[str] = []
-    if path is not None:
-        try:
-            directory = Path(path).resolve(strict=True)
-            status = directory.stat()
-            medium = medium_of(directory)
-            others = _other_files(directory)
-        except OSError as error:
-            shown["unreadable"] = str(error.strerror)
-        else:
-            shown["device"], shown["inode"] = status.st_dev, status.st_ino
-            shown["medium"] = {
-                "file_system": medium.file_system,
-                "is_copy_on_write": medium.is_copy_on_write,
-                "notes": list(medium.notes),
-            }
-    content["stays_readable"] = residue(content, others)
-    return shown
-
-
-def _other_files(directory: Path) -> list[str]:
-    """Files that are no log and that JE or somebody else may have written data into."""
-    found = sorted(each.name for each in directory.iterdir() if ".jdb" not in each.name)
-    return [name for name in found if name.startswith("je.") or name.endswith(OTHER_SUFFIXES)][
-        :OTHER_FILES_MAX
-    ]

@@ -16,7 +16,7 @@ from app.erase.queries import get_cycle
 from app.erase.signing import register, retire, rotate
 from app.erase.signing_models import ErasureCertificate, SigningKey, SigningKeyRead
 from app.jobs.instances import read_instance_id
-from app.kit.conditional import IfNoneMatch
+from app.kit.conditional import IfNoneMatch, is_current
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken, decode_token, make_page
 from app.kit.problems import problems
 from app.stores.api import StoreId
@@ -64,7 +64,7 @@ def get_certificate(
     )
     tag = f'"{row.sha256}"'
     headers = {"ETag": tag}
-    if if_none_match is not None and tag in if_none_match:
+    if is_current(if_none_match, row.sha256):
         return Response(status_code=304, headers=headers)
     name = f"{row.store}-{row.cycle_id}.certificate.json"
     headers["Content-Disposition"] = f'attachment; filename="{name}"'

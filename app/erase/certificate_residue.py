@@ -34,12 +34,16 @@ def residue(content: Mapping[str, Any], others: Sequence[str]) -> list[dict[str,
         ("TAIL_OF_LOG", "Everything in the last file, which is being written."),
         ("VLSN_INDEX", "Everything in files that replication may still read."),
         ("NO_VLSN", "Everything in files that the VLSN index cannot be truncated away from."),
-        ("PROTECTED", "Files that a backup or another reader held."),
         ("TOO_YOUNG", "Files that were younger than the cycle's cut-off."),
     ):
         names = _files_with(content["files"], cause)
         if names:
             found.append({"code": cause, "what": text, "files": names})
+    held = content["protections"]["files_held_at_the_end"]
+    if held:
+        found.append(
+            {"code": "PROTECTED", "what": "Files that a backup or another reader held.", "files": held}
+        )
     remaining = [each["name"] for each in content["files"] if each["state"] in ("PENDING", "IN_WORK")]
     if remaining:
         found.append(

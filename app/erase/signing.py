@@ -19,6 +19,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from lethe_client.certificates import ALGORITHM, key_id_of, signed_bytes
 from sqlalchemy import update
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Session, col
 
 from app.erase.errors import SigningKeyUnusable
@@ -69,10 +70,10 @@ def signer_of(data_dir: Path) -> Signer:
 
 def register(db: Session, signer: Signer, *, instance_id: str, now: datetime) -> None:
     """Make a public key known; nothing where it is."""
-    if db.get(SigningKey, signer.key_id) is None:
-        public_key = base64.b64encode(signer.public_key).decode()
-        db.add(SigningKey(id=signer.key_id, public_key=public_key, instance=instance_id, created_at=now))
-        db.flush()
+    public_key = base64.b64encode(signer.public_key).decode()
+    row = SigningKey(id=signer.key_id, public_key=public_key, instance=instance_id, created_at=now)
+    insert = sqlite.insert if db.get_bind().dialect.name == "sqlite" else postgresql.insert
+    db.execute(insert(SigningKey).values(**row.model_dump()).on_conflict_do_nothing(index_elements=["id"]))
 
 
 def rotate(data_dir: Path) -> tuple[Signer, Signer]:

@@ -47,6 +47,6 @@ def require_match(header: str | None, version: int) -> None:
         raise EtagMismatch("it has changed since you read it", headers={"ETag": etag(version)})
 
 
-def is_current(header: str | None, version: int) -> bool:
+def is_current(header: str | None, version: int | str) -> bool:
     """Tell whether If-None-Match names this version, so that 304 is the answer."""
     return header is not None and any(tag in ("*", str(version)) for _, tag in _parse(header))
