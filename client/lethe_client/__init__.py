@@ -60,6 +60,7 @@ from lethe_client.results import (
     Token,
 )
 from lethe_client.retries import RetryPolicy
+from lethe_client.signing_keys import SigningKey
 
 __all__ = [
     "TERMINAL",
@@ -107,6 +108,7 @@ __all__ = [
     "RetryPolicy",
     "ServerFailed",
     "ServiceUnavailable",
+    "SigningKey",
     "SparkPoolState",
     "SparkSlot",
     "Store",

@@ -15,6 +15,7 @@ from lethe_client.parameters import Parameters
 from lethe_client.purges import Purges
 from lethe_client.replication import Replication
 from lethe_client.retries import RetryPolicy
+from lethe_client.signing_keys import SigningKeys
 from lethe_client.spark_pool import SparkPool
 from lethe_client.stores import Stores
 from lethe_client.tokens import Tokens
@@ -57,6 +58,7 @@ class Lethe:
         self.purges = Purges(self._transport, self.jobs)
         self.archives = Archives(self._transport)
         self.erasure = Erasure(self._transport, self.jobs)
+        self.signing_keys = SigningKeys(self._transport)
         self.backups = Backups(self._transport)
         self.protections = Protections(self._transport)
         self.replication = Replication(self._transport)

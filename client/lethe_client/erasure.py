@@ -112,6 +112,30 @@ class Erasure:
         path = resource("stores", store_id, "log-entries", file, str(offset))
         return decode(LogEntry, self._get(path))
 
+    def certificate(self, store_id: str, cycle_id: str = CURRENT) -> bytes:
+        """The certificate of a cycle that has ended, byte for byte; `certificates` checks it."""
+        path = self._path(store_id, cycle_id, "certificate")
+        return self._transport.request(Call(method="GET", path=path, repeatable=True)).content
+
+    def verify(
+        self,
+        store_id: str,
+        cycle_id: str = CURRENT,
+        *,
+        engine: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Job:
+        """Begin to read the environment again; the job fails where something in use leads to an erased entry.
+
+        Args:
+            engine: AUTO, INLINE or SPARK; None: the service's default.
+        """
+        path = resource("stores", store_id, "erasure-cycles", cycle_id, verb="verify")
+        call = Call(
+            method="POST", path=path, json={"engine": engine}, creates=True, idempotency_key=idempotency_key
+        )
+        return job_of(self._transport.request(call))
+
     def _get(self, path: str) -> Any:
         return self._transport.request(Call(method="GET", path=path, repeatable=True)).body
 

@@ -45,11 +45,12 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A successful answer; `body` is None for 204 and 304."""
+    """A successful answer; `body` is None for 204 and 304, `content` the body's bytes."""
 
     status: int
     body: Any
     headers: httpx.Headers
+    content: bytes = b""
 
     @property
     def etag(self) -> str:
@@ -203,7 +204,9 @@ def _answer(response: httpx.Response) -> Answer:
         return Answer(status=response.status_code, body=None, headers=response.headers)
     document = _document(response)
     if response.is_success and document is not None:
-        return Answer(status=response.status_code, body=document, headers=response.headers)
+        return Answer(
+            status=response.status_code, body=document, headers=response.headers, content=response.content
+        )
     if response.status_code >= 400:
         raise _problem(response, document)
     raise UnexpectedAnswer(

@@ -20,8 +20,8 @@ def _imports_outside(folder: str, allowed: set[str]) -> list[str]:
     ]
 
 
-def test_client_library_needs_only_httpx() -> None:
-    assert _imports_outside("client/lethe_client", {"httpx", "lethe_client"}) == []
+def test_client_library_needs_only_httpx_and_a_check_of_signatures() -> None:
+    assert _imports_outside("client/lethe_client", {"cryptography", "httpx", "lethe_client"}) == []
 
 
 def test_lower_floor_needs_only_drivers_and_arrow() -> None:
