@@ -130,11 +130,11 @@ def plan(
     request = _request(period=period, min_file_age=min_file_age, duration=duration, kind=kind)
     made = session.client.erasure.plan(store, request, timeout_s=timeout)
     session.out.document(made.raw)
-    _show_plan(session, made)
+    show_plan(session, made)
     return ExitCode.OK
 
 
-def _show_plan(session: Session, made: ErasurePlan) -> None:
+def show_plan(session: Session, made: ErasurePlan) -> None:
     session.out.facts({"store": made.store, "mode": made.mode, "cut-off": made.cutoff})
     session.out.table(
         ["file", "bytes", "created", "erase: entries", "bytes ", "not erased because"],

@@ -22,7 +22,7 @@ from app.erase.messages import Message
 from app.erase.models import ErasureCycle, ErasureFile, FileState
 from app.erase.planning import identity_of_row
 from app.erase.record import count, refusal_row
-from app.erase.throttle import DELETE_SHARE, READ_UNITS_PER_BYTE, round_units
+from app.erase.throttle import DELETE_SHARE, READ_UNITS_PER_BYTE, UNITS_PER_BYTE, round_units
 from app.jobs.models import WaitingOn
 from app.protection.service import invalidate_digest, note_digest
 from spark.erase.calls import (
@@ -112,8 +112,8 @@ class FileWork:
         began = self.attempt.begin()
 
         def edit(_db: Session, cycle: ErasureCycle, row: ErasureFile) -> None:
-            self._pay_plan(cycle, row, began)
-            row.state, row.finished_at = FileState.CLEAN, self.attempt.now
+            self._pay(cycle, row, row.size_bytes * READ_UNITS_PER_BYTE, began)
+            self._finish(cycle, row, FileState.CLEAN)
 
         self._change(edit)
 
@@ -129,9 +129,9 @@ class FileWork:
         assert answer.deleted, "what was not refused was done"
 
         def edit(db: Session, cycle: ErasureCycle, row: ErasureFile) -> None:
-            row.state, row.finished_at = FileState.DELETED, self.attempt.now
             count(db, cycle, files_deleted=1)
-            self.attempt.paid(cycle, round(row.size_bytes * DELETE_SHARE), began)
+            self._pay(cycle, row, round(row.size_bytes * DELETE_SHARE), began)
+            self._finish(cycle, row, FileState.DELETED)
 
         self._change(edit, answer, say=Message.FILE, outcome="DELETED")
 
@@ -158,9 +158,9 @@ class FileWork:
         is_first = not file.was_written or answer.mtime_ns == planned.mtime_ns
 
         def edit(_db: Session, cycle: ErasureCycle, row: ErasureFile) -> None:
-            if not row.component_1:  # component 2 with it: the file is read through once
-                self.attempt.paid(cycle, row.size_bytes * READ_UNITS_PER_BYTE, began)
-            self._pay_plan(cycle, row, began)
+            # Component 2 the first time; after that component 1, for which spare time was planned.
+            self._pay(cycle, row, row.size_bytes * READ_UNITS_PER_BYTE, began)
+            row.prepares += 1
             row.state = FileState.IN_WORK
             row.sha256_before = row.sha256_before or answer.sha256_now
             row.sha256_expected = answer.sha256_expected
@@ -184,11 +184,14 @@ class FileWork:
         row.passes += 1
         row.first_write_at = row.first_write_at or now
 
-    def _pay_plan(self, cycle: ErasureCycle, row: ErasureFile, began: datetime) -> None:
-        """Component 1: the read of the plan, once."""
-        if not row.component_1:
-            self.attempt.paid(cycle, row.size_bytes * READ_UNITS_PER_BYTE, began)
-            row.component_1 = True
+    def _pay(self, cycle: ErasureCycle, row: ErasureFile, units: int, began: datetime) -> None:
+        self.attempt.paid(cycle, units, began)
+        row.charged_units += units
+
+    def _finish(self, cycle: ErasureCycle, row: ErasureFile, state: FileState) -> None:
+        """End a file; what was planned for it and not needed counts as done, and is not waited for."""
+        row.state, row.finished_at = state, self.attempt.now
+        cycle.done_units += max(0, row.size_bytes * UNITS_PER_BYTE - row.charged_units)
 
     # -- rounds
 
@@ -222,7 +225,7 @@ class FileWork:
         def edit(_db: Session, cycle: ErasureCycle, row: ErasureFile) -> None:
             row.rows_done, row.done_offset = done.last, max(end, row.done_offset)
             row.rounds += 1
-            self.attempt.paid(cycle, round_units(stretch), began)
+            self._pay(cycle, row, round_units(stretch), began)
 
         self._change(edit, answer)
         self._show_progress()
@@ -260,8 +263,8 @@ class FileWork:
     def _note_proof(self, db: Session, cycle: ErasureCycle, row: ErasureFile, answer: ProveAnswer) -> None:
         now = self.attempt.now
         row.is_proved, row.proved_by, row.sha256_after = answer.is_proved, answer.read_by, answer.sha256_now
-        row.entries_erased, row.finished_at = answer.entries_erased, now
-        row.state = FileState.ERASED if answer.is_proved else FileState.UNPROVEN
+        row.entries_erased = answer.entries_erased
+        self._finish(cycle, row, FileState.ERASED if answer.is_proved else FileState.UNPROVEN)
         if answer.is_proved:
             count(db, cycle, files_erased=1)
             note_digest(
@@ -310,7 +313,7 @@ class FileWork:
         row.refusal = refusal_row(refusal, step=step)
         if ends is None:
             return
-        row.state, row.finished_at = ends, self.attempt.now
+        self._finish(cycle, row, ends)
         if ends is FileState.UNPROVEN:
             row.is_proved = False
         if ends is FileState.ALREADY_DELETED:

@@ -161,7 +161,8 @@ class ErasureFile(SQLModel, table=True):
         passes: how often work at it was begun or taken up again.
         fsync_s: seconds that the fsyncs took, at most FSYNC_TIMES_MAX of them.
         refusal: code, detail, ref, offset, step of what ended it or last held it up.
-        component_1: the throttle has been charged for the read of the plan.
+        charged_units: what the throttle has been charged for it.
+        prepares: how often it was hashed before a write; every time but the first is redundant.
     """
 
     __tablename__ = "erasure_files"
@@ -184,7 +185,8 @@ class ErasureFile(SQLModel, table=True):
     rounds: int = 0
     passes: int = 0
     done_offset: int = Field(default=0, sa_type=BigInteger)
-    component_1: bool = False
+    charged_units: int = Field(default=0, sa_type=BigInteger)
+    prepares: int = 0
     was_written: bool = False
     sha256_before: str | None = Field(default=None, max_length=64)
     sha256_expected: str | None = Field(default=None, max_length=64)

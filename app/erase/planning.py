@@ -18,6 +18,7 @@ from app.erase.messages import Message
 from app.erase.models import CycleStep, ErasureCycle, ErasureEntries, ErasureFile, FileState
 from app.erase.record import count, note_remaining, spend
 from app.erase.rules import switches_of
+from app.erase.throttle import spread
 from app.kit.instants import instant_text
 from app.stores.models import Store, StoreMode
 from spark.erase.calls import LiveTerms, PlanAnswer, PlanCall, PlannedFile
@@ -62,6 +63,8 @@ def make_plan(attempt: Attempt) -> None:
         cycle.plan = facts | made
         cycle.mode = answer.mode.value
         cycle.step = CycleStep.PLANNED
+        if is_first:
+            spread(cycle, now=attempt.now)
         spend(db, cycle, answer.costs)
         _forget_vanished(db, cycle, answer)
         note_remaining(db, cycle)

@@ -14,7 +14,7 @@ from app.erase.attempt import Attempt
 from app.erase.messages import Message
 from app.erase.models import CycleStep, ErasureCycle, ErasureFile, FileState
 from app.erase.record import note_remaining, spend
-from app.erase.throttle import UNITS_PER_BYTE, Rate, header_times_s
+from app.erase.throttle import UNITS_PER_BYTE, header_times_s, spread
 from app.jobs.errors import JobFailed
 from spark.erase.calls import HeaderTime, HeaderTimesAnswer, HeaderTimesCall
 from spark.erase.directory import file_names
@@ -112,7 +112,7 @@ def _row(cycle_id: str, file: HeaderTime, cutoff_ms: int) -> ErasureFile:
 
 
 def _choose(db: Session, cycle: ErasureCycle, *, now: datetime) -> None:
-    """Leave the last file out, and spread the work over what is left of the cycle."""
+    """Leave the last file out, and add up the work."""
     query = select(ErasureFile).where(ErasureFile.cycle_id == cycle.id).order_by(col(ErasureFile.number))
     files = list(db.exec(query).all())
     if files and files[-1].state == FileState.PENDING:
@@ -122,9 +122,7 @@ def _choose(db: Session, cycle: ErasureCycle, *, now: datetime) -> None:
     selected = [file for file in files if file.state == FileState.PENDING]
     cycle.files_selected = len(selected)
     cycle.total_units = UNITS_PER_BYTE * sum(file.size_bytes for file in selected)
-    left_s = 0.0 if cycle.ends_at is None else max(0.0, (cycle.ends_at - now).total_seconds())
-    cycle.ms_per_unit = Rate.of(total_units=cycle.total_units, left_s=left_s).ms_per_unit
-    cycle.next_at = now
+    spread(cycle, now=now)
     cycle.step = CycleStep.SELECTED
     note_remaining(db, cycle)
 

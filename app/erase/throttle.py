@@ -12,9 +12,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from app.erase.models import ErasureCycle
+
 UNITS_PER_BYTE: Final = 3
 READ_UNITS_PER_BYTE: Final = 1
-"""Of component 1, the read for the plan, and of component 2, the read of the file itself; each."""
+"""Of component 2, the read through the file, and of component 1, a read that is redundant; each.
+
+The plan has read a file through once, which is component 2; component 1 is what the estimate has too much,
+so that a restart, a backup or a lock in between do not make a cycle incomplete.
+"""
 TOUCH_SHARE: Final = 0.18
 MARK_SHARE: Final = 0.16
 OVERWRITE_SHARE: Final = 0.50
@@ -44,6 +50,13 @@ class Rate:
         assert units >= 0, "work is never given back"
         start = now if before is None else max(now, before)
         return start + timedelta(milliseconds=units * self.ms_per_unit)
+
+
+def spread(cycle: ErasureCycle, *, now: datetime) -> None:
+    """Spread the work of a cycle over what is left of it: after the headers, and after the plan was made."""
+    left_s = 0.0 if cycle.ends_at is None else max(0.0, (cycle.ends_at - now).total_seconds())
+    cycle.ms_per_unit = Rate.of(total_units=cycle.total_units, left_s=left_s).ms_per_unit
+    cycle.next_at = now
 
 
 def round_units(stretch_bytes: int) -> int:

@@ -190,7 +190,7 @@ class CycleThrottleRead(BaseModel):
     """The cycle's own throttle."""
 
     total_units: int = Field(description="Three for each byte of the selected files.")
-    done_units: int
+    done_units: int = Field(description="What a file did not need of its units counts as done at its end.")
     rate_per_s: float | None = Field(description="Units per second; null: no throttle.")
     next_at: datetime | None = Field(description="No work before it.")
 
