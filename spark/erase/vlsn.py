@@ -100,7 +100,10 @@ def _truncation(entries: Entries, in_reach: Table, covered: VlsnRange) -> Trunca
 def _ranges(
     log: Log, entries: Entries, lns: Lns, outcomes: Outcomes, databases: Databases
 ) -> list[VlsnRange]:
-    """Read the newest committed record of the range, and those behind it that may still become so."""
+    """Read the newest committed record of the range, and those behind it that may still become so.
+
+    Empty where none has committed: recovery takes the others back, and nothing says what is covered then.
+    """
     db = databases.named(VLSN_INDEX_NAME)
     if db is None:
         return []
@@ -110,8 +113,8 @@ def _ranges(
             continue
         found.append(_read_range(log, entries, int(lns.entry[row])))
         if outcomes.committed[row]:
-            break
-    return found[::-1]
+            return found[::-1]
+    return []
 
 
 def _read_range(log: Log, entries: Entries, entry: int) -> VlsnRange:

@@ -14,6 +14,7 @@ from tests.oracles.je_liveness_reader import read_environment
 from tests.oracles.je_liveness_recovery import recover
 from tests.oracles.je_log_bytes import TIME_MS, Abort, ln_item, packed
 from tests.oracles.je_small_engine import SmallEngine
+from tests.oracles.je_small_replica import SmallReplica
 from tests.spark.erase.liveness import chosen_by, complaints, planned
 
 HOUR_MS = 3_600_000
@@ -144,3 +145,21 @@ def test_lost_node_that_is_newer_than_the_one_in_use_does_not_cost_it(tmp_path: 
     assert [lsn for lsn in verdict.vetoed if verdict.obsolete[lsn] == "OLD_NODE"]
     assert planned(tmp_path) == set(verdict.erasable)
     assert complaints(log, verdict, set(verdict.obsolete)) != []
+
+
+def test_range_of_the_vlsn_index_that_did_not_commit_frees_no_file(tmp_path: Path) -> None:
+    # The only record of the range was one that a crash cut off: the plan took it for true, and would have
+    # erased files that replication still needs. Recovery takes such a record back.
+    engine = SmallReplica(7)
+    engine.live(10)
+    txn = engine.begin()
+    engine.truncate_index(sorted(engine.log.files)[-2], txn)
+    engine.log.next_file()
+    engine.checkpoint()
+    engine.crash()
+    engine.log.write(tmp_path)
+    plan = plan_erasure(tmp_path, PlanRequest())
+    assert chosen_by(plan) == {}
+    assert all(Cause.VLSN_INDEX in file.causes for file in plan.files)
+    assert plan.vlsn_index is not None
+    assert plan.vlsn_index.range is None
