@@ -16,8 +16,8 @@ class Databases:
         roots: of each that has a MapLN, the LSNs of tree roots from which the veto walks.
         dropped: those whose newest MapLN is a deletion before the checkpoint's first active LSN.
         map_lns: the LSNs of all MapLNs of each, in log order.
-        ending: those whose newest MapLN or NameLN is a deletion, wherever: the cleaner no longer keeps their
-            trees.
+        ending: those whose newest MapLN or NameLN is a deletion, wherever, or whose name has gone to another:
+            the cleaner no longer keeps their trees.
     """
 
     known: dict[int, Database]
@@ -57,10 +57,15 @@ def find_databases(log: Log, checkpoint: Checkpoint) -> Databases:
     dropped: set[int] = set()
     map_lns: dict[int, list[int]] = {}
     name_ended: dict[int, bool] = {}
+    named: dict[bytes, int] = {}
     map_ended: dict[int, bool] = {}
     for lsn, _, ln in log.rare(RareLn):
         if ln.named_id is not None:
-            name_ended[ln.named_id] = ln.deleted
+            # A name that goes on with another id: its database was truncated, and the old one is ending.
+            before = named.pop(ln.key, ln.named_id)
+            name_ended |= {before: True, ln.named_id: ln.deleted}
+            if not ln.deleted:
+                named[ln.key] = ln.named_id
         if ln.database is None:
             continue
         database = ln.database

@@ -179,6 +179,6 @@ def facts_at(facts: Facts, checkpoint: Checkpoint) -> Facts:
     first_active = checkpoint.first_active
     databases = find_databases(facts.log, checkpoint)
     reached = find_reached(
-        facts.log, facts.entries, facts.lns, facts.nodes, databases, first_active=first_active
+        facts.log, facts.entries, facts.lns, facts.nodes, databases, first_active=first_active, holes=True
     )
     return replace(facts, databases=databases, reached=reached, first_active=first_active)

@@ -92,10 +92,19 @@ class _Walk:
 
 
 def find_reached(
-    log: Log, entries: Entries, lns: Lns, nodes: Nodes, databases: Databases, *, first_active: int
+    log: Log,
+    entries: Entries,
+    lns: Lns,
+    nodes: Nodes,
+    databases: Databases,
+    *,
+    first_active: int,
+    holes: bool = False,
 ) -> Reached:
     """Walk all trees, and collect what the tail of the log refers to.
 
+    Args:
+        holes: trees may lack nodes, as they do when A is not the newest one: the cleaner went by that.
     Raises: TreeBroken: a node that a tree needs is not in the log, or is no node.
     """
     node_lsns = entries.lsn[nodes.entry]
@@ -104,7 +113,8 @@ def find_reached(
         walk.tail[int(nodes.db[row]), int(nodes.node[row])] = row
     for db in (MAPPING_DB, NAMING_DB):
         _walk_tree(walk, db, _newest_root(walk, db))
-    walk.current = _current_databases(walk, first_active)
+    if not holes:
+        walk.current = _current_databases(walk, first_active)
     for db in sorted(databases.roots):
         _walk_tree(walk, db, sorted(databases.roots[db]))
     for row in np.flatnonzero(node_lsns >= first_active).tolist():

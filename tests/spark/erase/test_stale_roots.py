@@ -1,10 +1,15 @@
-"""An environment written by JE 25.3 under load, with its cleaner at work, was refused as TREE_BROKEN.
+"""Environments written by JE 25.3 under load, with its cleaner at work, were refused as TREE_BROKEN, wrongly.
 
 A checkpoint of JE writes the dirty nodes and one level above them, not the tree up to its root. Recovery puts
 the highest ones in the place of older versions. The walk from the newest root met such an older version, and
 below it a BIN whose file the cleaner had deleted, rightly.
+
+Beside a running JE nodes are decided by an older checkpoint. A database that had been there then was gone
+since, with files of its tree, and with the file that told so. And a database that was truncated keeps its
+MapLN for a while, though nobody keeps its tree.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,10 +17,18 @@ import pytest
 from spark.erase.errors import TreeBroken
 from spark.erase.plan import PlanRequest, plan_erasure
 from spark.formats.je_log import FLAG_PROVISIONAL, EntryType, file_name, lsn_file, lsn_offset
+from spark.formats.je_write_cleaning import clean_file
 from spark.formats.je_write_environment import Environment
 from spark.formats.je_write_items import CheckpointEndItem, write_checkpoint_end, write_checkpoint_start
 from spark.formats.je_write_tree import Node
-from tests.spark.erase.live_environments import begin, write_versions
+from tests.spark.erase.live_environments import (
+    MINUTE_MS,
+    NO_GRACE,
+    begin,
+    plan,
+    planned,
+    write_versions,
+)
 
 
 def write_deep_tree(directory: Path) -> Environment:
@@ -73,5 +86,53 @@ def test_hole_below_a_node_is_legal_only_where_recovery_replaces_the_node(
             plan_erasure(tmp_path, PlanRequest())
         assert (broken.value.file, broken.value.offset) == (file_name(lsn_file(lsn)), lsn_offset(lsn))
         return
-    plan = plan_erasure(tmp_path, PlanRequest())
-    assert plan.gone == (lsn,)
+    assert plan_erasure(tmp_path, PlanRequest()).gone == (lsn,)
+
+
+def clean(environment: Environment, number: int) -> None:
+    environment.log.now_ms += MINUTE_MS
+    assert clean_file(environment, number)
+
+
+def test_database_that_was_there_at_the_older_checkpoint_may_have_holes(tmp_path: Path) -> None:
+    environment = begin(tmp_path)
+    environment.create("gone")
+    write_versions(environment, range(25), name="gone")
+    environment.checkpoint()
+    root = environment.databases["gone"].tree.root
+    assert root is not None
+    node = root.children[0]
+    write_versions(environment, range(100))
+    environment.databases["gone"].mapped = False
+    environment.checkpoint()
+    settled_ms = environment.log.now_ms
+    write_versions(environment, range(100))
+    txn = environment.begin()
+    environment.drop(txn, "gone")
+    environment.commit(txn)
+    told_in = environment.log.number
+    write_versions(environment, range(100))
+    environment.checkpoint()
+    clean(environment, lsn_file(node.lsn))
+    clean(environment, told_in)
+    environment.crash()
+    terms = replace(NO_GRACE, node_grace_ms=environment.log.now_ms - settled_ms - MINUTE_MS)
+    assert planned(plan(tmp_path, terms))
+
+
+def test_database_that_was_truncated_may_have_holes(tmp_path: Path) -> None:
+    environment = begin(tmp_path)
+    environment.create("cut")
+    write_versions(environment, range(25), name="cut")
+    environment.checkpoint()
+    root = environment.databases["cut"].tree.root
+    assert root is not None
+    node = root.children[0]
+    txn = environment.begin()
+    environment.truncate(txn, "cut", finish=False)
+    environment.commit(txn)
+    write_versions(environment, range(100))
+    environment.checkpoint()
+    environment.crash()
+    erase_entry(tmp_path, node.lsn, node.size)
+    assert node.lsn in plan_erasure(tmp_path, PlanRequest()).gone
