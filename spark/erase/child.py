@@ -114,7 +114,6 @@ class ChildHands:
         if process is None:
             return
         assert process.stdin is not None
-        assert process.stdout is not None
         with suppress(OSError):
             process.stdin.close()
         try:
@@ -122,7 +121,7 @@ class ChildHands:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        process.stdout.close()
+        _close_pipes(process)
 
     def _do(self, call: Call, kind: type[Answer]) -> Answer:
         process = self._started()
@@ -142,7 +141,9 @@ class ChildHands:
         """Say how the child ended. A pipe that broke is of no more use: what may be left of it is ended."""
         self._is_over = True
         process.kill()
-        return HandsLost(f"process {process.pid} ended with {process.wait()}")
+        ended = process.wait()
+        _close_pipes(process)
+        return HandsLost(f"process {process.pid} ended with {ended}")
 
     def _started(self) -> subprocess.Popen[bytes]:
         with self._starting:
@@ -159,6 +160,14 @@ class ChildHands:
                     close_fds=True,
                 )
             return self._process
+
+
+def _close_pipes(process: subprocess.Popen[bytes]) -> None:
+    for pipe in (process.stdin, process.stdout):
+        assert pipe is not None
+        # What could not be sent to a process that is gone is still in the buffer.
+        with suppress(OSError):
+            pipe.close()
 
 
 def write_message(pipe: IO[bytes], value: Call | Done) -> None:

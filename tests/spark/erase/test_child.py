@@ -1,5 +1,6 @@
 """Hands in a process of their own, and what is left when that process is killed."""
 
+import gc
 import os
 import random
 import signal
@@ -101,8 +102,23 @@ def test_killed_child_loses_the_call_and_every_later_one(
         deque(map(hands.plan, repeat(call)), maxlen=0)
     killer.join()
     with pytest.raises(HandsLost):
-        hands.plan(PlanCall(str(directory), PlanRequest()))
+        hands.plan(call)
     hands.kill()
+
+
+def test_lost_child_leaves_no_process_and_no_pipe(copy_of: Callable[[str], Path]) -> None:
+    # Nobody has to close hands that are lost; an open pipe would be a warning, and warnings are errors.
+    directory, hands = copy_of("closed"), ChildHands()
+    hands.header_times(HeaderTimesCall(str(directory), 0, 1))
+    pid = hands.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(HandsLost):
+        hands.header_times(HeaderTimesCall(str(directory), 0, 1))
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    del hands
+    gc.collect()
 
 
 def test_child_killed_before_it_was_started_never_starts(hands: ChildHands) -> None:
@@ -214,6 +230,7 @@ def lose(hands: ChildHands, calls: list[RoundCall], *, after_s: float) -> None:
     hands.close()
 
 
+@pytest.mark.timeout(600)
 def test_child_killed_at_random_leaves_a_legal_log(copy_of: Callable[[str], Path]) -> None:
     directory = copy_of("closed")
     claim(directory)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark.erase.calls import Mode, Step
+from spark.formats.je_write_environment import Environment
 from tests.spark.erase.conftest import Sample
 from tests.spark.erase.hands_at_work import (
     Traced,
@@ -19,6 +20,7 @@ from tests.spark.erase.hands_at_work import (
     plan,
     planned_bytes,
     prepare,
+    prove,
     put,
     rounds_of,
     split_at_syncs,
@@ -155,3 +157,28 @@ def test_clean_file_is_not_opened_at_all(copy_of: Callable[[str], Path]) -> None
     erase(directory)
     again = plan(directory)
     assert [list(rounds_of(directory, file)) for file in again.files] == [[], [], [], []]
+
+
+def test_entry_larger_than_a_round_is_erased_piece_by_piece(tmp_path: Path) -> None:
+    large = 9 << 20
+    environment = Environment(tmp_path, file_bytes_max=64 << 20, created_ms=1_795_163_000_000)
+    environment.create("users")
+    for turn in range(2):
+        environment.put(None, "users", b"small", bytes([65 + turn]) * 100)
+        environment.put(None, "users", b"large", bytes([65 + turn]) * large)
+    environment.log.flip()
+    environment.checkpoint()
+    environment.close()
+    claim(tmp_path)
+    file = plan(tmp_path).files[0]
+    data = (tmp_path / "00000000.jdb").read_bytes()
+    expected = prepare(tmp_path, file).sha256_expected
+    layer, read = Traced(), 0
+    for call in rounds_of(tmp_path, file):
+        answer = overwrite(call, layer)
+        assert answer.step == Step.DONE
+        read = max(read, answer.costs.read_bytes)
+    assert (tmp_path / "00000000.jdb").read_bytes() == erased_by_hand(data, file)
+    assert max(len(piece) for _, _, _, piece in layer.seen) == 1 << 20
+    assert read < 1 << 20
+    assert prove(tmp_path, file, expected).is_proved
