@@ -1,4 +1,6 @@
-"""`lethe demo`: a purge of a real SymmetricDS database, from registration to a verified archive."""
+"""`lethe demo`: a purge of a real SymmetricDS database, from registration to a verified archive; then the
+erasure of a JE environment, with a backup in the middle and a certificate at the end.
+"""
 
 import shlex
 import sqlite3
@@ -15,6 +17,7 @@ from lethe_client import Conflict, Job, Lethe, LetheError, PurgeRequest
 
 from app.cli import demo_data
 from app.cli.complaints import complaint
+from app.cli.demo_erasure import show_erasure
 from app.cli.demo_service import DemoService, ServiceDidNotStart, own_command
 from app.cli.exits import Complaint, ExitCode
 from app.cli.output import Output
@@ -42,7 +45,7 @@ def demo(
     rows: Annotated[int, typer.Option(min=2_000, max=5_000_000, help="Captured rows.")] = demo_data.ROWS,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
 ) -> int:
-    """See it work: a SymmetricDS database is made, planned, purged with an archive, and verified."""
+    """See it work: a database is purged with an archive, a JE environment erased and certified."""
     out = Output(json=json)
     folder = Path(tempfile.mkdtemp(prefix="lethe-demo-"))
     out.note(f"Everything is in {folder} and stays there.")
@@ -55,6 +58,8 @@ def demo(
             token = service.token_file.read_text().strip()
             with Lethe(service.url, token) as client:
                 code, report = _show(Session(client, out), database)
+                if code == ExitCode.OK:
+                    code, report["erasure"] = show_erasure(Session(client, out), folder)
             out.document({"folder": str(folder), "database": str(database), "url": service.url} | report)
             _tell_how_to_go_on(out, service, report, keep_serving=keep_serving)
             if keep_serving:

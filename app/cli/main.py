@@ -22,7 +22,7 @@ class Root(LazyGroup):
         "serve": Noun("app.cli.serve", "Run the service: API, runner, metadata."),
         "worker": Noun("app.cli.worker", "Run a runner alone, on the same PostgreSQL metadata."),
         "migrate": Noun("app.cli.migrate", "Bring the metadata database to this version."),
-        "demo": Noun("app.cli.demo", "See a purge of a real SymmetricDS database, from plan to archive."),
+        "demo": Noun("app.cli.demo", "See a purge and an erasure, from plan to archive and certificate."),
         "store": Noun("app.cli.store", "Register targets, look at them, check them."),
         "purge": Noun("app.cli.purge", "Plan and run purges."),
         "erasure": Noun("app.cli.erasure", "Erase obsolete data from the logs of JE environments."),
