@@ -10,6 +10,7 @@ from sqlmodel import Session, col, select
 
 from app.archives.models import Archive
 from app.auth.models import AuditEvent, IdempotencyKey
+from app.backups.models import BackupFile, BackupSession
 from app.db import Database
 from app.erase.models import ErasureCycle
 from app.erase.signing_models import ErasureCertificate
@@ -18,6 +19,7 @@ from app.jobs.states import TERMINAL
 from app.jobs.writing import EVENT_PROGRESS
 from app.parameters.registry import as_timedelta
 from app.parameters.service import effective_by_name
+from app.protection.models import Protection
 from app.settings import Settings
 
 ROWS_PER_PASS = 1_000
@@ -98,6 +100,27 @@ def _forget_keys(db: Session, now: datetime) -> int:
     return len(deleted)
 
 
+def _forget_backups(db: Session, now: datetime) -> int:
+    """Ended backups with their files, and ended protections: as long as jobs. A row goes after its range."""
+    before = now - _kept(db, "jobs")
+    sessions = db.exec(
+        select(BackupSession.id).where(col(BackupSession.ended_at) < before).limit(ROWS_PER_PASS)
+    ).all()
+    db.execute(delete(BackupFile).where(col(BackupFile.session_id).in_(sessions)))
+    db.execute(delete(BackupSession).where(col(BackupSession.id).in_(sessions)))
+    protections = db.exec(
+        select(Protection.id)
+        .where(
+            col(Protection.ended_at) < before,
+            col(Protection.control_due).is_(False),
+            col(Protection.id).not_in(select(BackupSession.protection_id)),
+        )
+        .limit(ROWS_PER_PASS)
+    ).all()
+    db.execute(delete(Protection).where(col(Protection.id).in_(protections)))
+    return len(sessions) + len(protections)
+
+
 def forget_rows(database: Database) -> dict[str, int]:
     """One pass over all tables; returns how many rows went of each."""
     passes = {
@@ -106,6 +129,7 @@ def forget_rows(database: Database) -> dict[str, int]:
         "audit": _forget_audit,
         "idempotency": _forget_keys,
         "certificates": _forget_certificates,
+        "backups": _forget_backups,
     }
     gone = {}
     for name, forget in passes.items():

@@ -127,7 +127,8 @@ def test_audit_rows_and_keys_go_at_their_time(bench: Workbench, ago) -> None:
                     created_at=ago(days),
                 )
             )  # fmt: skip
-    assert forget_rows(bench.database) == {"jobs": 0, "events": 0, "audit": 1, "idempotency": 1}
+    gone = {table: count for table, count in forget_rows(bench.database).items() if count}
+    assert gone == {"audit": 1, "idempotency": 1}
     with bench.database.reading() as db:
         assert [row.subject_id for row in db.exec(select(AuditEvent)).all()] == ["729"]
         assert [row.key for row in db.exec(select(IdempotencyKey)).all()] == ["6.9"]
