@@ -92,7 +92,52 @@ def rows_of(entries: bytes, *, file_size: int) -> EntryRows:
 
     No plan of ours breaks what is asserted here; a plan that did would overwrite what nobody planned.
     """
-    table = unpack(entries)
+    return _rows(unpack(entries), behind=je_log.FILE_HEADER_BYTES, file_size=file_size)
+
+
+class Coming:
+    """The planned entries of a file that is read from its beginning; few of them are in memory at a time.
+
+    Attributes:
+        done: how many lie behind what was read.
+    """
+
+    def __init__(self, entries: bytes, *, file_size: int) -> None:
+        """Begin at the beginning of the file."""
+        self._stream = pa.ipc.open_stream(entries)
+        assert self._stream.schema.equals(PLANNED), self._stream.schema
+        self._is_read = False
+        self._file_size = file_size
+        self._behind = je_log.FILE_HEADER_BYTES
+        self._rows: Table = np.empty((0, erasing.COLUMNS), dtype=np.int64)
+        self.done = 0
+
+    def before(self, limit: int) -> Table:
+        """Return, as rows, those that are not done and begin before an offset, and perhaps some more."""
+        while not self._is_read and (not len(self._rows) or self._rows[-1, erasing.OFFSET] < limit):
+            self._read_batch()
+        return self._rows
+
+    def drop(self, count: int) -> None:
+        """Be done with the first so many."""
+        assert 0 <= count <= len(self._rows), count
+        self._rows = self._rows[count:]
+        self.done += count
+
+    def _read_batch(self) -> None:
+        try:
+            batch = self._stream.read_next_batch()
+        except StopIteration:
+            self._is_read = True
+            return
+        table = pa.Table.from_batches([batch])
+        planned = _rows(table, behind=self._behind, file_size=self._file_size)
+        if planned.count:
+            self._behind = int(planned.ends[-1])
+        self._rows = np.concatenate([self._rows, planned.rows])
+
+
+def _rows(table: pa.Table, *, behind: int, file_size: int) -> EntryRows:
     rows = np.empty((table.num_rows, erasing.COLUMNS), dtype=np.int64)
     for column, name in erasing.NAMES.items():
         rows[:, column] = table[name].to_numpy()
@@ -107,7 +152,7 @@ def rows_of(entries: bytes, *, file_size: int) -> EntryRows:
     assert (rows[:, erasing.ITEM_BYTES] >= 0).all()
     assert np.isin(rows[:, erasing.TYPE], ERASABLE_TYPES).all()
     if len(rows):
-        assert rows[0, erasing.OFFSET] >= je_log.FILE_HEADER_BYTES
+        assert rows[0, erasing.OFFSET] >= behind
         assert ends[-1] <= file_size, (ends[-1], file_size)
         assert (rows[1:, erasing.OFFSET] >= ends[:-1]).all()
     return EntryRows(rows, ends)

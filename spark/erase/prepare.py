@@ -7,10 +7,10 @@ import numpy as np
 
 from spark.erase.calls import PrepareAnswer, PrepareCall, RefusalCode
 from spark.erase.directory import Identity
-from spark.erase.entry_tables import EntryRows, rows_of
+from spark.erase.entry_tables import Coming
 from spark.erase.file_layer import READ_FLAGS, Clock, FileLayer, OpenFile, Tally
 from spark.erase.native import erasing
-from spark.erase.native.types import Buffer
+from spark.erase.native.types import Buffer, Table
 from spark.erase.planned_file import check_identity, opened_as_planned
 from spark.erase.reading import UNIT_BYTES
 from spark.erase.refusing import Refused
@@ -24,7 +24,7 @@ def prepare(
     The header of each planned entry is compared on the way; its type may be 43 already. Nothing is locked:
     a round compares again under its locks.
     """
-    planned = rows_of(call.entries, file_size=call.identity.size)
+    coming = Coming(call.entries, file_size=call.identity.size)
     tally = Tally(clock)
     try:
         with opened_as_planned(
@@ -37,7 +37,7 @@ def prepare(
             with_mtime=not call.was_written,
         ) as file:
             before = file.status().st_mtime_ns
-            now, expected = _hash(file, planned, call.identity, unit_bytes)
+            now, expected = _hash(file, coming, call.identity, unit_bytes)
             after = file.status()
             check_identity(after, call.identity, name=file.name, with_mtime=not call.was_written)
             if after.st_mtime_ns != before:
@@ -48,31 +48,31 @@ def prepare(
     return PrepareAnswer(now, expected, after.st_mtime_ns, tally.costs())
 
 
-def _hash(file: OpenFile, planned: EntryRows, identity: Identity, unit_bytes: int) -> tuple[str, str]:
+def _hash(file: OpenFile, coming: Coming, identity: Identity, unit_bytes: int) -> tuple[str, str]:
     now = hashlib.sha256()
     # Up to the first entry that changes, both are the same.
     expected = None
     buffer: Buffer = np.empty(unit_bytes, dtype=np.uint8)
-    row = 0
     for base in range(0, identity.size, unit_bytes):
         filled = min(unit_bytes, identity.size - base)
         window = memoryview(buffer.data)[:filled]
         file.read_whole(window, base)
-        if expected is None and planned.count and planned.offsets[0] < base + filled:
+        rows = coming.before(base + filled)
+        if expected is None and len(rows) and rows[0, erasing.OFFSET] < base + filled:
             expected = now.copy()
         now.update(window)
         if expected is not None:
-            row = _erase(file, buffer, base, filled, planned, row)
+            coming.drop(_erase(file, buffer, base, filled, rows))
             expected.update(window)
     return now.hexdigest(), (expected or now).hexdigest()
 
 
-def _erase(file: OpenFile, buffer: Buffer, base: int, filled: int, planned: EntryRows, first: int) -> int:
+def _erase(file: OpenFile, buffer: Buffer, base: int, filled: int, rows: Table) -> int:
     """Erase in memory what of the entries lies in the window; return the first row that ends behind it."""
-    wrong = int(erasing.compare(buffer, base, filled, planned.rows, first))
+    wrong = int(erasing.compare(buffer, base, filled, rows, 0))
     if wrong != erasing.NOTHING:
         detail = "the header of the entry is another than planned"
-        offset = int(planned.offsets[wrong])
+        offset = int(rows[wrong, erasing.OFFSET])
         raise Refused(RefusalCode.HEADER_CHANGED, detail, file=file.name, offset=offset)
-    erasing.mark_types(buffer, base, filled, planned.rows, first)
-    return int(erasing.zero_items(buffer, base, filled, planned.rows, first))
+    erasing.mark_types(buffer, base, filled, rows, 0)
+    return int(erasing.zero_items(buffer, base, filled, rows, 0))

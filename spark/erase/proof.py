@@ -15,7 +15,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from spark.erase.calls import ProveAnswer, ProveCall, Refusal, RefusalCode
-from spark.erase.entry_tables import EntryRows, rows_of
+from spark.erase.entry_tables import Coming
 from spark.erase.errors import LogRefused
 from spark.erase.file_layer import READ_FLAGS, Clock, FileLayer, OpenFile, Tally
 from spark.erase.native import erasing
@@ -42,11 +42,10 @@ def prove(call: ProveCall, *, layer: FileLayer, clock: Clock) -> ProveAnswer:
 
     Where the medium refuses O_DIRECT, the file is synced, its pages are dropped, and it is read as usual.
     """
-    planned = rows_of(call.entries, file_size=call.identity.size)
     tally = Tally(clock)
     for read_by, flag in WAYS:
         try:
-            return _prove(call, planned, layer, tally, read_by=read_by, flag=flag)
+            return _prove(call, layer, tally, read_by=read_by, flag=flag)
         except Refused as refused:
             if flag and refused.refusal.ref == "EINVAL":
                 continue
@@ -54,9 +53,7 @@ def prove(call: ProveCall, *, layer: FileLayer, clock: Clock) -> ProveAnswer:
     raise AssertionError("the last way answers")
 
 
-def _prove(
-    call: ProveCall, planned: EntryRows, layer: FileLayer, tally: Tally, *, read_by: str, flag: int
-) -> ProveAnswer:
+def _prove(call: ProveCall, layer: FileLayer, tally: Tally, *, read_by: str, flag: int) -> ProveAnswer:
     with opened_as_planned(
         layer,
         tally,
@@ -70,7 +67,7 @@ def _prove(
         if not flag:
             file.fsync()
             file.drop_pages()
-        again = _Again(file, planned, call.identity.size)
+        again = _Again(file, Coming(call.entries, file_size=call.identity.size), call.identity.size)
         broken = _walk(again)
         after = file.status()
         check_identity(after, call.identity, name=file.name, with_links=False, with_mtime=False)
@@ -80,7 +77,7 @@ def _prove(
         is_proved=refusal is None,
         sha256_now=found,
         read_by=read_by,
-        entries_erased=again.row,
+        entries_erased=again.coming.done,
         size=after.st_size,
         mtime_ns=after.st_mtime_ns,
         costs=tally.costs(),
@@ -93,16 +90,15 @@ class _Again:
     """A file that is read once more, from its beginning to its end; what comes by is hashed and looked at.
 
     Attributes:
-        row: entries before it are erased.
-        wrong: the row of the first entry that is not.
+        coming: those of its planned entries that are done are erased.
+        wrong: the offset of the first one that is not.
     """
 
     file: OpenFile
-    planned: EntryRows
+    coming: Coming
     size: int
     digest: Digest = field(default_factory=hashlib.sha256)
-    row: int = 0
-    wrong: int = erasing.NOTHING
+    wrong: int | None = None
     _unit: mmap.mmap = field(default_factory=lambda: mmap.mmap(-1, UNIT_BYTES))
     _base: int = 0
     _filled: int = 0
@@ -144,10 +140,13 @@ class _Again:
             filled = wanted
             self.digest.update(unit[:filled])
         self._base, self._filled = base, filled
-        if self.wrong == erasing.NOTHING:
+        if self.wrong is None:
             window: Buffer = np.frombuffer(self._unit, dtype=np.uint8)
-            row, wrong = erasing.find_unerased(window, base, filled, self.planned.rows, self.row)
-            self.row, self.wrong = int(row), int(wrong)
+            rows = self.coming.before(base + filled)
+            behind, wrong = erasing.find_unerased(window, base, filled, rows, 0)
+            if wrong != erasing.NOTHING:
+                self.wrong = int(rows[wrong, erasing.OFFSET])
+            self.coming.drop(int(behind))
 
 
 def _walk(again: _Again) -> Refusal | None:
@@ -163,11 +162,10 @@ def _walk(again: _Again) -> Refusal | None:
 
 def _find_fault(call: ProveCall, again: _Again, found: str) -> Refusal | None:
     name = file_name(call.number)
-    if again.wrong != erasing.NOTHING:
-        offset = int(again.planned.offsets[again.wrong])
-        return Refusal(RefusalCode.UNPROVEN, "a planned entry is not erased", file=name, offset=offset)
+    if again.wrong is not None:
+        return Refusal(RefusalCode.UNPROVEN, "a planned entry is not erased", file=name, offset=again.wrong)
     if found != call.sha256_expected:
         detail = f"SHA-256 {found}, not {call.sha256_expected}, as it should be once its entries are erased"
         return Refusal(RefusalCode.UNPROVEN, detail, file=name)
-    assert again.row == again.planned.count
+    assert not len(again.coming.before(again.size)), "every planned entry lies within the file"
     return None

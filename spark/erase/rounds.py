@@ -5,7 +5,8 @@ from typing import Final
 
 import numpy as np
 
-from spark.erase.entry_tables import BATCH_ROWS, rows_of, slice_entries
+from spark.erase.entry_tables import BATCH_ROWS, Coming, slice_entries
+from spark.erase.native import erasing
 
 __all__ = ["ROUND_BYTES_MAX", "ROUND_ENTRIES_MAX", "RoundSlice", "slice_entries", "split_rounds"]
 
@@ -30,12 +31,13 @@ def split_rounds(entries: bytes, *, file_size: int) -> list[RoundSlice]:
     A round has at most 5,120 entries, and at most 8 MiB of the file lie between its first byte and its last;
     an entry that is larger is a round of its own.
     """
-    planned = rows_of(entries, file_size=file_size)
-    offsets, rounds, first = planned.offsets, [], 0
-    while first < planned.count:
-        begin = int(offsets[first])
-        fitting = int(np.searchsorted(planned.ends, begin + ROUND_BYTES_MAX, side="right"))
-        last = max(min(fitting, first + ROUND_ENTRIES_MAX), first + 1)
-        rounds.append(RoundSlice(first, last, begin, int(planned.ends[last - 1]), last - first))
-        first = last
+    coming, rounds = Coming(entries, file_size=file_size), []
+    while len(rows := coming.before(0)):
+        begin = int(rows[0, erasing.OFFSET])
+        rows = coming.before(begin + ROUND_BYTES_MAX)[:ROUND_ENTRIES_MAX]
+        ends = rows[:, erasing.OFFSET] + rows[:, erasing.HEADER_BYTES] + rows[:, erasing.ITEM_BYTES]
+        count = max(int(np.searchsorted(ends, begin + ROUND_BYTES_MAX, side="right")), 1)
+        first = coming.done
+        rounds.append(RoundSlice(first, first + count, begin, int(ends[count - 1]), count))
+        coming.drop(count)
     return rounds
