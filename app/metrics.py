@@ -1,6 +1,8 @@
 """`/metrics`: figures of the metadata, which every instance tells alike, and of its own Spark pool."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -9,6 +11,10 @@ from sqlalchemy import func
 from sqlmodel import Session, col, select
 
 from app.db import Database
+from app.erase.models import ErasureStore
+from app.erase.queries import newest_cycle
+from app.erase.stats import stats_of_store
+from app.erase.wire import EraserStats
 from app.jobs.models import Instance, Job, SparkPoolRead
 from app.jobs.spark_service import SparkService
 from app.jobs.states import HELD, JobState
@@ -32,6 +38,7 @@ class MetadataCollector:
                 self._rows_removed(db),
                 self._stores(db),
                 self._instances(db),
+                *self._erasers(db),
             ]
 
     def _jobs(self, db: Session) -> Metric:
@@ -83,6 +90,40 @@ class MetadataCollector:
         beats = db.exec(select(Instance.heartbeat_at).where(col(Instance.stopped_at).is_(None))).all()
         alive = sum(1 for beat in beats if (now - beat).total_seconds() < self._alive_within_s)
         return GaugeMetricFamily("lethe_instances_alive", "Processes with a recent heartbeat.", value=alive)
+
+    def _erasers(self, db: Session) -> list[Metric]:
+        """The document's statistics of each JE store, by its names; the two times are seconds since 1970."""
+        families: list[Metric] = []
+        stats = {
+            store: stats_of_store(db, store, newest_cycle(db, store)).cumulative.model_dump()
+            for store in db.exec(select(ErasureStore.store).order_by(col(ErasureStore.store))).all()
+        }
+        for name in EraserStats.model_fields:
+            family: CounterMetricFamily | GaugeMetricFamily
+            metric = f"lethe_{_snake(name)}"
+            if name in ERASER_GAUGES:
+                family = GaugeMetricFamily(metric, f"{name} of the store.", labels=["store"])
+            else:
+                family = CounterMetricFamily(metric, f"{name} of the store, all cycles.", labels=["store"])
+            for store, values in stats.items():
+                family.add_metric([store], _number(values[name]))
+            families.append(family)
+        return families
+
+
+ERASER_GAUGES = frozenset({"eraserCycleStart", "eraserCycleEnd", "eraserFilesRemaining"})
+
+
+def _snake(name: str) -> str:
+    """eraserFSyncs -> eraser_fsyncs."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name.replace("FSync", "Fsync")).lower()
+
+
+def _number(value: str | int) -> float:
+    """A count, or a time as Prometheus has it; 0 where there was no cycle."""
+    if isinstance(value, int):
+        return float(value)
+    return datetime.fromisoformat(value).timestamp() if value else 0.0
 
 
 SPARK_GAUGES: Mapping[str, tuple[str, Callable[[SparkPoolRead], float]]] = {
