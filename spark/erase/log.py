@@ -262,22 +262,24 @@ def all_entries(log: Log) -> Entries:
 
 def all_lns(log: Log) -> Lns:
     """Put the LNs of all files together."""
-    table = _together(log, [file.lns for file in log.files])
-    keys = table["key"].combine_chunks()
-    key_array = keys.chunk(0) if isinstance(keys, pa.ChunkedArray) else keys
-    _, bounds, data = key_array.buffers()
+    tables = [file.lns for file in log.files]
+    chunks = [chunk for table in tables for chunk in table["key"].chunks]
+    keys = pa.concat_arrays(chunks) if chunks else pa.array([], pa.large_binary())
+    _, bounds, data = keys.buffers()
+    raw = np.frombuffer(data or b"", dtype=np.uint8)
     return Lns(
-        entry=numbers(table, "entry"),
-        db=numbers(table, "db"),
-        txn=numbers(table, "txn"),
-        abort_lsn=numbers(table, "abort_lsn"),
-        value_bytes=numbers(table, "value_bytes"),
-        expiration=numbers(table, "expiration"),
-        flags=numbers(table, "flags"),
-        hash_1=numbers(table, "hash_1"),
-        hash_2=numbers(table, "hash_2"),
-        keys=np.frombuffer(bytearray(data or b""), dtype=np.uint8),
-        key_bounds=np.frombuffer(bounds, dtype=np.int64)[: table.num_rows + 1]
+        entry=_entries_of(log, tables),
+        db=_column(tables, "db"),
+        txn=_column(tables, "txn"),
+        abort_lsn=_column(tables, "abort_lsn"),
+        value_bytes=_column(tables, "value_bytes"),
+        expiration=_column(tables, "expiration"),
+        flags=_column(tables, "flags"),
+        hash_1=_column(tables, "hash_1"),
+        hash_2=_column(tables, "hash_2"),
+        # Loops are compiled for arrays that may be written to.
+        keys=raw if raw.flags.writeable else raw.copy(),
+        key_bounds=np.frombuffer(bounds, dtype=np.int64)[keys.offset : keys.offset + len(keys) + 1]
         if bounds is not None
         else np.zeros(1, dtype=np.int64),
     )
@@ -285,22 +287,25 @@ def all_lns(log: Log) -> Lns:
 
 def all_nodes(log: Log) -> Nodes:
     """Put the nodes of all files together."""
-    table = _together(log, [file.nodes for file in log.files])
-    names = ("entry", "db", "node", "last_full", "level", "flags", "slots")
-    return Nodes(*(numbers(table, name) for name in names))
+    tables = [file.nodes for file in log.files]
+    names = ("db", "node", "last_full", "level", "flags", "slots")
+    return Nodes(_entries_of(log, tables), *(_column(tables, name) for name in names))
 
 
 def all_ends(log: Log) -> Ends:
     """Put the ends of transactions of all files together."""
-    table = _together(log, [file.ends for file in log.files])
-    return Ends(numbers(table, "entry"), numbers(table, "txn"))
+    tables = [file.ends for file in log.files]
+    return Ends(_entries_of(log, tables), _column(tables, "txn"))
 
 
-def _together(log: Log, tables: Sequence[pa.Table]) -> pa.Table:
-    """Concatenate tables of files; their `entry` becomes the row among all entries."""
+def _column(tables: Sequence[pa.Table], name: str) -> Table:
+    return np.concatenate([numbers(table, name) for table in tables])
+
+
+def _entries_of(log: Log, tables: Sequence[pa.Table]) -> Table:
+    """Put the column `entry` of all files together, as rows among all entries."""
     first_row, moved = 0, []
     for file, table in zip(log.files, tables, strict=True):
-        entry = numbers(table, "entry").astype(np.int64) + first_row
-        moved.append(table.set_column(0, "entry", pa.array(entry, pa.int64())))
+        moved.append(numbers(table, "entry").astype(np.int64) + first_row)
         first_row += file.entries.num_rows
-    return pa.concat_tables(moved).combine_chunks()
+    return np.concatenate(moved)
