@@ -18,6 +18,8 @@ from app.erase.recover import is_environment_ahead, recover_environment
 from app.erase.service import JOB_ERASURE
 from app.erase.silence import prove_erasure_silent
 from app.erase.task import run_erasure
+from app.erase.verify_service import JOB_ERASURE_VERIFY
+from app.erase.verify_task import run_erasure_verify
 from app.jobs.batch import JOB_BATCH, prove_children_silent, run_batch
 from app.jobs.batch_api import ChildSubmitter
 from app.jobs.context import JobContext
@@ -53,6 +55,9 @@ def task_kinds(engines: Engines, workshop: Workshop) -> TaskKinds:
         JOB_ERASURE: TaskKind(
             run=partial(run_erasure, workshop=workshop), prove_silence=prove_erasure_silent
         ),
+        JOB_ERASURE_VERIFY: TaskKind(
+            run=partial(run_erasure_verify, workshop=workshop), prove_silence=prove_silence
+        ),
         JOB_BATCH: TaskKind(run=run_batch, prove_silence=prove_children_silent),
         JOB_VERIFY: TaskKind(run=run_verify, prove_silence=prove_silence),
         JOB_RESTORE: TaskKind(run=run_restore, prove_silence=prove_silence),
@@ -76,7 +81,7 @@ def scopes_of(kind: str, params: Mapping[str, Any]) -> frozenset[Scope]:
         return frozenset({Scope.PURGES_WRITE} | more)
     if kind == JOB_ERASURE or (kind == JOB_PLAN and _plans_erasure(params)):
         return frozenset({Scope.ERASURE_WRITE})
-    return frozenset({Scope.JOBS_READ if kind == JOB_VERIFY else Scope.PURGES_WRITE})
+    return frozenset({Scope.JOBS_READ if kind in (JOB_VERIFY, JOB_ERASURE_VERIFY) else Scope.PURGES_WRITE})
 
 
 def _count_users(db: Session, store_id: str) -> int:

@@ -1,4 +1,4 @@
-"""`/v1/stores/{s}/erasure-cycles/{c}/certificate` and `/v1/signing-keys`."""
+"""`/v1/stores/{s}/erasure-cycles/{c}/certificate`, its `:verify`, and `/v1/signing-keys`."""
 
 from typing import Annotated, Any
 
@@ -11,25 +11,35 @@ from app.auth.mutation import Answer, IdempotencyKeyHeader, find_replay, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.erase.certificate import document_of, issue_certificate
+from app.erase.certificate_example import CERTIFICATE_EXAMPLE
 from app.erase.errors import CycleNotFound, SigningKeyNotFound
 from app.erase.queries import get_cycle
+from app.erase.service import check_engine
 from app.erase.signing import register, retire, rotate
 from app.erase.signing_models import ErasureCertificate, SigningKey, SigningKeyRead
+from app.erase.verify_service import VerifyRequest, submit_verify
+from app.jobs.api import accepted
 from app.jobs.instances import read_instance_id
+from app.jobs.models import JobRead
 from app.kit.conditional import IfNoneMatch, is_current
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken, decode_token, make_page
 from app.kit.problems import problems
-from app.stores.api import StoreId
+from app.settings import Settings
+from app.stores.api import StoreId, read_row
+from app.stores.models import StoreKind
+from app.stores.service import get_store, require_kind
 
 router = APIRouter(tags=["certificates"])
 CycleId = Annotated[str, Path(pattern=r"^(cyc_[0-9a-z]{26}|current)$")]
 KeyId = Annotated[str, Path(pattern=r"^ed25519:[0-9a-f]{64}$", description="A key's fingerprint.")]
 Reader = Annotated[Caller, Depends(requires(Scope.JOBS_READ))]
 Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
+HEADER = "Strong: the SHA-256 of the document."
 CERTIFICATE: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The signed document; the same bytes for ever",
-        "content": {"application/json": {"schema": {"type": "object"}}},
+        "headers": {"ETag": {"description": HEADER, "schema": {"type": "string"}}},
+        "content": {"application/json": {"schema": {"type": "object"}, "example": CERTIFICATE_EXAMPLE}},
     },
     304: {"description": "Still the document of If-None-Match"},
 }
@@ -69,6 +79,48 @@ def get_certificate(
     name = f"{row.store}-{row.cycle_id}.certificate.json"
     headers["Content-Disposition"] = f'attachment; filename="{name}"'
     return Response(document_of(row), media_type="application/json", headers=headers)
+
+
+@router.post(
+    "/v1/stores/{store_id}/erasure-cycles/{cycle_id}:verify",
+    status_code=202,
+    response_model=JobRead,
+    summary="Read an environment again after a cycle",
+    operation_id="verify_erasure_cycle",
+    responses=problems(404, 409, 429),
+)
+def post_verify(
+    store_id: StoreId,
+    cycle_id: CycleId,
+    request: Request,
+    caller: Reader,
+    body: VerifyRequest | None = None,
+    idempotency_key: IdempotencyKeyHeader = None,
+) -> Response:
+    """A job that fails on a live slot that leads to an erased entry, and on bytes that are not as proved."""
+    asked = body or VerifyRequest()
+    settings: Settings = request.app.state.settings
+    store = read_row(request.app.state.database, store_id, caller)
+    require_kind(store, StoreKind.JE)
+    check_engine(asked.engine, settings)
+
+    def effect(db: Session) -> Answer:
+        now = request.app.state.clock.now()
+        current = get_store(db, store_id)
+        job = submit_verify(db, current, cycle_id, asked, caller=caller, settings=settings, now=now)
+        return accepted(job)
+
+    response = mutate(
+        request,
+        caller,
+        effect,
+        action="erasure-cycle.verify",
+        subject=("erasure-cycle", cycle_id),
+        store=store_id,
+        body=asked,
+    )
+    request.app.state.changed(store_id)
+    return response
 
 
 @router.get(

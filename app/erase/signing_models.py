@@ -4,6 +4,7 @@ from datetime import datetime
 
 from sqlalchemy import LargeBinary
 from sqlmodel import Field, SQLModel
+from sqlmodel._compat import SQLModelConfig
 
 from app.db import UtcDateTime
 
@@ -28,6 +29,21 @@ class SigningKey(SigningKeyBase, table=True):
 
 class SigningKeyRead(SigningKeyBase):
     """A key as clients see it."""
+
+    model_config = SQLModelConfig(
+        json_schema_extra={
+            "examples": [
+                {
+                    "id": "ed25519:a4de0af06ae0ac1d8b5e5dbeba7e63aeac6fd12cdd6a6ab3a8a27f0d2d0d4bd4",
+                    "public_key": "8i1YbMoTb0O3vUwsjXTMaTOb4GWN5o0PYCqtTuyfdm0=",
+                    "algorithm": "Ed25519",
+                    "instance": "ins_01m7w9fkm3fr0wmcztj953rhw9",
+                    "created_at": "2026-11-20T10:54:39.613933Z",
+                    "retired_at": None,
+                }
+            ]
+        }
+    )
 
     id: str = Field(description="Its fingerprint: `ed25519:` and the SHA-256 of the key in hex.")
 
