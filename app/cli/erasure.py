@@ -135,6 +135,7 @@ def plan(
 
 
 def show_plan(session: Session, made: ErasurePlan) -> None:
+    """Print a plan: each file, what is erased and why, what is kept and why."""
     session.out.facts({"store": made.store, "mode": made.mode, "cut-off": made.cutoff})
     session.out.table(
         ["file", "bytes", "created", "erase: entries", "bytes ", "not erased because"],
