@@ -30,6 +30,7 @@ class Root(LazyGroup):
         "job": Noun("app.cli.job", "Watch and control what is running."),
         "backup": Noun("app.cli.backup", "A backup tool around an environment that is being erased."),
         "protection": Noun("app.cli.protection", "Files that no eraser may touch."),
+        "certificate": Noun("app.cli.certificate", "What an erasure has done, signed: fetch and check."),
         "archive": Noun("app.cli.archive", "What purges kept: list, verify, restore."),
         "replication": Noun("app.cli.replication", "What a consumer needs."),
         "je": Noun("app.cli.je", "Look into the log of a Berkeley DB JE environment."),
