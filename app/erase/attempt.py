@@ -23,7 +23,7 @@ from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.models import WaitingOn
 from app.protection.service import claim_environment
 from app.settings import EngineChoice
-from app.stores.models import Store
+from app.stores.models import Store, StoreMode
 from app.stores.service import get_store
 from spark.erase.calls import Costs, Hands, HandsLost, Mode, Refusal
 from spark.targets.medium import medium_of
@@ -221,6 +221,9 @@ class Attempt:
         waiting = in_use(refusal)
         if waiting is None:
             return failure(refusal)
+        if self.store.mode == StoreMode.LIVE and self.mode is Mode.CLOSED:
+            # It was free when it was planned: the next attempt plans it beside whoever uses it now.
+            self.record.change(lambda _db, cycle: setattr(cycle, "step", CycleStep.SELECTED))
         return self.wait_for([waiting], self.context.settings.erasure_environment_look_s)
 
     # -- waiting

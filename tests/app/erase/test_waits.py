@@ -6,7 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from spark.erase.calls import Refusal, RefusalCode
+from app.stores.models import StoreMode
+from spark.erase.calls import PlanCall, Refusal, RefusalCode
 from tests.app.erase.erasers import Erasers
 from tests.app.erase.fake_hands import FakeLog
 
@@ -90,6 +91,26 @@ def test_environment_in_use_is_waited_for(
     assert (erasers.job().state, erasers.waiting_kinds()) == ("WAITING", ["ENVIRONMENT_IN_USE"])
     erasers.run(until_s=100)
     assert erasers.cycle().state == "COMPLETE"
+
+
+@pytest.mark.parametrize(("mode", "plans"), [(StoreMode.LIVE, 2), (StoreMode.CLOSED, 1)])
+def test_live_store_that_comes_into_use_is_planned_again_beside_its_user(
+    erasers: Erasers, log: FakeLog, mode: StoreMode, plans: int
+) -> None:
+    erasers.change_store(mode=mode, node_grace=timedelta(minutes=10), backup_grace=timedelta(days=1))
+    log.refuse("round", 0, refusal(RefusalCode.ENVIRONMENT_IN_USE))
+    erasers.begin()
+    erasers.run(until_s=100)
+    asked = [call for call in log.asked if isinstance(call, PlanCall)]
+    assert [call.live is not None for call in asked] == [mode == StoreMode.LIVE] * plans
+    assert erasers.cycle().state == "COMPLETE"
+
+
+def test_log_that_moved_while_it_was_planned_is_waited_for(erasers: Erasers, log: FakeLog) -> None:
+    log.refuse("plan", -1, *[refusal(RefusalCode.LOG_MOVED, "LOG_FILE_VANISHED")] * 9)
+    erasers.begin()
+    erasers.run(until_s=1_000)
+    assert (erasers.cycle().state, erasers.job().retries) == ("COMPLETE", 0)
 
 
 @pytest.mark.parametrize(
