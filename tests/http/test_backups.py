@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -341,3 +342,25 @@ def test_waiting_sessions_hold_neither_thread_nor_connection(
         for thread in waiting:
             thread.join(30)
     assert [each.status_code for each in found] == [201] * 30
+
+
+def test_key_that_another_instance_works_on_is_in_flight_until_its_time_is_over(
+    env: EnvironmentStore, metadata: MetadataRows
+) -> None:
+    key = f"key-{env.id}"
+    begun = env.post("backup-sessions", {}, key=key).json()
+    left = {"subject_id": begun["id"], "until": "2099-01-01T00:00:00+00:00", "owner": "ins_other"}
+    unanswered = f"update idempotency_keys set status = 0, body = '%s' where key = '{key}'"
+    metadata.execute(unanswered % json.dumps(left))
+    problem(env.post("backup-sessions", {}, key=key), 409, "IDEMPOTENCY_KEY_IN_FLIGHT")
+    problem(env.post("backup-sessions", {"tool": "x"}, key=key), 422, "IDEMPOTENCY_KEY_REUSED")
+    metadata.execute(unanswered % json.dumps(left | {"until": "2026-01-01T00:00:00+00:00"}))
+    metadata.execute(
+        "update backup_sessions set state = 'FAILED', "
+        """failure = '{"code": "ERASE_ABORT_TIMEOUT", "detail": "too late"}' """
+        f"where id = '{begun['id']}'"
+    )
+    body = problem(env.post("backup-sessions", {}, key=key), 503, "ERASE_ABORT_TIMEOUT")
+    assert body["detail"] == "too late"
+    again = env.post("backup-sessions", {}, key=key)
+    assert (again.status_code, again.headers["idempotency-replayed"]) == (503, "true")

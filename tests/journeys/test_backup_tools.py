@@ -19,10 +19,11 @@ from typing import Any
 
 import httpx
 import pytest
+from lethe_client import CycleRequest
 
 from spark.targets import ofd_lock
 from spark.targets.control_file import NAME, ControlFile
-from tests.journeys.service import LETHE, Service, environment, serving, until
+from tests.journeys.service import LETHE, Service, environment, serving, succeeded, until
 from tests.journeys.standing_in import post, register, standing_in
 
 ROUND_ROWS = 200
@@ -324,3 +325,21 @@ def test_hooks_around_a_copy(service: Service, env: Path, tmp_path: Path) -> Non
     assert (ended.returncode, json.loads(ended.stdout)["valid"]) == (75, False)
     fresh = hooked(service, "start", "--store", env.name, *name, "--json")
     assert json.loads(fresh.stdout)["id"] != first["id"]
+
+
+def test_backup_in_the_middle_of_a_throttled_cycle(service: Service, env: Path) -> None:
+    untouched = {path.name: path.read_bytes() for path in env.glob("*.jdb")}
+    cycle = CycleRequest(min_file_age="PT0S", duration="PT8S")
+    job_id = service.client.erasure.begin(env.name, cycle).id
+    until(lambda: any(path.read_bytes() != untouched[path.name] for path in env.glob("*.jdb")))
+    begun = service.client.backups.begin(env.name, tool="test")
+    promised = {file.name: Path(file.path).read_bytes() for file in begun.files}
+    until(lambda: service.client.jobs.get(job_id).state == "WAITING")
+    time.sleep(1)
+    assert {name: (env / name).read_bytes() for name in promised} == promised
+    job = service.client.jobs.get(job_id)
+    assert {(each["kind"], each["ref"]) for each in job.raw["waiting_on"]} >= {("BACKUP", begun.id)}
+    assert service.client.backups.end(env.name, begun.id).valid is True
+    result = succeeded(service.client, job_id)
+    assert result["remaining"] == 0
+    assert {name: (env / name).read_bytes() for name in promised} != promised, "it went on"
