@@ -41,6 +41,7 @@ SCALING_LEAST = 1.5
 MEMORY_MAX_MIB = 4096.0
 CYCLE_OFF_PERCENT, WAITING_CPU_PERCENT = 5.0, 1.0
 CYCLE_BYTES = 40_000_000
+CYCLE_FILE_BYTES = 5_000_000
 CYCLE_S = 60
 PLAN_FILE_BYTES = 100_000_000
 
@@ -131,7 +132,7 @@ def print_cycle(found: CycleFound) -> None:
     print(
         f"throttled cycle of {found.duration_s:.0f} s: {found.state}, worked {found.worked_s:.1f} s where "
         f"its throttle asked for {found.planned_s:.1f} s; {found.waiting_cpu_s:.2f} s of processor in "
-        f"{found.waited_s:.1f} s of waiting"
+        f"{found.waited_s:.1f} s of waiting; without any cycle {found.idle_cpu_percent:.2f} % of a core"
     )
 
 
@@ -199,7 +200,7 @@ def large_plan(options: argparse.Namespace, scratch: Path, gates: list[Gate]) ->
 def cycle(scratch: Path, gates: list[Gate]) -> CycleFound:
     """A throttled cycle of the real service."""
     source = scratch / "cycle"
-    generate(source, CYCLE_BYTES, name=LARGE)
+    generate(source, CYCLE_BYTES, name=LARGE, file_bytes=CYCLE_FILE_BYTES)
     found = erase_cycle.measure(source, scratch, duration_s=CYCLE_S)
     print_cycle(found)
     gates.append(
