@@ -13,6 +13,7 @@ from app.db import Database
 from app.settings import Settings
 from tests.app.erase.erasers import Erasers
 from tests.app.erase.fake_hands import FakeLog
+from tests.app.erase.ledger import Ledger
 from tests.app.fake_clock import FakeClock
 
 
@@ -46,3 +47,15 @@ def erasers(
     made.add_store()
     yield made
     assert log.open_hands == 0, "hands were not given back"
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    made = tmp_path / "environment"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def ledger(database: Database, settings: Settings, clock: FakeClock, directory: Path) -> Ledger:
+    return Ledger(database, settings, clock, directory)
