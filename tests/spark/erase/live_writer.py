@@ -28,7 +28,7 @@ from tests.spark.erase.live_log import GrowingLog
 CREATED_MS = 1_790_000_000_000
 FILE_BYTES = 24_000
 FILES_AT_START = 4
-FILES_MAX = 9
+FILES_MAX = 6
 KEYS = 90
 TXNS_MAX = 4
 PAUSE_S = 0.002
@@ -72,9 +72,9 @@ class Writer:
             self.stall()
         elif roll < 0.975:
             self.log.push_part()
-        elif roll < 0.99:
+        elif roll < 0.988:
             self.env.checkpoint()
-        elif roll < 0.995:
+        elif roll < 0.991:
             self.change_databases()
         else:
             self.clean()
