@@ -23,9 +23,9 @@ from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.models import WaitingOn
 from app.protection.service import claim_environment
 from app.settings import EngineChoice
-from app.stores.models import Store, StoreMode
+from app.stores.models import Store
 from app.stores.service import get_store
-from spark.erase.calls import Costs, Hands, HandsLost, Mode, Refusal
+from spark.erase.calls import Costs, Hands, HandsLost, Refusal
 from spark.targets.medium import medium_of
 
 CHECKPOINT_CLAIMED: Final = "environment"
@@ -86,7 +86,7 @@ class Attempt:
         self.directory = directory
         self.record = record
         self.workshop = workshop
-        self.kinds_changed = False
+        self.wants_plan = False
         self._hands: Hands | None = None
         self._is_claimed = False
         self._in_round_since_s: float | None = None
@@ -211,19 +211,11 @@ class Attempt:
         if medium.is_copy_on_write and not self.store.accept_medium:
             raise JobFailed(MEDIUM_KEEPS_COPIES, "; ".join(medium.notes))
 
-    @property
-    def mode(self) -> Mode:
-        """Of the plan."""
-        return Mode(self.cycle.mode or Mode.CLOSED)
-
     def refused(self, refusal: Refusal) -> JobWaiting | JobFailed:
         """What a refusal means to the whole attempt."""
         waiting = in_use(refusal)
         if waiting is None:
             return failure(refusal)
-        if self.store.mode == StoreMode.LIVE and self.mode is Mode.CLOSED:
-            # It was free when it was planned: the next attempt plans it beside whoever uses it now.
-            self.record.change(lambda _db, cycle: setattr(cycle, "step", CycleStep.SELECTED))
         return self.wait_for([waiting], self.context.settings.erasure_environment_look_s)
 
     # -- waiting
@@ -308,7 +300,7 @@ class Attempt:
         if cycle.follows_kinds and sorted(asked.kinds) != sorted(cycle.kinds) and asked.kinds:
             kinds = [kind.value for kind in asked.kinds]
             self.record.change(lambda _db, row: setattr(row, "kinds", kinds))
-            self.kinds_changed = True
+            self.wants_plan = True
 
 
 class EraserDisabled(Exception):

@@ -34,7 +34,7 @@ class CycleLoop:
         record = self.attempt.record
         while True:
             self.attempt.look()
-            if self.attempt.kinds_changed:
+            if self.attempt.wants_plan:
                 make_plan(self.attempt)
             remaining = record.files(*REMAINING)
             if not remaining:

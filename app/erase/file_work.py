@@ -25,6 +25,7 @@ from app.erase.record import count, refusal_row
 from app.erase.throttle import DELETE_SHARE, READ_UNITS_PER_BYTE, UNITS_PER_BYTE, round_units
 from app.jobs.models import WaitingOn
 from app.protection.service import invalidate_digest, note_digest
+from app.stores.models import StoreMode
 from spark.erase.calls import (
     DeleteReservedCall,
     Hands,
@@ -99,12 +100,12 @@ class FileWork:
             is_first = self._prepare(entries)
             self._rounds(entries, is_first=is_first)
             self._prove(entries)
-        self._show_progress()
+        self._show_progress(force=True)
 
     # -- without rounds
 
     def _may_delete(self) -> bool:
-        wanted = self.attempt.store.delete_reserved_files and self.attempt.mode is Mode.CLOSED
+        wanted = self.attempt.store.delete_reserved_files and self._mode is Mode.CLOSED
         return wanted and self.file.is_reserved and self.file.is_barren and not self.file.was_written
 
     def _note_clean(self) -> None:
@@ -206,7 +207,7 @@ class FileWork:
             call = RoundCall(
                 directory=self._directory,
                 number=self.file.number,
-                mode=self.attempt.mode,
+                mode=self._mode,
                 epoch=epoch,
                 identity=identity_of_row(self.file),
                 entries=slice_entries(entries, each.first, each.last),
@@ -284,7 +285,7 @@ class FileWork:
 
         Raises: FileLeft, JobWaiting, JobFailed.
         """
-        ends = ENDS_FILE.get(refusal.code)
+        ends = ENDS_FILE.get(refusal.code) if refusal.file in (None, self.file_name) else None
         self._change(lambda db, cycle, row: self._note_refusal(db, cycle, row, refusal, step, ends), answer)
         if ends is not None:
             self._say_ended(refusal)
@@ -299,7 +300,16 @@ class FileWork:
         if refusal.code is RefusalCode.FILE_LOCKED:
             waiting = WaitingOn(kind="FILE_LOCKED", ref=self.file_name)
             raise FileLeft(Blocked(now + timedelta(seconds=FILE_LOCKED_S), waiting))
+        if refusal.code is RefusalCode.ENVIRONMENT_IN_USE and self._may_go_live():
+            self.attempt.wants_plan = self.attempt.cycle.mode == Mode.CLOSED
+            seconds = self.attempt.context.settings.erasure_environment_look_s
+            waiting = WaitingOn(kind=refusal.code.value, ref=self.file_name)
+            raise FileLeft(Blocked(now + timedelta(seconds=seconds), waiting))
         raise self.attempt.refused(refusal)
+
+    def _may_go_live(self) -> bool:
+        """Whether a plan made while the environment was free is to be made again beside its user."""
+        return self.attempt.store.mode == StoreMode.LIVE and self._mode is Mode.CLOSED
 
     def _note_refusal(
         self,
@@ -334,6 +344,11 @@ class FileWork:
         return f"{self.file.number:08x}.jdb"
 
     @property
+    def _mode(self) -> Mode:
+        """What the file's plan is good for: one begun as CLOSED is not finished beside a JE process."""
+        return Mode(self.file.mode or Mode.CLOSED)
+
+    @property
     def _directory(self) -> str:
         return str(self.attempt.directory)
 
@@ -349,8 +364,12 @@ class FileWork:
         named = {"file": self.file_name} | facts if say is not None else {}
         self.file = self.attempt.record.change_file(self.file.number, edit, costs=costs, say=say, **named)
 
-    def _show_progress(self) -> None:
+    def _show_progress(self, *, force: bool = False) -> None:
         cycle = self.attempt.cycle
         self.attempt.context.progress(
-            unit="work units", done=cycle.done_units, total=cycle.total_units or None, total_is_estimate=True
+            unit="work units",
+            done=cycle.done_units,
+            total=cycle.total_units or None,
+            total_is_estimate=True,
+            force=force,
         )

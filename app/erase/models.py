@@ -180,6 +180,7 @@ class ErasureFile(SQLModel, table=True):
     kept: dict[str, Any] = Field(default_factory=dict, sa_type=JSON_TYPE)
     is_reserved: bool = False
     is_barren: bool = False
+    mode: str | None = Field(default=None, max_length=8, description="That its plan is good for.")
     entry_count: int = 0
     rows_done: int = 0
     rounds: int = 0

@@ -21,7 +21,7 @@ from app.erase.rules import switches_of
 from app.erase.throttle import spread
 from app.kit.instants import instant_text
 from app.stores.models import Store, StoreMode
-from spark.erase.calls import LiveTerms, PlanAnswer, PlanCall, PlannedFile
+from spark.erase.calls import LiveTerms, Mode, PlanAnswer, PlanCall, PlannedFile
 from spark.erase.directory import Identity, file_names
 from spark.erase.errors import LogRefused
 from spark.erase.plan import PlanRequest
@@ -35,7 +35,7 @@ LASTING: Final = frozenset({Cause.HARD_LINKED, Cause.COMPARATOR, Cause.DEFERRED_
 PASSING: Final = frozenset(
     {Cause.RECOVERY_INTERVAL, Cause.TAIL_OF_LOG, Cause.VLSN_INDEX, Cause.NO_VLSN, Cause.TOO_YOUNG}
 )
-UNTOUCHED: Final = frozenset({FileState.PENDING, FileState.NOT_SELECTED})
+UNTOUCHED: Final = frozenset({FileState.PENDING, FileState.NOT_SELECTED, FileState.IN_WORK})
 
 
 def make_plan(attempt: Attempt) -> None:
@@ -54,7 +54,7 @@ def make_plan(attempt: Attempt) -> None:
     if answer.refusal is not None:
         raise attempt.refused(answer.refusal)
     for file in answer.files:
-        _keep_file(attempt, file)
+        _keep_file(attempt, file, mode=answer.mode)
 
     def edit(db: Session, cycle: ErasureCycle) -> None:
         plans = (cycle.plan or {}).get("plans", 0) + 1
@@ -70,7 +70,7 @@ def make_plan(attempt: Attempt) -> None:
         note_remaining(db, cycle)
 
     attempt.record.change(edit, say=None if is_first else Message.REPLANNED)
-    attempt.kinds_changed = False
+    attempt.wants_plan = False
     if answer.vetoed_count and is_first:
         attempt.record.warn("VETOED", f"{answer.vetoed_count} entries are vetoed: the plan wants a look")
 
@@ -122,7 +122,7 @@ def place(lsn: int) -> dict[str, Any]:
     return {"file": f"{lsn_file(lsn):08x}.jdb", "offset": lsn_offset(lsn)}
 
 
-def _keep_file(attempt: Attempt, planned: PlannedFile) -> None:
+def _keep_file(attempt: Attempt, planned: PlannedFile, *, mode: Mode) -> None:
     """Keep what is planned in one file; one that was begun keeps the plan that it was begun by."""
 
     def edit(db: Session, cycle: ErasureCycle) -> None:
@@ -132,7 +132,10 @@ def _keep_file(attempt: Attempt, planned: PlannedFile) -> None:
             file.created_ms = planned.created_ms
         if file.state not in UNTOUCHED or file.was_written:
             return
+        if file.state == FileState.IN_WORK:  # hashed, and nothing was written to it
+            file.state, file.sha256_before, file.sha256_expected = FileState.PENDING, None, None
         _describe(file, planned)
+        file.mode = mode.value
         db.add(file)
         if file.state != FileState.PENDING:
             return

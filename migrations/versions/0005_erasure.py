@@ -85,6 +85,7 @@ def _create_files() -> None:
         sa.Column("kept", sa.JSON(none_as_null=True), nullable=False),
         sa.Column("is_reserved", sa.Boolean(), nullable=False),
         sa.Column("is_barren", sa.Boolean(), nullable=False),
+        sa.Column("mode", sa.String(length=8), nullable=True),
         sa.Column("entry_count", sa.Integer(), nullable=False),
         sa.Column("rows_done", sa.Integer(), nullable=False),
         sa.Column("rounds", sa.Integer(), nullable=False),

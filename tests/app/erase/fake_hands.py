@@ -19,6 +19,7 @@ from spark.erase.calls import (
     HeaderTime,
     HeaderTimesAnswer,
     HeaderTimesCall,
+    Mode,
     PlanAnswer,
     PlanCall,
     PlannedFile,
@@ -83,6 +84,7 @@ class FakeLog:
         self.asked: list[Any] = []
         self.open_hands = 0
         self.is_proved = True
+        self.mode = Mode.CLOSED
         self.on_round: Callable[[RoundCall], None] = lambda _call: None
         self.on_plan: Callable[[PlanCall], None] = lambda _call: None
 
@@ -149,7 +151,9 @@ class FakeHands:
         if refusal is not None:
             return PlanAnswer(refusal=refusal)
         files = tuple(self._planned(number) for number in self.log.numbers())
-        return PlanAnswer(files=files, vlsn=self.log.vlsn, costs=Costs(reads=1, read_bytes=10))
+        return PlanAnswer(
+            files=files, vlsn=self.log.vlsn, mode=self.log.mode, costs=Costs(reads=1, read_bytes=10)
+        )
 
     def _planned(self, number: int) -> PlannedFile:
         file = self.log.files[number]

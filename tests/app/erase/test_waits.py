@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from app.stores.models import StoreMode
-from spark.erase.calls import PlanCall, Refusal, RefusalCode
+from spark.erase.calls import Mode, PlanCall, Refusal, RefusalCode, RoundCall
 from tests.app.erase.erasers import Erasers
 from tests.app.erase.fake_hands import FakeLog
 
@@ -254,6 +254,24 @@ def test_file_that_vanished_before_the_plan_is_already_deleted(erasers: Erasers,
     erasers.run()
     assert erasers.states()[0] == "ALREADY_DELETED"
     assert erasers.cycle().files_already_deleted == 1
+
+
+def test_live_store_plans_again_when_its_environment_is_opened(erasers: Erasers, log: FakeLog) -> None:
+    """A plan made while it was free may hold what LIVE forbids: only a file that was begun keeps it."""
+    erasers.change_store(mode="LIVE", backups="VIA_LETHE")
+
+    def opened(_call: RoundCall) -> None:
+        if log.mode is Mode.CLOSED and log.rounds_of(0):
+            log.mode = Mode.LIVE
+            log.refuse("round", 0, refusal(RefusalCode.ENVIRONMENT_IN_USE))
+
+    log.on_round = opened
+    erasers.begin()
+    erasers.run(until_s=60)
+    assert erasers.cycle().state == "COMPLETE"
+    assert [call.mode for call in log.rounds_of(0)] == [Mode.CLOSED] * 3
+    assert {call.mode for call in log.rounds_of(1)} == {Mode.LIVE}
+    assert sum(type(call).__name__ == "PlanCall" for call in log.asked) == 2
 
 
 def test_second_job_on_the_same_directory_is_refused(erasers: Erasers, log: FakeLog) -> None:
