@@ -148,7 +148,7 @@ def _document(summary: Summary) -> dict[str, Any]:
 
 def _show(summary: Summary, out: Output) -> None:
     out.table(
-        ["file", "created", "bytes", "entries", "erased", "used bytes", "used %"],
+        ["file", "created", "bytes", "entries", "erased", "erased bytes", "used bytes", "used %"],
         [
             (
                 each["name"],
@@ -156,6 +156,7 @@ def _show(summary: Summary, out: Output) -> None:
                 each["bytes"],
                 each["entries"],
                 each["erased"],
+                each["erased_bytes"],
                 each.get("used_bytes"),
                 round(100 * each["utilisation"], 1) if "utilisation" in each else None,
             )

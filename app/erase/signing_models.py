@@ -34,8 +34,8 @@ class SigningKeyRead(SigningKeyBase):
         json_schema_extra={
             "examples": [
                 {
-                    "id": "ed25519:a4de0af06ae0ac1d8b5e5dbeba7e63aeac6fd12cdd6a6ab3a8a27f0d2d0d4bd4",
-                    "public_key": "8i1YbMoTb0O3vUwsjXTMaTOb4GWN5o0PYCqtTuyfdm0=",
+                    "id": "ed25519:56475aa75463474c0285df5dbf2bcab73da651358839e9b77481b2eab107708c",
+                    "public_key": "A6EHv/POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg=",
                     "algorithm": "Ed25519",
                     "instance": "ins_01m7w9fkm3fr0wmcztj953rhw9",
                     "created_at": "2026-11-20T10:54:39.613933Z",

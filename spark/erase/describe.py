@@ -28,7 +28,8 @@ FLAG_NAMES: Final = (
     (je_log.FLAG_INVISIBLE, "INVISIBLE"),
     (je_log.FLAG_VLSN_PRESENT, "VLSN_PRESENT"),
 )
-# What counts as used: other entries are of no use once the next checkpoint has ended.
+# What counts as used: other entries are of no use once the next checkpoint has ended. An erased entry is none
+# of these, so its bytes are obsolete ones.
 COUNTED: Final = np.array([number in LN_TYPES or number in NODE_TYPES for number in range(256)])
 
 
@@ -192,10 +193,11 @@ def _file(columns: FileColumns, used: Mask | None) -> dict[str, Any]:
         "links": columns.identity.links,
         "types": by_type,
     }
+    flags = numbers(columns.entries, "flags")
+    header = np.where(flags & je_log.FLAGS_WITH_VLSN, je_log.HEADER_BYTES_WITH_VLSN, je_log.HEADER_BYTES)
+    size = numbers(columns.entries, "item_bytes").astype(np.int64) + header
+    document["erased_bytes"] = int(size[numbers(columns.entries, "type") == EntryType.ERASED].sum())
     if used is not None:
-        flags = numbers(columns.entries, "flags")
-        header = np.where(flags & je_log.FLAGS_WITH_VLSN, je_log.HEADER_BYTES_WITH_VLSN, je_log.HEADER_BYTES)
-        size = numbers(columns.entries, "item_bytes").astype(np.int64) + header
         document["used_bytes"] = int(size[used].sum())
         document["utilisation"] = round(document["used_bytes"] / max(columns.identity.size, 1), 4)
     return document

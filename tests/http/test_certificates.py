@@ -13,13 +13,12 @@ import httpx
 import pytest
 from lethe_client.certificates import verify_certificate
 
-from spark.erase.log import newest_checkpoint, read_log
-from spark.erase.plan import gather_facts
 from spark.formats.je_log import LN_TYPES, file_name, lsn_file, lsn_offset
 from tests.http.conftest import assert_quiet_log
 from tests.http.environments import EnvironmentStore, make_environment_store, unpack
 from tests.http.problem import problem
 from tests.http.service_process import ServiceProcess
+from tests.spark.erase.damage import in_use, zero_out
 
 JOB_MAX_S = 60.0
 EVERYTHING = {"min_file_age": "PT0S", "duration": "PT0S", "reason": "test of certificates"}
@@ -99,27 +98,6 @@ def verified(http: httpx.Client, ended: Ended, **body: Any) -> dict[str, Any]:
     answer = http.post(f"{ended.url}:verify", json=body)
     assert answer.status_code == 202, answer.text
     return waited(http, answer.json()["id"])
-
-
-def live_record(directory: Path) -> int:
-    """A record before the tail of the log that a live slot leads to."""
-    with read_log(directory, verify=False) as log:
-        checkpoint = newest_checkpoint(log)
-        facts = gather_facts(log, checkpoint)
-        types = dict(zip(facts.entries.lsn.tolist(), facts.entries.type.tolist(), strict=True))
-    reached = facts.reached.lsns.tolist()
-    return next(lsn for lsn in reached if types.get(lsn) in LN_TYPES and lsn < checkpoint.first_active)
-
-
-def damage(directory: Path, lsn: int) -> None:
-    """Erase a record that is in use, as no eraser may."""
-    with (directory / file_name(lsn_file(lsn))).open("r+b") as file:
-        file.seek(lsn_offset(lsn))
-        header = file.read(14)
-        file.seek(lsn_offset(lsn) + 4)
-        file.write(b"\x2b")
-        file.seek(lsn_offset(lsn) + (22 if header[5] & 0x28 else 14))
-        file.write(bytes(int.from_bytes(header[10:14], "little")))
 
 
 # -- the document
@@ -270,10 +248,10 @@ def test_verification_passes_then_finds_a_live_record_that_is_erased(
     assert (result["verified"], result["faults"], result["files_as_proved"]) == (True, [], 3)
     assert result["erased_entries"] == 8725
     assert job["subject"]["id"] == ended.cycle
-    lsn = live_record(ended.store.directory)
+    lsn = in_use(ended.store.directory, frozenset(LN_TYPES))[0]
     name = file_name(lsn_file(lsn))
     before = (ended.store.directory / name).read_bytes()
-    damage(ended.store.directory, lsn)
+    zero_out(ended.store.directory, lsn)
     job = verified(module_http, ended, engine="INLINE")
     (ended.store.directory / name).write_bytes(before)
     assert (job["state"], job["error"]["code"]) == ("FAILED", "VERIFICATION_FAILED")

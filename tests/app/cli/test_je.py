@@ -4,10 +4,14 @@ import json
 import struct
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from app.cli.main import main
+from spark.formats.je_log import LN_TYPES
+from tests.spark.erase.damage import in_use, zero_out
+from tests.spark.erase.hands_at_work import claim, erase
 
 DATA = Path(__file__).parents[2] / "data" / "je"
 
@@ -42,16 +46,30 @@ def test_stat_counts_erased_entries_as_obsolete(
 ) -> None:
     for file in closed.glob("*.jdb"):
         (tmp_path / file.name).write_bytes(file.read_bytes())
-    main(["je", "stat", str(closed), "--json"])
-    before = json.loads(capsys.readouterr().out)["files"][0]
-    with (tmp_path / "00000000.jdb").open("r+b") as file:
-        # A record that is still in use: its bytes are no longer counted as such.
-        file.seek(2645 + 4)
-        file.write(b"\x2b")
-    assert main(["je", "stat", str(tmp_path), "--json"]) == 0
-    after = json.loads(capsys.readouterr().out)["files"][0]
-    assert after["erased"] == before["erased"] + 1
-    assert after["used_bytes"] <= before["used_bytes"]
+
+    def stat() -> list[dict[str, Any]]:
+        assert main(["je", "stat", str(tmp_path), "--json"]) == 0
+        files: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["files"]
+        return files
+
+    before = stat()
+    claim(tmp_path)
+    planned = erase(tmp_path).files
+    after = stat()
+    for was, now, plan in zip(before, after, planned, strict=True):
+        assert now["erased"] - was["erased"] == plan.entry_count
+        # Nothing that was in use was erased, and nothing that was erased counts as used.
+        assert now["used_bytes"] == was["used_bytes"] <= now["bytes"] - now["erased_bytes"]
+        items = sum(item_bytes for _, item_bytes in plan.erased.values())
+        assert now["erased_bytes"] - was["erased_bytes"] == items + 14 * plan.entry_count
+    # A record that is still in use: its bytes are no longer counted as such.
+    zero_out(tmp_path, in_use(tmp_path, frozenset(LN_TYPES))[0])
+    worse = stat()
+    assert worse[0]["erased"] == after[0]["erased"] + 1
+    moved = worse[0]["erased_bytes"] - after[0]["erased_bytes"]
+    assert after[0]["used_bytes"] - worse[0]["used_bytes"] == moved > 14
+    assert main(["je", "stat", str(tmp_path)]) == 0
+    assert "erased bytes" in capsys.readouterr().out
 
 
 def test_dump_prints_every_entry_once(closed: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from datetime import timedelta
@@ -9,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lethe_client.certificates import verify_certificate
 from sqlmodel import select
 
 from app.erase.certificate import document_of, issue_missing
+from app.erase.certificate_example import CERTIFICATE_EXAMPLE, KEY_ID
 from app.erase.errors import CycleNotEnded
 from app.erase.models import CycleState, ErasureCycle, FileState
 from app.erase.signing_models import ErasureCertificate, SigningKey
@@ -212,3 +215,13 @@ def test_certificate_is_issued_before_its_job_is_forgotten_and_outlives_it(ledge
         row.issued_at = old - timedelta(days=4000)
         db.add(row)
     assert forget_rows(ledger.database)["certificates"] == 1
+
+
+def test_example_of_the_description_is_one_that_verifies_and_says_what_others_say(ledger: Ledger) -> None:
+    found = verify_certificate(json.dumps(CERTIFICATE_EXAMPLE).encode(), trusted=frozenset({KEY_ID}))
+    said = ledger.said(ledger.add(CycleState.COMPLETE, JobState.SUCCEEDED, proved(0)))
+    example = found.certificate
+    assert set(example) == set(said)
+    for name in ("cycle", "plan", "totals", "protections"):
+        assert set(example[name]) == set(said[name]), name
+    assert set(example["files"][0]) == set(said["files"][0])

@@ -18,8 +18,9 @@ from spark.erase.run import SparkHands
 from spark.erase.unit import do
 from spark.erase.verified import FileToVerify
 from spark.erase.verify import verify
-from spark.formats.je_log import LN_TYPES, NODE_TYPES, EntryType, file_name, lsn_file, lsn_offset
+from spark.formats.je_log import LN_TYPES, NODE_TYPES, file_name, lsn_file, lsn_offset
 from spark.pool import SparkPool
+from tests.spark.erase.damage import in_use, zero_out
 from tests.spark.erase.hands_at_work import claim, erase
 from tests.spark.erase.random_environments import random_environment
 from tests.spark.erase.spread_here import SpreadHere
@@ -43,27 +44,6 @@ def told(directory: Path) -> tuple[FileToVerify, ...]:
 
 def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def zero_out(directory: Path, lsn: int) -> None:
-    """Erase an entry that nobody has planned."""
-    with (directory / file_name(lsn_file(lsn))).open("r+b") as file:
-        file.seek(lsn_offset(lsn))
-        header = file.read(14)
-        file.seek(lsn_offset(lsn) + 4)
-        file.write(b"\x2b")
-        file.seek(lsn_offset(lsn) + (22 if header[5] & 0x28 else 14))
-        file.write(bytes(int.from_bytes(header[10:14], "little")))
-
-
-def in_use(directory: Path, kinds: frozenset[EntryType]) -> list[int]:
-    """Entries before the tail of the log that a live slot leads to."""
-    with read_log(directory, verify=False) as log:
-        checkpoint = newest_checkpoint(log)
-        facts = gather_facts(log, checkpoint)
-        known = dict(zip(facts.entries.lsn.tolist(), facts.entries.type.tolist(), strict=True))
-    found = [lsn for lsn in facts.reached.lsns.tolist() if known.get(lsn) in kinds]
-    return [lsn for lsn in found if lsn < checkpoint.first_active]
 
 
 @pytest.mark.parametrize("name", ["closed", "crash", "swept", "halted"])
