@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from spark.erase.directory import Identity
+from spark.erase.directory import Identity, Witness
 from spark.erase.plan import PlanRequest
 from spark.erase.verified import FileToVerify, VerifiedFile
 
@@ -46,7 +46,7 @@ class RefusalCode(StrEnum):
     FILE_LOCKED = "FILE_LOCKED"  # somebody else holds the byte of the file
     ENVIRONMENT_IN_USE = "ENVIRONMENT_IN_USE"
     READER_PRESENT = "READER_PRESENT"  # LIVE: a read-only process has the environment open
-    LOG_MOVED = "LOG_MOVED"  # LIVE: a file vanished or changed while the log was read; plan anew
+    LOG_MOVED = "LOG_MOVED"  # LIVE: a file vanished or changed while it was read; or see Witness: plan anew
 
     ALREADY_DELETED = "ALREADY_DELETED"
     FILE_REPLACED = "FILE_REPLACED"
@@ -193,6 +193,7 @@ class PlanAnswer:
         torn_at: file and offset of a torn tail.
         nodes_wait: LIVE: old nodes were left for later (progress rule).
         mode: the mode that the plan is good for; a LIVE store whose environment was free is CLOSED.
+        witness: must stand in the log whenever something of the plan is done.
     """
 
     files: tuple[PlannedFile, ...] = ()
@@ -205,6 +206,7 @@ class PlanAnswer:
     torn_at: tuple[str, int] | None = None
     nodes_wait: bool = False
     mode: Mode = Mode.CLOSED
+    witness: Witness | None = None
     costs: Costs = field(default_factory=Costs)
     refusal: Refusal | None = None
 
@@ -259,6 +261,7 @@ class RoundCall:
     identity: Identity
     entries: bytes
     is_first: bool
+    witness: Witness | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +318,7 @@ class DeleteReservedCall:
     number: int
     epoch: int
     identity: Identity
+    witness: Witness | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,8 +395,6 @@ class Hands(Protocol):
 
     def kill(self) -> None:
         """End what runs at once; every later call raises HandsLost. Any thread."""
-        ...
 
     def close(self) -> None:
         """Give back what is held."""
-        ...

@@ -36,6 +36,14 @@ class Identity:
     mtime_ns: int
 
 
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """The end of the checkpoint that a plan relies on: its LSN, and all of its bytes (see witness.py)."""
+
+    lsn: int
+    entry: bytes
+
+
 class Descriptors:
     """Open descriptors of log files, few at a time: there may be more files than a process may open."""
 

@@ -4,6 +4,7 @@ Invariants:
 - nothing is written without the environment's lock (CLOSED) and the exclusive lock of the file's byte;
 - nothing is written unless the control file, read under that lock, has our epoch and no range that covers the
   file, nor after its stop counter has changed: it is compared before every write;
+- nothing is written to a log that lacks the checkpoint by which its entries are obsolete;
 - the order is touch, fsync (first round of a file only), types, fsync, items, fsync. An entry of type 43 with
   its item is legal; an item of zeros under another type is not, and never comes to be;
 - a failed fsync ends the round as UNPROVEN; nothing is tried twice, nobody waits, nobody knows the time.
@@ -32,6 +33,7 @@ from spark.erase.planned_file import opened_as_planned
 from spark.erase.reading import UNIT_BYTES
 from spark.erase.refusing import Refused
 from spark.erase.rounds import ROUND_BYTES_MAX, ROUND_ENTRIES_MAX
+from spark.erase.witness import check_witness
 from spark.formats import je_log
 
 ERASED_TYPE: Final = memoryview(bytes([je_log.EntryType.ERASED]))
@@ -60,6 +62,8 @@ def overwrite(call: RoundCall, *, layer: FileLayer, clock: Clock) -> RoundAnswer
     try:
         with claimed_file(directory, call.number, epoch=call.epoch, mode=call.mode) as claim:
             work.step = Step.CHECK
+            if call.witness is not None:
+                check_witness(layer, directory, call.witness)
             with opened_as_planned(
                 layer,
                 work.tally,

@@ -7,6 +7,7 @@ from spark.erase.file_layer import DIRECTORY_FLAGS, READ_FLAGS, Clock, FileLayer
 from spark.erase.locking import Claim, claimed_file
 from spark.erase.planned_file import opened_as_planned, opened_file
 from spark.erase.refusing import Refused
+from spark.erase.witness import check_witness
 from spark.formats.je_log import file_name
 
 
@@ -31,6 +32,8 @@ def delete_reserved(call: DeleteReservedCall, *, layer: FileLayer, clock: Clock)
             ),
             opened_file(layer, tally, directory, DIRECTORY_FLAGS) as folder,
         ):
+            if call.witness is not None:
+                check_witness(layer, directory, call.witness)
             _delete(claim, folder, directory / file_name(call.number), layer)
     except Refused as refused:
         return DeleteReservedAnswer(costs=tally.costs(), refusal=refused.refusal)

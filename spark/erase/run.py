@@ -43,7 +43,7 @@ from spark.erase.locking import environment_locked
 from spark.erase.plan import PlanRequest
 from spark.erase.refusing import Refused
 from spark.erase.spread import plan_spread
-from spark.erase.unit import do, refused_by_log
+from spark.erase.unit import do, refused_by_log, with_witness
 from spark.erase.verify import verify
 from spark.errors import SparkRunError
 from spark.lease import Lease
@@ -196,7 +196,7 @@ class SparkHands:
 def _plan(spark: SparkSession, *, directory: Path, request: PlanRequest) -> PlanAnswer | LogRefused:
     """Plan in the slot's thread. A refusal is a value: what is raised there counts as a failure of Spark."""
     try:
-        return plan_spread(directory, request, SparkSpread(spark))
+        return with_witness(plan_spread(directory, request, SparkSpread(spark)), directory)
     except LogRefused as refused:
         return refused
 

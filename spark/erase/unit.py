@@ -37,6 +37,7 @@ from spark.erase.proof import prove
 from spark.erase.refusing import Refused
 from spark.erase.reserved import delete_reserved
 from spark.erase.verify import InTurn, verify
+from spark.erase.witness import read_witness
 
 SYSTEM: Final = FileLayer()
 
@@ -80,6 +81,14 @@ def refused_by_log(refused: LogRefused) -> Refusal:
     return Refusal(RefusalCode.LOG_REFUSED, detail, refused.code, refused.file, refused.offset)
 
 
+def with_witness(answer: PlanAnswer, directory: Path) -> PlanAnswer:
+    """Add to a plan what must stand in the log whenever something of it is done.
+
+    Raises: LogRefused.
+    """
+    return replace(answer, witness=read_witness(directory, answer.checkpoint_lsn))
+
+
 def _plan(call: PlanCall) -> PlanAnswer:
     """Plan under JE's lock, so that the log stands still: a JE process that wants in waits for us, or fails.
 
@@ -88,7 +97,8 @@ def _plan(call: PlanCall) -> PlanAnswer:
     directory = Path(call.directory)
     try:
         with environment_locked(directory):
-            return plan_answer.of_plan(plan_erasure(directory, call.request))
+            answer = plan_answer.of_plan(plan_erasure(directory, call.request))
+            return with_witness(answer, directory)
     except LogRefused as refused:
         return PlanAnswer(refusal=refused_by_log(refused))
     except Refused as refused:
@@ -99,7 +109,8 @@ def _plan(call: PlanCall) -> PlanAnswer:
         if choose_mode(directory) == Mode.CLOSED:
             return PlanAnswer(refusal=in_use)
         plan = plan_live(directory, call.request, call.live)
-        return plan_answer.of_plan(plan, mode=Mode.LIVE, refusal=check_live_round(directory))
+        answer = plan_answer.of_plan(plan, mode=Mode.LIVE, refusal=check_live_round(directory))
+        return answer if answer.refusal is not None else with_witness(answer, directory)
     except Refused as refused:
         return PlanAnswer(mode=Mode.LIVE, refusal=refused.refusal)
     except LogFileChanged as moved:

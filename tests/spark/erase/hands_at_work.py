@@ -19,6 +19,7 @@ from spark.erase.calls import (
     RoundCall,
     Step,
 )
+from spark.erase.directory import Witness
 from spark.erase.entry_tables import unpack
 from spark.erase.file_layer import FileLayer
 from spark.erase.overwrite import overwrite as do_round
@@ -61,7 +62,12 @@ def prepare(directory: Path, file: PlannedFile, *, was_written: bool = False) ->
 
 
 def rounds_of(
-    directory: Path, file: PlannedFile, *, mode: Mode = Mode.CLOSED, rows: int | None = None
+    directory: Path,
+    file: PlannedFile,
+    *,
+    mode: Mode = Mode.CLOSED,
+    rows: int | None = None,
+    witness: Witness | None = None,
 ) -> Iterator[RoundCall]:
     """The calls of all rounds of a file; of `rows` entries each, where a small file shall have several."""
     cuts = [(each.first, each.last) for each in split_rounds(file.entries, file_size=file.identity.size)]
@@ -69,7 +75,8 @@ def rounds_of(
         cuts = [(at, min(at + rows, file.entry_count)) for at in range(0, file.entry_count, rows)]
     for number, (first, last) in enumerate(cuts):
         entries = slice_entries(file.entries, first, last)
-        yield RoundCall(str(directory), file.number, mode, EPOCH, file.identity, entries, number == 0)
+        identity, is_first = file.identity, number == 0
+        yield RoundCall(str(directory), file.number, mode, EPOCH, identity, entries, is_first, witness)
 
 
 def overwrite(
