@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.journeys.service import Service, serving
+from tests.journeys.service import Service
 from tests.journeys.standing_in import register, standing_in
 
 pytestmark = pytest.mark.journey
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service without Spark, which nothing here needs."""
-    directory = tmp_path_factory.mktemp("latency")
-    with serving(directory / "service", {"LETHE_SPARK__ENABLED": "false"}) as service:
-        yield service
+def service(standing_service: Service) -> Service:
+    """The service that journeys share."""
+    return standing_service
 
 
 @pytest.fixture
