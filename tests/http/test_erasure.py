@@ -17,6 +17,8 @@ from tests.http.problem import problem
 
 AT_ONCE = {"min_file_age": "PT0S", "duration": "PT0S"}
 PATIENCE_S = 60.0
+ON_SQLITE = pytest.mark.parametrize("service", ["sqlite"], indirect=True)
+"""Where it makes no difference where the metadata lies."""
 MakeStore = Callable[..., EnvironmentStore]
 
 
@@ -68,6 +70,7 @@ def read(store: EnvironmentStore, path: str) -> dict[str, Any]:
     return found
 
 
+@ON_SQLITE
 def test_plan_counts_what_je_itself_has_erased(make: MakeStore) -> None:
     store, theirs = make(), expected_of("closed")["je_erased_offsets"]
     before = {name: (store.directory / name).read_bytes() for name in store.names}
@@ -88,6 +91,7 @@ def test_plan_counts_what_je_itself_has_erased(make: MakeStore) -> None:
     assert not (store.directory / "lethe.control").exists()
 
 
+@ON_SQLITE
 def test_plan_names_protected_files(make: MakeStore) -> None:
     store = make()
     session = store.begin(files=["00000001.jdb"])
@@ -122,6 +126,7 @@ def test_unthrottled_cycle_erases_what_was_planned_and_nothing_else(make: MakeSt
     assert job["subject"]["id"] == cycle["id"]
 
 
+@ON_SQLITE
 def test_log_entry_tells_whether_it_is_erased(make: MakeStore) -> None:
     store = make()
     offset = expected_of("closed")["je_erased_offsets"]["00000000.jdb"][0]
@@ -135,6 +140,7 @@ def test_log_entry_tells_whether_it_is_erased(make: MakeStore) -> None:
         problem(store.http.get(f"{store.url}/{path}"), 404, "LOG_ENTRY_NOT_FOUND")
 
 
+@ON_SQLITE
 def test_replicated_environment_waits_for_the_truncation_of_its_index(make: MakeStore) -> None:
     store = make("replicated")
     before = {name: (store.directory / name).read_bytes() for name in store.names}
@@ -190,6 +196,7 @@ def test_switched_on_store_begins_cycles_by_itself(make: MakeStore) -> None:
     assert job["result"]["files"] == {"NOT_SELECTED": 4}  # younger than 25 days
 
 
+@ON_SQLITE
 def test_check_tells_what_stands_in_the_way(make: MakeStore) -> None:
     store = make()
     (store.directory / "je.properties").write_text("je.env.runEraser=true\n")
