@@ -24,9 +24,9 @@ from spark.erase.calls import (
 from spark.erase.child import ChildHands
 from spark.erase.directory import identity_of
 from spark.erase.environment_lock import try_lock
-from spark.erase.plan import PlanRequest, plan_erasure
-from spark.erase.plan_answer import of_plan
+from spark.erase.plan import PlanRequest
 from spark.erase.run import SparkHands
+from spark.erase.unit import do
 from spark.erase.verified import FileToVerify
 from spark.pool import SparkPool
 from tests.spark.erase.conftest import Sample
@@ -101,9 +101,8 @@ def copied(sample: Sample, directory: Path) -> Path:
 
 def test_plan_on_spark_is_the_inline_one(copy_of: Callable[[str], Path], hands: SparkHands) -> None:
     for name in ("crash", "replicated", "halted"):
-        directory = copy_of(name)
-        found = hands.plan(PlanCall(str(directory), PlanRequest()))
-        assert plain(found) == plain(of_plan(plan_erasure(directory, PlanRequest())))
+        call = PlanCall(str(copy_of(name)), PlanRequest())
+        assert plain(hands.plan(call)) == plain(do(call))
 
 
 def test_refusals_of_a_plan_are_answers(copy_of: Callable[[str], Path], hands: SparkHands) -> None:
