@@ -181,6 +181,13 @@ def _totals(files: Sequence[ErasureFile]) -> dict[str, Any]:
     }
 
 
+def _identity(row: ErasureFile) -> dict[str, Any] | None:
+    """What does not fit into 53 bits is text: many programs read a JSON number as a double."""
+    if row.identity is None:
+        return None
+    return row.identity | {name: str(row.identity[name]) for name in ("inode", "mtime_ns")}
+
+
 def _by_reason(files: Sequence[ErasureFile]) -> dict[str, list[int]]:
     """Reason to entries and bytes of their items."""
     sums: dict[str, list[int]] = {}
@@ -198,7 +205,7 @@ def _file(row: ErasureFile) -> dict[str, Any]:
         "state": state.value,
         "bytes": row.size_bytes,
         "created_ms": row.created_ms,
-        "identity": row.identity,
+        "identity": _identity(row),
         "not_erased_because": [{"cause": cause, "detail": detail} for cause, detail in row.causes],
         "planned": {code: list(pair) for code, pair in row.planned.items()},
         "kept": {code: list(pair) for code, pair in row.kept.items()},

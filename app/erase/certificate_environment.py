@@ -57,7 +57,7 @@ def look_at_environment(
         return Seen(shown | {"unreadable": "another file system than the one that the cycle's files were on"})
     shown |= {
         "device": status.st_dev,
-        "inode": status.st_ino,
+        "inode": str(status.st_ino),
         "medium": {
             "file_system": medium.file_system,
             "is_copy_on_write": medium.is_copy_on_write,

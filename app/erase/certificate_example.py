@@ -10,7 +10,13 @@ _FILE: Final[dict[str, Any]] = {
     "state": "ERASED",
     "bytes": 999982,
     "created_ms": 1795163065000,
-    "identity": {"device": 64768, "inode": 131, "size": 999982, "links": 1, "mtime_ns": 1795163066000000000},
+    "identity": {
+        "device": 64768,
+        "inode": "131",
+        "size": 999982,
+        "links": 1,
+        "mtime_ns": "1795163066000000000",
+    },
     "not_erased_because": [],
     "planned": {"SUPERSEDED": [2420, 512340]},
     "kept": {},
@@ -78,7 +84,7 @@ CERTIFICATE_EXAMPLE: Final[dict[str, Any]] = {
             "path": "/srv/je/orders",
             "looked_at": "2026-12-15T17:10:00.000000Z",
             "device": 64768,
-            "inode": 130,
+            "inode": "130",
             "medium": {"file_system": "ext4", "is_copy_on_write": False, "notes": []},
         },
         "stays_readable": [
@@ -92,6 +98,6 @@ CERTIFICATE_EXAMPLE: Final[dict[str, Any]] = {
         "algorithm": "Ed25519",
         "key_id": KEY_ID,
         "public_key": "A6EHv/POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg=",
-        "value": "lYYqRfpyG5SPm2lDRdsjW8xpyK8oL5vXK1UC7Pi5K3aht8t+yh0RwQCw2xd+yvpAVnDAXer+7JoOWRLxx4SuDw==",
+        "value": "MuXpUEcqWpqsovvPcZrLNWxxiNQ1EiZ8QLV+LIPrUQxOhQei9x+hnYwi6KKoIOvsLjU997ibXHTAh3fP6j4sAw==",
     },
 }
