@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from app.erase.attempt import Workshop
 from app.erase.place import store_of
-from app.erase.planning import plan_call, plan_facts
+from app.erase.planning import backups_of, plan_call, plan_facts
 from app.erase.queries import instant_of_ms, plan_facts_read
 from app.erase.refusals import failure, in_use
 from app.erase.wire import (
@@ -52,6 +52,7 @@ def run_erasure_plan(context: JobContext, *, workshop: Workshop) -> Mapping[str,
         cutoff=cutoff,
         now=now,
         protected=_protected(context, store, directory, now=now),
+        backups=backups_of(context, store),
     )
     answer = _ask(context, call, workshop=workshop, directory=directory)
     shown = _read(answer, store=store, params=params, cutoff=cutoff, plan_id=context.job.id)

@@ -1,12 +1,12 @@
 """The plan of a cycle: made by hands, kept with the cycle file by file, made again when the log has moved on.
 
-What was obsolete stays obsolete, so a plan that was kept is good for as long as its files are what they were.
-It is made again when a file that waits could have become free (the log has moved on), and when other kinds
-are erased.
+What was obsolete stays obsolete, so a plan that was kept is good for as long as its files are what they were,
+and the log still has the checkpoint that it relies on. It is made again when that one is gone, when a file
+that waits could have become free (the log has moved on), and when other kinds are erased.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -15,17 +15,22 @@ from sqlmodel import Session, select
 
 from app.erase.attempt import Attempt
 from app.erase.messages import Message
-from app.erase.models import CycleStep, ErasureCycle, ErasureEntries, ErasureFile, FileState
-from app.erase.record import count, note_remaining, spend
+from app.erase.models import REMAINING, CycleStep, ErasureCycle, ErasureEntries, ErasureFile, FileState
+from app.erase.record import count, note_remaining, refusal_row, spend
 from app.erase.rules import switches_of
 from app.erase.throttle import spread
+from app.jobs.context import JobContext
 from app.kit.instants import instant_text
+from app.protection.queries import backup_spans
 from app.stores.models import Store, StoreMode
-from spark.erase.calls import LiveTerms, Mode, PlanAnswer, PlanCall, PlannedFile
-from spark.erase.directory import Identity, file_names
+from spark.erase.calls import LiveTerms, Mode, PlanAnswer, PlanCall, PlannedFile, Refusal, RefusalCode
+from spark.erase.directory import Identity, Witness, file_names
 from spark.erase.errors import LogRefused
+from spark.erase.file_layer import FileLayer
 from spark.erase.plan import PlanRequest
 from spark.erase.reasons import Cause
+from spark.erase.refusing import Refused
+from spark.erase.witness import check_witness, is_still_planned
 from spark.formats.je_log import lsn_file, lsn_offset
 
 VETOED_KEPT_MAX: Final = 100
@@ -48,19 +53,29 @@ def make_plan(attempt: Attempt) -> None:
     cutoff = attempt.cycle.cutoff_at
     assert cutoff is not None, "a cycle that plans has started"
     call = plan_call(
-        attempt.store, attempt.directory, kinds=attempt.cycle.kinds, cutoff=cutoff, now=attempt.now
+        attempt.store,
+        attempt.directory,
+        kinds=attempt.cycle.kinds,
+        cutoff=cutoff,
+        now=attempt.now,
+        backups=backups_of(attempt.context, attempt.store),
     )
     answer = attempt.call(lambda hands: hands.plan(call))
     if answer.refusal is not None:
         raise attempt.refused(answer.refusal)
+    if not is_first:  # a crash between here and the end has it made once more
+        attempt.record.change(lambda _db, cycle: setattr(cycle, "step", CycleStep.SELECTED))
+    is_another = _is_another_log(attempt)
     for file in answer.files:
+        if is_another:
+            _judge_begun(attempt, file)
         _keep_file(attempt, file, mode=answer.mode)
 
     def edit(db: Session, cycle: ErasureCycle) -> None:
         plans = (cycle.plan or {}).get("plans", 0) + 1
         facts = plan_facts(answer)
         made = {"planned_at": instant_text(attempt.now), "signature": signature, "plans": plans}
-        cycle.plan = facts | made
+        cycle.plan = facts | made | witness_row(answer.witness)
         cycle.mode = answer.mode.value
         cycle.step = CycleStep.PLANNED
         if is_first:
@@ -83,12 +98,17 @@ def plan_call(
     cutoff: datetime,
     now: datetime,
     protected: Mapping[int, str] | None = None,
+    backups: Sequence[tuple[datetime, datetime]] = (),
 ) -> PlanCall:
-    """What hands are asked to plan."""
-    now_ms = int(now.timestamp() * 1000)
+    """What hands are asked to plan.
+
+    Args:
+        backups: begin and end of those that went through Lethe: JE's marker of one is no stranger's.
+    """
+    now_ms = _ms(now)
     request = PlanRequest(
         switches=switches_of(kinds),
-        created_before_ms=int(cutoff.timestamp() * 1000),
+        created_before_ms=_ms(cutoff),
         protected=protected or {},
         now_ms=now_ms,
         erase_expired=store.erase_expired,
@@ -99,8 +119,21 @@ def plan_call(
             now_ms=now_ms,
             backup_grace_ms=int(store.backup_grace.total_seconds() * 1000),
             node_grace_ms=int(store.node_grace.total_seconds() * 1000),
+            backups_ms=tuple((_ms(begin), _ms(end)) for begin, end in backups),
         )
     return PlanCall(str(directory), request, live)
+
+
+def _ms(at: datetime) -> int:
+    return int(at.timestamp() * 1000)
+
+
+def backups_of(context: JobContext, store: Store) -> list[tuple[datetime, datetime]]:
+    """When backups of a LIVE store went through Lethe, as far back as a marker counts."""
+    if store.mode != StoreMode.LIVE:
+        return []
+    since = context.clock.now() - store.backup_grace
+    return context.write(lambda db: backup_spans(db, store.id, since=since))
 
 
 def plan_facts(answer: PlanAnswer) -> dict[str, Any]:
@@ -144,6 +177,48 @@ def _keep_file(attempt: Attempt, planned: PlannedFile, *, mode: Mode) -> None:
         _keep_entries(db, cycle, planned)
 
     attempt.record.change(edit)
+
+
+def _is_another_log(attempt: Attempt) -> bool:
+    """Whether the log lacks what the plan so far relies on: put back, cut off, or cleaned since."""
+    witness = witness_of_row(attempt.cycle)
+    if witness is None:
+        return False
+    try:
+        check_witness(FileLayer(), attempt.directory, witness)
+    except Refused:
+        return True
+    return False
+
+
+def _judge_begun(attempt: Attempt, planned: PlannedFile) -> None:
+    """End a file that was begun, unless the new plan, too, would erase all that is left of it."""
+
+    def edit(db: Session, cycle: ErasureCycle) -> None:
+        file = db.get(ErasureFile, (cycle.id, planned.number))
+        if file is None or file.state not in REMAINING or not file.was_written:
+            return
+        kept = db.get_one(ErasureEntries, (cycle.id, file.number)).entries
+        if is_still_planned(kept, file.rows_done, planned.entries):
+            return
+        detail = "the log is another than planned: what is left here is not obsolete in it, or not provably"
+        file.state, file.finished_at = FileState.REFUSED, attempt.now
+        file.refusal = refusal_row(Refusal(RefusalCode.LOG_MOVED, detail))
+        db.add(file)
+
+    attempt.record.change(edit)
+
+
+def witness_row(witness: Witness | None) -> dict[str, Any]:
+    """A witness as rows keep it."""
+    row = None if witness is None else {"lsn": witness.lsn, "entry": witness.entry.hex()}
+    return {"witness": row}
+
+
+def witness_of_row(cycle: ErasureCycle) -> Witness | None:
+    """What must stand in the log whenever something of the plan is done."""
+    row = (cycle.plan or {}).get("witness")
+    return None if row is None else Witness(row["lsn"], bytes.fromhex(row["entry"]))
 
 
 def _describe(file: ErasureFile, planned: PlannedFile) -> None:

@@ -8,6 +8,8 @@ from spark.erase.calls import Refusal, RefusalCode
 
 WHERE_MAX_CHARS: Final = 200
 LOG_FILE_CHANGED: Final = "LOG_FILE_CHANGED"
+LIVE_BACKUP_UNKNOWN: Final = "LIVE_BACKUP_UNKNOWN"
+"""A backup that did not ask us may still be reading; nothing tells when it has ended."""
 ENVIRONMENT_IN_USE: Final = "ENVIRONMENT_IN_USE"
 IN_USE: Final = frozenset({RefusalCode.ENVIRONMENT_IN_USE, RefusalCode.READER_PRESENT, RefusalCode.LOG_MOVED})
 TRANSIENT: Final = frozenset({RefusalCode.EPOCH_PASSED, RefusalCode.STOPPED, RefusalCode.FILE_LOCKED})
@@ -15,6 +17,8 @@ TRANSIENT: Final = frozenset({RefusalCode.EPOCH_PASSED, RefusalCode.STOPPED, Ref
 
 def in_use(refusal: Refusal) -> WaitingOn | None:
     """What a job waits for where somebody else has the environment, or writes to it right now."""
+    if refusal.code is RefusalCode.LOG_REFUSED and refusal.ref == LIVE_BACKUP_UNKNOWN:
+        return WaitingOn(kind="BACKUP_MARKER", ref=where(refusal)[:WHERE_MAX_CHARS])
     changed = refusal.code is RefusalCode.LOG_REFUSED and refusal.ref == LOG_FILE_CHANGED
     if refusal.code not in IN_USE and not changed:
         return None

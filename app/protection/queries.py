@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from sqlalchemy import or_
 from sqlmodel import Session, col, select
 
 from app.kit.pagination import Page, decode_token, make_page
@@ -11,11 +12,13 @@ from app.protection.files import covers
 from app.protection.models import (
     LogFileDigest,
     Protection,
+    ProtectionKind,
     ProtectionRead,
     ProtectionState,
     read_protection,
 )
 
+SPANS_MAX = 1_000
 ACTIVE_MAX = 32
 """Active protections of one store: the control file has room for RANGES_MAX of each, and some to spare."""
 
@@ -54,6 +57,19 @@ def list_protections(
     return make_page(
         rows, page_size=page_size, filters=filters, key=lambda row: [row.id], item=read_protection
     )
+
+
+def backup_spans(db: Session, store_id: str, *, since: datetime) -> list[tuple[datetime, datetime]]:
+    """When backups that went through Lethe began and ended, or will at the latest; those of a while."""
+    kinds = [ProtectionKind.BACKUP.value, ProtectionKind.NETWORK_RESTORE.value]
+    query = (
+        select(Protection)
+        .where(Protection.store == store_id, col(Protection.kind).in_(kinds))
+        .where(or_(col(Protection.ended_at).is_(None), col(Protection.ended_at) >= since))
+        .order_by(col(Protection.id).desc())
+        .limit(SPANS_MAX)
+    )
+    return [(row.created_at, row.ended_at or row.lease_expires_at) for row in db.exec(query).all()]
 
 
 def active_protections(db: Session, store_id: str, *, now: datetime) -> list[Protection]:

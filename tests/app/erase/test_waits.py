@@ -286,3 +286,20 @@ def test_second_job_on_the_same_directory_is_refused(erasers: Erasers, log: Fake
     error = erasers.job().error
     assert error is not None
     assert (error["code"], first in error["detail"]) == ("CONFLICTING_JOB", True)
+
+
+def test_marker_of_a_strangers_backup_is_waited_for_and_ours_are_told(erasers: Erasers, log: FakeLog) -> None:
+    """Nothing tells when such a backup ends: the cycle looks again, and does not fail."""
+    erasers.change_store(mode="LIVE", backups="VIA_LETHE", backup_grace=timedelta(days=1))
+    protection = erasers.protect(0, 1, lease=timedelta(hours=1))
+    erasers.unprotect(protection)
+    log.refuse("plan", -1, refusal(RefusalCode.LOG_REFUSED, "LIVE_BACKUP_UNKNOWN"))
+    erasers.begin()
+    assert erasers.attempt()
+    assert (erasers.job().state, erasers.job().waiting_on[0]["kind"]) == ("WAITING", "BACKUP_MARKER")
+    erasers.run(until_s=1_000)
+    assert (erasers.cycle().state, erasers.job().retries) == ("COMPLETE", 0)
+    [first, *_] = [call for call in log.asked if isinstance(call, PlanCall)]
+    assert first.live is not None
+    [(begin, end)] = first.live.backups_ms
+    assert begin <= end <= first.live.now_ms
