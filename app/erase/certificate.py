@@ -9,7 +9,7 @@ Invariants:
 import hashlib
 import json
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from importlib.metadata import version
 from typing import Any
 
@@ -24,11 +24,12 @@ from app.erase.certificate_protections import protections_met
 from app.erase.certificate_residue import residue
 from app.erase.errors import CycleNotEnded
 from app.erase.models import REMAINING, CycleState, ErasureCycle, ErasureFile, FileState
-from app.erase.queries import state_now
+from app.erase.queries import instant_of_ms, state_now
 from app.erase.signing import register, signer_of
 from app.erase.signing_models import ErasureCertificate
 from app.jobs.models import Job
 from app.jobs.states import TERMINAL
+from app.kit.durations import format_duration
 from app.kit.instants import instant_text
 from app.settings import Settings
 from app.stores.models import Store
@@ -140,8 +141,8 @@ def _cycle(cycle: ErasureCycle, job: Job, state: CycleState, *, ended: datetime)
         "reason": job.reason,
         "mode": cycle.mode,
         "kinds": list(cycle.kinds),
-        "min_file_age_s": round(cycle.min_file_age_s),
-        "duration_s": round(cycle.duration_s),
+        "min_file_age": _duration(cycle.min_file_age_s),
+        "duration": _duration(cycle.duration_s),
         "incomplete": cycle.incomplete or {},
         "ended_at": instant_text(ended),
     }
@@ -198,13 +199,17 @@ def _by_reason(files: Sequence[ErasureFile]) -> dict[str, list[int]]:
     return dict(sorted(sums.items()))
 
 
+def _duration(seconds: float) -> str:
+    return format_duration(timedelta(seconds=seconds))
+
+
 def _file(row: ErasureFile) -> dict[str, Any]:
-    state = FileState(row.state)
+    state, created = FileState(row.state), instant_of_ms(row.created_ms)
     return {
         "name": file_name(row.number),
         "state": state.value,
         "bytes": row.size_bytes,
-        "created_ms": row.created_ms,
+        "created_at": None if created is None else instant_text(created),
         "identity": _identity(row),
         "not_erased_because": [{"cause": cause, "detail": detail} for cause, detail in row.causes],
         "planned": {code: list(pair) for code, pair in row.planned.items()},
@@ -215,7 +220,7 @@ def _file(row: ErasureFile) -> dict[str, Any]:
         "entries_proved_erased": row.entries_erased,
         "rounds": row.rounds,
         "fsyncs": row.fsyncs,
-        "fsync_us": [round(seconds * 1_000_000) for seconds in row.fsync_s],
+        "fsync_times": [_duration(seconds) for seconds in row.fsync_s],
         "sha256_before": row.sha256_before,
         "sha256_expected": row.sha256_expected,
         "sha256_after": row.sha256_after,

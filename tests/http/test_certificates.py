@@ -120,7 +120,7 @@ def test_certificate_says_what_was_erased_and_verifies(module_http: httpx.Client
         assert file["proved"]
         assert file["sha256_before"] != file["sha256_after"] == file["sha256_expected"]
         assert file["entries_planned"] == file["entries_proved_erased"]
-        assert len(file["fsync_us"]) == file["fsyncs"] >= 3
+        assert len(file["fsync_times"]) == file["fsyncs"] >= 3
         assert file["read_for_the_proof_by"] in ("O_DIRECT", "DROPPED_PAGES")
     assert said["environment"]["path"] == str(ended.store.directory)
     assert said["environment"]["medium"]["file_system"]

@@ -65,7 +65,8 @@ def test_certificate_says_what_the_rows_say(ledger: Ledger) -> None:
     }
     assert said["plan"]["vetoed"] == [{"lsn": "0x1/0x26", "reason": "SUPERSEDED"}]
     assert (said["plan"]["vetoed_count"], said["plan"]["missing_count"]) == (7, 2)
-    assert said["files"][0]["fsync_us"] == [1500, 250_000]
+    assert said["files"][0]["fsync_times"] == ["PT0.0015S", "PT0.25S"]
+    assert (said["cycle"]["min_file_age"], said["cycle"]["duration"]) == ("PT0S", "PT1M0.5S")
     assert (said["files"][3]["proved"], said["files"][3]["refusal"]["code"]) == (False, "UNPROVEN")
     readable = {each["code"]: each for each in said["stays_readable"]}
     assert readable["REMAINING"]["files"] == ["00000001.jdb"]
