@@ -20,11 +20,11 @@ from sqlmodel import Session
 from app.erase.attempt import Answer, Attempt
 from app.erase.messages import Message
 from app.erase.models import ErasureCycle, ErasureFile, FileState
-from app.erase.planning import identity_of_row
+from app.erase.planning import identity_of_row, witness_of_row
 from app.erase.record import count, refusal_row
 from app.erase.throttle import DELETE_SHARE, READ_UNITS_PER_BYTE, UNITS_PER_BYTE, round_units
 from app.jobs.models import WaitingOn
-from app.protection.service import invalidate_digest, note_digest
+from app.protection.service import invalidate_digest, note_digest, protected_files
 from app.stores.models import StoreMode
 from spark.erase.calls import (
     DeleteReservedCall,
@@ -122,8 +122,10 @@ class FileWork:
         """Delete a reserved file that holds nothing: cheaper than to erase it."""
         epoch = self.attempt.claim()
         began = self.attempt.begin()
+        self._leave_if_protected()
         self._change(self._announce)
-        call = DeleteReservedCall(self._directory, self.file.number, epoch, identity_of_row(self.file))
+        identity, witness = identity_of_row(self.file), witness_of_row(self.attempt.cycle)
+        call = DeleteReservedCall(self._directory, self.file.number, epoch, identity, witness)
         answer = self._write(lambda hands: hands.delete_reserved(call))
         if answer.refusal is not None:
             self._refused(answer.refusal, answer)
@@ -201,6 +203,7 @@ class FileWork:
         left = [each for each in slices if each.first >= self.file.rows_done]
         for each in left:
             began = self.attempt.begin()
+            self._leave_if_protected()
             epoch = self.attempt.claim()
             if not self.file.was_written:
                 self._change(self._announce)
@@ -212,12 +215,19 @@ class FileWork:
                 identity=identity_of_row(self.file),
                 entries=slice_entries(entries, each.first, each.last),
                 is_first=is_first,
+                witness=witness_of_row(self.attempt.cycle),
             )
             answer = self._write(lambda hands, call=call: hands.round(call))  # type: ignore[misc]
             if answer.refusal is not None:
                 self._refused(answer.refusal, answer, step=answer.step.value)
             self._note_round(each, answer, began, is_last=each is left[-1])
             is_first = False
+
+    def _leave_if_protected(self) -> None:
+        """The row decides, whatever the control file says: that may be an older copy, put back in place."""
+        number, store, now = self.file.number, self.attempt.store.id, self.attempt.now
+        if self.attempt.record.read(lambda db: protected_files(db, store, [number], now=now)):
+            raise FileLeft
 
     def _note_round(self, done: RoundSlice, answer: RoundAnswer, began: datetime, *, is_last: bool) -> None:
         end = self.file.size_bytes if is_last else done.end_offset
@@ -297,6 +307,9 @@ class FileWork:
         if refusal.code is RefusalCode.PROTECTED:
             waiting = WaitingOn(kind="BACKUP", ref=refusal.ref[:200])
             raise FileLeft(Blocked(now + timedelta(seconds=UNKNOWN_RANGE_S), waiting))
+        if refusal.code is RefusalCode.LOG_MOVED:
+            self.attempt.wants_plan = True
+            raise FileLeft
         if refusal.code is RefusalCode.FILE_LOCKED:
             waiting = WaitingOn(kind="FILE_LOCKED", ref=self.file_name)
             raise FileLeft(Blocked(now + timedelta(seconds=FILE_LOCKED_S), waiting))

@@ -32,7 +32,7 @@ from spark.erase.calls import (
     RoundCall,
     Step,
 )
-from spark.erase.directory import file_names, identity_of
+from spark.erase.directory import Witness, file_names, identity_of
 from spark.erase.entry_tables import pack, unpack
 from spark.erase.plan import PLANNED
 from spark.formats.je_log import EntryType, file_name, file_number
@@ -79,6 +79,7 @@ class FakeLog:
         self.directory = directory
         self.files: dict[int, FakeFile] = {}
         self.vlsn: Mapping[str, int | None] | None = None
+        self.witness: Witness | None = None
         self.refusals: dict[tuple[str, int], list[Refusal]] = defaultdict(list)
         self.lost: list[str] = []
         self.asked: list[Any] = []
@@ -152,7 +153,11 @@ class FakeHands:
             return PlanAnswer(refusal=refusal)
         files = tuple(self._planned(number) for number in self.log.numbers())
         return PlanAnswer(
-            files=files, vlsn=self.log.vlsn, mode=self.log.mode, costs=Costs(reads=1, read_bytes=10)
+            files=files,
+            vlsn=self.log.vlsn,
+            mode=self.log.mode,
+            witness=self.log.witness,
+            costs=Costs(reads=1, read_bytes=10),
         )
 
     def _planned(self, number: int) -> PlannedFile:
