@@ -38,6 +38,8 @@ from spark.formats.je_log import file_name, show_lsn
 CODEC = "zstd"
 VETOED_MAX = 1_000
 ISSUED_PER_PASS = 20
+LOOKED_AT_PER_PASS = 500
+LEFT_TO_OTHERS = timedelta(days=1)
 
 
 def issue_certificate(
@@ -75,16 +77,25 @@ def issue_certificate(
 
 
 def issue_missing(database: Database, settings: Settings, *, instance_id: str, now: datetime) -> int:
-    """Issue what is due, a bounded number at a time: rows of a cycle are not kept for ever."""
+    """Issue what is due, a bounded number at a time: rows of a cycle are not kept for ever.
+
+    A cycle that only other runners could work at is left to them for a while: they see its directory.
+    """
     certified = select(ErasureCertificate.cycle_id)
     with database.reading() as db:
-        due = db.exec(
-            select(ErasureCycle.id)
+        found = db.exec(
+            select(ErasureCycle.id, Job)
             .join(Job, col(Job.id) == col(ErasureCycle.job_id))
             .where(col(Job.state).in_(sorted(TERMINAL)), col(ErasureCycle.id).not_in(certified))
             .order_by(col(ErasureCycle.id))
-            .limit(ISSUED_PER_PASS)
+            .limit(LOOKED_AT_PER_PASS)
         ).all()
+    labels = {*settings.labels, f"instance/{instance_id}"}
+    due = [
+        cycle_id
+        for cycle_id, job in found
+        if set(job.runs_on) <= labels or job.finished_at is None or job.finished_at < now - LEFT_TO_OTHERS
+    ][:ISSUED_PER_PASS]
     for cycle_id in due:
         issue_certificate(database, settings, cycle_id, instance_id=instance_id, now=now)
     return len(due)

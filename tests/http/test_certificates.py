@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,8 +96,12 @@ def aborted(http: httpx.Client, roots: Path, sample: Path) -> Ended:
 
 
 def verified(http: httpx.Client, ended: Ended, **body: Any) -> dict[str, Any]:
-    answer = http.post(f"{ended.url}:verify", json=body)
+    key = {"Idempotency-Key": uuid.uuid4().hex}
+    answer = http.post(f"{ended.url}:verify", json=body, headers=key)
     assert answer.status_code == 202, answer.text
+    again = http.post(f"{ended.url}:verify", json=body, headers=key)
+    assert again.json()["id"] == answer.json()["id"]
+    assert answer.headers["Location"] == f"/v1/jobs/{answer.json()['id']}"
     return waited(http, answer.json()["id"])
 
 

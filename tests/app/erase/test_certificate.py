@@ -24,6 +24,7 @@ from app.jobs.states import JobState
 from app.kit.ids import new_id
 from app.protection.models import Protection, ProtectionKind, ProtectionState
 from app.retention import forget_rows
+from app.settings import Settings
 from app.stores.models import Store
 from tests.app.erase.ledger import AFTER, STORE, Ledger, file, proved
 
@@ -200,6 +201,23 @@ def test_directory_that_is_not_the_one_is_not_looked_at(ledger: Ledger, director
     shown = said["environment"]
     assert (shown["path"], shown["medium"], bool(shown["unreadable"])) == (path, None, True)
     assert "inode" not in shown
+
+
+def test_cycle_of_other_runners_is_left_to_them_for_a_day(ledger: Ledger) -> None:
+    cycle = ledger.add(CycleState.COMPLETE, JobState.SUCCEEDED, proved(0))
+    with ledger.database.transaction() as db:
+        job = db.get_one(Job, db.get_one(ErasureCycle, cycle).job_id)
+        job.runs_on = ["zone-b"]
+        db.add(job)
+
+    def issued(settings: Settings) -> int:
+        return issue_missing(ledger.database, settings, instance_id="i", now=ledger.clock.now())
+
+    assert issued(ledger.settings) == 0
+    there = ledger.settings.model_copy(update={"labels": ["zone-b"]})
+    ledger.clock.advance(26 * 3600)
+    assert issued(ledger.settings) == 1, "nobody else did it"
+    assert issued(there) == 0
 
 
 # -- what outlives what
