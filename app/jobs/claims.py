@@ -146,6 +146,16 @@ def _claimable(now: datetime, job_class: JobClass) -> Any:
     )
 
 
+def is_anything_due(db: Session, *, now: datetime) -> bool:
+    """Whether a look that writes may find something: a job to claim, or a lease that has run out.
+
+    An idle runner asks this twice a second, so it only reads.
+    """
+    expired = and_(col(Job.state).in_(sorted(HELD)), col(Job.lease_expires_at) <= now)
+    claimable = [_claimable(now, job_class) for job_class in JobClass]
+    return db.exec(select(Job.id).where(or_(expired, *claimable)).limit(1)).first() is not None
+
+
 def _reachable_keys(db: Session, labels: frozenset[str], claimable: Any) -> list[str]:
     """The distinct `runs_on` among claimable jobs that this runner satisfies."""
     keys = db.exec(select(Job.runs_on_key).where(claimable).distinct()).all()

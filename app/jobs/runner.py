@@ -20,7 +20,7 @@ from app.clock import Clock
 from app.db import Database
 from app.errors import MetadataBusy, MetadataUnavailable
 from app.jobs import outcome
-from app.jobs.claims import ClaimedJob, Claimer, claim_next, reap, renew
+from app.jobs.claims import ClaimedJob, Claimer, claim_next, is_anything_due, reap, renew
 from app.jobs.context import JobContext
 from app.jobs.errors import JobFailed, JobStopped, JobWaiting, LeaseLost, StopCause
 from app.jobs.models import Job, JobClass, ThrottleSetting, WaitingOn
@@ -145,6 +145,9 @@ class Runner:
                 self._wake.clear()
 
     def _claim_once(self) -> bool:
+        with self.database.reading() as db:
+            if not is_anything_due(db, now=self.database.now(db)):
+                return False
         with self.database.transaction() as db:
             reap(db, self.database, self.claimer)
         claimed = False
