@@ -31,6 +31,16 @@ class EnvironmentLock:
             fd, self._fd = self._fd, -1
             _close(fd, self._calls)
 
+    def is_in_place(self) -> bool:
+        """Whether what is locked still has a name: a JE process would lock another file otherwise.
+
+        Raises: ControlFileFailed.
+        """
+        try:
+            return self._calls.fstat(self._fd).st_nlink > 0
+        except OSError as error:
+            raise beside_log.named(error, NAME) from error
+
     def __enter__(self) -> Self:
         return self
 

@@ -6,6 +6,7 @@ Python itself repeats a call that a signal interrupts; `OpenFile` carries on aft
 import errno
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -141,11 +142,14 @@ class OpenFile:
         """Make durable what was written.
 
         Raises: Refused: UNPROVEN. Nobody may try again: a second success would say nothing of the lost pages.
+            These are dropped: the next plan has to see what the medium has, not what it was to have.
         """
         started = self.tally.clock()
         try:
             self.layer.fsync(self.descriptor)
         except OSError as error:
+            with suppress(OSError):
+                self.layer.drop_pages(self.descriptor)
             detail = f"fsync failed: {Refused.reason(error)}"
             raise Refused(
                 RefusalCode.UNPROVEN, detail, ref=Refused.errno_name(error), file=self.name

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spark.erase.calls import Mode, RefusalCode
-from spark.erase.environment_lock import try_lock
+from spark.erase.environment_lock import NAME as LOCK_NAME
+from spark.erase.environment_lock import EnvironmentLock, try_lock
 from spark.erase.refusing import Refused
 from spark.formats.je_log import file_name
 from spark.targets.control_errors import ControlError, PermissionRefused
@@ -18,28 +19,33 @@ from spark.targets.control_file import ControlFile
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The right to write to one file, until the stop counter changes."""
+    """The right to write to one file, until the stop counter changes, or JE's lock file is taken away."""
 
     control: ControlFile
     number: int
     stop: int
+    environment: EnvironmentLock | None
 
     def check_stop(self) -> None:
-        """See that nobody has asked us to stop; to be called before every write.
+        """See that nobody has asked us to stop, and that JE is still kept out; before every write.
 
         Raises: Refused: STOPPED.
         """
         try:
             found = self.control.stop_counter()
+            is_locked = self.environment is None or self.environment.is_in_place()
         except ControlError as error:
             raise refused_by_control(error) from error
+        if not is_locked:
+            detail = f"{LOCK_NAME} was removed or replaced: its lock keeps nobody out any more"
+            raise Refused(RefusalCode.STOPPED, detail, file=file_name(self.number))
         if found != self.stop:
             detail = f"the stop counter is {found}; it was {self.stop} when the file was locked"
             raise Refused(RefusalCode.STOPPED, detail, file=file_name(self.number))
 
 
 @contextmanager
-def environment_locked(directory: Path) -> Iterator[None]:
+def environment_locked(directory: Path) -> Iterator[EnvironmentLock]:
     """Keep every JE process out.
 
     Raises: Refused: ENVIRONMENT_IN_USE, PERMISSION, CONTROL_FILE_INVALID.
@@ -50,9 +56,9 @@ def environment_locked(directory: Path) -> Iterator[None]:
         raise refused_by_control(error) from error
     if lock is None:
         detail = "somebody holds JE's lock: a process has the environment open, or it is worked on"
-        raise Refused(RefusalCode.ENVIRONMENT_IN_USE, detail, file="je.lck")
+        raise Refused(RefusalCode.ENVIRONMENT_IN_USE, detail, file=LOCK_NAME)
     with lock:
-        yield
+        yield lock
 
 
 @contextmanager
@@ -64,15 +70,15 @@ def claimed_file(directory: Path, number: int, *, epoch: int, mode: Mode) -> Ite
     Raises: Refused: ENVIRONMENT_IN_USE, FILE_LOCKED, EPOCH_PASSED, PROTECTED, PERMISSION,
         CONTROL_FILE_INVALID.
     """
-    environment: AbstractContextManager[None] = nullcontext()
+    environment: AbstractContextManager[EnvironmentLock | None] = nullcontext()
     if mode == Mode.CLOSED:
         environment = environment_locked(directory)
-    with environment, _opened_control(directory) as control:
+    with environment as held, _opened_control(directory) as control:
         if not _try_lock_file(control, number):
             detail = "somebody else holds the lock of the file"
             raise Refused(RefusalCode.FILE_LOCKED, detail, file=file_name(number))
         try:
-            yield Claim(control, number, _stop_in_force(control, number, epoch))
+            yield Claim(control, number, _stop_in_force(control, number, epoch), held)
         finally:
             control.unlock_file(number)
 

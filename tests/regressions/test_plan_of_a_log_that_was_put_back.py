@@ -13,12 +13,10 @@ from spark.erase.calls import DeleteReservedAnswer, DeleteReservedCall, PlannedF
 from spark.erase.directory import identity_of
 from spark.erase.unit import do
 from spark.formats.je_log import file_name, lsn_file, lsn_offset
-from spark.formats.je_write_environment import Environment
 from tests.oracles.je_liveness_reader import read_environment
 from tests.oracles.je_liveness_recovery import recover
+from tests.regressions.environments import begin_history, write_versions
 from tests.spark.erase.hands_at_work import EPOCH, claim, contents, overwrite, plan, rounds_of, rows_of
-
-VALUE = b"the only version of a record, too long to be embedded: "
 
 
 class History:
@@ -26,17 +24,13 @@ class History:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.environment = Environment(directory, file_bytes_max=4_000, created_ms=1_795_163_000_000)
-        self.environment.create("records")
-        self.write(b"old ")
-        self.backup_end = self.write(b"kept ")
+        self.environment = begin_history(directory)
+        self.write(b"old")
+        self.write(b"kept")
         self.kept = contents(directory)
 
-    def write(self, what: bytes) -> int:
-        """Write every record anew; returns the LSN of the checkpoint's end."""
-        for number in range(60):
-            self.environment.put(None, "records", b"key %d" % number, VALUE + what + b"%d" % number)
-        return self.environment.checkpoint()
+    def write(self, what: bytes) -> None:
+        write_versions(self.environment, what)
 
     def restore(self) -> None:
         """Put the backup back as rsync does: what has size and time of the copy is left alone."""
@@ -59,7 +53,7 @@ def lsns(file: PlannedFile) -> set[int]:
 
 
 def test_round_in_a_log_that_was_put_back_is_refused_and_its_records_live(history: History) -> None:
-    history.write(b"new ")
+    history.write(b"new")
     history.environment.close()
     planned = plan(history.directory)
     history.restore()
@@ -76,19 +70,19 @@ def test_round_in_a_log_that_was_put_back_is_refused_and_its_records_live(histor
 
 
 def test_round_in_a_log_that_has_grown_on_is_done(history: History) -> None:
-    history.write(b"new ")
+    history.write(b"new")
     planned = plan(history.directory)
     file = next(each for each in planned.files if each.number == 1)
-    history.write(b"newest ")
+    history.write(b"newest")
     [call] = rounds_of(history.directory, file, witness=planned.witness)
     assert (answer := overwrite(call)).refusal is None
     assert answer.step == Step.DONE
 
 
 def test_round_whose_checkpoint_the_cleaner_has_deleted_is_planned_anew(history: History) -> None:
-    history.write(b"new ")
+    history.write(b"new")
     planned = plan(history.directory)
-    history.write(b"newest ")
+    history.write(b"newest")
     (history.directory / file_name(lsn_file(planned.checkpoint_lsn))).unlink()
     file = next(each for each in planned.files if each.number == 1)
     [call] = rounds_of(history.directory, file, witness=planned.witness)
@@ -98,7 +92,7 @@ def test_round_whose_checkpoint_the_cleaner_has_deleted_is_planned_anew(history:
 
 
 def test_reserved_file_of_a_log_that_was_put_back_stays(history: History) -> None:
-    history.write(b"new ")
+    history.write(b"new")
     history.environment.close()
     planned = plan(history.directory)
     file = planned.files[1]
@@ -111,7 +105,7 @@ def test_reserved_file_of_a_log_that_was_put_back_stays(history: History) -> Non
 
 
 def test_other_checkpoint_at_the_same_place_is_another_log(history: History) -> None:
-    history.write(b"new ")
+    history.write(b"new")
     history.environment.close()
     planned = plan(history.directory)
     assert planned.witness is not None
