@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ import httpx
 import pytest
 from lethe_client.certificates import verify_certificate
 
+from app.cli.main import main
 from spark.formats.je_log import LN_TYPES, file_name, lsn_file, lsn_offset
 from tests.http.conftest import assert_quiet_log
 from tests.http.environments import EnvironmentStore, make_environment_store, unpack
@@ -132,6 +134,23 @@ def test_certificate_says_what_was_erased_and_verifies(module_http: httpx.Client
     codes = [each["code"] for each in said["stays_readable"]]
     assert {"EMBEDDED_IN_LIVE_NODES", "ABORT_DATA", "TAIL_OF_LOG", "COPIES_ELSEWHERE"} <= set(codes)
     assert said["protections"] == {"count": 0, "met": [], "files_held_at_the_end": []}
+
+
+def test_command_checks_a_real_certificate_and_the_files(
+    service: ServiceProcess, module_http: httpx.Client, ended: Ended, tmp_path: Path
+) -> None:
+    file = tmp_path / "certificate.json"
+    access = ["--url", service.url, "--data-dir", str(service.data_dir)]
+    assert main(["certificate", "get", ended.store.id, ended.cycle, "-o", str(file), *access]) == 0
+    assert file.read_bytes() == module_http.get(f"{ended.url}/certificate").content
+    assert main(["certificate", "keys", *access]) == 0
+    [key] = module_http.get("/v1/signing-keys").json()["items"]
+    check = ["certificate", "verify", str(file), "--fingerprint", key["id"]]
+    assert main([*check, "--directory", str(ended.store.directory)]) == 0
+    other = tmp_path / "other"
+    shutil.copytree(ended.store.directory, other)
+    (other / "00000000.jdb").write_bytes(b"\0")
+    assert main([*check, "--directory", str(other)]) == 1
 
 
 def test_certificate_is_the_same_bytes_for_ever(module_http: httpx.Client, ended: Ended) -> None:
