@@ -13,7 +13,7 @@ from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.db import Database
 from app.erase.entries import read_log_entry
-from app.erase.models import FileState
+from app.erase.models import CycleState, FileState
 from app.erase.queries import get_cycle, list_cycles, list_files, newest_cycle, read_cycle
 from app.erase.service import (
     check_engine,
@@ -202,11 +202,14 @@ def get_cycles(
     clock: ClockDep,
     page_size: PageSize = PAGE_SIZE_DEFAULT,
     page_token: PageToken = "",
+    state: Annotated[list[CycleState], Query(max_length=20)] = [],  # noqa: B006
 ) -> Page[CycleRead]:
     """Newest first; they are remembered as long as their jobs."""
     store = _je_store(database, store_id, caller)
     with database.reading() as db:
-        return list_cycles(db, store, page_size=page_size, page_token=page_token, now=clock.now())
+        return list_cycles(
+            db, store, states=state, page_size=page_size, page_token=page_token, now=clock.now()
+        )
 
 
 @router.get(

@@ -19,6 +19,8 @@ def read_log_entry(directory: Path, file: str, offset: int) -> LogEntryRead:
     except LogRefused as error:
         raise EnvironmentRefused(error) from error
     if found is None:
+        if not (directory / file).exists():
+            raise LogEntryNotFound(f"there is no {file}")
         raise LogEntryNotFound(f"no entry of {file} begins at offset {offset}")
     return LogEntryRead(
         file=file,

@@ -22,7 +22,7 @@ from app.erase.messages import Message
 from app.erase.models import ErasureCycle, ErasureFile, FileState
 from app.erase.planning import identity_of_row, witness_of_row
 from app.erase.record import count, refusal_row
-from app.erase.throttle import DELETE_SHARE, READ_UNITS_PER_BYTE, UNITS_PER_BYTE, round_units
+from app.erase.throttle import DELETE_SHARE, READ_UNITS_PER_BYTE, UNITS_PER_BYTE, pace_of, round_units
 from app.jobs.models import WaitingOn
 from app.protection.service import invalidate_digest, note_digest, protected_files
 from app.stores.models import StoreMode
@@ -266,7 +266,7 @@ class FileWork:
             say=Message.FILE,
             outcome="ERASED" if answer.is_proved else "UNPROVEN",
             entries=self.file.entry_count,
-            first_write=str(self.file.first_write_at),
+            first_write=self.file.first_write_at,
         )
         if not answer.is_proved:
             self.attempt.record.warn("UNPROVEN", f"{self.file_name}: its bytes are not what they should be")
@@ -384,5 +384,6 @@ class FileWork:
             done=cycle.done_units,
             total=cycle.total_units or None,
             total_is_estimate=True,
+            spread=pace_of(cycle, now=self.attempt.now),
             force=force,
         )

@@ -69,7 +69,11 @@ def processed_and_remaining(db: Session, cycle_id: str) -> tuple[str, str]:
 def message(db: Session, cycle: ErasureCycle, what: Message, **facts: Any) -> tuple[str, dict[str, Any]]:
     """Log a message; returns the event of the job, to be written with the change that it tells of."""
     processed, remaining = processed_and_remaining(db, cycle.id)
-    known = {name: value for name, value in facts.items() if value is not None}
+    known = {
+        name: instant_text(value) if isinstance(value, datetime) else value
+        for name, value in facts.items()
+        if value is not None
+    }
     data = {
         "erasure_cycle_id": cycle.id,
         "start": _instant(cycle.started_at),

@@ -44,7 +44,7 @@ def run_erasure_plan(context: JobContext, *, workshop: Workshop) -> Mapping[str,
         raise suspended_wait(store.id, now=now, until=store.suspended_until)
     params = CycleParams.model_validate(context.job.params)
     directory = _directory(context, store)
-    cutoff = now - timedelta(seconds=params.min_file_age_s)
+    cutoff = now - params.min_file_age
     call = plan_call(
         store,
         directory,

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import func
+from sqlalchemy import func, or_
 from sqlmodel import Session, col, select
 
 from app.erase.errors import CycleNotFound
@@ -71,11 +71,20 @@ def state_now(cycle: ErasureCycle, job: Job, store: Store | None, *, now: dateti
 
 
 def list_cycles(
-    db: Session, store: Store, *, page_size: int, page_token: str, now: datetime
+    db: Session,
+    store: Store,
+    *,
+    states: Sequence[CycleState],
+    page_size: int,
+    page_token: str,
+    now: datetime,
 ) -> Page[CycleRead]:
     """Cycles of a store, newest first."""
-    filters = {"list": "erasure-cycles", "store": store.id}
+    filters = {"list": "erasure-cycles", "store": store.id, "states": sorted(states)}
     query = select(ErasureCycle).where(ErasureCycle.store == store.id)
+    if states:
+        ended = col(ErasureCycle.state).in_(sorted(set(states) - ACTIVE))
+        query = query.where(or_(ended, col(ErasureCycle.id).in_(_active_in(db, store, states, now=now))))
     after = decode_token(page_token, filters, types=[str])
     if after:
         query = query.where(col(ErasureCycle.id) < after[0])
@@ -87,6 +96,18 @@ def list_cycles(
         key=lambda row: [row.id],
         item=lambda row: read_cycle(db, row, store, now=now),
     )
+
+
+def _active_in(db: Session, store: Store, states: Sequence[CycleState], *, now: datetime) -> list[str]:
+    """The cycle of a store that has not ended, if its job says that it stands in one of these states."""
+    query = select(ErasureCycle).where(
+        ErasureCycle.store == store.id, col(ErasureCycle.state).in_(sorted(ACTIVE))
+    )
+    return [
+        row.id
+        for row in db.exec(query).all()
+        if state_now(row, db.get_one(Job, row.job_id), store, now=now) in states
+    ]
 
 
 def read_cycle(db: Session, cycle: ErasureCycle, store: Store | None, *, now: datetime) -> CycleRead:

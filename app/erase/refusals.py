@@ -22,7 +22,7 @@ def in_use(refusal: Refusal) -> WaitingOn | None:
     changed = refusal.code is RefusalCode.LOG_REFUSED and refusal.ref == LOG_FILE_CHANGED
     if refusal.code not in IN_USE and not changed:
         return None
-    return WaitingOn(kind=ENVIRONMENT_IN_USE, ref=where(refusal)[:WHERE_MAX_CHARS])
+    return WaitingOn(kind=ENVIRONMENT_IN_USE, ref=(refusal.file or where(refusal))[:WHERE_MAX_CHARS])
 
 
 def failure(refusal: Refusal) -> JobWaiting | JobFailed:
@@ -36,8 +36,9 @@ def failure(refusal: Refusal) -> JobWaiting | JobFailed:
 
 
 def where(refusal: Refusal) -> str:
-    """The detail of a refusal, with file and offset before it."""
+    """The detail of a refusal, with file and offset before it; its code stands beside it."""
+    detail = refusal.detail.removeprefix(f"{refusal.ref}: ") if refusal.ref else refusal.detail
     if refusal.file is None:
-        return refusal.detail
+        return detail
     place = refusal.file if refusal.offset is None else f"{refusal.file}, offset {refusal.offset}"
-    return f"{place}: {refusal.detail}"
+    return f"{place}: {detail}"

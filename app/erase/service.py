@@ -1,6 +1,6 @@
 """Rules of a cycle at its submission: how long, which files, what kinds; one active cycle a store."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -41,12 +41,12 @@ def params_of(db: Session, store: Store, request: CycleRequest, *, is_plan: bool
     kinds = request.kinds
     if kinds is None:
         kinds = list(asked.kinds)
-    period_s, age_s, duration_s = _lengths(request, asked, is_plan=is_plan)
+    period, min_file_age, duration = _lengths(request, asked, is_plan=is_plan)
     return CycleParams(
         plan="ERASURE" if is_plan else None,
-        period_s=period_s,
-        min_file_age_s=age_s,
-        duration_s=duration_s,
+        period=period,
+        min_file_age=min_file_age,
+        duration=duration,
         follows_period=request.period is None and request.duration is None,
         follows_kinds=request.kinds is None,
         kinds=sorted(set(kinds), key=list(EraseKind).index),
@@ -62,17 +62,18 @@ def target_of(store: Store) -> dict[str, object]:
     return {"path": store.path, "mode": None if store.mode is None else str(store.mode)}
 
 
-def _lengths(request: CycleRequest, asked: Wanted, *, is_plan: bool) -> tuple[float | None, float, float]:
-    """Period, age of the files and length of the cycle, in seconds."""
+def _lengths(
+    request: CycleRequest, asked: Wanted, *, is_plan: bool
+) -> tuple[timedelta | None, timedelta, timedelta]:
+    """Period, age of the files and length of the cycle."""
     if request.duration is not None and request.min_file_age is not None:
-        return None, request.min_file_age.total_seconds(), request.duration.total_seconds()
+        return None, request.min_file_age, request.duration
     period = request.period if request.period is not None else asked.period
-    period_s = period.total_seconds()
-    if period_s <= 0 and not is_plan:
+    if period <= timedelta(0) and not is_plan:
         raise PeriodMissing(
             "name `period`, or `min_file_age` and `duration`: the store's je.erase.period is PT0S"
         )
-    return period_s, period_s, period_s
+    return period, period, period
 
 
 def look_early(store: Store, settings: Settings) -> str | None:
@@ -156,9 +157,9 @@ def _add(
         store=store_id,
         job_id=job_id,
         origin=params.origin,
-        period_s=params.period_s,
-        min_file_age_s=params.min_file_age_s,
-        duration_s=params.duration_s,
+        period_s=None if params.period is None else params.period.total_seconds(),
+        min_file_age_s=params.min_file_age.total_seconds(),
+        duration_s=params.duration.total_seconds(),
         follows_period=params.follows_period,
         follows_kinds=params.follows_kinds,
         kinds=[kind.value for kind in params.kinds],

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from app.erase.models import ErasureCycle
+from app.jobs.context import Spread
 
 UNITS_PER_BYTE: Final = 3
 READ_UNITS_PER_BYTE: Final = 1
@@ -57,6 +58,18 @@ def spread(cycle: ErasureCycle, *, now: datetime) -> None:
     left_s = 0.0 if cycle.ends_at is None else max(0.0, (cycle.ends_at - now).total_seconds())
     cycle.ms_per_unit = Rate.of(total_units=cycle.total_units, left_s=left_s).ms_per_unit
     cycle.next_at = now
+
+
+def pace_of(cycle: ErasureCycle, *, now: datetime) -> Spread | None:
+    """When a throttled cycle is done if it keeps to its throttle, and never later than its end.
+
+    The rate so far tells less: an attempt between two long waits knows only the moment in which it worked.
+    """
+    if not cycle.ms_per_unit:
+        return None
+    left = max(0, cycle.total_units - cycle.done_units)
+    done_at = Rate(cycle.ms_per_unit).next_at(cycle.next_at, now, left) if left else now
+    return Spread(1000 / cycle.ms_per_unit, done_at if cycle.ends_at is None else min(done_at, cycle.ends_at))
 
 
 def round_units(stretch_bytes: int) -> int:

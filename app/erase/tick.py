@@ -217,11 +217,10 @@ def _repeats(cycle: ErasureCycle, asked: Wanted) -> bool:
 
 def _params(store: Store, newest: ErasureCycle | None, asked: Wanted) -> CycleParams:
     """A fresh one of the same kind where a requested cycle did not come to its end; else the parameters'."""
-    period_s = asked.period.total_seconds()
     by_parameters = CycleParams(
-        period_s=period_s,
-        min_file_age_s=period_s,
-        duration_s=period_s,
+        period=asked.period,
+        min_file_age=asked.period,
+        duration=asked.period,
         follows_period=True,
         follows_kinds=True,
         kinds=list(asked.kinds),
@@ -237,9 +236,9 @@ def _params(store: Store, newest: ErasureCycle | None, asked: Wanted) -> CyclePa
     changes |= {"follows_period": newest.follows_period, "follows_kinds": newest.follows_kinds}
     if not newest.follows_period:
         changes |= {
-            "period_s": newest.period_s,
-            "min_file_age_s": newest.min_file_age_s,
-            "duration_s": newest.duration_s,
+            "period": None if newest.period_s is None else timedelta(seconds=newest.period_s),
+            "min_file_age": timedelta(seconds=newest.min_file_age_s),
+            "duration": timedelta(seconds=newest.duration_s),
         }
     return CycleParams.model_validate(by_parameters.model_dump() | changes)
 

@@ -96,9 +96,9 @@ class CycleParams(BaseModel):
     """
 
     plan: Literal["ERASURE"] | None = None
-    period_s: float | None
-    min_file_age_s: float
-    duration_s: float
+    period: Duration | None
+    min_file_age: Duration
+    duration: Duration
     follows_period: bool
     follows_kinds: bool
     kinds: list[EraseKind]

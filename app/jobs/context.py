@@ -8,7 +8,8 @@ Invariants:
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from sqlmodel import Session, col
@@ -27,6 +28,14 @@ from app.settings import Settings
 
 METADATA_RETRY_S = 0.5
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How fast work goes that is spread over a time, waits and all, and when it ends so."""
+
+    rate_per_s: float
+    ends_at: datetime
 
 
 class JobContext:
@@ -212,12 +221,14 @@ class JobContext:
         total: int | None,
         total_is_estimate: bool = False,
         repeated: int = 0,
+        spread: Spread | None = None,
         force: bool = False,
     ) -> None:
         """Show how far it is; at most once in `progress_interval_s`.
 
         Args:
             repeated: how much of `done` this attempt only found done by an earlier one: it gained nothing.
+            spread: the plan that the work keeps to; without one the rate so far tells when it ends.
         """
         now_s = self.clock.boottime_s()
         if self._done_at_start is None:
@@ -233,6 +244,8 @@ class JobContext:
         shown = self._progress_row(
             unit, max(done, self.job.done), total, total_is_estimate, active_s, gained=gained
         )
+        if spread is not None:
+            shown |= {"rate_per_s": round(spread.rate_per_s, 1), "eta": instant_text(spread.ends_at)}
         values: dict[str, Any] = {"progress": shown, "active_s": self.job.active_s + active_s}
         if gained > 0:  # what an attempt gained is not lost: crashes count from zero
             values |= {"crash_count": 0, "retries": 0}

@@ -68,6 +68,30 @@ def test_throttled_cycle_follows_its_plan(erasers: Erasers, log: FakeLog) -> Non
     assert erasers.cycle().done_units == erasers.cycle().total_units
 
 
+def test_throttled_cycle_tells_when_its_plan_is_done(erasers: Erasers, log: FakeLog) -> None:
+    """By the moments of work alone it was seconds from its end, or a day behind it."""
+    for number in range(4):
+        log.add(number, rounds=4)
+    ends: list[float] = []
+    erasers.begin(**LONG)
+
+    def look(_call: RoundCall) -> None:
+        progress = erasers.job().progress
+        if progress is not None and progress["fraction"] < 1:
+            eta = datetime.fromisoformat(progress["eta"])
+            ends.append((eta - NOON).total_seconds())
+            assert progress["rate_per_s"] == pytest.approx(1000 / erasers.cycle().ms_per_unit, abs=0.1)
+
+    log.on_round = look
+    erasers.run(until_s=DURATION_S)
+    cycle = erasers.cycle()
+    assert (cycle.ends_at, cycle.state) != (None, "RUNNING")
+    assert len(ends) >= 10
+    end_s = (cycle.ends_at - NOON).total_seconds()
+    assert max(ends) <= end_s
+    assert min(ends) >= end_s - DURATION_S / 3 - 1
+
+
 def test_nothing_is_held_while_it_waits(erasers: Erasers, log: FakeLog) -> None:
     erasers.begin(**LONG)
     erasers.run(until_s=100)
