@@ -5,9 +5,11 @@ Invariants:
   somebody who has read the rows before;
 - the ranges of ACTIVE rows stand in the file, those of ENDED and EXPIRED rows go, those of no row stay: they
   may be another service's, and whoever looks is told;
+- whoever raises the epoch, so that somebody may write, brings the ranges of all stores on this directory;
 - a row decides: it is ACTIVE before its ranges are written, and over before they go.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -103,9 +105,12 @@ def ranges_of_row(row: Protection) -> list[ProtectedRange]:
 class _Edit:
     """One change of the record; afterwards `foreign` has the ids that no row knows."""
 
-    def __init__(self, database: Database, store_id: str, *, raise_stop: bool, epoch: int | None) -> None:
+    def __init__(
+        self, database: Database, environment: Environment, *, raise_stop: bool, epoch: int | None
+    ) -> None:
         self._database = database
-        self._store_id = store_id
+        self._environment = environment
+        self._store_id = environment.store_id
         self._raise_stop = raise_stop
         self._epoch = epoch
         self.foreign: list[str] = []
@@ -119,15 +124,17 @@ class _Edit:
             )
         ids = list(dict.fromkeys(held.id for held in record.ranges))
         with self._database.reading() as db:
-            active = _active_rows(db, self._store_id)
-            states = _states(db, ids)
             claim = db.get(EnvironmentClaim, self._store_id)
+            epoch = max(claim.epoch if claim else 0, self._epoch or 0)
+            active = _active_rows(db, self._store_id)
+            if epoch > record.epoch:  # from now on somebody may write here
+                active = [*active, *_rows_of_others(db, self._environment)]
+            states = _states(db, ids)
         own = [held for row in active for held in ranges_of_row(row)]
         listed = {row.id for row in active}
         over = (ProtectionState.ENDED, ProtectionState.EXPIRED)
         others = [held for held in record.ranges if held.id not in listed and states.get(held.id) not in over]
         self.foreign = [held_id for held_id in ids if held_id not in states]
-        epoch = max(claim.epoch if claim else 0, self._epoch or 0)
         stop = record.stop + 1 if self._raise_stop else record.stop
         return replace(record.claimed(epoch), stop=stop, ranges=tuple(dict.fromkeys([*own, *others])))
 
@@ -136,6 +143,27 @@ def _active_rows(db: Session, store_id: str) -> Sequence[Protection]:
     """Also those past their lease: that they are over must be written first."""
     query = select(Protection).where(Protection.store == store_id, Protection.state == ProtectionState.ACTIVE)
     return db.exec(query.order_by(col(Protection.id))).all()
+
+
+def _rows_of_others(db: Session, environment: Environment) -> list[Protection]:
+    """The protections by other stores that name the same directory, by whatever path: nobody else may be
+    there to write their ranges into a control file that was made anew.
+    """
+    query = select(Protection, Store.path).where(
+        Protection.store == Store.id,
+        Protection.store != environment.store_id,
+        Protection.state == ProtectionState.ACTIVE,
+        Store.kind == StoreKind.JE,
+    )
+    found = db.exec(query.order_by(col(Protection.id))).all()
+    return [row for row, path in found if path is not None and _is_same(path, environment.directory)]
+
+
+def _is_same(path: str, directory: Path) -> bool:
+    try:
+        return os.path.samefile(path, directory)
+    except OSError:
+        return False
 
 
 def _states(db: Session, ids: Sequence[str]) -> dict[str, str]:
@@ -155,7 +183,7 @@ def try_sync(
     Returns: the record in force; None: somebody else changes the file right now.
     Raises: EpochAhead, EnvironmentNotHere, EnvironmentUnusable.
     """
-    edit = _Edit(database, environment.store_id, raise_stop=raise_stop, epoch=epoch)
+    edit = _Edit(database, environment, raise_stop=raise_stop, epoch=epoch)
     with control_faults():
         if not _is_whole(environment.directory) and not _rebuild(database, environment):
             return None
@@ -183,7 +211,8 @@ def _rebuild(database: Database, environment: Environment) -> bool:
     """Make an invalid control file valid again; whether it was possible now."""
     with database.reading() as db:
         claim = db.get(EnvironmentClaim, environment.store_id)
-        ranges = [held for row in _active_rows(db, environment.store_id) for held in ranges_of_row(row)]
+        rows = [*_active_rows(db, environment.store_id), *_rows_of_others(db, environment)]
+        ranges = [held for row in rows for held in ranges_of_row(row)]
     record = ControlFile.rebuild(environment.directory, ranges, epoch=claim.epoch if claim else 0)
     if record is not None:
         logger.warning(
