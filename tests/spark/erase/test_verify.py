@@ -22,8 +22,13 @@ from spark.formats.je_log import LN_TYPES, NODE_TYPES, file_name, lsn_file, lsn_
 from spark.pool import SparkPool
 from tests.spark.erase.damage import in_use, zero_out
 from tests.spark.erase.hands_at_work import claim, erase
+from tests.spark.erase.live_eraser import Eraser
+from tests.spark.erase.live_runs import NODE_GRACE_MS
 from tests.spark.erase.random_environments import random_environment
 from tests.spark.erase.spread_here import SpreadHere
+from tests.spark.erase.test_live_kills import each_run
+
+PASSES = 3
 
 
 def verified(directory: Path, *files: FileToVerify) -> VerifyAnswer:
@@ -177,3 +182,20 @@ def test_child_and_spark_find_the_same(copy_of: Callable[[str], Path], pool: Spa
     child.close()
     assert answers[0] == answers[1] == answers[2]
     assert answers[0].reached_count == 1
+
+
+def test_log_that_is_erased_beside_its_writer_has_nothing_to_say(tmp_path: Path) -> None:
+    answers = []
+    for run in each_run(tmp_path, 3, seed=900):
+        eraser = Eraser(run.directory, NODE_GRACE_MS)
+        for _ in range(PASSES):
+            eraser.make_pass()
+            answers.append(do(VerifyCall(str(run.directory))))
+        run.kill()
+        answers.append(do(VerifyCall(str(run.directory))))
+        assert answers[-1].refusal is None
+    for answer in answers:
+        assert answer.refusal is None or answer.refusal.code == RefusalCode.LOG_MOVED
+        assert answer.reached == ()
+    assert any(answer.moved for answer in answers)
+    assert sum(file.erased_count for file in answers[-1].files) > 0
