@@ -18,10 +18,17 @@ from app.errors import ServiceError, Unavailable
 from app.kit.conditional import etag
 from app.protection.access import Place, owner_of, wait_until_quiet
 from app.protection.control import log_files
-from app.protection.errors import EraseAbortTimeout, ServiceStopping, some_names
+from app.protection.errors import (
+    EraseAbortTimeout,
+    ProtectionEnded,
+    ProtectionExpired,
+    ServiceStopping,
+    some_names,
+)
 from app.protection.files import name_of
 from app.protection.models import FILES_MAX
 from app.protection.queries import get_protection
+from app.protection.service import require_active
 from app.protection.waiting import Silence
 
 
@@ -113,6 +120,11 @@ class Preparation:
         if row.state != BackupState.PREPARING:  # housekeeping was faster: its timeout had passed
             return problem_answer(self._request, _failure_of(row))
         now = database_of(self._request).now(db)
+        try:
+            require_active(get_protection(db, row.store, row.protection_id, lock=True), now=now)
+        except (ProtectionEnded, ProtectionExpired) as error:  # taken up long after its process died
+            fail_session(db, row, error, now=now)
+            return problem_answer(self._request, error)
         activate_session(db, row, seen, growing=growing, silence=silence, now=now)
         return Answer(
             body=read_created(db, row, self._place.environment.directory),

@@ -31,6 +31,8 @@ from app.protection.access import Place, owner_of, place_of, wait_until_quiet, w
 from app.protection.control import CONTROL_WAIT_S, environment_of
 from app.protection.errors import (
     ControlFileBusy,
+    ProtectionEnded,
+    ProtectionExpired,
     ProtectionOfSession,
     ServiceStopping,
 )
@@ -57,6 +59,8 @@ from app.protection.service import (
     require_active,
 )
 from app.stores.api import StoreId, read_row
+from app.stores.models import StoreKind
+from app.stores.service import require_kind
 
 router = APIRouter(tags=["protections"])
 ProtectionId = Annotated[str, Path(pattern=r"^prt_[0-9a-z]{26}$")]
@@ -158,7 +162,12 @@ class _Opening:
         return partial(self._give_up, protection_id=begun.subject_id, error=error)
 
     def _conclude(self, db: Session, *, protection_id: str) -> Answer:
-        return _answer(get_protection(db, self._place.store.id, protection_id), status=201)
+        row = get_protection(db, self._place.store.id, protection_id, lock=True)
+        try:  # a request that was taken up long after its process died may come too late
+            require_active(row, now=database_of(self._request).now(db))
+        except (ProtectionEnded, ProtectionExpired) as error:
+            return problem_answer(self._request, error)
+        return _answer(row, status=201)
 
     def _give_up(self, db: Session, *, protection_id: str, error: ServiceError) -> Answer:
         """Take it back: nothing was promised."""
@@ -172,7 +181,7 @@ class _Opening:
     response_model=Page[ProtectionRead],
     summary="List protections",
     operation_id="list_protections",
-    responses=problems(404),
+    responses=problems(404, 409),
 )
 def get_protections(
     store_id: StoreId,
@@ -184,7 +193,7 @@ def get_protections(
     kind: Annotated[list[ProtectionKind], Query(max_length=4)] = [],  # noqa: B006
 ) -> Page[ProtectionRead]:
     """Protected sets of a store, newest first."""
-    read_row(database, store_id, caller)
+    require_kind(read_row(database, store_id, caller), StoreKind.JE)
     expire_due(database)
     with database.reading() as db:
         return list_protections(

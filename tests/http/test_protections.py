@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import httpx
 import pytest
 
 from tests.http.environments import EnvironmentStore, make_environment_store, round_at_work
+from tests.http.metadata_rows import MetadataRows
 from tests.http.problem import pointers, problem
 from tests.http.service_process import ServiceProcess
 from tests.http.shop import Shop
@@ -78,6 +80,23 @@ def test_same_key_makes_one_protection(env: EnvironmentStore) -> None:
     assert again.json() == first.json()
     problem(env.post("protections", body | {"name": "other"}, key="k1"), 422, "IDEMPOTENCY_KEY_REUSED")
     assert len(env.ranges()) == 1
+
+
+def test_request_taken_up_after_its_lease_promises_nothing(
+    env: EnvironmentStore, metadata: MetadataRows
+) -> None:
+    """A request died with its process; its client asked again by the same key after the lease, and was told
+    201 by a row that kept nothing any more.
+    """
+    body, key = {"kind": "SCAN", "name": "count", "files": env.names[:1]}, f"key-{env.id}"
+    made = env.post("protections", body, key=key).json()
+    left = {"subject_id": made["id"], "until": "2026-01-01T00:00:00+00:00", "owner": "ins_dead"}
+    metadata.execute(
+        f"update idempotency_keys set status = 0, body = '{json.dumps(left)}' where key = '{key}'"
+    )
+    assert env.post(f"protections/{made['id']}:end").status_code == 200
+    problem(env.post("protections", body, key=key), 409, "PROTECTION_ENDED")
+    assert env.ranges() == []
 
 
 @pytest.mark.parametrize(
