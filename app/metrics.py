@@ -12,13 +12,14 @@ from sqlmodel import Session, col, select
 
 from app.db import Database
 from app.erase.models import ErasureStore
-from app.erase.queries import newest_cycle
+from app.erase.queries import newest_cycle, state_now
 from app.erase.stats import stats_of_store
 from app.erase.wire import EraserStats
 from app.jobs.models import Instance, Job, SparkPoolRead
 from app.jobs.spark_service import SparkService
 from app.jobs.states import HELD, JobState
-from app.stores.models import Store
+from app.protection.models import Protection, ProtectionKind, ProtectionState
+from app.stores.models import Store, StoreKind
 
 
 class MetadataCollector:
@@ -39,6 +40,8 @@ class MetadataCollector:
                 self._stores(db),
                 self._instances(db),
                 *self._erasers(db),
+                self._cycles(db),
+                self._protections(db),
             ]
 
     def _jobs(self, db: Session) -> Metric:
@@ -101,7 +104,10 @@ class MetadataCollector:
         for name in EraserStats.model_fields:
             family: CounterMetricFamily | GaugeMetricFamily
             metric = f"lethe_{_snake(name)}"
-            if name in ERASER_GAUGES:
+            if name in ERASER_TIMES:
+                text = f"{name} of the store, as Unix time; 0: there was none."
+                family = GaugeMetricFamily(f"{metric}_timestamp_seconds", text, labels=["store"])
+            elif name in ERASER_GAUGES:
                 family = GaugeMetricFamily(metric, f"{name} of the store.", labels=["store"])
             else:
                 family = CounterMetricFamily(metric, f"{name} of the store, all cycles.", labels=["store"])
@@ -110,8 +116,41 @@ class MetadataCollector:
             families.append(family)
         return families
 
+    def _cycles(self, db: Session) -> Metric:
+        family = GaugeMetricFamily(
+            "lethe_eraser_cycle_state", "1 for the state of the newest cycle.", labels=["store", "state"]
+        )
+        now = self._database.now(db)
+        for store_id in db.exec(select(ErasureStore.store).order_by(col(ErasureStore.store))).all():
+            cycle = newest_cycle(db, store_id)
+            if cycle is None:
+                continue
+            job, store = db.get_one(Job, cycle.job_id), db.get(Store, store_id)
+            family.add_metric([store_id, state_now(cycle, job, store, now=now).value], 1)
+        return family
 
-ERASER_GAUGES = frozenset({"eraserCycleStart", "eraserCycleEnd", "eraserFilesRemaining"})
+    def _protections(self, db: Session) -> Metric:
+        family = GaugeMetricFamily(
+            "lethe_protections_active",
+            "Protected sets that hold files of a store; one of kind BACKUP for each backup session.",
+            labels=["store", "kind"],
+        )
+        active = select(Protection.store, Protection.kind, func.count()).where(
+            Protection.state == ProtectionState.ACTIVE,
+            col(Protection.lease_expires_at) > self._database.now(db),
+        )
+        groups = active.group_by(col(Protection.store), col(Protection.kind))
+        counts = {(store, str(kind)): count for store, kind, count in db.exec(groups).all()}
+        for store in db.exec(
+            select(Store.id).where(Store.kind == StoreKind.JE).order_by(col(Store.id))
+        ).all():
+            for kind in ProtectionKind:
+                family.add_metric([store, kind.value], counts.get((store, kind.value), 0))
+        return family
+
+
+ERASER_GAUGES = frozenset({"eraserFilesRemaining"})
+ERASER_TIMES = frozenset({"eraserCycleStart", "eraserCycleEnd"})
 
 
 def _snake(name: str) -> str:

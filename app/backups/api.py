@@ -39,7 +39,8 @@ from app.protection.models import ReleaseRequest, RenewRequest
 from app.protection.queries import due_of
 from app.protection.reconciliation import bring_in_step
 from app.stores.api import StoreId, read_row
-from app.stores.models import Store
+from app.stores.models import Store, StoreKind
+from app.stores.service import require_kind
 from app.stores.targets import environment_directory
 
 router = APIRouter(tags=["backups"])
@@ -111,7 +112,7 @@ def _take_back(request: Request, store: Store) -> None:
     response_model=Page[BackupSessionRead],
     summary="List backup sessions",
     operation_id="list_backup_sessions",
-    responses=problems(404),
+    responses=problems(404, 409),
 )
 def get_sessions(
     store_id: StoreId,
@@ -122,7 +123,7 @@ def get_sessions(
     state: Annotated[list[BackupState], Query(max_length=6)] = [],  # noqa: B006
 ) -> Page[BackupSessionRead]:
     """Sessions of a store, newest first."""
-    read_row(database, store_id, caller)
+    require_kind(read_row(database, store_id, caller), StoreKind.JE)
     settle_sessions(database)
     with database.reading() as db:
         return list_sessions(db, store_id, states=state, page_size=page_size, page_token=page_token)

@@ -151,6 +151,8 @@ def check(session: Session, store: StoreId) -> int:
     report = session.client.stores.check(store)
     session.out.document(report.raw)
     _report(session, report)
+    if "PLAN_ERASURE" in report.can:
+        session.out.note(f"Next: lethe erasure plan {store} --min-file-age P1D --duration PT1H")
     wrong = not report.ok or any(finding.severity == "ERROR" for finding in report.findings)
     return ExitCode.FAILED if wrong else ExitCode.OK
 

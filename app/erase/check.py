@@ -20,7 +20,7 @@ from spark.erase.environment_lock import is_in_use
 from spark.erase.errors import LogRefused
 from spark.erase.live_properties import refuse_own_eraser
 from spark.formats import je_log
-from spark.targets.control_errors import ControlError, ControlFileMissing
+from spark.targets.control_errors import ControlError, ControlFileInvalid, ControlFileMissing
 from spark.targets.control_file import ControlFile
 from spark.targets.medium import medium_of
 
@@ -122,6 +122,9 @@ def _control(directory: Path) -> list[Finding]:
             record = control.read()
     except ControlFileMissing:
         return [_info("CONTROL_FILE_MISSING", "there is no control file yet; the first cycle makes one")]
+    except ControlFileInvalid as error:
+        detail = f"{error.detail}; the next cycle or backup makes it anew from what Lethe remembers"
+        return [_warn(error.code, detail)]
     except ControlError as error:
         return [_error(error.code, error.detail)]
     detail = f"epoch {record.epoch}, {len(record.ranges)} protected range(s)"

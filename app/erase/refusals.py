@@ -31,7 +31,8 @@ def failure(refusal: Refusal) -> JobWaiting | JobFailed:
     if code in TRANSIENT:
         waiting = [WaitingOn(kind=code.value, ref=refusal.detail[:WHERE_MAX_CHARS])]
         return JobWaiting(waiting, not_before=None, transient=True, code=code.value, detail=refusal.detail)
-    name = refusal.ref if code is RefusalCode.LOG_REFUSED and refusal.ref else code.value
+    named = code in (RefusalCode.LOG_REFUSED, RefusalCode.CONTROL_FILE_INVALID)
+    name = refusal.ref if named and refusal.ref else code.value
     return JobFailed(name, where(refusal))
 
 

@@ -72,3 +72,19 @@ def test_events_tell_times_as_all_answers_do(store: EnvironmentStore) -> None:
 def test_entry_of_a_file_that_is_not_there_says_so(store: EnvironmentStore) -> None:
     body = problem(store.http.get(f"{store.url}/log-entries/00000099.jdb/0"), 404, "LOG_ENTRY_NOT_FOUND")
     assert body["detail"] == "there is no 00000099.jdb"
+
+
+def test_damaged_control_file_is_a_warning_and_made_anew(store: EnvironmentStore) -> None:
+    """A cycle mends it, so a check that forbids the cycle would be wrong."""
+    (store.directory / "lethe.control").write_bytes(b"x" * 8192)
+    found = store.http.post(f"{store.url}:check").json()
+    [finding] = [item for item in found["findings"] if item["code"] == "CONTROL_FILE_INVALID"]
+    assert (finding["severity"], found["can"]) == ("WARNING", ["PLAN_ERASURE", "ERASE"])
+    assert ended(store, begun(store))["state"] == "SUCCEEDED"
+    assert store.record().epoch > 0
+
+
+def test_lists_of_a_store_of_another_kind_are_refused(make_shop: Any, http: httpx.Client) -> None:
+    shop = make_shop()
+    for path in ("backup-sessions", "protections", "erasure-cycles"):
+        problem(http.get(f"/v1/stores/{shop.id}/{path}"), 409, "STORE_KIND_WRONG")

@@ -266,6 +266,14 @@ def test_path_with_a_newline_is_refused_in_a_list_of_lines() -> None:
         list_of([file], "\n")
 
 
+def test_backups_of_a_store_are_listed_like_its_cycles_and_protections(
+    service: Service, lethe: Lethe
+) -> None:
+    service.on("GET /v1/stores/orders/backup-sessions", (200, {"items": [SESSION], "next_page_token": ""}))
+    assert lethe("backup", "list", "orders", "--json").json() == {"items": [SESSION]}
+    assert SESSION["id"] in lethe("backup", "list", "orders").out
+
+
 def test_protections_are_listed_with_their_files(service: Service, lethe: Lethe) -> None:
     row = {
         "id": "prt_1",

@@ -192,6 +192,15 @@ def test_check_ends_with_1_where_it_found_an_error(lethe, service, report, expec
     assert lethe("store", "check", "shop", "--json").json() == report
 
 
+def test_check_of_an_environment_names_the_next_step(lethe, service) -> None:
+    report = {"ok": True, "reachable": True, "findings": [], "can": ["PLAN_ERASURE", "ERASE"]}
+    service.on("POST /v1/stores/orders:check", (200, report))
+    run = lethe("store", "check", "orders")
+    assert "Next: lethe erasure plan orders " in run.err
+    service.on("POST /v1/stores/orders:check", (200, report | {"can": []}))
+    assert "Next" not in lethe("store", "check", "orders").err
+
+
 def test_store_remove_sends_the_etag_it_read(lethe, service) -> None:
     service.on("GET /v1/stores/shop", STORE_REPLY)
     service.on("DELETE /v1/stores/shop", (204, None))

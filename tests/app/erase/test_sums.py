@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from sqlalchemy import delete
 from sqlmodel import func, select
@@ -51,10 +53,22 @@ def test_metrics_show_the_statistics_of_each_store(erasers: Erasers) -> None:
     assert 'lethe_eraser_files_erased_total{store="je"} 2.0' in text
     assert 'lethe_eraser_fsyncs_total{store="je"} 24.0' in text
     assert 'lethe_eraser_files_remaining{store="je"} 0.0' in text
-    [line] = [row for row in text.splitlines() if row.startswith("lethe_eraser_cycle_start{")]
+    assert 'lethe_eraser_cycle_state{state="COMPLETE",store="je"} 1.0' in text
+    name = "lethe_eraser_cycle_start_timestamp_seconds{"
+    [line] = [row for row in text.splitlines() if row.startswith(name)]
     started = erasers.cycle().started_at
     assert started is not None
     assert float(line.split()[-1]) == pytest.approx(started.timestamp())
+
+
+def test_metrics_show_what_is_protected(erasers: Erasers) -> None:
+    erasers.protect(0, lease=timedelta(hours=1))
+    text = render_metrics(erasers.database, alive_within_s=60).decode()
+    assert 'lethe_protections_active{kind="BACKUP",store="je"} 1.0' in text
+    assert 'lethe_protections_active{kind="SCAN",store="je"} 0.0' in text
+    erasers.clock.advance(3_601)
+    text = render_metrics(erasers.database, alive_within_s=60).decode()
+    assert 'lethe_protections_active{kind="BACKUP",store="je"} 0.0' in text
 
 
 def test_cycle_goes_with_its_job_and_the_sums_stay(erasers: Erasers) -> None:
