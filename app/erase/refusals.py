@@ -13,6 +13,8 @@ LIVE_BACKUP_UNKNOWN: Final = "LIVE_BACKUP_UNKNOWN"
 ENVIRONMENT_IN_USE: Final = "ENVIRONMENT_IN_USE"
 IN_USE: Final = frozenset({RefusalCode.ENVIRONMENT_IN_USE, RefusalCode.READER_PRESENT, RefusalCode.LOG_MOVED})
 TRANSIENT: Final = frozenset({RefusalCode.EPOCH_PASSED, RefusalCode.STOPPED, RefusalCode.FILE_LOCKED})
+MENDED_BY_A_CLAIM: Final = frozenset({"CONTROL_FILE_MISSING", "CONTROL_FILE_INVALID"})
+"""The next attempt makes the control file anew, with every range that the metadata knows."""
 
 
 def in_use(refusal: Refusal) -> WaitingOn | None:
@@ -28,7 +30,8 @@ def in_use(refusal: Refusal) -> WaitingOn | None:
 def failure(refusal: Refusal) -> JobWaiting | JobFailed:
     """The end of an attempt by a refusal that is not waited for."""
     code = refusal.code
-    if code in TRANSIENT:
+    is_mended = code is RefusalCode.CONTROL_FILE_INVALID and refusal.ref in MENDED_BY_A_CLAIM
+    if code in TRANSIENT or is_mended:
         waiting = [WaitingOn(kind=code.value, ref=refusal.detail[:WHERE_MAX_CHARS])]
         return JobWaiting(waiting, not_before=None, transient=True, code=code.value, detail=refusal.detail)
     named = code in (RefusalCode.LOG_REFUSED, RefusalCode.CONTROL_FILE_INVALID)
