@@ -34,7 +34,7 @@ setup: $(SYNCED) ## Install everything that is missing: uv, the locked packages,
 	@echo "Ready. Next: make demo"
 
 .PHONY: demo
-demo: $(READY) ## Show a purge from end to end on a sample database in a temporary folder
+demo: $(READY) ## Show a purge and an erasure from end to end on samples in a temporary folder
 	@$(BIN)/lethe demo $(args)
 
 .PHONY: run
