@@ -13,6 +13,7 @@ from app.protection.control import (
     environment_of,
     log_files,
     sync,
+    written_files,
 )
 from app.protection.models import EnvironmentClaim
 from app.settings import Settings
@@ -71,7 +72,7 @@ def prove_no_writer(
     pause_s = CONTROL_PAUSE_S
     while True:
         with control_faults(), ControlFile.open(environment.directory, create=True) as control:
-            left = busy_files(control, left)
+            left = sorted({*busy_files(control, left), *written_files(environment.directory, left)})
         if not left or clock.boottime_s() >= until_s:
             return not left
         clock.sleep(pause_s)

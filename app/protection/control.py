@@ -26,6 +26,7 @@ from app.protection.errors import (
     EnvironmentUnusable,
     EpochAhead,
 )
+from app.protection.files import name_of
 from app.protection.models import EnvironmentClaim, Protection, ProtectionState
 from app.settings import Settings
 from app.stores.models import Store, StoreKind
@@ -34,6 +35,7 @@ from app.stores.targets import environment_directory
 from spark.erase.directory import file_names
 from spark.erase.errors import LogRefused
 from spark.formats import je_log
+from spark.targets import writing_lock
 from spark.targets.control_errors import ControlError, ControlFileInvalid, ControlFileMissing
 from spark.targets.control_file import ControlFile
 from spark.targets.control_record import ControlRecord, ProtectedRange
@@ -272,6 +274,11 @@ def busy_files(control: ControlFile, numbers: Sequence[int]) -> list[int]:
     return busy
 
 
+def written_files(directory: Path, numbers: Sequence[int]) -> list[int]:
+    """The files that somebody overwrites now, also one who holds a control file that was removed since."""
+    return [number for number in numbers if writing_lock.is_held(directory / name_of(number))]
+
+
 class Quiet:
     """The way from a protected row to the proof that nobody writes to its files any more, step by step.
 
@@ -327,7 +334,10 @@ class Quiet:
         with control_faults():
             try:
                 with ControlFile.open(self._environment.directory, create=True) as control:
-                    return busy_files(control, left) if self._is_covered(control.read()) else None
+                    if not self._is_covered(control.read()):
+                        return None
+                    busy = busy_files(control, left)
+                    return sorted({*busy, *written_files(self._environment.directory, left)})
             except ControlFileInvalid:
                 return None
 

@@ -21,8 +21,9 @@ READER_BYTE: Final = 1
 class EnvironmentLock:
     """Both bytes, held until `release`; never used across fork."""
 
-    def __init__(self, fd: int, calls: SystemCalls) -> None:
+    def __init__(self, fd: int, path: Path, calls: SystemCalls) -> None:
         self._fd = fd
+        self._path = path
         self._calls = calls
 
     def release(self) -> None:
@@ -32,14 +33,17 @@ class EnvironmentLock:
             _close(fd, self._calls)
 
     def is_in_place(self) -> bool:
-        """Whether what is locked still has a name: a JE process would lock another file otherwise.
+        """Whether what is locked still has its name: a JE process would lock another file otherwise.
 
         Raises: ControlFileFailed.
         """
         try:
-            return self._calls.fstat(self._fd).st_nlink > 0
+            named, locked = os.stat(self._path, follow_symlinks=False), self._calls.fstat(self._fd)
+        except FileNotFoundError:
+            return False
         except OSError as error:
             raise beside_log.named(error, NAME) from error
+        return (named.st_dev, named.st_ino) == (locked.st_dev, locked.st_ino)
 
     def __enter__(self) -> Self:
         return self
@@ -62,7 +66,7 @@ def try_lock(directory: Path, *, calls: SystemCalls = SYSTEM) -> EnvironmentLock
     finally:
         if not held:
             _close(fd, calls)
-    return EnvironmentLock(fd, calls) if held else None
+    return EnvironmentLock(fd, directory / NAME, calls) if held else None
 
 
 def is_in_use(directory: Path) -> bool:

@@ -3,6 +3,7 @@
 Nothing is waited for: what is not free is a refusal.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -11,8 +12,10 @@ from pathlib import Path
 from spark.erase.calls import Mode, RefusalCode
 from spark.erase.environment_lock import NAME as LOCK_NAME
 from spark.erase.environment_lock import EnvironmentLock, try_lock
+from spark.erase.file_layer import OpenFile
 from spark.erase.refusing import Refused
 from spark.formats.je_log import file_name
+from spark.targets import writing_lock
 from spark.targets.control_errors import ControlError, PermissionRefused
 from spark.targets.control_file import ControlFile
 
@@ -62,6 +65,27 @@ def environment_locked(directory: Path) -> Iterator[EnvironmentLock]:
 
 
 @contextmanager
+def log_at_rest(directory: Path) -> Iterator[None]:
+    """Keep every JE process out while the log is read only: nothing is made, not even JE's lock file.
+
+    JE makes that file as soon as it opens an environment: while there is none, nobody is in.
+
+    Raises: Refused: ENVIRONMENT_IN_USE, PERMISSION, CONTROL_FILE_INVALID.
+    """
+    lock_file = directory / LOCK_NAME
+    if os.path.lexists(lock_file):
+        with environment_locked(directory):
+            yield
+        return
+    try:
+        yield
+    finally:  # whatever was found wrong may be the work of whoever came in
+        if os.path.lexists(lock_file):
+            detail = "somebody has opened the environment meanwhile"
+            raise Refused(RefusalCode.ENVIRONMENT_IN_USE, detail, file=LOCK_NAME)
+
+
+@contextmanager
 def claimed_file(directory: Path, number: int, *, epoch: int, mode: Mode) -> Iterator[Claim]:
     """Take what a writer needs, in this order: environment (CLOSED), byte of the file, record.
 
@@ -81,6 +105,25 @@ def claimed_file(directory: Path, number: int, *, epoch: int, mode: Mode) -> Ite
             yield Claim(control, number, _stop_in_force(control, number, epoch), held)
         finally:
             control.unlock_file(number)
+
+
+def lock_written(claim: Claim, directory: Path, file: OpenFile) -> None:
+    """Lock the data file itself until it is closed: the byte in a control file that is gone tells nothing.
+
+    From here on whoever makes a new control file finds this lock; who made one before is found by us.
+
+    Raises: Refused: FILE_LOCKED, STOPPED, CONTROL_FILE_INVALID.
+    """
+    try:
+        is_ours = writing_lock.try_lock(file.descriptor)
+        is_in_place = claim.control.is_in_place(directory)
+    except ControlError as error:
+        raise refused_by_control(error) from error
+    if not is_ours:
+        detail = "somebody else overwrites it, and holds another control file"
+        raise Refused(RefusalCode.FILE_LOCKED, detail, file=file.name)
+    if not is_in_place:
+        raise Refused(RefusalCode.STOPPED, "the control file was removed or replaced", file=file.name)
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """One round: overwrite some entries of one file, in an order that every crash leaves legal.
 
 Invariants:
-- nothing is written without the environment's lock (CLOSED) and the exclusive lock of the file's byte;
+- nothing is written without the environment's lock (CLOSED), the exclusive lock of the file's byte, and a
+  lock on the file itself;
 - nothing is written unless the control file, read under that lock, has our epoch and no range that covers the
   file, nor after its stop counter has changed: it is compared before every write;
 - nothing is written to a log that lacks the checkpoint by which its entries are obsolete;
@@ -26,7 +27,7 @@ from spark.erase.blocks import (
 from spark.erase.calls import Mode, RefusalCode, RoundAnswer, RoundCall, Step
 from spark.erase.entry_tables import EntryRows, rows_of
 from spark.erase.file_layer import WRITE_FLAGS, Clock, FileLayer, OpenFile, Tally
-from spark.erase.locking import Claim, claimed_file
+from spark.erase.locking import Claim, claimed_file, lock_written
 from spark.erase.native import erasing
 from spark.erase.native.types import Buffer
 from spark.erase.planned_file import opened_as_planned
@@ -73,6 +74,7 @@ def overwrite(call: RoundCall, *, layer: FileLayer, clock: Clock) -> RoundAnswer
                 flags=WRITE_FLAGS,
                 with_mtime=call.is_first,
             ) as file:
+                lock_written(claim, directory, file)
                 _work_on(work, claim, file)
     except Refused as refused:
         return RoundAnswer(work.step, 0, work.tally.costs(), refused.refusal)

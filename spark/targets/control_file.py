@@ -143,6 +143,16 @@ class ControlFile:
         except OSError as error:
             raise beside_log.named(error, NAME) from error
 
+    def is_in_place(self, directory: Path) -> bool:
+        """Whether the environment's control file is still this one: not removed, replaced or renamed."""
+        try:
+            named = os.stat(directory / NAME, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise beside_log.named(error, NAME) from error
+        return (named.st_dev, named.st_ino) == (self._identity[0], self._identity[2])
+
     def try_lock_file(self, number: int, *, exclusive: bool) -> bool:
         """Take the lock of a data file; False: somebody else holds it. Taken again it is converted."""
         assert os.getpid() == self._pid, "a descriptor with locks has crossed a fork"

@@ -25,7 +25,11 @@ def put_another(path: Path) -> None:
     other.rename(path)
 
 
-@pytest.mark.parametrize("deed", [remove, put_another])
+def rename(path: Path) -> None:
+    path.rename(path.with_suffix(".old"))
+
+
+@pytest.mark.parametrize("deed", [remove, put_another, rename])
 def test_round_stops_before_its_next_write_and_is_done_by_the_next_one(
     tmp_path: Path, deed: Callable[[Path], None]
 ) -> None:
