@@ -3,7 +3,6 @@
 Nothing is waited for: what is not free is a refusal.
 """
 
-import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -62,27 +61,6 @@ def environment_locked(directory: Path) -> Iterator[EnvironmentLock]:
         raise Refused(RefusalCode.ENVIRONMENT_IN_USE, detail, file=LOCK_NAME)
     with lock:
         yield lock
-
-
-@contextmanager
-def log_at_rest(directory: Path) -> Iterator[None]:
-    """Keep every JE process out while the log is read only: nothing is made, not even JE's lock file.
-
-    JE makes that file as soon as it opens an environment: while there is none, nobody is in.
-
-    Raises: Refused: ENVIRONMENT_IN_USE, PERMISSION, CONTROL_FILE_INVALID.
-    """
-    lock_file = directory / LOCK_NAME
-    if os.path.lexists(lock_file):
-        with environment_locked(directory):
-            yield
-        return
-    try:
-        yield
-    finally:  # whatever was found wrong may be the work of whoever came in
-        if os.path.lexists(lock_file):
-            detail = "somebody has opened the environment meanwhile"
-            raise Refused(RefusalCode.ENVIRONMENT_IN_USE, detail, file=LOCK_NAME)
 
 
 @contextmanager

@@ -39,7 +39,7 @@ from spark.erase.calls import (
     VerifyCall,
 )
 from spark.erase.errors import LogRefused
-from spark.erase.locking import environment_locked
+from spark.erase.log_at_rest import log_at_rest
 from spark.erase.plan import PlanRequest
 from spark.erase.refusing import Refused
 from spark.erase.spread import plan_spread
@@ -121,7 +121,7 @@ class SparkHands:
         """Plan an erasure, a task a file; beside a running JE process in one task."""
         directory = Path(call.directory)
         try:
-            with environment_locked(directory):
+            with log_at_rest(directory):
                 found = self._run(partial(_plan, directory=directory, request=call.request))
         except Refused as refused:
             if call.live is None or refused.refusal.code != RefusalCode.ENVIRONMENT_IN_USE:

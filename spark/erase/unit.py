@@ -29,7 +29,7 @@ from spark.erase.errors import LogFileChanged, LogRefused
 from spark.erase.file_layer import Clock, FileLayer
 from spark.erase.header_times import read_header_times
 from spark.erase.live import check_live_round, choose_mode, plan_live
-from spark.erase.locking import environment_locked
+from spark.erase.log_at_rest import log_at_rest
 from spark.erase.overwrite import overwrite
 from spark.erase.plan import plan_erasure
 from spark.erase.prepare import prepare
@@ -91,12 +91,13 @@ def with_witness(answer: PlanAnswer, directory: Path) -> PlanAnswer:
 
 def _plan(call: PlanCall) -> PlanAnswer:
     """Plan under JE's lock, so that the log stands still: a JE process that wants in waits for us, or fails.
+    Where there is no lock file yet none is made: a plan writes nothing.
 
     With terms for LIVE, an environment that is in use is planned beside its user.
     """
     directory = Path(call.directory)
     try:
-        with environment_locked(directory):
+        with log_at_rest(directory):
             answer = plan_answer.of_plan(plan_erasure(directory, call.request))
             return with_witness(answer, directory)
     except LogRefused as refused:

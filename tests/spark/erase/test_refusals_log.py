@@ -45,7 +45,7 @@ def environment(grown: SmallEngine, tmp_path: Path) -> Path:
 def state(directory: Path) -> dict[str, tuple[bytes, int]]:
     found = {}
     for path in sorted(directory.rglob("*")):
-        if path.is_file() and path.name != "je.lck":
+        if path.is_file():
             found[path.name] = (path.read_bytes(), path.stat().st_mtime_ns)
     return found
 
