@@ -106,7 +106,9 @@ class FileWork:
 
     def _may_delete(self) -> bool:
         wanted = self.attempt.store.delete_reserved_files and self._mode is Mode.CLOSED
-        return wanted and self.file.is_reserved and self.file.is_barren and not self.file.was_written
+        # One whose deletion was begun has no hash: a crash may have left it renamed, with all its bytes.
+        is_overwritten = self.file.was_written and self.file.sha256_expected is not None
+        return wanted and self.file.is_reserved and self.file.is_barren and not is_overwritten
 
     def _note_clean(self) -> None:
         """Nothing to erase: the plan has read through it, and that is all that is charged."""
@@ -123,9 +125,11 @@ class FileWork:
         epoch = self.attempt.claim()
         began = self.attempt.begin()
         self._leave_if_protected()
+        was_begun = self.file.was_written
         self._change(self._announce)
         identity, witness = identity_of_row(self.file), witness_of_row(self.attempt.cycle)
-        call = DeleteReservedCall(self._directory, self.file.number, epoch, identity, witness)
+        number = self.file.number
+        call = DeleteReservedCall(self._directory, number, epoch, identity, witness, was_begun)
         answer = self._write(lambda hands: hands.delete_reserved(call))
         if answer.refusal is not None:
             self._refused(answer.refusal, answer)

@@ -57,7 +57,6 @@ class RefusalCode(StrEnum):
     DISK_ERROR = "DISK_ERROR"
     UNPROVEN = "UNPROVEN"  # a failed fsync, or bytes that are not what they should be
     LOG_REFUSED = "LOG_REFUSED"  # `detail` begins with the code of LogRefused
-
     EPOCH_PASSED = "EPOCH_PASSED"  # the control file has another epoch
     CONTROL_FILE_INVALID = "CONTROL_FILE_INVALID"
     PERMISSION = "PERMISSION"
@@ -312,13 +311,14 @@ class ProveAnswer:
 
 @dataclass(frozen=True, slots=True)
 class DeleteReservedCall:
-    """CLOSED only: rename a barren reserved file to `.del`, sync the directory, unlink it."""
+    """CLOSED only: rename a barren reserved file to `.del` (unless that was begun), sync, unlink it."""
 
     directory: str
     number: int
     epoch: int
     identity: Identity
     witness: Witness | None = None
+    was_begun: bool = False
 
 
 @dataclass(frozen=True, slots=True)
