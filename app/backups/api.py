@@ -69,7 +69,8 @@ async def post_session(
 ) -> Response:
     """Protects the files, then waits for the round in work. After the 201 Lethe changes no byte of them.
 
-    503 ERASE_ABORT_TIMEOUT: the eraser could not be stopped in time; the protection is taken back.
+    503 ERASE_ABORT_TIMEOUT: the eraser could not be stopped in time; the protection is taken back. That is
+    the answer of its Idempotency-Key: try again with a new one.
     """
     replay = await run_in_threadpool(find_replay, request, caller, body=body)
     if replay is not None:

@@ -57,7 +57,8 @@ async def post_abort(
 ) -> Response:
     """200 only when no further write of Lethe to these files can happen, until the protection ends.
 
-    503 ERASE_ABORT_TIMEOUT where that cannot be had in time: nothing is promised, the protection stays.
+    503 ERASE_ABORT_TIMEOUT where that cannot be had in time: nothing is promised, the protection stays. Try
+    again with a new Idempotency-Key; the answer of the former one stays.
     """
     replay = await run_in_threadpool(find_replay, request, caller, body=body)
     if replay is not None:
