@@ -134,6 +134,7 @@ EXAMPLES: Final[dict[str, Any]] = {
         "erasure_cycle_id": CYCLE_ID,
         "cycle": STATS,
         "cumulative": STATS | {"eraserFilesErased": 41, "eraserFSyncs": 123},
+        "not_begun": None,
     },
     "LogEntryRead": {
         "file": "00000000.jdb",

@@ -37,10 +37,12 @@ def stats_of_cycle(cycle: ErasureCycle) -> EraserStats:
 def stats_of_store(db: Session, store_id: str, newest: ErasureCycle | None) -> StatsRead:
     """The statistics of a store: of its newest cycle, and of all."""
     nothing = EraserCounts(**dict.fromkeys(COUNTS, 0))
-    row: EraserCounts = db.get(ErasureStore, store_id) or nothing
+    known = db.get(ErasureStore, store_id)
+    row: EraserCounts = known or nothing
     return StatsRead(
         store=store_id,
         erasure_cycle_id=None if newest is None else newest.id,
         cycle=_stats(newest or nothing, newest),
         cumulative=_stats(row, newest),
+        not_begun=None if known is None else known.trouble,
     )

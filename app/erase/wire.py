@@ -165,6 +165,9 @@ class StatsRead(BaseModel):
     erasure_cycle_id: str | None = Field(description="The newest cycle.")
     cycle: EraserStats = Field(description="Of the newest cycle alone.")
     cumulative: EraserStats = Field(description="Of all cycles of the store that Lethe has run.")
+    not_begun: str | None = Field(
+        description="Why a cycle that is due by itself did not begin; null: none is."
+    )
 
 
 class VetoRead(Place):

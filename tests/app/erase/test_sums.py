@@ -61,6 +61,18 @@ def test_metrics_show_the_statistics_of_each_store(erasers: Erasers) -> None:
     assert float(line.split()[-1]) == pytest.approx(started.timestamp())
 
 
+def test_statistics_tell_why_no_cycle_was_begun(erasers: Erasers) -> None:
+    """Else it stood in the log alone."""
+    erasers.begin()
+    erasers.run()
+    assert stats(erasers).not_begun is None
+    with erasers.database.transaction() as db:
+        row = db.get_one(ErasureStore, erasers.store_id)
+        row.trouble = "CONFLICTING_JOB: job_1 writes here"
+        db.add(row)
+    assert stats(erasers).not_begun == "CONFLICTING_JOB: job_1 writes here"
+
+
 def test_metrics_show_what_is_protected(erasers: Erasers) -> None:
     erasers.protect(0, lease=timedelta(hours=1))
     text = render_metrics(erasers.database, alive_within_s=60).decode()
