@@ -32,10 +32,10 @@ class IllegalTransition(Conflict):
 
 
 class ConflictingJob(Conflict):
-    """Another job writes to the same tables."""
+    """Another job writes to the same tables or files."""
 
     def __init__(self, job_id: str) -> None:
-        super().__init__(f"{job_id} writes to the same tables", extra={"job_id": job_id})
+        super().__init__(f"{job_id} writes to the same tables or files", extra={"job_id": job_id})
 
 
 class QueueFull(TooMany):
