@@ -52,6 +52,10 @@ CLOSE_PATIENCE_S: Final = 5.0
 ROOT: Final = Path(__file__).parents[2]
 
 
+class MessageForeign(ValueError):
+    """The program on the disk is not the one that runs: it was upgraded under a running service."""
+
+
 class ChildHands:
     """Hands that are a child process, started with the first call. One thread calls; any may kill."""
 
@@ -130,6 +134,8 @@ class ChildHands:
         try:
             write_message(process.stdin, call)
             answer = read_message(process.stdout)
+        except MessageForeign as error:
+            raise self._lost(process, str(error)) from error
         except (OSError, ValueError, EOFError) as error:
             raise self._lost(process) from error
         if answer is None:
@@ -137,13 +143,13 @@ class ChildHands:
         assert isinstance(answer, kind), type(answer)
         return answer
 
-    def _lost(self, process: subprocess.Popen[bytes]) -> HandsLost:
+    def _lost(self, process: subprocess.Popen[bytes], reason: str = "") -> HandsLost:
         """Say how the child ended. A pipe that broke is of no more use: what may be left of it is ended."""
         self._is_over = True
         process.kill()
         ended = process.wait()
         _close_pipes(process)
-        return HandsLost(f"process {process.pid} ended with {ended}")
+        return HandsLost(reason or f"process {process.pid} ended with {ended}")
 
     def _started(self) -> subprocess.Popen[bytes]:
         with self._starting:
@@ -179,7 +185,10 @@ def write_message(pipe: IO[bytes], value: Call | Done) -> None:
 
 
 def read_message(pipe: IO[bytes]) -> Call | Done | None:
-    """Receive a value; None where the other side has ended."""
+    """Receive a value; None where the other side has ended.
+
+    Raises: MessageForeign.
+    """
     head = pipe.read(LENGTH.size)
     if len(head) < LENGTH.size:
         return None
@@ -188,8 +197,11 @@ def read_message(pipe: IO[bytes]) -> Call | Done | None:
     data = pipe.read(length)
     if len(data) < length:
         return None
-    # The other side is our own process, over a pipe that nobody else has.
-    return cast(Call | Done, pickle.loads(data))  # noqa: S301
+    try:
+        # The other side is our own process, over a pipe that nobody else has.
+        return cast(Call | Done, pickle.loads(data))  # noqa: S301
+    except (AttributeError, ImportError, TypeError, pickle.UnpicklingError) as error:
+        raise MessageForeign("a child of another version answered: restart the service") from error
 
 
 def _end_with_input(descriptor: int) -> None:

@@ -1,6 +1,7 @@
 """Hands in a process of their own, and what is left when that process is killed."""
 
 import gc
+import io
 import os
 import random
 import signal
@@ -29,7 +30,7 @@ from spark.erase.calls import (
     RoundCall,
     Step,
 )
-from spark.erase.child import ChildHands
+from spark.erase.child import LENGTH, ChildHands, MessageForeign, read_message
 from spark.erase.plan import PlanRequest
 from tests.spark.erase.aftermath import Aftermath
 from tests.spark.erase.hands_at_work import claim, plan, rounds_of
@@ -243,3 +244,10 @@ def test_child_killed_three_hundred_times_leaves_a_legal_log(copy_of: Callable[[
     directory = copy_of("closed")
     claim(directory)
     assert killed_at_random(directory, copy_of("halted"), kills=300, judged=3, seed=2) >= 100
+
+
+def test_message_of_another_version_is_told_as_such() -> None:
+    """The program was upgraded under a running service: its new child sends what the old one does not know."""
+    data = b"\x80\x04\x8c\x11spark.erase.calls\x94\x8c\x08NoMore21\x94\x93\x94."
+    with pytest.raises(MessageForeign, match="restart the service"):
+        read_message(io.BytesIO(LENGTH.pack(len(data)) + data))
