@@ -247,7 +247,7 @@ def test_child_killed_three_hundred_times_leaves_a_legal_log(copy_of: Callable[[
 
 
 def test_message_of_another_version_is_told_as_such() -> None:
-    """The program was upgraded under a running service: its new child sends what the old one does not know."""
+    """The program was upgraded under a running service: its child sends what the service does not know."""
     data = b"\x80\x04\x8c\x11spark.erase.calls\x94\x8c\x08NoMore21\x94\x93\x94."
     with pytest.raises(MessageForeign, match="restart the service"):
         read_message(io.BytesIO(LENGTH.pack(len(data)) + data))
