@@ -37,8 +37,18 @@ def _operations() -> list[tuple[str, str]]:
 
 def _fill(path: str) -> str:
     job = f"job_{'0' * 26}"
+    zeros = "0" * 26
     return path.format(
-        store_id="none", job_id=job, token_id=f"tok_{'0' * 26}", name="purge.retention.minutes"
+        store_id="none",
+        job_id=job,
+        token_id=f"tok_{zeros}",
+        name="purge.retention.minutes",
+        cycle_id=f"cyc_{zeros}",
+        session_id=f"bks_{zeros}",
+        protection_id=f"prt_{zeros}",
+        key_id=f"ed25519:{'0' * 64}",
+        file="00000000.jdb",
+        offset=0,
     )
 
 

@@ -160,7 +160,7 @@ def test_crowd_of_waiting_clients_does_not_starve_those_that_work(
     )
     assert threads <= THREADS_MAX
     assert connections <= CONNECTIONS_MAX * (2 if _is_shared(service) else 1)
-    assert statistics.median(crowd.latencies_s["read"]) < 1.0
+    assert statistics.median(crowd.latencies_s["read"]) < 3.0
 
 
 def _is_shared(service: ServiceProcess) -> bool:

@@ -131,12 +131,14 @@ def _stop_under_load(service: ServiceProcess, job_id: str) -> None:
     """SIGTERM while twenty long polls and twenty streams wait; all are answered, in time."""
     seen: list[int] = []
     ended = threading.Event()
+    deadline = time.monotonic() + STOP_MAX_S
     with ThreadPoolExecutor(41) as pool:
         polls = [pool.submit(_poll_once, service, job_id) for _ in range(20)]
         streams = [pool.submit(_stream_to_its_end, service, job_id) for _ in range(20)]
         time.sleep(1.0)
         pool.submit(_watch_readiness, service, seen, ended)
-        time.sleep(0.1)
+        while not seen and time.monotonic() < deadline:
+            time.sleep(0.02)
         started = time.monotonic()
         service.begin_stop()
         code = service.wait_exit()
