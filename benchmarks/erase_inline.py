@@ -24,8 +24,8 @@ from spark.erase.gathering import Rows
 from spark.erase.native import types as t
 from spark.erase.native.types import Buffer, Outcome
 from spark.erase.native.walking import walk
-from spark.erase.plan import PlanRequest
 from spark.erase.reading import ENTRIES_PER_CALL, UNIT_BYTES, Room, read_file
+from spark.erase.request import PlanRequest
 from spark.erase.unit import do
 from tests.spark.erase.hands_at_work import claim, rounds_of
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.process_tree import tree_memory_mib
 from spark.erase.calls import PlanCall
-from spark.erase.plan import PlanRequest
+from spark.erase.request import PlanRequest
 from spark.erase.run import SparkHands
 from spark.options import SparkOptions, default_cds_archive
 from spark.pool import PoolLimits, SparkPool

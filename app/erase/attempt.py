@@ -25,7 +25,11 @@ from app.protection.service import claim_environment
 from app.settings import EngineChoice
 from app.stores.models import Store
 from app.stores.service import get_store
-from spark.erase.calls import Costs, Hands, HandsLost, Refusal
+from spark.erase.calls import (
+    Costs,
+    Refusal,
+)
+from spark.erase.hands import Hands, HandsLost
 from spark.targets.medium import medium_of
 
 CHECKPOINT_CLAIMED: Final = "environment"

@@ -28,8 +28,6 @@ from app.protection.service import invalidate_digest, note_digest, protected_fil
 from app.stores.models import StoreMode
 from spark.erase.calls import (
     DeleteReservedCall,
-    Hands,
-    HandsLost,
     Mode,
     PrepareAnswer,
     PrepareCall,
@@ -40,6 +38,7 @@ from spark.erase.calls import (
     RoundAnswer,
     RoundCall,
 )
+from spark.erase.hands import Hands, HandsLost
 from spark.erase.reasons import Cause
 from spark.erase.rounds import RoundSlice, slice_entries, split_rounds
 

@@ -25,9 +25,14 @@ from app.protection.service import protected_files
 from app.stores.errors import StoreUrlRefused
 from app.stores.models import Store, is_suspended
 from app.stores.targets import environment_directory
-from spark.erase.calls import HandsLost, PlanAnswer, PlanCall, PlannedFile
+from spark.erase.calls import (
+    PlanAnswer,
+    PlanCall,
+    PlannedFile,
+)
 from spark.erase.directory import file_names
 from spark.erase.errors import LogRefused
+from spark.erase.hands import HandsLost
 from spark.formats.je_log import file_name, file_number
 
 RESERVED: Final = "RESERVED"

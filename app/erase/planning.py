@@ -27,9 +27,9 @@ from spark.erase.calls import LiveTerms, Mode, PlanAnswer, PlanCall, PlannedFile
 from spark.erase.directory import Identity, Witness, file_names
 from spark.erase.errors import LogRefused
 from spark.erase.file_layer import FileLayer
-from spark.erase.plan import PlanRequest
 from spark.erase.reasons import Cause
 from spark.erase.refusing import Refused
+from spark.erase.request import PlanRequest
 from spark.erase.witness import check_witness, is_still_planned
 from spark.formats.je_log import lsn_file, lsn_offset
 

@@ -27,7 +27,13 @@ from app.jobs.suspension import suspended_wait
 from app.stores.errors import StoreUrlRefused
 from app.stores.models import Store, is_suspended
 from app.stores.targets import environment_directory
-from spark.erase.calls import HandsLost, Refusal, RefusalCode, VerifyAnswer, VerifyCall
+from spark.erase.calls import (
+    Refusal,
+    RefusalCode,
+    VerifyAnswer,
+    VerifyCall,
+)
+from spark.erase.hands import HandsLost
 from spark.erase.verified import FileToVerify
 
 VERIFICATION_FAILED: Final = "VERIFICATION_FAILED"

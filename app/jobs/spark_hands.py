@@ -19,9 +19,8 @@ from app.jobs.models import WaitingOn
 from app.jobs.spark_engine import NOT_YET, QUEUE_RETRY_S, SPARK_POOL
 from app.jobs.spark_service import SparkService
 from app.settings import EngineChoice, Settings
-from spark.erase.calls import Hands
 from spark.erase.child import ChildHands
-from spark.erase.run import SparkHands
+from spark.erase.hands import Hands
 from spark.errors import LeaseRefused, LeaseWaitEnded, PoolQueueFull
 from spark.formats.je_log import FILE_NAME
 from spark.lease import Lease
@@ -111,12 +110,15 @@ def log_bytes(directory: Path) -> int:
     return total
 
 
-def borrow_spark_hands(spark: SparkService, context: JobContext) -> SparkHands:
+def borrow_spark_hands(spark: SparkService, context: JobContext) -> Hands:
     """Borrow a slot of the pool for hands, until they are closed; the pool is started where it does not run.
 
     Raises: JobWaiting: no slot within BORROW_WAIT_S, the queue is full, or the pool has been given up.
         JobStopped: meanwhile.
     """
+    # The plan's compiler is a second of a start: only who erases on Spark loads it.
+    from spark.erase.run import SparkHands
+
     spark.engine.start()
     if not spark.hands_room.acquire(blocking=False):
         raise spark.engine.waiting(HANDS_FULL, after_s=QUEUE_RETRY_S)

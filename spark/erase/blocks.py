@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from spark.erase.entry_tables import EntryRows
-from spark.erase.native import erasing
+from spark.erase.native.planned import ITEM_BYTES
 from spark.erase.native.types import Table
 from spark.formats import je_log
 
@@ -29,7 +29,7 @@ def pieces_with_types(planned: EntryRows, *, file_size: int) -> Iterator[tuple[i
 
 def pieces_with_items(planned: EntryRows, *, file_size: int) -> Iterator[tuple[int, int]]:
     """Return the pieces (begin, end), ascending, that hold a byte of an item."""
-    filled = planned.rows[:, erasing.ITEM_BYTES] > 0
+    filled = planned.rows[:, ITEM_BYTES] > 0
     return _pieces(planned.items_at[filled], planned.ends[filled] - 1, file_size)
 
 

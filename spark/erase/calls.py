@@ -7,10 +7,9 @@ or asks for the time: a lock that is not free is an answer (`Refusal`), and whoe
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
 
 from spark.erase.directory import Identity, Witness
-from spark.erase.plan import PlanRequest
+from spark.erase.request import PlanRequest
 from spark.erase.verified import FileToVerify, VerifiedFile
 
 
@@ -372,29 +371,3 @@ Done = (
     | DeleteReservedAnswer
     | VerifyAnswer
 )
-
-
-class HandsLost(Exception):
-    """Whoever did the call is gone (killed, crashed): the call may have been done in part."""
-
-
-class Hands(Protocol):
-    """Somebody who does calls, one at a time, in a process that never forks.
-
-    ChildHands is a child process of this one, SparkHands a worker of the pooled session; both call
-    `spark.erase.unit.do`.
-    """
-
-    def plan(self, call: PlanCall) -> PlanAnswer: ...
-    def header_times(self, call: HeaderTimesCall) -> HeaderTimesAnswer: ...
-    def prepare(self, call: PrepareCall) -> PrepareAnswer: ...
-    def round(self, call: RoundCall) -> RoundAnswer: ...
-    def prove(self, call: ProveCall) -> ProveAnswer: ...
-    def delete_reserved(self, call: DeleteReservedCall) -> DeleteReservedAnswer: ...
-    def verify(self, call: VerifyCall) -> VerifyAnswer: ...
-
-    def kill(self) -> None:
-        """End what runs at once; every later call raises HandsLost. Any thread."""
-
-    def close(self) -> None:
-        """Give back what is held."""

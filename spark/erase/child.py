@@ -1,5 +1,7 @@
 """Hands in a process of their own: calls go to it, and answers come back, over two pipes.
 
+What the child runs is a program of its own (`child_program`): whoever only sends calls loads no compiler.
+
 Invariants:
 - the child does one call at a time, never forks, and writes nothing to its pipe but answers;
 - it ends when its standard input ends, in the middle of a call too: so it does when its parent dies. A round
@@ -7,47 +9,22 @@ Invariants:
 - whoever waits for an answer gets it, or HandsLost.
 """
 
-import os
 import pickle
-import select
 import struct
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Final, TypeVar, cast
+from typing import IO, Final, cast
 
-from spark.erase.calls import (
-    Call,
-    DeleteReservedAnswer,
-    DeleteReservedCall,
-    Done,
-    HandsLost,
-    HeaderTimesAnswer,
-    HeaderTimesCall,
-    PlanAnswer,
-    PlanCall,
-    PrepareAnswer,
-    PrepareCall,
-    ProveAnswer,
-    ProveCall,
-    RoundAnswer,
-    RoundCall,
-    VerifyAnswer,
-    VerifyCall,
-)
-from spark.erase.unit import do
-
-Answer = TypeVar("Answer")
+from spark.erase.calls import Call, Done
+from spark.erase.hands import Answer, Hands, HandsLost
 
 LENGTH: Final = struct.Struct("<Q")
 # A plan of a hundred million entries is about 3 GB: more is no answer of ours.
 MESSAGE_BYTES_MAX: Final = 8 * 1024**3
-# The service answers first where both want a processor.
-NICENESS: Final = 5
 CLOSE_PATIENCE_S: Final = 5.0
 ROOT: Final = Path(__file__).parents[2]
 
@@ -56,7 +33,7 @@ class MessageForeign(ValueError):
     """The program on the disk is not the one that runs: it was upgraded under a running service."""
 
 
-class ChildHands:
+class ChildHands(Hands):
     """Hands that are a child process, started with the first call. One thread calls; any may kill."""
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
@@ -74,34 +51,6 @@ class ChildHands:
     def pid(self) -> int | None:
         """The child's process id; None before its first call."""
         return None if self._process is None else self._process.pid
-
-    def plan(self, call: PlanCall) -> PlanAnswer:
-        """Plan an erasure."""
-        return self._do(call, PlanAnswer)
-
-    def header_times(self, call: HeaderTimesCall) -> HeaderTimesAnswer:
-        """Read the headers of files."""
-        return self._do(call, HeaderTimesAnswer)
-
-    def prepare(self, call: PrepareCall) -> PrepareAnswer:
-        """Hash a file before its first write."""
-        return self._do(call, PrepareAnswer)
-
-    def round(self, call: RoundCall) -> RoundAnswer:
-        """Overwrite some entries of a file."""
-        return self._do(call, RoundAnswer)
-
-    def prove(self, call: ProveCall) -> ProveAnswer:
-        """Read a finished file again and compare."""
-        return self._do(call, ProveAnswer)
-
-    def delete_reserved(self, call: DeleteReservedCall) -> DeleteReservedAnswer:
-        """Delete a file that holds nothing any more."""
-        return self._do(call, DeleteReservedAnswer)
-
-    def verify(self, call: VerifyCall) -> VerifyAnswer:
-        """Read an environment again after an erasure."""
-        return self._do(call, VerifyAnswer)
 
     def kill(self) -> None:
         """End the child at once, wherever it is; whoever waits for it gets HandsLost."""
@@ -157,7 +106,7 @@ class ChildHands:
                 raise HandsLost("these hands were killed or closed")
             if self._process is None:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-m", "spark.erase.child"],
+                    [sys.executable, "-m", "spark.erase.child_program"],
                     cwd=ROOT,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
@@ -202,27 +151,3 @@ def read_message(pipe: IO[bytes]) -> Call | Done | None:
         return cast(Call | Done, pickle.loads(data))  # noqa: S301
     except (AttributeError, ImportError, TypeError, pickle.UnpicklingError) as error:
         raise MessageForeign("a child of another version answered: restart the service") from error
-
-
-def _end_with_input(descriptor: int) -> None:
-    """End this process as soon as nobody can send any more, whatever it is doing."""
-    waiting = select.poll()
-    # No event is asked for: a hang-up is always told.
-    waiting.register(descriptor, 0)
-    waiting.poll()
-    os._exit(0)
-
-
-def main() -> None:
-    """Do calls until the input ends."""
-    os.nice(NICENESS)
-    answers = os.fdopen(os.dup(1), "wb")
-    # Whatever anybody prints goes where errors go.
-    os.dup2(2, 1)
-    threading.Thread(target=_end_with_input, args=(0,), daemon=True).start()
-    while (call := read_message(sys.stdin.buffer)) is not None:
-        write_message(answers, do(cast(Call, call), clock=time.perf_counter))
-
-
-if __name__ == "__main__":
-    main()

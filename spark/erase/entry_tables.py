@@ -10,9 +10,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from spark.erase.native import erasing
+from spark.erase.native import planned
+from spark.erase.native.planned import PLANNED
 from spark.erase.native.types import Table
-from spark.erase.plan import PLANNED
 from spark.formats import je_log
 from spark.formats.je_log import NODE_TYPES, USER_LN_TYPES, EntryType
 
@@ -41,12 +41,12 @@ class EntryRows:
     @property
     def offsets(self) -> Table:
         """Return where the entries begin."""
-        return self.rows[:, erasing.OFFSET]
+        return self.rows[:, planned.OFFSET]
 
     @property
     def items_at(self) -> Table:
         """Return where their items begin."""
-        found: Table = self.rows[:, erasing.OFFSET] + self.rows[:, erasing.HEADER_BYTES]
+        found: Table = self.rows[:, planned.OFFSET] + self.rows[:, planned.HEADER_BYTES]
         return found
 
 
@@ -109,12 +109,12 @@ class Coming:
         self._is_read = False
         self._file_size = file_size
         self._behind = je_log.FILE_HEADER_BYTES
-        self._rows: Table = np.empty((0, erasing.COLUMNS), dtype=np.int64)
+        self._rows: Table = np.empty((0, planned.COLUMNS), dtype=np.int64)
         self.done = 0
 
     def before(self, limit: int) -> Table:
         """Return, as rows, those that are not done and begin before an offset, and perhaps some more."""
-        while not self._is_read and (not len(self._rows) or self._rows[-1, erasing.OFFSET] < limit):
+        while not self._is_read and (not len(self._rows) or self._rows[-1, planned.OFFSET] < limit):
             self._read_batch()
         return self._rows
 
@@ -138,21 +138,21 @@ class Coming:
 
 
 def _rows(table: pa.Table, *, behind: int, file_size: int) -> EntryRows:
-    rows = np.empty((table.num_rows, erasing.COLUMNS), dtype=np.int64)
-    for column, name in erasing.NAMES.items():
+    rows = np.empty((table.num_rows, planned.COLUMNS), dtype=np.int64)
+    for column, name in planned.NAMES.items():
         rows[:, column] = table[name].to_numpy()
-    rows[:, erasing.VLSN] = np.where(
-        rows[:, erasing.FLAGS] & je_log.FLAGS_WITH_VLSN, rows[:, erasing.VLSN], 0
+    rows[:, planned.VLSN] = np.where(
+        rows[:, planned.FLAGS] & je_log.FLAGS_WITH_VLSN, rows[:, planned.VLSN], 0
     )
-    rows[:, erasing.HEADER_BYTES] = np.where(
-        rows[:, erasing.FLAGS] & je_log.FLAGS_WITH_VLSN, je_log.HEADER_BYTES_WITH_VLSN, je_log.HEADER_BYTES
+    rows[:, planned.HEADER_BYTES] = np.where(
+        rows[:, planned.FLAGS] & je_log.FLAGS_WITH_VLSN, je_log.HEADER_BYTES_WITH_VLSN, je_log.HEADER_BYTES
     )
-    items_at = rows[:, erasing.OFFSET] + rows[:, erasing.HEADER_BYTES]
-    ends = items_at + rows[:, erasing.ITEM_BYTES]
-    assert (rows[:, erasing.ITEM_BYTES] >= 0).all()
-    assert np.isin(rows[:, erasing.TYPE], ERASABLE_TYPES).all()
+    items_at = rows[:, planned.OFFSET] + rows[:, planned.HEADER_BYTES]
+    ends = items_at + rows[:, planned.ITEM_BYTES]
+    assert (rows[:, planned.ITEM_BYTES] >= 0).all()
+    assert np.isin(rows[:, planned.TYPE], ERASABLE_TYPES).all()
     if len(rows):
-        assert rows[0, erasing.OFFSET] >= behind
+        assert rows[0, planned.OFFSET] >= behind
         assert ends[-1] <= file_size, (ends[-1], file_size)
-        assert (rows[1:, erasing.OFFSET] >= ends[:-1]).all()
+        assert (rows[1:, planned.OFFSET] >= ends[:-1]).all()
     return EntryRows(rows, ends)

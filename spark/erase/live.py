@@ -14,7 +14,8 @@ from spark.erase.live_properties import refuse_own_eraser
 from spark.erase.live_reading import read_moving_log
 from spark.erase.live_rules import decide_live, refuse_replicated, refuse_unknown_backup
 from spark.erase.locking import refused_by_control
-from spark.erase.plan import Plan, PlanRequest, make_plan
+from spark.erase.plan import Plan, make_plan
+from spark.erase.request import PlanRequest
 from spark.formats.je_log import RESTORE_MARKER_NAME
 from spark.targets.control_errors import ControlError
 

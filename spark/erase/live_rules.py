@@ -17,8 +17,9 @@ from spark.erase.databases import Databases, find_databases
 from spark.erase.deciding import CAUSES, NO_CAUSE, Decision, Facts, among, decide
 from spark.erase.errors import LiveBackupUnknown, LiveReplicated, NoCheckpoint
 from spark.erase.log import Checkpoint, Log, Mask, is_entry, numbers, refuse_restore
-from spark.erase.plan import PlanRequest, gather_facts
+from spark.erase.plan import gather_facts
 from spark.erase.reasons import Cause
+from spark.erase.request import PlanRequest
 from spark.erase.tree import find_reached
 from spark.formats.je_log import (
     FLAG_INVISIBLE,

@@ -11,7 +11,6 @@ the one window of `versions` over (database, key), and hands the rest to the sam
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -33,46 +32,15 @@ from spark.erase.log import (
     newest_checkpoint,
     read_log,
 )
+from spark.erase.native.planned import PLANNED
 from spark.erase.reading import Reads
-from spark.erase.reasons import Cause, Reason, Switches
+from spark.erase.reasons import Cause, Reason
+from spark.erase.request import PlanRequest
 from spark.erase.transactions import Outcomes, find_outcomes
 from spark.erase.tree import find_reached, missing_targets
 from spark.erase.vlsn import VlsnIndex, find_vlsn_index
 from spark.formats.je_log import EntryType, file_name, lsn_file
 from spark.formats.je_log_items import RESERVED_FILES_NAME
-
-# The header of every entry is kept as it was: whoever writes compares it first.
-PLANNED: Final = pa.schema(
-    [
-        ("offset", pa.uint32()),
-        ("reason", pa.uint8()),
-        ("type", pa.uint8()),
-        ("flags", pa.uint8()),
-        ("previous", pa.uint32()),
-        ("item_bytes", pa.int32()),
-        ("vlsn", pa.int64()),
-        ("checksum", pa.uint32()),
-    ]
-)
-
-
-@dataclass(frozen=True, slots=True)
-class PlanRequest:
-    """What a plan is asked for.
-
-    Attributes:
-        switches: the kinds that are erased.
-        created_before_ms: only files created at or before it; the cut-off of a cycle.
-        protected: file number -> the name of the set that protects it.
-        now_ms: the time by which records have expired; without it nothing has.
-        erase_expired: also erase expired records that no slot names.
-    """
-
-    switches: Switches = field(default_factory=Switches)
-    created_before_ms: int | None = None
-    protected: Mapping[int, str] = field(default_factory=dict)
-    now_ms: int | None = None
-    erase_expired: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from spark.erase.calls import PrepareAnswer, PrepareCall, RefusalCode
 from spark.erase.directory import Identity
 from spark.erase.entry_tables import Coming
 from spark.erase.file_layer import READ_FLAGS, Clock, FileLayer, OpenFile, Tally
-from spark.erase.native import erasing
+from spark.erase.native import erasing, planned
 from spark.erase.native.types import Buffer, Table
 from spark.erase.planned_file import check_identity, opened_as_planned
 from spark.erase.reading import UNIT_BYTES
@@ -58,7 +58,7 @@ def _hash(file: OpenFile, coming: Coming, identity: Identity, unit_bytes: int) -
         window = memoryview(buffer.data)[:filled]
         file.read_whole(window, base)
         rows = coming.before(base + filled)
-        if expected is None and len(rows) and rows[0, erasing.OFFSET] < base + filled:
+        if expected is None and len(rows) and rows[0, planned.OFFSET] < base + filled:
             expected = now.copy()
         now.update(window)
         if expected is not None:
@@ -72,7 +72,7 @@ def _erase(file: OpenFile, buffer: Buffer, base: int, filled: int, rows: Table) 
     wrong = int(erasing.compare(buffer, base, filled, rows, 0))
     if wrong != erasing.NOTHING:
         detail = "the header of the entry is another than planned"
-        offset = int(rows[wrong, erasing.OFFSET])
+        offset = int(rows[wrong, planned.OFFSET])
         raise Refused(RefusalCode.HEADER_CHANGED, detail, file=file.name, offset=offset)
     erasing.mark_types(buffer, base, filled, rows, 0)
     return int(erasing.zero_items(buffer, base, filled, rows, 0))

@@ -18,7 +18,7 @@ from spark.erase.calls import ProveAnswer, ProveCall, Refusal, RefusalCode
 from spark.erase.entry_tables import Coming
 from spark.erase.errors import LogRefused
 from spark.erase.file_layer import READ_FLAGS, Clock, FileLayer, OpenFile, Tally
-from spark.erase.native import erasing
+from spark.erase.native import erasing, planned
 from spark.erase.native.types import Buffer
 from spark.erase.planned_file import check_identity, opened_as_planned
 from spark.erase.reading import UNIT_BYTES, Room, check_chain
@@ -145,7 +145,7 @@ class _Again:
             rows = self.coming.before(base + filled)
             behind, wrong = erasing.find_unerased(window, base, filled, rows, 0)
             if wrong != erasing.NOTHING:
-                self.wrong = int(rows[wrong, erasing.OFFSET])
+                self.wrong = int(rows[wrong, planned.OFFSET])
             self.coming.drop(int(behind))
 
 

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from spark.erase.entry_tables import BATCH_ROWS, Coming, slice_entries
-from spark.erase.native import erasing
+from spark.erase.native import planned
 
 __all__ = ["ROUND_BYTES_MAX", "ROUND_ENTRIES_MAX", "RoundSlice", "slice_entries", "split_rounds"]
 
@@ -33,9 +33,9 @@ def split_rounds(entries: bytes, *, file_size: int) -> list[RoundSlice]:
     """
     coming, rounds = Coming(entries, file_size=file_size), []
     while len(rows := coming.before(0)):
-        begin = int(rows[0, erasing.OFFSET])
+        begin = int(rows[0, planned.OFFSET])
         rows = coming.before(begin + ROUND_BYTES_MAX)[:ROUND_ENTRIES_MAX]
-        ends = rows[:, erasing.OFFSET] + rows[:, erasing.HEADER_BYTES] + rows[:, erasing.ITEM_BYTES]
+        ends = rows[:, planned.OFFSET] + rows[:, planned.HEADER_BYTES] + rows[:, planned.ITEM_BYTES]
         count = max(int(np.searchsorted(ends, begin + ROUND_BYTES_MAX, side="right")), 1)
         first = coming.done
         rounds.append(RoundSlice(first, first + count, begin, int(ends[count - 1]), count))

@@ -20,28 +20,20 @@ from pyspark.sql import SparkSession
 
 from spark.erase.calls import (
     Call,
-    DeleteReservedAnswer,
     DeleteReservedCall,
     Done,
-    HandsLost,
-    HeaderTimesAnswer,
-    HeaderTimesCall,
     PlanAnswer,
     PlanCall,
-    PrepareAnswer,
-    PrepareCall,
-    ProveAnswer,
-    ProveCall,
     RefusalCode,
-    RoundAnswer,
     RoundCall,
     VerifyAnswer,
     VerifyCall,
 )
 from spark.erase.errors import LogRefused
+from spark.erase.hands import Answer, Hands, HandsLost
 from spark.erase.log_at_rest import log_at_rest
-from spark.erase.plan import PlanRequest
 from spark.erase.refusing import Refused
+from spark.erase.request import PlanRequest
 from spark.erase.spread import plan_spread
 from spark.erase.unit import do, refused_by_log, with_witness
 from spark.erase.verify import verify
@@ -50,7 +42,6 @@ from spark.lease import Lease
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
-Answer = TypeVar("Answer")
 
 WRITES: Final = (RoundCall, DeleteReservedCall)
 
@@ -89,7 +80,7 @@ def _gathered(
     yield gather(content for _, content in rows)
 
 
-class SparkHands:
+class SparkHands(Hands):
     """Hands that borrow a slot of the pool. One thread calls; any may kill.
 
     A cancel leaves a worker up to two seconds in which it may still write: silence is proved by the locks of
@@ -128,26 +119,6 @@ class SparkHands:
                 return PlanAnswer(refusal=refused.refusal)
             return self._do(call, PlanAnswer)
         return PlanAnswer(refusal=refused_by_log(found)) if isinstance(found, LogRefused) else found
-
-    def header_times(self, call: HeaderTimesCall) -> HeaderTimesAnswer:
-        """Read the headers of files."""
-        return self._do(call, HeaderTimesAnswer)
-
-    def prepare(self, call: PrepareCall) -> PrepareAnswer:
-        """Hash a file before its first write."""
-        return self._do(call, PrepareAnswer)
-
-    def round(self, call: RoundCall) -> RoundAnswer:
-        """Overwrite some entries of a file."""
-        return self._do(call, RoundAnswer)
-
-    def prove(self, call: ProveCall) -> ProveAnswer:
-        """Read a finished file again and compare."""
-        return self._do(call, ProveAnswer)
-
-    def delete_reserved(self, call: DeleteReservedCall) -> DeleteReservedAnswer:
-        """Delete a file that holds nothing any more."""
-        return self._do(call, DeleteReservedAnswer)
 
     def verify(self, call: VerifyCall) -> VerifyAnswer:
         """Read an environment again after an erasure, a task a file."""

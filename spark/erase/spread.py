@@ -25,9 +25,10 @@ from spark.erase.errors import LogRefused
 from spark.erase.log import Log, all_entries, all_lns, distinct
 from spark.erase.native.types import Table
 from spark.erase.overview import Overview, offsets_in, overlook
-from spark.erase.plan import PlanRequest, reserved_files
+from spark.erase.plan import reserved_files
 from spark.erase.plan_answer import VETOED_MAX, vlsn_document
 from spark.erase.reading import Reads
+from spark.erase.request import PlanRequest
 from spark.erase.survey import FileTask, find_tasks, pack, survey_file, unpack
 from spark.erase.transactions import Outcomes
 from spark.erase.verdict import Verdict, VerdictTask, VerdictTerms, decide_file

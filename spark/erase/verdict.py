@@ -25,10 +25,11 @@ from spark.erase.log import (
 )
 from spark.erase.native.types import Table
 from spark.erase.overview import FilePart, find_outcomes_in_file
-from spark.erase.plan import Judge, PlanRequest, plan_file
+from spark.erase.plan import Judge, plan_file
 from spark.erase.plan_answer import VETOED_MAX, planned_file
 from spark.erase.reading import Reads
 from spark.erase.reasons import Cause, Reason
+from spark.erase.request import PlanRequest
 from spark.erase.survey import FileTask, TransactionEnds, unpack, unpack_rising
 from spark.erase.tree import Reached
 from spark.erase.versions import Superseded

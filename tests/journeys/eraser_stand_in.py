@@ -23,7 +23,7 @@ from typing import Any
 from spark.erase.calls import Mode, PlanAnswer, PlanCall, PlannedFile, PrepareCall, RoundAnswer, RoundCall
 from spark.erase.directory import identity_of
 from spark.erase.file_layer import FileLayer
-from spark.erase.plan import PlanRequest
+from spark.erase.request import PlanRequest
 from spark.erase.rounds import slice_entries
 from spark.erase.unit import do
 from spark.targets.control_file import ControlFile

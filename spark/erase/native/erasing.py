@@ -9,29 +9,10 @@ from typing import Final
 import numpy as np
 
 from spark.erase.native.compiling import compiled
+from spark.erase.native.planned import CHECKSUM, FLAGS, HEADER_BYTES, ITEM_BYTES, OFFSET, PREVIOUS, TYPE, VLSN
 from spark.erase.native.reading import is_zero
 from spark.erase.native.types import Buffer, Int, Table
 from spark.formats import je_log
-
-# Columns of a row for a planned entry, and the names of those that a plan has.
-OFFSET: Final = 0
-TYPE: Final = 1
-FLAGS: Final = 2
-PREVIOUS: Final = 3
-ITEM_BYTES: Final = 4
-VLSN: Final = 5
-CHECKSUM: Final = 6
-HEADER_BYTES: Final = 7
-COLUMNS: Final = 8
-NAMES: Final = {
-    OFFSET: "offset",
-    TYPE: "type",
-    FLAGS: "flags",
-    PREVIOUS: "previous",
-    ITEM_BYTES: "item_bytes",
-    VLSN: "vlsn",
-    CHECKSUM: "checksum",
-}
 
 ERASED: Final = int(je_log.EntryType.ERASED)
 NOTHING: Final = -1

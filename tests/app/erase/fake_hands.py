@@ -15,7 +15,6 @@ from spark.erase.calls import (
     Costs,
     DeleteReservedAnswer,
     DeleteReservedCall,
-    HandsLost,
     HeaderTime,
     HeaderTimesAnswer,
     HeaderTimesCall,
@@ -34,7 +33,8 @@ from spark.erase.calls import (
 )
 from spark.erase.directory import Witness, file_names, identity_of
 from spark.erase.entry_tables import pack, unpack
-from spark.erase.plan import PLANNED
+from spark.erase.hands import HandsLost
+from spark.erase.native.planned import PLANNED
 from spark.formats.je_log import EntryType, file_name, file_number
 
 MIB = 1024 * 1024

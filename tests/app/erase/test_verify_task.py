@@ -21,7 +21,13 @@ from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.states import JobState
 from app.stores.models import SuspendRequest
 from app.stores.service import get_store, suspend_store
-from spark.erase.calls import HandsLost, Refusal, RefusalCode, VerifyAnswer, VerifyCall
+from spark.erase.calls import (
+    Refusal,
+    RefusalCode,
+    VerifyAnswer,
+    VerifyCall,
+)
+from spark.erase.hands import HandsLost
 from spark.erase.verified import VerifiedFile
 from tests.app.erase.ledger import AFTER, STORE, Ledger, file, proved
 from tests.app.jobs.workbench import Workbench

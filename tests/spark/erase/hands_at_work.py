@@ -23,7 +23,7 @@ from spark.erase.directory import Witness
 from spark.erase.entry_tables import unpack
 from spark.erase.file_layer import FileLayer
 from spark.erase.overwrite import overwrite as do_round
-from spark.erase.plan import PlanRequest
+from spark.erase.request import PlanRequest
 from spark.erase.rounds import slice_entries, split_rounds
 from spark.erase.unit import do
 from spark.targets.control_file import ControlFile

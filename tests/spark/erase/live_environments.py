@@ -7,7 +7,8 @@ from pathlib import Path
 
 from spark.erase.calls import LiveTerms
 from spark.erase.live import plan_live
-from spark.erase.plan import Plan, PlanRequest
+from spark.erase.plan import Plan
+from spark.erase.request import PlanRequest
 from spark.formats.je_log import lsn_of
 from spark.formats.je_write_environment import Environment
 from spark.targets import ofd_lock

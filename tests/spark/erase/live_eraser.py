@@ -23,7 +23,7 @@ from spark.erase.calls import (
     RefusalCode,
     RoundCall,
 )
-from spark.erase.plan import PlanRequest
+from spark.erase.request import PlanRequest
 from spark.erase.rounds import slice_entries, split_rounds
 from spark.erase.unit import do
 from spark.targets.control_file import ControlFile

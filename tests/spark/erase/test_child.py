@@ -20,7 +20,6 @@ import pytest
 
 from spark.erase.calls import (
     DeleteReservedCall,
-    HandsLost,
     HeaderTimesCall,
     Mode,
     PlanCall,
@@ -31,7 +30,8 @@ from spark.erase.calls import (
     Step,
 )
 from spark.erase.child import LENGTH, ChildHands, MessageForeign, read_message
-from spark.erase.plan import PlanRequest
+from spark.erase.hands import HandsLost
+from spark.erase.request import PlanRequest
 from tests.spark.erase.aftermath import Aftermath
 from tests.spark.erase.hands_at_work import claim, plan, rounds_of
 from tests.spark.erase.live_records import live_records
@@ -152,7 +152,7 @@ def test_child_dies_with_its_parent(copy_of: Callable[[str], Path]) -> None:
         "import os, threading\n"
         "from spark.erase.calls import HeaderTimesCall, PlanCall\n"
         "from spark.erase.child import ChildHands\n"
-        "from spark.erase.plan import PlanRequest\n"
+        "from spark.erase.request import PlanRequest\n"
         "hands = ChildHands()\n"
         f"hands.header_times(HeaderTimesCall({str(directory)!r}, 0, 1))\n"
         "print(hands.pid, flush=True)\n"

@@ -15,8 +15,9 @@ import pytest
 from spark.erase.errors import LogCorrupt, LogRefused, RestoreRequired, RollbackUnfinished, TreeBroken
 from spark.erase.native import types as t
 from spark.erase.native.items import parse_ln, parse_node
-from spark.erase.plan import Plan, PlanRequest, plan_erasure
+from spark.erase.plan import Plan, plan_erasure
 from spark.erase.reasons import Cause
+from spark.erase.request import PlanRequest
 from spark.formats.je_log import USER_LN_TYPES, EntryType
 from tests.oracles import je_log as oracle
 from tests.spark.erase.conftest import Sample
@@ -135,7 +136,8 @@ def test_compiled_code_stays_within_its_arrays(copy_of: Callable[[str], Path], t
 import random
 from pathlib import Path
 from spark.erase.errors import LogRefused
-from spark.erase.plan import PlanRequest, plan_erasure
+from spark.erase.plan import plan_erasure
+from spark.erase.request import PlanRequest
 from tests.spark.erase.test_damage import mutate
 chance = random.Random(7)
 files = sorted(Path({str(copy_of("halted"))!r}).glob("*.jdb"))

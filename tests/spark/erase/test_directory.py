@@ -18,7 +18,8 @@ from spark.erase.errors import (
     NotAnEnvironment,
 )
 from spark.erase.log import read_log
-from spark.erase.plan import PlanRequest, plan_erasure
+from spark.erase.plan import plan_erasure
+from spark.erase.request import PlanRequest
 
 ROOT = Path(__file__).parents[3]
 

@@ -12,7 +12,7 @@ import pytest
 from spark.erase import directory, live_reading
 from spark.erase.calls import PlanCall, RefusalCode
 from spark.erase.errors import LogFileChanged, LogFileNotRegular, LogFileVanished
-from spark.erase.plan import PlanRequest
+from spark.erase.request import PlanRequest
 from spark.erase.unit import do
 from tests.spark.erase.live_environments import NO_GRACE, held, plan, planned, write_environment
 

@@ -22,8 +22,9 @@ from spark.erase.errors import (
 )
 from spark.erase.live import check_live_round, choose_mode, plan_live
 from spark.erase.live_properties import properties
-from spark.erase.plan import Plan, PlanRequest, plan_erasure
+from spark.erase.plan import Plan, plan_erasure
 from spark.erase.reasons import Cause, Reason
+from spark.erase.request import PlanRequest
 from spark.erase.unit import do
 from spark.formats.je_log import EntryType, lsn_file
 from spark.targets.control_file import ControlFile

@@ -24,8 +24,8 @@ from spark.erase.calls import (
     Step,
 )
 from spark.erase.entry_tables import unpack
-from spark.erase.plan import PlanRequest
 from spark.erase.reasons import Cause
+from spark.erase.request import PlanRequest
 from spark.erase.rounds import slice_entries, split_rounds
 from spark.erase.unit import do
 from spark.targets.control_file import ControlFile

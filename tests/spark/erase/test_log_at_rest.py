@@ -10,8 +10,8 @@ import pytest
 from spark.erase.calls import PlanAnswer, PlanCall, RefusalCode
 from spark.erase.errors import LogFileChanged
 from spark.erase.log_at_rest import log_at_rest
-from spark.erase.plan import PlanRequest
 from spark.erase.refusing import Refused
+from spark.erase.request import PlanRequest
 from spark.erase.unit import do
 from spark.formats.je_write_sample import write_sample
 from spark.targets import ofd_lock

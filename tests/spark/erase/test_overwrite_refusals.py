@@ -24,7 +24,7 @@ from spark.erase.calls import (
 )
 from spark.erase.environment_lock import try_lock
 from spark.erase.file_layer import FileLayer
-from spark.erase.plan import PlanRequest
+from spark.erase.request import PlanRequest
 from spark.erase.unit import do
 from spark.targets.control_file import ControlFile
 from spark.targets.control_record import ProtectedRange

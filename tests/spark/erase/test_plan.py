@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from spark.erase.plan import FilePlan, Plan, PlanRequest, plan_erasure
+from spark.erase.plan import FilePlan, Plan, plan_erasure
 from spark.erase.reasons import Cause, Reason, Switches
+from spark.erase.request import PlanRequest
 from spark.formats.je_log import EntryType
 from tests.oracles import je_log as oracle
 from tests.spark.erase.conftest import Sample

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from spark.erase.errors import LogRefused
-from spark.erase.plan import PlanRequest, plan_erasure
+from spark.erase.plan import plan_erasure
 from spark.erase.reasons import Cause
+from spark.erase.request import PlanRequest
 from tests.oracles.je_liveness import Verdict, judge
 from tests.oracles.je_liveness_reader import Log, read_environment
 from tests.oracles.je_liveness_recovery import Recovered, recover, with_erased

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from spark.erase.entry_tables import BATCH_ROWS, pack, rows_of, unpack
-from spark.erase.plan import PLANNED
+from spark.erase.native.planned import PLANNED
 from spark.erase.rounds import RoundSlice, slice_entries, split_rounds
 
 SIZE = 1 << 30

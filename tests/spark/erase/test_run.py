@@ -12,8 +12,6 @@ import pytest
 from spark.erase.calls import (
     Costs,
     DeleteReservedCall,
-    Hands,
-    HandsLost,
     HeaderTimesCall,
     PlanCall,
     PrepareCall,
@@ -24,7 +22,8 @@ from spark.erase.calls import (
 from spark.erase.child import ChildHands
 from spark.erase.directory import identity_of
 from spark.erase.environment_lock import try_lock
-from spark.erase.plan import PlanRequest
+from spark.erase.hands import Hands, HandsLost
+from spark.erase.request import PlanRequest
 from spark.erase.run import SparkHands
 from spark.erase.unit import do
 from spark.erase.verified import FileToVerify

@@ -11,9 +11,10 @@ import pytest
 
 from spark.erase.calls import Costs, PlanAnswer
 from spark.erase.overview import find_spread, overlook
-from spark.erase.plan import PlanRequest, plan_erasure
+from spark.erase.plan import plan_erasure
 from spark.erase.plan_answer import of_plan
 from spark.erase.reasons import Switches
+from spark.erase.request import PlanRequest
 from spark.erase.spread import plan_spread, survey_packed
 from spark.erase.survey import Survey, find_tasks, pack, survey_file, unpack, unpack_rising
 from spark.erase.window import IS_ROWS, ROWS, look_through

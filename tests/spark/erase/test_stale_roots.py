@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from spark.erase.errors import TreeBroken
-from spark.erase.plan import PlanRequest, plan_erasure
+from spark.erase.plan import plan_erasure
+from spark.erase.request import PlanRequest
 from spark.formats.je_log import FLAG_PROVISIONAL, EntryType, file_name, lsn_file, lsn_offset
 from spark.formats.je_write_cleaning import clean_file
 from spark.formats.je_write_environment import Environment

@@ -13,7 +13,8 @@ import pytest
 from spark.erase.calls import Costs, RefusalCode, VerifyAnswer, VerifyCall
 from spark.erase.child import ChildHands
 from spark.erase.log import newest_checkpoint, read_log
-from spark.erase.plan import PlanRequest, gather_facts, plan_erasure
+from spark.erase.plan import gather_facts, plan_erasure
+from spark.erase.request import PlanRequest
 from spark.erase.run import SparkHands
 from spark.erase.unit import do
 from spark.erase.verified import FileToVerify

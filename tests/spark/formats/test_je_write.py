@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark.erase.log import read_log
-from spark.erase.plan import PlanRequest, plan_erasure
+from spark.erase.plan import plan_erasure
+from spark.erase.request import PlanRequest
 from spark.formats.je_log import USER_LN_TYPES, EntryType, file_name, lsn_of
 from spark.formats.je_log_items import NODE_KEY_PREFIX
 from spark.formats.je_log_packed import ItemReader

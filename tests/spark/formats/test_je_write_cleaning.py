@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from spark.erase.plan import PlanRequest, plan_erasure
+from spark.erase.plan import plan_erasure
+from spark.erase.request import PlanRequest
 from spark.formats.je_log import EntryType
 from spark.formats.je_write_cleaning import clean_file
 from spark.formats.je_write_environment import Environment
