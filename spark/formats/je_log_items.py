@@ -7,6 +7,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
+from spark.formats.je_extinct_scan import ExtinctScan, read_extinct_scan
 from spark.formats.je_log import HAS_CREATION_TIME_TYPES, NULL_LSN, TRANSACTIONAL_TYPES, EntryType
 from spark.formats.je_log_packed import ItemMalformed, ItemReader
 
@@ -101,6 +102,7 @@ class RareLn:
     named_id: int | None
     obsolete_offsets: tuple[int, ...]
     anchor_lsn: int
+    extinct_scan: ExtinctScan | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,7 @@ class Rollback:
 
 
 def read_rare_ln(item: bytes, entry_type: int) -> RareLn:
-    """Read a MapLN, NameLN or FileSummaryLN, or one LN of another kind whose value is asked for."""
+    """Read a MapLN, NameLN, FileSummaryLN or ExtinctScanLN, or one other LN whose value is asked for."""
     reader = ItemReader(item)
     flags, flags2, flags3 = reader.byte(), reader.byte(), reader.byte()
     db_id = reader.packed_long()
@@ -188,7 +190,14 @@ def read_rare_ln(item: bytes, entry_type: int) -> RareLn:
         named_id=named_id,
         obsolete_offsets=offsets,
         anchor_lsn=anchor,
+        extinct_scan=_read_extinct_scan(value, entry_type),
     )
+
+
+def _read_extinct_scan(value: bytes | None, entry_type: int) -> ExtinctScan | None:
+    if value is None or entry_type not in (EntryType.EXTINCT_SCAN_LN, EntryType.EXTINCT_SCAN_LN_TX):
+        return None
+    return read_extinct_scan(value)
 
 
 def _read_transaction(reader: ItemReader, entry_type: int, flags: int) -> tuple[int, int, int]:

@@ -4,11 +4,19 @@ One caller, no concurrency: transactions interleave as their calls do. Time goes
 the same calls make the same bytes.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from spark.formats.je_extinct_scan import ExtinctScan
 from spark.formats.je_log import NULL_LSN, EntryType
-from spark.formats.je_log_items import DATABASE_DUPS, MAPPING_DB, NAMING_DB, RESERVED_FILES_NAME
+from spark.formats.je_log_items import (
+    DATABASE_DUPS,
+    MAPPING_DB,
+    NAMING_DB,
+    RESERVED_FILES_NAME,
+    SLOT_KNOWN_DELETED,
+)
 from spark.formats.je_write_database import DATABASE_PREFIXING, Database, Txn, split_two_part_key
 from spark.formats.je_write_flush import NodeLog
 from spark.formats.je_write_items import (
@@ -18,6 +26,7 @@ from spark.formats.je_write_items import (
     write_checkpoint_start,
     write_configured,
     write_db_tree,
+    write_extinct_scan,
     write_map,
     write_name,
     write_operation,
@@ -26,10 +35,20 @@ from spark.formats.je_write_items import (
 )
 from spark.formats.je_write_log import FILE_BYTES_DEFAULT, LogWriter
 from spark.formats.je_write_nodes import LEVEL_MAIN, LEVEL_MAPPING
-from spark.formats.je_write_records import MAP_TYPES, NAME_TYPES, RECORD_TYPES, RESERVED_TYPES, Records
+from spark.formats.je_write_records import (
+    EXTINCT_SCAN_TYPES,
+    MAP_TYPES,
+    NAME_TYPES,
+    RECORD_TYPES,
+    RESERVED_TYPES,
+    Records,
+)
 from spark.formats.je_write_tree import Slot, Tree
 
-INTERNAL_NAMES: Final = ("_jeUtilization", RESERVED_FILES_NAME, "_jeExpiration", "_jeExtinctScansDb")
+EXTINCT_SCANS_NAME: Final = "_jeExtinctScansDb"
+INTERNAL_NAMES: Final = ("_jeUtilization", RESERVED_FILES_NAME, "_jeExpiration", EXTINCT_SCANS_NAME)
+# Sorted packed: one byte for small numbers.
+SCAN_KEY_OF_0: Final = 127
 IMMUTABLE_MARK: Final = b"*"
 # Version, and that neither VLSNs nor times of the file are known.
 RESERVED_FILE: Final = b"\x80\xff\xff\x00"
@@ -103,6 +122,21 @@ class Environment(Records):
         """Delete a record that exists, with duplicates that of key and value; return the LSN."""
         database = self.databases[name]
         return self._change(database, txn, database.key(key, value), None, RECORD_TYPES)
+
+    def discard(self, txn: Txn | None, number: int, scan: ExtinctScan) -> int:
+        """Note a call of discardExtinctRecords; return the LSN. Records go when their slots do (`forget`)."""
+        key = bytes([SCAN_KEY_OF_0 + number])
+        database = self.databases[EXTINCT_SCANS_NAME]
+        return self._change(database, txn, key, write_extinct_scan(scan), EXTINCT_SCAN_TYPES)
+
+    def forget(self, name: str, keys: Iterable[bytes]) -> None:
+        """Mark slots known deleted, as JE's scan for extinct records does: nothing is logged for a record."""
+        tree = self.databases[name].tree
+        for key in keys:
+            slot = tree.find(key)
+            assert slot is not None, key
+            slot.state = SLOT_KNOWN_DELETED
+            tree.touch(slot)
 
     # Databases.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark.formats import je_log_items as items
+from spark.formats.je_extinct_scan import OF_RECORDS, RECORD_VERSION, ExtinctScan
 from spark.formats.je_log import HAS_CREATION_TIME_TYPES, NULL_LSN, TRANSACTIONAL_TYPES, VERSION, EntryType
 from spark.formats.je_write_packed import byte_array, fixed_long, pack, text, triggers
 
@@ -287,3 +288,15 @@ def write_truncated(old_id: int) -> bytes:
 def write_operation(name: str) -> bytes:
     """Write the end of a NameLN, or of one whose operation has no more to say: NONE, REMOVE, RENAME."""
     return bytes((items.OPERATIONS.index(name),))
+
+
+def write_extinct_scan(scan: ExtinctScan) -> bytes:
+    """Write the value of an ExtinctScanLN; nothing has been counted yet."""
+    value = pack(OF_RECORDS) + pack(RECORD_VERSION) + b"0" + pack(len(scan.databases))
+    before = 0
+    for db in scan.databases:
+        value += pack(db - before)
+        before = db
+    for data in (scan.begin_key, scan.end_key, scan.filter):
+        value += pack(len(data or b"")) + (data or b"")
+    return value + scan.label.encode() + b"\0" + pack(0) + pack(0)

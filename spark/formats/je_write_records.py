@@ -26,6 +26,7 @@ RECORD_TYPES: Final = (
 )
 NAME_TYPES: Final = ((EntryType.NAME_LN_TX,) * 3, (EntryType.NAME_LN,) * 3)
 RESERVED_TYPES: Final = ((EntryType.RESERVED_FILE_LN,) * 3,) * 2
+EXTINCT_SCAN_TYPES: Final = ((EntryType.EXTINCT_SCAN_LN_TX,) * 3, (EntryType.EXTINCT_SCAN_LN,) * 3)
 MAP_TYPES: Final = ((EntryType.MAP_LN_TX,) * 3, (EntryType.MAP_LN,) * 3)
 
 

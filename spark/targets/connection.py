@@ -12,7 +12,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from types import TracebackType
@@ -90,7 +90,7 @@ class Connection:
         self.read_only = read_only
         self.rowcount = -1
         self.noted: dict[str, str | None] = {}
-        """What a caller has read of the catalog, once for the life of the connection."""
+        """What callers remember for the life of the connection: of the catalog, of earlier batches."""
         self._state = threading.Condition()
         self._cancelling = threading.Lock()
         self._running = False
@@ -149,6 +149,12 @@ class Connection:
         """Run one statement for every mapping; how many rows were changed in all."""
         with self._statement():
             self.rowcount = self._session.run_many(sql, rows)
+        return self.rowcount
+
+    def execute_rows(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
+        """SQLite: run one statement with `?` parameters for every row; how many rows were changed in all."""
+        with self._statement():
+            self.rowcount = self._session.run_rows(sql, rows)
         return self.rowcount
 
     def stream(self, sql: str, params: Params = None) -> Generator[Row, None, None]:

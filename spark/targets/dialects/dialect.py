@@ -1,6 +1,6 @@
 """What the rest of the floor may ask of a database without knowing which one it is."""
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Literal, Protocol
 
@@ -45,6 +45,9 @@ class Session(Protocol):
         """Run one statement; its rows and its row count (-1 where the driver knows none)."""
 
     def run_many(self, sql: str, rows: Iterable[Mapping[str, Any]]) -> int: ...
+
+    def run_rows(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
+        """Run one statement with `?` parameters for every row (SQLite)."""
 
     def stream(self, sql: str, params: Params) -> Generator[Row, None, None]: ...
 

@@ -9,7 +9,7 @@ Invariants:
 
 import math
 import re
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -119,6 +119,9 @@ class MysqlSession:
     def run_many(self, sql: str, rows: Iterable[Mapping[str, Any]]) -> int:
         with self._driver(), self._raw.cursor() as cursor:
             return cursor.executemany(translate(sql), [_bound(row) for row in rows]) or 0
+
+    def run_rows(self, _sql: str, _rows: Iterable[Sequence[Any]]) -> int:
+        raise TargetSchemaUnsupported("MySQL has no parameters by position")
 
     def stream(self, sql: str, params: Params) -> Generator[Row, None, None]:
         with self._driver(), self._unbuffered() as cursor:

@@ -5,7 +5,7 @@ facts/spark.md (client_connection_check_interval ends a statement whose client d
 """
 
 import re
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime
 from functools import lru_cache
@@ -110,6 +110,9 @@ class PostgresqlSession:
         with self._raw.cursor() as cursor:
             cursor.executemany(translate(sql), rows)
             return cursor.rowcount
+
+    def run_rows(self, _sql: str, _rows: Iterable[Sequence[Any]]) -> int:
+        raise TargetSchemaUnsupported("PostgreSQL's rows go in by COPY")
 
     def stream(self, sql: str, params: Params) -> Generator[Row, None, None]:
         with self._raw.cursor() as cursor:

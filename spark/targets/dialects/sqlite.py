@@ -3,7 +3,7 @@
 import os
 import sqlite3
 import time
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any, Literal
 from urllib.parse import quote
@@ -19,7 +19,6 @@ from spark.targets.target import SessionLimits, Target, sqlite_path
 
 # How many steps of its virtual machine SQLite makes between two looks at the deadline and the cancel flag.
 PROGRESS_STEPS = 10_000
-STREAM_ROWS = 500
 
 
 class SqliteDialect:
@@ -93,6 +92,12 @@ class SqliteSession:
             self._ended(cursor)
 
     def run_many(self, sql: str, rows: Iterable[Mapping[str, Any]]) -> int:
+        return self._each(sql, rows)
+
+    def run_rows(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
+        return self._each(sql, rows)
+
+    def _each(self, sql: str, rows: Iterable[Any]) -> int:
         self._deadline = time.monotonic() + self._statement_timeout_s
         cursor = self._raw.cursor()
         try:
@@ -103,8 +108,8 @@ class SqliteSession:
     def stream(self, sql: str, params: Params) -> Generator[Row, None, None]:
         cursor = self._started(sql, params)
         try:
-            while rows := cursor.fetchmany(STREAM_ROWS):
-                yield from rows
+            # A row is made when it is asked for: who stops early has not paid for others, nor kept them.
+            yield from cursor
         finally:
             self._ended(cursor)
 
