@@ -15,7 +15,7 @@ DECIDABLE: Final = np.array([number in USER_LN_TYPES | NODE_TYPES for number in 
 # Database and key -> LSN, and whether it is a deletion.
 Newest = dict[tuple[int, bytes], tuple[int, bool]]
 # LNs that no reason is ever asked for, and that are no RareLn: only the newest of a key means anything.
-OTHER_LNS: Final = (EntryType.RESERVED_FILE_LN, EntryType.EXTINCT_SCAN_LN, EntryType.EXTINCT_SCAN_LN_TX)
+OTHER_LNS: Final = (EntryType.RESERVED_FILE_LN,)
 
 
 def find_barren(

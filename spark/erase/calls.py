@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from spark.erase.directory import Identity, Witness
-from spark.erase.request import PlanRequest
+from spark.erase.request import LogExtinction, PlanRequest
 from spark.erase.verified import FileToVerify, VerifiedFile
 
 
@@ -165,6 +165,8 @@ class PlannedFile:
         entry_count: rows of `entries`.
         erased, kept: by reason and by cause: (entries, bytes of their items).
         reserved: JE has put the file aside for deletion; `barren`: nothing in it is live or vetoed.
+        extinct: what is erased as EXTINCT, by the extinction's id: (entries, bytes of their items).
+        in_use: offsets (four bytes each) of those entries among them that slots still name.
     """
 
     number: int
@@ -177,6 +179,8 @@ class PlannedFile:
     kept: Mapping[str, tuple[int, int]]
     reserved: bool
     barren: bool
+    extinct: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    in_use: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +196,7 @@ class PlanAnswer:
         nodes_wait: LIVE: old nodes were left for later (progress rule).
         mode: the mode that the plan is good for; a LIVE store whose environment was free is CLOSED.
         witness: must stand in the log whenever something of the plan is done.
+        log_extinctions: those that the log itself has.
     """
 
     files: tuple[PlannedFile, ...] = ()
@@ -205,6 +210,7 @@ class PlanAnswer:
     nodes_wait: bool = False
     mode: Mode = Mode.CLOSED
     witness: Witness | None = None
+    log_extinctions: tuple[LogExtinction, ...] = ()
     costs: Costs = field(default_factory=Costs)
     refusal: Refusal | None = None
 
@@ -361,13 +367,30 @@ class VerifyAnswer:
     refusal: Refusal | None = None
 
 
-Call = HeaderTimesCall | PlanCall | PrepareCall | RoundCall | ProveCall | DeleteReservedCall | VerifyCall
-Done = (
-    HeaderTimesAnswer
-    | PlanAnswer
-    | PrepareAnswer
-    | RoundAnswer
-    | ProveAnswer
-    | DeleteReservedAnswer
-    | VerifyAnswer
-)
+@dataclass(frozen=True, slots=True)
+class CountCall:
+    """Name the databases of an environment, and count what an extinction covers.
+
+    Attributes:
+        extinction: its record (`formats.extinction`); None: only the names are wanted.
+    """
+
+    directory: str
+    extinction: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CountAnswer:
+    """Databases of the application, and how many live records are covered; bytes of keys and values."""
+
+    databases: tuple[str, ...] = ()
+    records: int = 0
+    bytes: int = 0
+    log_extinctions: tuple[LogExtinction, ...] = ()
+    refusal: Refusal | None = None
+
+
+_Reading = HeaderTimesCall | PlanCall | VerifyCall | CountCall
+Call = _Reading | PrepareCall | RoundCall | ProveCall | DeleteReservedCall
+_Read = HeaderTimesAnswer | PlanAnswer | VerifyAnswer | CountAnswer
+Done = _Read | PrepareAnswer | RoundAnswer | ProveAnswer | DeleteReservedAnswer

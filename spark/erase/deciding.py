@@ -1,16 +1,18 @@
 """The safe rule: a reason, and at times a cause against it, for every entry of the log."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spark.erase.databases import Databases
+from spark.erase.extinct import Coverage, Extinct
 from spark.erase.log import Ends, Entries, Lns, Log, Mask, Nodes, mark
 from spark.erase.nodes import find_old_nodes
 from spark.erase.reasons import Cause, Reason, Switches
+from spark.erase.request import ExtinctionTerms, FilterMode, LogExtinction
 from spark.erase.transactions import Outcomes
 from spark.erase.tree import Reached
 from spark.erase.versions import Superseded, find_superseded
@@ -22,6 +24,7 @@ Codes = NDArray[np.uint8]
 USER_LN: Final = np.array([number in USER_LN_TYPES for number in range(256)])
 CAUSES: Final = tuple(Cause)
 NO_CAUSE: Final = 0
+NO_EXTINCTIONS: Final = ExtinctionTerms()
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
 # An expired record is left alone for so long, since JE itself may still be looking at it.
@@ -39,10 +42,20 @@ NEVER_FETCHED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Of each entry of the log: its reason (0: none) and what speaks against it (0: nothing)."""
+    """Of each entry of the log: its reason (0: none) and what speaks against it (0: nothing).
+
+    Attributes:
+        extinct: what extinctions say of it; None where nothing can be covered.
+    """
 
     reason: Codes
     cause: Codes
+    extinct: Extinct | None = None
+
+    def part(self, begin: int, end: int) -> "Decision":
+        """The decision about some entries that follow each other."""
+        extinct = None if self.extinct is None else self.extinct.part(begin, end)
+        return Decision(self.reason[begin:end], self.cause[begin:end], extinct)
 
     def forbid(self, entries: Mask, cause: Cause) -> None:
         """Note a cause for entries that have none yet."""
@@ -56,6 +69,7 @@ class Facts:
     Attributes:
         superseded, old_nodes, listed: what only the whole log tells: superseded LNs, old nodes, and LSNs on
             JE's lists of obsolete offsets. Where they are None, the log here is the whole log.
+        names: of the databases that extinctions may name; log_extinctions: those that the log itself has.
     """
 
     log: Log
@@ -70,9 +84,18 @@ class Facts:
     superseded: Superseded | None = None
     old_nodes: Mask | None = None
     listed: NDArray[np.int64] | None = None
+    names: Mapping[int, str] = field(default_factory=dict)
+    log_extinctions: tuple[LogExtinction, ...] = ()
 
 
-def decide(facts: Facts, switches: Switches, *, now_ms: int | None, expired: bool) -> Decision:
+def decide(
+    facts: Facts,
+    switches: Switches,
+    *,
+    now_ms: int | None,
+    expired: bool,
+    extinctions: ExtinctionTerms = NO_EXTINCTIONS,
+) -> Decision:
     """Find a reason for each entry before A, and what forbids it.
 
     Args:
@@ -80,6 +103,7 @@ def decide(facts: Facts, switches: Switches, *, now_ms: int | None, expired: boo
         switches: kinds that are off are decided all the same, and then forbidden.
         now_ms: the time by which records have expired; without it nothing has.
         expired: erase expired records that nothing reaches.
+        extinctions: of the store.
     """
     count = len(facts.entries.lsn)
     decision = Decision(np.zeros(count, dtype=np.uint8), np.zeros(count, dtype=np.uint8))
@@ -88,9 +112,16 @@ def decide(facts: Facts, switches: Switches, *, now_ms: int | None, expired: boo
     decision.reason[before & half_erased] = Reason.UNFINISHED_ERASURE
     _decide_lns(facts, decision, before, now_ms=now_ms)
     _decide_nodes(facts, decision, before)
-    reached = mark(facts.entries.lsn, facts.reached.lsns) & (decision.reason != 0)
+    reached = mark(facts.entries.lsn, facts.reached.lsns)
     # An expired record that a slot still names is no veto: it is what most of them are.
     decision.reason[reached & (decision.reason == Reason.EXPIRED)] = 0
+    if switches.allows(Reason.EXTINCT):
+        idle = {reason for reason in Reason if not switches.allows(reason)}
+        idle |= set() if expired else {Reason.EXPIRED}
+        decision = _decide_extinct(facts, decision, extinctions, before, idle)
+    if decision.extinct is not None:
+        # What an extinction reaches beyond the veto may go although a slot leads there.
+        reached &= ~((decision.reason == Reason.EXTINCT) & decision.extinct.beyond)
     decision.forbid(reached & (decision.reason != 0), Cause.VETOED)
     _forbid_abort_versions(facts, decision)
     if not expired:
@@ -126,6 +157,28 @@ def _decide_lns(facts: Facts, decision: Decision, before: Mask, *, now_ms: int |
     differ = np.zeros(len(before), dtype=bool)
     differ[lns.entry] = eligible & superseded.collided & (reason == 0)
     decision.forbid(differ, Cause.KEYS_DIFFER)
+
+
+def _decide_extinct(
+    facts: Facts, decision: Decision, terms: ExtinctionTerms, before: Mask, idle: set[Reason]
+) -> Decision:
+    """Find the extinct records among the LNs that no reason holds for, or only one that is idle now."""
+    coverage = Coverage.of(terms, facts.log_extinctions)
+    if coverage is None:
+        return decision
+    lns, entry = facts.lns, facts.lns.entry
+    reason = decision.reason[entry]
+    asked = USER_LN[facts.entries.type[entry]] & before[entry] & facts.outcomes.committed
+    asked &= (lns.value_bytes >= 0) & ((reason == 0) | np.isin(reason, list(idle)))
+    asked &= ~among(lns.db, facts.databases.dropped) & ~among(lns.db, facts.databases.with_comparator)
+    found = coverage.judge(lns, asked, facts.databases, facts.names).of_entries(entry, len(before))
+    covered: Mask = found.number != 0
+    if terms.mode is FilterMode.ALWAYS_MAYBE:
+        # JE asks its filter again for each of them, and never hears EXTINCT.
+        decision.forbid((covered | found.waits) & (decision.reason == 0), Cause.MAYBE_EXTINCT)
+        return decision
+    decision.reason[covered] = Reason.EXTINCT
+    return replace(decision, extinct=found)
 
 
 def _decide_nodes(facts: Facts, decision: Decision, before: Mask) -> None:

@@ -5,6 +5,8 @@ from typing import TypeVar
 
 from spark.erase.calls import (
     Call,
+    CountAnswer,
+    CountCall,
     DeleteReservedAnswer,
     DeleteReservedCall,
     HeaderTimesAnswer,
@@ -77,3 +79,7 @@ class Hands(ABC):
     def verify(self, call: VerifyCall) -> VerifyAnswer:
         """Read an environment again after an erasure."""
         return self._do(call, VerifyAnswer)
+
+    def count(self, call: CountCall) -> CountAnswer:
+        """Name the databases, and count what an extinction covers."""
+        return self._do(call, CountAnswer)

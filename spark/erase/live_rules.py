@@ -14,12 +14,12 @@ import numpy as np
 
 from spark.erase.calls import LiveTerms
 from spark.erase.databases import Databases, find_databases
-from spark.erase.deciding import CAUSES, NO_CAUSE, Decision, Facts, among, decide
+from spark.erase.deciding import CAUSES, NO_CAUSE, NO_EXTINCTIONS, Decision, Facts, among, decide
 from spark.erase.errors import LiveBackupUnknown, LiveReplicated, NoCheckpoint
 from spark.erase.log import Checkpoint, Log, Mask, is_entry, numbers, refuse_restore
 from spark.erase.plan import gather_facts
-from spark.erase.reasons import Cause
-from spark.erase.request import PlanRequest
+from spark.erase.reasons import Cause, Reason
+from spark.erase.request import ExtinctionTerms, PlanRequest
 from spark.erase.tree import find_reached
 from spark.formats.je_log import (
     FLAG_INVISIBLE,
@@ -60,9 +60,10 @@ def decide_live(log: Log, request: PlanRequest, terms: LiveTerms) -> LiveDecisio
     newest = checkpoints[-1]
     refuse_restore(log, newest)
     facts = gather_facts(log, newest)
-    decision = _decide(facts, request)
+    decision = _decide(facts, request, request.extinctions)
     _forbid_internal(facts, decision)
     _forbid_unsettled(facts, decision)
+    _forbid_extinct_in_memory(decision)
     settled = settled_checkpoint(checkpoints, node_grace_ms=terms.node_grace_ms)
     _forbid_young_nodes(facts, decision, settled, request)
     nodes_wait = bool((decision.cause == CAUSES.index(Cause.NODES_WAIT) + 1).any())
@@ -131,9 +132,9 @@ def refuse_unknown_backup(log: Log, terms: LiveTerms) -> None:
         raise LiveBackupUnknown(detail, file=file_name(lsn_file(lsn)), offset=lsn_offset(lsn))
 
 
-def _decide(facts: Facts, request: PlanRequest) -> Decision:
+def _decide(facts: Facts, request: PlanRequest, extinctions: ExtinctionTerms = NO_EXTINCTIONS) -> Decision:
     # A slot in memory may still lead to an expired record, and no veto sees it: these stay.
-    return decide(facts, request.switches, now_ms=request.now_ms, expired=False)
+    return decide(facts, request.switches, now_ms=request.now_ms, expired=False, extinctions=extinctions)
 
 
 def _forbid_internal(facts: Facts, decision: Decision) -> None:
@@ -158,6 +159,13 @@ def _forbid_unsettled(facts: Facts, decision: Decision) -> None:
     unsettled = np.zeros(len(decision.reason), dtype=bool)
     unsettled[facts.lns.entry] = facts.outcomes.end_lsn >= facts.first_active
     decision.forbid(unsettled & (decision.reason != 0), Cause.UNSETTLED)
+
+
+def _forbid_extinct_in_memory(decision: Decision) -> None:
+    """A slot in memory may lead to an extinct record too: JE must know by itself that it is extinct."""
+    if decision.extinct is not None:
+        known = (decision.reason == Reason.EXTINCT) & ~decision.extinct.beyond
+        decision.forbid(known, Cause.UNSETTLED)
 
 
 def _forbid_young_nodes(

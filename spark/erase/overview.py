@@ -4,7 +4,7 @@ the transactions that one file alone does not explain.
 What comes out is cut by file again: the task that decides about a file gets its own part only.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +17,7 @@ from spark.erase.columns import FileColumns
 from spark.erase.databases import Databases, find_databases
 from spark.erase.directory import LogFile, opened
 from spark.erase.errors import LogFileChanged, LogRefused
+from spark.erase.extinct_scans import find_log_extinctions
 from spark.erase.log import (
     Checkpoint,
     Ends,
@@ -31,9 +32,11 @@ from spark.erase.log import (
     is_entry,
     newest_checkpoint,
 )
+from spark.erase.naming import Ended, find_ended, rare_txns, settled_names
 from spark.erase.native.types import Table
 from spark.erase.nodes import find_old_nodes
 from spark.erase.reading import Reads
+from spark.erase.request import LogExtinction
 from spark.erase.survey import Survey, TransactionEnds, among, pack, pack_rising, thin, unpack
 from spark.erase.transactions import Outcomes, find_outcomes
 from spark.erase.tree import find_reached
@@ -70,6 +73,7 @@ class Overview:
         missing_count: LSNs that slots name in files that the log has not.
         newest: files that hold what is newest in databases of JE's own, see `barren`.
         torn_at: of the last file.
+        names: of the databases that extinctions may name; log_extinctions: those that the log itself has.
     """
 
     checkpoint: Checkpoint
@@ -82,6 +86,8 @@ class Overview:
     key_bytes: int
     torn_at: int | None
     reads: tuple[int, int]
+    names: Mapping[int, str]
+    log_extinctions: tuple[LogExtinction, ...]
 
 
 def overlook(contents: Iterable[bytes], *, directory: str) -> bytes:
@@ -120,6 +126,8 @@ def _overlook(directory: Path, surveys: Sequence[Survey]) -> Overview:
         old = find_old_nodes(entries, nodes, first_active=first_active)
         for file in open_files:
             file.look_again()
+    ended = _ended(log, surveys)
+    names = settled_names(log, ended, first_active=first_active)
     listed = _listed(surveys, first_active)
     numbers = [each.task.number for each in surveys]
     there = np.isin(reached >> 32, np.array(numbers, dtype=np.int64))
@@ -146,7 +154,15 @@ def _overlook(directory: Path, surveys: Sequence[Survey]) -> Overview:
         key_bytes=sum(each.key_bytes for each in surveys),
         torn_at=surveys[-1].columns.torn_at,
         reads=(sum(each.reads[0] for each in surveys), sum(each.reads[1] for each in surveys)),
+        names=names,
+        log_extinctions=find_log_extinctions(log, names, ended, first_active=first_active),
     )
+
+
+def _ended(log: Log, surveys: Sequence[Survey]) -> Ended:
+    """How the transactions of rare LNs ended: the log of surveys has no ends of transactions."""
+    ends = (each.ends() for each in surveys)
+    return find_ended(((each.txn, each.lsn, each.type) for each in ends), rare_txns(log))
 
 
 def _files_of_newest(surveys: Sequence[Survey], databases: Databases) -> frozenset[int]:

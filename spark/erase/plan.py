@@ -19,6 +19,7 @@ from spark.erase.barren import find_barren
 from spark.erase.columns import FileColumns
 from spark.erase.databases import Databases, find_databases
 from spark.erase.deciding import CAUSES, Decision, Facts, decide
+from spark.erase.extinct_scans import find_log_extinctions
 from spark.erase.log import (
     Checkpoint,
     Lns,
@@ -32,14 +33,16 @@ from spark.erase.log import (
     newest_checkpoint,
     read_log,
 )
+from spark.erase.naming import ended_in, settled_names
 from spark.erase.native.planned import PLANNED
+from spark.erase.native.types import Table
 from spark.erase.reading import Reads
 from spark.erase.reasons import Cause, Reason
-from spark.erase.request import PlanRequest
+from spark.erase.request import LogExtinction, PlanRequest
 from spark.erase.transactions import Outcomes, find_outcomes
 from spark.erase.tree import find_reached, missing_targets
 from spark.erase.vlsn import VlsnIndex, find_vlsn_index
-from spark.formats.je_log import EntryType, file_name, lsn_file
+from spark.formats.je_log import EntryType, file_name, lsn_file, lsn_of
 from spark.formats.je_log_items import RESERVED_FILES_NAME
 
 
@@ -61,6 +64,8 @@ class FilePlan:
         erase: (PLANNED) the entries to erase, ascending; empty where there is a cause.
         erased: the same by reason.
         kept: by cause, what has a reason and stays.
+        extinct: what is erased as EXTINCT, by the extinction's id; `in_use`: offsets (four bytes each, the
+            lowest first) of those entries among them that slots still name.
         reserved: JE has put the file aside for deletion.
     """
 
@@ -71,6 +76,8 @@ class FilePlan:
     erased: Mapping[Reason, Amount]
     kept: Mapping[Cause, Amount]
     reserved: bool
+    extinct: Mapping[str, Amount] = field(default_factory=dict)
+    in_use: bytes = b""
 
     @property
     def name(self) -> str:
@@ -91,6 +98,7 @@ class Plan:
         barren: reserved files that hold nothing any more.
         reads: what reading has cost.
         nodes_wait: in an environment that is in use, old nodes are left for later.
+        log_extinctions: those that the log itself has.
     """
 
     directory: Path
@@ -105,6 +113,7 @@ class Plan:
     barren: frozenset[int] = frozenset()
     reads: Reads = field(default_factory=Reads)
     nodes_wait: bool = False
+    log_extinctions: tuple[LogExtinction, ...] = ()
 
     @property
     def torn_at(self) -> tuple[str, int] | None:
@@ -130,7 +139,13 @@ def plan_log(log: Log, request: PlanRequest) -> Plan:
     """Plan the erasure of a log that has been read."""
     checkpoint = newest_checkpoint(log)
     facts = gather_facts(log, checkpoint)
-    decision = decide(facts, request.switches, now_ms=request.now_ms, expired=request.erase_expired)
+    decision = decide(
+        facts,
+        request.switches,
+        now_ms=request.now_ms,
+        expired=request.erase_expired,
+        extinctions=request.extinctions,
+    )
     return make_plan(facts, checkpoint, decision, request)
 
 
@@ -154,7 +169,7 @@ def make_plan(
     return Plan(
         directory=log.directory,
         checkpoint=checkpoint,
-        files=tuple(_plan_files(judge, log.files, decision)),
+        files=tuple(_plan_files(judge, log.files, decision, facts.reached.lsns)),
         databases=facts.databases,
         vlsn_index=vlsn_index,
         vetoed=tuple((int(facts.entries.lsn[row]), Reason(int(decision.reason[row]))) for row in vetoed),
@@ -164,6 +179,7 @@ def make_plan(
         barren=find_barren(facts, decision, reserved, vlsn_index=vlsn_index),
         reads=log.reads,
         nodes_wait=nodes_wait,
+        log_extinctions=facts.log_extinctions,
     )
 
 
@@ -172,6 +188,8 @@ def gather_facts(log: Log, checkpoint: Checkpoint) -> Facts:
     entries, lns, nodes, ends = all_entries(log), all_lns(log), all_nodes(log), all_ends(log)
     databases = find_databases(log, checkpoint)
     first_active = checkpoint.first_active
+    ended = ended_in(log)
+    names = settled_names(log, ended, first_active=first_active)
     return Facts(
         log=log,
         entries=entries,
@@ -182,6 +200,8 @@ def gather_facts(log: Log, checkpoint: Checkpoint) -> Facts:
         databases=databases,
         reached=find_reached(log, entries, lns, nodes, databases, first_active=first_active),
         first_active=first_active,
+        names=names,
+        log_extinctions=find_log_extinctions(log, names, ended, first_active=first_active),
     )
 
 
@@ -231,19 +251,28 @@ class Judge:
         return {Cause.VLSN_INDEX: covers}
 
 
-def _plan_files(judge: Judge, files: Sequence[FileColumns], decision: Decision) -> list[FilePlan]:
+def _plan_files(
+    judge: Judge, files: Sequence[FileColumns], decision: Decision, reached: Table
+) -> list[FilePlan]:
     plans, row = [], 0
     for columns in files:
         end = row + columns.entries.num_rows
-        part = Decision(decision.reason[row:end], decision.cause[row:end])
-        plans.append(plan_file(judge, columns, part))
+        plans.append(plan_file(judge, columns, decision.part(row, end), reached))
         row = end
     return plans
 
 
-def plan_file(judge: Judge, columns: FileColumns, decision: Decision) -> FilePlan:
-    """Put together what was decided of a file's entries, and what forbids the whole file."""
+def plan_file(judge: Judge, columns: FileColumns, decision: Decision, reached: Table) -> FilePlan:
+    """Put together what was decided of a file's entries, and what forbids the whole file.
+
+    Args:
+        reached: LSNs that slots and the tail of the log lead to, at least those in this file.
+    """
     causes = judge.causes(columns)
+    if decision.extinct is not None and decision.extinct.waits.any():
+        count = int(decision.extinct.waits.sum())
+        detail = f"{count} entries may be extinct: it is not known yet whether an extinction is committed"
+        causes[Cause.EXTINCTION_METADATA] = detail
     item_bytes = columns.entries["item_bytes"].to_numpy()
     erasable = (decision.reason != 0) & (decision.cause == 0)
     kept = {
@@ -270,7 +299,32 @@ def plan_file(judge: Judge, columns: FileColumns, decision: Decision) -> FilePla
         erased=erased,
         kept=kept,
         reserved=columns.number in judge.reserved,
+        extinct=_by_extinction(decision, erasable, item_bytes),
+        in_use=_in_use(columns, decision, erasable, reached),
     )
+
+
+def _by_extinction(
+    decision: Decision, erasable: Mask, item_bytes: "np.ndarray[tuple[int], np.dtype[np.int32]]"
+) -> dict[str, Amount]:
+    extinct = decision.extinct
+    if extinct is None:
+        return {}
+    chosen = erasable & (decision.reason == Reason.EXTINCT)
+    return {
+        extinct.ids[number - 1]: _amount(chosen & (extinct.number == number), item_bytes)
+        for number in np.unique(extinct.number[chosen]).tolist()
+    }
+
+
+def _in_use(columns: FileColumns, decision: Decision, erasable: Mask, reached: Table) -> bytes:
+    """Offsets of erased entries that slots name: only JE's own filter keeps it from fetching them."""
+    chosen = erasable & (decision.reason == Reason.EXTINCT)
+    if not chosen.any():
+        return b""
+    offsets = columns.entries["offset"].to_numpy().astype(np.int64)[chosen]
+    named: Table = offsets[mark(offsets + lsn_of(columns.number, 0), reached)]
+    return named.astype("<u4").tobytes()
 
 
 def _amount(rows: Mask, item_bytes: "np.ndarray[tuple[int], np.dtype[np.int32]]") -> Amount:

@@ -26,6 +26,7 @@ def of_plan(plan: Plan, *, mode: Mode = Mode.CLOSED, refusal: Refusal | None = N
         vlsn=vlsn_document(plan.vlsn_index),
         torn_at=plan.torn_at,
         nodes_wait=plan.nodes_wait,
+        log_extinctions=plan.log_extinctions,
         mode=mode,
         costs=Costs(reads=plan.reads.count, read_bytes=plan.reads.byte_count),
     )
@@ -45,6 +46,8 @@ def planned_file(file: FilePlan, *, barren: bool) -> PlannedFile:
         kept={cause.value: (amount.entries, amount.item_bytes) for cause, amount in file.kept.items()},
         reserved=file.reserved,
         barren=barren,
+        extinct={name: (amount.entries, amount.item_bytes) for name, amount in file.extinct.items()},
+        in_use=file.in_use,
     )
 
 

@@ -51,6 +51,8 @@ RARE_LN_TYPES: Final = frozenset(
         EntryType.NAME_LN,
         EntryType.NAME_LN_TX,
         EntryType.FILE_SUMMARY_LN,
+        EntryType.EXTINCT_SCAN_LN,
+        EntryType.EXTINCT_SCAN_LN_TX,
     }
 )
 FAULTS: Final[dict[Outcome, tuple[type[LogCorrupt], str]]] = {

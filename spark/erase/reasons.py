@@ -17,6 +17,7 @@ class Reason(IntEnum):
     DUPLICATE = 7
     OLD_NODE = 8
     EXPIRED = 9
+    EXTINCT = 10
 
 
 class Cause(StrEnum):
@@ -32,6 +33,7 @@ class Cause(StrEnum):
     TOO_YOUNG = "TOO_YOUNG"
     COMPARATOR = "COMPARATOR"
     DEFERRED_WRITE = "DEFERRED_WRITE"
+    EXTINCTION_METADATA = "EXTINCTION_METADATA"
     # Of an entry.
     VETOED = "VETOED"
     NEEDED_FOR_ABORT = "NEEDED_FOR_ABORT"
@@ -39,6 +41,7 @@ class Cause(StrEnum):
     KEYS_DIFFER = "KEYS_DIFFER"
     EXPIRED_NOT_ENABLED = "EXPIRED_NOT_ENABLED"
     SWITCHED_OFF = "SWITCHED_OFF"
+    MAYBE_EXTINCT = "MAYBE_EXTINCT"
     # Of an entry, in an environment that is in use.
     NODES_WAIT = "NODES_WAIT"
     INTERNAL_DATABASE = "INTERNAL_DATABASE"
@@ -60,6 +63,8 @@ class Switches:
             return True
         if reason == Reason.DELETED_DATABASE:
             return self.deleted_databases
+        if reason == Reason.EXTINCT:
+            return self.extinct_records
         return reason in KNOWN_OBSOLETE and self.known_obsolete_entries
 
 

@@ -176,6 +176,8 @@ def _terms(
         reserved=reserved_files(lns, outcomes, overview.databases),
         newest=overview.newest,
         last=tasks[-1].number,
+        names=overview.names,
+        log_extinctions=overview.log_extinctions,
     )
 
 
@@ -221,6 +223,7 @@ def _answer(
         missing_count=overview.missing_count + sum(each.missing_count for each in verdicts),
         vlsn=vlsn_document(terms.vlsn_index),
         torn_at=None if overview.torn_at is None else (file_name(last), overview.torn_at),
+        log_extinctions=overview.log_extinctions,
         costs=sum(
             (each.costs for each in verdicts),
             Costs(reads=overview.reads[0], read_bytes=overview.reads[1]) + found.reads,

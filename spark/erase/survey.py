@@ -192,7 +192,7 @@ def thin(
 
 def _says_much(rare: Any) -> bool:
     if isinstance(rare, RareLn):
-        return rare.database is not None or rare.named_id is not None
+        return rare.database is not None or rare.named_id is not None or rare.extinct_scan is not None
     return rare is not None
 
 

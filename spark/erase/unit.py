@@ -10,6 +10,7 @@ from typing import Final
 from spark.erase import plan_answer
 from spark.erase.calls import (
     Call,
+    CountCall,
     DeleteReservedCall,
     Done,
     HeaderTimesAnswer,
@@ -25,6 +26,7 @@ from spark.erase.calls import (
     RoundCall,
     VerifyCall,
 )
+from spark.erase.counting import count_records
 from spark.erase.errors import LogFileChanged, LogRefused
 from spark.erase.file_layer import Clock, FileLayer
 from spark.erase.header_times import read_header_times
@@ -73,6 +75,8 @@ def do(call: Call, *, layer: FileLayer = SYSTEM, clock: Clock = unmeasured) -> D
             return delete_reserved(call, layer=layer, clock=clock)
         case VerifyCall():
             return verify(call, InTurn())
+        case CountCall():
+            return count_records(call)
 
 
 def refused_by_log(refused: LogRefused) -> Refusal:

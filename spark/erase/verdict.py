@@ -1,6 +1,6 @@
 """The third look at a file: what goes and what stays, by its entries and what the whole log says of it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from spark.erase.plan import Judge, plan_file
 from spark.erase.plan_answer import VETOED_MAX, planned_file
 from spark.erase.reading import Reads
 from spark.erase.reasons import Cause, Reason
-from spark.erase.request import PlanRequest
+from spark.erase.request import LogExtinction, PlanRequest
 from spark.erase.survey import FileTask, TransactionEnds, unpack, unpack_rising
 from spark.erase.tree import Reached
 from spark.erase.versions import Superseded
@@ -49,6 +49,8 @@ class VerdictTerms:
     reserved: frozenset[int]
     newest: frozenset[int]
     last: int
+    names: Mapping[int, str]
+    log_extinctions: tuple[LogExtinction, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,13 @@ def decide_file(task: VerdictTask, *, terms: VerdictTerms) -> Verdict | LogRefus
     log = Log(Path(task.file.directory), (), (columns,), Reads())
     facts = _gather(log, task, terms)
     request = terms.request
-    decision = decide(facts, request.switches, now_ms=request.now_ms, expired=request.erase_expired)
+    decision = decide(
+        facts,
+        request.switches,
+        now_ms=request.now_ms,
+        expired=request.erase_expired,
+        extinctions=request.extinctions,
+    )
     end_file = lsn_file(terms.first_active)
     judge = Judge(terms.last, request, terms.databases, terms.vlsn_index, end_file, terms.reserved)
     reserved = terms.reserved & {columns.number}
@@ -100,7 +108,9 @@ def decide_file(task: VerdictTask, *, terms: VerdictTerms) -> Verdict | LogRefus
     vetoed = np.flatnonzero(decision.cause == CAUSES.index(Cause.VETOED) + 1)
     there = mark(facts.reached.lsns, facts.entries.lsn)
     return Verdict(
-        planned=planned_file(plan_file(judge, columns, decision), barren=columns.number in barren),
+        planned=planned_file(
+            plan_file(judge, columns, decision, facts.reached.lsns), barren=columns.number in barren
+        ),
         vetoed=tuple(_named(facts.entries, decision, vetoed[:VETOED_MAX])),
         vetoed_count=len(vetoed),
         missing_count=int((~there).sum()),
@@ -132,6 +142,8 @@ def _gather(log: Log, task: VerdictTask, terms: VerdictTerms) -> Facts:
         ),
         old_nodes=old_nodes,
         listed=_listed(part, number),
+        names=terms.names,
+        log_extinctions=terms.log_extinctions,
     )
 
 

@@ -45,6 +45,8 @@ def _kinds() -> Buffer:
         je_log.EntryType.NAME_LN_TX,
         je_log.EntryType.NAME_LN,
         je_log.EntryType.FILE_SUMMARY_LN,
+        je_log.EntryType.EXTINCT_SCAN_LN,
+        je_log.EntryType.EXTINCT_SCAN_LN_TX,
     }
     kinds[list(plain)] = LN
     kinds[list(je_log.NODE_TYPES)] = NODE

@@ -1,0 +1,1 @@
+"""Slony-I: the catalog of a cluster, its cleanup and its log switch."""

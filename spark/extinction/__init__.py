@@ -1,0 +1,1 @@
+"""Record extinction on the lower floor: which rows an extinction reaches, and how they go."""

@@ -1,0 +1,79 @@
+"""The tables of a replica at its target: which are there, and how they are made."""
+
+from collections.abc import Collection
+from typing import Final
+
+from spark.formats.replica import COLUMNS, TABLES, create_statements, tables_of
+from spark.replication.errors import LayoutUnknown, ReplicaMissing
+from spark.targets.connection import Connection
+from spark.targets.errors import TargetTablesMissing
+
+# Any constant will do; it is the same in every Lethe, so that two of them do not create at the same time.
+_CREATION_LOCK: Final = 0x6C65746865  # "lethe"
+
+
+def tables_there(conn: Connection) -> set[str]:
+    """Which of the layout's tables are there; nothing is created.
+
+    Raises: LayoutUnknown: one of that name has other columns: it is not ours.
+    """
+    prefix = conn.target.table_prefix
+    names = [f"{prefix}{table}" for table in TABLES]
+    if conn.dialect.name == "postgresql":
+        rows = conn.execute(
+            """
+            select c.relname, a.attname
+            from pg_catalog.pg_class c
+            join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+            left join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+            where n.nspname = :schema and c.relname = any(:names)
+            """,
+            {"schema": conn.target.schema or "public", "names": names},
+        )
+    else:
+        marks = ", ".join(f":name{number}" for number in range(len(names)))
+        rows = conn.execute(
+            "select s.name, c.name from sqlite_schema s left join pragma_table_info(s.name) c"
+            f" where s.name in ({marks})",
+            {f"name{number}": name for number, name in enumerate(names)},
+        )
+    columns: dict[str, set[str]] = {}
+    for name, column in rows:
+        columns.setdefault(name.removeprefix(prefix), set()).add(column)
+    for table, found in columns.items():
+        wanted = {line.split()[0] for line in COLUMNS[table] if not line.startswith("primary key")}
+        if found != wanted:
+            other = ", ".join(sorted(str(name) for name in found ^ wanted))
+            raise LayoutUnknown(f"{prefix}{table} is not Lethe's table: {other}")
+    return set(columns)
+
+
+def lock_creation(conn: Connection) -> None:
+    """Keep others from creating tables to the end of the transaction; on SQLite the transaction does."""
+    assert conn.in_transaction, "the lock is held to the commit"
+    if conn.dialect.name == "postgresql":
+        # CREATE ... IF NOT EXISTS of two sessions at once fails with a unique violation.
+        conn.execute("select pg_advisory_xact_lock(:key)", {"key": _CREATION_LOCK})
+
+
+def create_tables(conn: Connection, there: Collection[str] = ()) -> None:
+    """Make those that are not there, empty, inside the caller's transaction and under `lock_creation`."""
+    for statement in create_statements(conn, there):
+        conn.execute(statement)
+
+
+def keep_filled(conn: Connection) -> None:
+    """Keep a total initialisation from emptying the tables until this transaction ends; its first statement.
+
+    PostgreSQL: TRUNCATE empties a table for older snapshots too: an ONLINE replica of nothing.
+    LOCK takes no snapshot.
+
+    Raises: ReplicaMissing.
+    """
+    assert conn.in_transaction, "the lock must last as long as the reading"
+    if conn.dialect.name == "postgresql":
+        tables = tables_of(conn)
+        try:
+            conn.execute(f"lock table {tables.entries}, {tables.ruv} in access share mode")
+        except TargetTablesMissing as error:
+            raise ReplicaMissing(error.detail) from error

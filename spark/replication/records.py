@@ -1,0 +1,101 @@
+"""What replicas exchange: records, entries, vectors; as columns, and as single values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+import pyarrow as pa
+
+from spark.formats.csn import Csn
+from spark.replication.csn_generator import GeneratorState
+
+RECORD_SCHEMA: Final = pa.schema(
+    [
+        pa.field("csn", pa.string(), nullable=False),
+        pa.field("prev", pa.string()),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("database", pa.binary(), nullable=False),
+        pa.field("key", pa.binary(), nullable=False),
+        pa.field("payload", pa.binary()),
+    ]
+)
+"""Records of a changelog as they travel; `payload` null of a CHANGE is a delete."""
+
+ENTRY_SCHEMA: Final = pa.schema(
+    [
+        pa.field("database", pa.binary(), nullable=False),
+        pa.field("key", pa.binary(), nullable=False),
+        pa.field("value", pa.binary()),
+        pa.field("csn", pa.string(), nullable=False),
+        pa.field("is_tombstone", pa.bool_(), nullable=False),
+    ]
+)
+"""Entries as a total initialisation carries them."""
+
+LOCAL_SCHEMA: Final = pa.schema(
+    [
+        pa.field("database", pa.binary(), nullable=False),
+        pa.field("key", pa.binary(), nullable=False),
+        pa.field("value", pa.binary()),
+    ]
+)
+"""Changes as a client writes them; `value` null deletes."""
+
+
+class RecordKind(StrEnum):
+    """The kinds that this version applies; the column is open for others."""
+
+    CHANGE = "CHANGE"
+    KEEPALIVE = "KEEPALIVE"
+    EXTINCTION = "EXTINCTION"
+
+
+class ReplicaStatus(StrEnum):
+    """What may be asked of a replica.
+
+    EMPTY: it has no generation yet. INITIALIZING: a total initialisation is under way. RESTORED: it lacks
+    own changes that others have seen, or may have: read-only until they are back.
+    """
+
+    EMPTY = "EMPTY"
+    ONLINE = "ONLINE"
+    INITIALIZING = "INITIALIZING"
+    RESTORED = "RESTORED"
+
+
+class SessionMode(StrEnum):
+    """What a session brings."""
+
+    INCREMENTAL = "INCREMENTAL"
+    TOTAL = "TOTAL"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaRow:
+    """Who a replica is."""
+
+    rid: int
+    generation: str | None
+    incarnation: str
+    status: ReplicaStatus
+    restored_upto: Csn | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """RUV, first CSNs and purge vector of a replica, all of one moment."""
+
+    ruv: Mapping[int, Csn] = field(default_factory=dict)
+    min: Mapping[int, Csn] = field(default_factory=dict)
+    purged: Mapping[int, Csn] = field(default_factory=dict)
+    last_modified_s: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything that a session decides by, read in one transaction."""
+
+    replica: ReplicaRow
+    vectors: Vectors
+    generator: GeneratorState

@@ -1,0 +1,121 @@
+"""Why a consumer refuses a supplier. Nothing of the refused request has been done.
+
+SessionRefused                SESSION_REFUSED         never raised itself
+├── ClockSkewed               CLOCK_SKEW              a clock is more than a day off
+├── DuplicateRid              DUPLICATE_RID           supplier and consumer are the same replica
+├── ReplicaBusy               REPLICA_BUSY            another supplier holds the lease
+├── ConsumerAhead             CONSUMER_AHEAD          a TOTAL would discard changes that the supplier lacks
+├── ReplicaSupplies           REPLICA_SUPPLIES        a TOTAL would discard what another one is about to copy
+├── SessionNotFound           SESSION_NOT_FOUND
+├── SessionEnded              SESSION_ENDED           released, expired, or taken over
+├── StaleEpoch                STALE_EPOCH             the session was acquired again
+├── BatchGap                  BATCH_GAP               a batch before this one is missing
+├── PrevGap                   PREV_GAP                a record before this one is missing
+├── GenerationMismatch        GENERATION_MISMATCH
+├── ReplicaInitializing       REPLICA_INITIALIZING    half a copy takes no changes
+├── TotalNotUnderWay          TOTAL_NOT_UNDER_WAY     entries, but nobody initialises the replica
+├── TotalIncomplete           TOTAL_INCOMPLETE        the copy has not ended
+└── TotalRuvDiffers           TOTAL_RUV_DIFFERS       the copy began at another RUV
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from spark.replication.errors import ReplicationRefused
+
+
+class SessionRefused(ReplicationRefused):
+    """A refusal with its facts, as JSON has them."""
+
+    code: ClassVar[str] = "SESSION_REFUSED"
+
+    def __init__(self, detail: str, facts: Mapping[str, Any] | None = None) -> None:
+        super().__init__(detail)
+        self.facts = dict(facts or {})
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (self.detail, self.facts))
+
+
+class ClockSkewed(SessionRefused):
+    code = "CLOCK_SKEW"
+
+
+class DuplicateRid(SessionRefused):
+    code = "DUPLICATE_RID"
+
+
+class ReplicaBusy(SessionRefused):
+    """Facts: holder, supplier_rid, supplier_store; `expires_in_s` is how long it will hold at most."""
+
+    code = "REPLICA_BUSY"
+
+    def __init__(
+        self, detail: str, facts: Mapping[str, Any] | None = None, *, expires_in_s: float = 0.0
+    ) -> None:
+        super().__init__(detail, facts)
+        self.expires_in_s = expires_in_s
+
+
+class ConsumerAhead(SessionRefused):
+    """Facts: rids."""
+
+    code = "CONSUMER_AHEAD"
+
+
+class ReplicaSupplies(SessionRefused):
+    """Facts: sessions."""
+
+    code = "REPLICA_SUPPLIES"
+
+
+class SessionNotFound(SessionRefused):
+    code = "SESSION_NOT_FOUND"
+
+
+class SessionEnded(SessionRefused):
+    code = "SESSION_ENDED"
+
+
+class StaleEpoch(SessionRefused):
+    """Facts: epoch."""
+
+    code = "STALE_EPOCH"
+
+
+class BatchGap(SessionRefused):
+    """Facts: expected."""
+
+    code = "BATCH_GAP"
+
+    def __init__(self, detail: str, facts: Mapping[str, Any]) -> None:
+        super().__init__(detail, facts)
+        self.expected = int(facts["expected"])
+
+
+class PrevGap(SessionRefused):
+    """Facts: rid, csn, prev, ruv."""
+
+    code = "PREV_GAP"
+
+
+class GenerationMismatch(SessionRefused):
+    """Facts: consumer, supplier."""
+
+    code = "GENERATION_MISMATCH"
+
+
+class ReplicaInitializing(SessionRefused):
+    code = "REPLICA_INITIALIZING"
+
+
+class TotalNotUnderWay(SessionRefused):
+    code = "TOTAL_NOT_UNDER_WAY"
+
+
+class TotalIncomplete(SessionRefused):
+    code = "TOTAL_INCOMPLETE"
+
+
+class TotalRuvDiffers(SessionRefused):
+    code = "TOTAL_RUV_DIFFERS"
