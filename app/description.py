@@ -90,9 +90,9 @@ _TOKEN: dict[str, Any] = {
     "revoked_at": None,
 }
 BACKUPS = frozenset({"ProtectionRead", "BackupSessionRead", "BackupSessionCreated", "BackupEndRead"})
-VERSIONED = frozenset({"JobRead", "StoreRead", "ParameterRead"}) | BACKUPS
+VERSIONED = frozenset({"AgreementRead", "JobRead", "StoreRead", "ParameterRead"}) | BACKUPS
 """What is answered with the ETag of a row."""
-LOCATED = frozenset({"StoreRead", "ProtectionRead", "BackupSessionCreated"})
+LOCATED = frozenset({"AgreementRead", "StoreRead", "ProtectionRead", "BackupSessionCreated"})
 """What is answered with its path when it was made."""
 HEADERS: dict[str, str] = {
     "ETag": "Strong, of the row's version; for If-Match and If-None-Match.",

@@ -9,6 +9,7 @@ ServiceError
  +- Gone 410              ProtectionExpired, BackupSessionOver
  +- Precondition 412      EtagMismatch, PlanNoLongerHolds
  +- TooLarge 413
+ +- UnsupportedMediaType 415
  +- Unprocessable 422     InvalidRequest, FutureCutoff, ...
  +- PreconditionMissing 428
  +- TooMany 429
@@ -138,6 +139,20 @@ class TooLarge(ServiceError):
     status = 413
 
 
+class BodyTooLarge(HTTPException):
+    """A body passes its bound while it is read; FastAPI's own reader lets only HTTPExceptions through."""
+
+    def __init__(self, detail: str, *, code: str) -> None:
+        super().__init__(413, detail)
+        self.code = code
+
+
+class UnsupportedMediaType(ServiceError):
+    """The body is of a form that the operation does not take."""
+
+    status = 415
+
+
 class Unprocessable(ServiceError):
     """Well-formed, and wrong."""
 
@@ -254,8 +269,8 @@ def _validation(error: RequestValidationError, path: str) -> ServiceError:
 
 def _http(error: HTTPException) -> ServiceError:
     by_status: dict[int, type[ServiceError]] = {404: NotFound, 405: MethodNotAllowed}
-    if error.status_code == 413:
-        return TooLarge(str(error.detail), code="BODY_TOO_LARGE")
+    if isinstance(error, BodyTooLarge):
+        return TooLarge(error.detail, code=error.code)
     if error.status_code == 400:  # a body that json.loads gives up on: bad UTF-8, too deep, a number too long
         return InvalidJson("the body is not valid JSON")
     kind = by_status.get(error.status_code, BadRequest)

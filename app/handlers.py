@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from sqlmodel import Session
@@ -20,37 +21,82 @@ from app.erase.silence import prove_erasure_silent
 from app.erase.task import run_erasure
 from app.erase.verify_service import JOB_ERASURE_VERIFY
 from app.erase.verify_task import run_erasure_verify
+from app.events.batch import submit_cleanup_child, submit_switch_child
+from app.events.check import check_node
+from app.events.cleanup_models import JOB_CLEANUP
+from app.events.cleanup_task import prove_cleanup_silent, run_cleanup, run_cleanup_plan
+from app.events.recover import is_node_ahead, recover_node
+from app.events.switch_models import JOB_SWITCH
+from app.events.switch_task import run_switch
+from app.events.wait_models import JOB_WAIT
+from app.events.wait_task import prove_wait_silent, run_wait
+from app.extinction.je_task import run_environment_extinction
+from app.extinction.plan_task import PLAN_EXTINCTION, run_extinction_plan
+from app.extinction.records import JOB_EXTINCTION
+from app.extinction.replica_scan import run_replica_scan
+from app.extinction.status import known_extinctions
 from app.jobs.batch import JOB_BATCH, prove_children_silent, run_batch
 from app.jobs.batch_api import ChildSubmitter
 from app.jobs.context import JobContext
 from app.jobs.engine_choice import Engines
+from app.jobs.plans import JOB_PLAN
 from app.jobs.queries import count_active_jobs
 from app.jobs.service import wake
-from app.jobs.sql_target import prove_silence
+from app.jobs.sql_target import prove_silence, read_store_of
 from app.jobs.suspension import store_key
 from app.jobs.tasks import TaskKind, TaskKinds
+from app.jobs.trimming import CHANGELOG, JOB_PURGE, Trimming
 from app.protection.queries import count_active
 from app.purge.batch import submit_child
 from app.purge.check import check_store
-from app.purge.recover import recover_store
-from app.purge.service import JOB_PLAN, JOB_PURGE, is_epoch_ahead
+from app.purge.recover import is_epoch_ahead, recover_store
 from app.purge.task import prove_purge_silent, run_plan, run_purge
+from app.replication import trim_service
+from app.replication.audit_models import JOB_AUDIT
+from app.replication.audit_task import run_audit
+from app.replication.check import check_replica, recover_replica
+from app.replication.sessions import JOB_SESSION
+from app.replication.supplier import run_session
+from app.replication.supplier_silence import prove_session_silent
+from app.replication.trim_task import prove_trimming_silent, run_trim_plan, run_trimming
 from app.settings import Settings
 from app.stores.findings import RecoveryRead
 from app.stores.hooks import StoreHooks
 from app.stores.models import Store, StoreKind
+from spark.erase.hands import Hands
 
 
 def task_kinds(engines: Engines, workshop: Workshop) -> TaskKinds:
     """Job kind to its task."""
 
+    def take_hands(context: JobContext, directory: Path) -> Hands:
+        return workshop.take_hands(context, "INLINE", directory=directory)[0]
+
     def plan(context: JobContext) -> Mapping[str, Any]:
+        if _plans_extinction(context.job.params):
+            return run_extinction_plan(context, take_hands=take_hands)
         if _plans_erasure(context.job.params):
             return run_erasure_plan(context, workshop=workshop)
+        if _is_trimming(context.job.params):
+            return run_trim_plan(context)
+        if _plans_cleanup(context.job.params):
+            return run_cleanup_plan(context)
         return run_plan(context)
 
+    def purge(context: JobContext) -> Mapping[str, Any]:
+        if _is_trimming(context.job.params):
+            return run_trimming(context)
+        return run_purge(context, engines=engines)
+
+    def extinction(context: JobContext) -> Mapping[str, Any]:
+        store = read_store_of(context)
+        if store.kind == StoreKind.REPLICA:
+            return run_replica_scan(context, store, engines=engines)
+        return run_environment_extinction(context, store, take_hands=take_hands)
+
     return {
-        JOB_PURGE: TaskKind(run=partial(run_purge, engines=engines), prove_silence=prove_purge_silent),
+        JOB_EXTINCTION: TaskKind(run=extinction, prove_silence=prove_silence),
+        JOB_PURGE: TaskKind(run=purge, prove_silence=_prove_purge_silent),
         JOB_PLAN: TaskKind(run=plan, prove_silence=prove_silence),
         JOB_ERASURE: TaskKind(
             run=partial(run_erasure, workshop=workshop), prove_silence=prove_erasure_silent
@@ -61,14 +107,42 @@ def task_kinds(engines: Engines, workshop: Workshop) -> TaskKinds:
         JOB_BATCH: TaskKind(run=run_batch, prove_silence=prove_children_silent),
         JOB_VERIFY: TaskKind(run=run_verify, prove_silence=prove_silence),
         JOB_RESTORE: TaskKind(run=run_restore, prove_silence=prove_silence),
+        JOB_AUDIT: TaskKind(run=run_audit, prove_silence=prove_silence),
+        JOB_WAIT: TaskKind(run=run_wait, prove_silence=prove_wait_silent),
+        JOB_SESSION: TaskKind(run=partial(run_session, engines=engines), prove_silence=prove_session_silent),
+        JOB_CLEANUP: TaskKind(run=partial(run_cleanup, engines=engines), prove_silence=prove_cleanup_silent),
+        JOB_SWITCH: TaskKind(run=run_switch, prove_silence=prove_silence),
     }
+
+
+def _plans_extinction(params: Mapping[str, Any]) -> bool:
+    return params.get("plan") == PLAN_EXTINCTION
 
 
 def _plans_erasure(params: Mapping[str, Any]) -> bool:
     return params.get("plan") == JOB_ERASURE
 
 
-BATCH_SUBMITTERS: Mapping[str, tuple[Scope, ChildSubmitter]] = {JOB_PURGE: (Scope.PURGES_WRITE, submit_child)}
+def _plans_cleanup(params: Mapping[str, Any]) -> bool:
+    return params.get("plan") == JOB_CLEANUP
+
+
+def _is_trimming(params: Mapping[str, Any]) -> bool:
+    return params.get("kind") == CHANGELOG
+
+
+def _prove_purge_silent(context: JobContext) -> None:
+    prove = prove_trimming_silent if _is_trimming(context.job.params) else prove_purge_silent
+    prove(context)
+
+
+TRIMMING: Trimming = trim_service
+"""What the route of purges hands a purge CHANGELOG to."""
+BATCH_SUBMITTERS: Mapping[str, tuple[Scope, ChildSubmitter]] = {
+    JOB_PURGE: (Scope.PURGES_WRITE, partial(submit_child, trimming=TRIMMING)),
+    JOB_CLEANUP: (Scope.EVENTS_WRITE, submit_cleanup_child),
+    JOB_SWITCH: (Scope.EVENTS_WRITE, submit_switch_child),
+}
 
 
 def scopes_of(kind: str, params: Mapping[str, Any]) -> frozenset[Scope]:
@@ -79,9 +153,19 @@ def scopes_of(kind: str, params: Mapping[str, Any]) -> frozenset[Scope]:
         into = RestoreInto.model_validate(params["into"])
         more = {Scope.ADMIN} if into.live else {Scope.STORES_WRITE} if into.file is not None else set()
         return frozenset({Scope.PURGES_WRITE} | more)
+    if kind == JOB_SESSION:
+        more = {Scope.ADMIN} if params["discard_consumer_changes"] else set()
+        return frozenset({Scope.REPLICATION_WRITE} | more)
+    if kind == JOB_AUDIT:
+        return frozenset({Scope.REPLICATION_WRITE})
+    if kind in (JOB_CLEANUP, JOB_SWITCH) or (kind == JOB_PLAN and _plans_cleanup(params)):
+        return frozenset({Scope.EVENTS_WRITE})
+    if kind == JOB_EXTINCTION or (kind == JOB_PLAN and _plans_extinction(params)):
+        return frozenset({Scope.EXTINCTIONS_WRITE})
     if kind == JOB_ERASURE or (kind == JOB_PLAN and _plans_erasure(params)):
         return frozenset({Scope.ERASURE_WRITE})
-    return frozenset({Scope.JOBS_READ if kind in (JOB_VERIFY, JOB_ERASURE_VERIFY) else Scope.PURGES_WRITE})
+    only_reads = kind in (JOB_VERIFY, JOB_ERASURE_VERIFY, JOB_WAIT)
+    return frozenset({Scope.JOBS_READ if only_reads else Scope.PURGES_WRITE})
 
 
 def _count_users(db: Session, store_id: str) -> int:
@@ -89,24 +173,39 @@ def _count_users(db: Session, store_id: str) -> int:
     return count_active_jobs(db, store_id) + count_active(db, store_id)
 
 
+def _count_extinctions(db: Session, store: Store) -> int:
+    """Of an environment; a replica's lie in its target."""
+    return len(known_extinctions(db, store.id).holding) if store.kind == StoreKind.JE else 0
+
+
 def recover(database: Database, settings: Settings, store: Store, actor: str) -> RecoveryRead:
-    """Raise our epoch above a store's target.
+    """Raise our epoch above a store's target; accept what a restored replica has lost.
 
     Raises: ServiceError: the target cannot be asked.
     """
-    by_kind = recover_environment if store.kind == StoreKind.JE else recover_store
-    return by_kind(database, settings, store, actor)
+    by_kind = {
+        StoreKind.JE: recover_environment,
+        StoreKind.REPLICA: recover_replica,
+        StoreKind.SLONY: recover_node,
+    }
+    return by_kind.get(StoreKind(store.kind), recover_store)(database, settings, store, actor)
 
 
 def is_ahead(database: Database, store: Store, settings: Settings) -> bool:
     """Whether a store's target can be asked and has seen a greater epoch than ours."""
-    by_kind = is_environment_ahead if store.kind == StoreKind.JE else is_epoch_ahead
-    return by_kind(database, store, settings)
+    by_kind = {StoreKind.JE: is_environment_ahead, StoreKind.SLONY: is_node_ahead}
+    return by_kind.get(StoreKind(store.kind), is_epoch_ahead)(database, store, settings)
 
 
 STORE_HOOKS = StoreHooks(
     count_active_jobs=_count_users,
+    count_extinctions=_count_extinctions,
     resumed=lambda db, store, now: wake(db, store_key(store), now=now),
-    checks={StoreKind.SYMMETRICDS: check_store, StoreKind.JE: check_environment},
+    checks={
+        StoreKind.SYMMETRICDS: lambda _, store, settings, now: check_store(store, settings, now),
+        StoreKind.JE: lambda _, store, settings, now: check_environment(store, settings, now),
+        StoreKind.REPLICA: check_replica,
+        StoreKind.SLONY: check_node,
+    },
     recover=recover,
 )

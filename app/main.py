@@ -1,5 +1,6 @@
 """create_app(): routers, errors, and the life of the application."""
 
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
@@ -27,21 +28,42 @@ from app.db import Database
 from app.description import describe
 from app.erase.api import router as erase_router
 from app.erase.certificate_api import router as certificates_router
-from app.handlers import BATCH_SUBMITTERS, STORE_HOOKS, scopes_of
+from app.events.api import router as events_router
+from app.events.cleanup_api import router as cleanups_router
+from app.events.precondition_api import router as preconditions_router
+from app.events.switch_api import router as switches_router
+from app.events.wait_api import router as waits_router
+from app.extinction.api import router as extinction_router
+from app.extinction.attest_api import router as attest_router
+from app.extinction.forget_api import router as forget_router
+from app.extinction.wire import STATUS_BODY_MAX_BYTES
+from app.handlers import BATCH_SUBMITTERS, STORE_HOOKS, TRIMMING, scopes_of
 from app.jobs.api import router as jobs_router
 from app.jobs.batch_api import router as batch_router
 from app.jobs.spark_api import router as spark_router
 from app.jobs.spark_service import SparkService
 from app.jobs.watch import JobWatch
 from app.kit.problems import problems
-from app.kit.request_scope import RequestScope
+from app.kit.request_scope import BodyLimit, RequestScope
 from app.metrics import render_metrics
 from app.parameters.api import router as parameters_router
 from app.protection.abort_api import router as abort_router
 from app.protection.api import router as protection_router
 from app.protection.waiting import WaitingRoom
 from app.purge.api import router as purge_router
+from app.replication.agreements_api import router as agreements_router
 from app.replication.api import router as replication_router
+from app.replication.audits_api import router as audits_router
+from app.replication.changes_api import router as changes_router
+from app.replication.compare_api import router as compare_router
+from app.replication.dead_letters_api import router as dead_letters_router
+from app.replication.digests_api import router as digests_router
+from app.replication.entries_api import router as entries_router
+from app.replication.grouping import ChangeWriters
+from app.replication.parking import ParkingLot
+from app.replication.peer_api import router as replicas_router
+from app.replication.replicas import close_idle_replicas
+from app.replication.sessions_api import router as replication_sessions_router
 from app.settings import Settings
 from app.stores.api import router as stores_router
 from app.stores.parameters_api import router as store_parameters_router
@@ -57,11 +79,28 @@ ROUTERS = (
     purge_router,
     erase_router,
     certificates_router,
+    extinction_router,
+    attest_router,
+    forget_router,
     archives_router,
     protection_router,
     abort_router,
     backups_router,
     replication_router,
+    replicas_router,
+    digests_router,
+    dead_letters_router,
+    audits_router,
+    changes_router,
+    entries_router,
+    agreements_router,
+    replication_sessions_router,
+    compare_router,
+    events_router,
+    waits_router,
+    preconditions_router,
+    cleanups_router,
+    switches_router,
     batch_router,
     jobs_router,
     spark_router,
@@ -111,12 +150,13 @@ def create_app(
         instance_id: of this process's data directory: a restart knows by it what its own past has left.
     """
     watch = JobWatch(database, interval_s=settings.watch_interval_s, waiters_max=settings.waiters_max)
+    writers = ChangeWriters(database, settings, clock or SystemClock())
 
     app = FastAPI(
         title="Lethe",
         version=VERSION,
         description=DESCRIPTION,
-        lifespan=_life(watch, threads_max=settings.api_threads_max),
+        lifespan=_life(watch, writers, threads_max=settings.api_threads_max),
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
@@ -132,25 +172,39 @@ def create_app(
     state.readiness = readiness or Readiness()
     state.changed = changed
     state.store_hooks, state.batch_submitters = STORE_HOOKS, BATCH_SUBMITTERS
-    state.scopes_of = scopes_of
+    state.scopes_of, state.trimming = scopes_of, TRIMMING
     state.spark = spark
     state.instance_id = instance_id
     state.waiting_room = WaitingRoom(settings.waiters_max)
+    state.parking = _parking(settings)
+    state.change_writers = writers
     errors.install(app)
     _add_middleware(app, settings)
     _add_routes(app)
     return app
 
 
-def _life(watch: JobWatch, *, threads_max: int) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+def _life(
+    watch: JobWatch, writers: ChangeWriters, *, threads_max: int
+) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = threads_max
         await watch.start()
         yield
+        writers.close()
+        close_idle_replicas()
         await watch.close()
 
     return lifespan
+
+
+def _parking(settings: Settings) -> ParkingLot:
+    return ParkingLot(
+        in_flight=settings.replication_in_flight,
+        batches_max=settings.replication_batches_max,
+        wait_max_s=settings.replication_parking_s,
+    )
 
 
 def _add_middleware(app: FastAPI, settings: Settings) -> None:
@@ -162,7 +216,19 @@ def _add_middleware(app: FastAPI, settings: Settings) -> None:
             allow_headers=["*"],
             expose_headers=["ETag", "Location", "Retry-After", "X-Request-ID", "Idempotency-Replayed"],
         )
-    app.add_middleware(RequestScope, body_max_bytes=settings.request_body_max_bytes)
+    app.add_middleware(
+        RequestScope,
+        body_max_bytes=settings.request_body_max_bytes,
+        body_limits=(
+            BodyLimit(
+                re.compile(r"/v1/replicas/[^/]+/sessions/[^/]+/batches"),
+                settings.replication_batch_max_bytes,
+                "BATCH_TOO_LARGE",
+            ),
+            BodyLimit(re.compile(r"/v1/stores/[^/]+/changes"), settings.replication_bulk_max_bytes),
+            BodyLimit(re.compile(r"/v1/stores/[^/]+/extinction-status:query"), STATUS_BODY_MAX_BYTES),
+        ),
+    )
 
 
 def _query_names(dependant: Dependant) -> set[str]:

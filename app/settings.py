@@ -52,6 +52,8 @@ class SparkSettings(BaseModel):
     """AUTO takes Spark from so many rows on."""
     erase_min_bytes: Annotated[int, Field(ge=0)] = 4 * 1024**3
     """AUTO takes Spark for an erasure from a log of so many bytes on."""
+    window_min_changes: Annotated[int, Field(ge=0)] = 200_000
+    """A session's window of so many changes on is read by Spark, where it may be."""
     task_ms: Annotated[int, Field(ge=10, le=60_000)] = 1_500
     """How much work is sent as one task."""
     units_ahead_max: Annotated[int, Field(ge=1, le=10_000)] = 128
@@ -136,6 +138,34 @@ class Settings(BaseSettings):
     purge_window_units: Annotated[int, Field(ge=1, le=1000)] = 32
     purge_unit_retries_max: Annotated[int, Field(ge=0)] = 8
     plan_valid_s: Annotated[int, Field(ge=60)] = 86_400
+
+    # replication, the consumer's side
+    replication_bulk_max_bytes: Annotated[int, Field(ge=1024)] = 33_554_432
+    """Of one request with local changes, as it arrives and when it is decoded."""
+    replication_batch_rows: Annotated[int, Field(ge=1, le=100_000)] = 10_000
+    replication_batch_max_bytes: Annotated[int, Field(ge=1_200_000)] = 8_388_608
+    """Of one batch of a session, as it arrives and when it is decoded; the largest record must fit."""
+    replication_in_flight: Annotated[int, Field(ge=1, le=4)] = 4
+    """So many batches of one session are here at a time."""
+    replication_batches_max: Annotated[int, Field(ge=1, le=1_000)] = 32
+    """Of all sessions: with the bytes of a batch, what they take of memory."""
+    replication_parking_s: Annotated[float, Field(gt=0, le=60)] = 5.0
+    """How long a batch waits for those before it."""
+
+    # replication, the supplier's side
+    replication_tick_s: Annotated[float, Field(gt=0)] = 1.0
+    """How often agreements with an interval are asked whether a session is due."""
+    replication_lease_s: Annotated[float, Field(ge=3, le=60)] = 60.0
+    """How long a consumer that hears nothing more of a session waits before it takes another supplier's."""
+
+    # replication, local changes
+    replication_group_changes_max: Annotated[int, Field(ge=1, le=100_000)] = 1_000
+    """So many changes of several requests share one transaction."""
+    replication_group_wait_ms: Annotated[int, Field(ge=0, le=1_000)] = 5
+    """So long a group waits for requests that are being read; one that is alone does not wait."""
+    replication_waiting_requests_max: Annotated[int, Field(ge=1)] = 2_000
+    replication_waiting_max_bytes: Annotated[int, Field(ge=1024)] = 134_217_728
+    """What requests with changes may hold in memory together; more are sent away with 503."""
 
     # erasure
     erasure_wait_in_job_s: Annotated[float, Field(ge=0)] = 5.0

@@ -7,10 +7,13 @@ from app.auth import models as auth
 from app.backups import models as backups
 from app.erase import models as erase
 from app.erase import signing_models as certificates
+from app.events import tick_models as events
+from app.extinction import models as extinction
 from app.jobs import models as jobs
 from app.parameters import models as parameters
 from app.protection import models as protection
 from app.purge import tick_models as purge
+from app.replication import rows as replication
 from app.stores import models as stores
 
 metadata = SQLModel.metadata
@@ -21,10 +24,13 @@ __all__ = [
     "backups",
     "certificates",
     "erase",
+    "events",
+    "extinction",
     "jobs",
     "metadata",
     "parameters",
     "protection",
     "purge",
+    "replication",
     "stores",
 ]

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 import structlog
 from sqlmodel import select
@@ -15,6 +16,8 @@ from app.erase.certificate import issue_missing
 from app.erase.errors import SigningKeyUnusable
 from app.erase.tick import Look
 from app.errors import MetadataBusy, MetadataUnavailable
+from app.events.tick import tick_once as cleanup_tick_once
+from app.extinction.settling import Settling
 from app.handlers import is_ahead, task_kinds
 from app.jobs.claims import Claimer
 from app.jobs.instances import InstanceLock, heartbeat, register_instance
@@ -24,8 +27,11 @@ from app.jobs.spark_hands import HandsSource
 from app.jobs.spark_service import engines_of, spark_service
 from app.jobs.suspension import store_key
 from app.kit.ids import new_id
+from app.kit.rests import Rest
 from app.main import VERSION
 from app.purge.tick import tick_once
+from app.replication.tick import Look as AgreementLook
+from app.replication.trim_tick import trim_tick_once
 from app.retention import forget_rows, remove_expired_archives
 from app.settings import Settings
 from app.stores.models import Store
@@ -35,6 +41,7 @@ HEARTBEAT_S = 15.0
 STOP_BUDGET_S = 13.5
 """For jobs and Spark together, of the 15 s that a stop may take."""
 START_RETRY_S = 1.0
+SETTLING_TICK_S = 3.0
 HOUSEKEEPING_EVERY_BEATS = 20
 EPOCH_STORES_MAX = 200
 logger = structlog.get_logger("lethe.server")
@@ -70,8 +77,12 @@ class Worker:
             suspended_stores=lambda db: suspended_stores(db, now=clock.now()),
             changed=lambda job_id: self.changed(job_id),
         )
+        self._agreements_rest: dict[str, Rest] = {}
+        self._replicas_rest: dict[str, Rest] = {}
         self._keeper = threading.Thread(target=self._keep, name="lethe-housekeeping", daemon=True)
         self._eraser = threading.Thread(target=self._look_at_erasers, name="lethe-eraser", daemon=True)
+        self._supplier = threading.Thread(target=self._look_at_agreements, name="lethe-supplier", daemon=True)
+        self._settler = threading.Thread(target=self._settle_extinctions, name="lethe-settler", daemon=True)
 
     def start(self) -> None:
         """Register, recover, claim."""
@@ -90,6 +101,8 @@ class Worker:
             self.spark.start()
         self._keeper.start()
         self._eraser.start()
+        self._supplier.start()
+        self._settler.start()
         logger.info("started", role=self.role, instance=self.lock.id, labels=self.settings.labels)
 
     def start_when_possible(self) -> None:
@@ -112,23 +125,20 @@ class Worker:
         if self.spark is not None:
             self.spark.stop(STOP_BUDGET_S - (time.monotonic() - begun))
         self._stopped.set()
-        for thread in (self._keeper, self._eraser):
+        for thread in (self._keeper, self._eraser, self._supplier, self._settler):
             if thread.is_alive():
                 thread.join(2.0)
-        self._beat(stopped=True)
+        survive(partial(self._beat, stopped=True), "metadata away")
         self.lock.release()
 
     def _beat(self, *, stopped: bool = False) -> None:
-        try:
-            with self.database.transaction() as db:
-                now = self.database.now(db)
-                heartbeat(db, self.lock.id, now=now, stopped=stopped)
-                for store in end_past_suspensions(db, now=now):
-                    wake(db, store_key(store), now=now)
-            if not stopped:
-                keep_backups(self.database, self.settings, clock=self.clock)
-        except (MetadataUnavailable, MetadataBusy) as error:
-            logger.warning("metadata away", error=error.detail)
+        with self.database.transaction() as db:
+            now = self.database.now(db)
+            heartbeat(db, self.lock.id, now=now, stopped=stopped)
+            for store in end_past_suspensions(db, now=now):
+                wake(db, store_key(store), now=now)
+        if not stopped:
+            keep_backups(self.database, self.settings, clock=self.clock)
 
     def _keep(self) -> None:
         beats = 0
@@ -142,8 +152,12 @@ class Worker:
                 survive(self._clean, "housekeeping failed")
 
     def _tick(self) -> None:
-        """Submit the purges that recur and are due."""
-        if tick_once(self.database, self.settings, now=self.clock.now(), changed=self._tell):
+        """Submit the purges and event cleanups that recur and are due."""
+        now = self.clock.now()
+        purges = tick_once(self.database, self.settings, now=now, changed=self._tell)
+        trimmings = trim_tick_once(self.database, self.settings, now=now, changed=self._tell)
+        cleanups = cleanup_tick_once(self.database, self.settings, now=now, changed=self._tell)
+        if purges or trimmings or cleanups:
             self.runner.wake()
 
     def _look_at_erasers(self) -> None:
@@ -155,6 +169,27 @@ class Worker:
         if Look(self.database, self.settings, self.clock.now(), self._tell).run():
             self.runner.wake()
 
+    def _look_at_agreements(self) -> None:
+        """Every second or so: which sessions are due; on its own, for targets may be slow to answer."""
+        while not self._stopped.wait(self.settings.replication_tick_s):
+            survive(self._look_at_agreements_once, "metadata away")
+
+    def _look_at_agreements_once(self) -> None:
+        now = self.clock.now()
+        if AgreementLook(self.database, self.settings, now, self._tell, self._agreements_rest).run():
+            self.runner.wake()
+
+    def _settle_extinctions(self) -> None:
+        """At the start and every few seconds: extinctions that a crash or a peer has left without a job."""
+        while True:
+            survive(self._settle_extinctions_once, "metadata away")
+            if self._stopped.wait(SETTLING_TICK_S):
+                return
+
+    def _settle_extinctions_once(self) -> None:
+        if Settling(self.database, self.settings, self.clock.now(), self._tell, self._replicas_rest).run():
+            self.runner.wake()
+
     def _tell(self, changed: str) -> None:
         self.changed(changed)
 
@@ -163,7 +198,7 @@ class Worker:
             self._certify()
             forget_rows(self.database)
             remove_expired_archives(self.database, self.settings, instance_id=self.lock.id)
-        except (MetadataUnavailable, MetadataBusy, OSError) as error:
+        except OSError as error:  # trouble with the disk is no bug
             logger.warning("housekeeping failed", error=str(error))
 
     def _certify(self) -> None:

@@ -9,7 +9,7 @@ from sqlmodel import Field, SQLModel
 
 from app.db import UtcDateTime
 from app.kit.values import Text
-from app.stores.models import Identifier
+from app.stores.fields import Identifier
 
 
 class ArchiveBase(SQLModel):

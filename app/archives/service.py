@@ -10,7 +10,7 @@ from app.archives.models import Archive, ArchiveDetail, ArchiveFileRead, Archive
 from app.errors import NotFound
 from app.jobs.context import JobContext
 from app.kit.durations import parse_duration
-from app.kit.pagination import Page, decode_token, make_page
+from app.kit.pagination import Page, read_page
 from spark.targets.archive import list_attempts, scan_directory
 from spark.targets.archive_file import job_directory
 from spark.targets.connection import Connection
@@ -112,19 +112,18 @@ def list_archives(
 ) -> Page[ArchiveRead]:
     """Archives, newest first."""
     filters = {"list": "archives", "stores": sorted(stores), "visible": visible}
-    query = select(Archive).order_by(col(Archive.job_id).desc()).limit(page_size + 1)
+    query = select(Archive)
     if stores:
         query = query.where(col(Archive.store).in_(list(stores)))
     if visible is not None:
         query = query.where(col(Archive.store).in_(list(visible)))
-    after = decode_token(page_token, filters, types=[str])
-    if after:
-        query = query.where(col(Archive.job_id) < after[0])
-    return make_page(
-        db.exec(query).all(),
-        page_size=page_size,
+    return read_page(
+        db,
+        query,
+        col(Archive.job_id),
         filters=filters,
-        key=lambda row: [row.job_id],
+        page_size=page_size,
+        page_token=page_token,
         item=lambda row: ArchiveRead.model_validate(row.model_dump()),
     )
 

@@ -35,6 +35,11 @@ def clock_of(request: Request) -> Clock:
     return cast(Clock, request.app.state.clock)
 
 
+def instance_id_of(request: Request) -> str:
+    """This instance, as rows name whoever works on them."""
+    return cast(str, request.app.state.instance_id)
+
+
 DatabaseDep = Annotated[Database, Depends(database_of)]
 SettingsDep = Annotated[Settings, Depends(settings_of)]
 ClockDep = Annotated[Clock, Depends(clock_of)]

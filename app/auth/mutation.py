@@ -10,6 +10,7 @@ Invariants:
 
 import hashlib
 import json
+import re
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -32,7 +33,7 @@ from app.db import Database
 from app.errors import Conflict, InvalidHeader, ServiceError, Unprocessable, problem
 from app.kit.ids import new_id
 
-KEY_MAX_CHARS = 255
+_KEY = re.compile(r"[!-~]{1,255}")
 UNANSWERED = 0
 """The status of a key whose request still waits."""
 
@@ -97,7 +98,7 @@ class _InFlight:
     def hold(self, key: tuple[str, ...]) -> Iterator[None]:
         with self._guard:
             if key in self._keys:
-                raise _in_flight()
+                raise key_in_flight()
             self._keys.add(key)
         try:
             yield
@@ -109,7 +110,8 @@ class _InFlight:
 _keys_in_flight = _InFlight()
 
 
-def _in_flight() -> Conflict:
+def key_in_flight() -> Conflict:
+    """The problem of a request whose Idempotency-Key is worked on now."""
     error = Conflict(
         "a request with this Idempotency-Key is in flight",
         code="IDEMPOTENCY_KEY_IN_FLIGHT",
@@ -130,13 +132,17 @@ def _fingerprint(request: Request, body: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def _key_of(request: Request, caller: Caller) -> tuple[str, str, str, str] | None:
+def idempotency_key_of(request: Request) -> str | None:
+    """The Idempotency-Key of a request. Raises: InvalidHeader."""
     key = request.headers.get("idempotency-key")
-    if key is None:
-        return None
-    if not 1 <= len(key) <= KEY_MAX_CHARS or not all("!" <= char <= "~" for char in key):
+    if key is not None and _KEY.fullmatch(key) is None:
         raise InvalidHeader("Idempotency-Key is 1 to 255 visible ASCII characters")
-    return caller.token_id, request.method, request.url.path, key
+    return key
+
+
+def _key_of(request: Request, caller: Caller) -> tuple[str, str, str, str] | None:
+    key = idempotency_key_of(request)
+    return None if key is None else (caller.token_id, request.method, request.url.path, key)
 
 
 def _lock_key(database: Database, db: Session, key: tuple[str, ...]) -> None:
@@ -146,12 +152,17 @@ def _lock_key(database: Database, db: Session, key: tuple[str, ...]) -> None:
     digest = hashlib.sha256("\0".join(key).encode()).digest()
     number = int.from_bytes(digest[:8], "big", signed=True)
     if not db.execute(text("select pg_try_advisory_xact_lock(:n)"), {"n": number}).scalar_one():
-        raise _in_flight()
+        raise key_in_flight()
+
+
+def key_reused() -> Unprocessable:
+    """The problem of a request whose Idempotency-Key came with another one before."""
+    return Unprocessable("this Idempotency-Key belongs to another request", code="IDEMPOTENCY_KEY_REUSED")
 
 
 def _replay(row: IdempotencyKey, fingerprint: str) -> Response:
     if row.request_sha256 != fingerprint:
-        raise Unprocessable("this Idempotency-Key belongs to another request", code="IDEMPOTENCY_KEY_REUSED")
+        raise key_reused()
     return _render(row.body, row.status, row.headers | {"Idempotency-Replayed": "true"})
 
 
@@ -370,7 +381,7 @@ def _take_up(
         return _replay(row, fingerprint)
     until = datetime.fromisoformat(row.body["until"])
     if row.body["owner"] != owner and now < until:
-        raise _in_flight()
+        raise key_in_flight()
     row.body = {**row.body, "owner": owner}
     db.add(row)
     return Begun(subject_id=row.body["subject_id"], until=until, is_taken_up=True)

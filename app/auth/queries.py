@@ -6,22 +6,20 @@ from datetime import datetime
 from sqlmodel import Session, col, select
 
 from app.auth.models import AuditEvent, AuditEventRead, Token, TokenRead
-from app.kit.pagination import Page, decode_token, make_page
+from app.kit.pagination import Page, read_page
 
 
 def list_tokens(db: Session, *, page_size: int, page_token: str) -> Page[TokenRead]:
     """All tokens, newest first, revoked ones too."""
     filters: dict[str, object] = {"list": "tokens"}
-    query = select(Token).order_by(col(Token.id).desc()).limit(page_size + 1)
-    after = decode_token(page_token, filters, types=[str])
-    if after:
-        query = query.where(col(Token.id) < after[0])
-    rows = db.exec(query).all()
-    return make_page(
-        rows,
-        page_size=page_size,
+    query = select(Token)
+    return read_page(
+        db,
+        query,
+        col(Token.id),
         filters=filters,
-        key=lambda row: [row.id],
+        page_size=page_size,
+        page_token=page_token,
         item=lambda row: TokenRead.model_validate(row.model_dump(warnings=False)),
     )
 
@@ -38,7 +36,7 @@ def list_audit_events(
 ) -> Page[AuditEventRead]:
     """Audit rows, newest first."""
     filters = {"list": "audit", "stores": stores, "action": action, "subject": subject_id, "at": after_time}
-    query = select(AuditEvent).order_by(col(AuditEvent.id).desc()).limit(page_size + 1)
+    query = select(AuditEvent)
     if stores is not None:
         query = query.where(col(AuditEvent.store).in_(stores))
     if action is not None:
@@ -47,14 +45,12 @@ def list_audit_events(
         query = query.where(AuditEvent.subject_id == subject_id)
     if after_time is not None:
         query = query.where(AuditEvent.at > after_time)
-    after = decode_token(page_token, filters, types=[str])
-    if after:
-        query = query.where(col(AuditEvent.id) < after[0])
-    rows = db.exec(query).all()
-    return make_page(
-        rows,
-        page_size=page_size,
+    return read_page(
+        db,
+        query,
+        col(AuditEvent.id),
         filters=filters,
-        key=lambda row: [row.id],
+        page_size=page_size,
+        page_token=page_token,
         item=lambda row: AuditEventRead.model_validate(row.model_dump()),
     )

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 from sqlmodel import Session
-from starlette.concurrency import run_in_threadpool
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
-from app.auth.access import DatabaseDep, SettingsDep, clock_of, database_of, requires, settings_of
-from app.auth.mutation import Answer, IdempotencyKeyHeader, find_replay, mutate, mutate_waiting
+from app.auth.access import DatabaseDep, SettingsDep, database_of, requires, settings_of
+from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.backups.looking import Seen, look
@@ -28,16 +28,14 @@ from app.backups.preparing import Preparation
 from app.backups.queries import files_of, get_session, list_files, list_sessions, read_end
 from app.backups.service import end_session, release_session_files, renew_session
 from app.backups.settling import settle_sessions
-from app.errors import ServiceError
-from app.kit.conditional import IfNoneMatch, etag, is_current
+from app.kit.conditional import IfNoneMatch, conditional_answer, etag
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
-from app.protection.access import owner_of, place_of, waiting_room_of
+from app.protection.access import answer_after_wait, tell_control_file
 from app.protection.control import environment_of
 from app.protection.files import number_of
 from app.protection.models import ReleaseRequest, RenewRequest
 from app.protection.queries import due_of
-from app.protection.reconciliation import bring_in_step
 from app.stores.api import StoreId, read_row
 from app.stores.models import Store, StoreKind
 from app.stores.service import require_kind
@@ -72,40 +70,24 @@ async def post_session(
     503 ERASE_ABORT_TIMEOUT: the eraser could not be stopped in time; the protection is taken back. That is
     the answer of its Idempotency-Key: try again with a new one.
     """
-    replay = await run_in_threadpool(find_replay, request, caller, body=body)
-    if replay is not None:
-        return replay
-    place = await run_in_threadpool(place_of, request, caller, store_id)
-    preparation = Preparation(request, caller, place, body)
-    with waiting_room_of(request).seat():
-        answer = await mutate_waiting(
-            request,
-            caller,
-            begin=preparation.begin,
-            wait=preparation.wait,
-            owner=owner_of(request),
-            action="backup_session.create",
-            subject_type="backup_session",
-            store=store_id,
-            body=body,
-        )
-    if answer.status_code >= 400:
-        await run_in_threadpool(_take_back, request, place.store)
-    return answer
+    return await answer_after_wait(
+        request,
+        caller,
+        store_id,
+        lambda place: Preparation(request, caller, place, body),
+        action="backup_session.create",
+        subject_type="backup_session",
+        body=body,
+        failed=partial(_take_back, request),
+    )
 
 
 def _take_back(request: Request, store: Store) -> None:
     """Let the control file know which protections of a store are over."""
-    database = database_of(request)
-    with database.reading() as db:
+    with database_of(request).reading() as db:
         due = due_of(db, store.id)
-    if not due:
-        return
-    try:
-        environment = environment_of(store, settings_of(request))
-    except ServiceError:  # not seen here any more: whoever sees it does it at its next beat
-        return
-    bring_in_step(database, environment, due, clock=clock_of(request))
+    if due:
+        tell_control_file(request, store, due)
 
 
 @router.get(
@@ -149,10 +131,7 @@ def get_one_session(
     settle_sessions(database)
     with database.reading() as db:
         row = get_session(db, store_id, session_id)
-    headers = {"ETag": etag(row.version)}
-    if is_current(if_none_match, row.version):
-        return Response(status_code=304, headers=headers)
-    return JSONResponse(read_session(row).model_dump(mode="json"), headers=headers)
+    return conditional_answer(read_session(row), row.version, if_none_match)
 
 
 @router.get(

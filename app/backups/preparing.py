@@ -6,7 +6,7 @@ from fastapi import Request
 from sqlmodel import Session
 from starlette.concurrency import run_in_threadpool
 
-from app.auth.access import database_of
+from app.auth.access import database_of, instance_id_of
 from app.auth.mutation import Answer, Begun, Conclude, problem_answer
 from app.auth.service import Caller
 from app.backups.errors import LogFilesVanished, TooManyFiles
@@ -16,7 +16,7 @@ from app.backups.queries import get_session, read_created
 from app.backups.service import activate_session, begin_session, fail_session
 from app.errors import ServiceError, Unavailable
 from app.kit.conditional import etag
-from app.protection.access import Place, owner_of, wait_until_quiet
+from app.protection.access import Place, wait_until_quiet
 from app.protection.control import log_files
 from app.protection.errors import (
     EraseAbortTimeout,
@@ -58,7 +58,7 @@ class Preparation:
             self._numbers,
             timeout=self._timeout,
             caller=self._caller,
-            owner=owner_of(self._request),
+            owner=instance_id_of(self._request),
             now=database_of(self._request).now(db),
         )
         audit = {"files": len(self._numbers), "mode": row.mode, "tool": row.tool}
@@ -83,8 +83,7 @@ class Preparation:
             self._request, self._place.environment, session.protection_id, numbers, until=begun.until
         )
         if not silence.is_proved:
-            after = f"{self._timeout.total_seconds():g} s"
-            raise EraseAbortTimeout(f"a round is still at work after {after}; nothing is promised")
+            raise EraseAbortTimeout.after(self._timeout)
         seen, growing = await run_in_threadpool(self._look, numbers)
         return partial(
             self._activate, session_id=begun.subject_id, seen=seen, growing=growing, silence=silence

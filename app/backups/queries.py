@@ -17,7 +17,7 @@ from app.backups.models import (
     ChangedFile,
     read_session,
 )
-from app.kit.pagination import Page, decode_token, make_page
+from app.kit.pagination import Page, decode_token, make_page, read_page
 from app.protection.digests import digest_if_current
 from app.protection.files import name_of
 from app.protection.models import LogFileDigest
@@ -45,11 +45,15 @@ def list_sessions(
     query = select(BackupSession).where(BackupSession.store == store_id)
     if states:
         query = query.where(col(BackupSession.state).in_(list(states)))
-    after = decode_token(page_token, filters, types=[str])
-    if after:
-        query = query.where(col(BackupSession.id) < after[0])
-    rows = db.exec(query.order_by(col(BackupSession.id).desc()).limit(page_size + 1)).all()
-    return make_page(rows, page_size=page_size, filters=filters, key=lambda row: [row.id], item=read_session)
+    return read_page(
+        db,
+        query,
+        col(BackupSession.id),
+        filters=filters,
+        page_size=page_size,
+        page_token=page_token,
+        item=read_session,
+    )
 
 
 def files_of(db: Session, session_id: str) -> list[BackupFile]:

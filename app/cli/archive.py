@@ -8,6 +8,7 @@ import typer
 
 from app.cli.arguments import Timeout
 from app.cli.exits import ExitCode
+from app.cli.job_options import Wait
 from app.cli.session import Session, on_service
 from app.cli.watching import finish
 
@@ -19,7 +20,6 @@ app = typer.Typer(
 )
 
 ArchiveId = Annotated[str, typer.Argument(metavar="JOB", help="Id of the purge that wrote it.")]
-Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Follow the job to its end.")]
 
 SCHEMA_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*")
 

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -13,6 +13,10 @@ Timeout = Annotated[
     float | None,
     typer.Option("--timeout", min=0, metavar="SECONDS", help="Stop waiting (exit 75); the job goes on."),
 ]
+
+States = Annotated[list[str] | None, typer.Option("--state", help="Only in this state. Repeatable.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=100_000, help="At most so many.")]
+LIMIT_DEFAULT: Final = 50
 
 
 def pairs(values: Iterable[str] | None, *, option: str) -> dict[str, str]:

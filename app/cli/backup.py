@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from lethe_client import BackupEnd, BackupSession, Gone, LetheError, NotFound
 
-from app.cli.arguments import StoreId
+from app.cli.arguments import LIMIT_DEFAULT, Limit, States, StoreId
 from app.cli.backup_files import Kept, list_of, read_kept, with_lists, write_kept, write_whole
 from app.cli.backup_lease import Renewal
 from app.cli.child_command import ChildCommand
@@ -326,8 +326,8 @@ def list_sessions(
     session: Session,
     store: StoreId,
     *,
-    state: Annotated[list[str] | None, typer.Option(help="Only in this state. Repeatable.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many.")] = 50,
+    state: States = None,
+    limit: Limit = LIMIT_DEFAULT,
 ) -> int:
     """List the backups of a store."""
     states = [each.upper() for each in state or ()]

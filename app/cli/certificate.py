@@ -17,6 +17,7 @@ from lethe_client.certificates import (
 from app.cli.arguments import StoreId, Timeout
 from app.cli.certificate_files import BAD, Finding, Outcome, compare_directory
 from app.cli.exits import Complaint, ExitCode
+from app.cli.job_options import Wait
 from app.cli.output import Output
 from app.cli.session import Session, on_service
 from app.cli.watching import finish
@@ -85,7 +86,7 @@ def recheck(
     store: StoreId,
     cycle: CycleId = CURRENT,
     *,
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Follow the job to its end.")] = True,
+    wait: Wait = True,
     timeout: Timeout = None,
 ) -> int:
     """Let the service read the environment again. Exit 1 where something in use leads to an erased entry."""

@@ -1,5 +1,5 @@
 """`lethe demo`: a purge of a real SymmetricDS database, from registration to a verified archive; then the
-erasure of a JE environment, with a backup in the middle and a certificate at the end.
+erasure of a JE environment, with a backup in the middle and a certificate at the end; then replication.
 """
 
 import shlex
@@ -18,13 +18,14 @@ from lethe_client import Conflict, Job, Lethe, LetheError, PurgeRequest
 from app.cli import demo_data
 from app.cli.complaints import complaint
 from app.cli.demo_erasure import show_erasure
+from app.cli.demo_replication import show_replication
 from app.cli.demo_service import DemoService, ServiceDidNotStart, own_command
 from app.cli.exits import Complaint, ExitCode
 from app.cli.output import Output
 from app.cli.progress import display
 from app.cli.purge import show_plan
 from app.cli.session import Interrupted, Session
-from app.cli.watching import follow, warning_text
+from app.cli.watching import follow, note_failure, warning_text
 
 app = typer.Typer(name="demo", add_completion=False)
 
@@ -45,7 +46,7 @@ def demo(
     rows: Annotated[int, typer.Option(min=2_000, max=5_000_000, help="Captured rows.")] = demo_data.ROWS,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
 ) -> int:
-    """See it work: a database is purged with an archive, a JE environment erased and certified."""
+    """See it work: a database is purged, a JE environment erased and certified, replicas brought level."""
     out = Output(json=json)
     folder = Path(tempfile.mkdtemp(prefix="lethe-demo-"))
     out.note(f"Everything is in {folder} and stays there.")
@@ -60,6 +61,10 @@ def demo(
                 code, report = _show(Session(client, out), database)
                 if code == ExitCode.OK:
                     code, report["erasure"] = show_erasure(Session(client, out), folder)
+                if code == ExitCode.OK:
+                    code, report["replication"] = show_replication(
+                        Session(client, out), folder, service.token_file
+                    )
             out.document({"folder": str(folder), "database": str(database), "url": service.url} | report)
             _tell_how_to_go_on(out, service, report, keep_serving=keep_serving)
             if keep_serving:
@@ -93,8 +98,7 @@ def _show(session: Session, database: Path) -> tuple[int, dict[str, Any]]:
     after = count_rows(database)
     report: dict[str, Any] = {"before": before, "after": after, "job": job.raw, "plan": plan.raw}
     if job.state != "SUCCEEDED":
-        error = f"{job.error.code}: {job.error.detail}" if job.error else str(job.reason)
-        out.note(f"lethe: job {job.id} {job.state}: {error}")
+        note_failure(session, job)
         return ExitCode.FAILED, report
     _tell_engine(session, job)
     result = job.result or {}

@@ -16,7 +16,7 @@ from app.cli.erasure import show_plan
 from app.cli.exits import ExitCode
 from app.cli.progress import display
 from app.cli.session import Session
-from app.cli.watching import follow
+from app.cli.watching import follow, note_failure
 from spark.formats.je_write_sample import write_sample
 
 STORE: Final = "orders-je"
@@ -54,8 +54,7 @@ def show_erasure(session: Session, folder: Path) -> tuple[int, dict[str, Any]]:
     job, backup = _erase_with_a_backup(session, client.erasure.begin(STORE, request), folder)
     report: dict[str, Any] = {"job": job.raw, "backup": backup}
     if job.state != "SUCCEEDED":
-        error = f"{job.error.code}: {job.error.detail}" if job.error else str(job.reason)
-        out.note(f"lethe: job {job.id} {job.state}: {error}")
+        note_failure(session, job)
         return ExitCode.FAILED, report
     after = _traces(environment, live)
     rows = [["dead values", before.dead, after.dead], ["live values", before.live, after.live]]

@@ -8,6 +8,7 @@ from lethe_client import CycleRequest, ErasureCycle, ErasurePlan
 
 from app.cli.arguments import StoreId, Timeout
 from app.cli.exits import ExitCode
+from app.cli.job_options import REASON, EngineChoice, Reason, Wait
 from app.cli.session import Session, on_service
 from app.cli.watching import finish
 
@@ -18,8 +19,6 @@ app = typer.Typer(
     help="Erase obsolete data from the logs of JE environments.",
 )
 
-REASON = "asked for on the command line"
-
 
 class Kind(StrEnum):
     """The four je.erase.* switches by name."""
@@ -28,14 +27,6 @@ class Kind(StrEnum):
     EXTINCT_RECORDS = "EXTINCT_RECORDS"
     KNOWN_OBSOLETE_ENTRIES = "KNOWN_OBSOLETE_ENTRIES"
     ALL_OBSOLETE_ENTRIES = "ALL_OBSOLETE_ENTRIES"
-
-
-class EngineChoice(StrEnum):
-    """What works at the files."""
-
-    AUTO = "AUTO"
-    INLINE = "INLINE"
-    SPARK = "SPARK"
 
 
 Period = Annotated[
@@ -97,8 +88,8 @@ def start(
         float | None,
         typer.Option("--throttle-bytes", min=0, metavar="BYTES_PER_S", help="At most this fast, besides."),
     ] = None,
-    reason: Annotated[str, typer.Option("--reason", help="Why; it is kept with job and audit.")] = REASON,
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Follow the job to its end.")] = False,
+    reason: Reason = REASON,
+    wait: Wait = False,
     timeout: Timeout = None,
 ) -> int:
     """Begin a cycle. It goes on by itself; --wait follows it."""

@@ -5,15 +5,15 @@ from typing import Annotated
 import typer
 
 from app.cli.arguments import Timeout, pairs
+from app.cli.job_options import REASON, Reason, Wait
 from app.cli.purge import (
-    REASON,
+    Archive,
     Cutoff,
-    EngineChoice,
+    Engine,
     Force,
     Kind,
     KindOption,
     MaxRows,
-    Reason,
     Retention,
     StrandedOption,
     Strict,
@@ -45,17 +45,14 @@ def purge(
     stranded: StrandedOption = None,
     strict: Strict = None,
     max_rows_in_tx: MaxRows = None,
-    archive: Annotated[bool, typer.Option("--archive", help="Keep the removed rows as Parquet.")] = False,
-    engine: Annotated[
-        EngineChoice | None,
-        typer.Option("--engine", case_sensitive=False, help="What runs it; AUTO: by the rows."),
-    ] = None,
+    archive: Archive = False,
+    engine: Engine = None,
     throttle: Annotated[
         float | None, typer.Option("--throttle", min=0, metavar="ROWS_PER_S", help="Each store, at most.")
     ] = None,
     force: Force = False,
     reason: Reason = REASON,
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Follow the job to its end.")] = True,
+    wait: Wait = True,
     timeout: Timeout = None,
 ) -> int:
     """Purge many stores in one request; a store that fails does not stop the others."""

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from lethe_client import Job
 
-from app.cli.arguments import JobId, Timeout
+from app.cli.arguments import LIMIT_DEFAULT, JobId, Limit, States, Timeout
 from app.cli.exits import ExitCode
 from app.cli.progress import describe
 from app.cli.session import Interrupted, Session, on_service
@@ -24,11 +24,11 @@ Wait = Annotated[bool, typer.Option("--wait", help="Wait until it is so.")]
 def list_jobs(
     session: Session,
     *,
-    state: Annotated[list[str] | None, typer.Option(help="Only in this state. Repeatable.")] = None,
+    state: States = None,
     kind: Annotated[list[str] | None, typer.Option(help="Only of this kind. Repeatable.")] = None,
     store: Annotated[list[str] | None, typer.Option(help="Only of this store. Repeatable.")] = None,
     parent: Annotated[str | None, typer.Option(help="Children of this job.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many.")] = 50,
+    limit: Limit = LIMIT_DEFAULT,
 ) -> int:
     """List jobs."""
     found = session.client.jobs.list(

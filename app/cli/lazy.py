@@ -1,5 +1,7 @@
 """A command group that imports a noun's module only when that noun is used, so that help is fast."""
 
+import gc
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -36,8 +38,25 @@ class LazyGroup(TyperGroup):
         name, stand_in, rest = super().resolve_command(ctx, args)
         if name is None or stand_in is None:
             return name, stand_in, rest
-        app = import_module(self.nouns[name].module).app
-        assert isinstance(app, Typer)
+        app = _load(self.nouns[name].module)
         command = get_command(app)
         command.name = name
         return name, command, rest
+
+
+def _load(module: str) -> Typer:
+    """Import a noun's module; what it loads stays to the end of the process.
+
+    The collector finds nothing among modules and classes, and looks at all of them again and again while they
+    are loaded, and once more at the exit: a third of what the start of a service takes.
+    """
+    if module not in sys.modules:
+        gc.disable()
+        try:
+            import_module(module)
+        finally:
+            gc.enable()
+        gc.freeze()
+    app = sys.modules[module].app
+    assert isinstance(app, Typer)
+    return app

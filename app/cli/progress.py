@@ -15,6 +15,9 @@ from app.cli.output import cell, on_stderr
 # A log needs a line when something changes, and a sign of life; not one per poll.
 LINE_EVERY_S: Final = 10.0
 LINE_EVERY_FRACTION: Final = 0.1
+# A job that waits looks again and again: RUNNING for a moment, and WAITING for the same as before.
+LOOKING: Final = frozenset({"RUNNING", "WAITING"})
+LOOKS_REMEMBERED: Final = 4
 BAR_WIDTH: Final = 16
 NAME_WIDTH: Final = 16
 
@@ -68,12 +71,13 @@ class Display(Protocol):
 
 
 class PlainLines:
-    """A line when the state changes, a tenth is done, or it has been quiet for a while."""
+    """A line when something new is so, a tenth is done, or it has been quiet for a while."""
 
     def __init__(self, console: Console, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._console = console
         self._monotonic = monotonic
         self._last: tuple[str, float, float] | None = None
+        self._looks: tuple[tuple[str, ...], ...] = ()
 
     def __enter__(self) -> Self:
         return self
@@ -86,10 +90,21 @@ class PlainLines:
         if self._last is not None:
             state, shown, at = self._last
             moved = fraction - shown >= LINE_EVERY_FRACTION or now - at >= LINE_EVERY_S
-            if job.state == state and not moved:
+            if not moved and self._is_known(job, state):
                 return
         self._last = (job.state, fraction, now)
+        looks = (*self._looks, _look(job))[-LOOKS_REMEMBERED:]
+        self._looks = looks if job.state in LOOKING else ()
         self._console.print(Text(f"{job.id} {describe(job)}"))
+
+    def _is_known(self, job: Job, state: str) -> bool:
+        """Whether the last line, or one of the last with no other state since, has said as much."""
+        return _look(job) in self._looks if job.state in LOOKING else job.state == state
+
+
+def _look(job: Job) -> tuple[str, ...]:
+    """What makes a line of a waiting job a new one: whom it waits for; not since when."""
+    return (job.state, *(each.kind for each in job.waiting_on))
 
 
 class Bar:

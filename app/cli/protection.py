@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from lethe_client import FileRange, Protection
 
-from app.cli.arguments import StoreId
+from app.cli.arguments import LIMIT_DEFAULT, Limit, States, StoreId
 from app.cli.exits import ExitCode
 from app.cli.session import Session, on_service
 
@@ -25,8 +25,8 @@ def list_protections(
     session: Session,
     store: StoreId,
     *,
-    state: Annotated[list[str] | None, typer.Option(help="Only in this state. Repeatable.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many.")] = 50,
+    state: States = None,
+    limit: Limit = LIMIT_DEFAULT,
 ) -> int:
     """List the protected sets of a store."""
     states = [each.upper() for each in state or ()]

@@ -1,19 +1,18 @@
 """`lethe purge`: plan and run purges."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from lethe_client import Plan, PurgeRequest
+from lethe_client import Plan, PurgeRequest, RidPlan
 
 from app.cli.arguments import StoreId, Timeout, instant
 from app.cli.exits import ExitCode
+from app.cli.job_options import REASON, EngineChoice, Reason, Wait
 from app.cli.session import Session, on_service
 from app.cli.watching import finish, warning_text
 
 app = typer.Typer(name="purge", no_args_is_help=True, add_completion=False, help="Plan and run purges.")
-
-REASON = "asked for on the command line"
 
 
 class Kind(StrEnum):
@@ -30,14 +29,6 @@ class StrandedMode(StrEnum):
 
     MARK = "MARK"
     SKIP = "SKIP"
-
-
-class EngineChoice(StrEnum):
-    """What runs the units of a purge."""
-
-    AUTO = "AUTO"
-    INLINE = "INLINE"
-    SPARK = "SPARK"
 
 
 class Overlap(StrEnum):
@@ -62,8 +53,16 @@ Strict = Annotated[
     bool | None, typer.Option("--strict/--no-strict", help="Let batches without a status protect their rows.")
 ]
 MaxRows = Annotated[int | None, typer.Option("--max-rows-in-tx", min=1, help="Rows of one transaction.")]
+MaxEntries = Annotated[
+    int | None,
+    typer.Option("--max-entries", min=0, help="CHANGELOG: keep so many records at most, the newest."),
+]
 Force = Annotated[bool, typer.Option("--force", help="Allow a retention below 10 minutes.")]
-Reason = Annotated[str, typer.Option("--reason", help="Why; it is kept with the job and the audit.")]
+Archive = Annotated[bool, typer.Option("--archive", help="Keep the removed rows as Parquet.")]
+Engine = Annotated[
+    EngineChoice | None,
+    typer.Option("--engine", case_sensitive=False, help="What runs it; AUTO: by the rows."),
+]
 
 
 def purge_request(
@@ -76,6 +75,7 @@ def purge_request(
     max_rows_in_tx: int | None,
     force: bool,
     reason: str,
+    max_entries: int | None = None,
     archive: bool = False,
     engine: EngineChoice | None = None,
     throttle: float | None = None,
@@ -96,6 +96,7 @@ def purge_request(
         stranded=stranded.value if stranded else None,
         strict=strict,
         max_rows_in_tx=max_rows_in_tx,
+        max_entries=max_entries,
         archive=archive,
         engine=engine.value if engine else None,
         rows_per_s=throttle,
@@ -119,11 +120,9 @@ def run(
     stranded: StrandedOption = None,
     strict: Strict = None,
     max_rows_in_tx: MaxRows = None,
-    archive: Annotated[bool, typer.Option("--archive", help="Keep the removed rows as Parquet.")] = False,
-    engine: Annotated[
-        EngineChoice | None,
-        typer.Option("--engine", case_sensitive=False, help="What runs it; AUTO: by the rows."),
-    ] = None,
+    max_entries: MaxEntries = None,
+    archive: Archive = False,
+    engine: Engine = None,
     throttle: Annotated[
         float | None, typer.Option("--throttle", min=0, metavar="ROWS_PER_S", help="At most this fast.")
     ] = None,
@@ -137,7 +136,7 @@ def run(
     ] = None,
     plan_id: Annotated[str | None, typer.Option("--plan-id", help="Run exactly this reviewed plan.")] = None,
     reason: Reason = REASON,
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Follow the job to its end.")] = True,
+    wait: Wait = True,
     timeout: Timeout = None,
 ) -> int:
     """Purge a store; Ctrl-C stops the watching, not the purge."""
@@ -148,6 +147,7 @@ def run(
         stranded=stranded,
         strict=strict,
         max_rows_in_tx=max_rows_in_tx,
+        max_entries=max_entries,
         archive=archive,
         engine=engine,
         throttle=throttle,
@@ -172,6 +172,7 @@ def plan(
     stranded: StrandedOption = None,
     strict: Strict = None,
     max_rows_in_tx: MaxRows = None,
+    max_entries: MaxEntries = None,
     force: Force = False,
     reason: Reason = REASON,
     timeout: Timeout = None,
@@ -184,6 +185,7 @@ def plan(
         stranded=stranded,
         strict=strict,
         max_rows_in_tx=max_rows_in_tx,
+        max_entries=max_entries,
         force=force,
         reason=reason,
     )
@@ -230,6 +232,12 @@ def _id(value: int | None) -> str | None:
     return None if value is None else str(value)
 
 
+def _rid_row(item: RidPlan) -> list[Any]:
+    old = item.rows_eligible_by_age
+    held = [item.rows_held, item.held_by]
+    return [_id(item.rid), item.rows, old, item.rows_to_remove, item.upto, *held]
+
+
 def show_plan(session: Session, made: Plan) -> None:
     """Print a plan: what it is about, tables, stranded nodes, limits, warnings."""
     out = session.out
@@ -241,14 +249,22 @@ def show_plan(session: Session, made: Plan) -> None:
             "cut-off in the columns": made.cutoff_local,
             "retention (minutes)": made.retention_minutes,
             "retention from": made.retention_source,
+            "records that may stay": made.max_entries,
             "layout": made.layout,
             "expires": made.expires_at,
         }
     )
-    out.table(
-        ["table", "rows", "to remove", "from id", "to id"],
-        [[each.table, each.rows, each.rows_to_remove, _id(each.lo), _id(each.hi)] for each in made.tables],
-    )
+    if made.kind == Kind.CHANGELOG:
+        columns = ["rid", "records", "old enough", "to remove", "up to", "held", "held by"]
+        out.table(columns, [_rid_row(each) for each in made.rids])
+    else:
+        out.table(
+            ["table", "rows", "to remove", "from id", "to id"],
+            [
+                [each.table, each.rows, each.rows_to_remove, _id(each.lo), _id(each.hi)]
+                for each in made.tables
+            ],
+        )
     if made.nodes is not None:
         out.note(f"{made.nodes} node(s) have a range of batches")
     if made.stranded.nodes:

@@ -32,7 +32,10 @@ def recover(
     ] = False,
     metadata_url: MetadataUrl = None,
 ) -> int:
-    """Raise our epoch above the target's, and mark the jobs there that we do not know (EPOCH_AHEAD)."""
+    """Raise our epoch above the target's, and mark the jobs there that we do not know (EPOCH_AHEAD).
+
+    A replica that was put back from a backup (REPLICA_RESTORED) takes writes again; what it lacks is lost.
+    """
     if offline:
         return _offline(session, store, metadata_url)
     _show(session, session.client.stores.recover(store).raw)
@@ -61,5 +64,13 @@ def _show(session: Session, recovery: Mapping[str, Any]) -> None:
             "epoch before": recovery.get("epoch_before"),
             "epoch after": recovery.get("epoch_after"),
             "foreign jobs": recovery.get("foreign_jobs"),
+            "given up": _given_up(recovery.get("given_up")),
         }
     )
+
+
+def _given_up(lost: Mapping[str, Any] | None) -> str | None:
+    """Own changes of a restored replica that are lost now."""
+    if lost is None:
+        return None
+    return f"changes of replica {lost['rid']} above {lost['after'] or 'nothing'}, up to {lost['upto']}"

@@ -1,8 +1,7 @@
-"""`lethe replication`: what a consumer needs."""
+"""`lethe replication`: what a consumer needs, and bringing it there."""
 
 import json
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -10,6 +9,10 @@ import typer
 from lethe_client import Anchor
 
 from app.cli.exits import ExitCode
+from app.cli.replication_agreement import app as agreements
+from app.cli.replication_audit import audit, dead_letters
+from app.cli.replication_session import Strategy, compare
+from app.cli.replication_session import app as sessions
 from app.cli.session import Session, on_service
 
 QUESTION_MAX_BYTES: Final = 64 * 1024 * 1024
@@ -18,20 +21,15 @@ app = typer.Typer(
     name="replication",
     no_args_is_help=True,
     add_completion=False,
-    help="What a consumer needs.",
+    help="What a consumer needs, and bringing it there.",
 )
 
 
-@app.callback()
-def _nouns() -> None:
-    """Keep `decide` a word of its own while it is the only one."""
-
-
-class Strategy(StrEnum):
-    """As the service names them."""
-
-    WINDOW = "WINDOW"
-    CLASSIC = "CLASSIC"
+app.add_typer(agreements)
+app.add_typer(sessions)
+app.command("compare")(compare)
+app.command("audit")(audit)
+app.command("dead-letters")(dead_letters)
 
 
 def _read_question(file: str) -> dict[str, Any]:

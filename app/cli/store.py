@@ -16,6 +16,8 @@ app = typer.Typer(
     help="Register targets, look at them, check them.",
 )
 
+RunsOn = Annotated[list[str] | None, typer.Option(help="Label that a runner must have. Repeatable.")]
+
 
 @app.command("add")
 @on_service
@@ -33,12 +35,15 @@ def add(
     kind: Annotated[str, typer.Option(help="Kind of the target.")] = "SYMMETRICDS",
     password: Annotated[str | None, typer.Option(metavar="env:NAME|file:PATH", help="Where it lies.")] = None,
     schema: Annotated[str | None, typer.Option(help="PostgreSQL schema (default public).")] = None,
-    table_prefix: Annotated[str | None, typer.Option(help="Default sym_.")] = None,
+    table_prefix: Annotated[str | None, typer.Option(help="Default sym_, of a REPLICA replica_.")] = None,
     time_zone: Annotated[str | None, typer.Option(help="Of the time columns (default UTC).")] = None,
-    label: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Repeatable.")] = None,
-    runs_on: Annotated[
-        list[str] | None, typer.Option(help="Label that a runner must have. Repeatable.")
+    rid: Annotated[int | None, typer.Option(min=1, max=65_534, help="REPLICA: its unique id.")] = None,
+    generation: Annotated[
+        str | None, typer.Option(metavar="CSN", help="REPLICA: what it begins with where it is empty.")
     ] = None,
+    cluster: Annotated[str | None, typer.Option(help="SLONY: the name of its cluster.")] = None,
+    label: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Repeatable.")] = None,
+    runs_on: RunsOn = None,
     parameter: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Repeatable.")] = None,
     max_rows: Annotated[int | None, typer.Option(min=1, help="Refuse jobs that remove more.")] = None,
     max_fraction: Annotated[
@@ -56,6 +61,9 @@ def add(
         schema=schema,
         table_prefix=table_prefix,
         time_zone=time_zone,
+        rid=rid,
+        generation=generation,
+        cluster=cluster,
         labels=pairs(label, option="--label") or None,
         runs_on=runs_on,
         parameters=_scalars(pairs(parameter, option="--parameter")),
@@ -89,7 +97,7 @@ def add_environment(
         bool, typer.Option("--erase-expired", help="Also expired records that no slot names.")
     ] = False,
     label: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Repeatable.")] = None,
-    runs_on: Annotated[list[str] | None, typer.Option(help="Label of a runner. Repeatable.")] = None,
+    runs_on: RunsOn = None,
     parameter: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Repeatable.")] = None,
 ) -> int:
     """Register an environment of Berkeley DB JE. Nothing is opened yet: see `lethe store check`."""
@@ -181,9 +189,17 @@ def resume(session: Session, store: StoreId) -> int:
 
 @app.command("remove")
 @on_service
-def remove(session: Session, store: StoreId) -> int:
+def remove(
+    session: Session,
+    store: StoreId,
+    forget_extinctions: Annotated[
+        bool,
+        typer.Option("--forget-extinctions", help="JE, by an admin: its extinctions go too."),
+    ] = False,
+) -> int:
     """Forget the registration; the target itself is not touched."""
-    session.client.stores.delete(session.client.stores.get(store))
+    found = session.client.stores.get(store)
+    session.client.stores.delete(found, forget_extinctions=forget_extinctions)
     session.out.document({"id": store, "removed": True})
     session.out.say(f"Store {store} is no longer registered.")
     return ExitCode.OK
@@ -197,6 +213,7 @@ def _show(session: Session, store: Store) -> None:
     session.out.document(store.raw)
     facts: dict[str, Any] = {"store": store.id, "kind": store.kind, "target": store.target}
     facts |= {"mode": store.mode, "extinction filter": store.extinction_filter, "backups": store.backups}
+    facts |= {"RID": store.rid, "generation": store.generation, "cluster": store.cluster}
     facts |= {"schema": store.schema, "table prefix": store.table_prefix, "time zone": store.time_zone}
     facts |= {"password": "is set" if store.has_password else None, "labels": store.labels}
     facts |= {"runs on": store.runs_on, "parameters": store.parameters, "limits": store.limits}

@@ -51,11 +51,16 @@ def outcome(session: Session, job: Job) -> int:
         session.out.note(f"warning: {warning_text(warning)}")
     if job.state == "SUCCEEDED":
         return ExitCode.OK
-    error = f"{job.error.code}: {job.error.detail}" if job.error else (job.reason or "no reason given")
-    session.out.note(f"lethe: job {job.id} {job.state}: {error}")
+    note_failure(session, job)
     if job.state == "FAILED":
         session.out.note(f"  When the cause is gone: lethe job retry {job.id}")
     return ExitCode.FAILED
+
+
+def note_failure(session: Session, job: Job) -> None:
+    """Say beside the result that a job did not succeed, and why."""
+    error = f"{job.error.code}: {job.error.detail}" if job.error else (job.reason or "no reason given")
+    session.out.note(f"lethe: job {job.id} {job.state}: {error}")
 
 
 def warning_text(warning: Any) -> str:
@@ -108,6 +113,11 @@ def _purge_result(session: Session, result: Mapping[str, Any], *, engine: str) -
             "longest hold (ms)": result.get("longest_hold_ms"),
         }
     )
+    if result.get("kind") == "CHANGELOG":
+        columns = ["rid", "removed", "left", "held", "held by", "purged up to"]
+        names = ("rows_removed", "rows_left", "rows_held", "held_by", "purged")
+        rows = [[str(each["rid"]), *(each.get(name) for name in names)] for each in result["rids"]]
+        session.out.table(columns, rows)
     if resent.get("count"):
         session.out.table(
             ["resent after purge: batch", "node", "rows", "cause"],

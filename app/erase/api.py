@@ -1,11 +1,13 @@
 """`/v1/stores/{s}/erasure-cycles` and `/log-entries`."""
 
-from typing import Annotated, Any
+from dataclasses import replace
+from functools import partial
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 from sqlmodel import Session
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from app.auth.access import ClockDep, DatabaseDep, SettingsDep, requires
 from app.auth.mutation import Answer, IdempotencyKeyHeader, find_replay, mutate
@@ -16,12 +18,10 @@ from app.erase.entries import read_log_entry
 from app.erase.models import CycleState, FileState
 from app.erase.queries import get_cycle, list_cycles, list_files, newest_cycle, read_cycle
 from app.erase.service import (
-    check_engine,
     directory_of,
     look_early,
     params_of,
     submit_cycle,
-    submit_plan,
     target_of,
 )
 from app.erase.stats import stats_of_store
@@ -33,19 +33,18 @@ from app.erase.wire import (
     LogEntryRead,
     StatsRead,
 )
-from app.errors import Conflict, Unavailable
-from app.jobs.api import accepted, watch_of
-from app.jobs.models import JobRead, read_job
-from app.jobs.spark_service import SparkService
-from app.jobs.states import TERMINAL, JobState
-from app.jobs.streaming import wait_for_change
-from app.kit.conditional import etag
+from app.jobs.api import accepted
+from app.jobs.engine_choice import check_engine
+from app.jobs.models import Job, JobRead
+from app.jobs.plan_answer import plan_answer, plan_responses
+from app.jobs.plans import submit_plan
+from app.jobs.spark_api import check_room
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
-from app.kit.prefer import PreferHeader, wait_seconds
+from app.kit.prefer import PreferHeader
 from app.kit.problems import problems
 from app.stores.api import StoreId, read_row
 from app.stores.models import Store, StoreKind
-from app.stores.service import get_store, require_kind
+from app.stores.service import lock_unchanged, require_kind
 
 router = APIRouter(tags=["erasure"])
 CycleId = Annotated[
@@ -58,10 +57,6 @@ ValidateOnly = Annotated[bool, Query(description="Plan only; nothing is written.
 LogFile = Annotated[str, Path(pattern=r"^[0-7][0-9a-f]{7}\.jdb$")]
 Offset = Annotated[int, Path(ge=0, le=0xFFFFFFFF)]
 
-PLAN_RESPONSES: dict[int | str, dict[str, Any]] = {
-    200: {"model": ErasurePlanRead, "description": "The plan (`validate_only`)"},
-}
-
 
 @router.post(
     "/v1/stores/{store_id}/erasure-cycles",
@@ -69,14 +64,13 @@ PLAN_RESPONSES: dict[int | str, dict[str, Any]] = {
     response_model=JobRead,
     summary="Begin an erasure cycle, or plan one",
     operation_id="create_erasure_cycle",
-    responses=problems(404, 409, 429) | PLAN_RESPONSES,
+    responses=problems(404, 409, 429) | plan_responses(ErasurePlanRead),
 )
 async def post_cycle(
     store_id: StoreId,
     body: CycleRequest,
     request: Request,
     caller: Writer,
-    settings: SettingsDep,
     prefer: PreferHeader = None,
     validate_only: ValidateOnly = False,
     idempotency_key: IdempotencyKeyHeader = None,
@@ -84,35 +78,11 @@ async def post_cycle(
     """202 with the job, whose subject is the cycle. With `validate_only` a plan: 200, or 202 with its job."""
     if not validate_only:
         return await run_in_threadpool(_begin, request, caller, store_id, body)
-    wait_s = wait_seconds(prefer, default_s=settings.plan_wait_default_s, max_s=settings.wait_max_s)
-    job, version = await run_in_threadpool(_queue_plan, request, caller, store_id, body)
-    deadline = request.app.state.clock.boottime_s() + wait_s
-    while job.state not in TERMINAL and not watch_of(request).is_closed:
-        left_s = deadline - request.app.state.clock.boottime_s()
-        if left_s <= 0:
-            break
-        job, version = await wait_for_change(
-            watch_of(request), job, version, wait_for="state", timeout_s=left_s
-        )
-    answer = _plan_answer(job, version)
-    if prefer is not None and "wait" in prefer:
-        answer.headers["Preference-Applied"] = f"wait={wait_s}"
-    return answer
+    queue = partial(_queue_plan, request, caller, store_id, body)
+    return await plan_answer(request, queue, prefer=prefer)
 
 
-def _plan_answer(job: JobRead, version: int) -> Response:
-    if job.state == JobState.SUCCEEDED:
-        return JSONResponse(job.result)
-    if job.state in TERMINAL:
-        error = job.error
-        code = error.code if error else "PLAN_ABORTED"
-        kind = Unavailable if error and error.retryable else Conflict
-        raise kind(error.detail if error else "the plan was aborted", code=code, extra={"job_id": job.id})
-    headers = {"Location": f"/v1/jobs/{job.id}", "ETag": etag(version), "Retry-After": "2"}
-    return JSONResponse(job.model_dump(mode="json"), status_code=202, headers=headers)
-
-
-def _queue_plan(request: Request, caller: Caller, store_id: str, body: CycleRequest) -> tuple[JobRead, int]:
+def _queue_plan(request: Request, caller: Caller, store_id: str, body: CycleRequest) -> Job:
     database: Database = request.app.state.database
     settings, clock = request.app.state.settings, request.app.state.clock
     store = read_row(database, store_id, caller)
@@ -121,9 +91,7 @@ def _queue_plan(request: Request, caller: Caller, store_id: str, body: CycleRequ
     look_early(store, settings)
     with database.transaction() as db:
         params = params_of(db, store, body, is_plan=True)
-        job = submit_plan(db, store, params, caller=caller, settings=settings, now=clock.now())
-    request.app.state.changed(job.id)
-    return read_job(job), job.version
+        return submit_plan(db, store, params, caller=caller, settings=settings, now=clock.now())
 
 
 def _begin(request: Request, caller: Caller, store_id: str, body: CycleRequest) -> Response:
@@ -136,13 +104,10 @@ def _begin(request: Request, caller: Caller, store_id: str, body: CycleRequest) 
     require_kind(store, StoreKind.JE)
     check_engine(body.engine, settings)
     identity = look_early(store, settings)
-    spark: SparkService | None = request.app.state.spark
-    if body.engine == "SPARK" and spark is not None:
-        spark.check_room()
+    check_room(request, body.engine)
 
     def effect(db: Session) -> Answer:
-        current = get_store(db, store_id, lock=True)
-        _same_target(current, store)
+        current = lock_unchanged(db, store, target_of)
         job, cycle = submit_cycle(
             db,
             current,
@@ -153,15 +118,8 @@ def _begin(request: Request, caller: Caller, store_id: str, body: CycleRequest) 
             settings=settings,
             now=clock.now(),
         )
-        answer = accepted(job)
         audit = {"erasure_cycle_id": cycle.id, "reason": body.reason, "kinds": cycle.kinds}
-        return Answer(
-            body=answer.body,
-            status=answer.status,
-            headers=answer.headers,
-            subject_id=cycle.id,
-            audit=audit,
-        )
+        return replace(accepted(job), subject_id=cycle.id, audit=audit)
 
     response = mutate(
         request,
@@ -174,12 +132,6 @@ def _begin(request: Request, caller: Caller, store_id: str, body: CycleRequest) 
     )
     request.app.state.changed(store_id)
     return response
-
-
-def _same_target(current: Store, seen: Store) -> None:
-    """The store must be what was looked at a moment ago."""
-    if target_of(current) != target_of(seen):
-        raise Conflict("the store has changed meanwhile; try again", code="STORE_CHANGED")
 
 
 def _je_store(database: Database, store_id: str, caller: Caller) -> Store:

@@ -12,12 +12,15 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
+from sqlmodel import Session
+
 from app.erase.models import CycleStep, ErasureCycle, Origin
 from app.erase.record import Record
 from app.erase.refusals import WHERE_MAX_CHARS, failure, in_use
 from app.erase.rules import Wanted, wanted
 from app.erase.throttle import Rate
 from app.errors import ServiceError
+from app.extinction.status import extinctions_of
 from app.jobs.context import JobContext
 from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.models import WaitingOn
@@ -294,8 +297,14 @@ class Attempt:
         if self._looked_at_s is not None and at_s - self._looked_at_s < ORDERS_EVERY_S:
             return
         self._looked_at_s = at_s
-        asked = self.record.read(lambda db: wanted(db, get_store(db, self.store.id)))
+        asked, mark = self.record.read(self._orders)
         self._obey(asked)
+        if self.cycle.plan is not None and self.cycle.plan.get("extinctions") != mark:
+            self.wants_plan = True
+
+    def _orders(self, db: Session) -> tuple[Wanted, str]:
+        store = get_store(db, self.store.id)
+        return wanted(db, store), extinctions_of(db, store).mark
 
     def _obey(self, asked: Wanted) -> None:
         cycle = self.cycle

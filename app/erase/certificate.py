@@ -27,6 +27,7 @@ from app.erase.models import REMAINING, CycleState, ErasureCycle, ErasureFile, F
 from app.erase.queries import instant_of_ms, state_now
 from app.erase.signing import register, signer_of
 from app.erase.signing_models import ErasureCertificate
+from app.extinction.status import shown_in_certificate
 from app.jobs.models import Job
 from app.jobs.states import TERMINAL
 from app.kit.durations import format_duration
@@ -37,6 +38,7 @@ from spark.formats.je_log import file_name, show_lsn
 
 CODEC = "zstd"
 VETOED_MAX = 1_000
+OFFSET_BYTES = 4
 ISSUED_PER_PASS = 20
 LOOKED_AT_PER_PASS = 500
 LEFT_TO_OTHERS = timedelta(days=1)
@@ -138,9 +140,25 @@ def _content(db: Session, cycle_id: str, *, now: datetime) -> tuple[dict[str, An
         "plan": _plan(cycle),
         "totals": _totals(files),
         "protections": protections_met(db, cycle.store, files, began=cycle.created_at, ended=ended),
+        "extinctions": _extinctions(db, cycle.store, files),
         "files": [_file(row) for row in files],
     }
     return content, job.params.get("target", {}).get("path")
+
+
+def _extinctions(db: Session, store_id: str, files: Sequence[ErasureFile]) -> list[dict[str, Any]]:
+    """The extinctions by which entries went, with those that were erased and proved."""
+    sums: dict[str, list[int]] = {}
+    for row in files:
+        if row.state == FileState.ERASED and row.is_proved:
+            for name, (entries, item_bytes) in (row.extinct or {}).items():
+                before = sums.get(name, [0, 0])
+                sums[name] = [before[0] + entries, before[1] + item_bytes]
+    shown = []
+    for each in shown_in_certificate(db, store_id, sums):
+        entries, item_bytes = sums[each["id"]]
+        shown.append(each | {"entries_erased_and_proved": entries, "bytes": item_bytes})
+    return shown
 
 
 def _cycle(cycle: ErasureCycle, job: Job, state: CycleState, *, ended: datetime) -> dict[str, Any]:
@@ -225,6 +243,8 @@ def _file(row: ErasureFile) -> dict[str, Any]:
         "not_erased_because": [{"cause": cause, "detail": detail} for cause, detail in row.causes],
         "planned": {code: list(pair) for code, pair in row.planned.items()},
         "kept": {code: list(pair) for code, pair in row.kept.items()},
+        "extinctions": {name: list(pair) for name, pair in (row.extinct or {}).items()},
+        "extinct_and_still_named_by_slots": len(row.in_use or b"") // OFFSET_BYTES,
         "reserved": row.is_reserved,
         "entries_planned": row.entry_count,
         "entries_overwritten": row.rows_done,

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Path, Request
 from sqlmodel import Session, col, select
 from starlette.responses import Response
 
-from app.auth.access import ClockDep, DatabaseDep, SettingsDep, requires
+from app.auth.access import ClockDep, DatabaseDep, SettingsDep, instance_id_of, requires
 from app.auth.mutation import Answer, IdempotencyKeyHeader, find_replay, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
@@ -14,15 +14,14 @@ from app.erase.certificate import document_of, issue_certificate
 from app.erase.certificate_example import CERTIFICATE_EXAMPLE
 from app.erase.errors import CycleNotFound, SigningKeyNotFound
 from app.erase.queries import get_cycle
-from app.erase.service import check_engine
 from app.erase.signing import register, retire, rotate
 from app.erase.signing_models import ErasureCertificate, SigningKey, SigningKeyRead
 from app.erase.verify_service import VerifyRequest, submit_verify
 from app.jobs.api import accepted
-from app.jobs.instances import read_instance_id
+from app.jobs.engine_choice import check_engine
 from app.jobs.models import JobRead
 from app.kit.conditional import IfNoneMatch, is_current
-from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken, decode_token, make_page
+from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken, read_page
 from app.kit.problems import problems
 from app.settings import Settings
 from app.stores.api import StoreId, read_row
@@ -55,6 +54,7 @@ CERTIFICATE: dict[int | str, dict[str, Any]] = {
 def get_certificate(
     store_id: StoreId,
     cycle_id: CycleId,
+    request: Request,
     caller: Reader,
     database: DatabaseDep,
     settings: SettingsDep,
@@ -70,7 +70,7 @@ def get_certificate(
         elif known.store != store_id:
             raise CycleNotFound("there is no such cycle of this store")
     row = known or issue_certificate(
-        database, settings, cycle_id, instance_id=read_instance_id(settings.data_dir), now=clock.now()
+        database, settings, cycle_id, instance_id=instance_id_of(request), now=clock.now()
     )
     tag = f'"{row.sha256}"'
     headers = {"ETag": tag}
@@ -137,14 +137,17 @@ def get_keys(
     page_token: PageToken = "",
 ) -> Page[SigningKeyRead]:
     """All there ever were: what a retired key has signed holds for ever."""
-    filters = {"list": "signing-keys"}
-    query = select(SigningKey).order_by(col(SigningKey.id)).limit(page_size + 1)
-    after = decode_token(page_token, filters, types=[str])
-    if after:
-        query = query.where(col(SigningKey.id) > after[0])
     with database.reading() as db:
-        rows = db.exec(query).all()
-    return make_page(rows, page_size=page_size, filters=filters, key=lambda row: [row.id], item=_shown)
+        return read_page(
+            db,
+            select(SigningKey),
+            col(SigningKey.id),
+            ascending=True,
+            filters={"list": "signing-keys"},
+            page_size=page_size,
+            page_token=page_token,
+            item=_shown,
+        )
 
 
 @router.get(
@@ -184,7 +187,7 @@ def post_rotate(
 
     def effect(db: Session) -> Answer:
         now = clock.now()
-        instance = read_instance_id(settings.data_dir)
+        instance = instance_id_of(request)
         former, new = rotate(settings.data_dir)
         register(db, former, instance_id=instance, now=now)
         retire(db, former, now=now)

@@ -20,6 +20,8 @@ _FILE: Final[dict[str, Any]] = {
     "not_erased_because": [],
     "planned": {"SUPERSEDED": [2420, 512340]},
     "kept": {},
+    "extinctions": {},
+    "extinct_and_still_named_by_slots": 0,
     "reserved": False,
     "entries_planned": 2420,
     "entries_overwritten": 2420,
@@ -79,6 +81,7 @@ CERTIFICATE_EXAMPLE: Final[dict[str, Any]] = {
             "fsyncs": 3,
         },
         "protections": {"count": 0, "met": [], "files_held_at_the_end": []},
+        "extinctions": [],
         "files": [_FILE],
         "environment": {
             "path": "/srv/je/orders",
@@ -98,6 +101,6 @@ CERTIFICATE_EXAMPLE: Final[dict[str, Any]] = {
         "algorithm": "Ed25519",
         "key_id": KEY_ID,
         "public_key": "A6EHv/POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg=",
-        "value": "e/VHRK9XvYxfwpJD88UHfXsG1MRtEAkLMc/FduJI3pVVMOWfOLYggY5NcXtUEY/PdOYNSy/9Eu3ETwmcTECUDw==",
+        "value": "YaU6cpvrascjPONpVlu90SH6npayswS2qvgdv9yqlbxN2fU4iD40sQZg3qdiuvxTU4s5ChRVTLqkPO4FmWq3Aw==",
     },
 }

@@ -19,6 +19,10 @@ ALWAYS = (
     ),
     ("COPIES_ELSEWHERE", "Backups, replicas and exports that were made before."),
 )
+OF_EXTINCT = (
+    "Of extinct records: keys, and embedded values, in slots of live nodes until JE takes the slots out; keys"
+    " that part the slots of upper nodes; versions in the abort data of live LNs."
+)
 
 
 def residue(content: Mapping[str, Any], others: Sequence[str]) -> list[dict[str, Any]]:
@@ -54,6 +58,9 @@ def residue(content: Mapping[str, Any], others: Sequence[str]) -> list[dict[str,
         text = "Entries that have a reason to go and were kept, by cause: entries, bytes of their items."
         found.append({"code": "KEPT", "what": text, "entries": kept})
     found.extend({"code": code, "what": text} for code, text in ALWAYS)
+    named = [each["id"] for each in content["extinctions"]]
+    if named:
+        found.append({"code": "EXTINCT_RECORDS", "what": OF_EXTINCT, "extinctions": named})
     written = [name for name in others if name not in LOCK_FILES]
     if written:
         text = "Files beside the log that may hold keys or values."

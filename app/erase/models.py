@@ -163,6 +163,8 @@ class ErasureFile(SQLModel, table=True):
         refusal: code, detail, ref, offset, step of what ended it or last held it up.
         charged_units: what the throttle has been charged for it.
         prepares: how often it was hashed before a write; every time but the first is redundant.
+        extinct: id of an extinction -> [entries, bytes of their items] that are erased by it.
+        in_use: offsets of those of them that slots lead to, as PlannedFile.in_use.
     """
 
     __tablename__ = "erasure_files"
@@ -205,6 +207,8 @@ class ErasureFile(SQLModel, table=True):
     is_proved: bool | None = None
     proved_by: str | None = Field(default=None, max_length=20, description="How its bytes were read.")
     entries_erased: int | None = None
+    extinct: dict[str, Any] | None = Field(default=None, sa_type=JSON_TYPE, nullable=True)
+    in_use: bytes | None = Field(default=None, sa_type=LargeBinary, nullable=True)
 
 
 class ErasureEntries(SQLModel, table=True):

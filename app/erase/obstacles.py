@@ -22,11 +22,13 @@ from spark.erase.reasons import Cause
 
 TAIL: Final = "TAIL_OF_LOG"
 VLSN_TRUNCATION: Final = "VLSN_TRUNCATION"
+EXTINCTION_METADATA: Final = "EXTINCTION_METADATA"
 KINDS: Final = {
     Cause.RECOVERY_INTERVAL: TAIL,
     Cause.TAIL_OF_LOG: TAIL,
     Cause.VLSN_INDEX: VLSN_TRUNCATION,
     Cause.NO_VLSN: "NO_VLSN",
+    Cause.EXTINCTION_METADATA: EXTINCTION_METADATA,
 }
 """Cause of a file to what its job waits for."""
 PROTECTIONS_SHOWN_MAX: Final = 5
@@ -67,7 +69,10 @@ def waits_for(attempt: Attempt, obstacles: Obstacles) -> JobWaiting | None:
     waiting_on = _waiting_on(attempt, obstacles)
     times = [row.lease_expires_at for row in obstacles.protections.values()]
     times += [blocked.until for blocked in obstacles.blocked]
-    seconds = attempt.context.settings.erasure_look_again_s
+    settings = attempt.context.settings
+    # Whether an extinction is committed is known soon.
+    is_soon = str(Cause.EXTINCTION_METADATA) in obstacles.by_file.values()
+    seconds = settings.erasure_environment_look_s if is_soon else settings.erasure_look_again_s
     soonest_s = min([seconds, *((at - attempt.now).total_seconds() for at in times)])
     store = attempt.store.id
 
@@ -82,6 +87,8 @@ def waits_for(attempt: Attempt, obstacles: Obstacles) -> JobWaiting | None:
 
 def _ends_by_itself(attempt: Attempt, obstacles: Obstacles) -> bool:
     if obstacles.protections or obstacles.blocked:
+        return True
+    if str(Cause.EXTINCTION_METADATA) in obstacles.by_file.values():
         return True
     vlsn = (attempt.cycle.plan or {}).get("vlsn") or {}
     return str(Cause.VLSN_INDEX) in obstacles.by_file.values() and bool(vlsn.get("truncate_possible"))

@@ -18,6 +18,7 @@ from app.erase.wire import (
     PlannedFileRead,
     amounts,
 )
+from app.extinction.status import extinctions_of, note_log_extinctions
 from app.jobs.context import JobContext
 from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.suspension import suspended_wait
@@ -58,8 +59,10 @@ def run_erasure_plan(context: JobContext, *, workshop: Workshop) -> Mapping[str,
         now=now,
         protected=_protected(context, store, directory, now=now),
         backups=backups_of(context, store),
+        extinctions=context.write(lambda db: extinctions_of(db, store)).terms,
     )
     answer = _ask(context, call, workshop=workshop, directory=directory)
+    context.write(lambda db: note_log_extinctions(db, store.id, answer.log_extinctions, now=now))
     shown = _read(answer, store=store, params=params, cutoff=cutoff, plan_id=context.job.id)
     return shown.model_dump(mode="json")
 

@@ -19,21 +19,24 @@ from app.erase.models import REMAINING, CycleStep, ErasureCycle, ErasureEntries,
 from app.erase.record import count, note_remaining, refusal_row, spend
 from app.erase.rules import switches_of
 from app.erase.throttle import spread
+from app.extinction.status import extinctions_of, note_log_extinctions
 from app.jobs.context import JobContext
 from app.kit.instants import instant_text
 from app.protection.queries import backup_spans
 from app.stores.models import Store, StoreMode
+from app.stores.service import get_store
 from spark.erase.calls import LiveTerms, Mode, PlanAnswer, PlanCall, PlannedFile, Refusal, RefusalCode
 from spark.erase.directory import Identity, Witness, file_names
 from spark.erase.errors import LogRefused
 from spark.erase.file_layer import FileLayer
 from spark.erase.reasons import Cause
 from spark.erase.refusing import Refused
-from spark.erase.request import PlanRequest
+from spark.erase.request import ExtinctionTerms, PlanRequest
 from spark.erase.witness import check_witness, is_still_planned
 from spark.formats.je_log import lsn_file, lsn_offset
 
 VETOED_KEPT_MAX: Final = 100
+NO_EXTINCTIONS: Final = ExtinctionTerms()
 # Nothing that the log does makes these pass: the file is set aside, as the document does with hard links.
 LASTING: Final = frozenset({Cause.HARD_LINKED, Cause.COMPARATOR, Cause.DEFERRED_WRITE})
 # These pass when the engine writes on, or truncates its index.
@@ -49,6 +52,7 @@ def make_plan(attempt: Attempt) -> None:
     Raises: JobWaiting, JobFailed.
     """
     is_first = attempt.cycle.plan is None
+    known = attempt.record.read(lambda db: extinctions_of(db, get_store(db, attempt.store.id)))
     signature = log_signature(attempt.directory)
     cutoff = attempt.cycle.cutoff_at
     assert cutoff is not None, "a cycle that plans has started"
@@ -59,6 +63,7 @@ def make_plan(attempt: Attempt) -> None:
         cutoff=cutoff,
         now=attempt.now,
         backups=backups_of(attempt.context, attempt.store),
+        extinctions=known.terms,
     )
     answer = attempt.call(lambda hands: hands.plan(call))
     if answer.refusal is not None:
@@ -75,6 +80,7 @@ def make_plan(attempt: Attempt) -> None:
         plans = (cycle.plan or {}).get("plans", 0) + 1
         facts = plan_facts(answer)
         made = {"planned_at": instant_text(attempt.now), "signature": signature, "plans": plans}
+        made["extinctions"] = known.mark
         cycle.plan = facts | made | witness_row(answer.witness)
         cycle.mode = answer.mode.value
         cycle.step = CycleStep.PLANNED
@@ -83,11 +89,26 @@ def make_plan(attempt: Attempt) -> None:
         spend(db, cycle, answer.costs)
         _forget_vanished(db, cycle, answer)
         note_remaining(db, cycle)
+        note_log_extinctions(db, cycle.store, answer.log_extinctions, now=attempt.now)
 
     attempt.record.change(edit, say=None if is_first else Message.REPLANNED)
     attempt.wants_plan = False
-    if answer.vetoed_count and is_first:
+    if is_first:
+        _warn(attempt, answer)
+
+
+def _warn(attempt: Attempt, answer: PlanAnswer) -> None:
+    """Say what of the first plan wants a look."""
+    if answer.vetoed_count:
         attempt.record.warn("VETOED", f"{answer.vetoed_count} entries are vetoed: the plan wants a look")
+    kept = _maybe_extinct(answer)
+    if kept:
+        detail = f"{kept} entries stay: the store's filter always says MAYBE_EXTINCT"
+        attempt.record.warn(str(Cause.MAYBE_EXTINCT), detail)
+
+
+def _maybe_extinct(answer: PlanAnswer) -> int:
+    return sum(file.kept.get(Cause.MAYBE_EXTINCT, (0, 0))[0] for file in answer.files)
 
 
 def plan_call(
@@ -99,11 +120,13 @@ def plan_call(
     now: datetime,
     protected: Mapping[int, str] | None = None,
     backups: Sequence[tuple[datetime, datetime]] = (),
+    extinctions: ExtinctionTerms = NO_EXTINCTIONS,
 ) -> PlanCall:
     """What hands are asked to plan.
 
     Args:
         backups: begin and end of those that went through Lethe: JE's marker of one is no stranger's.
+        extinctions: of the store.
     """
     now_ms = _ms(now)
     request = PlanRequest(
@@ -112,6 +135,7 @@ def plan_call(
         protected=protected or {},
         now_ms=now_ms,
         erase_expired=store.erase_expired,
+        extinctions=extinctions,
     )
     live = None
     if store.mode == StoreMode.LIVE:
@@ -230,6 +254,8 @@ def _describe(file: ErasureFile, planned: PlannedFile) -> None:
     file.causes = [[str(cause), detail] for cause, detail in causes.items()]
     file.planned = {reason: list(pair) for reason, pair in planned.erased.items()}
     file.kept = {str(cause): list(pair) for cause, pair in planned.kept.items()}
+    file.extinct = {name: list(pair) for name, pair in planned.extinct.items()} or None
+    file.in_use = planned.in_use or None
     file.entry_count = planned.entry_count
     file.is_reserved, file.is_barren = planned.reserved, planned.barren
 

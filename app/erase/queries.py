@@ -24,7 +24,7 @@ from app.erase.wire import (
 from app.jobs.models import Job, WaitingOn
 from app.jobs.states import JobState
 from app.kit.durations import duration_of
-from app.kit.pagination import Page, decode_token, make_page
+from app.kit.pagination import Page, decode_token, make_page, read_page
 from app.protection.models import LogFileDigest
 from app.protection.queries import digests_of, protected_files
 from app.stores.models import Store, is_suspended
@@ -43,6 +43,12 @@ def newest_cycle(db: Session, store_id: str) -> ErasureCycle | None:
     """The cycle of a store that began last."""
     query = select(ErasureCycle).where(ErasureCycle.store == store_id)
     return db.exec(query.order_by(col(ErasureCycle.id).desc()).limit(1)).first()
+
+
+def newest_cycles(db: Session) -> dict[str, ErasureCycle]:
+    """The same of every store that has one, in one query."""
+    newest = select(func.max(ErasureCycle.id)).group_by(col(ErasureCycle.store))
+    return {row.store: row for row in db.exec(select(ErasureCycle).where(col(ErasureCycle.id).in_(newest)))}
 
 
 def get_cycle(db: Session, store_id: str, cycle_id: str) -> ErasureCycle:
@@ -85,15 +91,13 @@ def list_cycles(
     if states:
         ended = col(ErasureCycle.state).in_(sorted(set(states) - ACTIVE))
         query = query.where(or_(ended, col(ErasureCycle.id).in_(_active_in(db, store, states, now=now))))
-    after = decode_token(page_token, filters, types=[str])
-    if after:
-        query = query.where(col(ErasureCycle.id) < after[0])
-    rows = db.exec(query.order_by(col(ErasureCycle.id).desc()).limit(page_size + 1)).all()
-    return make_page(
-        rows,
-        page_size=page_size,
+    return read_page(
+        db,
+        query,
+        col(ErasureCycle.id),
         filters=filters,
-        key=lambda row: [row.id],
+        page_size=page_size,
+        page_token=page_token,
         item=lambda row: read_cycle(db, row, store, now=now),
     )
 

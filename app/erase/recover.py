@@ -35,12 +35,13 @@ def recover_environment(database: Database, settings: Settings, store: Store, _a
 
 def is_environment_ahead(database: Database, store: Store, settings: Settings) -> bool:
     """Whether the control file of a store can be read and has a greater epoch than ours."""
-    with database.reading() as db:
-        epoch = current_epoch(db)
     try:
         found = _epoch_of(store, settings)
     except (StoreUrlRefused, ControlError):
         return False
+    # Read after the control file: a job of ours that claims it at this moment has its token from before.
+    with database.reading() as db:
+        epoch = current_epoch(db)
     return found is not None and found > epoch
 
 

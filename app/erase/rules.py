@@ -1,5 +1,6 @@
 """What a store's own parameters ask of its eraser, by the document's names."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -7,8 +8,8 @@ from typing import Final
 from sqlmodel import Session
 
 from app.erase.models import EraseKind
-from app.parameters.registry import as_timedelta
-from app.parameters.service import effective_by_name
+from app.parameters.registry import ParameterValue, as_timedelta
+from app.parameters.service import effective_among, global_values
 from app.stores.models import Store
 from spark.erase.reasons import Switches
 
@@ -40,9 +41,14 @@ class Wanted:
 
 def wanted(db: Session, store: Store) -> Wanted:
     """Read the parameters in effect for a store."""
+    return wanted_among(global_values(db), store)
 
-    def value(name: str) -> object:
-        return effective_by_name(db, name, store.parameters).value
+
+def wanted_among(values: Mapping[str, ParameterValue], store: Store) -> Wanted:
+    """The same by global values that are known."""
+
+    def value(name: str) -> ParameterValue:
+        return effective_among(values, name, store.parameters)
 
     kinds = tuple(kind for kind, name in SWITCHES.items() if value(name) is True)
     return Wanted(

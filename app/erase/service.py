@@ -15,8 +15,7 @@ from app.erase.record import end_cycle, store_row
 from app.erase.rules import RESOURCE, Wanted, wanted
 from app.erase.wire import CycleParams, CycleRequest
 from app.jobs.context import JobContext
-from app.jobs.errors import SparkDisabled
-from app.jobs.models import Job, JobClass, Subject
+from app.jobs.models import Job, Subject
 from app.jobs.service import JobRequest, refuse_conflict, submit
 from app.jobs.states import TERMINAL, JobState
 from app.kit.ids import new_id
@@ -28,7 +27,6 @@ from spark.erase.directory import file_names
 from spark.erase.errors import LogRefused
 
 JOB_ERASURE: Final = "ERASURE"
-JOB_PLAN: Final = "PLAN"
 
 
 def params_of(db: Session, store: Store, request: CycleRequest, *, is_plan: bool = False) -> CycleParams:
@@ -91,12 +89,6 @@ def look_early(store: Store, settings: Settings) -> str | None:
     except LogRefused as error:
         raise EnvironmentRefused(error) from error
     return place_of(directory)
-
-
-def check_engine(engine: str | None, settings: Settings) -> None:
-    """Raise SparkDisabled when a request names an engine that this service has not."""
-    if engine == "SPARK" and not settings.spark.enabled:
-        raise SparkDisabled
 
 
 def submit_cycle(
@@ -181,25 +173,6 @@ def begin_cycle_of(db: Session, context: JobContext, store: Store) -> ErasureCyc
     context.change(db, {"subject": subject_of(store.id, cycle_id).model_dump()})
     store_row(db, store.id, now=now)
     return _add(db, store.id, cycle_id, context.job.id, params, now=now)
-
-
-def submit_plan(
-    db: Session, store: Store, params: CycleParams, *, caller: Caller, settings: Settings, now: datetime
-) -> Job:
-    """Queue the planning; it takes no claim.
-
-    Raises: QueueFull.
-    """
-    request = JobRequest(
-        kind=JOB_PLAN,
-        store=store.id,
-        params=params.model_dump(mode="json"),
-        requested_by=caller.name,
-        token_id=caller.token_id,
-        runs_on=store.runs_on,
-        job_class=JobClass.INTERACTIVE,
-    )
-    return submit(db, request, now=now, queued_max=settings.jobs_queued_max)
 
 
 ENDS: Final = {

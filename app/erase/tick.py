@@ -26,9 +26,9 @@ from app.db import Database
 from app.erase.messages import Message, message
 from app.erase.models import ACTIVE, CycleState, ErasureCycle, ErasureStore, Origin
 from app.erase.place import place_of
-from app.erase.queries import newest_cycle
+from app.erase.queries import newest_cycle, newest_cycles
 from app.erase.record import end_cycle, store_row
-from app.erase.rules import Wanted, eraser_key, wanted
+from app.erase.rules import Wanted, eraser_key, wanted, wanted_among
 from app.erase.service import settle, submit_cycle, target_of
 from app.erase.wire import CycleParams
 from app.errors import ServiceError
@@ -37,6 +37,7 @@ from app.jobs.service import request_abort, wake
 from app.jobs.states import TERMINAL, JobState
 from app.jobs.writing import change_job
 from app.kit.ids import new_id
+from app.parameters.service import global_values
 from app.settings import Settings
 from app.stores.models import Store, StoreKind, is_suspended
 from app.stores.targets import environment_directory
@@ -66,7 +67,7 @@ class Look:
     def run(self) -> list[str]:
         """Look at each JE store; returns the stores for which something was done."""
         with self.database.reading() as db:
-            due = [store.id for store in _stores(db) if self._is_due(db, store)]
+            due = self._due(db)
         done = []
         for store_id in due:
             with self.database.transaction() as db:
@@ -76,10 +77,24 @@ class Look:
             done += [store_id] if told else []
         return done
 
-    def _is_due(self, db: Session, store: Store) -> bool:
-        """Whether a look under the lock is worth it."""
-        asked, newest = wanted(db, store), newest_cycle(db, store.id)
-        row = db.get(ErasureStore, store.id)
+    def _due(self, db: Session) -> list[str]:
+        """The stores that a look under the lock is worth; a few queries for all of them."""
+        values, newest = global_values(db), newest_cycles(db)
+        rows = {row.store: row for row in db.exec(select(ErasureStore)).all()}
+        return [
+            store.id
+            for store in _stores(db)
+            if self._is_due(db, store, wanted_among(values, store), newest.get(store.id), rows.get(store.id))
+        ]
+
+    def _is_due(
+        self,
+        db: Session,
+        store: Store,
+        asked: Wanted,
+        newest: ErasureCycle | None,
+        row: ErasureStore | None,
+    ) -> bool:
         seen = (False, 0.0) if row is None else (row.seen_enabled, row.seen_period_s)
         if seen != (asked.enabled, asked.period.total_seconds()):
             return True
@@ -148,8 +163,10 @@ class Look:
             return False
         if newest is None:
             return asked.enabled
-        if db.get_one(Job, newest.job_id).state not in TERMINAL:
-            return False
+        return self._follows(newest, asked) and db.get_one(Job, newest.job_id).state in TERMINAL
+
+    def _follows(self, newest: ErasureCycle, asked: Wanted) -> bool:
+        """Whether the next one comes now, once the job of the newest has ended."""
         if newest.state in FOLLOWED_AT_ONCE and not newest.followed:
             return asked.enabled or _repeats(newest, asked)
         if newest.state not in FOLLOWED_AT_END or not asked.enabled:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from sqlmodel import Session, col, select
@@ -25,6 +25,7 @@ class Claim:
     Attributes:
         sha256: of the whole file, as it was proved; None where nothing was.
         entries: what was to be erased, where that is still kept.
+        in_use: offsets of extinct entries that slots may lead to although they are erased, of all cycles.
     """
 
     number: int
@@ -32,6 +33,7 @@ class Claim:
     size: int
     sha256: str | None
     entries: bytes = b""
+    in_use: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,11 @@ def claims_of(db: Session, store_id: str, cycle_id: str) -> Claims:
         return _by_rows(db, cycle)
     certificate = db.get(ErasureCertificate, cycle_id)
     if certificate is not None and certificate.store == store_id:
-        return _by_certificate(certificate)
+        claims, in_use = _by_certificate(certificate), _in_use(db, store_id)
+        files = {
+            each.number: replace(each, in_use=in_use.get(each.number, b"")) for each in claims.files.values()
+        }
+        return replace(claims, files=files)
     raise CycleNotFound("there is no such cycle of this store")
 
 
@@ -61,6 +67,7 @@ def _by_rows(db: Session, cycle: ErasureCycle) -> Claims:
     rows = db.exec(select(ErasureFile).where(ErasureFile.cycle_id == cycle.id)).all()
     kept = db.exec(select(ErasureEntries).where(ErasureEntries.cycle_id == cycle.id)).all()
     entries = {each.number: each.entries for each in kept}
+    in_use = _in_use(db, cycle.store)
     files = {}
     for row in rows:
         is_proved = row.state == FileState.ERASED and bool(row.is_proved)
@@ -70,9 +77,23 @@ def _by_rows(db: Session, cycle: ErasureCycle) -> Claims:
             size=row.size_bytes,
             sha256=row.sha256_after if is_proved else None,
             entries=entries.get(row.number, b"") if is_proved else b"",
+            in_use=in_use.get(row.number, b""),
         )
     job = db.get_one(Job, cycle.job_id)
     return Claims(cycle.id, job.params.get("target", {}).get("path"), files)
+
+
+def _in_use(db: Session, store_id: str) -> dict[int, bytes]:
+    """What all cycles of a store have erased although slots led there, by file."""
+    rows = db.exec(
+        select(ErasureFile.number, ErasureFile.in_use)
+        .join(ErasureCycle, col(ErasureCycle.id) == col(ErasureFile.cycle_id))
+        .where(ErasureCycle.store == store_id, col(ErasureFile.in_use).is_not(None))
+    ).all()
+    found: dict[int, bytes] = {}
+    for number, offsets in rows:
+        found[number] = found.get(number, b"") + (offsets or b"")
+    return found
 
 
 def _by_certificate(row: ErasureCertificate) -> Claims:

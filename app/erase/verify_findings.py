@@ -59,6 +59,10 @@ def compare(answer: VerifyAnswer, claims: Claims, later: Mapping[int, Sequence[L
         found, "NOT_ERASED", answer.unerased, answer.unerased_count, "it was planned and proved as erased"
     )
     there = {each.number: each for each in answer.files}
+    for each in answer.files:
+        if each.extinct_in_use:
+            detail = f"slots lead to {each.extinct_in_use} erased entries of extinct records, as was planned"
+            found.explain("EXTINCT_IN_USE", file_name(each.number), detail)
     for number, claim in sorted(claims.files.items()):
         file = there.get(number)
         if file is None:

@@ -9,11 +9,11 @@ from sqlmodel import Session
 from app.auth.service import Caller
 from app.erase.service import subject_of
 from app.erase.verify_claims import claims_of, resolve
-from app.errors import Conflict
 from app.jobs.models import Job
 from app.jobs.service import JobRequest, submit
 from app.kit.values import Text
 from app.settings import EngineChoice, Settings
+from app.stores.errors import StoreChanged
 from app.stores.models import Store
 
 JOB_ERASURE_VERIFY: Final = "ERASURE_VERIFY"
@@ -42,13 +42,12 @@ def submit_verify(
 ) -> Job:
     """Queue the verification of a cycle.
 
-    Raises: CycleNotFound, QueueFull, Conflict: the store names another directory by now.
+    Raises: CycleNotFound, QueueFull, StoreChanged: the store names another directory by now.
     """
     claims = claims_of(db, store.id, resolve(db, store.id, cycle_id))
     if claims.path != store.path:
-        raise Conflict(
-            f"{claims.cycle_id} erased in {claims.path}, and the store names another directory by now",
-            code="STORE_CHANGED",
+        raise StoreChanged(
+            f"{claims.cycle_id} erased in {claims.path}, and the store names another directory by now"
         )
     job = JobRequest(
         kind=JOB_ERASURE_VERIFY,

@@ -72,7 +72,7 @@ def run_erasure_verify(context: JobContext, *, workshop: Workshop) -> Mapping[st
 
 def _call(directory: Path, claims: Claims) -> VerifyCall:
     files = tuple(
-        FileToVerify(claim.number, claim.size, claim.sha256 is not None, claim.entries)
+        FileToVerify(claim.number, claim.size, claim.sha256 is not None, claim.entries, claim.in_use)
         for claim in claims.files.values()
     )
     return VerifyCall(str(directory), files)

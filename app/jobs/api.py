@@ -1,6 +1,7 @@
 """`/v1/jobs`: every running thing, live."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request
@@ -22,7 +23,7 @@ from app.jobs.service import request_abort, request_pause, request_resume, retry
 from app.jobs.states import HELD, TERMINAL, JobState
 from app.jobs.streaming import stream_events, wait_for_change
 from app.jobs.watch import JobWatch
-from app.kit.conditional import IfNoneMatch, etag, is_current
+from app.kit.conditional import IfNoneMatch, conditional_answer, etag, is_current
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.prefer import PreferHeader, wait_seconds
 from app.kit.problems import problems
@@ -59,10 +60,16 @@ class JobAction(BaseModel):
 
 def accepted(job: Job, *, status: int = 202) -> Answer:
     """The answer that every asynchronous request gives."""
-    headers = {"Location": f"/v1/jobs/{job.id}", "ETag": etag(job.version)}
+    headers = job_headers(job.id, job.version, status=status)
+    return Answer(body=read_job(job), status=status, headers=headers, subject_id=job.id, store=job.store)
+
+
+def job_headers(job_id: str, version: int, *, status: int = 202) -> dict[str, str]:
+    """Where a job is, its row version and, with a 202, in how many seconds to look again."""
+    headers = {"Location": f"/v1/jobs/{job_id}", "ETag": etag(version)}
     if status == 202:
         headers["Retry-After"] = RETRY_AFTER_S
-    return Answer(body=read_job(job), status=status, headers=headers, subject_id=job.id, store=job.store)
+    return headers
 
 
 def _visible(db: Session, job_id: str, caller: Caller) -> Job:
@@ -135,12 +142,8 @@ async def get_one_job(
     is_news = if_none_match is not None and not is_current(if_none_match, version)
     if wait_s > 0 and job.state not in TERMINAL and not is_news:
         job, version = await wait_for_change(watch, job, version, wait_for=wait_for, timeout_s=wait_s)
-    headers = {"ETag": etag(version)}
-    if prefer is not None and wait_s > 0:
-        headers["Preference-Applied"] = f"wait={wait_s}"
-    if is_current(if_none_match, version):
-        return Response(status_code=304, headers=headers)
-    return JSONResponse(job.model_dump(mode="json"), headers=headers)
+    applied = {"Preference-Applied": f"wait={wait_s}"} if prefer is not None and wait_s > 0 else {}
+    return conditional_answer(job, version, if_none_match, headers=applied)
 
 
 def _act(
@@ -153,14 +156,7 @@ def _act(
         clock = request.app.state.clock
         job = act(db, job_id, now=clock.now(), actor=caller.name, reason=reason)
         passing = job.state in HELD and verb != "resume"
-        answer = accepted(job, status=202 if passing else 200)
-        return Answer(
-            body=answer.body,
-            status=answer.status,
-            headers=answer.headers,
-            store=job.store,
-            audit={"reason": reason},
-        )
+        return replace(accepted(job, status=202 if passing else 200), audit={"reason": reason})
 
     response = mutate(
         request, caller, effect, action=f"job.{verb}", subject=("job", job_id), body={"reason": reason}

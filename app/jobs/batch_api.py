@@ -24,7 +24,8 @@ from app.jobs.writing import change_job
 from app.kit.problems import problems
 from app.kit.values import Text
 from app.settings import Settings
-from app.stores.models import Label, Store
+from app.stores.fields import Label
+from app.stores.models import Store
 
 router = APIRouter(tags=["jobs"])
 Controller = Annotated[Caller, Depends(requires(Scope.JOBS_CONTROL))]
@@ -40,7 +41,7 @@ class BatchRequest(BaseModel):
         },
     )
 
-    kind: str = Field(description="PURGE.", max_length=40)
+    kind: str = Field(description="PURGE, EVENT_CLEANUP or LOG_SWITCH.", max_length=40)
     params: dict[str, Any] = Field(description="The body that the single request would have.")
     stores: list[StoreName] | None = Field(default=None, min_length=1, max_length=CHILDREN_MAX)
     labels: dict[Label, Text] | None = Field(default=None, min_length=1, max_length=20)

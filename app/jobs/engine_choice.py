@@ -8,9 +8,10 @@ from typing import Literal
 
 from app.jobs.context import JobContext
 from app.jobs.engine import Engine
+from app.jobs.errors import SparkDisabled
 from app.jobs.queries import count_siblings
 from app.jobs.spark_engine import SparkEngine
-from app.settings import EngineChoice
+from app.settings import EngineChoice, Settings
 
 CHECKPOINT_ENGINE = "engine"
 EVENT_ENGINE = "engine"
@@ -26,6 +27,12 @@ Reason = Literal[
     "ARCHIVE_NOT_SHARED",
     "TARGET_ON_THIS_MACHINE",
 ]
+
+
+def check_engine(engine: EngineChoice | None, settings: Settings) -> None:
+    """Raise SparkDisabled when a request names an engine that this service has not."""
+    if engine == "SPARK" and not settings.spark.enabled:
+        raise SparkDisabled
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Errors of jobs: what clients see, and how a task tells its runner why it stops.
 
 ServiceError -> JobNotFound, IllegalTransition, ConflictingJob, QueueFull, SparkDisabled,
-                PoolNotRunning, PoolQueueFull
+                PoolNotRunning, PoolQueueFull, PlanNotUsable, PlanNoLongerHolds, LimitExceeded,
+                EpochAhead
 JobSignal    -> JobStopped, JobWaiting, JobFailed, LeaseLost
 """
 
@@ -11,7 +12,7 @@ from enum import IntEnum
 
 from sqlmodel import Session
 
-from app.errors import Conflict, NotFound, TooMany
+from app.errors import Conflict, NotFound, PreconditionFailed, TooMany, Unprocessable
 from app.jobs.models import WaitingOn
 from app.jobs.states import TRANSITIONS, JobState
 
@@ -62,6 +63,32 @@ class PoolQueueFull(TooMany):
     def __init__(self, limit: int, *, retry_after_s: int) -> None:
         detail = f"{limit} jobs wait for Spark already; INLINE would run now"
         super().__init__(detail, headers={"Retry-After": str(retry_after_s)})
+
+
+class PlanNotUsable(Unprocessable):
+    """`plan_id` names no finished plan of this store, or the request says something else than the plan."""
+
+
+class PlanNoLongerHolds(PreconditionFailed):
+    """What was reviewed is no longer so."""
+
+
+class LimitExceeded(Conflict):
+    """The plan is larger than the store's limits allow."""
+
+
+class EpochAhead(Conflict):
+    """The target has seen a greater epoch than ours: this metadata is older than what it manages.
+
+    Args:
+        fence: what was seen there, in words.
+    """
+
+    def __init__(self, fence: str, *, ours: int) -> None:
+        super().__init__(
+            f"{fence}, ours at {ours}: this metadata is older than the target;"
+            " `lethe recover STORE` raises it"
+        )
 
 
 class StopCause(IntEnum):

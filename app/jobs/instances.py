@@ -46,11 +46,6 @@ class InstanceLock:
         os.close(self._file)
 
 
-def read_instance_id(data_dir: Path) -> str:
-    """The id of the process that holds a data directory."""
-    return (data_dir / ID_FILE).read_text().strip()
-
-
 def register_instance(
     db: Session, instance_id: str, *, role: str, version: str, labels: list[str], now: datetime
 ) -> None:

@@ -7,6 +7,7 @@ from datetime import datetime
 from sqlalchemy import func
 from sqlmodel import Session, col, select
 
+from app.db import Database
 from app.jobs.errors import JobNotFound
 from app.jobs.models import (
     Instance,
@@ -18,7 +19,8 @@ from app.jobs.models import (
     read_job,
 )
 from app.jobs.states import ACTIVE, JobState
-from app.kit.pagination import Page, decode_token, make_page
+from app.kit.pagination import Page, decode_token, make_page, read_page
+from app.stores.models import Store
 
 EVENTS_READ_MAX = 1_000
 
@@ -57,7 +59,7 @@ def list_jobs(db: Session, wanted: JobFilter, *, page_size: int, page_token: str
         "after": wanted.created_after,
         "visible": wanted.visible_stores,
     }
-    query = select(Job).order_by(col(Job.id).desc()).limit(page_size + 1)
+    query = select(Job)
     if wanted.states:
         query = query.where(col(Job.state).in_(list(wanted.states)))
     if wanted.kinds:
@@ -70,11 +72,24 @@ def list_jobs(db: Session, wanted: JobFilter, *, page_size: int, page_token: str
         query = query.where(Job.created_at > wanted.created_after)
     if wanted.visible_stores is not None:
         query = query.where(col(Job.store).in_(list(wanted.visible_stores)))
-    after = decode_token(page_token, filters, types=[str])
-    if after:
-        query = query.where(col(Job.id) < after[0])
-    rows = db.exec(query).all()
-    return make_page(rows, page_size=page_size, filters=filters, key=lambda row: [row.id], item=read_job)
+    return read_page(
+        db, query, col(Job.id), filters=filters, page_size=page_size, page_token=page_token, item=read_job
+    )
+
+
+def list_jobs_of(
+    database: Database,
+    store: Store,
+    kind: str,
+    *,
+    states: Sequence[JobState],
+    page_size: int,
+    page_token: str,
+) -> Page[JobRead]:
+    """The jobs of one kind on a store that the caller may see, in a transaction of its own."""
+    wanted = JobFilter(states=states, kinds=[kind], stores=[store.id])
+    with database.reading() as db:
+        return list_jobs(db, wanted, page_size=page_size, page_token=page_token)
 
 
 def read_events(db: Session, job_id: str, *, after: int, limit: int = EVENTS_READ_MAX) -> list[JobEventRead]:

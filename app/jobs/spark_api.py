@@ -17,6 +17,7 @@ from app.jobs.models import SparkPoolRead
 from app.jobs.spark_service import SparkService
 from app.kit.problems import problems
 from app.kit.values import Text
+from app.settings import EngineChoice
 
 router = APIRouter(tags=["operation"])
 Reader = Annotated[Caller, Depends(requires(Scope.JOBS_READ))]
@@ -44,6 +45,13 @@ def spark_of(request: Request) -> SparkService | None:
     """The Spark side of this process."""
     found: SparkService | None = request.app.state.spark
     return found
+
+
+def check_room(request: Request, engine: EngineChoice | None) -> None:
+    """Raise PoolQueueFull when a request names Spark, and enough jobs of this process wait for it already."""
+    spark = spark_of(request)
+    if engine == "SPARK" and spark is not None:
+        spark.check_room()
 
 
 def _enabled(request: Request) -> SparkService:

@@ -1,9 +1,12 @@
 """Strong ETags from row versions, and the conditional headers (RFC 9110, 13.1)."""
 
 import re
+from collections.abc import Mapping
 from typing import Annotated
 
 from fastapi import Header
+from pydantic import BaseModel
+from starlette.responses import JSONResponse, Response
 
 from app.errors import EtagMismatch, InvalidHeader, PreconditionMissing
 
@@ -50,3 +53,18 @@ def require_match(header: str | None, version: int) -> None:
 def is_current(header: str | None, version: int | str) -> bool:
     """Tell whether If-None-Match names this version, so that 304 is the answer."""
     return header is not None and any(tag in ("*", str(version)) for _, tag in _parse(header))
+
+
+def conditional_answer(
+    shown: BaseModel, version: int, if_none_match: str | None, *, headers: Mapping[str, str] | None = None
+) -> Response:
+    """200 with a resource and the ETag of its version, or 304 where If-None-Match names that version.
+
+    Args:
+        headers: further ones, of both answers.
+    Raises: InvalidHeader: no entity tags.
+    """
+    found = {"ETag": etag(version), **(headers or {})}
+    if is_current(if_none_match, version):
+        return Response(status_code=304, headers=found)
+    return JSONResponse(shown.model_dump(mode="json", by_alias=True), headers=found)

@@ -5,10 +5,13 @@ import binascii
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar, cast
 
 from fastapi import Query
 from pydantic import BaseModel
+from sqlalchemy.orm import InstrumentedAttribute, Mapped
+from sqlmodel import Session
+from sqlmodel.sql.expression import SelectOfScalar
 
 from app.errors import InvalidPageToken
 
@@ -74,3 +77,31 @@ def make_page(
     rows = rows[:page_size]
     token = encode_token(key(rows[-1]), filters) if more else ""
     return Page(items=[item(row) for row in rows], next_page_token=token)
+
+
+def read_page(
+    db: Session,
+    query: SelectOfScalar[Row],
+    key: Mapped[str],
+    *,
+    ascending: bool = False,
+    filters: Mapping[str, Any],
+    page_size: int,
+    page_token: str,
+    item: Callable[[Row], Item],
+) -> Page[Item]:
+    """A page of a query's rows by a key of text, the greatest first: of ids made here that is the newest.
+
+    Args:
+        query: the rows that the filters leave, in no order.
+        key: a column of the rows that no two of them share.
+    Raises: InvalidPageToken: not ours, or given for other filters.
+    """
+    after = decode_token(page_token, filters, types=[str])
+    if after:
+        query = query.where(key > after[0] if ascending else key < after[0])
+    name = cast(InstrumentedAttribute[str], key).key
+    rows = db.exec(query.order_by(key if ascending else key.desc()).limit(page_size + 1)).all()
+    return make_page(
+        rows, page_size=page_size, filters=filters, key=lambda row: [getattr(row, name)], item=item
+    )

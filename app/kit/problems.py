@@ -36,6 +36,7 @@ _EXAMPLES: dict[int, tuple[str, str, str]] = {
     410: ("Its time is over", "PROTECTION_EXPIRED", "the lease ran out at 2026-11-20T10:54:39Z"),
     412: ("No longer so", "ETAG_MISMATCH", "it has changed since you read it"),
     413: ("Too large", "BODY_TOO_LARGE", "the body is larger than 1048576 bytes"),
+    415: ("Of another form", "UNSUPPORTED_MEDIA_TYPE", "text/csv is not taken here"),
     422: ("Not valid", "INVALID_REQUEST", "1 field(s) are not valid"),
     428: ("If-Match is missing", "PRECONDITION_MISSING", "this change needs If-Match"),
     429: ("Too many", "TOO_MANY", "the queue of jobs is full"),

@@ -2,14 +2,15 @@
 
 import re
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.errors import TooLarge, problem
+from app.errors import BodyTooLarge, TooLarge, problem
 from app.kit.ids import new_id
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
@@ -17,12 +18,25 @@ _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}"
 logger = structlog.get_logger("lethe.http")
 
 
-class RequestScope:
-    """ASGI middleware: X-Request-ID, traceparent, the body's bound, the access log."""
+@dataclass(frozen=True, slots=True)
+class BodyLimit:
+    """How large a body may be on the paths that match, and what a larger one is called."""
 
-    def __init__(self, app: ASGIApp, *, body_max_bytes: int) -> None:
+    path: re.Pattern[str]
+    max_bytes: int
+    code: str = "BODY_TOO_LARGE"
+
+
+class RequestScope:
+    """ASGI middleware: X-Request-ID, traceparent, the body's bound, the access log.
+
+    Args:
+        body_max_bytes: of every path that no limit of `body_limits` names; the first that matches counts.
+    """
+
+    def __init__(self, app: ASGIApp, *, body_max_bytes: int, body_limits: Sequence[BodyLimit] = ()) -> None:
         self.app = app
-        self.body_max_bytes = body_max_bytes
+        self.body_limits = (*body_limits, BodyLimit(re.compile(".*", re.DOTALL), body_max_bytes))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -42,6 +56,8 @@ class RequestScope:
         self, scope: Scope, receive: Receive, send: Send, request_id: str, headers: Headers
     ) -> None:
         started = time.perf_counter()
+        limit = next(each for each in self.body_limits if each.path.fullmatch(scope["path"]))
+        too_large = f"the body is larger than {limit.max_bytes} bytes"
         status = 0
         received = 0
 
@@ -49,8 +65,8 @@ class RequestScope:
             nonlocal received
             message = await receive()
             received += len(message.get("body", b""))
-            if received > self.body_max_bytes:
-                raise HTTPException(413, f"the body is larger than {self.body_max_bytes} bytes")
+            if received > limit.max_bytes:
+                raise BodyTooLarge(too_large, code=limit.code)
             return message
 
         async def named_send(message: Message) -> None:
@@ -62,10 +78,8 @@ class RequestScope:
 
         try:
             declared = headers.get("content-length", "0")
-            if declared.isdigit() and int(declared) > self.body_max_bytes:
-                error = TooLarge(
-                    f"the body is larger than {self.body_max_bytes} bytes", code="BODY_TOO_LARGE"
-                )
+            if declared.isdigit() and int(declared) > limit.max_bytes:
+                error = TooLarge(too_large, code=limit.code)
                 await problem(Request(scope), error)(scope, receive, named_send)
             else:
                 await self.app(scope, bounded_receive, named_send)

@@ -4,14 +4,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Request
 from sqlmodel import Session
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from app.auth.access import ClockDep, DatabaseDep, requires
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.errors import Forbidden
-from app.kit.conditional import IfMatch, IfNoneMatch, etag, is_current, require_match
+from app.kit.conditional import IfMatch, IfNoneMatch, conditional_answer, etag, require_match
 from app.kit.pagination import Page
 from app.kit.problems import problems
 from app.parameters.errors import ParameterScopeInvalid
@@ -58,10 +58,7 @@ def get_parameter(
     with database.reading() as db:
         version = global_version(db, spec.name)
         shown = _shown(db, spec)
-    headers = {"ETag": etag(version)}
-    if is_current(if_none_match, version):
-        return Response(status_code=304, headers=headers)
-    return JSONResponse(shown.model_dump(mode="json"), headers=headers)
+    return conditional_answer(shown, version, if_none_match)
 
 
 def _change(

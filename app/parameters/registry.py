@@ -127,6 +127,8 @@ def as_timedelta(value: ParameterValue) -> timedelta:
 
 _SYM = ("SYMMETRICDS",)
 _JE = ("JE",)
+_REPLICA = ("REPLICA",)
+_SLONY = ("SLONY",)
 _INT_MAX = 2_147_483_647
 
 
@@ -258,15 +260,80 @@ REGISTRY: tuple[ParameterSpec, ...] = (
         kinds=_JE,
     ),
     ParameterSpec(
+        "je.cleaner.extinctScanBatchSize",
+        ParameterType.INTEGER,
+        10_000,
+        "How many entries a scan for extinct ones looks at before it pauses, at a replica; on PostgreSQL in"
+        " one transaction, on SQLite in transactions of 200 at most.",
+        unit="rows",
+        minimum=1,
+        maximum=100_000,
+        kinds=_REPLICA,
+    ),
+    ParameterSpec(
+        "je.cleaner.extinctScanBatchDelay",
+        ParameterType.DURATION,
+        "PT0.002S",
+        "How long a scan for extinct entries pauses after each batch, at a replica.",
+        unit="ISO 8601",
+        minimum="PT0S",
+        maximum="PT60S",
+        kinds=_REPLICA,
+    ),
+    ParameterSpec(
+        "nsslapd-changelogmaxage",
+        ParameterType.DURATION,
+        "P7D",
+        "How long records stay in the changelog of a replica, counted from when they were logged here; PT0S:"
+        " no bound. What a consumer has not acknowledged stays however old it is.",
+        unit="ISO 8601",
+        minimum="PT0S",
+        maximum="P36500D",
+        kinds=_REPLICA,
+    ),
+    ParameterSpec(
+        "nsslapd-changelogmaxentries",
+        ParameterType.INTEGER,
+        0,
+        "How many records stay in the changelog of a replica, the newest ones; 0: no bound.",
+        unit="records",
+        minimum=0,
+        maximum=_INT_MAX,
+        kinds=_REPLICA,
+    ),
+    ParameterSpec(
+        "nsslapd-changelogtrim-interval",
+        ParameterType.DURATION,
+        "PT0S",
+        "How often Lethe itself trims the changelog of this replica; PT0S: never. Five minutes in 389, off"
+        " here: nothing is removed unasked. Set on a store, never for all.",
+        unit="ISO 8601",
+        minimum="PT0S",
+        maximum="P30D",
+        kinds=_REPLICA,
+        scopes=_STORE,
+        needs=Scope.PURGES_WRITE,
+    ),
+    ParameterSpec(
         "cleanup_interval",
         ParameterType.DURATION,
         "PT10M",
-        "Age of confirmations that cleanup may use, and the time between cleanups.",
+        "How old a confirmation must be for cleanup to go by it; and, as in slon, the time between two"
+        " cleanups where start.cleanup_thread is on (there at least a minute).",
         unit="ISO 8601",
         minimum="PT0S",
         maximum="P365D",
-        kinds=("SLONY",),
-        in_use=False,
+        kinds=_SLONY,
+    ),
+    _switch(
+        "start.cleanup_thread",
+        False,
+        "Lethe itself submits an event cleanup of this store every cleanup_interval, the first one an"
+        " interval after it was switched on. slon's own cleanup thread does the same where one runs for this"
+        " node: both may run, one of them then finds little to do. Set on a store, never for all.",
+        kinds=_SLONY,
+        scopes=_STORE,
+        needs=Scope.EVENTS_WRITE,
     ),
     _own_retention("jobs", "P90D", "How long ended jobs stay, with their events and checkpoints."),
     _own_retention("events", "P14D", "How long progress events of ended jobs stay; transitions stay."),

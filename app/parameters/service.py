@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy.exc import IntegrityError
-from sqlmodel import Session
+from sqlmodel import Session, select
 
 from app.auth.scopes import Scope
 from app.errors import Conflict
@@ -58,6 +58,19 @@ def effective(
 def effective_by_name(db: Session, name: str, store_values: Mapping[str, ParameterValue]) -> Effective:
     """The same by name."""
     return effective(db, known_parameter(name), store_values)
+
+
+def global_values(db: Session) -> dict[str, ParameterValue]:
+    """Every global value that is set, for whoever asks for many stores at once."""
+    return {row.name: row.value for row in db.exec(select(GlobalParameter)).all() if row.value is not None}
+
+
+def effective_among(
+    values: Mapping[str, ParameterValue], name: str, store_values: Mapping[str, ParameterValue]
+) -> ParameterValue:
+    """The value in effect of a parameter that targets do not name; `values` as `global_values` has them."""
+    spec = known_parameter(name)
+    return store_values.get(spec.name, values.get(spec.name, spec.default))
 
 
 def check_store_values(values: Mapping[str, object], kind: str) -> dict[str, ParameterValue]:

@@ -10,19 +10,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from app.auth.access import database_of, requires_one_of
-from app.auth.mutation import (
-    Answer,
-    Begun,
-    Conclude,
-    IdempotencyKeyHeader,
-    find_replay,
-    mutate_waiting,
-    problem_answer,
-)
+from app.auth.mutation import Answer, Begun, Conclude, IdempotencyKeyHeader, problem_answer
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.kit.problems import problems
-from app.protection.access import Place, owner_of, place_of, wait_until_quiet, waiting_room_of
+from app.protection.access import Place, answer_after_wait, wait_until_quiet
 from app.protection.errors import (
     EraseAbortTimeout,
     NotProtected,
@@ -60,23 +52,15 @@ async def post_abort(
     503 ERASE_ABORT_TIMEOUT where that cannot be had in time: nothing is promised, the protection stays. Try
     again with a new Idempotency-Key; the answer of the former one stays.
     """
-    replay = await run_in_threadpool(find_replay, request, caller, body=body)
-    if replay is not None:
-        return replay
-    place = await run_in_threadpool(place_of, request, caller, store_id)
-    abort = _Abort(request, place, body)
-    with waiting_room_of(request).seat():
-        return await mutate_waiting(
-            request,
-            caller,
-            begin=abort.begin,
-            wait=abort.wait,
-            owner=owner_of(request),
-            action="erasure.abort",
-            subject_type="protection",
-            store=store_id,
-            body=body,
-        )
+    return await answer_after_wait(
+        request,
+        caller,
+        store_id,
+        lambda place: _Abort(request, place, body),
+        action="erasure.abort",
+        subject_type="protection",
+        body=body,
+    )
 
 
 class _Abort:
@@ -103,9 +87,7 @@ class _Abort:
 
     def _conclude(self, db: Session, *, silence: Silence, files: int) -> Answer:
         if not silence.is_proved:
-            after = f"{self._timeout.total_seconds():g} s"
-            error = EraseAbortTimeout(f"a round is still at work after {after}; nothing is promised")
-            return problem_answer(self._request, error)
+            return problem_answer(self._request, EraseAbortTimeout.after(self._timeout))
         self._covered(db)  # still protected: else the next round may have begun
         return Answer(
             body=AbortRead(

@@ -7,28 +7,18 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 from sqlmodel import Session
-from starlette.concurrency import run_in_threadpool
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
-from app.auth.access import DatabaseDep, clock_of, database_of, requires, requires_one_of, settings_of
-from app.auth.mutation import (
-    Answer,
-    Begun,
-    Conclude,
-    IdempotencyKeyHeader,
-    find_replay,
-    mutate,
-    mutate_waiting,
-    problem_answer,
-)
+from app.auth.access import DatabaseDep, database_of, requires, requires_one_of
+from app.auth.mutation import Answer, Begun, Conclude, IdempotencyKeyHeader, mutate, problem_answer
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.errors import ServiceError
-from app.kit.conditional import IfNoneMatch, etag, is_current
+from app.kit.conditional import IfNoneMatch, conditional_answer, etag
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
-from app.protection.access import Place, owner_of, place_of, wait_until_quiet, waiting_room_of
-from app.protection.control import CONTROL_WAIT_S, environment_of
+from app.protection.access import Place, answer_after_wait, tell_control_file, wait_until_quiet
+from app.protection.control import CONTROL_WAIT_S
 from app.protection.errors import (
     ControlFileBusy,
     ProtectionEnded,
@@ -49,7 +39,7 @@ from app.protection.models import (
     read_protection,
 )
 from app.protection.queries import get_protection, list_protections
-from app.protection.reconciliation import bring_in_step, expire_due
+from app.protection.reconciliation import expire_due
 from app.protection.service import (
     NewProtection,
     create_protection,
@@ -101,23 +91,15 @@ async def post_protection(
 ) -> Response:
     """From the answer on no eraser begins a round in these files; `erasure:abort` ends the one in work."""
     _require_scope_of(caller, body.kind)
-    replay = await run_in_threadpool(find_replay, request, caller, body=body)
-    if replay is not None:
-        return replay
-    place = await run_in_threadpool(place_of, request, caller, store_id)
-    opening = _Opening(request, caller, place, body)
-    with waiting_room_of(request).seat():
-        return await mutate_waiting(
-            request,
-            caller,
-            begin=opening.begin,
-            wait=opening.wait,
-            owner=owner_of(request),
-            action="protection.create",
-            subject_type="protection",
-            store=store_id,
-            body=body,
-        )
+    return await answer_after_wait(
+        request,
+        caller,
+        store_id,
+        lambda place: _Opening(request, caller, place, body),
+        action="protection.create",
+        subject_type="protection",
+        body=body,
+    )
 
 
 class _Opening:
@@ -220,10 +202,7 @@ def get_one_protection(
     expire_due(database)
     with database.reading() as db:
         row = get_protection(db, store_id, protection_id)
-    headers = {"ETag": etag(row.version)}
-    if is_current(if_none_match, row.version):
-        return Response(status_code=304, headers=headers)
-    return JSONResponse(read_protection(row).model_dump(mode="json"), headers=headers)
+    return conditional_answer(read_protection(row), row.version, if_none_match)
 
 
 Change = Callable[[Session, Protection, datetime], Protection]
@@ -262,18 +241,8 @@ def _change(
     with database.reading() as db:
         row = get_protection(db, store_id, protection_id)
     if row.control_due:
-        _tell_control_file(request, caller, store_id, protection_id)
+        tell_control_file(request, read_row(database, store_id, caller), [protection_id])
     return response
-
-
-def _tell_control_file(request: Request, caller: Caller, store_id: str, protection_id: str) -> None:
-    database = database_of(request)
-    store = read_row(database, store_id, caller)
-    try:
-        environment = environment_of(store, settings_of(request))
-    except ServiceError:  # not seen here any more: whoever sees it does it at its next beat
-        return
-    bring_in_step(database, environment, [protection_id], clock=clock_of(request))
 
 
 @router.post(

@@ -11,6 +11,8 @@ ServiceError
 """
 
 from collections.abc import Sequence
+from datetime import timedelta
+from typing import Self
 
 from app.errors import Conflict, Gone, NotFound, TooMany, Unavailable, Unprocessable
 
@@ -85,6 +87,12 @@ class EraseAbortTimeout(Unavailable):
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail, headers={"Retry-After": "5"})
+
+    @classmethod
+    def after(cls, timeout: timedelta) -> Self:
+        """A round was still at work when the time was over."""
+        after = f"{timeout.total_seconds():g} s"
+        return cls(f"a round is still at work after {after}; nothing is promised")
 
 
 class ControlFileBusy(Unavailable):

@@ -6,7 +6,7 @@ from datetime import datetime
 from sqlalchemy import or_
 from sqlmodel import Session, col, select
 
-from app.kit.pagination import Page, decode_token, make_page
+from app.kit.pagination import Page, read_page
 from app.protection.errors import ProtectionNotFound
 from app.protection.files import covers
 from app.protection.models import (
@@ -50,12 +50,14 @@ def list_protections(
         query = query.where(col(Protection.state).in_(list(states)))
     if kinds:
         query = query.where(col(Protection.kind).in_(list(kinds)))
-    after = decode_token(page_token, filters, types=[str])
-    if after:
-        query = query.where(col(Protection.id) < after[0])
-    rows = db.exec(query.order_by(col(Protection.id).desc()).limit(page_size + 1)).all()
-    return make_page(
-        rows, page_size=page_size, filters=filters, key=lambda row: [row.id], item=read_protection
+    return read_page(
+        db,
+        query,
+        col(Protection.id),
+        filters=filters,
+        page_size=page_size,
+        page_token=page_token,
+        item=read_protection,
     )
 
 

@@ -9,9 +9,11 @@ from sqlmodel import Session
 
 from app.auth.service import Caller
 from app.errors import InvalidRequest, Unprocessable, faults_of
+from app.jobs.engine_choice import check_engine
 from app.jobs.models import Job
-from app.purge.models import PurgeRequest
-from app.purge.service import EarlyLook, check_engine, check_fields, snapshot, submit_purge
+from app.jobs.trimming import Trimming
+from app.purge.models import PurgeKind, PurgeRequest
+from app.purge.service import check_fields, submit_unseen
 from app.settings import Settings
 from app.stores.models import Store
 
@@ -24,9 +26,13 @@ def submit_child(
     parent_id: str,
     settings: Settings,
     now: datetime,
+    *,
+    trimming: Trimming,
 ) -> Job:
     """Queue a store's purge; its target is looked at when it runs, not now.
 
+    Args:
+        trimming: who queues a purge CHANGELOG.
     Raises: InvalidRequest, ConflictingJob, SparkDisabled, Unprocessable: a plan belongs to one store.
     """
     try:
@@ -35,21 +41,23 @@ def submit_child(
         errors = faults_of({**item, "loc": ("body", "params", *item["loc"])} for item in error.errors())
         raise InvalidRequest(f"{len(errors)} field(s) are not valid", errors=errors) from error
     check_fields(request, at="/params")
-    check_engine(request, settings)
+    check_engine(request.engine, settings)
     if request.plan_id is not None:
         raise Unprocessable(
             "a plan belongs to one store: name its cut-off, or purge that store alone",
             code="PLAN_NOT_USABLE",
             errors=[{"pointer": "/params/plan_id", "detail": "not for many stores"}],
         )
-    return submit_purge(
-        db,
-        store,
-        snapshot(db, store, request, None),
-        EarlyLook(None),
-        caller=caller,
-        reason=request.reason,
-        settings=settings,
-        now=now,
-        parent_id=parent_id,
-    )
+    if request.kind is PurgeKind.CHANGELOG:
+        fields = request.model_dump(mode="json", exclude_unset=True)
+        return trimming.submit_unseen(
+            db,
+            store,
+            fields,
+            caller=caller,
+            reason=request.reason,
+            settings=settings,
+            now=now,
+            parent_id=parent_id,
+        )
+    return submit_unseen(db, store, request, caller=caller, settings=settings, now=now, parent_id=parent_id)

@@ -1,9 +1,9 @@
 """Errors of purges.
 
-ServiceError -> FutureCutoff, RetentionTooShort, PlanNotUsable, PlanNoLongerHolds, LimitExceeded, EpochAhead
+ServiceError -> FutureCutoff, RetentionTooShort, PermissionMissing
 """
 
-from app.errors import Conflict, PreconditionFailed, Unprocessable
+from app.errors import Conflict, Unprocessable
 
 
 class FutureCutoff(Unprocessable):
@@ -12,22 +12,6 @@ class FutureCutoff(Unprocessable):
 
 class RetentionTooShort(Unprocessable):
     """Below ten minutes only with `force`."""
-
-
-class PlanNotUsable(Unprocessable):
-    """`plan_id` names no finished plan of this store, or the request says something else than the plan."""
-
-
-class PlanNoLongerHolds(PreconditionFailed):
-    """What was reviewed is no longer so."""
-
-
-class LimitExceeded(Conflict):
-    """The plan is larger than the store's limits allow."""
-
-
-class EpochAhead(Conflict):
-    """The target has seen a greater epoch than ours: this metadata is older than what it manages."""
 
 
 class PermissionMissing(Conflict):

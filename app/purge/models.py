@@ -13,11 +13,12 @@ from app.settings import EngineChoice
 
 
 class PurgeKind(StrEnum):
-    """Which of the document's purges."""
+    """Which of the document's purges; CHANGELOG trims a REPLICA store, and is no business of this domain."""
 
     OUTGOING = "OUTGOING"
     INCOMING = "INCOMING"
     DATA_GAP = "DATA_GAP"
+    CHANGELOG = "CHANGELOG"
 
 
 class StrandedMode(StrEnum):
@@ -82,6 +83,13 @@ class PurgeRequest(BaseModel):
         description="OUTGOING only: a batch with NULL status protects its data and events.",
     )
     max_rows_in_tx: int | None = Field(default=None, ge=1, le=1_000_000, strict=True)
+    max_entries: int | None = Field(
+        default=None,
+        ge=0,
+        le=9_007_199_254_740_991,
+        strict=True,
+        description="CHANGELOG only: records that may stay; the oldest that everybody has go first.",
+    )
     strategy: Strategy = Strategy.DOCUMENT
     archive: ArchiveRequest | None = None
     engine: EngineChoice | None = Field(

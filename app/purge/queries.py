@@ -6,6 +6,7 @@ from datetime import datetime
 from sqlmodel import Session, col, select
 
 from app.jobs.models import Job
+from app.jobs.trimming import JOB_PURGE
 from app.kit.durations import duration_of
 from app.purge.cutoff import retention_of
 from app.purge.kinds import KINDS
@@ -17,7 +18,7 @@ from app.purge.models import (
     PurgeTableStats,
     PurgeTickRead,
 )
-from app.purge.service import JOB_PURGE, snapshot
+from app.purge.service import snapshot
 from app.settings import Settings
 from app.stores.models import Store
 from app.stores.targets import opened

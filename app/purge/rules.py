@@ -1,11 +1,12 @@
 """What must hold before a purge touches its target."""
 
-from app.purge.errors import EpochAhead, PermissionMissing
+from app.db import Database
+from app.jobs.errors import EpochAhead
+from app.jobs.recovery import fence_ahead
+from app.purge.errors import PermissionMissing
 from app.stores.models import Store
 from spark.purge.inspect import Inspection
 from spark.targets.connection import Connection
-from spark.targets.fence import read_fence
-from spark.targets.ledger import shows_ledger
 from spark.targets.target import validate_url
 
 
@@ -29,13 +30,8 @@ def check_permissions(inspection: Inspection) -> None:
         raise PermissionMissing(missing or "the target is read-only", code="TARGET_READ_ONLY")
 
 
-def check_epoch(conn: Connection, *, resource: str, epoch: int) -> None:
+def check_epoch(database: Database, conn: Connection, resource: str) -> None:
     """Raise EpochAhead when the target's fence is above every token that we have ever given."""
-    if not shows_ledger(conn):
-        return
-    fence = read_fence(conn, resource)
-    if fence is not None and fence[0] > epoch:
-        raise EpochAhead(
-            f"the target's fence is at {fence[0]} ({fence[1]}), ours at {epoch}: this metadata is older than "
-            "the target; `lethe recover STORE` raises it"
-        )
+    ahead = fence_ahead(database, conn, resource)
+    if ahead is not None:
+        raise EpochAhead(f"the target's fence is at {ahead.token} ({ahead.owner})", ours=ahead.epoch)

@@ -8,16 +8,15 @@ from sqlmodel import Session
 
 from app.auth.service import Caller
 from app.db import Database
-from app.errors import InvalidRequest, ServiceError
-from app.jobs.claims import current_epoch
-from app.jobs.errors import SparkDisabled
-from app.jobs.models import Job, JobClass
+from app.errors import InvalidRequest
+from app.jobs.engine_choice import check_engine
+from app.jobs.errors import PlanNoLongerHolds, PlanNotUsable
+from app.jobs.models import Job
+from app.jobs.reviewed_plan import check_still_holds, finished_plan
 from app.jobs.service import JobRequest, refuse_conflict, submit
-from app.jobs.states import JobState
-from app.kit.instants import instant_text
+from app.jobs.trimming import JOB_PURGE
 from app.parameters.service import effective_by_name
 from app.purge.cutoff import RETENTION_PARAMETERS, decide_cutoff
-from app.purge.errors import EpochAhead, LimitExceeded, PlanNoLongerHolds, PlanNotUsable
 from app.purge.kinds import KINDS
 from app.purge.models import (
     Overlap,
@@ -33,15 +32,14 @@ from app.settings import Settings
 from app.stores.errors import SecretUnavailable, service_error
 from app.stores.models import Store, StoreKind, StoreLimits
 from app.stores.service import require_kind
-from app.stores.targets import opened, session_limits, target_of
+from app.stores.targets import session_limits, target_of
 from spark.purge.inspect import Inspection, inspect
 from spark.purge.statements import PurgeSpec
 from spark.purge.stranded import stranded_nodes
 from spark.targets.connection import connect
 from spark.targets.errors import TargetError
 
-JOB_PURGE = "PURGE"
-JOB_PLAN = "PLAN"
+NOT_CHANGELOG = ("stranded", "strict", "strategy", "engine", "force")
 DATA_TX = "job.purge.max.num.data.to.delete.in.tx"
 EVENTS_TX = "job.purge.max.num.data.events.to.delete.in.tx"
 BATCHES_TX = "job.purge.max.num.batches.to.delete.in.tx"
@@ -97,10 +95,16 @@ def check_fields(request: PurgeRequest, *, at: str = "") -> None:
     Args:
         at: where the request lies in the body.
     """
-    refused = [name for name in KINDS[request.kind].refused if name in request.model_fields_set]
-    if refused:
+    is_trimming = request.kind is PurgeKind.CHANGELOG
+    if is_trimming:
+        details = dict.fromkeys(NOT_CHANGELOG, f"makes no sense for {request.kind}")
+    else:
         detail = f"makes no sense for {request.kind}: only a purge OUTGOING knows it"
-        errors = [{"pointer": f"{at}/{name}", "detail": detail} for name in refused]
+        details = dict.fromkeys(KINDS[request.kind].refused, detail)
+        details["max_entries"] = f"makes no sense for {request.kind}: only a purge CHANGELOG knows it"
+    refused = {name: detail for name, detail in details.items() if name in request.model_fields_set}
+    if refused:
+        errors = [{"pointer": f"{at}/{name}", "detail": detail} for name, detail in refused.items()]
         raise InvalidRequest(f"{len(errors)} field(s) are not valid", errors=errors)
 
 
@@ -127,7 +131,7 @@ class EarlyLook:
 
 
 def look_early(
-    store: Store, params: PurgeParams, *, settings: Settings, epoch: int, for_write: bool
+    database: Database, store: Store, params: PurgeParams, *, settings: Settings, for_write: bool
 ) -> EarlyLook:
     """Refuse at once what the job would refuse later.
 
@@ -147,7 +151,7 @@ def look_early(
             inspection = inspect(conn, kind.name)
             if for_write:
                 check_permissions(inspection)
-                check_epoch(conn, resource=fence_resource(store, kind.resource), epoch=epoch)
+                check_epoch(database, conn, fence_resource(store, kind.resource))
             decide_cutoff(params, inspection)
             reviewed = params.plan_id and params.kind is PurgeKind.OUTGOING
             nodes = stranded_nodes(conn, PurgeSpec(cutoff=0)) if reviewed else ()
@@ -168,23 +172,13 @@ def find_plan(db: Session, store: Store, request: PurgeRequest, *, now: datetime
     """
     if request.plan_id is None:
         return None
-    job = db.get(Job, request.plan_id)
-    if job is None or job.kind != JOB_PLAN or job.store != store.id or job.state != JobState.SUCCEEDED:
-        raise PlanNotUsable("plan_id names no finished plan of this store")
+    job = finished_plan(db, store, request.plan_id)
     plan = PurgePlanRead.model_validate(job.result)
     params = PurgeParams.model_validate(job.params)
     stranded = plan.stranded.mode if plan.stranded else request.stranded
     if (plan.kind, stranded, plan.strict) != (request.kind, request.stranded, request.strict):
         raise PlanNotUsable("kind, stranded and strict must be those of the plan", code="PLAN_DIFFERS")
-    if plan.expires_at <= now:
-        raise PlanNoLongerHolds(f"the plan expired at {instant_text(plan.expires_at)}")
-    if params.target != target_fields(store):
-        raise PlanNoLongerHolds("the store's target has changed since the plan")
-    limits = StoreLimits.model_validate(store.limits)
-    if (limits.max_rows, limits.max_fraction) != (plan.limits.max_rows, plan.limits.max_fraction):
-        raise PlanNoLongerHolds("the store's limits have changed since the plan")
-    if plan.limits.exceeded:
-        raise LimitExceeded("; ".join(plan.limits.exceeded))
+    check_still_holds(plan, store, reviewed_target=params.target, target=target_fields(store), now=now)
     return plan
 
 
@@ -199,12 +193,6 @@ def check_nodes(plan: PurgePlanRead | None, look: EarlyLook) -> None:
     if now != reviewed:
         changed = ", ".join(sorted(str(node) for node in now ^ reviewed))
         raise PlanNoLongerHolds(f"other nodes are stranded now than in the plan: {changed}")
-
-
-def check_engine(request: PurgeRequest, settings: Settings) -> None:
-    """Raise SparkDisabled when a request names an engine that this service has not."""
-    if request.engine == "SPARK" and not settings.spark.enabled:
-        raise SparkDisabled
 
 
 def prepare(
@@ -222,13 +210,12 @@ def prepare(
     """
     require_kind(store, StoreKind.SYMMETRICDS)
     check_fields(request)
-    check_engine(request, settings)
+    check_engine(request.engine, settings)
     with database.reading() as db:
         plan = find_plan(db, store, request, now=now)
         params = snapshot(db, store, request, plan)
-        epoch = current_epoch(db)
     try:
-        look = look_early(store, params, settings=settings, epoch=epoch, for_write=for_write)
+        look = look_early(database, store, params, settings=settings, for_write=for_write)
     except SecretUnavailable:
         if set(store.runs_on) <= set(settings.labels):
             raise
@@ -273,37 +260,28 @@ def submit_purge(
     return submit(db, request, now=now, queued_max=settings.jobs_queued_max)
 
 
-def submit_plan(
-    db: Session, store: Store, params: PurgeParams, *, caller: Caller, settings: Settings, now: datetime
+def submit_unseen(
+    db: Session,
+    store: Store,
+    request: PurgeRequest,
+    *,
+    caller: Caller,
+    settings: Settings,
+    now: datetime,
+    parent_id: str | None = None,
 ) -> Job:
-    """Queue the planning; it takes no claim.
+    """Queue a purge without a look at its target: what that says is seen when the job runs.
 
-    Raises: QueueFull.
+    Raises: StoreKindWrong, ConflictingJob, QueueFull.
     """
-    request = JobRequest(
-        kind=JOB_PLAN,
-        store=store.id,
-        params=params.model_dump(mode="json"),
-        requested_by=caller.name,
-        token_id=caller.token_id,
-        runs_on=store.runs_on,
-        job_class=JobClass.INTERACTIVE,
+    return submit_purge(
+        db,
+        store,
+        snapshot(db, store, request, None),
+        EarlyLook(None),
+        caller=caller,
+        reason=request.reason,
+        settings=settings,
+        now=now,
+        parent_id=parent_id,
     )
-    return submit(db, request, now=now, queued_max=settings.jobs_queued_max)
-
-
-def is_epoch_ahead(database: Database, store: Store, settings: Settings) -> bool:
-    """Whether a store's target can be asked and has seen a greater epoch than ours."""
-    if store.kind != StoreKind.SYMMETRICDS:
-        return False
-    with database.reading() as db:
-        epoch = current_epoch(db)
-    try:
-        with opened(store, settings, purpose="epoch") as conn:
-            for kind in KINDS.values():
-                check_epoch(conn, resource=fence_resource(store, kind.resource), epoch=epoch)
-    except EpochAhead:
-        return True
-    except ServiceError:
-        return False
-    return False

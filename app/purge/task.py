@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from app.archives.housekeeping import trim_old_ledgers
 from app.archives.service import archive_directory, close_archive, open_archive
 from app.errors import ServiceError
 from app.jobs.context import JobContext
@@ -19,7 +20,6 @@ from app.jobs.writing import EVENT_WARNING
 from app.kit.instants import instant_text
 from app.purge.conflicts import conflicts
 from app.purge.cutoff import Cutoff, decide_cutoff
-from app.purge.housekeeping import trim_old_ledgers
 from app.purge.kind import Kind, Purge, UnitHead
 from app.purge.kinds import KINDS
 from app.purge.models import PurgeParams

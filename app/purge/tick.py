@@ -28,7 +28,7 @@ from app.kit.cron import next_time
 from app.kit.ids import new_id
 from app.parameters.service import effective_by_name
 from app.purge.models import PurgeKind, PurgeRequest, PurgeTickRead, TickOutcome
-from app.purge.service import EarlyLook, snapshot, submit_purge
+from app.purge.service import submit_unseen
 from app.purge.tick_models import PurgeTick
 from app.settings import Settings
 from app.stores.models import Store, StoreKind, is_suspended
@@ -69,7 +69,7 @@ def recurrences(db: Session, store: Store) -> list[Recurrence]:
     if store.kind != StoreKind.SYMMETRICDS:
         return []
     all_on = store.parameters.get(ALL_JOBS) is True
-    wanted = [kind for kind in PurgeKind if store.parameters.get(SWITCHES[kind], all_on) is True]
+    wanted = [kind for kind in SWITCHES if store.parameters.get(SWITCHES[kind], all_on) is True]
     return [Recurrence(kind, _cron(db, store, kind, all_on=all_on), store.time_zone) for kind in wanted]
 
 
@@ -187,16 +187,7 @@ def _submit(
     request = PurgeRequest(kind=kind, reason=f"{switch} is on")
     caller = Caller("", ACTOR, frozenset({Scope.PURGES_WRITE}), frozenset({store.id}))
     try:
-        job = submit_purge(
-            db,
-            store,
-            snapshot(db, store, request, None),
-            EarlyLook(None),
-            caller=caller,
-            reason=request.reason,
-            settings=settings,
-            now=now,
-        )
+        job = submit_unseen(db, store, request, caller=caller, settings=settings, now=now)
     except ConflictingJob as error:
         return TickOutcome.SKIPPED_RUNNING, error.detail[:DETAIL_MAX_CHARS], None
     except ServiceError as error:  # the queue is full

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 from sqlmodel import Session
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from app.auth.access import ClockDep, DatabaseDep, SettingsDep, requires
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
@@ -13,7 +13,7 @@ from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.db import Database
 from app.errors import Unprocessable
-from app.kit.conditional import IfMatch, IfNoneMatch, etag, is_current
+from app.kit.conditional import IfMatch, IfNoneMatch, conditional_answer, etag
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
 from app.kit.values import Text
@@ -144,11 +144,7 @@ def get_one_store(
 ) -> Response:
     """The ETag is what PATCH and DELETE want."""
     store = read_row(database, store_id, caller)
-    headers = {"ETag": etag(store.version)}
-    if is_current(if_none_match, store.version):
-        return Response(status_code=304, headers=headers)
-    shown = read_store(store)
-    return JSONResponse(shown.model_dump(mode="json", by_alias=True), headers=headers)
+    return conditional_answer(read_store(store), store.version, if_none_match)
 
 
 @router.patch(
@@ -183,6 +179,7 @@ def patch_store(
             body,
             if_match=if_match,
             active_jobs=hooks.count_active_jobs(db, store_id),
+            extinctions=hooks.count_extinctions(db, seen),
             settings=settings,
             database=database,
             now=clock.now(),
@@ -214,13 +211,23 @@ def delete_store(
     hooks: HooksDep,
     if_match: IfMatch = None,
     idempotency_key: IdempotencyKeyHeader = None,
+    forget_extinctions: Annotated[
+        bool,
+        Query(
+            description="JE, by an admin: its extinctions are forgotten with it; their keys count as alive."
+        ),
+    ] = False,
 ) -> Response:
     """The registration goes; its jobs stay as history, and the target is not touched."""
     caller.require_store(store_id)
+    if forget_extinctions:
+        caller.require(Scope.ADMIN)
 
     def effect(db: Session) -> Answer:
-        remove_store(db, store_id, if_match=if_match, active_jobs=hooks.count_active_jobs(db, store_id))
-        return Answer(status=204)
+        kept = 0 if forget_extinctions else hooks.count_extinctions(db, get_store(db, store_id))
+        users = hooks.count_active_jobs(db, store_id)
+        remove_store(db, store_id, if_match=if_match, active_jobs=users, extinctions=kept)
+        return Answer(status=204, audit={"forget_extinctions": forget_extinctions})
 
     return mutate(request, caller, effect, action="store.remove", subject=("store", store_id), store=store_id)
 
@@ -242,7 +249,7 @@ def post_check(
 ) -> StoreCheck:
     """Connects, reads and reports; a target that cannot be used is a finding, not an error."""
     store = read_row(database, store_id, caller)
-    found = hooks.checks[StoreKind(store.kind)](store, settings, clock.now())
+    found = hooks.checks[StoreKind(store.kind)](database, store, settings, clock.now())
     if found.identity is not None:
         with database.transaction() as db:
             note_target(

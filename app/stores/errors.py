@@ -1,7 +1,7 @@
 """Errors of stores, and what an error of a target means to a client.
 
-ServiceError -> StoreNotFound, StoreExists, StoreInUse, StoreSuspended, StoreUrlRefused, StoreKindWrong,
-                SecretUnavailable
+ServiceError -> StoreNotFound, StoreExists, StoreInUse, ExtinctionsKept, StoreSuspended, StoreUrlRefused,
+                StoreKindWrong, StoreChanged, SecretUnavailable
 """
 
 from app.errors import BadGateway, Conflict, NotFound, ServiceError, TargetUnavailable, Unprocessable
@@ -25,12 +25,23 @@ class StoreInUse(Conflict):
     """Jobs of the store have not ended."""
 
 
+class ExtinctionsKept(Conflict):
+    """What was said of the store's keys is written here alone: without it they would count as alive."""
+
+
 class StoreUrlRefused(Unprocessable):
     """The URL is outside of what this service may touch."""
 
 
 class StoreKindWrong(Conflict):
     """The store is of another kind than the request is about."""
+
+
+class StoreChanged(Conflict):
+    """The store names another target than the one that was looked at."""
+
+    def __init__(self, detail: str = "the store has changed meanwhile; try again") -> None:
+        super().__init__(detail)
 
 
 class SecretUnavailable(Conflict):

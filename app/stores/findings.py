@@ -1,8 +1,11 @@
 """What `:check` and `:recover` tell of a store's target."""
 
+from datetime import datetime
 from enum import StrEnum
 
 from pydantic import BaseModel, Field
+
+from app.kit.durations import Duration
 
 
 class FindingSeverity(StrEnum):
@@ -36,6 +39,62 @@ class MissingPermission(BaseModel):
     right: str
 
 
+class SlonyNodeRead(BaseModel):
+    """A node of the cluster."""
+
+    id: int
+    is_active: bool
+    has_failed: bool
+    comment: str | None
+
+
+class SlonyPathRead(BaseModel):
+    """Whose slon connects to which node; the connection string is never shown."""
+
+    server: int
+    client: int
+
+
+class SlonRead(BaseModel):
+    """A session of a slon at the node."""
+
+    pid: int
+    application: str
+    user: str
+    state: str | None
+    node: int | None = Field(description="Whose events it is busy with.")
+    activity: str | None
+    since: datetime | None
+    event: int | None
+
+
+class SlonySessionRead(BaseModel):
+    """A session in the way of emptying a log table."""
+
+    pid: int | None = Field(description="null: a prepared transaction.")
+    application: str
+    user: str
+    state: str | None
+    transaction_age: Duration | None
+    has_lock: bool = Field(description="On the log table that is to be emptied.")
+    is_older: bool = Field(description="Began before the switch: it may still write to that table.")
+
+
+class SlonyCheck(BaseModel):
+    """SLONY: the cluster as its node knows it."""
+
+    cluster: str
+    version: str | None = Field(description="Of the cluster's functions; null: not installed here.")
+    local_node: int
+    nodes: list[SlonyNodeRead]
+    paths: list[SlonyPathRead]
+    has_functions: bool
+    slons: list[SlonRead]
+    sessions: list[SlonySessionRead]
+    log_status: int | None = Field(description="sl_log_status, 0 to 3.")
+    oldest_event_at: datetime | None
+
+
 class StoreCheck(BaseModel):
     """What `:check` found."""
 
@@ -55,6 +114,15 @@ class StoreCheck(BaseModel):
         default_factory=dict, description="The target's own values of parameters that Lethe honours."
     )
     can: list[str] = Field(default_factory=list)
+    slony: SlonyCheck | None = Field(default=None, description="SLONY only.")
+
+
+class GivenUpRead(BaseModel):
+    """Own changes of a restored replica that are lost for good: above `after`, up to and with `upto`."""
+
+    rid: int
+    after: str | None = Field(description="null: from its first.")
+    upto: str | None
 
 
 class RecoveryRead(BaseModel):
@@ -64,4 +132,7 @@ class RecoveryRead(BaseModel):
     epoch_after: int
     foreign_jobs: list[str] = Field(
         description="Jobs of the target's ledger that this metadata did not know."
+    )
+    given_up: GivenUpRead | None = Field(
+        default=None, description="REPLICA: the own changes whose loss was accepted; null: none was missing."
     )

@@ -20,14 +20,16 @@ class StoreHooks:
 
     Args:
         count_active_jobs: how many jobs of a store have not ended.
+        count_extinctions: how many extinctions of a store are kept in the metadata alone.
         resumed: lets the store's waiting jobs look again.
         checks: kind of store to the function that looks at its target.
         recover: raises our epoch above the target's (`lethe recover`).
     """
 
     count_active_jobs: Callable[[Session, str], int]
+    count_extinctions: Callable[[Session, Store], int]
     resumed: Callable[[Session, str, datetime], None]
-    checks: Mapping[StoreKind, Callable[[Store, Settings, datetime], StoreCheck]]
+    checks: Mapping[StoreKind, Callable[[Database, Store, Settings, datetime], StoreCheck]]
     recover: Callable[[Database, Settings, Store, str], RecoveryRead]
 
 

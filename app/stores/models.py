@@ -2,17 +2,9 @@
 
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Annotated, Any, Literal, Self
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from typing import Any, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    StringConstraints,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 from sqlalchemy import String
 from sqlmodel import Field, SQLModel
 from sqlmodel._compat import SQLModelConfig
@@ -21,15 +13,24 @@ from app.auth.models import StoreName
 from app.db import JSON_TYPE, DurationSeconds, UtcDateTime
 from app.kit.durations import Duration
 from app.kit.values import Text
-from spark.targets.errors import TargetUrlInvalid
+from app.stores.examples import EXAMPLES
+from app.stores.fields import (
+    ClusterName,
+    CsnText,
+    EnvironmentPath,
+    Grace,
+    Identifier,
+    Label,
+    Prefix,
+    ReplicaId,
+    SecretReference,
+    StoreUrl,
+    TimeZone,
+)
+from spark.formats.csn import CSN_CHARS
+from spark.formats.replica import PREFIX_DEFAULT
+from spark.formats.slony import CLUSTER_MAX_CHARS
 from spark.targets.target import validate_url
-
-Label = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")]
-Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$")]
-Prefix = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,29}$")]
-SecretReference = Annotated[
-    str, StringConstraints(pattern=r"^(env:[A-Za-z_][A-Za-z0-9_]{0,127}|file:/[^\x00-\x1f\x7f]{1,1000})$")
-]
 
 
 class StoreKind(StrEnum):
@@ -37,6 +38,8 @@ class StoreKind(StrEnum):
 
     SYMMETRICDS = "SYMMETRICDS"
     JE = "JE"
+    REPLICA = "REPLICA"
+    SLONY = "SLONY"
 
 
 class StoreMode(StrEnum):
@@ -57,42 +60,7 @@ class ExtinctionFilterMode(StrEnum):
     INSTALLED = "INSTALLED"
 
 
-def _plain_path(path: str) -> str:
-    if not path.startswith("/") or "\x00" in path or ".." in path.split("/"):
-        raise ValueError("an absolute path without '..'")
-    return path
-
-
-def _short_grace(value: timedelta) -> timedelta:
-    if not timedelta(0) <= value <= timedelta(days=365):
-        raise ValueError("from PT0S to P365D")
-    return value
-
-
-def _known_zone(name: str) -> str:
-    try:
-        ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise ValueError("not an IANA time zone") from error
-    return name
-
-
-def _openable_url(url: str) -> str:
-    try:
-        validate_url(url)
-    except TargetUrlInvalid as error:
-        raise ValueError(error.detail) from error
-    return url
-
-
-TimeZone = Annotated[str, StringConstraints(max_length=64), AfterValidator(_known_zone)]
-StoreUrl = Annotated[str, StringConstraints(min_length=1, max_length=1000), AfterValidator(_openable_url)]
-
-
-EnvironmentPath = Annotated[
-    str, StringConstraints(min_length=2, max_length=1000), AfterValidator(_plain_path)
-]
-Grace = Annotated[Duration, AfterValidator(_short_grace)]
+REPLICA_DIALECTS = frozenset({"postgresql", "sqlite"})
 NODE_GRACE = timedelta(minutes=10)
 BACKUP_GRACE = timedelta(hours=24)
 SQL_FIELDS = frozenset({"url", "password", "schema_name", "table_prefix", "time_zone"})
@@ -109,12 +77,20 @@ JE_FIELDS = frozenset(
         "backup_grace",
     }
 )
-"""What only an environment has, and what only a database has; the other kind's fields are refused."""
+REPLICA_FIELDS = frozenset({"rid", "generation"})
+SLONY_FIELDS = frozenset({"url", "password", "cluster"})
+"""What only an environment, a database, a replica, a node has; the other kinds' fields are refused."""
+FIELDS = {
+    StoreKind.SYMMETRICDS: SQL_FIELDS,
+    StoreKind.JE: JE_FIELDS,
+    StoreKind.REPLICA: SQL_FIELDS | REPLICA_FIELDS,
+    StoreKind.SLONY: SLONY_FIELDS,
+}
 
 
 def fields_of_other_kinds(kind: StoreKind) -> frozenset[str]:
     """The fields that make no sense for a kind."""
-    return SQL_FIELDS if kind is StoreKind.JE else JE_FIELDS
+    return frozenset().union(*FIELDS.values()) - FIELDS[kind]
 
 
 class StoreLimits(BaseModel):
@@ -185,6 +161,20 @@ class StoreBase(SQLModel):
         sa_type=DurationSeconds,
         description="JE, LIVE: for how long a backup that is not Lethe's is left alone.",
     )
+    rid: ReplicaId | None = Field(
+        default=None, description="REPLICA: its id among all that exchange changes; it never changes."
+    )
+    generation: CsnText | None = Field(
+        default=None,
+        max_length=CSN_CHARS,
+        description="REPLICA: the generation that it begins with where it is empty; null: the CSN of its"
+        " first change.",
+    )
+    cluster: ClusterName | None = Field(
+        default=None,
+        max_length=CLUSTER_MAX_CHARS,
+        description="SLONY: the cluster's name; its catalog is the schema `_NAME`.",
+    )
 
 
 class Store(StoreBase, table=True):
@@ -215,27 +205,6 @@ def _wire_name(name: str) -> str:
     return "schema" if name == "schema_name" else name
 
 
-_EXAMPLE: dict[str, Any] = {
-    "id": "shop",
-    "kind": "SYMMETRICDS",
-    "url": "postgresql+psycopg://lethe@127.0.0.1:5432/shop",
-    "password": "env:SHOP_PASSWORD",
-    "schema": "public",
-    "time_zone": "Europe/Berlin",
-    "labels": {"region": "eu"},
-    "limits": {"max_rows": 50_000_000, "max_fraction": 0.95},
-}
-
-
-_JE_EXAMPLE: dict[str, Any] = {
-    "id": "orders-je",
-    "kind": "JE",
-    "path": "/var/lib/orders/je",
-    "mode": "CLOSED",
-    "parameters": {"je.env.runEraser": True, "je.erase.period": "P25D"},
-}
-
-
 class StoreCreate(StoreBase):
     """A new store."""
 
@@ -243,7 +212,7 @@ class StoreCreate(StoreBase):
         alias_generator=_wire_name,
         populate_by_name=True,
         extra="forbid",
-        json_schema_extra={"examples": [_EXAMPLE, _JE_EXAMPLE]},
+        json_schema_extra={"examples": list(EXAMPLES)},
     )
 
     id: StoreName = Field(description="Chosen by the client.")
@@ -269,10 +238,30 @@ class StoreCreate(StoreBase):
         if wrong := sorted(given & fields_of_other_kinds(self.kind)):
             names = ", ".join(_wire_name(name) for name in wrong)
             raise ValueError(f"a store of kind {self.kind} has no {names}")
+        if self.kind is StoreKind.REPLICA:
+            self._check_replica()
+        if self.kind is StoreKind.SLONY:
+            self._check_node()
         if self.kind is StoreKind.JE:
             self.mode = self.mode or StoreMode.CLOSED
             self.extinction_filter = self.extinction_filter or ExtinctionFilterMode.NONE
         return self
+
+    def _check_replica(self) -> None:
+        assert self.url is not None, "looked at before"
+        if self.rid is None:
+            raise ValueError("a store of kind REPLICA needs `rid`")
+        if validate_url(self.url) not in REPLICA_DIALECTS:
+            raise ValueError("a replica lies on PostgreSQL or SQLite")
+        if "table_prefix" not in self.model_fields_set:
+            self.table_prefix = PREFIX_DEFAULT
+
+    def _check_node(self) -> None:
+        assert self.url is not None, "looked at before"
+        if self.cluster is None:
+            raise ValueError("a store of kind SLONY needs `cluster`")
+        if validate_url(self.url) != "postgresql":
+            raise ValueError("a node of Slony-I lies on PostgreSQL")
 
 
 class StorePatch(BaseModel):
@@ -303,6 +292,7 @@ class StorePatch(BaseModel):
     erase_expired: bool | None = None
     node_grace: Grace | None = None
     backup_grace: Grace | None = None
+    cluster: ClusterName | None = None
 
 
 class SuspensionRead(BaseModel):

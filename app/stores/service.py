@@ -1,6 +1,6 @@
 """Rules of stores: create, change, remove, suspend."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,20 @@ from sqlmodel import Session, col, select
 from app.db import Database
 from app.errors import Unprocessable
 from app.kit.conditional import require_match
-from app.kit.pagination import Page, decode_token, make_page
+from app.kit.pagination import Page, read_page
 from app.parameters.service import check_store_values
 from app.settings import Settings
-from app.stores.errors import StoreExists, StoreInUse, StoreKindWrong, StoreNotFound
+from app.stores.errors import (
+    ExtinctionsKept,
+    StoreChanged,
+    StoreExists,
+    StoreInUse,
+    StoreKindWrong,
+    StoreNotFound,
+    StoreUrlRefused,
+)
 from app.stores.models import (
+    REPLICA_DIALECTS,
     Store,
     StoreCreate,
     StoreKind,
@@ -28,8 +37,9 @@ from app.stores.models import (
     read_store,
 )
 from app.stores.targets import check_allowed, check_environment_allowed
+from spark.targets.target import validate_url
 
-TARGET_FIELDS = frozenset({"url", "schema_name", "table_prefix", "time_zone", "path"})
+TARGET_FIELDS = frozenset({"url", "schema_name", "table_prefix", "time_zone", "path", "cluster"})
 ADMINS_FIELDS: Mapping[str, Any] = {"mode": StoreMode.CLOSED, "backups": None, "accept_medium": False}
 """What only an admin says of an environment, and what holds when nobody does."""
 NULLABLE_FIELDS = frozenset({"password", "schema_name", "backups"})
@@ -46,6 +56,20 @@ def get_store(db: Session, store_id: str, *, lock: bool = False) -> Store:
     return store
 
 
+def lock_unchanged(db: Session, seen: Store, target: Callable[[Store], object]) -> Store:
+    """The row of a store, locked, if it still names the target that was looked at.
+
+    Args:
+        seen: the row as it was then.
+        target: what tells one target of a store from another.
+    Raises: StoreNotFound, StoreChanged.
+    """
+    store = get_store(db, seen.id, lock=True)
+    if target(store) != target(seen):
+        raise StoreChanged
+    return store
+
+
 def list_stores(
     db: Session,
     *,
@@ -57,23 +81,22 @@ def list_stores(
 ) -> Page[StoreRead]:
     """Stores by id."""
     filters = {"list": "stores", "kinds": sorted(kinds), "labels": dict(labels), "visible": visible}
-    query = select(Store).order_by(col(Store.id)).limit(page_size + 1)
+    query = select(Store)
     if kinds:
         query = query.where(col(Store.kind).in_(list(kinds)))
     if visible is not None:
         query = query.where(col(Store.id).in_(list(visible)))
     for name, value in labels.items():
         query = query.where(col(Store.labels)[name].as_string() == value)
-    after = decode_token(page_token, filters, types=[str])
-    if after:
-        query = query.where(col(Store.id) > after[0])
-    rows = db.exec(query).all()
-    return make_page(
-        rows,
-        page_size=page_size,
+    return read_page(
+        db,
+        query,
+        col(Store.id),
+        ascending=True,
         filters=filters,
-        key=lambda row: [row.id],
-        item=lambda row: read_store(row),
+        page_size=page_size,
+        page_token=page_token,
+        item=read_store,
     )
 
 
@@ -110,6 +133,7 @@ def change_store(
     *,
     if_match: str | None,
     active_jobs: int,
+    extinctions: int = 0,
     settings: Settings,
     database: Database,
     now: datetime,
@@ -128,6 +152,8 @@ def change_store(
         raise Unprocessable(f"a store of kind {store.kind} has no {', '.join(wrong)}", code="INVALID_REQUEST")
     if TARGET_FIELDS & set(changes) and active_jobs:
         raise StoreInUse("jobs or protections of this store have not ended; its target stays")
+    if TARGET_FIELDS & set(changes) and extinctions:
+        raise ExtinctionsKept(f"{extinctions} extinction(s) speak of this environment; its path stays")
     if "parameters" in changes:
         changes["parameters"] = check_store_values(changes["parameters"], store.kind)
     if "limits" in changes:
@@ -154,6 +180,10 @@ def check_target_allowed(store: Store, *, settings: Settings, database: Database
             )
         return
     assert store.url is not None, "a store on a database has a URL"
+    if store.kind == StoreKind.REPLICA and validate_url(store.url) not in REPLICA_DIALECTS:
+        raise StoreUrlRefused("a replica lies on PostgreSQL or SQLite", code="TARGET_URL_INVALID")
+    if store.kind == StoreKind.SLONY and validate_url(store.url) != "postgresql":
+        raise StoreUrlRefused("a node of Slony-I lies on PostgreSQL", code="TARGET_URL_INVALID")
     check_allowed(
         url=store.url,
         schema_name=store.schema_name,
@@ -201,15 +231,22 @@ def note_target(
         save_store(db, store, now=now)
 
 
-def remove_store(db: Session, store_id: str, *, if_match: str | None, active_jobs: int) -> None:
+def remove_store(
+    db: Session, store_id: str, *, if_match: str | None, active_jobs: int, extinctions: int = 0
+) -> None:
     """Forget a store; its jobs stay as history, its target is not touched.
 
-    Raises: StoreNotFound, EtagMismatch, PreconditionMissing, StoreInUse.
+    Args:
+        extinctions: that would be forgotten with it.
+    Raises: StoreNotFound, EtagMismatch, PreconditionMissing, StoreInUse, ExtinctionsKept.
     """
     store = get_store(db, store_id, lock=True)
     require_match(if_match, store.version)
     if active_jobs:
         raise StoreInUse("jobs or protections of this store have not ended")
+    if extinctions:
+        detail = f"{extinctions} extinction(s) of this environment are kept here alone: forget_extinctions"
+        raise ExtinctionsKept(f"{detail} says that nobody will ask for their keys again")
     db.delete(store)
     db.flush()
 

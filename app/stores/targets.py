@@ -9,6 +9,7 @@ from app.db import Database
 from app.settings import Settings
 from app.stores.errors import SecretUnavailable, StoreUrlRefused, service_error
 from app.stores.models import Store
+from spark.formats.slony import schema_of
 from spark.targets.connection import Connection, SessionLimits, Target, connect
 from spark.targets.errors import TargetError, TargetUrlInvalid
 from spark.targets.target import mysql_host, postgresql_arguments, postgresql_host, sqlite_path
@@ -57,7 +58,7 @@ def target_of(store: Store) -> Target:
     return Target(
         url=store.url,
         password=resolve_secret(store.password),
-        schema=store.schema_name,
+        schema=store.schema_name if store.cluster is None else schema_of(store.cluster),
         table_prefix=store.table_prefix,
     )
 

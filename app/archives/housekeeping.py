@@ -1,4 +1,4 @@
-"""Lethe's own rows at a target: ledger rows of jobs that ended long ago go with the next purge there."""
+"""Lethe's own rows at a target: ledger rows of jobs that ended long ago go with the next job there."""
 
 from datetime import timedelta
 from itertools import islice

@@ -1,0 +1,258 @@
+"""`lethe extinction`: discard records whose keys will never be used again; ask which keys are extinct."""
+
+import json
+from base64 import b64encode
+from collections.abc import Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from lethe_client import Availability, Extinction, ExtinctionPlan, ExtinctionRequest
+
+from app.cli.arguments import LIMIT_DEFAULT, Limit, StoreId, Timeout
+from app.cli.byte_values import bytes_of
+from app.cli.exits import ExitCode
+from app.cli.job_options import REASON, Reason, Wait
+from app.cli.session import Session, on_service
+from app.cli.watching import finish
+
+app = typer.Typer(
+    name="extinction",
+    no_args_is_help=True,
+    add_completion=False,
+    help="Discard records whose keys will never be used again.",
+)
+
+Base64Keys = Annotated[bool, typer.Option("--base64", help="Databases and keys stand in base64.")]
+ExtinctionId = Annotated[str, typer.Argument(metavar="EXTINCTION", help="Its id.")]
+
+
+def _database(session: Session, store: str, name: str, *, is_base64: bool, place: str) -> str:
+    """A database as the store's kind writes it in JSON: JE by its name, REPLICA in base64."""
+    if session.client.stores.get(store).kind == "JE":
+        return name
+    return b64encode(bytes_of(name, is_base64=is_base64, name=place)).decode()
+
+
+def _filter(text: str | None) -> Mapping[str, Any] | None:
+    """Read a filter: JSON, or @FILE with it.
+
+    Raises: typer.BadParameter.
+    """
+    if text is None:
+        return None
+    try:
+        found = json.loads(Path(text[1:]).read_text() if text.startswith("@") else text)
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(f"no JSON: {error}", param_hint="--filter") from error
+    if not isinstance(found, dict):
+        raise typer.BadParameter("a JSON object is needed", param_hint="--filter")
+    return found
+
+
+@app.command("discard")
+@on_service
+def discard(
+    session: Session,
+    store: StoreId,
+    *,
+    database: Annotated[list[str], typer.Option("--database", help="Repeatable.")],
+    label: Annotated[str, typer.Option("--label", help="What the records are.")],
+    start_key: Annotated[
+        str | None, typer.Option("--start-key", help="Inclusive; default: from the first key on.")
+    ] = None,
+    end_key: Annotated[
+        str | None, typer.Option("--end-key", help="Exclusive; default: to the last key.")
+    ] = None,
+    filter_text: Annotated[
+        str | None, typer.Option("--filter", metavar="JSON|@FILE", help="Only keys that pass it.")
+    ] = None,
+    confirm: Annotated[
+        bool,
+        typer.Option("--confirm-keys-never-reused", help="The application will never use these keys again."),
+    ] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Count only; nothing is written.")] = False,
+    base64: Base64Keys = False,
+    reason: Reason = REASON,
+    wait: Wait = True,
+    timeout: Timeout = None,
+) -> int:
+    """Discard the records of a range: committed at once, removed by its job."""
+    start, end = (
+        None if key is None else bytes_of(key, is_base64=base64, name=name)
+        for key, name in ((start_key, "--start-key"), (end_key, "--end-key"))
+    )
+    names = [_database(session, store, name, is_base64=base64, place="--database") for name in database]
+    request = ExtinctionRequest(
+        databases=names,
+        label=label,
+        start_key=start,
+        end_key=end,
+        filter=_filter(filter_text),
+        confirm_keys_never_reused=confirm,
+        reason=reason,
+    )
+    if plan:
+        return _show_plan(session, session.client.extinctions.plan(store, request, timeout_s=timeout))
+    job = session.client.extinctions.discard(store, request)
+    return finish(session, job, wait=wait, timeout_s=timeout)
+
+
+def _show_plan(session: Session, plan: ExtinctionPlan) -> int:
+    session.out.document(plan.raw)
+    session.out.facts({"store": plan.store, "records": plan.records, "bytes": plan.bytes})
+    if plan.hint is not None:
+        session.out.note(plan.hint)
+    return ExitCode.OK
+
+
+@app.command("list")
+@on_service
+def list_extinctions(session: Session, store: StoreId, *, limit: Limit = LIMIT_DEFAULT) -> int:
+    """A store's extinctions, newest first."""
+    found = list(islice(session.client.extinctions.list(store), limit))
+    session.out.document([each.raw for each in found])
+    columns = ["id", "state", "origin", "label", "records", "bytes", "logged"]
+    session.out.table(
+        columns,
+        [
+            [each.id, each.state, each.origin, each.label, each.records, each.bytes, each.logged_at]
+            for each in found
+        ],
+    )
+    return ExitCode.OK
+
+
+@app.command("show")
+@on_service
+def show(session: Session, store: StoreId, extinction: ExtinctionId) -> int:
+    """One extinction: its range, and how far it is."""
+    _show(session, session.client.extinctions.get(store, extinction))
+    return ExitCode.OK
+
+
+def _show(session: Session, found: Extinction) -> None:
+    session.out.document(found.raw)
+    session.out.facts(
+        {
+            "state": found.state,
+            "active": found.active,
+            "databases": found.databases,
+            "from (base64)": found.start_key,
+            "to, without it (base64)": found.end_key,
+            "filter": json.dumps(found.raw.get("filter")) if found.raw.get("filter") else None,
+            "label": found.label,
+            "origin": found.origin,
+            "CSN": found.csn,
+            "records": found.records,
+            "bytes": found.bytes,
+            "job": found.job_id,
+            "logged": found.logged_at,
+            "done": found.done_at,
+            "attested by": found.attested.by if found.attested is not None else None,
+        }
+    )
+    if found.hint is not None:
+        session.out.note(found.hint)
+
+
+@app.command("attest")
+@on_service
+def attest(
+    session: Session,
+    store: StoreId,
+    extinction: ExtinctionId,
+    *,
+    reason: Annotated[str, typer.Option("--reason", help="Why this is known; kept, and certified.")],
+    filter_installed: Annotated[
+        bool,
+        typer.Option("--filter-installed", help="The application's filter says EXTINCT of all its keys."),
+    ] = False,
+) -> int:
+    """Attest, as an admin, that a JE application's extinction filter is installed."""
+    if not filter_installed:
+        raise typer.BadParameter(
+            "say it: JE dies of erased records otherwise", param_hint="--filter-installed"
+        )
+    _show(session, session.client.extinctions.attest(store, extinction, reason=reason))
+    return ExitCode.OK
+
+
+@app.command("status")
+@on_service
+def status(
+    session: Session,
+    store: StoreId,
+    database: Annotated[str, typer.Argument(help="Of the keys.")],
+    keys: Annotated[list[str], typer.Argument(metavar="KEY...", help="To be judged.")],
+    *,
+    dups: Annotated[
+        bool, typer.Option("--dups", help="The database has duplicates; KEY is the primary key.")
+    ] = False,
+    base64: Base64Keys = False,
+) -> int:
+    """Say of each key whether it is EXTINCT, NOT_EXTINCT or MAYBE_EXTINCT."""
+    name = _database(session, store, database, is_base64=base64, place="DATABASE")
+    wanted = [bytes_of(key, is_base64=base64, name="KEY") for key in keys]
+    found = session.client.extinctions.status(store, name, wanted, dups=dups)
+    session.out.document(found.raw)
+    session.out.table(["key", "status"], [list(pair) for pair in zip(keys, found.statuses, strict=True)])
+    for why in found.maybe_because:
+        session.out.note(f"{why.code}: {why.detail}")
+    return ExitCode.OK
+
+
+@app.command("filter")
+@on_service
+def filter_bundle(
+    session: Session,
+    store: StoreId,
+    *,
+    into: Annotated[Path | None, typer.Option("--into", help="Write it to this file.")] = None,
+) -> int:
+    """The whole filter of a store, to be evaluated elsewhere (`lethe_client.extinction_filter`)."""
+    document = session.client.extinctions.filter_document(store)
+    if into is not None:
+        into.write_text(json.dumps(document))
+    session.out.document(document)
+    session.out.facts(
+        {
+            "version": document["version"],
+            "every key maybe": document["everything_maybe"],
+            "extinctions": len(document["extinctions"]),
+            "maybe": len(document["maybe"]),
+        }
+    )
+    return ExitCode.OK
+
+
+@app.command("availability")
+@on_service
+def availability(session: Session, store: StoreId) -> int:
+    """Whether extinctions may be used: exit 0, or 1 with the peers that stand in the way."""
+    found = session.client.extinctions.availability(store)
+    _show_availability(session, found)
+    return ExitCode.OK if found.available else ExitCode.FAILED
+
+
+def _show_availability(session: Session, found: Availability) -> None:
+    session.out.document(found.raw)
+    session.out.facts({"available": found.available})
+    if found.lacking:
+        rows = [[each.role, each.peer, each.rid, each.heard] for each in found.lacking]
+        session.out.table(["role", "peer", "rid", "heard of"], rows)
+
+
+@app.command("forget-supplier")
+@on_service
+def forget_supplier(
+    session: Session,
+    store: StoreId,
+    supplier: Annotated[str, typer.Argument(metavar="SUPPLIER", help="As `availability` names it.")],
+    *,
+    reason: Annotated[str, typer.Option("--reason", help="Why it will not come again; kept.")],
+) -> int:
+    """Forget, as an admin, a supplier that is gone for good; shows the availability without it."""
+    _show_availability(session, session.client.extinctions.forget_supplier(store, supplier, reason=reason))
+    return ExitCode.OK

@@ -1,0 +1,1 @@
+"""Slony-I: events, confirmations, waiting, cleanup and log switch."""

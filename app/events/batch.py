@@ -1,0 +1,94 @@
+"""Event cleanups and log switches as one of many: the children of a batch.
+
+The stores of a batch may be nodes of one cluster, of which only one is written to at a time: a child waits
+for its turn unless the request says REFUSE.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+from sqlmodel import Session
+
+from app.auth.service import Caller
+from app.errors import InvalidRequest, Unprocessable, faults_of
+from app.events import cleanup_service, switch_service
+from app.events.cleanup_models import CleanupRequest, EventOverlap
+from app.events.switch_models import SwitchRequest
+from app.jobs.models import Job
+from app.settings import Settings
+from app.stores.models import Store
+
+Request = TypeVar("Request", CleanupRequest, SwitchRequest)
+
+
+def submit_cleanup_child(
+    db: Session,
+    store: Store,
+    params: Mapping[str, Any],
+    caller: Caller,
+    parent_id: str,
+    settings: Settings,
+    now: datetime,
+) -> Job:
+    """Queue a store's cleanup; its target is looked at when it runs, not now.
+
+    Raises: InvalidRequest, StoreKindWrong, ConflictingJob, SparkDisabled; Unprocessable: a plan belongs to
+        one store, VIA_NEEDS_BUILTIN.
+    """
+    try:
+        request = _queued_by_default(CleanupRequest.model_validate(params))
+    except ValidationError as error:
+        raise _invalid(error) from error
+    cleanup_service.check_fields(request, settings, at="/params")
+    if request.plan_id is not None:
+        raise Unprocessable(
+            "a plan belongs to one store: name its confirmed_before, or clean that store alone",
+            code="PLAN_NOT_USABLE",
+            errors=[{"pointer": "/params/plan_id", "detail": "not for many stores"}],
+        )
+    return cleanup_service.submit_unseen(
+        db, store, request, caller=caller, settings=settings, now=now, parent_id=parent_id
+    )
+
+
+def submit_switch_child(
+    db: Session,
+    store: Store,
+    params: Mapping[str, Any],
+    caller: Caller,
+    parent_id: str,
+    settings: Settings,
+    now: datetime,
+) -> Job:
+    """Queue a store's log switch; its target is looked at when it runs, not now.
+
+    Raises: InvalidRequest, StoreKindWrong, ConflictingJob.
+    """
+    try:
+        request = _queued_by_default(SwitchRequest.model_validate(params))
+    except ValidationError as error:
+        raise _invalid(error) from error
+    return switch_service.submit_switch(
+        db,
+        store,
+        request,
+        cleanup_service.EarlyLook(),
+        caller=caller,
+        settings=settings,
+        now=now,
+        parent_id=parent_id,
+    )
+
+
+def _invalid(error: ValidationError) -> InvalidRequest:
+    errors = faults_of({**item, "loc": ("body", "params", *item["loc"])} for item in error.errors())
+    return InvalidRequest(f"{len(errors)} field(s) are not valid", errors=errors)
+
+
+def _queued_by_default(request: Request) -> Request:
+    if "overlap" in request.model_fields_set:
+        return request
+    queued: Request = request.model_copy(update={"overlap": EventOverlap.QUEUE})
+    return queued

@@ -1,0 +1,27 @@
+"""A node whose target has seen a greater epoch than our metadata: found, and recovered."""
+
+from app.db import Database
+from app.events.cleanup_models import JOB_CLEANUP
+from app.events.cleanup_service import cleanup_resource
+from app.events.switch_service import switch_resource
+from app.jobs.recovery import is_target_ahead, recover_target
+from app.settings import Settings
+from app.stores.findings import RecoveryRead
+from app.stores.models import Store
+
+
+def recover_node(database: Database, settings: Settings, store: Store, actor: str) -> RecoveryRead:
+    """Raise our epoch above the target's fences and mark the cleanups that only the target remembers.
+
+    Raises: ServiceError: the target cannot be asked.
+    """
+    return recover_target(database, settings, store, actor, kind=JOB_CLEANUP, resources=_resources(store))
+
+
+def is_node_ahead(database: Database, store: Store, settings: Settings) -> bool:
+    """Whether a node can be asked and has seen a greater epoch than ours."""
+    return is_target_ahead(database, settings, store, _resources(store))
+
+
+def _resources(store: Store) -> tuple[str, str]:
+    return cleanup_resource(store), switch_resource(store)

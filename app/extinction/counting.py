@@ -1,0 +1,69 @@
+"""Counting the records of a JE environment that an extinction covers."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+from app.jobs.context import JobContext
+from app.jobs.errors import JobFailed, JobWaiting
+from app.jobs.models import WaitingOn
+from app.stores.errors import StoreUrlRefused
+from app.stores.models import Store
+from app.stores.targets import environment_directory
+from spark.erase.calls import CountAnswer, CountCall, RefusalCode
+from spark.erase.hands import Hands, HandsLost
+from spark.erase.request import LogExtinction
+from spark.formats.extinction import Extinction
+
+HandsTaker = Callable[[JobContext, Path], Hands]
+"""Takes hands for a job that reads an environment."""
+MOVED_AGAIN: Final = timedelta(seconds=5)
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What an extinction covers; `unknown`: databases that are not there; `noted`: those in the log."""
+
+    records: int
+    bytes: int
+    unknown: tuple[str, ...] = ()
+    noted: tuple[LogExtinction, ...] = ()
+
+
+def count_in_environment(
+    context: JobContext, store: Store, extinction: Extinction, *, take_hands: HandsTaker
+) -> Counted:
+    """Count the live records of the log that an extinction covers.
+
+    Raises: JobSignal: the log cannot be read, or moves on too fast.
+    """
+    try:
+        directory = environment_directory(store, context.settings)
+    except StoreUrlRefused as error:
+        raise JobFailed(error.code, error.detail) from error
+    answer = _ask(context, CountCall(str(directory), extinction.to_json()), take_hands=take_hands)
+    there = {name.encode() for name in answer.databases}
+    unknown = tuple(name.decode() for name in sorted(extinction.databases - there))
+    return Counted(answer.records, answer.bytes, unknown, answer.log_extinctions)
+
+
+def _ask(context: JobContext, call: CountCall, *, take_hands: HandsTaker) -> CountAnswer:
+    hands = take_hands(context, Path(call.directory))
+    forget = context.on_cancel(hands.kill)
+    try:
+        answer = hands.count(call)
+    except HandsLost as lost:
+        context.check()
+        raise JobWaiting([], not_before=None, transient=True, code="HANDS_LOST", detail=str(lost)) from lost
+    finally:
+        forget()
+        hands.close()
+    refusal = answer.refusal
+    if refusal is None:
+        return answer
+    if refusal.code is RefusalCode.LOG_MOVED:
+        waiting = [WaitingOn(kind="ENVIRONMENT_IN_USE", ref=refusal.file or "")]
+        raise JobWaiting(waiting, not_before=context.clock.now() + MOVED_AGAIN)
+    raise JobFailed(refusal.ref or refusal.code.value, refusal.detail)

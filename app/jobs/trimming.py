@@ -1,0 +1,123 @@
+"""A purge CHANGELOG between two domains: it comes in by the route of purges, replication does it.
+
+What both must know stands here: the name of its jobs, its plan as clients see it, and what the route calls.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final, Literal, Protocol
+
+from pydantic import BaseModel, Field
+from sqlmodel import Session
+
+from app.auth.service import Caller
+from app.db import Database
+from app.jobs.models import Job
+from app.settings import Settings
+from app.stores.models import Store
+
+JOB_PURGE: Final = "PURGE"
+CHANGELOG: Final = "CHANGELOG"
+
+
+class RidTrimRead(BaseModel):
+    """One replica id in a changelog."""
+
+    rid: int
+    rows: int = Field(description="Records in the changelog.")
+    rows_eligible_by_age: int = Field(description="From the oldest on: logged here before the cut-off.")
+    rows_to_remove: int = Field(description="By age or by count, and acknowledged by everybody.")
+    rows_held: int = Field(description="Old enough, and not acknowledged by everybody.")
+    held_by: list[str] = Field(description="Agreements that hold records back; empty: none does.")
+    floor: str | None = Field(
+        description="What all of them have acknowledged; null: nothing, or no agreement."
+    )
+    upto: str | None = Field(description="The last record that goes.")
+    purged: str | None = Field(description="The greatest CSN that had left before.")
+    purge_headroom: int = Field(
+        description="Acknowledged records that stay: so far a consumer may fall back without a TOTAL."
+    )
+
+
+class TrimLimitsRead(BaseModel):
+    """The store's limits, and which of them the plan exceeds."""
+
+    max_rows: int | None
+    max_fraction: float | None
+    exceeded: list[str]
+
+
+class ChangelogPlanRead(BaseModel):
+    """What a purge CHANGELOG would do; nothing was written to the target."""
+
+    plan_id: str
+    store: str
+    kind: Literal["CHANGELOG"]
+    cutoff: datetime | None = Field(description="Null: nothing goes by its age.")
+    retention_minutes: int | None
+    retention_source: str
+    max_entries: int | None = Field(description="Records that may stay; null: any number.")
+    max_entries_source: str
+    rows: int
+    rows_to_remove: int
+    rows_over_max_entries: int
+    rids: list[RidTrimRead]
+    limits: TrimLimitsRead
+    expires_at: datetime
+
+
+class Trimming(Protocol):
+    """Purges CHANGELOG."""
+
+    def prepare(
+        self,
+        database: Database,
+        store: Store,
+        fields: Mapping[str, Any],
+        *,
+        settings: Settings,
+        now: datetime,
+        for_write: bool,
+    ) -> BaseModel:
+        """The snapshot of a request, its target looked at where it can be.
+
+        Args:
+            fields: what the client has set, as JSON.
+        Raises: ServiceError.
+        """
+        ...
+
+    def submit_unseen(
+        self,
+        db: Session,
+        store: Store,
+        fields: Mapping[str, Any],
+        *,
+        caller: Caller,
+        reason: str | None,
+        settings: Settings,
+        now: datetime,
+        parent_id: str | None,
+    ) -> Job:
+        """Queue the job of a request whose target is looked at when it runs.
+
+        Raises: StoreKindWrong, ConflictingJob, QueueFull.
+        """
+        ...
+
+    def submit(
+        self,
+        db: Session,
+        store: Store,
+        params: BaseModel,
+        *,
+        caller: Caller,
+        reason: str | None,
+        settings: Settings,
+        now: datetime,
+    ) -> Job:
+        """Queue the job.
+
+        Raises: ConflictingJob, QueueFull.
+        """
+        ...

@@ -1,0 +1,101 @@
+"""`/v1/stores/{s}/replication-sessions:compare`: what a session would decide now; none is begun."""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+
+from app.auth.access import DatabaseDep, SettingsDep, requires
+from app.auth.scopes import Scope
+from app.auth.service import Caller
+from app.kit.problems import problems
+from app.replication.agreements import address_of, get_agreement
+from app.replication.models import AnchorRead
+from app.replication.peer_answers import PeerError, PeerReplica, shown_ruv
+from app.replication.peer_client import PeerClient
+from app.replication.replicas import opened_replica
+from app.replication.session_models import CompareRead, CompareRequest, ReplicaVectorsRead
+from app.replication.sessions_api import replica_store
+from app.replication.supplier_errors import peer_problem
+from app.stores.api import StoreId
+from spark.formats.csn import Csn
+from spark.replication.backlog import count_missing
+from spark.replication.decide import Consumer, Decision, Strategy, Supplier, Window, decide
+from spark.replication.records import Snapshot
+from spark.replication.replica import snapshot
+from spark.targets.connection import Connection
+
+router = APIRouter(tags=["replication"])
+Reader = Annotated[Caller, Depends(requires(Scope.JOBS_READ))]
+COMPARE_TIMEOUT_S = 10.0
+
+
+@router.post(
+    "/v1/stores/{store_id}/replication-sessions:compare",
+    response_model=CompareRead,
+    summary="Compare a replica with a consumer",
+    operation_id="compare_replicas",
+    responses=problems(404, 409, 502),
+)
+def post_compare(
+    store_id: StoreId, body: CompareRequest, caller: Reader, database: DatabaseDep, settings: SettingsDep
+) -> CompareRead:
+    """Asks the consumer for its RUV, without its lease; nothing is sent or changed on either side."""
+    store = replica_store(database, store_id, caller)
+    with database.reading() as db:
+        agreement = get_agreement(db, store_id, body.agreement_id)
+    address = address_of(agreement, settings)
+    try:
+        with PeerClient(address, answer_timeout_s=COMPARE_TIMEOUT_S) as client:
+            theirs = client.ruv()
+    except PeerError as error:
+        raise peer_problem(error) from error
+    strategy = Strategy(body.strategy or agreement.strategy)
+    with (
+        opened_replica(database, settings, store, purpose="compare") as conn,
+        conn.transaction(read_only=True),
+    ):
+        return _compared(conn, snapshot(conn), theirs, strategy)
+
+
+def _compared(conn: Connection, ours: Snapshot, theirs: PeerReplica, strategy: Strategy) -> CompareRead:
+    vectors = ours.vectors
+    decision = decide(
+        Supplier(vectors.ruv, vectors.min, vectors.purged, ours.replica.generation),
+        Consumer(theirs.ruv, theirs.generation),
+        strategy=strategy,
+    )
+    missing = count_missing(conn, _lacked(decision, vectors.ruv, theirs.ruv or {}))
+    anchor = decision.anchor
+    return CompareRead(
+        outcome=decision.outcome.value,
+        reason=None if decision.reason is None else decision.reason.value,
+        need=list(decision.need),
+        blocked_rids=list(decision.blocked_rids),
+        anchor=None if anchor is None else AnchorRead(csn=anchor.csn, inclusive=anchor.inclusive),
+        windows={str(rid): (each.after, each.upto) for rid, each in decision.windows.items()},
+        missing={str(rid): missing[rid] for rid in sorted(missing)},
+        missing_total=sum(missing.values()),
+        consumer_ahead={
+            str(rid): csn for rid, csn in sorted((theirs.ruv or {}).items()) if csn > vectors.ruv.get(rid, "")
+        },
+        supplier=ReplicaVectorsRead(
+            rid=ours.replica.rid,
+            status=ours.replica.status.value,
+            generation=ours.replica.generation,
+            ruv=shown_ruv(vectors.ruv),
+            purged=shown_ruv(vectors.purged),
+        ),
+        consumer=ReplicaVectorsRead(
+            rid=theirs.rid,
+            status=theirs.status,
+            generation=theirs.generation,
+            ruv=None if theirs.ruv is None else shown_ruv(theirs.ruv),
+            purged=shown_ruv(theirs.purged),
+        ),
+    )
+
+
+def _lacked(decision: Decision, ours: Mapping[int, Csn], theirs: Mapping[int, Csn]) -> dict[int, Window]:
+    """What the consumer lacks, of which only what is still in the changelog can be counted."""
+    return {rid: Window(theirs.get(rid), ours[rid]) for rid in decision.need}
