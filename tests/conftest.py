@@ -3,11 +3,12 @@
 `LETHE_TEST_POSTGRESQL_URL` names a server whose role may create databases; without it one is started from the
 wheel. Servers for crash tests are always private. `LETHE_TEST_MARIADB_URL` names a MariaDB or MySQL server in
 the same way; without it root's at 127.0.0.1:3306, else a private one where the program is installed. Where
-there is none the tests are skipped, or fail if `LETHE_REQUIRE_PEERS=1`.
+there is none, or no Slony-I, the tests are skipped, or fail if `LETHE_REQUIRE_PEERS=1`.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import uuid
 from collections.abc import Iterator
@@ -23,14 +24,25 @@ from tests.mariadb_server import FAST_SETTINGS as FAST_MARIADB
 from tests.mariadb_server import PrivateMariadb, private_mariadb
 from tests.mariadb_server import is_installed as mariadb_is_installed
 from tests.postgresql_server import PostgresqlServer, find_binaries, scratch_directory
+from tests.slony_cluster import SlonyCluster, bare_cluster, slony_cluster
+from tests.slony_programs import missing as missing_of_slony
 
 POSTGRESQL_FIXTURES = {"postgresql_server", "postgresql_url", "own_postgresql", "postgresql_binaries"}
 
 MARIADB_FIXTURES = {"mariadb_server", "mariadb_url", "own_mariadb"}
+SLONY_FIXTURES = {"slony", "bare_slony"}
+TESTS = Path(__file__).parent
+# Long ones first, so that the workers end together; last those whose services live to the end of the run.
+TURNS = {"journeys": 0, "http": 2}
 MARIADB_URL = "mysql+pymysql://root@127.0.0.1:3306"
 
-# Tests look at rows, not at durability; the crash tests keep fsync on.
-FAST_SETTINGS = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
+# Tests look at rows, not at durability; the crash tests keep fsync on. Small databases need no vacuum.
+FAST_SETTINGS = {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "synchronous_commit": "off",
+    "autovacuum": "off",
+}
 
 
 @dataclass(frozen=True)
@@ -53,12 +65,21 @@ class SharedServer:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test that needs a server, so that `-m 'not postgresql'` or `'not mariadb'` leaves it out."""
+    """Mark every test that needs a server, so that `-m 'not postgresql'`, say, leaves it out."""
     for item in items:
         if POSTGRESQL_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.postgresql)
         if MARIADB_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.mariadb)
+        if SLONY_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slony)
+    items.sort(key=lambda item: TURNS.get(item.path.relative_to(TESTS).parts[0], 1))
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of collected tests stay to the end: the collector of garbage need not look at them again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
@@ -155,9 +176,36 @@ def mariadb_server() -> Iterator[MariadbServer]:
 def need_mariadb(reason: str) -> None:
     """Skip the test where no private server can be made; with LETHE_REQUIRE_PEERS=1 that is a failure."""
     if not mariadb_is_installed():
-        if os.environ.get("LETHE_REQUIRE_PEERS") == "1":
-            pytest.fail(reason)
-        pytest.skip(reason)
+        _skip_or_fail(reason)
+
+
+def need_slony() -> None:
+    """Skip the test where Slony-I is not installed; with LETHE_REQUIRE_PEERS=1 that is a failure."""
+    reason = missing_of_slony()
+    if reason is not None:
+        _skip_or_fail(reason)
+
+
+def _skip_or_fail(reason: str) -> None:
+    if os.environ.get("LETHE_REQUIRE_PEERS") == "1":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="module")
+def slony() -> Iterator[SlonyCluster]:
+    """A real cluster of three nodes that replicate, one for all tests of a module."""
+    need_slony()
+    with slony_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def bare_slony() -> Iterator[SlonyCluster]:
+    """The same without slons and without a set: catalogs with the cluster's own functions."""
+    need_slony()
+    with bare_cluster() as cluster:
+        yield cluster
 
 
 @pytest.fixture

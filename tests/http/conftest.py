@@ -18,6 +18,7 @@ from tests.http.service_process import ServiceProcess
 from tests.http.shop import Shop
 from tests.http.targets import copy_reference
 from tests.oracles.symmetricds_schema import Version
+from tests.spark.events.catalogs import catalogs, slony_templates  # noqa: F401 -- fixtures
 
 SECRET = "correct-horse-battery-staple"
 METADATA = ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)]

@@ -46,9 +46,16 @@ def _fill(path: str) -> str:
         cycle_id=f"cyc_{zeros}",
         session_id=f"bks_{zeros}",
         protection_id=f"prt_{zeros}",
+        agreement_id=f"agr_{zeros}",
+        extinction_id=f"ext_{zeros}",
+        replication_session_id=f"rps_{zeros}",
         key_id=f"ed25519:{'0' * 64}",
+        database="ZA",
+        key="aw",
         file="00000000.jdb",
         offset=0,
+        origin=1,
+        seqno=1,
     )
 
 

@@ -216,10 +216,12 @@ def test_replaced_key_signs_no_more_and_what_it_signed_holds(
     rotated = module_http.post("/v1/signing-keys:rotate", headers=key)
     assert rotated.status_code == 200, rotated.text
     new_id = rotated.json()["id"]
+    this_one = module_http.get("/v1/instances").json()["items"][0]["id"]
     again = module_http.post("/v1/signing-keys:rotate", headers=key)
     assert (again.json()["id"], again.headers["Idempotency-Replayed"]) == (new_id, "true")
     shown = module_http.get(f"/v1/signing-keys/{old_id}").json()
     assert shown["retired_at"] is not None
+    assert (shown["instance"], rotated.json()["instance"]) == (this_one, this_one)
     assert module_http.get(f"/v1/signing-keys/{new_id}").json()["retired_at"] is None
     assert verify_certificate(old, trusted=frozenset({old_id})).key_id == old_id
     fresh = aborted(module_http, roots, sample)

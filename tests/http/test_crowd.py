@@ -27,6 +27,9 @@ PAUSE_S = 0.35
 THREADS_MAX = 24 + 24
 CONNECTIONS_MAX = 10
 
+READ_MAX_S, READ_POSTGRESQL_MAX_S = 1.0, 3.0
+"""Of the median; with PostgreSQL as metadata a burst of requests queues for its ten connections."""
+
 MakeShop = Callable[..., Shop]
 
 
@@ -139,6 +142,7 @@ def _connections(service: ServiceProcess) -> Callable[[], int]:
     return lambda: int(MetadataRows(service).query(query)[0][0])
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(120)
 def test_crowd_of_waiting_clients_does_not_starve_those_that_work(
     service: ServiceProcess, http: httpx.Client, make_shop: MakeShop
@@ -160,7 +164,8 @@ def test_crowd_of_waiting_clients_does_not_starve_those_that_work(
     )
     assert threads <= THREADS_MAX
     assert connections <= CONNECTIONS_MAX * (2 if _is_shared(service) else 1)
-    assert statistics.median(crowd.latencies_s["read"]) < 3.0
+    read_max_s = READ_POSTGRESQL_MAX_S if service.metadata_url else READ_MAX_S
+    assert statistics.median(crowd.latencies_s["read"]) < read_max_s
 
 
 def _is_shared(service: ServiceProcess) -> bool:

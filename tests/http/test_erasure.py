@@ -186,14 +186,14 @@ def test_protected_file_is_left_until_the_backup_has_ended(make: MakeStore) -> N
 
 
 def test_switched_on_store_begins_cycles_by_itself(make: MakeStore) -> None:
-    store = make(parameters={"je.env.runEraser": True, "je.erase.period": "P25D"})
+    store = make(parameters={"je.env.runEraser": True, "je.erase.period": "P3650D"})
     deadline = time.monotonic() + PATIENCE_S
     while not (items := read(store, "erasure-cycles")["items"]):
         assert time.monotonic() < deadline, "nothing began"
         time.sleep(0.1)
-    assert (items[0]["origin"], items[0]["period"]) == ("PARAMETERS", "P25D")
+    assert (items[0]["origin"], items[0]["period"]) == ("PARAMETERS", "P3650D")
     job = ended(store, items[0]["job_id"])
-    assert job["result"]["files"] == {"NOT_SELECTED": 4}  # younger than 25 days
+    assert job["result"]["files"] == {"NOT_SELECTED": 4}  # younger than ten years
 
 
 @ON_SQLITE

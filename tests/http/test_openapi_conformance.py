@@ -40,6 +40,7 @@ from tests.conftest import SharedServer
 from tests.http.service_process import ROOT, ServiceProcess
 from tests.http.shop import Shop, wait_for
 from tests.http.targets import copy_reference
+from tests.spark.events.catalogs import Catalogs, LoadedCatalog, Templates
 
 CHECKS = [
     not_a_server_error,
@@ -66,6 +67,12 @@ def _config() -> SchemathesisConfig:
     return SchemathesisConfig(projects=ProjectsConfig(default=project))
 
 
+@schemathesis.serializer("application/x-ndjson", "application/vnd.apache.arrow.stream")
+def _as_bytes(_context: Any, value: Any) -> bytes:
+    """Bodies that are no JSON go as they are made."""
+    return value if isinstance(value, bytes) else str(value).encode(errors="surrogatepass")
+
+
 schema = schemathesis.openapi.from_path(str(ROOT / "openapi" / "openapi.json"), config=_config())
 
 
@@ -80,21 +87,32 @@ class Known:
 
 
 @pytest.fixture(scope="module")
-def known(tmp_path_factory: pytest.TempPathFactory, postgresql_server: SharedServer) -> Iterator[Known]:
+def known(
+    tmp_path_factory: pytest.TempPathFactory, postgresql_server: SharedServer, slony_templates: Templates
+) -> Iterator[Known]:
     """A service with a store, jobs that have ended in every way, an archive and a token."""
     directory = tmp_path_factory.mktemp("conformance")
     name = f"lethe_conformance_{uuid.uuid4().hex[:12]}"
     postgresql_server.execute(f"create database {name}")
     settings_ = SETTINGS | {"LETHE_ALLOWED_ROOTS": str(directory)}
     url = postgresql_server.url(name)
+    node = Catalogs(slony_templates)
     service = ServiceProcess(directory, metadata_url=url, settings=settings_).start()
     with service.http() as http:
         path = copy_reference(directory / "known.sqlite")
-        yield Known(service, http, path, _populate(http, path))
+        names = _populate(http, path)
+        _register_node(http, node.load("fxa", 1))
+        yield Known(service, http, path, names)
     log = service.log()
     assert service.stop() == 0
     assert "Traceback" not in log
+    node.drop()
     postgresql_server.execute(f"drop database if exists {name} with (force)")
+
+
+def _register_node(http: httpx.Client, catalog: LoadedCatalog) -> None:
+    body = {"id": "known-node", "kind": "SLONY", "url": catalog.url, "cluster": catalog.cluster}
+    assert http.post("/v1/stores", json=body).status_code == 201
 
 
 def _populate(http: httpx.Client, path: Path) -> dict[str, list[str]]:
@@ -109,8 +127,19 @@ def _populate(http: httpx.Client, path: Path) -> dict[str, list[str]]:
     wait_for(http, aborted)
     http.post("/v1/stores/known:resume")
     token = http.post("/v1/tokens", json={"name": "known", "scopes": ["jobs:read"]}).json()["id"]
+    replica = {"id": "known-replica", "kind": "REPLICA", "rid": 1, "url": f"sqlite:///{path}.replica"}
+    assert http.post("/v1/stores", json=replica).status_code == 201
+    change = {"database": "ZA==", "key": "aw==", "value": "dg=="}
+    assert http.post("/v1/stores/known-replica/changes", json=change).status_code == 200
+    discarded = {"databases": ["ZA=="], "start_key": "eg==", "label": "l", "confirm_keys_never_reused": True}
+    extinction = http.post("/v1/stores/known-replica/extinctions", json=discarded).json()["subject"]["id"]
     return {
-        "store_id": ["known"],
+        "store_id": ["known", "known-replica", "known-node"],
+        "extinction_id": [extinction],
+        "origin": ["1"],
+        "seqno": ["5000000071"],
+        "database": ["ZA"],
+        "key": ["aw"],
         "job_id": [done, plan, aborted],
         "token_id": [token],
         "name": ["purge.retention.minutes", "job.purge.max.num.data.to.delete.in.tx"],

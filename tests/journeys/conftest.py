@@ -31,7 +31,7 @@ def standing_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servi
         yield service
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def standing_runners(
     tmp_path_factory: pytest.TempPathFactory, standing_postgresql: PostgresqlServer
 ) -> Iterator[Runners]:

@@ -68,7 +68,7 @@ def two_workers(
         **CRASHING,
         "LETHE_LEASE_TTL_S": str(LEASE_TTL_S),
         "LETHE_LEASE_SELF_STOP_S": str(LEASE_TTL_S - 1),
-        "LETHE_METADATA_URL": server.create_database("runners_metadata"),
+        "LETHE_METADATA_URL": server.create_database(f"metadata_of_{directory.name}"),
         "LETHE_ARCHIVE_ROOT": str(directory / "archive"),
         **(settings or {}),
     }

@@ -20,7 +20,7 @@ from lethe_client import Job, Lethe, RetryPolicy
 
 LETHE = Path(sys.executable).with_name("lethe")
 START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 40.0
+STOP_TIMEOUT_S = 20.0
 JOB_TIMEOUT_S = 120.0
 PR_SET_PDEATHSIG = 1
 

@@ -61,6 +61,7 @@ def test_cycle_that_is_killed_at_many_moments_is_finished(tmp_path: Path, seed: 
     kill_again_and_again(tmp_path, kills=12, seed=seed)
 
 
+@pytest.mark.alone
 def test_throttled_cycle_follows_its_plan(tmp_path: Path) -> None:
     duration_s = 15.0
     home = environment("closed", tmp_path / "environment")
@@ -74,10 +75,9 @@ def test_throttled_cycle_follows_its_plan(tmp_path: Path) -> None:
         planned = service.client.erasure.get(store).raw["throttle"]
     free_s = planned["total_units"] / planned["rate_per_s"]
     begun = [datetime.fromisoformat(file.raw["first_write_at"]) for file in files]
-    # From the first write of one file to that of the next: two units a byte, never faster. A write comes a
-    # little after its time, on a busy machine.
+    # From the first write of one file to that of the next: two units a byte, never faster.
     for earlier, later in pairwise(begun):
-        assert (later - earlier).total_seconds() >= free_s * 2 / 9 * 0.85
+        assert (later - earlier).total_seconds() >= free_s * 2 / 9 * 0.95
     assert len(begun) == 3
 
 
@@ -85,7 +85,8 @@ def test_waiting_cycle_holds_nothing(tmp_path: Path) -> None:
     home = environment("closed", tmp_path / "environment")
     with serving(tmp_path / "service", SETTINGS) as service:
         store = add_environment(service.client, "orders", home)
-        job = service.client.erasure.begin(store, CycleRequest(period="P1D"))
+        # The log was written once and for all: its files are young for a while only.
+        job = service.client.erasure.begin(store, CycleRequest(period="P3650D"))
         young = succeeded(service.client, job.id)
         assert young["files"] == {"NOT_SELECTED": 4}
         job = service.client.erasure.begin(store, CycleRequest(min_file_age="PT0S", duration="P25D"))
@@ -114,11 +115,13 @@ def _waits(service: Service, job_id: str) -> bool:
 def test_stopped_service_resumes_its_cycle_and_past_its_end_starts_a_fresh_one(tmp_path: Path) -> None:
     home = environment("closed", tmp_path / "environment")
     live = live_records(home)
-    with serving(tmp_path / "service", SETTINGS) as service:
+    # The first file's throttle lasts a minute: a job that went WAITING with it would be resumed that late.
+    with serving(tmp_path / "service", {**SETTINGS, "LETHE_ERASURE_WAIT_IN_JOB_S": "600"}) as service:
         store = add_environment(service.client, "orders", home)
         job = service.client.erasure.begin(store, CycleRequest(min_file_age="PT0S", duration="PT10M"))
         until(lambda: service.client.erasure.get(store).throttle["done_units"], timeout_s=60)
         first = service.client.erasure.get(store)
+        time.sleep(3)
         assert service.stop() == 0
         service.start()
         until(lambda: "RESUMED" in _messages(service, job.id), timeout_s=60)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -194,6 +194,7 @@ def test_abort_ends_a_unit_that_is_blocked_by_somebody_elses_lock(
     assert snapshot(place)["data"] == before["data"]
 
 
+@pytest.mark.alone
 def test_random_resends_during_a_purge_keep_all_their_rows_or_are_listed(
     standing_service: Service, server: PrivateMariadb
 ) -> None:
@@ -291,18 +292,23 @@ def test_restored_live_rows_are_what_they_were(standing_service: Service, server
     assert len(after["outgoing_batch"]) == len(before["outgoing_batch"])
 
 
-def _freeze_inside_a_unit(runners: Runners, server: PrivateMariadb, place: Place, job_id: str) -> Process:
-    """SIGSTOP the job's runner while it has written rows and not committed, for good."""
-    with connected(server, place) as connection:
-        for _ in range(200):
-            process = runners.holder(job_id)
-            process.freeze()
-            time.sleep(LOOK_AGAIN_S)
-            if any(row[3] is not None for row in at_work(connection)):
-                return process
-            process.thaw()
-            time.sleep(0.013)
-    raise AssertionError("no transaction was ever open")
+def _freeze_inside_a_unit(
+    runners: Runners, server: PrivateMariadb, place: Place, create: Callable[[], str]
+) -> tuple[str, Process]:
+    """Create a job; SIGSTOP its runner while it has written rows and not committed, for good.
+
+    A lock of ours holds the unit until its runner sleeps; the server then ends the statement alone.
+    """
+    with connected(server, place) as holder, connected(server, place) as look:
+        holder.begin()
+        ask(holder, "select 1 from sym_data_event for update")
+        job_id = create()
+        until(lambda: is_blocked(look))
+        process = runners.holder(job_id)
+        process.freeze()
+        holder.rollback()
+        until(lambda: {row[1] for row in at_work(look)} == {"Sleep"}, pause_s=LOOK_AGAIN_S)
+    return job_id, process
 
 
 @pytest.mark.parametrize("ledger", [True, False])
@@ -316,10 +322,11 @@ def test_runner_that_sleeps_inside_a_unit_writes_nothing_when_it_wakes(
     add_store(client, store, place, url=place.url if ledger else limited, runs_on=[LABEL])
     expected = expect(place, snapshot(place))
     request = purge_request(place, max_rows_in_tx=UNIT_ROWS, rows_per_s=100_000)
-    job = client.purges.create(store, request)
-    frozen = _freeze_inside_a_unit(runners, server, place, job.id)
-    waited_s = runners.await_other(job.id, frozen)
-    result = succeeded(client, job.id, timeout_s=60)
+    job_id, frozen = _freeze_inside_a_unit(
+        runners, server, place, lambda: client.purges.create(store, request).id
+    )
+    waited_s = runners.await_other(job_id, frozen)
+    result = succeeded(client, job_id, timeout_s=60)
     rows = fingerprint(place)
     frozen.thaw()
     time.sleep(1.5)

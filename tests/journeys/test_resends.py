@@ -41,8 +41,8 @@ from tests.postgresql_server import PostgresqlServer
 pytestmark = pytest.mark.journey
 
 EARLY, MIDDLE, LATE = 5, 12, 18
-# A unit is rolled back after its lock timeout of 0.5 s at the latest; the rest is a loaded machine.
-WAIT_MAX_S = 2.5
+# A unit is rolled back after its lock timeout of 0.5 s at the latest.
+WAIT_MAX_S = 1.0
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +94,7 @@ GONE = {
 }
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("stop", sorted(STOPS))
 def test_resend_while_a_unit_is_stopped_keeps_its_rows_or_is_listed(
     service: Service, standing_postgresql: PostgresqlServer, stop: str
@@ -180,6 +181,7 @@ def test_resend_between_plan_and_run_or_while_paused_leaves_the_oracles_rows(
     assert listed(result) == []
 
 
+@pytest.mark.alone
 def test_resend_waits_no_longer_than_the_unit_that_holds_its_batch(
     service: Service, standing_postgresql: PostgresqlServer
 ) -> None:
@@ -244,18 +246,34 @@ def _stress(client: Lethe, server: PostgresqlServer, *, seed: int) -> tuple[int,
     job = client.purges.create(
         store, purge_request(place, archive=True, max_rows_in_tx=size, stranded="SKIP")
     )
-    until(lambda: client.jobs.get(job.id).progress.fraction == 1.0 or client.jobs.get(job.id).ended)
+    seen = 0
+
+    def is_over() -> bool:
+        nonlocal seen
+        routed = 0 if thread.resender is None else len(thread.resender.routed)
+        now = client.jobs.get(job.id)
+        if now.ended or now.progress.fraction == 1.0:
+            return True
+        seen = routed
+        return False
+
+    until(is_over)
     resender = thread.finish()
     result = succeeded(client, job.id)
     assert baseline == []
     empty = never_had_events(before, resender.routed)
     found = [loss for loss in listed(result) if loss[0] not in empty or loss[2:] != (0, "EVENTS_REMOVED")]
-    assert found == losses(before, snapshot(place), resender.routed), f"seed {seed}"
+    lost = losses(before, snapshot(place), resender.routed)
+    # The purge looks for the last time when all its units are done: what is routed then may come too late.
+    late = {batch for batch, _ in resender.routed[seen:]}
+    assert [loss for loss in found if loss[0] not in late] == [loss for loss in lost if loss[0] not in late]
+    assert set(found) <= set(lost), f"seed {seed}"
     with connection_to(place.url) as connection:
         assert activity(connection, job.id) == []
     return resender.count, resender.longest_s, result["resent_after_purge"]["count"]
 
 
+@pytest.mark.alone
 def test_random_resends_during_a_purge_keep_all_their_rows_or_are_listed(
     standing_service: Service, standing_postgresql: PostgresqlServer
 ) -> None:
@@ -267,6 +285,7 @@ def test_random_resends_during_a_purge_keep_all_their_rows_or_are_listed(
 
 
 @pytest.mark.long
+@pytest.mark.alone
 @pytest.mark.timeout(1800)
 def test_many_random_resends_keep_all_their_rows_or_are_listed(
     tmp_path: Path, standing_postgresql: PostgresqlServer

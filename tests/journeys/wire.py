@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import selectors
 import socket
-import threading
 from collections import Counter
 from collections.abc import Callable
 from typing import Literal
 
+from tests.journeys.tcp_proxy import CHUNK, TcpProxy
+
 Fate = Literal["PASS", "LOSE_ANSWER", "LOSE_COMMIT"]
 ANSWER_TIMEOUT_S = 10.0
-CHUNK = 65_536
 
 
-class CommitLosingProxy:
+class CommitLosingProxy(TcpProxy):
     """Forwards everything; at each COMMIT it asks what is to become of it.
 
     LOSE_ANSWER: the server commits, the client sees its connection die. LOSE_COMMIT: the connection dies
@@ -27,59 +25,12 @@ class CommitLosingProxy:
     """
 
     def __init__(self, server_port: int, fate: Callable[[int], Fate]) -> None:
-        self._server_port = server_port
         self._fate = fate
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = int(self._listener.getsockname()[1])
         self.commits = 0
         self.lost: Counter[str] = Counter()
-        self._guard = threading.Lock()
-        self._closed = threading.Event()
-        self._accepting = threading.Thread(target=self._accept, daemon=True)
-        self._accepting.start()
+        super().__init__(server_port)
 
-    def close(self) -> None:
-        """Refuse new connections; those that are open end with their peers."""
-        self._closed.set()
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self._accepting.join(5)
-
-    def __enter__(self) -> CommitLosingProxy:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _accept(self) -> None:
-        while not self._closed.is_set():
-            try:
-                client, _ = self._listener.accept()
-                server = socket.create_connection(("127.0.0.1", self._server_port))
-            except OSError:
-                continue
-            for side in (client, server):
-                side.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            threading.Thread(target=self._carry, args=(client, server), daemon=True).start()
-
-    def _carry(self, client: socket.socket, server: socket.socket) -> None:
-        with client, server, selectors.DefaultSelector() as selector, contextlib.suppress(OSError):
-            selector.register(client, selectors.EVENT_READ)
-            selector.register(server, selectors.EVENT_READ)
-            while True:
-                for key, _ in selector.select():
-                    source = key.fileobj
-                    assert isinstance(source, socket.socket)
-                    data = source.recv(CHUNK)
-                    if not data:
-                        return
-                    if source is server:
-                        client.sendall(data)
-                    elif not self._pass_on(server, data):
-                        return
-
-    def _pass_on(self, server: socket.socket, data: bytes) -> bool:
+    def _client_said(self, server: socket.socket, data: bytes) -> bool:
         """Forward what the client said; False: the connection dies now."""
         fate: Fate = "PASS"
         if b"COMMIT\0" in data.upper():

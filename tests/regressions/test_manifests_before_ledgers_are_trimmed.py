@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.purge.housekeeping import trim_old_ledgers
+from app.archives.housekeeping import trim_old_ledgers
 from spark.targets.connection import Target, connect
 from spark.targets.ledger import archive_manifest, list_jobs
 from spark.targets.manifest import MANIFEST_NAME, read_manifest_json

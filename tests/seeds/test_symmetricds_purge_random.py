@@ -63,7 +63,7 @@ def test_random_sqlite_databases_are_left_as_the_oracle_says(
 ) -> None:
     """Facts, section 4: "Result does not depend on the chunk size" and every awkward row together."""
     encoding: Any = {"2.x": "text_ms", "3.x": "text"}[version]
-    run_random(Place(f"sqlite:///{tmp_path}/random.db", version, encoding=encoding), engine, range(120))
+    run_random(Place(f"sqlite:///{tmp_path}/random.db", version, encoding=encoding), engine, range(60))
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -72,7 +72,7 @@ def test_random_postgresql_databases_are_left_as_the_oracle_says(
 ) -> None:
     """The same on PostgreSQL, in a schema and with a prefix of its own."""
     place = Place(postgresql_url, version, schema="replication", prefix="node_a_")
-    run_random(place, engine, range(1000, 1025))
+    run_random(place, engine, range(1000, 1012))
 
 
 @pytest.mark.parametrize("version", VERSIONS)

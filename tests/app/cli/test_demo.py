@@ -29,6 +29,11 @@ def test_demo_purges_what_it_says_and_its_archive_verifies(tmp_path) -> None:
         assert before - report["after"][table] == removed[table.removeprefix("sym_")] > 0
     assert report["job"]["result"]["archive"]["rows"] == sum(removed.values())
     assert report["verification"]["state"] == "SUCCEEDED"
+    assert report["replication"]["audit"]["agrees"] is True
+    assert {rid: each["sent"] for rid, each in report["replication"]["session"]["counters"].items()} == {
+        "1": 50_000,
+        "3": 30_000,
+    }
     assert report["job"]["result"]["stranded"]["marked"] > 0
     assert "0 went in the last 1 s." in done.stderr
     assert Path(report["folder"]).parent == tmp_path

@@ -5,6 +5,7 @@ import re
 
 from lethe_client import Job, Progress
 from lethe_client.decoding import decode
+from lethe_client.results import WaitingOn
 from rich.console import Console
 
 from app.cli.progress import Bar, PlainLines, describe
@@ -28,6 +29,39 @@ def test_plain_lines_come_with_a_tenth_a_state_or_ten_seconds() -> None:
         "job_1 RUNNING 11 %, 11 of 100 rows, 12,500/s",
         "job_1 RUNNING 13 %, 13 of 100 rows, 12,500/s",
         "job_1 PAUSED",
+    ]
+
+
+def test_plain_lines_say_once_what_a_job_that_looks_again_and_again_waits_for() -> None:
+    stream, now = io.StringIO(), [0.0]
+    lines = PlainLines(Console(file=stream, width=200), monotonic=lambda: now[0])
+    look = Job(id="job_1", kind="EVENT_WAIT", state="RUNNING")
+    both, one = (
+        Job(
+            id="job_1",
+            kind="EVENT_WAIT",
+            state="WAITING",
+            waiting_on=tuple(WaitingOn(kind="CONFIRMATION", ref=ref) for ref in refs),
+        )
+        for refs in (("node 2", "node 3"), ("node 3",))
+    )
+    shown = [look, both, look, both, look, one, look, one, look, one]
+    for second, job in enumerate(shown):
+        now[0] = second
+        lines.show(job)
+    now[0] = 15.5
+    lines.show(one)
+    for state in ("PAUSED", "QUEUED", "RUNNING", "FAILED"):
+        lines.show(Job(id="job_1", kind="EVENT_WAIT", state=state))
+    assert stream.getvalue().splitlines() == [
+        "job_1 RUNNING",
+        "job_1 WAITING waits for CONFIRMATION node 2, waits for CONFIRMATION node 3",
+        "job_1 WAITING waits for CONFIRMATION node 3",
+        "job_1 WAITING waits for CONFIRMATION node 3",
+        "job_1 PAUSED",
+        "job_1 QUEUED",
+        "job_1 RUNNING",
+        "job_1 FAILED",
     ]
 
 

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
+import pytest
+
 from app.erase.recover import is_environment_ahead, recover_environment
+from app.jobs.claims import next_token
 from app.stores.models import Store
 from app.stores.service import get_store
+from app.stores.targets import environment_directory
 from spark.targets.control_file import ControlFile
 from tests.app.erase.erasers import Erasers
 from tests.app.erase.fake_hands import FakeLog
@@ -17,13 +24,30 @@ def store_of(erasers: Erasers) -> Store:
         return get_store(db, erasers.store_id)
 
 
-def raise_epoch(log: FakeLog) -> None:
+def raise_epoch(log: FakeLog, epoch: int = FOREIGN_EPOCH) -> None:
     with ControlFile.open(log.directory, create=True) as control:
-        assert control.change(lambda record: record.claimed(FOREIGN_EPOCH)) is not None
+        assert control.change(lambda record: record.claimed(epoch)) is not None
 
 
 def test_environment_nobody_has_claimed_is_not_ahead(erasers: Erasers) -> None:
     assert not is_environment_ahead(erasers.database, store_of(erasers), erasers.settings)
+
+
+def test_environment_is_not_ahead_while_a_job_of_ours_claims_it(
+    erasers: Erasers, log: FakeLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens: list[int] = []
+
+    def claimed_first(*args: Any) -> Path:
+        with erasers.database.transaction() as db:
+            tokens.append(next_token(db))
+        raise_epoch(log, tokens[-1])
+        return environment_directory(*args)
+
+    monkeypatch.setattr("app.erase.recover.environment_directory", claimed_first)
+    assert not is_environment_ahead(erasers.database, store_of(erasers), erasers.settings)
+    with ControlFile.open(log.directory, create=False) as control:
+        assert [control.read().epoch] == tokens
 
 
 def test_environment_with_a_greater_epoch_refuses_cycles_until_recovered(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from sqlalchemy import event
 from sqlmodel import select
 
 from app.auth.models import AuditEvent
 from app.jobs.models import Job
+from app.stores.models import Store
+from app.stores.service import get_store
 from spark.erase.calls import Refusal, RefusalCode
 from tests.app.erase.erasers import Erasers
 from tests.app.erase.fake_hands import FakeLog
@@ -42,6 +45,31 @@ def test_enabled_store_gets_a_cycle_with_an_audit_row(erasers: Erasers) -> None:
         job = db.exec(select(Job)).one()
     assert [(row.actor, row.subject_id) for row in audit] == [("eraser", cycle_id)]
     assert job.requested_by == "eraser"
+
+
+def test_an_idle_look_asks_for_all_stores_at_once(erasers: Erasers) -> None:
+    erasers.begin()
+    erasers.run()
+    asked: list[str] = []
+
+    def look() -> int:
+        asked.clear()
+        assert erasers.tick() == []
+        return len(asked)
+
+    def note(_conn: object, _cursor: object, statement: str, *_rest: object) -> None:
+        asked.append(statement)
+
+    event.listen(erasers.database.engine, "before_cursor_execute", note)
+    try:
+        of_one = look()
+        with erasers.database.transaction() as db:
+            values = dict(get_store(db, erasers.store_id))
+            db.add_all(Store(**values | {"id": f"more-{number}"}) for number in range(20))
+        assert 0 < of_one < 10
+        assert look() == of_one
+    finally:
+        event.remove(erasers.database.engine, "before_cursor_execute", note)
 
 
 def test_second_look_begins_nothing_more(erasers: Erasers) -> None:

@@ -5,9 +5,13 @@ import base64
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlmodel import col, select
 
+from app.db import Database
 from app.errors import InvalidPageToken
-from app.kit.pagination import Page, decode_token, encode_token, make_page
+from app.jobs.instances import register_instance
+from app.jobs.models import Instance
+from app.kit.pagination import Page, decode_token, encode_token, make_page, read_page
 
 FILTERS = {"list": "jobs", "states": ["RUNNING"], "after": None}
 
@@ -77,3 +81,30 @@ def test_no_text_is_an_unexpected_error(text: str) -> None:
 def test_key_of_another_shape_is_refused(key: list[object]) -> None:
     with pytest.raises(InvalidPageToken):
         decode_token(encode_token(key, FILTERS), FILTERS, types=[int])
+
+
+@pytest.mark.parametrize("ascending", [False, True])
+def test_pages_of_a_query_are_its_rows_once_in_order(database: Database, *, ascending: bool) -> None:
+    ids = [f"ins_{number}" for number in range(7)]
+    with database.transaction() as db:
+        for each in ids:
+            register_instance(db, each, role="worker", version="1", labels=[], now=database.now(db))
+    seen: list[str] = []
+    token = ""
+    while True:
+        with database.reading() as db:
+            found = read_page(
+                db,
+                select(Instance).where(Instance.id != "ins_3"),
+                col(Instance.id),
+                ascending=ascending,
+                filters=FILTERS,
+                page_size=2,
+                page_token=token,
+                item=lambda row: row.id,
+            )
+        seen += found.items
+        token = found.next_page_token
+        if not token:
+            break
+    assert seen == sorted(set(ids) - {"ins_3"}, reverse=not ascending)

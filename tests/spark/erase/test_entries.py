@@ -94,7 +94,9 @@ def like_oracle(columns: FileColumns) -> list[dict[str, Any]]:
     lns = {row.pop("entry"): row for row in columns.lns.to_pylist()}
     nodes = {row.pop("entry"): row for row in columns.nodes.to_pylist()}
     ends = {row.pop("entry"): row for row in columns.ends.to_pylist()}
-    rare = {number for number, each in columns.rare if isinstance(each, RareLn)}
+    types = columns.entries["type"].to_pylist()
+    # The oracle reads an ExtinctScanLN as any other LN.
+    rare = {n for n, each in columns.rare if isinstance(each, RareLn) and types[n] not in (41, 42)}
     found = []
     for number, entry in enumerate(columns.entries.to_pylist()):
         if number in lns and number not in rare:

@@ -28,6 +28,8 @@ from tests.oracles.symmetricds import (
 )
 from tests.spark.purge.outgoing_run import OutgoingRun, target_of
 
+CASES = pytest.mark.parametrize("cases", [20, pytest.param(200, marks=pytest.mark.long)])
+
 OLD = CUTOFF - timedelta(days=1)
 YOUNG = CUTOFF + timedelta(hours=1)
 NOW = CUTOFF + timedelta(hours=2)
@@ -71,40 +73,43 @@ def _compare_with_run(place: Place, rng: Random) -> None:
         assert totals["STRANDED"] == len(found)
 
 
+@CASES
 @pytest.mark.parametrize("version", VERSIONS)
 def test_plan_of_random_sqlite_databases_counts_what_the_run_removes(
-    tmp_path: Path, version: Version
+    tmp_path: Path, version: Version, cases: int
 ) -> None:
     place = Place(f"sqlite:///{tmp_path}/sym.db", version=version)
     create(place)
     rng = Random(f"plan {version}")
-    for _ in range(40):
+    for _ in range(cases):
         empty(place)
         load(place, random_database(rng, version))
         _compare_with_run(place, rng)
 
 
+@CASES
 @pytest.mark.parametrize("version", VERSIONS)
 def test_plan_of_random_postgresql_databases_counts_what_the_run_removes(
-    postgresql_url: str, version: Version
+    postgresql_url: str, version: Version, cases: int
 ) -> None:
     place = Place(postgresql_url, version=version)
     create(place)
     rng = Random(f"plan {version}")
-    for _ in range(40):
+    for _ in range(cases):
         empty(place)
         load(place, random_database(rng, version))
         _compare_with_run(place, rng)
 
 
+@CASES
 @pytest.mark.parametrize("version", VERSIONS)
 def test_plan_of_random_mariadb_databases_counts_what_the_run_removes(
-    mariadb_url: str, version: Version
+    mariadb_url: str, version: Version, cases: int
 ) -> None:
     place = Place(mariadb_url, version=version)
     create(place)
     rng = Random(f"plan {version}")
-    for _ in range(8):
+    for _ in range(cases // 4):
         empty(place)
         load(place, random_database(rng, version))
         _compare_with_run(place, rng)

@@ -27,7 +27,7 @@ from tests.oracles.symmetricds import (
 )
 from tests.spark.purge.outgoing_run import OutgoingRun
 
-CASES = 40
+CASES = pytest.mark.parametrize("cases", [20, pytest.param(200, marks=pytest.mark.long)])
 SIZES = [(1, 1), (3, 2), (7, None), (20_000, None)]
 
 
@@ -70,45 +70,48 @@ def _check(place: Place, rows: Rows, spec: PurgeSpec, *, size: tuple[int, int | 
     }
 
 
+@CASES
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("encoding", ["text", "text_ms", "text_s", "epoch_ms"])
 def test_random_sqlite_databases_keep_what_the_oracle_keeps(
-    tmp_path: Path, version: Version, encoding: str
+    tmp_path: Path, version: Version, encoding: str, cases: int
 ) -> None:
     place = Place(f"sqlite:///{tmp_path}/sym.db", version=version, encoding=encoding)  # type: ignore[arg-type]
     create(place)
     rng = Random(f"{version} {encoding}")
-    for case in range(CASES // 2):
+    for case in range(cases // 2):
         empty(place)
         rows = random_database(rng, version)
         load(place, rows)
         _check(place, rows, _spec(place, rng), size=SIZES[case % len(SIZES)], workers=1)
 
 
+@CASES
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("version", VERSIONS)
 def test_random_postgresql_databases_keep_what_the_oracle_keeps(
-    postgresql_url: str, version: Version, workers: int
+    postgresql_url: str, version: Version, workers: int, cases: int
 ) -> None:
     place = Place(postgresql_url, version=version, schema="tenant" if workers == 2 else None)
     create(place)
     rng = Random(f"{version} {workers}")
-    for case in range(CASES):
+    for case in range(cases):
         empty(place)
         rows = random_database(rng, version)
         load(place, rows)
         _check(place, rows, _spec(place, rng), size=SIZES[case % len(SIZES)], workers=workers)
 
 
+@CASES
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("version", VERSIONS)
 def test_random_mariadb_databases_keep_what_the_oracle_keeps(
-    mariadb_url: str, version: Version, workers: int
+    mariadb_url: str, version: Version, workers: int, cases: int
 ) -> None:
     place = Place(mariadb_url, version=version)
     create(place)
     rng = Random(f"{version} {workers}")
-    for case in range(CASES // 5):
+    for case in range(cases // 4):
         empty(place)
         rows = random_database(rng, version)
         load(place, rows)

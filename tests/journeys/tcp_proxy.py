@@ -1,0 +1,87 @@
+"""A TCP proxy on this machine in whose subclasses connections die at a chosen word."""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+import threading
+from typing import Self
+
+CHUNK = 65_536
+
+
+class TcpProxy:
+    """Forwards what both sides say, as `_heard` lets it; open ones end with their peers.
+
+    Args:
+        server_port: of a server on this machine.
+    """
+
+    def __init__(self, server_port: int) -> None:
+        self._server_port = server_port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listener.getsockname()[1])
+        self._guard = threading.Lock()
+        self._closed = threading.Event()
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
+
+    def close(self) -> None:
+        """Refuse new connections; those that are open end with their peers."""
+        self._closed.set()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._accepting.join(5)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _accept(self) -> None:
+        while not self._closed.is_set():
+            try:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(("127.0.0.1", self._server_port))
+            except OSError:
+                continue
+            for side in (client, server):
+                side.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            threading.Thread(target=self._carry, args=(client, server), daemon=True).start()
+
+    def _carry(self, client: socket.socket, server: socket.socket) -> None:
+        with client, server, selectors.DefaultSelector() as selector, contextlib.suppress(OSError):
+            selector.register(client, selectors.EVENT_READ)
+            selector.register(server, selectors.EVENT_READ)
+            asked = b""
+            while True:
+                for key, _ in selector.select():
+                    source = key.fileobj
+                    assert isinstance(source, socket.socket)
+                    data = source.recv(CHUNK)
+                    if not data:
+                        return
+                    if source is client:
+                        asked = self._request_of(data, asked)
+                        is_open = self._client_said(server, data)
+                    else:
+                        is_open = self._server_said(client, data, asked)
+                    if not is_open:
+                        return
+
+    def _request_of(self, _data: bytes, asked: bytes) -> bytes:
+        """The beginning of the request that the next answer is to."""
+        return asked
+
+    def _client_said(self, server: socket.socket, data: bytes) -> bool:
+        """Forward it; False: the connection dies now."""
+        server.sendall(data)
+        return True
+
+    def _server_said(self, client: socket.socket, data: bytes, _asked: bytes) -> bool:
+        """Forward it; False: the connection dies now."""
+        client.sendall(data)
+        return True

@@ -1,0 +1,131 @@
+"""Our epoch was read before the fence: a job of ours that claimed the target in between had a token above it,
+and a purge that came at that moment was refused with 409 EPOCH_AHEAD, as if another metadata had been there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from app.db import Database
+from app.events import cleanup_service
+from app.jobs.claims import current_epoch, next_token
+from app.jobs.errors import EpochAhead
+from app.purge.models import PurgeRequest
+from app.purge.recover import is_epoch_ahead
+from app.purge.rules import fence_resource
+from app.purge.service import prepare
+from app.stores.models import Store
+from app.stores.service import get_store
+from app.stores.targets import target_of
+from spark.targets.connection import Connection, connect
+from spark.targets.fence import raise_fence, read_fence
+from spark.targets.ledger import ensure_ledger
+from tests.oracles.symmetricds import Place
+from tests.regressions.purges import OLD_CUTOFF, Purges
+
+OURS = "job_of_ours"
+FOREIGN = "job_of_a_lost_future"
+
+
+@pytest.fixture
+def store(purges: Purges, tmp_path: Path) -> Store:
+    name = purges.store(purges.fill(Place(f"sqlite:///{tmp_path}/sym.db"), rows=20))
+    with purges.bench.database.reading() as db:
+        found = get_store(db, name)
+    with connect(target_of(found), application_name="test") as conn:
+        assert ensure_ledger(conn)
+    return found
+
+
+@pytest.fixture
+def claims(purges: Purges, store: Store, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A job of ours claims each resource right before its fence is read; the tokens."""
+    tokens: list[int] = []
+
+    def claimed_first(conn: Connection, resource: str) -> tuple[int, str] | None:
+        with purges.bench.database.transaction() as db:
+            tokens.append(next_token(db))
+        raise_to(store, resource, tokens[-1], owner=OURS)
+        return read_fence(conn, resource)
+
+    monkeypatch.setattr("app.jobs.recovery.read_fence", claimed_first)
+    return tokens
+
+
+def raise_to(store: Store, resource: str, token: int, *, owner: str) -> None:
+    with connect(target_of(store), application_name="test") as conn:
+        raise_fence(conn, resource, token=token, owner=owner)
+
+
+def fence_of(store: Store, resource: str) -> tuple[int, str] | None:
+    with connect(target_of(store), application_name="test", read_only=True) as conn:
+        return read_fence(conn, resource)
+
+
+def look(purges: Purges, store: Store) -> object:
+    """What the submission of a purge sees at its target; None: nothing."""
+    bench = purges.bench
+    request = PurgeRequest.model_validate({"kind": "OUTGOING", "cutoff": OLD_CUTOFF, "force": True})
+    _, early = prepare(
+        bench.database, store, request, settings=bench.settings, now=bench.clock.now(), for_write=True
+    )
+    return early.inspection
+
+
+def check_node(database: Database, store: Store) -> None:
+    with connect(target_of(store), application_name="test", read_only=True) as conn:
+        cleanup_service.check_epoch(database, conn, "_shop.cleanup")
+
+
+def test_purge_is_taken_while_a_job_of_ours_claims_the_target(
+    purges: Purges, store: Store, claims: list[int]
+) -> None:
+    assert look(purges, store) is not None
+    assert len(claims) == 1
+    assert fence_of(store, fence_resource(store)) == (claims[0], OURS)
+
+
+def test_target_is_not_ahead_while_a_job_of_ours_claims_it(
+    purges: Purges, store: Store, claims: list[int]
+) -> None:
+    assert not is_epoch_ahead(purges.bench.database, store, purges.bench.settings)
+    assert len(claims) == 3  # one for each kind of purge
+
+
+def test_node_is_not_ahead_while_a_job_of_ours_claims_it(
+    purges: Purges, store: Store, claims: list[int]
+) -> None:
+    check_node(purges.bench.database, store)
+    assert fence_of(store, "_shop.cleanup") == (claims[0], OURS)
+
+
+@pytest.mark.parametrize(
+    ("resource", "asked", "fence"),
+    [
+        ("public.sym_outgoing", look, f"the target's fence is at 1000 ({FOREIGN})"),
+        (
+            "_shop.cleanup",
+            lambda purges, store: check_node(purges.bench.database, store),
+            "the fence of _shop.cleanup is at 1000",
+        ),
+    ],
+)
+def test_token_that_is_not_ours_is_told_with_our_epoch(
+    purges: Purges,
+    store: Store,
+    resource: str,
+    asked: Callable[[Purges, Store], object],
+    fence: str,
+) -> None:
+    raise_to(store, resource, 1000, owner=FOREIGN)
+    with purges.bench.database.reading() as db:
+        ours = current_epoch(db)
+    with pytest.raises(EpochAhead) as refused:
+        asked(purges, store)
+    assert (refused.value.code, refused.value.status) == ("EPOCH_AHEAD", 409)
+    assert refused.value.detail == (
+        f"{fence}, ours at {ours}: this metadata is older than the target; `lethe recover STORE` raises it"
+    )

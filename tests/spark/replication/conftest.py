@@ -1,0 +1,49 @@
+"""Places for replicas: a file of its own each, or tables of their own in one database of the module."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spark.replication.replica import create_file
+from spark.targets.connection import Target
+from tests.conftest import SharedServer
+
+_NUMBERS = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def module_database(postgresql_server: SharedServer) -> Iterator[str]:
+    """The address of a database that the tests of a module share: to make one costs more than most tests."""
+    name = f"lethe_{uuid.uuid4().hex[:16]}"
+    postgresql_server.execute(f"create database {name}")
+    yield postgresql_server.url(name)
+    postgresql_server.execute(f"drop database if exists {name} with (force)")
+
+
+@pytest.fixture
+def postgresql_place(module_database: str) -> Target:
+    """Names on PostgreSQL that no other test uses."""
+    prefix = f"replica{next(_NUMBERS)}_"
+    return Target(module_database, password=os.environ.get("PGPASSWORD"), table_prefix=prefix)
+
+
+@pytest.fixture
+def sqlite_place(tmp_path: Path) -> Target:
+    """A new file."""
+    target = Target(f"sqlite:///{tmp_path / 'replica.db'}", table_prefix="replica_")
+    create_file(target)
+    return target
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
+def place(request: pytest.FixtureRequest) -> Target:
+    """An empty place for a replica, on either database."""
+    found = request.getfixturevalue(f"{request.param}_place")
+    assert isinstance(found, Target)
+    return found

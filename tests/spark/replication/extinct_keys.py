@@ -1,0 +1,44 @@
+"""Extinctions for tests: of one database, and their records as they travel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from spark.formats.csn import Csn
+from spark.formats.extinction import Extinction
+from spark.formats.extinction_filter import Filter
+from spark.replication.local_write import Expected, GroupWritten, LocalRequest, RequestKey, write_group
+from spark.replication.records import LOCAL_SCHEMA
+from spark.targets.connection import Connection
+from tests.spark.replication.consumer_side import Row
+from tests.spark.replication.replica_tables import NOW_S
+
+SOUND = Expected("inc_first", None)
+ID = "ext_01k9x2m4c6d8e0f2g4h6j8k0mn"
+
+
+def extinction(
+    start: bytes | None = b"b", end: bytes | None = b"d", *, name: str = ID, found: Filter | None = None
+) -> Extinction:
+    """The keys from `start` to `end` of the database that all tests use."""
+    return Extinction(name, frozenset([b"db"]), start, end, found, "old ones")
+
+
+def record(at: Csn, prev: Csn | None, found: Extinction) -> Row:
+    """An extinction as it travels."""
+    return (at, prev, "EXTINCTION", b"", b"", found.to_json())
+
+
+def local(rows: Sequence[tuple[bytes, bytes | None]], *, key: str | None = None) -> LocalRequest:
+    """A request with changes of the database, (key, value)."""
+    columns = [[b"db"] * len(rows), [name for name, _ in rows], [value for _, value in rows]]
+    arrays = [pa.array(column, pa.binary()) for column in columns]
+    batch = pa.RecordBatch.from_arrays(arrays, schema=LOCAL_SCHEMA)
+    return LocalRequest(batch, None if key is None else RequestKey(key, "same"))
+
+
+def write(conn: Connection, *requests: LocalRequest, expected: Expected = SOUND) -> GroupWritten:
+    """A group of local writes."""
+    return write_group(conn, requests, now_s=NOW_S, expected=expected)
