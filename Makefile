@@ -7,6 +7,8 @@ BIN := .venv/bin
 args ?=
 # Tests run side by side: a file is one worker's, servers and folders are each worker's own.
 workers ?= 2
+# Byte code is kept, whatever this machine is told: compiling all anew makes the start of a process twice as long.
+unexport PYTHONDONTWRITEBYTECODE
 
 # Made once, and again when what they were made from has changed.
 SYNCED := .venv/.synced
@@ -34,7 +36,7 @@ setup: $(SYNCED) ## Install everything that is missing: uv, the locked packages,
 	@echo "Ready. Next: make demo"
 
 .PHONY: demo
-demo: $(READY) ## Show a purge and an erasure from end to end on samples in a temporary folder
+demo: $(READY) ## Show a purge, an erasure and a replication from end to end on samples in a temporary folder
 	@$(BIN)/lethe demo $(args)
 
 .PHONY: run
@@ -56,7 +58,7 @@ check: $(SYNCED) ## Lint, types, layers and the rules of the house
 
 .PHONY: test
 test: $(READY) ## Run the tests, without those marked long
-	$(BIN)/pytest -m "not long" -n $(workers) --dist loadfile $(args)
+	@setup/run-tests.sh $(workers) $(args)
 
 .PHONY: test-long
 test-long: $(READY) ## Run all tests: a hundred kills, a thousand random databases

@@ -17,7 +17,6 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from benchmarks import erase_cycle, erase_inline, erase_spark
 from benchmarks.erase_cycle import CycleFound
 from benchmarks.erase_inline import Found
 from benchmarks.erase_spark import SparkFound
+from benchmarks.gates import Gate
 from spark.formats.je_write_sample import write_sample
 from tests.postgresql_server import scratch_directory
 
@@ -44,31 +44,6 @@ CYCLE_BYTES = 40_000_000
 CYCLE_FILE_BYTES = 5_000_000
 CYCLE_S = 60
 PLAN_FILE_BYTES = 100_000_000
-
-
-@dataclass(frozen=True)
-class Gate:
-    """One figure and what was asked of it."""
-
-    name: str
-    value: float
-    asked: float
-    unit: str
-    at_least: bool = True
-    judged: bool = True
-
-    @property
-    def is_met(self) -> bool:
-        """Whether it is good enough, or nobody judges it."""
-        held = self.value >= self.asked if self.at_least else self.value <= self.asked
-        return held or not self.judged
-
-    def line(self) -> str:
-        """For people."""
-        sign = ">=" if self.at_least else "<="
-        verdict = "OK" if self.is_met else "MISSED"
-        judged = "" if self.judged else " (not judged)"
-        return f"{self.name:<46}{self.value:>9.2f} {self.unit} {sign} {self.asked:g}{judged}  {verdict}"
 
 
 def gates_of(found: Found, *, judged: bool) -> list[Gate]:

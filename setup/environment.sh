@@ -11,4 +11,5 @@ if ! .venv/bin/python -c 'import sys; assert sys.version_info >= (3, 11)' 2>/dev
 fi
 export UV_PROJECT_ENVIRONMENT=.venv UV_PYTHON_DOWNLOADS=never
 unset VIRTUAL_ENV
-"$uv" sync --quiet --frozen "${interpreter[@]}"
+# Byte code is written now, as a machine may be told never to write any: a start would compile 1,500 modules.
+"$uv" sync --quiet --frozen --compile-bytecode "${interpreter[@]}"

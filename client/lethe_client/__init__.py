@@ -9,7 +9,10 @@ from lethe_client.backup_results import (
     FileRange,
     Protection,
 )
+from lethe_client.changes import Block, Change, Record, Written
 from lethe_client.client import Lethe
+from lethe_client.dead_letters import DeadLetter
+from lethe_client.entries import Entry
 from lethe_client.erasure import CycleRequest
 from lethe_client.erasure_results import (
     ErasureCycle,
@@ -37,8 +40,13 @@ from lethe_client.errors import (
     UnexpectedAnswer,
     WaitTimedOut,
 )
+from lethe_client.extinction_filter import ExtinctionBundle
+from lethe_client.extinctions import Availability, Extinction, ExtinctionPlan, ExtinctionRequest, KeyStatuses
+from lethe_client.purge_results import Plan, PurgeStats, RidPlan
 from lethe_client.purges import PurgeRequest
 from lethe_client.replication import Anchor, Decision
+from lethe_client.replication_agreements import Agreement, AgreementStatus
+from lethe_client.replication_sessions import Comparison, ReplicationSession, SessionRequest
 from lethe_client.results import (
     TERMINAL,
     Archive,
@@ -50,9 +58,7 @@ from lethe_client.results import (
     JobError,
     JobEvent,
     Parameter,
-    Plan,
     Progress,
-    PurgeStats,
     Recovery,
     SparkPoolState,
     SparkSlot,
@@ -61,53 +67,93 @@ from lethe_client.results import (
 )
 from lethe_client.retries import RetryPolicy
 from lethe_client.signing_keys import SigningKey
+from lethe_client.slony import CleanupRequest, EventWait
+from lethe_client.slony_results import (
+    CleanupPlan,
+    Confirmation,
+    ConfirmationMatrix,
+    ConfirmOutcome,
+    Event,
+    LogBlocker,
+    LogStatus,
+    LogTable,
+    Precondition,
+)
 
 __all__ = [
     "TERMINAL",
+    "Agreement",
+    "AgreementStatus",
     "Anchor",
     "Archive",
     "ArchiveFile",
     "AuditEvent",
+    "Availability",
     "BackupEnd",
     "BackupFile",
     "BackupSession",
+    "Block",
+    "Change",
     "ChangedFile",
     "CheckReport",
+    "CleanupPlan",
+    "CleanupRequest",
+    "Comparison",
     "ConfigurationInvalid",
+    "ConfirmOutcome",
+    "Confirmation",
+    "ConfirmationMatrix",
     "Conflict",
     "CycleRequest",
+    "DeadLetter",
     "Decision",
+    "Entry",
     "EraseAbort",
     "ErasureCycle",
     "ErasureFile",
     "ErasurePlan",
     "ErasureStats",
+    "Event",
+    "EventWait",
+    "Extinction",
+    "ExtinctionBundle",
+    "ExtinctionPlan",
+    "ExtinctionRequest",
     "FileRange",
     "Gone",
     "Instance",
     "Job",
     "JobError",
     "JobEvent",
+    "KeyStatuses",
     "Lethe",
     "LetheError",
+    "LogBlocker",
     "LogEntry",
+    "LogStatus",
+    "LogTable",
     "NotAuthenticated",
     "NotFound",
     "Parameter",
     "PermissionDenied",
     "Plan",
     "PlanFailed",
+    "Precondition",
     "PreconditionFailed",
     "ProblemError",
     "Progress",
     "Protection",
     "PurgeRequest",
     "PurgeStats",
+    "Record",
     "Recovery",
+    "ReplicationSession",
     "RequestInvalid",
     "RetryPolicy",
+    "RidPlan",
     "ServerFailed",
     "ServiceUnavailable",
+    "SessionRequest",
     "SigningKey",
     "SparkPoolState",
     "SparkSlot",
@@ -117,4 +163,5 @@ __all__ = [
     "TransportFailed",
     "UnexpectedAnswer",
     "WaitTimedOut",
+    "Written",
 ]

@@ -6,16 +6,24 @@ from typing import Any, Self
 import httpx
 
 from lethe_client.archives import Archives
+from lethe_client.audits import Audits
 from lethe_client.backups import Backups, Protections
+from lethe_client.changes import Changes
+from lethe_client.dead_letters import DeadLetters
+from lethe_client.entries import Entries
 from lethe_client.erasure import Erasure
 from lethe_client.errors import ProblemError, TransportFailed
+from lethe_client.extinctions import Extinctions
 from lethe_client.jobs import Jobs
 from lethe_client.operation import Audit, Instances
 from lethe_client.parameters import Parameters
 from lethe_client.purges import Purges
 from lethe_client.replication import Replication
+from lethe_client.replication_agreements import Agreements
+from lethe_client.replication_sessions import ReplicationSessions
 from lethe_client.retries import RetryPolicy
 from lethe_client.signing_keys import SigningKeys
+from lethe_client.slony import Slony
 from lethe_client.spark_pool import SparkPool
 from lethe_client.stores import Stores
 from lethe_client.tokens import Tokens
@@ -58,10 +66,18 @@ class Lethe:
         self.purges = Purges(self._transport, self.jobs)
         self.archives = Archives(self._transport)
         self.erasure = Erasure(self._transport, self.jobs)
+        self.extinctions = Extinctions(self._transport, self.jobs)
         self.signing_keys = SigningKeys(self._transport)
         self.backups = Backups(self._transport)
         self.protections = Protections(self._transport)
         self.replication = Replication(self._transport)
+        self.agreements = Agreements(self._transport)
+        self.replication_sessions = ReplicationSessions(self._transport)
+        self.audits = Audits(self._transport)
+        self.dead_letters = DeadLetters(self._transport)
+        self.changes = Changes(self._transport)
+        self.entries = Entries(self._transport)
+        self.slony = Slony(self._transport, self.jobs)
         self.parameters = Parameters(self._transport)
         self.tokens = Tokens(self._transport)
         self.audit = Audit(self._transport)

@@ -10,7 +10,8 @@ from lethe_client.decoding import decode
 from lethe_client.errors import PlanFailed
 from lethe_client.jobs import Jobs, job_of
 from lethe_client.paths import resource
-from lethe_client.results import Job, Plan, PurgeStats
+from lethe_client.purge_results import Plan, PurgeStats
+from lethe_client.results import Job
 from lethe_client.transport import Call, Transport
 
 PLAN_WAIT_S: Final = 10
@@ -21,8 +22,9 @@ PLAN_MARGIN_S: Final = 20.0
 class PurgeRequest:
     """What to purge; None leaves a choice to the service (see api.md for its defaults).
 
-    `retention_minutes` and `cutoff` exclude each other; `archive` keeps the removed rows as Parquet; `engine`
-    is AUTO, INLINE or SPARK; `rows_per_s` and `bytes_per_s` are the throttle.
+    `retention_minutes` and `cutoff` exclude each other; `max_entries` is for CHANGELOG alone; `archive` keeps
+    the removed rows as Parquet; `engine` is AUTO, INLINE or SPARK; `rows_per_s` and `bytes_per_s` are the
+    throttle.
     """
 
     kind: str = "OUTGOING"
@@ -31,6 +33,7 @@ class PurgeRequest:
     stranded: str | None = None
     strict: bool | None = None
     max_rows_in_tx: int | None = None
+    max_entries: int | None = None
     strategy: str | None = None
     archive: bool = False
     engine: str | None = None
@@ -52,6 +55,7 @@ class PurgeRequest:
             "stranded": self.stranded,
             "strict": self.strict,
             "max_rows_in_tx": self.max_rows_in_tx,
+            "max_entries": self.max_entries,
             "strategy": self.strategy,
             "archive": {"format": "PARQUET"} if self.archive else None,
             "engine": self.engine,

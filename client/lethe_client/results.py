@@ -37,6 +37,9 @@ class Store(Result):
     schema: str | None = None
     table_prefix: str | None = None
     time_zone: str | None = None
+    rid: int | None = None
+    generation: str | None = None
+    cluster: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     runs_on: tuple[str, ...] = ()
     parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -92,6 +95,7 @@ class Recovery(Result):
     epoch_before: int | None = None
     epoch_after: int | None = None
     foreign_jobs: tuple[Any, ...] = ()
+    given_up: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,92 +178,6 @@ class JobEvent(Result):
     type: str
     at: datetime | None = None
     data: Raw = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class TablePlan(Result):
-    table: str
-    rows: int | None = None
-    rows_to_remove: int = 0
-    lo: int | None = None
-    hi: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class StrandedNode(Result):
-    """`node_id` is None for batches that name no node."""
-
-    node_id: str | None = None
-    batches: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stranded(Result):
-    mode: str = "MARK"
-    nodes: tuple[StrandedNode, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlanWarning(Result):
-    code: str
-    table: str | None = None
-    count: int | None = None
-    sample: tuple[Any, ...] = ()
-    detail: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan(Result):
-    """What a purge would do; name `plan_id` in a purge to run exactly this."""
-
-    plan_id: str
-    store: str = ""
-    kind: str = ""
-    cutoff: datetime | None = None
-    cutoff_local: Any = None
-    retention_minutes: int | None = None
-    retention_source: str | None = None
-    layout: str | None = None
-    tables: tuple[TablePlan, ...] = ()
-    stranded: Stranded = field(default_factory=Stranded)
-    nodes: int | None = None
-    limits: Raw = field(default_factory=dict)
-    warnings: tuple[PlanWarning, ...] = ()
-    expires_at: datetime | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class TableStats(Result):
-    table: str
-    kind: str = ""
-    retention_minutes: int | None = None
-    removed: int | None = None
-    oldest_row_left: Any = None
-    lag_behind_retention: timedelta | None = None
-    rows_estimate: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class PurgeTick(Result):
-    """A purge that the service submits by itself; `last_outcome` is SUBMITTED or SKIPPED_...."""
-
-    kind: str
-    cron: str = ""
-    time_zone: str = ""
-    next_at: datetime | None = None
-    last_at: datetime | None = None
-    last_outcome: str | None = None
-    last_detail: str | None = None
-    last_job_id: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class PurgeStats(Result):
-    store: str
-    measured_at: datetime | None = None
-    retention_minutes: int | None = None
-    tables: tuple[TableStats, ...] = ()
-    ticks: tuple[PurgeTick, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,6 +39,9 @@ class Stores:
         parameters: Mapping[str, Any] | None = None,
         limits: Mapping[str, Any] | None = None,
         environment: Mapping[str, Any] | None = None,
+        rid: int | None = None,
+        generation: str | None = None,
+        cluster: str | None = None,
         idempotency_key: str | None = None,
     ) -> Store:
         """Register a target; what is None is left to the service's default.
@@ -47,6 +50,8 @@ class Stores:
             url: SQLAlchemy form, without a password; for kind JE the path of the environment's directory.
             environment: what only kind JE has: mode, extinction_filter, backups, accept_medium and so on.
             password: where the service finds it: `env:NAME` or `file:PATH`.
+            rid, generation: of kind REPLICA: its id, and what it begins with where it is empty.
+            cluster: of kind SLONY: the cluster's name.
             limits: max_rows, max_fraction, max_parallel_jobs.
         """
         optional: dict[str, Any] = {
@@ -58,6 +63,9 @@ class Stores:
             "runs_on": runs_on,
             "parameters": parameters,
             "limits": limits,
+            "rid": rid,
+            "generation": generation,
+            "cluster": cluster,
         }
         optional |= environment or {}
         body: dict[str, Any] = {"id": store_id, "kind": kind, "path" if kind == "JE" else "url": url}
@@ -82,13 +90,21 @@ class Stores:
         call = Call(method="PATCH", path=resource("stores", store.id), json=dict(changes), headers=headers)
         return _store(self._transport.request(call))
 
-    def delete(self, store: Store) -> None:
+    def delete(self, store: Store, *, forget_extinctions: bool = False) -> None:
         """Forget the registration as it was read; the target is not touched.
 
-        Raises: PreconditionFailed: somebody changed it since.
+        Args:
+            forget_extinctions: of an environment, by an admin: its extinctions go too, which are kept in the
+                service alone; their keys count as alive from then on.
+        Raises: PreconditionFailed: somebody changed it since. Conflict: EXTINCTIONS_KEPT.
         """
-        headers = {"If-Match": self._etag(store)}
-        self._transport.request(Call(method="DELETE", path=resource("stores", store.id), headers=headers))
+        call = Call(
+            method="DELETE",
+            path=resource("stores", store.id),
+            params={"forget_extinctions": True} if forget_extinctions else {},
+            headers={"If-Match": self._etag(store)},
+        )
+        self._transport.request(call)
 
     def check(self, store_id: str) -> CheckReport:
         """Connect and report what is there and what Lethe may do; changes nothing."""

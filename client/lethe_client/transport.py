@@ -24,7 +24,7 @@ USER_AGENT: Final = "lethe-client/0.1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A request before it has an Idempotency-Key.
+    """A request before it has an Idempotency-Key; `content` is a body that is not JSON.
 
     `patient` keeps on for all of the policy's time, so that a wait outlives a restart of the service;
     `creates` asks for a key, which makes a POST repeatable; `repeatable` is said of requests that may be sent
@@ -35,6 +35,7 @@ class Call:
     path: str
     params: Mapping[str, Any] = field(default_factory=dict)
     json: Any = None
+    content: bytes | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     repeatable: bool = False
     patient: bool = False
@@ -175,6 +176,7 @@ class Transport:
             call.path,
             params=params or None,
             json=call.json,
+            content=call.content,
             headers=headers,
             timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, self.timeout_s)),
         )

@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Run the tests without those marked long, in two runs of pytest: setup/run-tests.sh WORKERS [ARGUMENT...]
+# First side by side, then those marked alone, which measure time and want the machine for themselves.
+# Exit code 0 if all passed. One run may find nothing to do (-k, -m, paths); it is 5 if neither found any.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+readonly PYTEST=.venv/bin/pytest
+readonly FAILED=1 NOTHING_RAN=5
+readonly MEMORY_KIB=$((12 * 1024 * 1024)) # much more than they need
+workers=$1
+shift
+
+wanted="not long" # what -m says in its place, as pytest itself takes the last one
+paths=()
+arguments=()
+while [ "$#" -gt 0 ]; do
+  case $1 in
+    -m) wanted=$2 && shift ;;
+    -m?*) wanted=${1#-m} ;;
+    *)
+      [ ! -e "${1%%::*}" ] || paths+=("$1")
+      arguments+=("$1")
+      ;;
+  esac
+  shift
+done
+
+# Files, databases and servers of the tests lie in memory where there is enough: on a disk they wait for each fsync.
+# Processes are killed here, the power is never cut, so what a file holds then is the same.
+in_memory() {
+  local free available
+  [ -z "${TMPDIR:-}" ] && [ -w /dev/shm ] || return 1
+  free=$(df --output=avail /dev/shm | tail -n 1)
+  available=$(awk '$1 == "MemAvailable:" { print $2 }' /proc/meminfo)
+  [ "$free" -ge "$MEMORY_KIB" ] && [ "$available" -ge "$MEMORY_KIB" ]
+}
+place=${TMPDIR:-/tmp}
+if in_memory; then
+  place=$(mktemp -d -p /dev/shm lethe-tests-XXXXXX)
+  trap 'rm -rf "$place"' EXIT
+  chmod 1777 "$place" # as /tmp: servers run under accounts of their own, with temporary files of theirs
+fi
+
+# The rules of the house take more than a minute, and make check has run them.
+[ "${#paths[@]}" -gt 0 ] || arguments+=(--ignore=tests/style)
+
+# Files in the order of tests/conftest.py, not by their number of tests.
+side_by_side=(-n "$workers" --dist loadfile --no-loadscope-reorder)
+beside=0
+TMPDIR=$place "$PYTEST" -m "($wanted) and not alone" "${side_by_side[@]}" ${arguments[@]+"${arguments[@]}"} || beside=$?
+# After a failure the rest is run too; not so after Ctrl-C, -x, or arguments that pytest does not take.
+case $beside in
+  0 | "$FAILED" | "$NOTHING_RAN") ;;
+  *) exit "$beside" ;;
+esac
+
+# Where no path was asked for, the files that have such a test are enough: collecting all others takes half a minute.
+if [ "${#paths[@]}" -eq 0 ]; then
+  mapfile -t files < <(grep -rlE 'mark\.alone' --include='test_*.py' tests | sort)
+  arguments+=(${files[@]+"${files[@]}"})
+fi
+alone=0
+"$PYTEST" -m "($wanted) and alone" ${arguments[@]+"${arguments[@]}"} -n 0 || alone=$?
+
+case $beside/$alone in
+  "0/$NOTHING_RAN" | "$NOTHING_RAN/0") exit 0 ;;
+  "$NOTHING_RAN/$NOTHING_RAN") exit "$NOTHING_RAN" ;;
+esac
+[ "$beside" -ne 0 ] && [ "$beside" -ne "$NOTHING_RAN" ] && exit "$beside"
+exit "$alone"
