@@ -22,6 +22,8 @@ from typing import Final
 from spark.errors import SparkStartFailed
 
 POLL_S: Final = 0.05
+GROUP_POLL_S: Final = 0.005
+GROUP_PATIENCE_S: Final = 2.0
 REASON_BYTES_MAX: Final = 16_384
 LOG_BYTES_MAX: Final = 8 * 1024 * 1024
 HANDSHAKE_BYTES_MAX: Final = 1024
@@ -124,7 +126,7 @@ def launch(
 
 
 def end(process: subprocess.Popen[bytes], *, patience_s: float = 0.0) -> None:
-    """End the process and reap it: close its standard input, wait, kill."""
+    """End the process and reap it: close its standard input, wait, kill its group and see it gone."""
     if process.stdin is not None:
         with suppress(OSError):
             process.stdin.close()
@@ -135,6 +137,8 @@ def end(process: subprocess.Popen[bytes], *, patience_s: float = 0.0) -> None:
         # The whole group: before the JVM is there, shells and the launcher are.
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        _await_group(process.pid)
     process.wait()
 
 
@@ -166,6 +170,15 @@ def _spawn(command: Sequence[str], environment: Mapping[str, str], log_file: Pat
             env=environment,
             start_new_session=True,
         )
+
+
+def _await_group(group: int) -> None:
+    """Wait, not for ever, until a killed group has no process: only its leader is ours to reap."""
+    until = time.monotonic() + GROUP_PATIENCE_S
+    with suppress(ProcessLookupError):
+        while time.monotonic() < until:
+            os.killpg(group, 0)
+            time.sleep(GROUP_POLL_S)
 
 
 def _rotate(log_file: Path) -> int:
