@@ -13,8 +13,8 @@ Source: facts/slony, section 4: cleanup_interval is both the age of the confirma
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import Final
 
 import structlog
@@ -22,38 +22,23 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import update
 from sqlmodel import Session, col, select
 
-from app.auth.models import AuditEvent
 from app.auth.scopes import Scope
-from app.auth.service import Caller
 from app.db import Database
-from app.errors import ServiceError
 from app.events.cleanup_models import CLEANUP_INTERVAL, CleanupRequest
 from app.events.cleanup_service import submit_unseen
 from app.events.tick_models import CleanupTick
-from app.jobs.errors import ConflictingJob
+from app.jobs.recurring import Ticked, TickOutcome, submit_recurring
 from app.kit.durations import Duration
-from app.kit.ids import new_id
 from app.parameters.registry import as_timedelta
 from app.parameters.service import effective_by_name
 from app.settings import Settings
-from app.stores.models import Store, StoreKind, is_suspended
+from app.stores.models import Store, StoreKind
 
-ACTOR: Final = "tick"
 SWITCH: Final = "start.cleanup_thread"
 LEAST_S: Final = 60.0
 """An interval of nothing is a good age of confirmations, and no time between two cleanups."""
 STORES_MAX: Final = 10_000
-DETAIL_MAX_CHARS: Final = 500
 logger = structlog.get_logger("lethe.tick")
-
-
-class TickOutcome(StrEnum):
-    """What became of a tick."""
-
-    SUBMITTED = "SUBMITTED"
-    SKIPPED_RUNNING = "SKIPPED_RUNNING"
-    SKIPPED_SUSPENDED = "SKIPPED_SUSPENDED"
-    SKIPPED_REFUSED = "SKIPPED_REFUSED"
 
 
 class CleanupTickRead(BaseModel):
@@ -160,45 +145,28 @@ def _tick(db: Session, settings: Settings, store_id: str, *, now: datetime) -> s
     ).first()
     if won is None:
         return None
-    outcome, detail, job_id = _submit(db, settings, store, now=now)
+    ticked = _submit(db, settings, store, now=now)
     db.execute(
         update(CleanupTick)
         .where(col(CleanupTick.store) == store_id)
-        .values(last_outcome=outcome.value, last_detail=detail, last_job_id=job_id)
+        .values(**ticked.values())
         .execution_options(synchronize_session=False)
     )
-    logger.info(
-        "tick", store=store_id, job_kind="EVENT_CLEANUP", outcome=outcome, detail=detail, job_id=job_id
-    )
-    return job_id
+    logger.info("tick", store=store_id, job_kind="EVENT_CLEANUP", **asdict(ticked))
+    return ticked.job_id
 
 
-def _submit(
-    db: Session, settings: Settings, store: Store, *, now: datetime
-) -> tuple[TickOutcome, str | None, str | None]:
-    if is_suspended(store, now=now):
-        return TickOutcome.SKIPPED_SUSPENDED, store.suspended_reason, None
+def _submit(db: Session, settings: Settings, store: Store, *, now: datetime) -> Ticked:
     request = CleanupRequest(reason=f"{SWITCH} is on")
-    caller = Caller("", ACTOR, frozenset({Scope.EVENTS_WRITE}), frozenset({store.id}))
-    try:
-        job = submit_unseen(db, store, request, caller=caller, settings=settings, now=now)
-    except ConflictingJob as error:
-        return TickOutcome.SKIPPED_RUNNING, error.detail[:DETAIL_MAX_CHARS], None
-    except ServiceError as error:  # the queue is full
-        return TickOutcome.SKIPPED_REFUSED, f"{error.code}: {error.detail}"[:DETAIL_MAX_CHARS], None
-    db.add(
-        AuditEvent(
-            id=new_id("aud"),
-            at=now,
-            actor=ACTOR,
-            action="event_cleanup.create",
-            subject_type="job",
-            subject_id=job.id,
-            store=store.id,
-            detail={"interval": job.params["interval"], "reason": job.reason},
-        )
+    return submit_recurring(
+        db,
+        store,
+        scope=Scope.EVENTS_WRITE,
+        submit=lambda caller: submit_unseen(db, store, request, caller=caller, settings=settings, now=now),
+        action="event_cleanup.create",
+        detail=lambda job: {"interval": job.params["interval"], "reason": job.reason},
+        now=now,
     )
-    return TickOutcome.SUBMITTED, None, job.id
 
 
 def read_tick(db: Session, store: Store, *, now: datetime) -> CleanupTickRead | None:

@@ -33,7 +33,7 @@ HOLDING: Final = frozenset({ExtinctionState.LOGGED, ExtinctionState.SCANNING, Ex
 ENDED: Final = frozenset({ExtinctionState.DONE, ExtinctionState.DROPPED})
 
 
-class Origin(StrEnum):
+class ExtinctionOrigin(StrEnum):
     """Where it was first said: to this service, to another replica, or to JE itself, in whose log it is."""
 
     LOCAL = "LOCAL"
@@ -63,7 +63,7 @@ class ExtinctionRow(SQLModel, table=True):
     )
     id: str = Field(primary_key=True, max_length=40)
     state: ExtinctionState = Field(sa_type=String(10))
-    origin: Origin = Field(default=Origin.LOCAL, sa_type=String(12))
+    origin: ExtinctionOrigin = Field(default=ExtinctionOrigin.LOCAL, sa_type=String(12))
     databases: list[str] = Field(sa_type=JSON_TYPE)
     start_key: str | None = Field(default=None, sa_type=Text)
     end_key: str | None = Field(default=None, sa_type=Text)

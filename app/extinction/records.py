@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlmodel import Session, col, select
 
-from app.extinction.models import ENDED, HOLDING, ExtinctionRow, ExtinctionState, Origin
+from app.extinction.models import ENDED, HOLDING, ExtinctionOrigin, ExtinctionRow, ExtinctionState
 from app.extinction.sizing import hint_of
 from app.jobs.models import Job, Subject
 from app.jobs.service import JobRequest, submit
@@ -45,7 +45,7 @@ def insert_row(
     *,
     state: ExtinctionState,
     now: datetime,
-    origin: Origin = Origin.LOCAL,
+    origin: ExtinctionOrigin = ExtinctionOrigin.LOCAL,
     **values: Any,
 ) -> ExtinctionRow:
     """Make the row of an extinction."""
@@ -78,7 +78,7 @@ def note_known(
     for found in known:
         row = db.get(ExtinctionRow, (store.id, found.extinction.id))
         if row is None:
-            origin = Origin.LOCAL if found.rid == store.rid else Origin.REPLICATED
+            origin = ExtinctionOrigin.LOCAL if found.rid == store.rid else ExtinctionOrigin.REPLICATED
             row = insert_row(
                 db, store.id, found.extinction, state=ExtinctionState.RESERVED, now=now, origin=origin
             )

@@ -15,7 +15,7 @@ from sqlmodel import Session
 
 from app.db import Database
 from app.errors import ServiceError
-from app.extinction.models import HOLDING, ExtinctionRow, ExtinctionState, Origin
+from app.extinction.models import HOLDING, ExtinctionOrigin, ExtinctionRow, ExtinctionState
 from app.extinction.records import extinction_of
 from app.extinction.service import commit_at_target
 from app.jobs.models import Job
@@ -63,7 +63,7 @@ def write_again(
         return
     there = {each.extinction.id for each in known}
     for row in rows.values():
-        if row.origin != Origin.LOCAL or row.state not in HOLDING or row.id in there:
+        if row.origin != ExtinctionOrigin.LOCAL or row.state not in HOLDING or row.id in there:
             continue
         if row.logged_at is None or now < row.logged_at + JUST_LOGGED:
             continue

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlmodel import Session
 
-from app.extinction.models import HOLDING, ExtinctionRow, ExtinctionState, Origin
+from app.extinction.models import HOLDING, ExtinctionOrigin, ExtinctionRow, ExtinctionState
 from app.extinction.records import extinction_of, insert_row, rows_of
 from app.kit.instants import instant_text
 from app.stores.models import ExtinctionFilterMode, Store
@@ -67,7 +67,7 @@ def extinctions_of(db: Session, store: Store) -> PlannedExtinctions:
             holding.append(HoldingExtinction(payload, attested=row.attested_at is not None))
         elif row.state == ExtinctionState.RESERVED:
             reserved.append(payload)
-        if row.origin != Origin.LOG or row.attested_at is not None:
+        if row.origin != ExtinctionOrigin.LOG or row.attested_at is not None:
             seen.append([row.id, _holds(row), str(row.state) == "RESERVED", row.attested_at is not None])
     digest = hashlib.sha256(json.dumps([mode, seen]).encode()).hexdigest()
     return PlannedExtinctions(ExtinctionTerms(mode, tuple(holding), tuple(reserved)), f"{mode} {digest[:32]}")
@@ -86,7 +86,7 @@ def note_log_extinctions(
                 extinction,
                 state=ExtinctionState.DONE,
                 now=now,
-                origin=Origin.LOG,
+                origin=ExtinctionOrigin.LOG,
                 has_java_filter=each.has_filter,
                 logged_at=now,
                 done_at=now,

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 from annotated_types import MaxLen
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from app.extinction.models import ExtinctionState, Origin
+from app.extinction.models import ExtinctionOrigin, ExtinctionState
 from app.kit.values import Text
 from app.replication.change_models import Base64Bytes, base64_schema
 from spark.formats.extinction import DATABASES_MAX, LABEL_MAX_CHARS, ExtinctionStatus
@@ -124,7 +124,7 @@ class ExtinctionRead(BaseModel):
     store: str
     state: ExtinctionState
     active: bool = Field(description="isRecordExtinctionActive: its work here is not over.")
-    origin: Origin
+    origin: ExtinctionOrigin
     databases: list[str] = Field(description="REPLICA: in base64. JE: names as they are.")
     start_key: str | None
     end_key: str | None

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from app.jobs.models import ThrottleSetting
+from app.jobs.recurring import TickOutcome
 from app.kit.durations import Duration
 from app.kit.values import Instant, Text
 from app.settings import EngineChoice
@@ -218,15 +219,6 @@ class PurgeTableStats(BaseModel):
         description="How much older than the retention it is; PT0S: none."
     )
     rows_estimate: int | None
-
-
-class TickOutcome(StrEnum):
-    """What the last tick did."""
-
-    SUBMITTED = "SUBMITTED"
-    SKIPPED_RUNNING = "SKIPPED_RUNNING"
-    SKIPPED_SUSPENDED = "SKIPPED_SUSPENDED"
-    SKIPPED_REFUSED = "SKIPPED_REFUSED"
 
 
 class PurgeTickRead(BaseModel):

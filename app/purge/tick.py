@@ -11,29 +11,24 @@ Invariants:
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
 import structlog
 from sqlalchemy import update
 from sqlmodel import Session, col, select
 
-from app.auth.models import AuditEvent
 from app.auth.scopes import Scope
-from app.auth.service import Caller
 from app.db import Database
-from app.errors import ServiceError
-from app.jobs.errors import ConflictingJob
+from app.jobs.recurring import Ticked, submit_recurring
 from app.kit.cron import next_time
-from app.kit.ids import new_id
 from app.parameters.service import effective_by_name
-from app.purge.models import PurgeKind, PurgeRequest, PurgeTickRead, TickOutcome
+from app.purge.models import PurgeKind, PurgeRequest, PurgeTickRead
 from app.purge.service import submit_unseen
 from app.purge.tick_models import PurgeTick
 from app.settings import Settings
-from app.stores.models import Store, StoreKind, is_suspended
+from app.stores.models import Store, StoreKind
 
-ACTOR = "tick"
 ALL_JOBS = "start.purge.job"
 OUTGOING_JOB = "start.purge.outgoing.job"
 INCOMING_JOB = "start.purge.incoming.job"
@@ -51,7 +46,6 @@ CRONS = {
 EVERY_FOUR_HOURS = "0 0 */4 * * *"
 """What 3.x does; a cron that somebody has set goes over it."""
 STORES_MAX = 10_000
-DETAIL_MAX_CHARS = 500
 logger = structlog.get_logger("lethe.tick")
 
 
@@ -162,49 +156,33 @@ def _tick(db: Session, settings: Settings, store_id: str, kind: PurgeKind, *, no
     ).first()
     if won is None:
         return None
-    outcome, detail, job_id = _submit(db, settings, store, kind, now=now)
-    values = {"last_outcome": outcome.value, "last_detail": detail, "last_job_id": job_id}
+    ticked = _submit(db, settings, store, kind, now=now)
     db.execute(
         update(PurgeTick)
         .where(col(PurgeTick.store) == store_id, col(PurgeTick.kind) == kind.value)
-        .values(**values)
+        .values(**ticked.values())
         .execution_options(synchronize_session=False)
     )
-    logger.info("tick", store=store_id, purge=kind.value, outcome=outcome.value, detail=detail, job_id=job_id)
-    return job_id
+    logger.info("tick", store=store_id, purge=kind.value, **asdict(ticked))
+    return ticked.job_id
 
 
 def _says(row: PurgeTick, item: Recurrence) -> bool:
     return (row.kind, row.cron, row.time_zone) == (item.kind.value, item.cron, item.time_zone)
 
 
-def _submit(
-    db: Session, settings: Settings, store: Store, kind: PurgeKind, *, now: datetime
-) -> tuple[TickOutcome, str | None, str | None]:
-    if is_suspended(store, now=now):
-        return TickOutcome.SKIPPED_SUSPENDED, store.suspended_reason, None
+def _submit(db: Session, settings: Settings, store: Store, kind: PurgeKind, *, now: datetime) -> Ticked:
     switch = ALL_JOBS if store.parameters.get(ALL_JOBS) is True else SWITCHES[kind]
     request = PurgeRequest(kind=kind, reason=f"{switch} is on")
-    caller = Caller("", ACTOR, frozenset({Scope.PURGES_WRITE}), frozenset({store.id}))
-    try:
-        job = submit_unseen(db, store, request, caller=caller, settings=settings, now=now)
-    except ConflictingJob as error:
-        return TickOutcome.SKIPPED_RUNNING, error.detail[:DETAIL_MAX_CHARS], None
-    except ServiceError as error:  # the queue is full
-        return TickOutcome.SKIPPED_REFUSED, f"{error.code}: {error.detail}"[:DETAIL_MAX_CHARS], None
-    db.add(
-        AuditEvent(
-            id=new_id("aud"),
-            at=now,
-            actor=ACTOR,
-            action="purge.create",
-            subject_type="job",
-            subject_id=job.id,
-            store=store.id,
-            detail={"kind": kind.value, "reason": request.reason},
-        )
+    return submit_recurring(
+        db,
+        store,
+        scope=Scope.PURGES_WRITE,
+        submit=lambda caller: submit_unseen(db, store, request, caller=caller, settings=settings, now=now),
+        action="purge.create",
+        detail=lambda job: {"kind": kind.value, "reason": job.reason},
+        now=now,
     )
-    return TickOutcome.SUBMITTED, None, job.id
 
 
 def list_ticks(db: Session, store: Store, *, now: datetime) -> list[PurgeTickRead]:

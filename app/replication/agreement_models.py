@@ -80,7 +80,7 @@ _CA_FILE = "PEM file of the authority that the consumer's certificate is checked
 _INTERVAL = "A session begins by itself when something is unsent, at most this often; null: on request."
 
 
-class ConsumerBody(BaseModel):
+class AgreementConsumer(BaseModel):
     """Where the consumer is, and what is shown to it."""
 
     model_config = _STRICT
@@ -116,7 +116,7 @@ class AgreementCreate(BaseModel):
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_EXAMPLE]})
 
-    consumer: ConsumerBody
+    consumer: AgreementConsumer
     strategy: StrategyName = "WINDOW"
     interval: Span | None = Field(default=None, description=_INTERVAL)
     max_changes: MaxChanges | None = Field(default=None, description="A session yields after so many.")

@@ -9,26 +9,23 @@ Invariants:
 """
 
 from collections.abc import Callable
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Final
 
 import structlog
 from sqlmodel import Session, col, func, select
 
-from app.auth.models import AuditEvent
 from app.auth.scopes import Scope
-from app.auth.service import Caller
 from app.db import Database
-from app.errors import ServiceError
 from app.jobs.models import Job
+from app.jobs.recurring import submit_recurring
 from app.jobs.trimming import CHANGELOG, JOB_PURGE
-from app.kit.ids import new_id
 from app.parameters.registry import as_timedelta
 from app.replication.trim_service import submit_unseen
 from app.settings import Settings
 from app.stores.models import Store, StoreKind, is_suspended
 
-ACTOR: Final = "tick"
 INTERVAL: Final = "nsslapd-changelogtrim-interval"
 STORES_MAX: Final = 10_000
 logger = structlog.get_logger("lethe.tick")
@@ -76,25 +73,16 @@ def _submit(db: Session, settings: Settings, store_id: str, *, now: datetime) ->
     if store is None or not _is_due(db, store, now):
         return None
     reason = f"{INTERVAL} is {store.parameters[INTERVAL]}"
-    caller = Caller("", ACTOR, frozenset({Scope.PURGES_WRITE}), frozenset({store.id}))
-    try:
-        job = submit_unseen(
+    ticked = submit_recurring(
+        db,
+        store,
+        scope=Scope.PURGES_WRITE,
+        submit=lambda caller: submit_unseen(
             db, store, {}, caller=caller, reason=reason, settings=settings, now=now, parent_id=None
-        )
-    except ServiceError as error:  # one is under way, or the queue is full
-        logger.info("no trimming now", store=store_id, error=error.code)
-        return None
-    db.add(
-        AuditEvent(
-            id=new_id("aud"),
-            at=now,
-            actor=ACTOR,
-            action="purge.create",
-            subject_type="job",
-            subject_id=job.id,
-            store=store.id,
-            detail={"kind": CHANGELOG, "reason": reason},
-        )
+        ),
+        action="purge.create",
+        detail=lambda job: {"kind": CHANGELOG, "reason": job.reason},
+        now=now,
     )
-    logger.info("tick", store=store_id, purge=CHANGELOG, job_id=job.id)
-    return job.id
+    logger.info("tick", store=store_id, purge=CHANGELOG, **asdict(ticked))
+    return ticked.job_id

@@ -57,6 +57,11 @@ def test_committed_document_equals_the_code() -> None:
     assert run.stdout == COMMITTED.read_text(), "openapi/openapi.json is stale: make openapi"
 
 
+def test_schemas_are_named_after_what_they_are_not_after_modules() -> None:
+    """Two classes of one name would give both the names of their modules, in every client."""
+    assert [name for name in _document()["components"]["schemas"] if "__" in name] == []
+
+
 def test_operations_below_v1_exist() -> None:
     assert any(name == "GET /v1/jobs/{job_id}" or name == "GET /v1/jobs/{id}" for name, _ in _operations())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from app.extinction.models import ExtinctionRow, ExtinctionState, Origin
+from app.extinction.models import ExtinctionOrigin, ExtinctionRow, ExtinctionState
 from app.extinction.records import insert_row, note_attested, note_dropped, note_logged
 from app.extinction.status import known_extinctions, note_log_extinctions
 from app.stores.models import ExtinctionFilterMode
@@ -139,6 +139,6 @@ def test_extinctions_of_the_log_are_noted_once_and_those_of_a_java_filter_are_ma
         rows = [db.get_one(ExtinctionRow, (erasers.store_id, each.id)) for each in (plain, filtered)]
     assert (known.holding, known.reserved, known.filtered) == ((plain,), (), (filtered,))
     assert [(row.origin, row.state, row.has_java_filter) for row in rows] == [
-        (Origin.LOG, "DONE", False),
-        (Origin.LOG, "DONE", True),
+        (ExtinctionOrigin.LOG, "DONE", False),
+        (ExtinctionOrigin.LOG, "DONE", True),
     ]

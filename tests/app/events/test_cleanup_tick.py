@@ -11,9 +11,10 @@ from sqlmodel import select
 
 from app.auth.models import AuditEvent
 from app.db import Database
-from app.events.tick import SWITCH, TickOutcome, read_tick, tick_once
+from app.events.tick import SWITCH, read_tick, tick_once
 from app.events.tick_models import CleanupTick
 from app.jobs.models import Job
+from app.jobs.recurring import TickOutcome
 from app.jobs.states import JobState
 from app.settings import Settings
 from app.stores.models import Store, StoreKind

@@ -13,8 +13,9 @@ from sqlmodel import select
 from app.auth.models import AuditEvent
 from app.db import Database
 from app.jobs.models import Job
+from app.jobs.recurring import TickOutcome
 from app.jobs.states import JobState
-from app.purge.models import PurgeKind, PurgeTickRead, TickOutcome
+from app.purge.models import PurgeKind, PurgeTickRead
 from app.purge.tick import list_ticks, tick_once
 from app.purge.tick_models import PurgeTick
 from app.settings import Settings
