@@ -5,7 +5,7 @@ then the step of the log switch. Nothing is noted but counts: what is lowest is 
 Source: facts/slony, section 2.
 """
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
@@ -24,7 +24,7 @@ from spark.events.floors import oldest_sync
 from spark.events.log_switch import heal_status, start_switch, try_finish
 from spark.events.log_tables import read_status
 from spark.events.records import Catalog
-from spark.events.unit import CleanupUnit, Span, UnitJob, UnitResult, run_unit
+from spark.events.unit import CleanupUnit, Span, UnitJob, UnitResult
 from spark.formats.slony import SEQNO_MAX, SYNC
 from spark.targets.connection import Connection
 
@@ -182,28 +182,6 @@ class CleanupWalk:
         return (
             f"{table} where {_ORIGIN_OF[stretch.step]} = :origin{pair} and {_KEY_OF[stretch.step]} < :below"
         )
-
-
-def clean_up(
-    conn: Connection,
-    plan: CleanupPlan,
-    catalog: Catalog,
-    job: UnitJob,
-    *,
-    rows_max: int = ROWS_IN_TX,
-    run: Callable[[Connection, CleanupUnit], UnitResult] = run_unit,
-) -> dict[Step, int]:
-    """Do all units of a plan one after the other; rows that went, by step.
-
-    Raises: as `run_unit`, at the first unit that fails.
-    """
-    walk = CleanupWalk(plan, catalog, job)
-    removed: Counter[Step] = Counter()
-    while (unit := walk.next_unit(conn, rows_max=rows_max)) is not None:
-        result = run(conn, unit)
-        walk.note(unit, result)
-        removed[unit.step] += result.rows
-    return dict(removed)
 
 
 def log_step(

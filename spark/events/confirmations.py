@@ -136,16 +136,6 @@ def confirmed_upto(conn: Connection, catalog: Catalog) -> dict[tuple[int, int], 
     return {(int(origin), int(receiver)): int(seqno) for origin, receiver, seqno in rows}
 
 
-def has_event(conn: Connection, catalog: Catalog, origin: int, seqno: int) -> bool:
-    """Whether this node holds an event."""
-    [(found,)] = conn.execute(
-        f"select exists (select from {conn.dialect.qualify(catalog.schema, 'sl_event')}"
-        " where ev_origin = cast(:origin as integer) and ev_seqno = cast(:seqno as bigint))",
-        {"origin": origin, "seqno": seqno},
-    )
-    return bool(found)
-
-
 def confirm(conn: Connection, catalog: Catalog, origin: int, receiver: int, seqno: int) -> ConfirmOutcome:
     """Record that a receiver has processed an origin's events up to one, in a transaction of its own.
 

@@ -31,21 +31,6 @@ PAGE_ROWS: Final = 20_000
 PAGE_ROWS_LEAST: Final = 16
 
 
-def read_window(
-    conn: Connection,
-    windows: Mapping[int, Window],
-    *,
-    rows_max: int,
-    bytes_max: int,
-    start_after: Mapping[int, str] | None = None,
-    stop_at: str | None = None,
-) -> "WindowReader":
-    """Read windows in batches; see WindowReader."""
-    return WindowReader(
-        conn, windows, rows_max=rows_max, bytes_max=bytes_max, start_after=start_after, stop_at=stop_at
-    )
-
-
 @dataclass(slots=True)
 class _Stream:
     """One replica's changes: where its next page begins, and what of the last one waits.

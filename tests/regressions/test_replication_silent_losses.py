@@ -17,7 +17,7 @@ from spark.replication.records import ReplicaStatus, SessionMode
 from spark.replication.session import Acquire, Completion, acquire, complete_total, release
 from spark.replication.session_errors import BatchGap, PrevGap
 from spark.replication.session_row import Ticket
-from spark.replication.window import read_window
+from spark.replication.window import WindowReader
 from tests.spark.replication.broken_rule import broken_rule, does_nothing
 from tests.spark.replication.consumer_side import ConsumerSide, chain
 from tests.spark.replication.wire_model_site import GENERATION, START_S, Oracle, Pending, Site
@@ -67,7 +67,7 @@ def _bring(supplier: Site, consumer: Site) -> None:
         side = ConsumerSide(consumer.conn, now_s=consumer.clock_s)
         rows = [
             tuple(row.values())
-            for batch in read_window(supplier.conn, found.windows, rows_max=1_000, bytes_max=1_000_000)
+            for batch in WindowReader(supplier.conn, found.windows, rows_max=1_000, bytes_max=1_000_000)
             for row in batch.to_pylist()
         ]
         side.apply(rows, epoch=epoch, seq=1, session_id=SESSION)  # type: ignore[arg-type]

@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 
 from spark.events.catalog import read_catalog
-from spark.events.cleanup import clean_up
 from spark.events.cleanup_plan import plan_cleanup
 from spark.events.cleanup_records import Blocked, Finished, Hazard
 from spark.events.log_switch import read_log_status, start_switch, try_finish
@@ -17,6 +16,7 @@ from spark.events.records import Catalog
 from spark.events.unit import UnitJob
 from spark.targets.connection import Connection
 from tests.spark.events.catalogs import Catalogs, LoadedCatalog, catalogs, slony_templates  # noqa: F401
+from tests.spark.events.cleaning import clean_up
 from tests.spark.events.random_catalogs import CUTOFF, FIRST_SEQNO, contents, put, settled_catalog
 
 JOB = UnitJob("job-1", 1, "cleanup", has_ledger=False)

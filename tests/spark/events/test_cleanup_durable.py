@@ -13,7 +13,6 @@ import psycopg
 import pytest
 
 from spark.events.catalog import read_catalog
-from spark.events.cleanup import clean_up
 from spark.events.cleanup_plan import plan_cleanup
 from spark.events.unit import UnitJob, make_durable
 from spark.targets.connection import target_now
@@ -21,6 +20,7 @@ from spark.targets.fence import raise_fence
 from spark.targets.ledger import ensure_ledger, ledger_totals
 from tests.postgresql_server import PostgresqlServer, scratch_directory
 from tests.spark.events.catalogs import DATA, RECORDED_CLUSTER, LoadedCatalog, conninfo_of, load_dump
+from tests.spark.events.cleaning import clean_up
 
 pytestmark = pytest.mark.postgresql
 JOB = UnitJob("job-1", 1, "cleanup")

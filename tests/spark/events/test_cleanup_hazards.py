@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spark.events.catalog import read_catalog
-from spark.events.cleanup import CleanupWalk, clean_up
+from spark.events.cleanup import CleanupWalk
 from spark.events.cleanup_errors import ClusterLocked
 from spark.events.cleanup_plan import plan_cleanup
 from spark.events.cleanup_records import CleanupPlan, Hazard, Hold
@@ -24,6 +24,7 @@ from spark.targets.fence import raise_fence
 from spark.targets.ledger import StepTotals, archive_manifest, ensure_ledger, ledger_totals
 from spark.targets.work import do_unit, open_worker
 from tests.spark.events.catalogs import Catalogs, LoadedCatalog
+from tests.spark.events.cleaning import clean_up
 from tests.spark.events.random_catalogs import CUTOFF, FIRST_SEQNO, contents, put, settled_catalog
 
 JOB = UnitJob("job-1", 1, "cleanup", has_ledger=False)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from spark.events.catalog import read_catalog
-from spark.events.cleanup import clean_up, log_step
+from spark.events.cleanup import log_step
 from spark.events.cleanup_errors import UnconfirmedWouldGo
 from spark.events.cleanup_plan import plan_cleanup
 from spark.events.cleanup_records import Healed
@@ -21,6 +21,7 @@ from spark.targets.connection import Connection
 from spark.targets.errors import TargetUnreachable
 from tests.slony_cluster import SlonyCluster
 from tests.spark.events.catalogs import LoadedCatalog
+from tests.spark.events.cleaning import clean_up
 from tests.spark.events.dying import DyingConnection, end_backend, wait_for_lock
 from tests.spark.events.random_catalogs import CUTOFF, contents, put, settled_catalog
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from spark.events.catalog import read_catalog
-from spark.events.cleanup import clean_up, log_step
+from spark.events.cleanup import log_step
 from spark.events.cleanup_plan import plan_cleanup
 from spark.events.cleanup_records import TABLE_OF, Blocked, CleanupPlan, Finished, Started
 from spark.events.log_switch import start_switch, try_finish
@@ -26,6 +26,7 @@ from tests.spark.events.catalogs import (
     recorded,
     recorded_rows,
 )
+from tests.spark.events.cleaning import clean_up
 
 JOB = UnitJob("job-1", 1, "_lab.cleanup", has_ledger=False)
 CLEANUP = re.compile(r"cleanupEvent\(current_timestamp - timestamptz '(.+)'\)")

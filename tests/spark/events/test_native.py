@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from spark.events.catalog import read_catalog
-from spark.events.cleanup import clean_up, log_step
+from spark.events.cleanup import log_step
 from spark.events.cleanup_errors import UnconfirmedWouldGo
 from spark.events.cleanup_plan import plan_cleanup
 from spark.events.cleanup_records import TABLE_OF, CleanupPlan, NativeResult
@@ -21,6 +21,7 @@ from spark.targets.fence import raise_fence
 from spark.targets.ledger import ensure_ledger
 from tests.slony_cluster import SlonyCluster
 from tests.spark.events.catalogs import Catalogs, LoadedCatalog
+from tests.spark.events.cleaning import clean_up
 from tests.spark.events.random_catalogs import (
     CUTOFF,
     RandomCatalog,

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from spark.events.catalog import read_catalog
-from spark.events.cleanup import clean_up, log_step
+from spark.events.cleanup import log_step
 from spark.events.cleanup_plan import plan_cleanup
 from spark.events.confirmations import confirm, read_matrix
 from spark.events.events import create_sync, select_events
@@ -17,6 +17,7 @@ from spark.events.unit import UnitJob
 from spark.targets.connection import Connection
 from spark.targets.errors import TargetError
 from tests.spark.events.catalogs import Catalogs, LoadedCatalog
+from tests.spark.events.cleaning import clean_up
 
 CUTOFF = datetime(2026, 11, 20, 8, 10, tzinfo=UTC)
 SEQUENCES = ("sl_local_node_id", "sl_log_status", "sl_event_seq")

@@ -13,7 +13,7 @@ from spark.formats.replica import tables_of
 from spark.replication.changelog_pages import ChangelogIncomplete
 from spark.replication.classic import ClassicReader
 from spark.replication.decide import Consumer, Outcome, Strategy, Supplier, decide
-from spark.replication.window import read_window
+from spark.replication.window import WindowReader
 from spark.targets.connection import Connection
 from tests.oracles.replication_recordings import (
     FIRST_CSNS,
@@ -83,7 +83,7 @@ def sent_by_window(conn: Connection, session: dict[str, Any]) -> list[str]:
         decision = decide(Supplier(step.snapshot), Consumer(seen), strategy=Strategy.WINDOW)
         if decision.outcome is not Outcome.SEND:
             continue
-        reader = read_window(conn, decision.windows, rows_max=100, bytes_max=4 * MIB)
+        reader = WindowReader(conn, decision.windows, rows_max=100, bytes_max=4 * MIB)
         found = [csn for batch in reader for csn in batch.column("csn").to_pylist()]
         assert reader.rows_read == len(found)
         sent += found
@@ -121,7 +121,7 @@ def test_hole_of_the_restored_server_is_seen_in_the_links_of_its_changelog(conn:
         Consumer(vector(session["loads"][0], "consumer_max")),
         strategy=Strategy.WINDOW,
     ).windows
-    found = as_rows(read_window(conn, windows, rows_max=100, bytes_max=4 * MIB))
+    found = as_rows(WindowReader(conn, windows, rows_max=100, bytes_max=4 * MIB))
     assert sorted(row[0] for row in found) == sorted(session["sent"])
     # What is left of replica 1 names, as the change before it, one that was never sent: PREV_GAP.
     reached = {rid: str(window.after) for rid, window in windows.items() if window.after is not None}
@@ -138,7 +138,7 @@ def test_real_changelog_comes_out_as_it_went_in(conn: Connection) -> None:
     rows = real_rows(FULL)
     assert len(rows) == 2_019
     put_rows(conn, rows)
-    reader = read_window(conn, windows_over(rows), rows_max=500, bytes_max=4 * MIB)
+    reader = WindowReader(conn, windows_over(rows), rows_max=500, bytes_max=4 * MIB)
     assert as_rows(reader) == rows
     assert reader.rows_read == 2_019
 
@@ -150,7 +150,7 @@ def test_window_over_the_trimmed_changelog_is_never_silent(conn: Connection) -> 
     put_rows(conn, [row for row in full if row[0] in left])
     outcomes = {}
     for rid, window in windows_over(full).items():
-        reader = read_window(conn, {rid: window}, rows_max=500, bytes_max=4 * MIB)
+        reader = WindowReader(conn, {rid: window}, rows_max=500, bytes_max=4 * MIB)
         try:
             outcomes[rid] = "GAP" if as_rows(reader)[0][1] is not None else "WHOLE"
         except ChangelogIncomplete:

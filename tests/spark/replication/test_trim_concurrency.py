@@ -20,7 +20,7 @@ from spark.replication.local_write import Expected, LocalRequest, write_group
 from spark.replication.records import LOCAL_SCHEMA
 from spark.replication.replica import create_file, ensure_layout, read_vectors
 from spark.replication.trim import TrimRules, TrimUnit, TrimWalk, run_trim
-from spark.replication.window import read_window
+from spark.replication.window import WindowReader
 from spark.targets.connection import Connection, SessionLimits, Target, target_now
 from spark.targets.errors import TargetLockTimeout
 from spark.targets.fence import raise_fence
@@ -111,7 +111,7 @@ class Follower:
         assert decision.outcome is not Outcome.NEEDS_TOTAL, (self.name, self.seen, vectors.purged)
         if decision.outcome is Outcome.UP_TO_DATE:
             return
-        for batch in read_window(conn, decision.windows, rows_max=50, bytes_max=1_000_000):
+        for batch in WindowReader(conn, decision.windows, rows_max=50, bytes_max=1_000_000):
             for text, prev in zip(
                 batch.column("csn").to_pylist(), batch.column("prev").to_pylist(), strict=True
             ):

@@ -23,7 +23,7 @@ from spark.replication.changelog_pages import (
 )
 from spark.replication.decide import Window
 from spark.replication.records import RECORD_SCHEMA
-from spark.replication.window import read_window
+from spark.replication.window import WindowReader
 from spark.targets.connection import Connection, sqlite_path
 from tests.spark.replication.changelog_rows import (
     Row,
@@ -71,7 +71,7 @@ def test_every_change_comes_once_and_in_the_order_of_all_csns(
 ) -> None:
     rows = random_rows(seed, 1_500 if rows_max > 1 else 150, rids=rids)
     put_rows(conn, rows)
-    reader = read_window(conn, windows_over(rows), rows_max=rows_max, bytes_max=bytes_max)
+    reader = WindowReader(conn, windows_over(rows), rows_max=rows_max, bytes_max=bytes_max)
     batches = list(reader)
     assert as_rows(batches) == rows
     assert reader.rows_read == len(rows)
@@ -88,7 +88,7 @@ def test_batches_are_as_full_as_their_bounds_allow(conn: Connection) -> None:
     rows = random_rows(6, 1_200, rids=3)
     put_rows(conn, rows)
     bytes_max = 30_000
-    batches = list(read_window(conn, windows_over(rows), rows_max=200, bytes_max=bytes_max))
+    batches = list(WindowReader(conn, windows_over(rows), rows_max=200, bytes_max=bytes_max))
     sizes = [int(row_bytes(batch).sum()) for batch in batches]
     firsts = [int(row_bytes(batch[:1]).sum()) for batch in batches[1:]]
     for batch, size, following in zip(batches, sizes, firsts, strict=False):
@@ -105,7 +105,7 @@ def test_only_what_lies_in_the_windows_is_read(conn: Connection) -> None:
         3: Window(Csn(of[3][-2]), Csn(of[3][-1])),
     }
     wanted = [row for row in rows if (w := windows.get(Csn(row[0]).rid)) is not None and row[0] in w]
-    reader = read_window(conn, windows, rows_max=50, bytes_max=MIB)
+    reader = WindowReader(conn, windows, rows_max=50, bytes_max=MIB)
     assert as_rows(reader) == wanted
     assert reader.rows_read == len(wanted)
 
@@ -118,7 +118,7 @@ def test_reader_begun_again_anywhere_gives_the_rest(conn: Connection, seed: int)
     windows = windows_over(rows)
     cut = rng.randrange(len(rows) + 1)
     done = {Csn(row[0]).rid: row[0] for row in rows[:cut]}
-    rest = read_window(conn, windows, rows_max=40, bytes_max=MIB, start_after=done)
+    rest = WindowReader(conn, windows, rows_max=40, bytes_max=MIB, start_after=done)
     assert as_rows(rest) == rows[cut:]
     assert rest.rows_read == len(rows) - cut
 
@@ -127,7 +127,7 @@ def test_start_before_a_window_reads_nothing_outside_of_it(conn: Connection) -> 
     rows = rows_of(csn_at(number, 1) for number in range(10))
     put_rows(conn, rows)
     window = {1: Window(Csn(rows[4][0]), Csn(rows[8][0]))}
-    found = read_window(conn, window, rows_max=9, bytes_max=MIB, start_after={1: rows[1][0], 2: rows[9][0]})
+    found = WindowReader(conn, window, rows_max=9, bytes_max=MIB, start_after={1: rows[1][0], 2: rows[9][0]})
     assert as_rows(found) == rows[5:9]
 
 
@@ -138,10 +138,10 @@ def test_rows_of_a_mebibyte_keep_the_bytes_of_batches_and_of_memory(conn: Connec
     put_rows(conn, rows)
     bytes_max = 4 * MIB
     # What is imported at first use is no matter here.
-    next(read_window(conn, windows_over(rows), rows_max=1, bytes_max=1))
+    next(WindowReader(conn, windows_over(rows), rows_max=1, bytes_max=1))
     tracemalloc.start()
     try:
-        reader = read_window(conn, windows_over(rows), rows_max=1_000, bytes_max=bytes_max)
+        reader = WindowReader(conn, windows_over(rows), rows_max=1_000, bytes_max=bytes_max)
         counts, seen = [], []
         for batch in reader:
             assert int(row_bytes(batch).sum()) <= bytes_max
@@ -160,7 +160,7 @@ def test_rows_of_a_mebibyte_keep_the_bytes_of_batches_and_of_memory(conn: Connec
 def test_row_that_is_larger_than_a_batch_comes_alone(conn: Connection) -> None:
     rows = rows_of((csn_at(number, 1) for number in range(5)), sizes=[10, 50_000, 10])
     put_rows(conn, rows)
-    batches = list(read_window(conn, windows_over(rows), rows_max=100, bytes_max=4_000))
+    batches = list(WindowReader(conn, windows_over(rows), rows_max=100, bytes_max=4_000))
     assert [len(batch) for batch in batches] == [1, 1, 2, 1]
     assert as_rows(batches) == rows
 
@@ -168,17 +168,17 @@ def test_row_that_is_larger_than_a_batch_comes_alone(conn: Connection) -> None:
 def test_change_that_the_ruv_names_and_the_changelog_lacks_is_told(conn: Connection) -> None:
     rows = rows_of(csn_at(number, 1 + number % 2) for number in range(40))
     put_rows(conn, rows[:-2])
-    reader = read_window(conn, windows_over(rows), rows_max=10, bytes_max=MIB)
+    reader = WindowReader(conn, windows_over(rows), rows_max=10, bytes_max=MIB)
     with pytest.raises(ChangelogIncomplete) as told:
         list(reader)
     assert (told.value.rid, told.value.upto, told.value.last) == (1, rows[-2][0], rows[-4][0])
     with pytest.raises(ChangelogIncomplete) as nothing:
-        list(read_window(conn, {9: Window(None, csn_at(3, 9))}, rows_max=10, bytes_max=MIB))
+        list(WindowReader(conn, {9: Window(None, csn_at(3, 9))}, rows_max=10, bytes_max=MIB))
     assert nothing.value.last is None
 
 
 def test_no_windows_are_no_batches(conn: Connection) -> None:
-    assert list(read_window(conn, {}, rows_max=1, bytes_max=1)) == []
+    assert list(WindowReader(conn, {}, rows_max=1, bytes_max=1)) == []
 
 
 def test_bytes_that_mean_something_elsewhere_come_as_they_are(conn: Connection) -> None:
@@ -189,7 +189,7 @@ def test_bytes_that_mean_something_elsewhere_come_as_they_are(conn: Connection) 
         rows.append((str(csn_at(number, 1)), link, "CHANGE", b"\0d", b"\xff\xff", payload))
     rows.append((str(csn_at(99, 1)), rows[-1][0], "Ü€-" + "k" * 37, b"d", b"k", b"\xff\xff"))
     put_rows(conn, rows)
-    assert as_rows(read_window(conn, windows_over(rows), rows_max=100, bytes_max=MIB)) == rows
+    assert as_rows(WindowReader(conn, windows_over(rows), rows_max=100, bytes_max=MIB)) == rows
 
 
 def test_another_connection_may_write_and_checkpoint_between_two_batches(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_another_connection_may_write_and_checkpoint_between_two_batches(tmp_pat
     with empty_changelog(target) as conn, opened(target) as other:
         put_rows(conn, rows)
         # Pages end by their bytes here, with rows left that nobody asks for.
-        reader = read_window(conn, windows_over(rows), rows_max=100, bytes_max=9_000)
+        reader = WindowReader(conn, windows_over(rows), rows_max=100, bytes_max=9_000)
         found = as_rows([next(reader)])
         put_rows(other, rows_of(csn_at(number, 3) for number in range(50)))
         # Somebody was in the way, frames in the log, frames that could be moved: a snapshot would keep them.
@@ -210,7 +210,7 @@ def test_another_connection_may_write_and_checkpoint_between_two_batches(tmp_pat
 def test_trimming_meanwhile_is_no_matter_for_what_was_read(conn: Connection) -> None:
     rows = rows_of(csn_at(number, 1) for number in range(200))
     put_rows(conn, rows)
-    reader = read_window(conn, windows_over(rows), rows_max=20, bytes_max=MIB)
+    reader = WindowReader(conn, windows_over(rows), rows_max=20, bytes_max=MIB)
     first = as_rows([next(reader)])
     conn.execute(f"delete from {tables_of(conn).changelog} where csn <= :csn", {"csn": first[-1][0]})
     assert first + as_rows(reader) == rows
@@ -258,7 +258,7 @@ def test_pages_come_by_the_key_though_the_planner_takes_it_for_dear(postgresql_u
         before, _ = scans_of(conn)
         with opened(target) as reading, opened(target) as other:
             reading.execute("select set_config('random_page_cost', '1000000', false)")
-            assert as_rows(read_window(reading, windows_over(rows), rows_max=50, bytes_max=MIB)) == rows
+            assert as_rows(WindowReader(reading, windows_over(rows), rows_max=50, bytes_max=MIB)) == rows
             reading.close()
             give_up = time.monotonic() + 20
             while not scans_of(other)[1]:

@@ -479,7 +479,7 @@ def _source(lease: Lease, wanted: dict[int, Window], halted: set[int]) -> Iterat
     rows_max = link.random.randint(1, 4)
     conn = link.supplier.conn
     if record.strategy is Strategy.WINDOW:
-        yield from window.read_window(conn, wanted, rows_max=rows_max, bytes_max=100_000)
+        yield from window.WindowReader(conn, wanted, rows_max=rows_max, bytes_max=100_000)
         return
     reader = classic.ClassicReader(conn, rows_max=rows_max, bytes_max=100_000)
     while True:

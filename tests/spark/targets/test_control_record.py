@@ -16,7 +16,7 @@ ranges = st.builds(
     st.text("abcdefghjkmnpqrstvwxyz0123456789_", min_size=1, max_size=40),
     st.sampled_from(["BACKUP", "NETWORK_RESTORE", "SCAN", "FEEDER"]),
     st.integers(0, 2**30),
-    st.none() | st.integers(0, 2**30),
+    st.none() | st.integers(0, 2**30 - 1),
 )
 records = st.builds(
     ControlRecord,
