@@ -18,6 +18,7 @@ from pathlib import Path
 import psycopg
 import pymysql
 import pytest
+from hypothesis import settings
 from sqlalchemy.engine import URL, make_url
 
 from tests.mariadb_server import FAST_SETTINGS as FAST_MARIADB
@@ -35,6 +36,10 @@ TESTS = Path(__file__).parent
 # Long ones first, so that the workers end together; last those whose services live to the end of the run.
 TURNS = {"journeys": 0, "http": 2}
 MARIADB_URL = "mysql+pymysql://root@127.0.0.1:3306"
+
+# A machine that others use too may take its time for an example; pytest-timeout ends one that hangs.
+settings.register_profile("lethe", deadline=None)
+settings.load_profile("lethe")
 
 # Tests look at rows, not at durability; the crash tests keep fsync on. Small databases need no vacuum.
 FAST_SETTINGS = {
