@@ -93,7 +93,6 @@ def fill(cluster: SlonyCluster, node: int, shape: Shape) -> None:
 
 DROP = 'drop database if exists "{}" with (force)'
 CREATE = 'create database "{}" template "{}" strategy file_copy'
-PATHS = "update sl_path set pa_conninfo = pa_conninfo || %s"
 
 
 class Copies:
@@ -108,10 +107,8 @@ class Copies:
         """Fresh copies under some names, each of a cluster with paths of its own; their addresses."""
         with psycopg.connect(self._cluster.server.conninfo(), autocommit=True) as session:
             for name in names:
-                session.execute(f'drop database if exists "{name}" with (force)'.encode())
-                session.execute(
-                    f'create database "{name}" template "{self._template}" strategy file_copy'.encode()
-                )
+                session.execute(DROP.format(name).encode())
+                session.execute(CREATE.format(name, self._template).encode())
             for name in names:
                 self._tell_apart(name)
             session.execute("checkpoint")

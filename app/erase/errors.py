@@ -2,7 +2,7 @@
 
 ServiceError
  +- NotFound 404       CycleNotFound, LogEntryNotFound, SigningKeyNotFound
- +- Conflict 409       CycleRunning, CycleNotEnded, EnvironmentRefused, OtherMachine
+ +- Conflict 409       CycleRunning, CycleNotEnded, EnvironmentRefused
  +- Unprocessable 422  PeriodMissing
  +- Unavailable 503    SigningKeyUnusable
 """
@@ -44,10 +44,6 @@ class EnvironmentRefused(Conflict):
             code=error.code,
             extra={name: value for name, value in extra.items() if value is not None},
         )
-
-
-class OtherMachine(Conflict):
-    """Only other runners can reach the environment."""
 
 
 class PeriodMissing(Unprocessable):

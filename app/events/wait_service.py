@@ -5,7 +5,6 @@ clock, and the timeout: that clock judges leases and wakes too, so every instanc
 on to the same instant. The target's clock is not asked: it may jump, and the target may be away.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -35,7 +34,6 @@ from spark.events.waiting import Awaited, Impossible, look
 from spark.targets.errors import TargetError
 
 PURPOSE: Final = "wait"
-Seqnos = Mapping[int, int]
 
 
 class NodeNotRegistered(Conflict):

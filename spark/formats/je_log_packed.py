@@ -31,10 +31,6 @@ class ItemReader:
         """Take one unsigned byte."""
         return self.take(1)[0]
 
-    def fixed_int(self) -> int:
-        """Take a signed integer of four bytes."""
-        return int.from_bytes(self.take(4), "little", signed=True)
-
     def fixed_long(self) -> int:
         """Take a signed integer of eight bytes."""
         return int.from_bytes(self.take(8), "little", signed=True)

@@ -26,9 +26,6 @@ class Dialect(Protocol):
     def share_lock(self, alias: str) -> str:
         """The clause that locks the selected rows of `alias` until the end of the transaction, or nothing."""
 
-    def delete_from(self, table: str, alias: str) -> str:
-        """How a delete from a quoted table begins; `where` follows, and speaks of the alias."""
-
 
 class Session(Protocol):
     """One open driver connection; methods raise the driver's own errors, which `Connection` classifies."""

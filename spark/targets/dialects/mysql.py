@@ -75,10 +75,6 @@ class MysqlDialect:
     def share_lock(self, alias: str) -> str:
         return " lock in share mode"
 
-    def delete_from(self, table: str, alias: str) -> str:
-        # The form of one table takes no alias on MariaDB before 11.6.
-        return f"delete {alias} from {table} as {alias}"
-
 
 class MysqlSession:
     """One PyMySQL connection in autocommit; transactions are begun and ended by statements of our own."""

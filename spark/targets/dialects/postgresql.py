@@ -51,9 +51,6 @@ class PostgresqlDialect:
     def share_lock(self, alias: str) -> str:
         return f" for share of {alias}"
 
-    def delete_from(self, table: str, alias: str) -> str:
-        return f"delete from {table} as {alias}"
-
 
 class PostgresqlSession:
     """One psycopg connection in autocommit; transactions are begun and ended by statements of our own."""

@@ -42,9 +42,6 @@ class SqliteDialect:
         # BEGIN IMMEDIATE already keeps every other writer out.
         return ""
 
-    def delete_from(self, table: str, alias: str) -> str:
-        return f"delete from {table} as {alias}"
-
 
 class SqliteSession:
     """One sqlite3 connection; never creates the file, never changes its journal mode."""
