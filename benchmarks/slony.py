@@ -1,8 +1,9 @@
 """Measures the event cleanup of Slony-I through the service, as ratios in the same run.
 
 One catalog: cleanup BUILTIN, from the request to the end of the job, against the program's own cleanupEvent()
-with its lock and COMMIT, each on a fresh copy of one database; both must leave the same. A fleet: as many
-catalogs, each a cluster of its own, by one request to /v1/jobs:batch against one job after another.
+with its lock and COMMIT, each on a fresh copy of one database; both must leave the same. Fleets: as many
+catalogs, each a cluster of its own, by one request to /v1/jobs:batch against one job after another; by
+NATIVE, as where nothing is asked for, and by BUILTIN, whose units keep both cores busy for one catalog alone.
 Services, database server and this program share the machine; fsync is on.
 Exit status 1: a figure was missed, or the two cleanups left different rows. The last line is JSON.
 
@@ -20,7 +21,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from lethe_client import Job, Lethe
 from lethe_client.slony import CleanupRequest
@@ -33,6 +34,7 @@ from tests.postgresql_server import scratch_directory
 from tests.slony_cluster import CLUSTER, bare_cluster
 from tests.slony_programs import missing
 
+Via = Literal["NATIVE", "BUILTIN"]
 EVENTS, CONFIRMATIONS = 2_000_000, 200_000
 FLEET = 20
 QUICK_EVENTS, QUICK_FLEET = 6_000, 2
@@ -43,7 +45,8 @@ FLEET_WORK_S = 2.0
 JOB_MAX_S = 1_800.0
 NODE = 1
 DURABLE = {"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", **SETTINGS}
-REQUEST: dict[str, Any] = {"interval": "PT10M", "via": "BUILTIN"}
+VIAS: Sequence[Via] = ("NATIVE", "BUILTIN")
+REQUEST: dict[str, Any] = {"interval": "PT10M"}
 
 
 @dataclass
@@ -79,6 +82,7 @@ class Single:
 class Fleet:
     """Many catalogs, cleaned one after another and at once."""
 
+    via: Via
     catalogs: int
     events: int
     alone_s: list[float]
@@ -90,9 +94,9 @@ class Fleet:
         judged = self.catalogs >= FLEET
         ratio = sum(self.alone_s) / self.together_s
         return [
-            Gate("fleet: at once against one by one", ratio, FLEET_RATIO, "x", judged=judged),
+            Gate(f"fleet {self.via}: at once against one by one", ratio, FLEET_RATIO, "x", judged=judged),
             Gate(
-                "fleet: work of one catalog",
+                f"fleet {self.via}: work of one catalog",
                 statistics.median(self.alone_s),
                 FLEET_WORK_S,
                 "s",
@@ -103,8 +107,9 @@ class Fleet:
     def line(self) -> str:
         """What lies behind the gates."""
         return (
-            f"{self.catalogs} catalogs of {self.events:,} events: one by one {sum(self.alone_s):.1f} s "
-            f"(each {_seconds(self.alone_s)}), at once {self.together_s:.1f} s"
+            f"{self.catalogs} catalogs of {self.events:,} events, {self.via}: "
+            f"one by one {sum(self.alone_s):.1f} s (each {_seconds(self.alone_s)}), "
+            f"at once {self.together_s:.1f} s"
         )
 
 
@@ -126,9 +131,9 @@ class Bench:
         fill(cluster, NODE, shape)
         self.copies = Copies(cluster, NODE)
 
-    def request(self) -> CleanupRequest:
+    def request(self, via: Via) -> dict[str, Any]:
         """What the service is asked for."""
-        return CleanupRequest(**REQUEST, engine=self._engine)
+        return {**REQUEST, "via": via, "engine": self._engine}
 
     def register(self, names: Sequence[str], urls: Sequence[str]) -> None:
         """Make stores of copies."""
@@ -140,18 +145,16 @@ class Bench:
         for name in names:
             self.client.stores.delete(self.client.stores.get(name))
 
-    def clean(self, name: str) -> tuple[float, Job]:
+    def clean(self, name: str, via: Via) -> tuple[float, Job]:
         """One cleanup through the service, to its end; the seconds it took."""
         began = time.perf_counter()
-        job = self._ended(self.client.slony.cleanup(name, self.request()))
+        job = self._ended(self.client.slony.cleanup(name, CleanupRequest(**self.request(via))))
         return time.perf_counter() - began, job
 
-    def clean_all(self, names: Sequence[str]) -> float:
+    def clean_all(self, names: Sequence[str], via: Via) -> float:
         """The same for many, by one request."""
         began = time.perf_counter()
-        job = self.client.jobs.batch(
-            kind="EVENT_CLEANUP", params={**REQUEST, "engine": self._engine}, stores=names
-        )
+        job = self.client.jobs.batch(kind="EVENT_CLEANUP", params=self.request(via), stores=names)
         self._ended(job)
         return time.perf_counter() - began
 
@@ -173,7 +176,7 @@ def measure_single(bench: Bench, shape: Shape, rounds: int) -> Single:
                     found.program_s.append(_by_program(bench.copies, name))
                 else:
                     bench.register([name], urls)
-                    seconds, job = bench.clean(name)
+                    seconds, job = bench.clean(name, "BUILTIN")
                     found.lethe_s.append(seconds)
                     found.removed = (job.result or {}).get("removed")
                     bench.forget([name])
@@ -192,18 +195,18 @@ def _by_program(copies: Copies, name: str) -> float:
         return time.perf_counter() - began
 
 
-def measure_fleet(bench: Bench, catalogs: int, events: int) -> Fleet:
+def measure_fleet(bench: Bench, via: Via, catalogs: int, events: int) -> Fleet:
     """All copies one after another, then as many fresh ones at once."""
     names = [f"fleet-{number}" for number in range(catalogs)]
     with bench.copies.made(names) as urls:
         bench.register(names, urls)
-        alone = [bench.clean(name)[0] for name in names]
+        alone = [bench.clean(name, via)[0] for name in names]
         bench.forget(names)
     with bench.copies.made(names) as urls:
         bench.register(names, urls)
-        together = bench.clean_all(names)
+        together = bench.clean_all(names, via)
         bench.forget(names)
-    return Fleet(catalogs, events, alone, together)
+    return Fleet(via, catalogs, events, alone, together)
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -242,11 +245,11 @@ def main(arguments: Sequence[str]) -> int:
         print(single.line(), flush=True)
         gates.append(single.gate())
         document["single"] = {**vars(single), "shape": vars(shape)}
-        if options.fleet:
-            fleet = measure_fleet(bench, options.fleet, options.events)
+        for via in VIAS if options.fleet else ():
+            fleet = measure_fleet(bench, via, options.fleet, options.events)
             print(fleet.line(), flush=True)
             gates += fleet.gates
-            document["fleet"] = vars(fleet)
+            document.setdefault("fleets", []).append(vars(fleet))
     document["gates"] = [vars(gate) | {"met": gate.is_met} for gate in gates]
     for gate in gates:
         print(gate.line())
