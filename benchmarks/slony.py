@@ -3,7 +3,8 @@
 One catalog: cleanup BUILTIN, from the request to the end of the job, against the program's own cleanupEvent()
 with its lock and COMMIT, each on a fresh copy of one database; both must leave the same. Fleets: as many
 catalogs, each a cluster of its own, by one request to /v1/jobs:batch against one job after another; by
-NATIVE, as where nothing is asked for, and by BUILTIN, whose units keep both cores busy for one catalog alone.
+NATIVE, as where nothing is asked for, and by BUILTIN, whose units keep both cores busy for one catalog alone;
+beside them what two cores are worth here: the program itself on two catalogs at once.
 Services, database server and this program share the machine; fsync is on.
 Exit status 1: a figure was missed, or the two cleanups left different rows. The last line is JSON.
 
@@ -18,6 +19,7 @@ import statistics
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +42,7 @@ FLEET = 20
 QUICK_EVENTS, QUICK_FLEET = 6_000, 2
 RATIO = 1.0
 FLEET_RATIO = 1.5
+MACHINE_CATALOGS = 4
 FLEET_WORK_S = 2.0
 """What one catalog of the fleet must at least have taken alone."""
 JOB_MAX_S = 1_800.0
@@ -195,6 +198,18 @@ def _by_program(copies: Copies, name: str) -> float:
         return time.perf_counter() - began
 
 
+def measure_machine(copies: Copies) -> float:
+    """How much faster the program itself is on two catalogs at once than on one after another."""
+    names = [f"machine-{number}" for number in range(2 * MACHINE_CATALOGS)]
+    with copies.made(names), ThreadPoolExecutor(2) as two:
+        began = time.perf_counter()
+        for name in names[:MACHINE_CATALOGS]:
+            _by_program(copies, name)
+        one_by_one = time.perf_counter()
+        list(two.map(lambda name: _by_program(copies, name), names[MACHINE_CATALOGS:]))
+        return (one_by_one - began) / (time.perf_counter() - one_by_one)
+
+
 def measure_fleet(bench: Bench, via: Via, catalogs: int, events: int) -> Fleet:
     """All copies one after another, then as many fresh ones at once."""
     names = [f"fleet-{number}" for number in range(catalogs)]
@@ -245,6 +260,11 @@ def main(arguments: Sequence[str]) -> int:
         print(single.line(), flush=True)
         gates.append(single.gate())
         document["single"] = {**vars(single), "shape": vars(shape)}
+        if options.fleet:
+            document["machine"] = measure_machine(bench.copies)
+            print(
+                f"the program itself, two catalogs at once: {document['machine']:.2f}x one by one", flush=True
+            )
         for via in VIAS if options.fleet else ():
             fleet = measure_fleet(bench, via, options.fleet, options.events)
             print(fleet.line(), flush=True)

@@ -17,6 +17,7 @@ def test_few_events_leave_by_both_ways_and_the_same_stays(capsys: pytest.Capture
     assert main(["--quick"]) == 0
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert found["single"]["differing"] == 0
+    assert found["machine"] > 0
     assert [(fleet["via"], len(fleet["alone_s"])) for fleet in found["fleets"]] == [
         ("NATIVE", 2),
         ("BUILTIN", 2),
