@@ -35,8 +35,7 @@ from app.extinction.plan_task import PLAN_EXTINCTION, run_extinction_plan
 from app.extinction.records import JOB_EXTINCTION
 from app.extinction.replica_scan import run_replica_scan
 from app.extinction.status import known_extinctions
-from app.jobs.batch import JOB_BATCH, prove_children_silent, run_batch
-from app.jobs.batch_api import ChildSubmitter
+from app.jobs.batch import JOB_BATCH, Submitters, prove_children_silent, run_batch
 from app.jobs.context import JobContext
 from app.jobs.engine_choice import Engines
 from app.jobs.plans import JOB_PLAN
@@ -104,7 +103,9 @@ def task_kinds(engines: Engines, workshop: Workshop) -> TaskKinds:
         JOB_ERASURE_VERIFY: TaskKind(
             run=partial(run_erasure_verify, workshop=workshop), prove_silence=prove_silence
         ),
-        JOB_BATCH: TaskKind(run=run_batch, prove_silence=prove_children_silent),
+        JOB_BATCH: TaskKind(
+            run=partial(run_batch, submitters=BATCH_SUBMITTERS), prove_silence=prove_children_silent
+        ),
         JOB_VERIFY: TaskKind(run=run_verify, prove_silence=prove_silence),
         JOB_RESTORE: TaskKind(run=run_restore, prove_silence=prove_silence),
         JOB_AUDIT: TaskKind(run=run_audit, prove_silence=prove_silence),
@@ -138,7 +139,7 @@ def _prove_purge_silent(context: JobContext) -> None:
 
 TRIMMING: Trimming = trim_service
 """What the route of purges hands a purge CHANGELOG to."""
-BATCH_SUBMITTERS: Mapping[str, tuple[Scope, ChildSubmitter]] = {
+BATCH_SUBMITTERS: Submitters = {
     JOB_PURGE: (Scope.PURGES_WRITE, partial(submit_child, trimming=TRIMMING)),
     JOB_CLEANUP: (Scope.EVENTS_WRITE, submit_cleanup_child),
     JOB_SWITCH: (Scope.EVENTS_WRITE, submit_switch_child),

@@ -1,6 +1,6 @@
 """One request over many stores: a parent job, a child per store, results per store."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any, cast
@@ -15,10 +15,11 @@ from app.auth.models import StoreName
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
-from app.errors import ServiceError, Unprocessable
+from app.errors import Unprocessable
 from app.jobs.api import accepted
-from app.jobs.batch import JOB_BATCH
-from app.jobs.models import Job, JobRead
+from app.jobs.batch import JOB_BATCH, ChildSubmitter, Submitters, submit_children
+from app.jobs.family import PIECE, SUBMIT, note_order
+from app.jobs.models import Job, JobClass, JobRead
 from app.jobs.service import CHILDREN_MAX, JobRequest, submit
 from app.jobs.writing import change_job
 from app.kit.problems import problems
@@ -54,12 +55,8 @@ class BatchRequest(BaseModel):
         return self
 
 
-ChildSubmitter = Callable[[Session, Store, Mapping[str, Any], Caller, str, Settings, datetime], Job]
-"""Makes a child: store, params, caller, the parent's id."""
-
-
-def _submitters_of(request: Request) -> Mapping[str, tuple[Scope, ChildSubmitter]]:
-    return cast(Mapping[str, tuple[Scope, ChildSubmitter]], request.app.state.batch_submitters)
+def _submitters_of(request: Request) -> Submitters:
+    return cast(Submitters, request.app.state.batch_submitters)
 
 
 def _select_stores(db: Session, body: BatchRequest, caller: Caller) -> Sequence[Store]:
@@ -108,7 +105,11 @@ def post_batch(
     settings: SettingsDep,
     idempotency_key: IdempotencyKeyHeader = None,
 ) -> Response:
-    """A store that cannot take the job does not stop the others: the parent's result names it."""
+    """A store that cannot take the job does not stop the others: the parent's result names it.
+
+    Of many stores the first have their jobs when this answers, the others get theirs within moments:
+    `progress` counts them.
+    """
     submitters = _submitters_of(request)
     if body.kind not in submitters:
         kinds = ", ".join(sorted(submitters))
@@ -119,19 +120,17 @@ def post_batch(
 
     def effect(db: Session) -> Answer:
         stores = _select_stores(db, body, caller)
-        parent, refused = _submit_all(
-            db, body, stores, caller, make_child, settings=settings, now=clock.now()
-        )
-        answer = accepted(parent)
-        audit = {"kind": body.kind, "stores": len(stores), "refused": sorted(refused)}
-        return replace(answer, audit=audit)
+        parent = _submit(db, body, stores, caller, make_child, settings=settings, now=clock.now())
+        refused = sorted(parent.params["refused"])
+        audit = {"kind": body.kind, "stores": len(stores), "refused": refused}
+        return replace(accepted(parent), audit=audit)
 
     response = mutate(request, caller, effect, action="batch.create", subject=("job", ""), body=body)
     request.app.state.changed("")
     return response
 
 
-def _submit_all(
+def _submit(
     db: Session,
     body: BatchRequest,
     stores: Sequence[Store],
@@ -140,8 +139,8 @@ def _submit_all(
     *,
     settings: Settings,
     now: datetime,
-) -> tuple[Job, dict[str, dict[str, str]]]:
-    """Make the parent and a child per store; a store that refuses is noted in the parent's parameters."""
+) -> Job:
+    """Make the parent and its first children; its own task makes the others."""
     names = [store.id for store in stores]
     request = JobRequest(
         kind=JOB_BATCH,
@@ -150,18 +149,22 @@ def _submit_all(
         requested_by=caller.name,
         token_id=caller.token_id,
         reason=body.reason,
+        job_class=JobClass.INTERACTIVE,  # its children may take all other slots
     )
     parent = submit(db, request, now=now, queued_max=settings.jobs_queued_max)
-    refused = {}
-    for store in stores:
-        try:
-            with db.begin_nested():
-                make_child(db, store, body.params, caller, parent.id, settings, now)
-        except ServiceError as error:
-            if error.status == 422:  # the request itself is wrong, for every store
-                raise
-            refused[store.id] = {"code": error.code, "detail": error.detail}
-    values = {"params": parent.params | {"refused": refused}, "unproven": True}
-    change_job(db, parent.id, guards=[], values=values, now=now)
+    submit_children(
+        db,
+        parent,
+        {store.id: store for store in stores[:PIECE]},
+        names[:PIECE],
+        make_child=make_child,
+        caller=caller,
+        settings=settings,
+        now=now,
+        is_first=True,
+    )
+    if len(names) > PIECE:
+        note_order(db, parent.id, SUBMIT, {"next": PIECE}, now=now)
+    change_job(db, parent.id, guards=[], values={"unproven": True}, now=now)
     db.refresh(parent)
-    return parent, refused
+    return parent

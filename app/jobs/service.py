@@ -16,8 +16,19 @@ from typing import Any
 from sqlalchemy import delete, func, or_, text, update
 from sqlmodel import Session, col, select
 
-from app.errors import Conflict
+from app.errors import Conflict, ServiceError
 from app.jobs.errors import ConflictingJob, IllegalTransition, QueueFull
+from app.jobs.family import (
+    PIECE,
+    RESUME,
+    RETRY,
+    SUBMIT,
+    THROTTLE,
+    forget_order,
+    next_children,
+    note_order,
+    read_order,
+)
 from app.jobs.models import Job, JobClaim, JobClass, JobEvent, Subject, ThrottleSetting
 from app.jobs.queries import get_job
 from app.jobs.states import TERMINAL, JobState, is_allowed
@@ -25,7 +36,10 @@ from app.jobs.writing import EVENT_THROTTLE, change_job, end_values, state_event
 from app.kit.ids import new_id
 
 GUARD_TRIES_MAX = 20
-CHILDREN_MAX = 1_000
+CHILDREN_MAX = 5_000
+KEPT_BY_PAUSE = TERMINAL | {JobState.PAUSED, JobState.PAUSING, JobState.ABORTING}
+"""Children that a pause of their parent leaves as they are."""
+KEPT_BY_ABORT = TERMINAL | {JobState.ABORTING}
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +193,15 @@ def _ask(
 def request_pause(db: Session, job_id: str, *, now: datetime, actor: str, reason: str | None = None) -> Job:
     """Pause a job and its children.
 
+    Of many children these are the first; the parent's proof of silence pauses the others.
+
     Raises: JobNotFound, IllegalTransition.
     """
+    children = _lead(db, job_id, but=KEPT_BY_PAUSE)
     job = _ask(
         db, job_id, now=now, wanted=JobState.PAUSED, passing=JobState.PAUSING, reason=reason, actor=actor
     )
-    for child in _children(db, job_id, but=TERMINAL | {JobState.PAUSED, JobState.PAUSING, JobState.ABORTING}):
+    for child in children:
         with suppress(IllegalTransition):  # it has ended since
             request_pause(db, child, now=now, actor=actor, reason=reason)
     return job
@@ -193,12 +210,15 @@ def request_pause(db: Session, job_id: str, *, now: datetime, actor: str, reason
 def request_abort(db: Session, job_id: str, *, now: datetime, actor: str, reason: str | None = None) -> Job:
     """Abort a job and its children.
 
+    Of many children these are the first; the parent's proof of silence aborts the others.
+
     Raises: JobNotFound, IllegalTransition.
     """
+    children = _lead(db, job_id, but=KEPT_BY_ABORT)
     job = _ask(
         db, job_id, now=now, wanted=JobState.ABORTED, passing=JobState.ABORTING, reason=reason, actor=actor
     )
-    for child in _children(db, job_id, but=TERMINAL | {JobState.ABORTING}):
+    for child in children:
         with suppress(IllegalTransition):  # it has ended since
             request_abort(db, child, now=now, actor=actor, reason=reason)
     return job
@@ -215,25 +235,36 @@ def request_resume(db: Session, job_id: str, *, now: datetime, actor: str, reaso
     job = _ask(
         db, job_id, now=now, wanted=JobState.QUEUED, passing=JobState.QUEUED, reason=reason, actor=actor
     )
-    for child in _children(db, job_id, only={JobState.PAUSED}):
-        with suppress(IllegalTransition):  # it was aborted since
-            request_resume(db, child, now=now, actor=actor, reason=reason)
+    resume_children(db, job_id, now=now, actor=actor, reason=reason)
     return job
 
 
-def _children(
-    db: Session,
-    parent_id: str,
-    *,
-    but: frozenset[JobState] | set[JobState] = frozenset(),
-    only: set[JobState] | None = None,
-) -> Sequence[str]:
-    query = select(Job.id).where(Job.parent_id == parent_id).order_by(col(Job.id)).limit(CHILDREN_MAX)
-    if but:
-        query = query.where(col(Job.state).not_in(sorted(but)))
-    if only is not None:
-        query = query.where(col(Job.state).in_(sorted(only)))
-    return db.exec(query).all()
+def resume_children(
+    db: Session, parent_id: str, *, now: datetime, actor: str, reason: str | None = None
+) -> None:
+    """Resume the next few children that are PAUSED; the parent's task does the rest."""
+    children = next_children(db, parent_id, only=frozenset({JobState.PAUSED}))
+    for child in children[:PIECE]:
+        with suppress(IllegalTransition):  # it was aborted since
+            request_resume(db, child, now=now, actor=actor, reason=reason)
+    if len(children) > PIECE:
+        note_order(db, parent_id, RESUME, {"actor": actor, "reason": reason}, now=now)
+    else:
+        forget_order(db, parent_id, RESUME)
+
+
+def _lead(db: Session, parent_id: str, *, but: frozenset[JobState]) -> Sequence[str]:
+    """The first children that a stop reaches; where more are left the parent has to prove their silence."""
+    children = next_children(db, parent_id, but=but)
+    forget_order(db, parent_id, RESUME)
+    if len(children) > PIECE:
+        db.execute(
+            update(Job)
+            .where(col(Job.id) == parent_id, col(Job.state).not_in(sorted(TERMINAL)))
+            .values(unproven=True, version=Job.version + 1)
+            .execution_options(synchronize_session=False)
+        )
+    return children[:PIECE]
 
 
 def retry(db: Session, job_id: str, *, now: datetime, actor: str, token_id: str, queued_max: int) -> Job:
@@ -250,13 +281,45 @@ def retry(db: Session, job_id: str, *, now: datetime, actor: str, token_id: str,
         )
     request = _request_like(job, actor=actor, token_id=token_id)
     new = _submit_again(db, job, request, now=now, queued_max=queued_max)
-    for child_id in _children(db, job.id, only={JobState.FAILED, JobState.ABORTED}):
-        child = get_job(db, child_id)
-        request = _request_like(child, actor=actor, token_id=token_id, parent_id=new.id)
-        _submit_again(db, child, request, now=now, queued_max=queued_max)
+    if retry_children(db, new.id, {"of": job.id, "actor": actor, "token_id": token_id, "after": ""}, now=now):
         new.unproven = True  # a parent is silent when its children are
+    if (left := read_order(db, job.id, SUBMIT)) is not None:  # it was aborted before all were made
+        note_order(db, new.id, SUBMIT, left, now=now)
     db.flush()
+    db.refresh(new)
     return new
+
+
+def note_refused(db: Session, parent_id: str, errors: Mapping[str, ServiceError], *, now: datetime) -> None:
+    """Say in a parent's parameters which stores have no job, and why."""
+    parent = get_job(db, parent_id)
+    db.refresh(parent)
+    shown = {name: {"code": error.code, "detail": error.detail} for name, error in errors.items()}
+    params = parent.params | {"refused": parent.params.get("refused", {}) | shown}
+    change_job(db, parent_id, guards=[], values={"params": params}, now=now)
+    db.refresh(parent)
+
+
+def retry_children(db: Session, parent_id: str, order: Mapping[str, Any], *, now: datetime) -> bool:
+    """Make the next few children of a retried parent; its task makes the rest. Returns whether it made any.
+
+    Args:
+        order: `of` the former parent, `after` which of its children, `actor`, `token_id`.
+    """
+    failed = frozenset({JobState.FAILED, JobState.ABORTED})
+    children = next_children(db, order["of"], only=failed, after=order["after"])
+    for child_id in children[:PIECE]:
+        child = get_job(db, child_id)
+        request = _request_like(child, actor=order["actor"], token_id=order["token_id"], parent_id=parent_id)
+        try:
+            _submit_again(db, child, request, now=now, queued_max=CHILDREN_MAX)
+        except ConflictingJob as error:
+            note_refused(db, parent_id, {str(child.store): error}, now=now)
+    if len(children) > PIECE:
+        note_order(db, parent_id, RETRY, {**order, "after": children[PIECE - 1]}, now=now)
+    else:
+        forget_order(db, parent_id, RETRY)
+    return bool(children)
 
 
 def _request_like(job: Job, *, actor: str, token_id: str, parent_id: str | None = None) -> JobRequest:
@@ -290,23 +353,39 @@ def set_throttle(db: Session, job_id: str, setting: ThrottleSetting, *, now: dat
     Raises: JobNotFound, Conflict: it has ended.
     """
     get_job(db, job_id)
-    children = db.exec(select(Job.id).where(Job.parent_id == job_id)).all()
     wanted = setting.model_dump()
-    won = [
-        change_job(
-            db,
-            each,
-            guards=[col(Job.state).not_in(sorted(TERMINAL))],
-            values={"throttle_requested": wanted},
-            now=now,
-            event=(EVENT_THROTTLE, {"requested": wanted, "actor": actor}),
-        )
-        for each in (job_id, *children)
-    ]
-    if not won[0]:
+    if not _throttle(db, job_id, wanted, now=now, actor=actor):
         raise Conflict("the job has ended", code="JOB_ENDED")
+    throttle_children(db, job_id, {"setting": wanted, "actor": actor, "after": ""}, now=now)
+    wake_parent(db, job_id, now=now)
     db.expire_all()
     return get_job(db, job_id)
+
+
+def _throttle(db: Session, job_id: str, wanted: Mapping[str, Any], *, now: datetime, actor: str) -> bool:
+    return change_job(
+        db,
+        job_id,
+        guards=[col(Job.state).not_in(sorted(TERMINAL))],
+        values={"throttle_requested": dict(wanted)},
+        now=now,
+        event=(EVENT_THROTTLE, {"requested": dict(wanted), "actor": actor}),
+    )
+
+
+def throttle_children(db: Session, parent_id: str, order: Mapping[str, Any], *, now: datetime) -> None:
+    """Give the next few children the speed of their parent; the parent's task does the rest.
+
+    Args:
+        order: `setting`, `actor`, `after` which child.
+    """
+    children = next_children(db, parent_id, but=TERMINAL, after=order["after"])
+    for child in children[:PIECE]:
+        _throttle(db, child, order["setting"], now=now, actor=order["actor"])
+    if len(children) > PIECE:
+        note_order(db, parent_id, THROTTLE, {**order, "after": children[PIECE - 1]}, now=now)
+    else:
+        forget_order(db, parent_id, THROTTLE)
 
 
 def wake(db: Session, wake_key: str, *, now: datetime) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import timedelta
 
 from sqlmodel import Session
 
@@ -33,7 +33,8 @@ from spark.targets.silence import application_name, running_statements, terminat
 SILENCE_TRIES_MAX = 50
 SILENCE_WAIT_S = 0.1
 CLAIM_TRIES_MAX = 20
-CONFLICT_LOOK_AGAIN_S = 5
+CONFLICT_LOOK_AGAIN = timedelta(minutes=10)
+"""A claim that is given back wakes who waits for it; this is for a wake that got lost."""
 CONTROL_UNIT = "control"
 CHECKPOINT_TARGET = "target"
 
@@ -143,11 +144,10 @@ def claim(context: JobContext, conn: Connection, *, resource: str, queue: bool) 
 def _conflict(clock: Clock, other: str, target_identity: str, resource: str, *, queue: bool) -> Exception:
     if not queue:
         return JobFailed("CONFLICTING_JOB", f"{other} writes to the same tables", retryable=True)
-    until = datetime.fromtimestamp(clock.now().timestamp() + CONFLICT_LOOK_AGAIN_S, tz=clock.now().tzinfo)
     waiting_on = [WaitingOn(kind="JOB", ref=other)]
     return JobWaiting(
         waiting_on,
-        not_before=until,
+        not_before=clock.now() + CONFLICT_LOOK_AGAIN,
         wake_key=claim_key(target_identity, resource),
         overtaken=lambda db: db.get(JobClaim, (target_identity, resource)) is None,
     )

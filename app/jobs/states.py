@@ -30,7 +30,8 @@ TRANSITIONS: Mapping[JobState, frozenset[JobState]] = {
     _S.WAITING: frozenset({_S.RUNNING, _S.PAUSED, _S.ABORTED, _S.PAUSING, _S.ABORTING}),
     _S.RUNNING: frozenset({_S.WAITING, _S.SUCCEEDED, _S.FAILED, _S.PAUSING, _S.ABORTING, _S.QUEUED}),
     _S.PAUSING: frozenset({_S.PAUSED, _S.ABORTING}),
-    _S.PAUSED: frozenset({_S.QUEUED, _S.ABORTED}),
+    # through ABORTING only a parent, whose many children are aborted piece by piece
+    _S.PAUSED: frozenset({_S.QUEUED, _S.ABORTED, _S.ABORTING}),
     _S.ABORTING: frozenset({_S.ABORTED}),
     _S.ABORTED: frozenset(),
     _S.SUCCEEDED: frozenset(),

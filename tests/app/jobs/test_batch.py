@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -39,7 +40,7 @@ def fails_in_madrid(context: JobContext) -> Mapping[str, Any]:
 def kinds(run: Any) -> TaskKinds:
     return {
         "TOY": TaskKind(run=run, prove_silence=silent),
-        JOB_BATCH: TaskKind(run=run_batch, prove_silence=prove_children_silent),
+        JOB_BATCH: TaskKind(run=partial(run_batch, submitters={}), prove_silence=prove_children_silent),
     }
 
 

@@ -36,6 +36,7 @@ PROOF_FIRST = {
     (S.WAITING, S.PAUSING),
     (S.QUEUED, S.ABORTING),
     (S.WAITING, S.ABORTING),
+    (S.PAUSED, S.ABORTING),  # a parent with many children: they are aborted a few at a time, and then it is
 }
 
 
