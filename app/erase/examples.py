@@ -123,6 +123,7 @@ PLAN: Final[dict[str, Any]] = {
     ],
     "erase": [{"code": "SUPERSEDED", "entries": 1416, "bytes": 184825}],
     "keep": [{"code": "TAIL_OF_LOG", "entries": 2, "bytes": 220}],
+    "limits": {"max_rows": None, "max_fraction": 0.5, "max_bytes": None, "exceeded": []},
     "facts": FACTS,
 }
 EXAMPLES: Final[dict[str, Any]] = {

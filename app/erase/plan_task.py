@@ -1,13 +1,13 @@
 """The task of a plan: what a cycle would do now, and what it would not and why. Nothing is written."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
 from app.erase.attempt import Workshop
 from app.erase.place import store_of
-from app.erase.planning import backups_of, plan_call, plan_facts
+from app.erase.planning import backups_of, plan_call, plan_facts, reach_of
 from app.erase.queries import instant_of_ms, plan_facts_read
 from app.erase.refusals import failure, in_use
 from app.erase.wire import (
@@ -24,6 +24,7 @@ from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.suspension import suspended_wait
 from app.protection.service import protected_files
 from app.stores.errors import StoreUrlRefused
+from app.stores.limits import Reach, judge
 from app.stores.models import Store, is_suspended
 from app.stores.targets import environment_directory
 from spark.erase.calls import (
@@ -116,7 +117,16 @@ def _read(
         files=files,
         erase=_sum(amount for file in files for amount in file.erase),
         keep=_sum(amount for file in files for amount in file.keep),
+        limits=judge(store, _reach(answer.files)),
         facts=plan_facts_read(plan_facts(answer)),
+    )
+
+
+def _reach(files: Sequence[PlannedFile]) -> Reach:
+    """What a cycle would erase by this plan."""
+    return reach_of(
+        (pair for file in files for pair in file.erased.values()),
+        log_bytes=sum(file.identity.size for file in files),
     )
 
 

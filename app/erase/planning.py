@@ -6,7 +6,7 @@ that waits could have become free (the log has moved on), and when other kinds a
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -21,8 +21,10 @@ from app.erase.rules import switches_of
 from app.erase.throttle import spread
 from app.extinction.status import extinctions_of, note_log_extinctions
 from app.jobs.context import JobContext
+from app.jobs.errors import JobFailed
 from app.kit.instants import instant_text
 from app.protection.queries import backup_spans
+from app.stores.limits import Reach, is_limited, judge
 from app.stores.models import Store, StoreMode
 from app.stores.service import get_store
 from spark.erase.calls import LiveTerms, Mode, PlanAnswer, PlanCall, PlannedFile, Refusal, RefusalCode
@@ -70,6 +72,7 @@ def make_plan(attempt: Attempt) -> None:
         raise attempt.refused(answer.refusal)
     if not is_first:  # a crash between here and the end has it made once more
         attempt.record.change(lambda _db, cycle: setattr(cycle, "step", CycleStep.SELECTED))
+    _check_limits(attempt, answer)
     is_another = _is_another_log(attempt)
     for file in answer.files:
         if is_another:
@@ -95,6 +98,44 @@ def make_plan(attempt: Attempt) -> None:
     attempt.wants_plan = False
     if is_first:
         _warn(attempt, answer)
+
+
+def _check_limits(attempt: Attempt, answer: PlanAnswer) -> None:
+    """End the cycle before its next write when what it has erased and would erase exceeds the store's limits.
+
+    Raises: JobFailed.
+    """
+    if not is_limited(attempt.store):
+        return
+    rows = attempt.record.read(lambda db: _files_of(db, attempt.cycle.id))
+    exceeded = judge(attempt.store, _reach(answer.files, rows)).exceeded
+    if exceeded:
+        raise JobFailed("LIMIT_EXCEEDED", "; ".join(exceeded))
+
+
+def _files_of(db: Session, cycle_id: str) -> dict[int, ErasureFile]:
+    query = select(ErasureFile).where(ErasureFile.cycle_id == cycle_id)
+    return {file.number: file for file in db.exec(query).all()}
+
+
+def _reach(planned: Sequence[PlannedFile], rows: Mapping[int, ErasureFile]) -> Reach:
+    """What a whole cycle erases: files that it was at before as they were planned then, the others as now."""
+    begun = {number: row for number, row in rows.items() if row.was_written}
+    erased = [pair for row in begun.values() for pair in row.planned.values()]
+    for file in planned:
+        row = rows.get(file.number)
+        if row is not None and row.state in REMAINING and file.number not in begun:
+            erased += file.erased.values()
+    return reach_of(erased, log_bytes=sum(file.identity.size for file in planned))
+
+
+def reach_of(erased: Iterable[Sequence[int]], *, log_bytes: int) -> Reach:
+    """What is erased, of amounts as (entries, bytes), as a share of the log's bytes."""
+    pairs = list(erased)
+    size = sum(pair[1] for pair in pairs)
+    return Reach(
+        rows=sum(pair[0] for pair in pairs), part=size, whole=log_bytes, shares="bytes of the log", bytes=size
+    )
 
 
 def _warn(attempt: Attempt, answer: PlanAnswer) -> None:

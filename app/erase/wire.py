@@ -12,6 +12,7 @@ from app.jobs.states import JobState
 from app.kit.durations import Duration, parse_duration
 from app.kit.values import Text
 from app.settings import EngineChoice
+from app.stores.limits import LimitsRead
 
 SPAN_MAX = timedelta(days=36_500)
 PLAN_OF_ERASURE = "ERASURE"
@@ -286,6 +287,7 @@ class ErasurePlanRead(BaseModel):
     files: list[PlannedFileRead]
     erase: list[AmountRead] = Field(description="Over all files, by reason.")
     keep: list[AmountRead] = Field(description="Over all files: what is not erased, by cause.")
+    limits: LimitsRead
     facts: PlanFacts
 
 

@@ -134,19 +134,20 @@ async def post_extinction(
     return response
 
 
-def _check(request: Request, store: Store, body: ExtinctionRequest) -> None:
+def _check(request: Request, store: Store, body: ExtinctionRequest, *, is_plan: bool = False) -> None:
     """Return where the request may be done, as far as can be seen now.
 
     Raises: ServiceError.
     """
-    read_request(store, body, new_id("ext"))
+    extinction = read_request(store, body, new_id("ext"))
     refuse_suspended(store, now=clock_of(request).now())
-    check_target(database_of(request), settings_of(request), store, body.databases)
+    discards = None if is_plan else extinction
+    check_target(database_of(request), settings_of(request), store, body.databases, discards=discards)
 
 
 def _queue_plan(request: Request, caller: Caller, store_id: str, body: ExtinctionRequest) -> Job:
     store = read_row(database_of(request), store_id, caller)
-    _check(request, store, body)
+    _check(request, store, body, is_plan=True)
     extinction = read_request(store, body, new_id("ext"))
     params = PlanParams(extinction=extinction.to_json().decode())
     now = clock_of(request).now()

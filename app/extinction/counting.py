@@ -10,12 +10,14 @@ from app.jobs.context import JobContext
 from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.models import WaitingOn
 from app.stores.errors import StoreUrlRefused
+from app.stores.limits import Reach
 from app.stores.models import Store
 from app.stores.targets import environment_directory
 from spark.erase.calls import CountAnswer, CountCall, RefusalCode
 from spark.erase.hands import Hands, HandsLost
 from spark.erase.request import LogExtinction
 from spark.formats.extinction import Extinction
+from spark.formats.je_log import FILE_NAME
 
 HandsTaker = Callable[[JobContext, Path], Hands]
 """Takes hands for a job that reads an environment."""
@@ -24,10 +26,14 @@ MOVED_AGAIN: Final = timedelta(seconds=5)
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What an extinction covers; `unknown`: databases that are not there; `noted`: those in the log."""
+    """What an extinction covers; `unknown`: databases that are not there; `noted`: those in the log.
+
+    `reach`: the same as limits are judged by.
+    """
 
     records: int
     bytes: int
+    reach: Reach
     unknown: tuple[str, ...] = ()
     noted: tuple[LogExtinction, ...] = ()
 
@@ -46,7 +52,28 @@ def count_in_environment(
     answer = _ask(context, CountCall(str(directory), extinction.to_json()), take_hands=take_hands)
     there = {name.encode() for name in answer.databases}
     unknown = tuple(name.decode() for name in sorted(extinction.databases - there))
-    return Counted(answer.records, answer.bytes, unknown, answer.log_extinctions)
+    reach = reach_in_log(answer, directory)
+    return Counted(answer.records, answer.bytes, reach, unknown, answer.log_extinctions)
+
+
+def reach_in_log(answer: CountAnswer, directory: Path) -> Reach:
+    """What an extinction covers in a log, as a share of its bytes."""
+    return Reach(
+        rows=answer.records,
+        part=answer.bytes,
+        whole=log_bytes(directory),
+        shares="bytes of the log",
+        bytes=answer.bytes,
+    )
+
+
+def log_bytes(directory: Path) -> int:
+    """The octets of a log's files; 0 where it cannot be read, as reading it will say."""
+    try:
+        found = [each for each in directory.iterdir() if FILE_NAME.fullmatch(each.name)]
+        return sum(each.stat().st_size for each in found)
+    except OSError:
+        return 0
 
 
 def _ask(context: JobContext, call: CountCall, *, take_hands: HandsTaker) -> CountAnswer:

@@ -3,7 +3,7 @@
 ServiceError
  +- NotFound 404       ExtinctionNotFound, SupplierNotFound
  +- Conflict 409       ExtinctionNotAvailable, StoreSuspended, EnvironmentUnreadable, FilterNotInstalled,
-                       ExtinctionNotHolding, FilterUnreadable, PeerIsConsumer
+                       ExtinctionNotHolding, FilterUnreadable, PeerIsConsumer, LimitsNotCounted
  +- Unprocessable 422  ConfirmationMissing, UnknownDatabase, FilterRefused, StartAfterEnd,
                        ExtinctionFilterMissing
 """
@@ -62,6 +62,17 @@ class ExtinctionNotHolding(Conflict):
 
 class FilterUnreadable(Conflict):
     """What its Java filter lets pass is not known here: an attestation would reach nothing."""
+
+
+class LimitsNotCounted(Conflict):
+    """The store has limits, and what an extinction reaches cannot be counted from here."""
+
+    def __init__(self, labels: Sequence[str]) -> None:
+        super().__init__(
+            "the store has limits, and only runners with the labels"
+            f" {', '.join(labels)} reach its environment: send this to an instance with them, or take the"
+            " limits away"
+        )
 
 
 class PeerIsConsumer(Conflict):

@@ -12,8 +12,9 @@ from app.jobs.context import JobContext
 from app.jobs.sql_target import read_store_of
 from app.jobs.suspension import suspended_wait
 from app.replication.supplier_signals import supplying_replica
+from app.stores.limits import Reach, judge
 from app.stores.models import Store, StoreKind, is_suspended
-from spark.extinction.counting import count_matching
+from spark.extinction.counting import count_entries, count_matching
 from spark.formats.extinction import Extinction
 
 PLAN_EXTINCTION: Final = "EXTINCTION"
@@ -46,6 +47,7 @@ def run_extinction_plan(context: JobContext, *, take_hands: HandsTaker) -> Mappi
         records=found.records,
         bytes=found.bytes,
         hint=hint_of(found.records),
+        limits=judge(store, found.reach),
     )
     return shown.model_dump(mode="json")
 
@@ -53,4 +55,5 @@ def run_extinction_plan(context: JobContext, *, take_hands: HandsTaker) -> Mappi
 def _count_in_replica(context: JobContext, store: Store, extinction: Extinction) -> Counted:
     with supplying_replica(context, store) as conn, conn.transaction(read_only=True):
         records, size = count_matching(conn, extinction)
-    return Counted(records, size)
+        entries = count_entries(conn)
+    return Counted(records, size, Reach(rows=records, part=records, whole=entries))

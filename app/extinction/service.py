@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime
-from pathlib import Path
 from typing import Final
 
 from app.db import Database
 from app.errors import InvalidRequest, Unavailable
+from app.extinction.counting import log_bytes, reach_in_log
 from app.extinction.errors import (
     ConfirmationMissing,
     EnvironmentUnreadable,
@@ -27,12 +27,14 @@ from app.extinction.errors import (
     FilterNotInstalled,
     FilterRefused,
     FilterUnreadable,
+    LimitsNotCounted,
     StartAfterEnd,
     StoreSuspended,
     UnknownDatabase,
 )
 from app.extinction.models import HOLDING, ExtinctionRow
 from app.extinction.wire import ExtinctionRequest, LackingPeerRead
+from app.jobs.errors import LimitExceeded
 from app.replication.refusals import NoReplicaYet, refusal
 from app.replication.replicas import (
     log_restored,
@@ -42,18 +44,20 @@ from app.replication.replicas import (
 )
 from app.settings import Settings
 from app.stores.errors import StoreKindWrong
+from app.stores.limits import Reach, is_limited, judge
 from app.stores.models import ExtinctionFilterMode, Store, StoreKind, is_suspended
 from app.stores.targets import environment_directory
 from spark.erase.calls import CountCall
 from spark.erase.child import ChildHands
 from spark.erase.hands import HandsLost
+from spark.extinction.counting import count_entries, count_matching
 from spark.formats.extinction import Extinction, ExtinctionInvalid
 from spark.formats.extinction_filter import Filter, FilterInvalid, decode_base64
-from spark.formats.je_log import FILE_NAME
 from spark.formats.replica import DATABASE_MAX_BYTES
 from spark.replication.errors import ReplicaWasRestored
 from spark.replication.extinctions import find_extinction, knows_database, write_extinction
 from spark.replication.peers import availability
+from spark.targets.connection import Connection
 
 KINDS: Final = frozenset({StoreKind.JE, StoreKind.REPLICA})
 LOOK_MAX_BYTES: Final = 1 << 30
@@ -141,15 +145,24 @@ def refuse_suspended(store: Store, *, now: datetime) -> None:
         raise StoreSuspended(f"the store is suspended: {store.suspended_reason or 'without a reason'}")
 
 
-def check_target(database: Database, settings: Settings, store: Store, names: Sequence[str]) -> None:
-    """Look at the target: may extinctions be used, and are the databases there.
+def check_target(
+    database: Database,
+    settings: Settings,
+    store: Store,
+    names: Sequence[str],
+    *,
+    discards: Extinction | None = None,
+) -> None:
+    """Look at the target: may extinctions be used, are the databases there, and do the store's limits hold.
 
     Args:
         names: the databases as the request has them.
-    Raises: ExtinctionNotAvailable, UnknownDatabase; ServiceError: the target cannot be asked.
+        discards: what is about to be discarded; None: it is only planned, and the plan shows the limits.
+    Raises: ExtinctionNotAvailable, UnknownDatabase, LimitExceeded; ServiceError: the target cannot be asked.
     """
+    limited = discards if is_limited(store) else None
     if store.kind == StoreKind.JE:
-        _check_environment(settings, store, names)
+        _check_environment(settings, store, names, limited)
         return
     unknown = dict(enumerate(names))
     with (
@@ -166,20 +179,42 @@ def check_target(database: Database, settings: Settings, store: Store, names: Se
             for place, name in enumerate(names)
             if not knows_database(conn, database_of(store, name, pointer=""))
         }
+        if not unknown and limited is not None:
+            with conn.transaction(read_only=True):
+                _check_limits(conn, store, limited)
     if unknown:
         raise UnknownDatabase(unknown)
 
 
-def _check_environment(settings: Settings, store: Store, names: Sequence[str]) -> None:
-    """An environment that only other runners reach, or a large one, is the job's to look at."""
+def _check_limits(conn: Connection, store: Store, extinction: Extinction) -> None:
+    records, _size = count_matching(conn, extinction)
+    _refuse_exceeded(store, Reach(rows=records, part=records, whole=count_entries(conn)))
+
+
+def _refuse_exceeded(store: Store, reach: Reach) -> None:
+    """Raise LimitExceeded where an extinction would reach more than the store's limits allow."""
+    exceeded = judge(store, reach).exceeded
+    if exceeded:
+        raise LimitExceeded("; ".join(exceeded))
+
+
+def _check_environment(
+    settings: Settings, store: Store, names: Sequence[str], limited: Extinction | None
+) -> None:
+    """An environment that only other runners reach, or a large one, is the job's to look at.
+
+    Not where limits have to hold: from the answer on its keys are extinct, so they are counted before.
+    """
     if not set(store.runs_on) <= set(settings.labels):
+        if limited is not None:
+            raise LimitsNotCounted(store.runs_on)
         return
     directory = environment_directory(store, settings)
-    if _log_bytes(directory) > LOOK_MAX_BYTES:
+    if limited is None and log_bytes(directory) > LOOK_MAX_BYTES:
         return
     hands = ChildHands()
     try:
-        answer = hands.count(CountCall(str(directory)))
+        answer = hands.count(CountCall(str(directory), None if limited is None else limited.to_json()))
     except HandsLost as lost:
         raise Unavailable(str(lost), code="HANDS_LOST", headers={"Retry-After": "5"}) from lost
     finally:
@@ -189,14 +224,8 @@ def _check_environment(settings: Settings, store: Store, names: Sequence[str]) -
     unknown = {place: name for place, name in enumerate(names) if name not in answer.databases}
     if unknown:
         raise UnknownDatabase(unknown)
-
-
-def _log_bytes(directory: Path) -> int:
-    try:
-        found = [each for each in directory.iterdir() if FILE_NAME.fullmatch(each.name)]
-        return sum(each.stat().st_size for each in found)
-    except OSError:
-        return 0  # reading it will say what is wrong
+    if limited is not None:
+        _refuse_exceeded(store, reach_in_log(answer, directory))
 
 
 def is_at_target(database: Database, settings: Settings, store: Store, extinction_id: str) -> bool:
@@ -216,13 +245,20 @@ def commit_at_target(
 ) -> str:
     """Step 2: commit at a replica, once, however often it is called; returns the CSN.
 
-    Raises: ServiceError.
+    Raises: LimitExceeded: by what was written since the first look; ServiceError.
     """
+
+    def permit(conn: Connection) -> None:
+        if is_limited(store):
+            _check_limits(conn, store, extinction)
+
     with opened_replica(database, settings, store, purpose="extinctions") as conn:
         expected = remember(database, conn, store.id)
         try:
             with writer_turn(conn):
-                found = write_extinction(conn, extinction, now_s=int(now.timestamp()), expected=expected)
+                found = write_extinction(
+                    conn, extinction, now_s=int(now.timestamp()), expected=expected, permit=permit
+                )
         except ReplicaWasRestored as error:
             log_restored(store.id, error)
             raise refusal(error) from error

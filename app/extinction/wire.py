@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from app.extinction.models import ExtinctionOrigin, ExtinctionState
 from app.kit.values import Text
 from app.replication.change_models import Base64Bytes, base64_schema
+from app.stores.limits import LimitsRead
 from spark.formats.extinction import DATABASES_MAX, LABEL_MAX_CHARS, ExtinctionStatus
 from spark.formats.replica import DATABASE_MAX_BYTES, KEY_MAX_BYTES
 from spark.replication.peers import LackingPeer
@@ -160,6 +161,12 @@ class ExtinctionPlanRead(BaseModel):
                     "records": 120_000,
                     "bytes": 9_600_000,
                     "hint": None,
+                    "limits": {
+                        "max_rows": 1_000_000,
+                        "max_fraction": None,
+                        "max_bytes": None,
+                        "exceeded": [],
+                    },
                 }
             ]
         }
@@ -170,6 +177,7 @@ class ExtinctionPlanRead(BaseModel):
     records: int
     bytes: int
     hint: str | None
+    limits: LimitsRead
 
 
 class StatusQuery(BaseModel):

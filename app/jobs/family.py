@@ -16,8 +16,8 @@ from sqlmodel import Session, col, select
 from app.jobs.models import Job, JobCheckpoint
 from app.jobs.states import JobState
 
-PIECE: Final = 8
-"""A child takes some 2.5 ms to make: eight are well below the 50 ms that a writer may keep others waiting."""
+PIECE: Final = 5
+"""A child takes some 2.5 ms to make: five are well below the 50 ms that a writer may keep others waiting."""
 SUBMIT: Final = "children:submit"
 RESUME: Final = "children:resume"
 RETRY: Final = "children:retry"

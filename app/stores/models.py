@@ -93,11 +93,21 @@ def fields_of_other_kinds(kind: StoreKind) -> frozenset[str]:
     return frozenset().union(*FIELDS.values()) - FIELDS[kind]
 
 
-class StoreLimits(BaseModel):
-    """Bounds of a destructive job: its plan must stay below them."""
+NO_BYTES_LIMIT = "limits.max_bytes is for stores of kind JE; use max_rows or max_fraction"
 
-    max_rows: int | None = Field(default=None, ge=0)
-    max_fraction: float | None = Field(default=None, ge=0, le=1)
+
+class StoreLimits(BaseModel):
+    """Bounds of a destructive job: its plan must stay below them, or nothing is removed."""
+
+    max_rows: int | None = Field(
+        default=None, ge=0, description="Rows; entries of a JE log, those that one cycle erases."
+    )
+    max_fraction: float | None = Field(
+        default=None, ge=0, le=1, description="Of the rows; of a JE log, of its bytes."
+    )
+    max_bytes: int | None = Field(
+        default=None, ge=0, description="JE: bytes of the entries that one cycle erases."
+    )
     max_parallel_jobs: int = Field(default=4, ge=1, le=64)
 
     model_config = {"extra": "forbid"}
@@ -238,6 +248,8 @@ class StoreCreate(StoreBase):
         if wrong := sorted(given & fields_of_other_kinds(self.kind)):
             names = ", ".join(_wire_name(name) for name in wrong)
             raise ValueError(f"a store of kind {self.kind} has no {names}")
+        if self.limits.max_bytes is not None and self.kind is not StoreKind.JE:
+            raise ValueError(NO_BYTES_LIMIT)
         if self.kind is StoreKind.REPLICA:
             self._check_replica()
         if self.kind is StoreKind.SLONY:

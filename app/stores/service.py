@@ -24,6 +24,7 @@ from app.stores.errors import (
     StoreUrlRefused,
 )
 from app.stores.models import (
+    NO_BYTES_LIMIT,
     REPLICA_DIALECTS,
     Store,
     StoreCreate,
@@ -157,7 +158,10 @@ def change_store(
     if "parameters" in changes:
         changes["parameters"] = check_store_values(changes["parameters"], store.kind)
     if "limits" in changes:
-        changes["limits"] = StoreLimits.model_validate(changes["limits"]).model_dump()
+        limits = StoreLimits.model_validate(changes["limits"])
+        if limits.max_bytes is not None and store.kind != StoreKind.JE:
+            raise Unprocessable(NO_BYTES_LIMIT, code="INVALID_REQUEST")
+        changes["limits"] = limits.model_dump()
     if TARGET_FIELDS & set(changes):
         changes |= {"target_identity": None, "target_parameters": {}}
     store.sqlmodel_update(changes)

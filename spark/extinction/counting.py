@@ -23,3 +23,10 @@ def count_matching(conn: Connection, extinction: Extinction) -> tuple[int, int]:
         [(count, found)] = conn.execute(sql, {**condition.params, "database": database})
         records, total = records + int(count), total + int(found)
     return records, total
+
+
+def count_entries(conn: Connection) -> int:
+    """Count the live entries of a replica."""
+    tombstone = "not is_tombstone" if conn.dialect.name == "postgresql" else "is_tombstone = 0"
+    [(count,)] = conn.execute(f"select count(*) from {tables_of(conn).entries} where {tombstone}", {})
+    return int(count)

@@ -8,7 +8,7 @@ Invariants:
 Source: design.md, Extinction; je-extinction-filter.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
@@ -71,11 +71,19 @@ class KnownExtinction:
     done_at_s: int | None
 
 
-def write_extinction(conn: Connection, extinction: Extinction, *, now_s: int, expected: Expected) -> Csn:
+def write_extinction(
+    conn: Connection,
+    extinction: Extinction,
+    *,
+    now_s: int,
+    expected: Expected,
+    permit: Callable[[Connection], None] = lambda _conn: None,
+) -> Csn:
     """Commit an extinction with a CSN of this replica, in one transaction; again it changes nothing.
 
     Args:
         now_s, expected: as for `write_group`.
+        permit: raises where it may not be; asked when no other writer of this replica can come between.
     Returns: its CSN.
     Raises: as `write_group`.
     """
@@ -92,6 +100,7 @@ def write_extinction(conn: Connection, extinction: Extinction, *, now_s: int, ex
             known = _csn_of(conn, tables, extinction.id)
             if known is not None:
                 return known
+            permit(conn)
             if own.max_csn is not None:
                 state = adjust(state, remote=Csn(own.max_csn), now_s=now_s)
             given, state = give_csns(state, 1 if row.generation is not None else 2, now_s=now_s)
