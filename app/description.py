@@ -54,9 +54,10 @@ _JOB: dict[str, Any] = {
     "waiting_on": [],
     "throttle": {"requested": None, "effective": None, "cause": None},
     "progress": {
-        "unit": "rows",
+        "unit": "rows examined",
         "done": 123000,
         "total": 420000,
+        "removed": 96000,
         "total_is_estimate": True,
         "fraction": 0.2929,
         "rate_per_s": 50100.0,

@@ -38,6 +38,8 @@ def describe(job: Job) -> str:
         parts.append(f"{percent}, {progress.done:,} of {about}{progress.total:,} {progress.unit}".rstrip())
     elif progress.done:
         parts.append(f"{progress.done:,} {progress.unit}".rstrip())
+    if progress.removed is not None:
+        parts.append(f"{progress.removed:,} removed")
     if job.state == "RUNNING" and progress.rate_per_s:
         parts.append(f"{progress.rate_per_s:,.0f}/s")
     if job.state == "RUNNING" and progress.eta:

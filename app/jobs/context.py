@@ -221,6 +221,7 @@ class JobContext:
         total: int | None,
         total_is_estimate: bool = False,
         repeated: int = 0,
+        removed: int | None = None,
         spread: Spread | None = None,
         force: bool = False,
     ) -> None:
@@ -228,6 +229,7 @@ class JobContext:
 
         Args:
             repeated: how much of `done` this attempt only found done by an earlier one: it gained nothing.
+            removed: rows that are gone, where `done` counts what was looked at.
             spread: the plan that the work keeps to; without one the rate so far tells when it ends.
         """
         now_s = self.clock.boottime_s()
@@ -244,6 +246,8 @@ class JobContext:
         shown = self._progress_row(
             unit, max(done, self.job.done), total, total_is_estimate, active_s, gained=gained
         )
+        if removed is not None:
+            shown["removed"] = removed
         if spread is not None:
             shown |= {"rate_per_s": round(spread.rate_per_s, 1), "eta": instant_text(spread.ends_at)}
         values: dict[str, Any] = {"progress": shown, "active_s": self.job.active_s + active_s}

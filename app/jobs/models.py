@@ -51,9 +51,12 @@ class ThrottleRead(BaseModel):
 class ProgressRead(BaseModel):
     """How far a job is; computed when it was written, paused time left out of the rate."""
 
-    unit: str
+    unit: str = Field(description="Of `done` and `total`; a purge counts the rows that it has examined.")
     done: int
     total: int | None
+    removed: int | None = Field(
+        default=None, description="Rows that are gone so far, where `done` counts other rows too."
+    )
     total_is_estimate: bool
     fraction: float | None
     rate_per_s: float | None

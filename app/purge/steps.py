@@ -27,7 +27,7 @@ from spark.targets.errors import TargetError, TargetStatementTimeout
 from spark.targets.work import Outcome
 
 CHECKPOINT_LOOP = "loop"
-UNIT = "rows"
+UNIT = "rows examined"
 PARTS = 4
 """Of a unit that was too long."""
 RETRY_FIRST_S = 0.05
@@ -107,6 +107,7 @@ class LoopPlan:
         make_unit: from step and piece to the unit of this attempt.
         most_rows: step to the most rows of a unit.
         total_rows: an estimate of the rows that will be looked at.
+        removed: from rows by step to those of them that are gone.
         keep: called again and again between units: what the purge holds meanwhile is to be renewed.
     """
 
@@ -118,6 +119,7 @@ class LoopPlan:
     window_units: int
     retries_max: int
     keep: Callable[[], None] = lambda: None
+    removed: Callable[[Mapping[str, int]], Mapping[str, int]] = dict
 
 
 class PurgeLoop:
@@ -309,5 +311,6 @@ class PurgeLoop:
             total=total,
             total_is_estimate=not self.state.finished,
             repeated=self._repeated,
+            removed=sum(self._plan.removed(self.state.rows).values()),
             force=force,
         )

@@ -306,6 +306,7 @@ def _loop_plan(purge: Purge, claimed: Claimed, archive: Path | None, start: Mapp
     return LoopPlan(
         walk=kind.walk(purge.params, purge.local, start),
         make_unit=kind.units(purge, head, start),
+        removed=kind.removed,
         most_rows=kind.most_rows(purge.params, settings),
         total_rows=start["total_rows"],
         target_s=settings.purge_unit_target_ms / 1000,

@@ -100,11 +100,15 @@ class Recovery(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class Progress(Result):
-    """`fraction` 0 to 1, `rate_per_s` in `unit` per second without paused time."""
+    """`fraction` 0 to 1, `rate_per_s` in `unit` per second without paused time.
+
+    `removed`: rows that are gone, where `done` counts all that were examined.
+    """
 
     unit: str = ""
     done: int = 0
     total: int | None = None
+    removed: int | None = None
     total_is_estimate: bool = False
     fraction: float | None = None
     rate_per_s: float | None = None

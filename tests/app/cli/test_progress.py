@@ -93,3 +93,10 @@ def test_description_says_throttle_and_what_is_waited_for() -> None:
         },
     )
     assert describe(job) == "WAITING throttle rows_per_s=5,000, waits for CONFLICTING_JOB job_2"
+
+
+def test_purge_that_removes_nothing_does_not_look_as_if_it_had_removed_all() -> None:
+    # "68 of 68 rows" was the last line of a purge that had removed none of them.
+    shown = Progress(unit="rows examined", done=68, total=68, removed=0, fraction=1.0)
+    job = Job(id="job_1", kind="PURGE", state="SUCCEEDED", store="shop", progress=shown)
+    assert describe(job) == "SUCCEEDED 100 %, 68 of 68 rows examined, 0 removed"
