@@ -76,6 +76,7 @@ class Settings(BaseSettings):
     data_dir: Path = Path("lethe-data")
     metadata_url: str | None = None
     archive_root: Path | None = None
+    archive_free_min_mb: Annotated[int, Field(ge=0)] = 64
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8765
     tls_cert: Path | None = None

@@ -1,11 +1,13 @@
 """Lethe's own rows at a target: ledger rows of jobs that ended long ago go with the next job there."""
 
+from collections.abc import Collection
 from datetime import timedelta
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
 import structlog
-from sqlmodel import Session
+from sqlmodel import Session, col, select
 
 from app.archives.models import Archive
 from app.jobs.context import JobContext
@@ -15,15 +17,18 @@ from app.parameters.service import effective_by_name
 from spark.targets.connection import Connection
 from spark.targets.errors import ArchiveFailed
 from spark.targets.ledger import archive_manifest, list_jobs, trim_ledger
-from spark.targets.manifest import write_manifest_json
+from spark.targets.manifest import MANIFEST_NAME, write_manifest_json
 
 TRIMMED_MAX = 50
+LACKING_LOOKED_AT_MAX = 100
 PARAMETER = "lethe.retention.ledgers"
 logger = structlog.get_logger("lethe.housekeeping")
 
 
 def trim_old_ledgers(context: JobContext, conn: Connection) -> int:
     """Forget ledger rows older than `lethe.retention.ledgers`; an archive gets its manifest written first.
+
+    So does one that still lacks it, because there was no room for it when its job ended.
 
     Returns: how many unit rows went.
     """
@@ -32,11 +37,27 @@ def trim_old_ledgers(context: JobContext, conn: Connection) -> int:
         return as_timedelta(effective_by_name(db, PARAMETER, {}).value)
 
     oldest = context.clock.now() - context.write(read)
-    old = [job.job_id for job in list_jobs(conn) if job.last_committed_at < oldest]
+    known = list_jobs(conn)
+    old = [job.job_id for job in known if job.last_committed_at < oldest]
+    for job_id in context.write(partial(_lacking, among={job.job_id for job in known} - {*old})):
+        _keep_manifest(context, conn, job_id)
     ended = context.write(lambda db: [job_id for job_id in old if _is_ended(db, job_id)])
     kept = (job_id for job_id in ended if _keep_manifest(context, conn, job_id))
     forgotten = list(islice(kept, TRIMMED_MAX))
     return trim_ledger(conn, forgotten) if forgotten else 0
+
+
+def _lacking(db: Session, *, among: Collection[str]) -> list[str]:
+    """Jobs that have ended, and whose archive lies here without a manifest."""
+    rows = db.exec(
+        select(Archive.job_id, Archive.directory)
+        .join(Job, col(Job.id) == col(Archive.job_id))
+        .where(col(Job.finished_at).is_not(None), col(Archive.rows) > 0)
+        .order_by(col(Archive.job_id).desc())
+        .limit(LACKING_LOOKED_AT_MAX)
+    ).all()
+    here = [(job_id, Path(directory)) for job_id, directory in rows if job_id in among]
+    return [job_id for job_id, place in here if place.is_dir() and not (place / MANIFEST_NAME).exists()]
 
 
 def _is_ended(db: Session, job_id: str) -> bool:

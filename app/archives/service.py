@@ -1,5 +1,6 @@
 """Archives of jobs: opened with the first unit, closed with the last, listed, verified and restored."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from sqlmodel import Session, col, select
 from app.archives.models import Archive, ArchiveDetail, ArchiveFileRead, ArchiveRead
 from app.errors import NotFound
 from app.jobs.context import JobContext
+from app.jobs.sql_target import archive_wait
 from app.kit.durations import parse_duration
 from app.kit.pagination import Page, read_page
 from spark.targets.archive import list_attempts, scan_directory
@@ -23,6 +25,7 @@ from spark.targets.manifest import (
 )
 
 UNDECIDED = "UNDECIDED"
+BYTES_PER_MB = 1 << 20
 
 
 class ArchiveNotFound(NotFound):
@@ -30,7 +33,10 @@ class ArchiveNotFound(NotFound):
 
 
 def open_archive(context: JobContext, *, retention: str, resource: str) -> Path:
-    """Note where the job's archive lies, once; a later attempt goes on in the same place."""
+    """Note where the job's archive lies, once; a later attempt goes on in the same place.
+
+    Raises: JobWaiting: less room is left there than an archive is begun with.
+    """
     store = context.job.store
     assert store is not None
 
@@ -52,7 +58,26 @@ def open_archive(context: JobContext, *, retention: str, resource: str) -> Path:
             db.add(row)
         return Path(row.directory)
 
-    return context.write(note)
+    directory = context.write(note)
+    _require_room(context, directory)
+    return directory
+
+
+def _require_room(context: JobContext, directory: Path) -> None:
+    """See that the file system has room before anything is removed; where it cannot be asked, writing tells.
+
+    Raises: JobWaiting.
+    """
+    least = context.settings.archive_free_min_mb * BYTES_PER_MB
+    place = next((each for each in (directory, *directory.parents) if each.is_dir()), None)
+    if place is None:
+        return
+    found = os.statvfs(place)
+    free = found.f_bavail * found.f_frsize
+    if free < least:
+        raise archive_wait(
+            context, f"{place}: {free // BYTES_PER_MB} MiB are free, {least // BYTES_PER_MB} MiB must be"
+        )
 
 
 def close_archive(

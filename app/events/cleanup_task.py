@@ -52,7 +52,7 @@ from spark.events.run import cleanup_work
 from spark.formats.slony import LogStatus
 from spark.targets.archive_file import prepare_directory
 from spark.targets.connection import Connection, target_now
-from spark.targets.errors import ArchiveFailed
+from spark.targets.errors import ArchiveFailed, ArchiveFull, archive_failure
 from spark.targets.ledger import has_ledger
 from spark.targets.silence import application_name
 from spark.targets.target import is_on_this_machine
@@ -254,7 +254,7 @@ def _clean(cleanup: Cleanup, engines: Engines) -> dict[str, Any]:
     assert cleanup.claimed is not None
     kept = None
     if archive_directory(cleanup.context) is not None:
-        kept = _close_archive(cleanup.context, cleanup.conn, exact=cleanup.claimed.has_ledger)
+        kept = _close_archive(cleanup.context, cleanup.conn, exact=cleanup.claimed.has_ledger, is_end=True)
     left = remaining(plan) if cleanup.is_as_planned else _plan(cleanup)
     result = cleanup_result(cleanup, start, native, log=log, archive=kept, left=left)
     logger.info(
@@ -357,12 +357,17 @@ def _made(archive: Path) -> str:
     try:
         prepare_directory(archive)
     except OSError as error:
-        raise ArchiveFailed(f"{archive}: {error.strerror}") from error
+        raise archive_failure(archive, error) from error
     return str(archive)
 
 
-def _close_archive(context: JobContext, conn: Connection, *, exact: bool) -> dict[str, Any] | None:
-    """The archive as far as it is; a folder that cannot be written is told, and ends nothing."""
+def _close_archive(
+    context: JobContext, conn: Connection, *, exact: bool, is_end: bool = False
+) -> dict[str, Any] | None:
+    """The archive as far as it is; a folder that cannot be written is told, and ends nothing.
+
+    Raises: ArchiveFull: at the end of all work (`is_end`) its manifest is waited for.
+    """
     directory = archive_directory(context)
     if directory is None:
         return None
@@ -370,6 +375,8 @@ def _close_archive(context: JobContext, conn: Connection, *, exact: bool) -> dic
     try:
         return close_archive(context, conn, directory, has_ledger=exact, retention=retention)
     except ArchiveFailed as error:
+        if is_end and isinstance(error, ArchiveFull):
+            raise
         data = {"code": error.code, "detail": error.detail}
         context.note(EVENT_WARNING, data)
         return {"directory": str(directory), "error": data}

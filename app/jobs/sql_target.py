@@ -20,6 +20,7 @@ from app.stores.service import get_store
 from app.stores.targets import session_limits, target_of
 from spark.targets.connection import Connection, connect, identity
 from spark.targets.errors import (
+    ArchiveFull,
     FenceRaised,
     TargetCancelled,
     TargetDatabaseMissing,
@@ -35,6 +36,8 @@ SILENCE_WAIT_S = 0.1
 CLAIM_TRIES_MAX = 20
 CONFLICT_LOOK_AGAIN = timedelta(minutes=10)
 """A claim that is given back wakes who waits for it; this is for a wake that got lost."""
+ARCHIVE_LOOK_AGAIN = timedelta(seconds=15)
+REF_MAX_CHARS = 200
 CONTROL_UNIT = "control"
 CHECKPOINT_TARGET = "target"
 
@@ -77,7 +80,17 @@ def signal_of(context: JobContext, error: TargetError) -> Exception:
     if error.transient or isinstance(error, TargetCancelled):
         waiting_on = [WaitingOn(kind=error.code, ref=context.job.store or "")]
         return JobWaiting(waiting_on, not_before=None, transient=True, code=error.code, detail=error.detail)
+    if isinstance(error, ArchiveFull):
+        return archive_wait(context, error.detail)
     return JobFailed(error.code, error.detail)
+
+
+def archive_wait(context: JobContext, detail: str) -> JobWaiting:
+    """The wait of a job whose archive has no room: it goes on where it was as soon as there is some."""
+    until = context.clock.now() + ARCHIVE_LOOK_AGAIN
+    waiting_on = [WaitingOn(kind=ArchiveFull.code, ref=detail[:REF_MAX_CHARS], until=until)]
+    advice = "make room there, and the job goes on by itself"
+    return JobWaiting(waiting_on, not_before=until, detail=f"{detail}; {advice}")
 
 
 def _fenced(context: JobContext, error: FenceRaised) -> Exception:

@@ -38,7 +38,7 @@ from spark.purge.scan import PlanStopped
 from spark.purge.transaction import AnyUnit, UnitResult
 from spark.targets.archive_file import prepare_directory
 from spark.targets.connection import Connection
-from spark.targets.errors import ArchiveFailed
+from spark.targets.errors import ArchiveFailed, archive_failure
 from spark.targets.ledger import has_ledger, ledger_totals
 from spark.targets.silence import application_name
 from spark.targets.target import is_on_this_machine
@@ -243,7 +243,7 @@ def _made(archive: Path) -> str:
     try:
         prepare_directory(archive)
     except OSError as error:
-        raise ArchiveFailed(f"{archive}: {error.strerror}") from error
+        raise archive_failure(archive, error) from error
     return str(archive)
 
 

@@ -34,7 +34,7 @@ from spark.replication.trim import ReplicaNotTrimmed, step_of
 from spark.replication.trim_plan import TrimPlan
 from spark.targets.advisory import hold
 from spark.targets.connection import Connection, target_now
-from spark.targets.errors import ArchiveFailed
+from spark.targets.errors import ArchiveFailed, ArchiveFull
 from spark.targets.ledger import has_ledger, ledger_totals
 
 CHECKPOINT_CUTOFF = "cutoff"
@@ -194,8 +194,13 @@ def _so_far(trim: Trim) -> dict[int, int]:
     return _counted(trim.context, trim.conn)[0] if trim.claimed.has_ledger else trim.removed
 
 
-def _close_archive(context: JobContext, conn: Connection, *, exact: bool) -> dict[str, Any] | None:
-    """The archive as far as it is; a folder that cannot be written is told, and ends nothing."""
+def _close_archive(
+    context: JobContext, conn: Connection, *, exact: bool, is_end: bool = False
+) -> dict[str, Any] | None:
+    """The archive as far as it is; a folder that cannot be written is told, and ends nothing.
+
+    Raises: ArchiveFull: at the end of all work (`is_end`) its manifest is waited for.
+    """
     directory = archive_directory(context)
     if directory is None:
         return None
@@ -203,6 +208,8 @@ def _close_archive(context: JobContext, conn: Connection, *, exact: bool) -> dic
     try:
         return close_archive(context, conn, directory, has_ledger=exact, retention=retention)
     except ArchiveFailed as error:
+        if is_end and isinstance(error, ArchiveFull):
+            raise
         data = {"code": error.code, "detail": error.detail}
         context.note(EVENT_WARNING, data)
         return {"directory": str(directory), "error": data}
@@ -221,7 +228,7 @@ def _result(trim: Trim) -> dict[str, Any]:
         "rows_left": left.rows,
         "rows_over_max_entries": left.excess,
         "rids": rids_result(left, removed),
-        "archive": _close_archive(context, trim.conn, exact=exact),
+        "archive": _close_archive(context, trim.conn, exact=exact, is_end=True),
         "units": units,
         "longest_hold_ms": round(trim.longest_s * 1000),
         "warnings": [],

@@ -11,6 +11,7 @@ import hashlib
 import io
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -18,7 +19,7 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark.targets.errors import ArchiveFailed
+from spark.targets.errors import ArchiveFailed, ArchiveFull, archive_failure
 from spark.targets.manifest import sync_directory
 
 ATTEMPTS_WITH_ONE_TOKEN = 1000
@@ -53,23 +54,25 @@ class AttemptWriter:
         self._rows = 0
         self._sink: _HashingFile | None = None
         self._writer: Any = None
+        made: Path | None = None
         try:
             prepare_directory(directory)
-            self.path, descriptor = _create(directory, unit_id, token)
+            made, descriptor = _create(directory, unit_id, token)
+            self.path = made
             self._sink = _HashingFile(descriptor)
             self._writer = pq.ParquetWriter(
                 pa.PythonFile(self._sink, mode="w"), schema, compression="zstd", write_page_checksum=True
             )
         except (OSError, pa.ArrowException) as exc:
             self._abandon()
-            raise ArchiveFailed(f"{directory}: {exc}") from exc
+            raise _failed(directory, exc, part=made) from exc
 
     def write(self, table: Any) -> None:
         """Append the rows of a table of the file's schema."""
         try:
             self._writer.write_table(table)
         except (OSError, pa.ArrowException) as exc:
-            raise ArchiveFailed(f"{self.path}: {exc}") from exc
+            raise _failed(self.path, exc, part=self.path) from exc
         self._rows += table.num_rows
 
     def finish(self) -> Written:
@@ -84,7 +87,7 @@ class AttemptWriter:
             self._sink.close()
             sync_directory(self.path.parent)
         except (OSError, pa.ArrowException) as exc:
-            raise ArchiveFailed(f"{self.path}: {exc}") from exc
+            raise _failed(self.path, exc, part=self.path) from exc
         return Written(self.path, self._rows, self._sink.written, self._sink.digest.hexdigest())
 
     def __enter__(self) -> Self:
@@ -97,6 +100,15 @@ class AttemptWriter:
         # Closing the writer would append a footer and make a torn file look whole.
         if self._sink is not None:
             self._sink.abandon()
+
+
+def _failed(place: Path, error: Exception, *, part: Path | None) -> ArchiveFailed:
+    """The error to raise; the part of a file goes where its bytes are the room that lacks."""
+    failure = archive_failure(place, error)
+    if isinstance(failure, ArchiveFull) and part is not None:
+        with suppress(OSError):
+            part.unlink()
+    return failure
 
 
 class _HashingFile(io.RawIOBase):

@@ -16,10 +16,12 @@ TargetError                     TARGET_ERROR             anything that has no na
 ├── TargetRowConflict           TARGET_ROW_CONFLICT      a constraint refused a row
 ├── FenceRaised                 FENCE_RAISED
 ├── ArchiveFailed               ARCHIVE_FAILED           the archive could not be made durable
+│   └── ArchiveFull             ARCHIVE_FULL             its disk or quota has no room left
 ├── ArchiveCorrupt              ARCHIVE_CORRUPT
 └── RestoreConflict             RESTORE_CONFLICT
 """
 
+import errno
 import sqlite3
 from typing import ClassVar
 
@@ -96,6 +98,21 @@ class TargetRowConflict(TargetError):
 
 class ArchiveFailed(TargetError):
     code = "ARCHIVE_FAILED"
+
+
+class ArchiveFull(ArchiveFailed):
+    code = "ARCHIVE_FULL"
+
+
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+def archive_failure(place: object, error: Exception) -> ArchiveFailed:
+    """What an error of the disk means for an archive: no room passes, anything else does not."""
+    said = getattr(error, "strerror", None) or str(error)
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        return ArchiveFull(f"{place}: {said}")
+    return ArchiveFailed(f"{place}: {said}")
 
 
 class ArchiveCorrupt(TargetError):

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from spark.targets.errors import ArchiveCorrupt, ArchiveFailed
+from spark.targets.errors import ArchiveCorrupt, archive_failure
 
 MANIFEST_NAME = "manifest.json"
 MANIFEST_FORMAT = 1
@@ -51,7 +51,9 @@ def write_manifest_json(directory: Path, entries: Sequence[ManifestEntry]) -> Pa
         draft.replace(final)
         sync_directory(directory)
     except OSError as exc:
-        raise ArchiveFailed(f"{final}: {exc.strerror}") from exc
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise archive_failure(final, exc) from exc
     return final
 
 
