@@ -17,9 +17,10 @@ from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.db import Database
 from app.errors import InvalidHeader
+from app.jobs.again import retry, set_throttle
 from app.jobs.models import InstanceRead, Job, JobEventRead, JobRead, ThrottleSetting, read_job
 from app.jobs.queries import JobFilter, get_job, list_events, list_instances, list_jobs
-from app.jobs.service import request_abort, request_pause, request_resume, retry, set_throttle
+from app.jobs.service import request_abort, request_pause, request_resume
 from app.jobs.states import HELD, TERMINAL, JobState
 from app.jobs.streaming import stream_events, wait_for_change
 from app.jobs.watch import JobWatch

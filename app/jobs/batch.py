@@ -11,6 +11,7 @@ from sqlmodel import Session, col, select
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.errors import NotFound, ServiceError
+from app.jobs.again import note_refused, retry_children, throttle_children
 from app.jobs.context import JobContext
 from app.jobs.errors import IllegalTransition, JobFailed, JobWaiting
 from app.jobs.family import (
@@ -31,12 +32,9 @@ from app.jobs.service import (
     KEPT_BY_ABORT,
     KEPT_BY_PAUSE,
     children_key,
-    note_refused,
     request_abort,
     request_pause,
     resume_children,
-    retry_children,
-    throttle_children,
 )
 from app.jobs.states import TERMINAL, JobState
 from app.settings import Settings

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.jobs.service import retry
+from app.jobs.again import retry
 from app.purge.task import CHECKPOINT_LIMITS
 from tests.oracles.symmetricds import Place, session, snapshot
 from tests.regressions.purges import OLD_CUTOFF, Purges

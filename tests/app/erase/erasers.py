@@ -19,12 +19,13 @@ from app.erase.silence import prove_erasure_silent
 from app.erase.task import run_erasure
 from app.erase.tick import Look
 from app.erase.wire import CycleRead, CycleRequest
+from app.jobs.again import retry
 from app.jobs.claims import claim_next, reap
 from app.jobs.context import JobContext
 from app.jobs.errors import StopCause
 from app.jobs.models import Job, JobClass, JobEvent
 from app.jobs.runner import Runner
-from app.jobs.service import request_abort, request_pause, request_resume, retry
+from app.jobs.service import request_abort, request_pause, request_resume
 from app.jobs.tasks import TaskKind
 from app.protection.models import Protection, ProtectionKind
 from app.protection.service import NewProtection, create_protection, end_protection

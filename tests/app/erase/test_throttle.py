@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from app.erase.throttle import Rate, header_times_s, round_units
+from app.jobs.again import set_throttle
 from app.jobs.models import ThrottleSetting
-from app.jobs.service import set_throttle
 from spark.erase.calls import RoundCall
 from tests.app.erase.erasers import Erasers
 from tests.app.erase.fake_hands import MIB, FakeLog

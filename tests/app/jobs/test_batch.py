@@ -12,10 +12,11 @@ from sqlalchemy import text
 
 from app.clock import SystemClock
 from app.jobs import outcome
+from app.jobs.again import retry
 from app.jobs.batch import JOB_BATCH, prove_children_silent, run_batch
 from app.jobs.context import JobContext
 from app.jobs.errors import IllegalTransition, JobFailed
-from app.jobs.service import request_abort, request_pause, request_resume, retry
+from app.jobs.service import request_abort, request_pause, request_resume
 from app.jobs.states import JobState
 from app.jobs.tasks import TaskKind, TaskKinds
 from app.jobs.writing import change_job

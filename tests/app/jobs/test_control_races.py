@@ -8,9 +8,10 @@ import pytest
 from sqlalchemy import text
 
 from app.jobs import outcome
+from app.jobs.again import set_throttle
 from app.jobs.errors import IllegalTransition, JobFailed, LeaseLost
 from app.jobs.models import Job, JobEvent, ThrottleSetting
-from app.jobs.service import request_abort, request_pause, request_resume, set_throttle
+from app.jobs.service import request_abort, request_pause, request_resume
 from app.jobs.states import TRANSITIONS, JobState
 from app.jobs.writing import change_job
 from tests.app.jobs.workbench import Workbench, claimer, in_threads, until_somebody_waits_for_a_row
