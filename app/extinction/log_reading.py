@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Final
 
 import structlog
@@ -102,12 +101,25 @@ def accept_gap(db: Session, store: Store, *, now: datetime) -> ExtinctionLogRow 
     return row
 
 
+def read_by_child(call: CountCall) -> CountAnswer:
+    """Read a log in a process of its own.
+
+    Raises: HandsLost.
+    """
+    hands = ChildHands()
+    try:
+        return hands.count(call)
+    finally:
+        hands.close()
+
+
 @dataclass(frozen=True, slots=True)
 class LogReading:
     """One look at the logs of all JE stores with an installed filter; those that need it are read as a whole.
 
     Args:
         rests: of stores whose log was not settled; kept from look to look.
+        read: reads a whole log.
     """
 
     database: Database
@@ -115,6 +127,7 @@ class LogReading:
     now: datetime
     rests: MutableMapping[str, Rest] = field(default_factory=dict)
     changed: Callable[[str], None] = lambda _: None
+    read: Callable[[CountCall], CountAnswer] = read_by_child
 
     def run(self) -> list[str]:
         """Bring every log's position to its end; returns the stores that were read as a whole."""
@@ -149,7 +162,8 @@ class LogReading:
     def _read(self, store: Store, *, gap: str | None) -> None:
         answer: CountAnswer | None = None
         try:
-            answer = self._ask(environment_directory(store, self.settings))
+            directory = environment_directory(store, self.settings)
+            answer = self.read(CountCall(str(directory), discards=True))
             trouble = _trouble(answer)
         except ServiceError as error:
             trouble = error.detail
@@ -163,14 +177,6 @@ class LogReading:
             before = self.rests.get(store.id)
             self.rests[store.id] = Rest.after(before, now=self.now, first=REST_FIRST, longest=REST_MAX)
         self.changed(store.id)
-
-    @staticmethod
-    def _ask(directory: Path) -> CountAnswer:
-        hands = ChildHands()
-        try:
-            return hands.count(CountCall(str(directory), discards=True))
-        finally:
-            hands.close()
 
     def _note(
         self,
