@@ -92,13 +92,18 @@ def position_of(row: ExtinctionLogRow) -> LogPosition | None:
     return LogPosition(row.number, row.offset, row.checksum, row.device, int(row.inode))
 
 
-def accept_gap(db: Session, store: Store, *, now: datetime) -> ExtinctionLogRow | None:
-    """An admin's word that nothing was discarded in files that went unread; the log is read anew."""
+def accept_gap(db: Session, store: Store, *, now: datetime) -> str | None:
+    """An admin's word that nothing was discarded in files that went unread; returns what had gone.
+
+    The log is read anew.
+    """
     row = db.get(ExtinctionLogRow, store.id)
-    if row is not None:
-        row.gap, row.number, row.updated_at = None, None, now
-        db.add(row)
-    return row
+    if row is None or row.gap is None:
+        return None
+    gap = row.gap
+    row.gap, row.number, row.updated_at = None, None, now
+    db.add(row)
+    return gap
 
 
 def read_by_child(call: CountCall) -> CountAnswer:
