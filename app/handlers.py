@@ -176,7 +176,10 @@ def _count_users(db: Session, store_id: str) -> int:
 
 def _count_extinctions(db: Session, store: Store) -> int:
     """Of an environment; a replica's lie in its target."""
-    return len(known_extinctions(db, store.id).holding) if store.kind == StoreKind.JE else 0
+    if store.kind != StoreKind.JE:
+        return 0
+    known = known_extinctions(db, store.id)
+    return len({each.id for each in (*known.holding, *known.secondary)})
 
 
 def recover(database: Database, settings: Settings, store: Store, actor: str) -> RecoveryRead:

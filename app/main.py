@@ -36,6 +36,7 @@ from app.events.wait_api import router as waits_router
 from app.extinction.api import router as extinction_router
 from app.extinction.attest_api import router as attest_router
 from app.extinction.forget_api import router as forget_router
+from app.extinction.log_api import router as extinction_log_router
 from app.extinction.wire import STATUS_BODY_MAX_BYTES
 from app.handlers import BATCH_SUBMITTERS, STORE_HOOKS, TRIMMING, scopes_of
 from app.jobs.api import router as jobs_router
@@ -82,6 +83,7 @@ ROUTERS = (
     extinction_router,
     attest_router,
     forget_router,
+    extinction_log_router,
     archives_router,
     protection_router,
     abort_router,

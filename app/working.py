@@ -17,6 +17,7 @@ from app.erase.errors import SigningKeyUnusable
 from app.erase.tick import Look
 from app.errors import MetadataBusy, MetadataUnavailable
 from app.events.tick import tick_once as cleanup_tick_once
+from app.extinction.log_reading import LogReading
 from app.extinction.settling import Settling
 from app.handlers import is_ahead, task_kinds
 from app.jobs.claims import Claimer
@@ -42,6 +43,7 @@ STOP_BUDGET_S = 13.5
 """For jobs and Spark together, of the 15 s that a stop may take."""
 START_RETRY_S = 1.0
 SETTLING_TICK_S = 3.0
+LOGS_TICK_S = 2.0
 HOUSEKEEPING_EVERY_BEATS = 20
 EPOCH_STORES_MAX = 200
 logger = structlog.get_logger("lethe.server")
@@ -83,6 +85,8 @@ class Worker:
         self._eraser = threading.Thread(target=self._look_at_erasers, name="lethe-eraser", daemon=True)
         self._supplier = threading.Thread(target=self._look_at_agreements, name="lethe-supplier", daemon=True)
         self._settler = threading.Thread(target=self._settle_extinctions, name="lethe-settler", daemon=True)
+        self._logs_rest: dict[str, Rest] = {}
+        self._reader = threading.Thread(target=self._read_logs, name="lethe-logs", daemon=True)
 
     def start(self) -> None:
         """Register, recover, claim."""
@@ -103,6 +107,7 @@ class Worker:
         self._eraser.start()
         self._supplier.start()
         self._settler.start()
+        self._reader.start()
         logger.info("started", role=self.role, instance=self.lock.id, labels=self.settings.labels)
 
     def start_when_possible(self) -> None:
@@ -125,7 +130,7 @@ class Worker:
         if self.spark is not None:
             self.spark.stop(STOP_BUDGET_S - (time.monotonic() - begun))
         self._stopped.set()
-        for thread in (self._keeper, self._eraser, self._supplier, self._settler):
+        for thread in (self._keeper, self._eraser, self._supplier, self._settler, self._reader):
             if thread.is_alive():
                 thread.join(2.0)
         survive(partial(self._beat, stopped=True), "metadata away")
@@ -189,6 +194,16 @@ class Worker:
     def _settle_extinctions_once(self) -> None:
         if Settling(self.database, self.settings, self.clock.now(), self._tell, self._replicas_rest).run():
             self.runner.wake()
+
+    def _read_logs(self) -> None:
+        """At the start and every few seconds: what JE has discarded; on its own, for logs may be long."""
+        while True:
+            survive(self._read_logs_once, "metadata away")
+            if self._stopped.wait(LOGS_TICK_S):
+                return
+
+    def _read_logs_once(self) -> None:
+        LogReading(self.database, self.settings, self.clock.now(), self._logs_rest, self._tell).run()
 
     def _tell(self, changed: str) -> None:
         self.changed(changed)

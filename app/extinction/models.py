@@ -51,6 +51,7 @@ class ExtinctionRow(SQLModel, table=True):
         hint: what is worth knowing of its size.
         has_java_filter: found in a JE log with a filter that only JE can evaluate: it covers nothing here,
             and the keys of its range may be extinct.
+        secondary: found in a JE log: those of `databases` that have duplicates, in base64; null: not known.
         attested_at, attested_by, attest_reason: an admin has said that the application's own filter is
             installed and says EXTINCT.
     """
@@ -80,10 +81,38 @@ class ExtinctionRow(SQLModel, table=True):
     logged_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     done_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     has_java_filter: bool = False
+    secondary: list[str] | None = Field(default=None, sa_type=JSON_TYPE, nullable=True)
     attested_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     attested_by: str | None = Field(default=None, max_length=120)
     attest_reason: str | None = Field(default=None, max_length=500)
     version: int = 1
+
+
+class ExtinctionLogRow(SQLModel, table=True):
+    """How far the log of a JE store was read for what JE itself has discarded.
+
+    Attributes:
+        path: of the environment that was read; another one is another log.
+        number, offset, checksum, device, inode: the last entry, as a LogPosition of spark.erase.log_tail;
+            null: it was not read.
+        gap: files that nobody had read were gone, and which; null: none, or an admin has accepted it.
+        trouble: why it could not be read up to its end.
+    """
+
+    __tablename__ = "extinction_logs"
+
+    store: str = Field(
+        sa_column=Column(String(63), ForeignKey("stores.id", ondelete="CASCADE"), primary_key=True)
+    )
+    path: str = Field(max_length=1000)
+    number: int | None = Field(default=None, sa_type=BigInteger)
+    offset: int | None = Field(default=None, sa_type=BigInteger)
+    checksum: int | None = Field(default=None, sa_type=BigInteger)
+    device: int | None = Field(default=None, sa_type=BigInteger)
+    inode: str | None = Field(default=None, max_length=20)
+    gap: str | None = Field(default=None, max_length=300)
+    trouble: str | None = Field(default=None, max_length=300)
+    updated_at: datetime = Field(sa_type=UtcDateTime)
 
 
 class ExtinctionBundleRow(SQLModel, table=True):

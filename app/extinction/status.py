@@ -1,9 +1,10 @@
 """What a store's extinctions say, as far as the metadata knows: what other domains may rely on."""
 
+import base64
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -23,21 +24,48 @@ class KnownExtinctions:
 
     Attributes:
         filtered: found in a JE log with a filter that only JE can evaluate: MAYBE_EXTINCT too.
+        secondary: JE's own ranges in databases with duplicates, which are of other keys than those that are
+            asked for: every key of such a database is MAYBE_EXTINCT.
     """
 
     holding: tuple[Extinction, ...]
     reserved: tuple[Extinction, ...]
     filtered: tuple[Extinction, ...] = ()
+    secondary: tuple[Extinction, ...] = ()
 
 
 def known_extinctions(db: Session, store_id: str) -> KnownExtinctions:
     """The extinctions of a store, oldest first."""
     rows = rows_of(db, store_id)
+    holding = [(extinction_of(row), _secondary_of(row)) for row in rows if _holds(row)]
     return KnownExtinctions(
-        tuple(extinction_of(row) for row in rows if _holds(row)),
+        tuple(
+            replace(each, databases=each.databases - secondary)
+            for each, secondary in holding
+            if each.databases - secondary
+        ),
         tuple(extinction_of(row) for row in rows if row.state == ExtinctionState.RESERVED),
         tuple(extinction_of(row) for row in rows if row.has_java_filter),
+        tuple(
+            replace(each, databases=secondary, start_key=None, end_key=None)
+            for each, secondary in holding
+            if secondary
+        ),
     )
+
+
+def _secondary_of(row: ExtinctionRow) -> frozenset[bytes]:
+    """The databases in which its range does not tell which primary keys are extinct.
+
+    Of a row that was noted before they were told apart these are all, until the log has been read again.
+    """
+    extinction = extinction_of(row)
+    is_whole = extinction.start_key is None and extinction.end_key is None
+    if row.origin != ExtinctionOrigin.LOG or is_whole:
+        return frozenset()
+    if row.secondary is None:
+        return extinction.databases
+    return frozenset(base64.b64decode(each) for each in row.secondary)
 
 
 def _holds(row: ExtinctionRow) -> bool:
@@ -79,7 +107,9 @@ def note_log_extinctions(
     """Note those that a JE log has and the metadata has not. JE has discarded them itself: they are done."""
     for each in found:
         extinction = Extinction.parse(each.payload)
-        if db.get(ExtinctionRow, (store_id, extinction.id)) is None:
+        secondary = sorted(base64.b64encode(name.encode()).decode() for name in each.secondary)
+        row = db.get(ExtinctionRow, (store_id, extinction.id))
+        if row is None:
             insert_row(
                 db,
                 store_id,
@@ -88,9 +118,13 @@ def note_log_extinctions(
                 now=now,
                 origin=ExtinctionOrigin.LOG,
                 has_java_filter=each.has_filter,
+                secondary=secondary,
                 logged_at=now,
                 done_at=now,
             )
+        elif row.secondary is None and row.origin == ExtinctionOrigin.LOG:
+            row.secondary, row.version = secondary, row.version + 1
+            db.add(row)
 
 
 def shown_in_certificate(db: Session, store_id: str, ids: Iterable[str]) -> list[dict[str, Any]]:

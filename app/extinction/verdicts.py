@@ -22,6 +22,7 @@ from sqlmodel import Session, col, select
 
 from app.db import Database
 from app.errors import ServiceError
+from app.extinction.log_reading import unread_log
 from app.extinction.models import ExtinctionBundleRow, ExtinctionRow
 from app.extinction.records import note_known
 from app.extinction.status import known_extinctions
@@ -73,6 +74,8 @@ def view_of(database: Database, settings: Settings, store: Store, *, starting: b
         mark = last.mark if last is not None and last.inputs[0] == _registration(store) else None
         says = try_target(database, settings, store, mark=mark)
     because = _because(store, says, starting=starting)
+    if store.kind == StoreKind.JE and store.extinction_filter == ExtinctionFilterMode.INSTALLED:
+        because += unread_log(database, settings, store, now=now)
     with database.reading() as db:
         inputs = _inputs(db, store, says, because)
         current = db.get(ExtinctionBundleRow, store.id)
@@ -146,7 +149,7 @@ def _made(
         note_known(db, store, says.known, now=now)
     found = known_extinctions(db, store.id)
     holding, reserved = found.holding, found.reserved
-    maybe = (*reserved, *found.filtered)
+    maybe = (*reserved, *found.filtered, *found.secondary)
     everything_maybe = bool(because)
     told = because.copy()
     if reserved:
@@ -155,6 +158,10 @@ def _made(
     if found.filtered:
         names = ", ".join(each.id for each in found.filtered[:10])
         told.append(MaybeBecause(code="JAVA_FILTER", detail=f"only JE can evaluate the filter of {names}"))
+    if found.secondary:
+        names = ", ".join(sorted({name.decode() for each in found.secondary for name in each.databases})[:10])
+        detail = f"JE has discarded ranges of secondary keys, not of primary ones, in {names}"
+        told.append(MaybeBecause(code="SECONDARY_RANGE", detail=detail))
     in_base64 = store.kind == StoreKind.REPLICA
     bundle = ExtinctionBundleRead(
         format=FORMAT,

@@ -202,7 +202,10 @@ class StatusQuery(BaseModel):
 class MaybeBecause(BaseModel):
     """Why keys may be extinct; `detail` is for people."""
 
-    code: str = Field(description="STARTING, ALWAYS_MAYBE, TARGET, ANNOUNCED, RESERVED, JAVA_FILTER.")
+    code: str = Field(
+        description="STARTING, ALWAYS_MAYBE, TARGET, ANNOUNCED, RESERVED, JAVA_FILTER, LOG_NOT_READ, LOG_GAP,"
+        " SECONDARY_RANGE."
+    )
     detail: str
 
 

@@ -6,6 +6,7 @@ lives in its node, is not seen.
 """
 
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -14,14 +15,18 @@ from spark.erase.databases import Databases, find_databases
 from spark.erase.deciding import USER_LN
 from spark.erase.errors import LogFileChanged, LogFileVanished, LogRefused
 from spark.erase.extinct import judged_key
-from spark.erase.extinct_scans import find_log_extinctions
+from spark.erase.extinct_scans import find_log_extinctions, has_undecided
 from spark.erase.live_reading import read_moving_log
 from spark.erase.log import Log, Mask, all_ends, all_entries, all_lns, newest_checkpoint
-from spark.erase.naming import ended_in, name_databases
+from spark.erase.log_tail import position_at
+from spark.erase.naming import Ended, ended_in, name_databases
 from spark.erase.request import LogExtinction
 from spark.erase.transactions import find_outcomes
 from spark.erase.versions import compare_versions
 from spark.formats.extinction import Extinction
+from spark.formats.je_log import FILE_NUMBER_MAX, file_name, lsn_of
+
+LSN_MAX: Final = lsn_of(FILE_NUMBER_MAX, 0xFFFFFFFF)
 
 
 def count_records(call: CountCall) -> CountAnswer:
@@ -32,16 +37,33 @@ def count_records(call: CountCall) -> CountAnswer:
             names = name_databases(log, ended)
             noted: tuple[LogExtinction, ...] = ()
             records = size = 0
+            if call.discards:
+                return _discards(log, names, ended)
             if call.extinction is not None:
                 checkpoint = newest_checkpoint(log)
                 databases = find_databases(log, checkpoint)
-                noted = find_log_extinctions(log, names, ended, first_active=checkpoint.first_active)
+                noted = find_log_extinctions(
+                    log, names, ended, first_active=checkpoint.first_active, secondary=databases.dups
+                )
                 records, size = _count(log, databases, names, Extinction.parse(call.extinction))
             return CountAnswer(tuple(sorted(names.values())), records, size, noted)
     except (LogFileVanished, LogFileChanged) as moved:
         return CountAnswer(refusal=_refusal(RefusalCode.LOG_MOVED, moved))
     except LogRefused as refused:
         return CountAnswer(refusal=_refusal(RefusalCode.LOG_REFUSED, refused))
+
+
+def _discards(log: Log, names: dict[int, str], ended: Ended) -> CountAnswer:
+    """What JE has discarded up to the end of what was read, and where that is."""
+    checkpoint = newest_checkpoint(log)
+    secondary = find_databases(log, checkpoint).dups
+    noted = find_log_extinctions(log, names, ended, first_active=LSN_MAX, secondary=secondary)
+    read_to = None
+    if not has_undecided(log, ended, first_active=checkpoint.first_active):
+        last = [file for file in log.files if file.entries.num_rows][-1]
+        offset = int(last.entries["offset"][last.entries.num_rows - 1].as_py())
+        read_to = position_at(log.directory / file_name(last.number), offset)
+    return CountAnswer(tuple(sorted(names.values())), log_extinctions=noted, read_to=read_to)
 
 
 def _refusal(code: RefusalCode, refused: LogRefused) -> Refusal:

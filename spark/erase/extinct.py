@@ -4,8 +4,9 @@ Only rows of databases that some extinction names are looked at, and of these on
 between the lowest start and the highest end.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -18,6 +19,8 @@ from spark.erase.request import ExtinctionTerms, LogExtinction
 from spark.formats.extinction import Extinction, ExtinctionIndex
 from spark.formats.je_log_packed import ItemMalformed, ItemReader
 
+LOG_ID_PREFIX: Final = "ext_" + "0" * 10
+"""Of extinctions that JE has noted: they stand behind those of calls, which begin with the time."""
 PREFIX_BYTES: Final = 8
 ROWS_AT_ONCE: Final = 1 << 18
 _PACKED_ONE_BYTE_MAX: Final = 119
@@ -25,14 +28,22 @@ Numbers = NDArray[np.int32]
 
 
 def primary_key(two_part: bytes) -> bytes:
-    """The data of a record in a database with duplicates, which is a primary key: key, data, length of key.
+    """The data of a record in a database with duplicates, which is a primary key.
+
+    Raises: ItemMalformed, IndexError: it is no such key.
+    """
+    return _parts(two_part)[1]
+
+
+def _parts(two_part: bytes) -> tuple[bytes, bytes]:
+    """Key and data of a record in a database with duplicates: key, data, length of key.
 
     Raises: ItemMalformed, IndexError: it is no such key.
     """
     # The length is packed backwards: its first byte is the last one here.
     width = max(two_part[-1] - _PACKED_ONE_BYTE_MAX, 0) + 1
     length = ItemReader(two_part[: -width - 1 : -1]).packed_int()
-    return two_part[length : len(two_part) - width]
+    return two_part[:length], two_part[length : len(two_part) - width]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +76,39 @@ class Extinct:
 
 
 @dataclass(frozen=True, slots=True)
-class Coverage:
+class Asked:
     """Extinctions ready to be asked: those that reach beyond the veto, all that hold, and those in doubt."""
 
     beyond: ExtinctionIndex
     holding: ExtinctionIndex
     reserved: ExtinctionIndex
+
+    @classmethod
+    def of(
+        cls,
+        beyond: Sequence[Extinction],
+        holding: Sequence[Extinction],
+        reserved: Sequence[Extinction],
+        *,
+        only: Callable[[Extinction], bool],
+    ) -> "Asked":
+        """Make those ready that are wanted."""
+        return cls(
+            *(ExtinctionIndex([each for each in some if only(each)]) for some in (beyond, holding, reserved))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """All extinctions, and apart from each other those of calls and those that JE has discarded.
+
+    In a database with duplicates a call speaks of primary keys, as an ExtinctionFilter does; JE's own discard
+    is a range of the database's own keys.
+    """
+
+    all: Asked
+    of_calls: Asked
+    of_je: Asked
     ids: tuple[str, ...]
     bounds: Mapping[bytes, tuple[bytes, bytes | None]]
 
@@ -93,10 +131,11 @@ class Coverage:
         bounds = _bounds([*holding, *reserved])
         if not bounds:
             return None
+        made = partial(Asked.of, beyond, holding, reserved)
         return cls(
-            ExtinctionIndex(beyond),
-            ExtinctionIndex(holding),
-            ExtinctionIndex(reserved),
+            made(only=lambda _: True),
+            made(only=lambda each: not is_of_je(each)),
+            made(only=is_of_je),
             tuple(dict.fromkeys(each.id for each in holding)),
             bounds,
         )
@@ -120,23 +159,40 @@ class Coverage:
             if not has_dups:
                 rows = _between(lns, rows, *self.bounds[database])
             for row in rows.tolist():
-                self._judge(found, numbers, row, database, judged_key(lns.key(row), has_dups=has_dups))
+                for asked_of, key in self._questions(lns.key(row), has_dups=has_dups):
+                    _judge(asked_of, found, numbers, row, database, key)
         return found
 
-    def _judge(
-        self, found: Extinct, numbers: Mapping[str, int], row: int, database: bytes, key: bytes | None
-    ) -> None:
-        if key is None:
-            return
-        covering = self.beyond.find(database, key)
-        if covering is not None:
-            found.number[row], found.beyond[row] = numbers[covering.id], True
-            return
-        covering = self.holding.find(database, key)
-        if covering is not None:
-            found.number[row] = numbers[covering.id]
-        elif self.reserved.find(database, key) is not None:
-            found.waits[row] = True
+    def _questions(self, key: bytes, *, has_dups: bool) -> Sequence[tuple[Asked, bytes]]:
+        """Which extinctions are asked, and for which key; none for a key that cannot be read: it stays."""
+        if not has_dups:
+            return [(self.all, key)]
+        try:
+            own, primary = _parts(key)
+        except (ItemMalformed, IndexError):
+            return []
+        return [(self.of_calls, primary), (self.of_je, own)]
+
+
+def is_of_je(extinction: Extinction) -> bool:
+    """Whether JE's own log is where it comes from."""
+    return extinction.id.startswith(LOG_ID_PREFIX)
+
+
+def _judge(
+    asked: Asked, found: Extinct, numbers: Mapping[str, int], row: int, database: bytes, key: bytes
+) -> None:
+    covering = asked.beyond.find(database, key)
+    if covering is not None:
+        found.number[row], found.beyond[row] = numbers[covering.id], True
+        return
+    if found.beyond[row]:
+        return
+    covering = asked.holding.find(database, key)
+    if covering is not None:
+        found.number[row] = numbers[covering.id]
+    elif asked.reserved.find(database, key) is not None:
+        found.waits[row] = True
 
 
 def judged_key(key: bytes, *, has_dups: bool) -> bytes | None:

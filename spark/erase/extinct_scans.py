@@ -8,25 +8,25 @@ Source: facts je-safe-rule, EXTINCT; eraser-behaviour, 11.
 
 import base64
 import hashlib
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Set
 
+from spark.erase.extinct import LOG_ID_PREFIX
 from spark.erase.log import Log, numbers
 from spark.erase.naming import Ended
 from spark.erase.request import LogExtinction
 from spark.formats.extinction import LABEL_MAX_CHARS, Extinction, ExtinctionInvalid
 from spark.formats.je_extinct_scan import ExtinctScan
-from spark.formats.je_log import FLAG_INVISIBLE, NULL_LSN, lsn_of
+from spark.formats.je_log import FLAG_INVISIBLE, FLAG_REPLICATED, NULL_LSN, lsn_of
 from spark.formats.je_log_items import RareLn
-
-ID_PREFIX: Final = "ext_" + "0" * 10
-"""Such ids stand behind those of calls, which begin with the time."""
 
 
 def find_log_extinctions(
-    log: Log, names: Mapping[int, str], ended: Ended, *, first_active: int
+    log: Log, names: Mapping[int, str], ended: Ended, *, first_active: int, secondary: Set[int]
 ) -> tuple[LogExtinction, ...]:
     """Find those that count, in the order of their ids.
+
+    Args:
+        secondary: ids of the databases with duplicates.
 
     One that names none of the databases that there are, or has bounds that no extinction may have, is left
     out.
@@ -43,8 +43,30 @@ def find_log_extinctions(
             extinction = _extinction(ln, ln.extinct_scan, names)
             if extinction is not None:
                 has_filter = ln.extinct_scan.filter is not None
-                found[extinction.id] = LogExtinction(lsn, extinction.to_json(), has_filter)
+                dups = sorted(
+                    {names[db] for db in ln.extinct_scan.databases if db in names.keys() & secondary}
+                )
+                found[extinction.id] = LogExtinction(lsn, extinction.to_json(), has_filter, tuple(dups))
     return tuple(found[each] for each in sorted(found))
+
+
+def has_undecided(log: Log, ended: Ended, *, first_active: int) -> bool:
+    """Whether the log has a discard that may still become one, or be undone.
+
+    That is one whose transaction has not ended, and a replicated one that a rollback may yet reach.
+    """
+    for file in log.files:
+        offsets, flags = numbers(file.entries, "offset"), numbers(file.entries, "flags")
+        for row, ln in file.rare:
+            if not isinstance(ln, RareLn) or ln.extinct_scan is None or flags[row] & FLAG_INVISIBLE:
+                continue
+            if ln.txn_id in ended.aborted:
+                continue
+            lsn = lsn_of(file.number, int(offsets[row]))
+            committed = _commit_lsn(ln, lsn, ended)
+            if committed == NULL_LSN or (flags[row] & FLAG_REPLICATED and committed >= first_active):
+                return True
+    return False
 
 
 def _commit_lsn(ln: RareLn, lsn: int, ended: Ended) -> int:
@@ -60,7 +82,7 @@ def _extinction(ln: RareLn, scan: ExtinctScan, names: Mapping[int, str]) -> Exti
     digest = base64.b32hexencode(hashlib.sha256(said.encode()).digest()[:10]).decode().lower()
     try:
         return Extinction(
-            ID_PREFIX + digest,
+            LOG_ID_PREFIX + digest,
             databases,
             start_key=scan.begin_key,
             end_key=scan.end_key,

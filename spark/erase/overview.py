@@ -155,7 +155,9 @@ def _overlook(directory: Path, surveys: Sequence[Survey]) -> Overview:
         torn_at=surveys[-1].columns.torn_at,
         reads=(sum(each.reads[0] for each in surveys), sum(each.reads[1] for each in surveys)),
         names=names,
-        log_extinctions=find_log_extinctions(log, names, ended, first_active=first_active),
+        log_extinctions=find_log_extinctions(
+            log, names, ended, first_active=first_active, secondary=databases.dups
+        ),
     )
 
 

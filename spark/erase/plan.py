@@ -201,7 +201,9 @@ def gather_facts(log: Log, checkpoint: Checkpoint) -> Facts:
         reached=find_reached(log, entries, lns, nodes, databases, first_active=first_active),
         first_active=first_active,
         names=names,
-        log_extinctions=find_log_extinctions(log, names, ended, first_active=first_active),
+        log_extinctions=find_log_extinctions(
+            log, names, ended, first_active=first_active, secondary=databases.dups
+        ),
     )
 
 

@@ -37,11 +37,14 @@ class LogExtinction:
         payload: its record (`formats.extinction`), of this log's databases by name; the id is made of what it
             says, and is the same whenever the log is read.
         has_filter: a Java object filters its keys: which ones, nobody here can tell.
+        secondary: those of its databases that have duplicates: JE walks its range over their own keys, while
+            an ExtinctionFilter is asked for the primary keys, which are their data.
     """
 
     lsn: int
     payload: bytes
     has_filter: bool
+    secondary: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import itertools
 import os
 import shutil
 import tarfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -91,6 +92,17 @@ def make_environment_store(
     answer = http.post("/v1/stores", json=body)
     assert answer.status_code == 201, answer.text
     return EnvironmentStore(http, name, directory)
+
+
+def await_log(http: httpx.Client, store_id: str, *, patience_s: float = 60) -> None:
+    """Wait until the service has read what JE itself has discarded."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        bundle = http.get(f"/v1/stores/{store_id}/extinctions/filter").json()
+        if "LOG_NOT_READ" not in {each["code"] for each in bundle["maybe_because"]}:
+            return
+        assert time.monotonic() < deadline, bundle["maybe_because"]
+        time.sleep(0.1)
 
 
 @contextmanager

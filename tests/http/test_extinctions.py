@@ -12,7 +12,7 @@ import pytest
 from lethe_client.extinction_filter import ExtinctionBundle
 
 from spark.formats.extinction import Extinction
-from tests.http.environments import EnvironmentStore, make_environment_store, unpack
+from tests.http.environments import EnvironmentStore, await_log, make_environment_store, unpack
 from tests.http.metadata_rows import MetadataRows
 from tests.http.problem import problem
 from tests.http.service_process import ServiceProcess
@@ -181,6 +181,7 @@ def test_target_that_is_away_makes_every_key_maybe(
 
 
 def test_extinction_of_an_environment_is_counted(http: httpx.Client, environment: EnvironmentStore) -> None:
+    await_log(http, environment.id)
     job = _discarded(http, environment.id, databases=["users", "ttl"])
     ended = wait_for(http, job["id"], timeout_s=90)
     assert (ended["state"], ended["result"]["records"]) == ("SUCCEEDED", 4_125 + 40)

@@ -15,7 +15,7 @@ from lethe_client.certificates import verify_certificate
 from app.cli.main import main
 from spark.formats.je_extinct_scan import ExtinctScan
 from spark.formats.je_write_environment import Environment
-from tests.http.environments import EnvironmentStore, make_environment_store
+from tests.http.environments import EnvironmentStore, await_log, make_environment_store
 from tests.http.problem import problem
 from tests.http.service_process import ServiceProcess
 from tests.http.shop import wait_for
@@ -155,6 +155,7 @@ def test_scan_of_the_log_is_shown_and_needs_no_attestation(
     assert {each: shown[each] for each in expected} == expected
     assert [(each["id"], each["origin"]) for each in said["extinctions"]] == [(shown["id"], "LOG")]
     query = {"database": "users", "keys": [text(GONE[0]), text(KEYS[41])]}
+    await_log(http, store.id)
     answer = http.post(f"{store.url}/extinction-status:query", json=query).json()
     assert answer["statuses"] == ["EXTINCT", "NOT_EXTINCT"]
 
@@ -168,6 +169,7 @@ def test_scan_with_a_java_filter_is_shown_erases_nothing_and_makes_keys_maybe(
     [shown] = http.get(f"{store.url}/extinctions").json()["items"]
     assert (shown["origin"], shown["java_filter"]) == ("LOG", True)
     query = {"database": "users", "keys": [text(GONE[0]), text(KEYS[41])]}
+    await_log(http, store.id)
     answer = http.post(f"{store.url}/extinction-status:query", json=query).json()
     assert answer["statuses"] == ["MAYBE_EXTINCT", "NOT_EXTINCT"]
     assert [each["code"] for each in answer["maybe_because"]] == ["JAVA_FILTER"]
