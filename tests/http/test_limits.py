@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.http.environments import EnvironmentStore, make_environment_store, unpack
+from tests.http.environments import EnvironmentStore, await_log, make_environment_store, unpack
 from tests.http.problem import problem
 from tests.http.service_process import ServiceProcess
 from tests.http.shop import accepted, wait_for
@@ -50,7 +50,9 @@ def replica(request: pytest.FixtureRequest, http: httpx.Client, roots: Path) -> 
 @pytest.fixture
 def environment(http: httpx.Client, roots: Path, tmp_path: Path) -> EnvironmentStore:
     sample = unpack("closed", tmp_path / "closed")
-    return make_environment_store(http, roots, sample, extinction_filter="INSTALLED")
+    made = make_environment_store(http, roots, sample, extinction_filter="INSTALLED")
+    await_log(http, made.id)
+    return made
 
 
 def _discard(http: httpx.Client, store_id: str, *, plan: bool = False, **body: Any) -> httpx.Response:
