@@ -82,9 +82,7 @@ def _permissions(directory: Path) -> list[MissingPermission]:
     if (directory / LOCK_NAME).exists():
         wanted.append((directory / LOCK_NAME, "read and write", os.R_OK | os.W_OK))
     return [
-        MissingPermission(table=path.name, right=right)
-        for path, right, mode in wanted
-        if not may(path, mode)
+        MissingPermission(table=path.name, right=right) for path, right, mode in wanted if not may(path, mode)
     ]
 
 

@@ -213,9 +213,7 @@ def _try_asking(store: Store, settings: Settings, read: NodeReader[T], purpose: 
 
 def _ask(store: Store, settings: Settings, read: NodeReader[T], purpose: str) -> NodeView[T]:
     usual = session_limits(settings)
-    limits = replace(
-        usual, statement_timeout_ms=min(usual.statement_timeout_ms, STATEMENT_TIMEOUT_MAX_MS)
-    )
+    limits = replace(usual, statement_timeout_ms=min(usual.statement_timeout_ms, STATEMENT_TIMEOUT_MAX_MS))
     with connected_node(store, settings, purpose=purpose, limits=limits) as (conn, catalog):
         return NodeView(store=store, catalog=catalog, found=read(conn, catalog))
 

@@ -36,8 +36,8 @@ from spark.targets.errors import (
     ArchiveFailed,
     RestoreConflict,
     TargetError,
-    TargetRowConflict,
     TargetPathRefused,
+    TargetRowConflict,
     TargetSchemaUnsupported,
     TargetTablesMissing,
 )

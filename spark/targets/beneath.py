@@ -81,7 +81,10 @@ def unlink_beneath(path: str | os.PathLike[str]) -> None:
 
 def rename_beneath(old: str | os.PathLike[str], new: str | os.PathLike[str]) -> None:
     """Give a file another name; no part of either path is a symbolic link."""
-    with parent_of(old, changed=True) as (old_fd, old_name), parent_of(new, changed=True) as (new_fd, new_name):
+    with (
+        parent_of(old, changed=True) as (old_fd, old_name),
+        parent_of(new, changed=True) as (new_fd, new_name),
+    ):
         os.rename(old_name, new_name, src_dir_fd=old_fd, dst_dir_fd=new_fd)
 
 
