@@ -21,6 +21,7 @@ from app import errors
 from app.archives.api import router as archives_router
 from app.auth.access import requires
 from app.auth.api import router as auth_router
+from app.auth.gate import Gate
 from app.auth.scopes import Scope
 from app.backups.api import router as backups_router
 from app.clock import Clock, SystemClock
@@ -203,6 +204,7 @@ def _parking(settings: Settings) -> ParkingLot:
     return ParkingLot(
         in_flight=settings.replication_in_flight,
         batches_max=settings.replication_batches_max,
+        per_token_max=settings.replication_batches_per_token_max,
         wait_max_s=settings.replication_parking_s,
     )
 
@@ -216,6 +218,7 @@ def _add_middleware(app: FastAPI, settings: Settings) -> None:
             allow_headers=["*"],
             expose_headers=["ETag", "Location", "Retry-After", "X-Request-ID", "Idempotency-Replayed"],
         )
+    app.add_middleware(Gate, settings=settings)
     app.add_middleware(
         RequestScope,
         body_max_bytes=settings.request_body_max_bytes,

@@ -46,6 +46,7 @@ ClockDep = Annotated[Clock, Depends(clock_of)]
 
 
 def _authenticated(
+    request: Request,
     database: DatabaseDep,
     clock: ClockDep,
     credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
@@ -53,7 +54,9 @@ def _authenticated(
     if credentials is None:
         raise Unauthenticated("send Authorization: Bearer TOKEN", code="TOKEN_MISSING")
     with database.reading() as db:
-        return authenticate(db, credentials.credentials, now=clock.now())
+        caller = authenticate(db, credentials.credentials, now=clock.now())
+    request.state.token_id = caller.token_id
+    return caller
 
 
 def requires(scope: Scope) -> Callable[..., Caller]:

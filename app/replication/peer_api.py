@@ -154,6 +154,7 @@ def post_session(
 async def post_batch(
     request: Request,
     session_id: SessionId,
+    caller: Peer,
     consumer: ConsumerDep,
     settings: SettingsDep,
     epoch: Epoch,
@@ -167,7 +168,9 @@ async def post_batch(
     ticket = Ticket(session_id, epoch, batch_seq)
     with (
         answered(),
-        parking_of(request).place((consumer.store.id, session_id), epoch=epoch, batch_seq=batch_seq) as place,
+        parking_of(request).place(
+            (consumer.store.id, session_id), token=caller.token_id, epoch=epoch, batch_seq=batch_seq
+        ) as place,
     ):
         batch = await run_in_threadpool(
             decode_batch, await read_body(request), media_type_of(request), settings
