@@ -92,7 +92,7 @@ class Settings(BaseSettings):
     # HTTP
     request_body_max_bytes: Annotated[int, Field(ge=1024)] = 1_048_576
     request_headers_timeout_s: Annotated[float, Field(gt=0)] = 10.0
-    """From a connection's beginning (and after a rest from its first byte) until a request's headers are here."""
+    """From a connection's beginning, or the first byte after a rest, until a request's headers are here."""
     request_body_chunk_timeout_s: Annotated[float, Field(gt=0)] = 15.0
     """How long nothing of a body may come; then 408."""
     request_body_timeout_s: Annotated[float, Field(gt=0)] = 300.0

@@ -1,7 +1,7 @@
 """What one caller may take of the service, looked at before anything of a body is read.
 
-A token that was good is known here by its hash until it is refused. Limits: requests of a token, failures of an
-address, and bodies that have not arrived as a whole, of a token or (for those without a known one) of an
+A token that was good is known here by its hash until it is refused. Limits: requests of a token, failures of
+an address, and bodies that have not arrived as a whole, of a token or (for those without a known one) of an
 address. Probes pass: whoever asks whether the service lives is answered.
 
 Only the event loop's thread touches it.
@@ -134,9 +134,8 @@ class Gate:
             async with asyncio.timeout(max(0.0, most_s)):
                 message = await receive()
         except TimeoutError:
-            raise BodyTooSlow(
-                f"nothing of the body came for {most_s:.0f} s, or all of it took too long"
-            ) from None
+            detail = f"nothing of the body came for {most_s:.0f} s, or all of it took too long"
+            raise BodyTooSlow(detail) from None
         body.waited_s += loop.time() - began
         return message
 

@@ -27,7 +27,7 @@ logger = structlog.get_logger("lethe.http")
 
 @dataclass(frozen=True, slots=True)
 class DoorLimits:
-    """How many, and how long; `per_address_max` None: addresses are not told apart (a proxy's is everybody's)."""
+    """How many, and how long; `per_address_max` None: behind a proxy, whose address is everybody's."""
 
     connections_max: int
     per_address_max: int | None
@@ -136,6 +136,12 @@ class Door:
         sock.on_close = lambda: self._left(fd, address)
         return sock
 
+    def is_full(self, address: str) -> bool:
+        """Whether somebody has to go for one more."""
+        most = self.limits.per_address_max
+        is_crowded = most is not None and len(self._by_address.get(address, {})) >= most
+        return is_crowded or len(self._visits) >= self.limits.connections_max
+
     def make_room(self) -> bool:
         """End the oldest connection without a request in work; whether there was one."""
         return _end_oldest(self._visits)
@@ -180,7 +186,7 @@ def _end_oldest(visits: dict[int, Visit]) -> bool:
 
 
 class Listener(socket.socket):
-    """A listening socket whose connections pass the door; asyncio accepts in a loop until it is told to stop."""
+    """A listening socket whose connections pass the door; asyncio accepts until it is told to stop."""
 
     door: Door
     _accepted = 0
@@ -213,7 +219,8 @@ class Listener(socket.socket):
                 self._is_resting = True
                 self.door.make_room()
             raise
-        self._accepted += 1
+        # Whoever goes for a newcomer gives his descriptor back only when the loop comes round.
+        self._accepted += ACCEPTS_PER_PASS_MAX if self.door.is_full(str(address[0])) else 1
         entered = self.door.let_in(conn, str(address[0]) if isinstance(address, tuple) else "")
         if entered is None:
             logger.warning("connection refused: too many are open", open=len(self.door))

@@ -1,4 +1,4 @@
-"""No kind of line fills the log: so many of one kind a second, then one line that says how many were left out."""
+"""No kind of line fills the log: so many of one a second, then a line that says how many were left out."""
 
 import logging
 import time

@@ -71,7 +71,7 @@ def _connect_to(
         made = {fd: identity for fd, identity in _descriptors().items() if before.get(fd) != identity}
         if wanted in made.values():
             return raw
-        # SQLite goes on with a descriptor that an earlier connection could not close: it is among the old ones.
+        # SQLite goes on with a descriptor that an earlier connection could not close, an old one.
         if wanted in before.values() and not any(_is_outside(fd, roots) for fd in made):
             return raw
         raw.close()

@@ -32,7 +32,7 @@ MYSQL_TLS_MODES = ("DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDE
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
-    """How long the target may keep us waiting, and where it may be; sources: facts/locks.md, facts/spark.md."""
+    """How long the target may keep us waiting, and where it lies; sources: facts/locks.md, facts/spark.md."""
 
     lock_timeout_ms: int = 500
     statement_timeout_ms: int = 30_000

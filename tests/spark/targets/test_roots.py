@@ -1,7 +1,7 @@
 """A path that was looked at, and a link put in its place before it was opened.
 
-The story: a store inside LETHE_ALLOWED_ROOTS was registered, its file was then replaced by a symbolic link to a
-database outside, and `:check` and `purge-stats` read that one.
+The story: a store inside LETHE_ALLOWED_ROOTS was registered, its file was then replaced by a symbolic link to
+a database outside, and `:check` and `purge-stats` read that one.
 """
 
 from __future__ import annotations
