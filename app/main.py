@@ -157,7 +157,6 @@ def create_app(
     """
     watch = JobWatch(database, interval_s=settings.watch_interval_s, waiters_max=settings.waiters_max)
     writers = ChangeWriters(database, settings, clock or SystemClock())
-
     app = FastAPI(
         title="Lethe",
         version=VERSION,
@@ -166,8 +165,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
-        # The redirect would lead where the client's Host header says.
-        redirect_slashes=False,
+        redirect_slashes=False,  # it would lead where the client's Host header says
     )
 
     def changed(job_id: str) -> None:
