@@ -46,6 +46,7 @@ from app.working import Worker
 
 EXIT_OK = 0
 EXIT_FAILED = 1
+ROOT = 0
 OFFLINE = "lethe recover --offline"
 logger = structlog.get_logger("lethe.server")
 
@@ -138,6 +139,8 @@ def _run_server(settings: Settings, database: Database, worker: Worker, sockets:
         worker.stop()
         app.state.watch.end_waits()
 
+    if os.geteuid() == ROOT:
+        logger.warning("this process is root: run it as an account of its own")
     door = Door(door_limits(settings))
     server = Server(
         uvicorn.Config(

@@ -25,6 +25,8 @@ EXIT_BUSY = 75
 EXIT_CONFIGURATION = 78
 BACKSTOP_S = 2.0
 """A body that does not come is answered with 408 first, and its connection closed then."""
+SPARE_SHARE = 32
+"""Of the descriptors that are reserved, this part is for connections on their way out."""
 METADATA_DRIVERS = ("sqlite", "postgresql+psycopg")
 logger = structlog.get_logger("lethe.starting")
 
@@ -160,11 +162,13 @@ def door_limits(settings: Settings) -> DoorLimits:
     if soft != resource.RLIM_INFINITY and soft < allowed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
         soft = allowed
-    room = soft - min(settings.descriptors_reserved, soft // 2)
+    reserved = min(settings.descriptors_reserved, soft // 2)
+    room = soft - reserved
     most = settings.connections_max if soft == resource.RLIM_INFINITY else min(settings.connections_max, room)
     per_address = None if settings.behind_proxy else min(settings.connections_per_address_max, most)
     return DoorLimits(
         connections_max=most,
+        spare=max(1, reserved // SPARE_SHARE),
         per_address_max=per_address,
         headers_s=settings.request_headers_timeout_s,
         body_chunk_s=settings.request_body_chunk_timeout_s + BACKSTOP_S,

@@ -30,6 +30,8 @@ class DoorLimits:
     """How many, and how long; `per_address_max` None: behind a proxy, whose address is everybody's."""
 
     connections_max: int
+    spare: int
+    """So many more are open for a moment: who goes for a newcomer is not gone at once."""
     per_address_max: int | None
     headers_s: float
     body_chunk_s: float
@@ -220,7 +222,8 @@ class Listener(socket.socket):
                 self.door.make_room()
             raise
         # Whoever goes for a newcomer gives his descriptor back only when the loop comes round.
-        self._accepted += ACCEPTS_PER_PASS_MAX if self.door.is_full(str(address[0])) else 1
+        is_full = self.door.is_full(str(address[0]))
+        self._accepted += math.ceil(ACCEPTS_PER_PASS_MAX / self.door.limits.spare) if is_full else 1
         entered = self.door.let_in(conn, str(address[0]) if isinstance(address, tuple) else "")
         if entered is None:
             logger.warning("connection refused: too many are open", open=len(self.door))
