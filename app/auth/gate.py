@@ -1,6 +1,6 @@
 """What one caller may take of the service, looked at before anything of a body is read.
 
-A token that was good is known here by its hash until it is refused. Limits: requests of a token, failures of
+A token that was good is known here by the hash of its header until it is refused. Limits: requests of a token, failures of
 an address, and bodies that have not arrived as a whole, of a token or (for those without a known one) of an
 address. Probes pass: whoever asks whether the service lives is answered.
 
@@ -30,14 +30,14 @@ UNAUTHENTICATED: Final = 401
 class _Guest:
     """One request."""
 
-    token: str | None
-    is_known: bool
+    secret: str | None
+    token_id: str | None
     address: str
 
     @property
     def share(self) -> str:
         """Whose share of bodies it takes: an unknown token is not a person."""
-        return f"token {self.token}" if self.is_known else f"address {self.address}"
+        return f"address {self.address}" if self.token_id is None else f"token {self.token_id}"
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class Gate:
         self._settings = settings
         self._of_tokens = Rates(per_s=settings.token_requests_per_s, burst=settings.token_requests_burst)
         self._failures = Rates(per_s=settings.address_failures_per_s, burst=settings.address_failures_burst)
-        self._known: OrderedDict[str, None] = OrderedDict()
+        self._known: OrderedDict[str, str] = OrderedDict()
         self._bodies: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -75,24 +75,24 @@ class Gate:
 
     def _guest(self, scope: Scope, headers: Headers) -> _Guest:
         given = headers.get("authorization")
-        token = None if given is None else hashlib.sha256(given.encode("latin-1")).hexdigest()
+        secret = None if given is None else hashlib.sha256(given.encode("latin-1")).hexdigest()
         client = scope.get("client")
-        return _Guest(token, token in self._known, str(client[0]) if client else "")
+        known = None if secret is None else self._known.get(secret)
+        return _Guest(secret, known, str(client[0]) if client else "")
 
     def _refusal(self, guest: _Guest, *, has_body: bool) -> TooMany | None:
-        if guest.is_known:
-            assert guest.token is not None
-            wait_s = self._of_tokens.wait_s(guest.token)
+        if guest.token_id is not None:
+            wait_s = self._of_tokens.wait_s(guest.token_id)
             if wait_s > 0:
                 per_s = self._settings.token_requests_per_s
                 return _later(f"this token asks more often than {per_s:g} times a second", wait_s)
-            self._of_tokens.take(guest.token)
+            self._of_tokens.take(guest.token_id)
         else:
             wait_s = self._failures.wait_s(guest.address)
             if wait_s > 0:
                 return _later("too many requests of this address were not authenticated", wait_s)
         most = self._settings.bodies_per_token_max
-        if not guest.is_known:
+        if guest.token_id is None:
             most = self._settings.bodies_per_address_max
         if has_body and self._bodies[guest.share] >= most:
             return _later(f"{most} bodies have begun and not ended", 1.0)
@@ -149,11 +149,13 @@ class Gate:
     def _note(self, guest: _Guest, scope: Scope, status: int) -> None:
         if status == UNAUTHENTICATED:
             self._failures.take(guest.address)
-            if guest.token is not None:
-                self._known.pop(guest.token, None)
-        elif guest.token is not None and scope.get("state", {}).get("token_id") is not None:
-            self._known[guest.token] = None
-            self._known.move_to_end(guest.token)
+            if guest.secret is not None:
+                self._known.pop(guest.secret, None)
+            return
+        token_id = scope.get("state", {}).get("token_id")
+        if guest.secret is not None and token_id is not None:
+            self._known[guest.secret] = token_id
+            self._known.move_to_end(guest.secret)
             while len(self._known) > KEYS_MAX:
                 self._known.popitem(last=False)
 
