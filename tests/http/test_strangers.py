@@ -234,6 +234,7 @@ def _may_open(count: int) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.alone
 @pytest.mark.parametrize(("count", "first"), [(10_000, b""), (3_000, HEADERS)])
 def test_thousands_of_connections(tmp_path: Path, count: int, first: bytes) -> None:
     """10,000 idle connections: `/readyz` below 1 s; 3,000 with unfinished headers: all are closed in time."""
