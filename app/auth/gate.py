@@ -1,8 +1,8 @@
 """What one caller may take of the service, looked at before anything of a body is read.
 
 A token that was good is known here by the hash of its header until it is refused. Limits: requests of a
-token, failures of an address, and bodies that have not arrived as a whole, of a token or (for those without a known
-one) of an address. Probes pass: whoever asks whether the service lives is answered.
+token, failures of an address, and bodies that have not arrived as a whole, of a token or (for those without a
+known one) of an address. Probes pass: whoever asks whether the service lives is answered.
 
 Only the event loop's thread touches it.
 """
