@@ -13,6 +13,8 @@
 #   to try it on your own Linux machine, reachable from that machine alone:
 #     docker run --network host -v lethe:/var/lib/lethe lethe
 #
+# It runs as the account 10001, never as root. Environments of Berkeley DB JE are erased as the account that owns
+# their files: docker run --user UID:GID, with a data directory of that account.
 # The first start leaves an admin token in the data directory, readable by its owner alone.
 # Set address, port and certificate through the environment, not by options: the health check reads the same.
 # A worker has no HTTP port, so switch the check off: docker run --no-healthcheck ... lethe worker

@@ -5,6 +5,7 @@ ServiceError
  +- Unauthenticated 401   TokenExpired
  +- Forbidden 403         ScopeMissing, StoreForbidden
  +- NotFound 404          StoreNotFound, JobNotFound, ...
+ +- TooSlow 408
  +- Conflict 409          IllegalTransition, ConflictingJob, ...
  +- Gone 410              ProtectionExpired, BackupSessionOver
  +- Precondition 412      EtagMismatch, PlanNoLongerHolds
@@ -117,6 +118,12 @@ class Conflict(ServiceError):
     status = 409
 
 
+class TooSlow(ServiceError):
+    """What was begun did not come to its end."""
+
+    status = 408
+
+
 class Gone(ServiceError):
     """It was there, and its time is over."""
 
@@ -145,6 +152,13 @@ class BodyTooLarge(HTTPException):
     def __init__(self, detail: str, *, code: str) -> None:
         super().__init__(413, detail)
         self.code = code
+
+
+class BodyTooSlow(HTTPException):
+    """A body does not come; FastAPI's own reader lets only HTTPExceptions through."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(408, detail, headers={"Connection": "close"})
 
 
 class UnsupportedMediaType(ServiceError):
@@ -269,6 +283,8 @@ def _validation(error: RequestValidationError, path: str) -> ServiceError:
 
 def _http(error: HTTPException) -> ServiceError:
     by_status: dict[int, type[ServiceError]] = {404: NotFound, 405: MethodNotAllowed}
+    if isinstance(error, BodyTooSlow):
+        return TooSlow(error.detail, code="BODY_TOO_SLOW", headers=dict(error.headers or {}))
     if isinstance(error, BodyTooLarge):
         return TooLarge(error.detail, code=error.code)
     if error.status_code == 400:  # a body that json.loads gives up on: bad UTF-8, too deep, a number too long

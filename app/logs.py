@@ -7,6 +7,16 @@ from typing import Final
 import structlog
 from structlog.typing import Processor
 
+from app.kit.log_bounds import LogBounds
+
+
+def _left_out(kind: str, lines: int) -> None:
+    structlog.get_logger("lethe.log").warning("lines left out", kind=kind, left_out=lines)
+
+
+BOUNDS: Final = LogBounds(say=_left_out)
+"""Of this process."""
+
 _SHARED: Final[tuple[Processor, ...]] = (
     structlog.processors.add_log_level,
     structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -18,6 +28,7 @@ def configure_logging() -> None:
     """Send Lethe's events from INFO on, and warnings of everything else, through the same renderer."""
     structlog.configure(
         processors=[
+            BOUNDS.processor,
             structlog.contextvars.merge_contextvars,
             *_SHARED,
             structlog.processors.JSONRenderer(),
@@ -36,4 +47,5 @@ def configure_logging() -> None:
             ],
         )
     )
+    handler.addFilter(BOUNDS.filter)
     logging.basicConfig(level=logging.WARNING, handlers=[handler])

@@ -1,11 +1,13 @@
 """create_app(): routers, errors, and the life of the application."""
 
+import hashlib
+import json
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import version
-from typing import Any
 
 import anyio.to_thread
 from fastapi import Depends, FastAPI, Request
@@ -19,8 +21,9 @@ from starlette.responses import Response
 
 from app import errors
 from app.archives.api import router as archives_router
-from app.auth.access import requires
+from app.auth.access import authenticated, requires
 from app.auth.api import router as auth_router
+from app.auth.gate import Gate
 from app.auth.scopes import Scope
 from app.backups.api import router as backups_router
 from app.clock import Clock, SystemClock
@@ -44,6 +47,9 @@ from app.jobs.batch_api import router as batch_router
 from app.jobs.spark_api import router as spark_router
 from app.jobs.spark_service import SparkService
 from app.jobs.watch import JobWatch
+from app.kit.conditional import IfNoneMatch, is_current
+from app.kit.head import HeadAsGet
+from app.kit.json_bodies import TwiceNamed, loads
 from app.kit.problems import problems
 from app.kit.request_scope import BodyLimit, RequestScope
 from app.metrics import render_metrics
@@ -153,7 +159,6 @@ def create_app(
     """
     watch = JobWatch(database, interval_s=settings.watch_interval_s, waiters_max=settings.waiters_max)
     writers = ChangeWriters(database, settings, clock or SystemClock())
-
     app = FastAPI(
         title="Lethe",
         version=VERSION,
@@ -162,6 +167,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
+        redirect_slashes=False,  # it would lead where the client's Host header says
     )
 
     def changed(job_id: str) -> None:
@@ -205,6 +211,7 @@ def _parking(settings: Settings) -> ParkingLot:
     return ParkingLot(
         in_flight=settings.replication_in_flight,
         batches_max=settings.replication_batches_max,
+        per_token_max=settings.replication_batches_per_token_max,
         wait_max_s=settings.replication_parking_s,
     )
 
@@ -218,6 +225,8 @@ def _add_middleware(app: FastAPI, settings: Settings) -> None:
             allow_headers=["*"],
             expose_headers=["ETag", "Location", "Retry-After", "X-Request-ID", "Idempotency-Replayed"],
         )
+    app.add_middleware(HeadAsGet)
+    app.add_middleware(Gate, settings=settings)
     app.add_middleware(
         RequestScope,
         body_max_bytes=settings.request_body_max_bytes,
@@ -252,9 +261,24 @@ def _refuse_unknown_query(request: Request) -> None:
         raise errors.InvalidRequest("a query parameter is not known", errors=wrong)
 
 
+async def _refuse_doubled_keys(request: Request) -> None:
+    """Refuse JSON in which a key is given twice; FastAPI has read it and kept the last value."""
+    body = getattr(request, "_body", b"")
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if not body or not (content_type == "application/json" or content_type.endswith("+json")):
+        return
+    try:
+        loads(body)
+    except TwiceNamed as error:
+        raise errors.InvalidJson(str(error)) from error
+    except (ValueError, RecursionError):
+        return  # whoever reads it says what is wrong with it
+
+
 def _add_routes(app: FastAPI) -> None:
+    each = [Depends(_refuse_unknown_query), Depends(_refuse_doubled_keys)]
     for router in ROUTERS:
-        app.include_router(router, dependencies=[Depends(_refuse_unknown_query)])
+        app.include_router(router, dependencies=each)
     _add_probes(app)
     _add_documents(app)
 
@@ -295,6 +319,12 @@ def _answers(database: Database) -> bool:
 
 
 def _add_documents(app: FastAPI) -> None:
+    @cache
+    def rendered() -> tuple[bytes, str]:
+        """The description and its version; to make it takes most of a second, and it does not change."""
+        body = json.dumps(describe(app), ensure_ascii=False, separators=(",", ":")).encode()
+        return body, hashlib.sha256(body).hexdigest()[:32]
+
     @app.get(
         "/metrics",
         summary="Figures for Prometheus",
@@ -317,9 +347,18 @@ def _add_documents(app: FastAPI) -> None:
         summary="This description",
         operation_id="get_openapi",
         tags=["operation"],
-        dependencies=[Depends(requires(Scope.STORES_READ))],
-        responses=problems() | {200: {"content": {"application/json": {}}, "description": "OpenAPI 3.1"}},
+        dependencies=[Depends(authenticated)],
+        responses=problems()
+        | {
+            200: {"content": {"application/json": {}}, "description": "OpenAPI 3.1"},
+            304: {"description": "Still the document of If-None-Match"},
+        },
+        response_class=Response,
     )
-    def openapi_document() -> dict[str, Any]:
-        """OpenAPI 3.1 of this very service."""
-        return describe(app)
+    def openapi_document(if_none_match: IfNoneMatch = None) -> Response:
+        """OpenAPI 3.1 of this very service, for any token."""
+        body, version = rendered()
+        headers = {"ETag": f'"{version}"'}
+        if is_current(if_none_match, version):
+            return Response(status_code=304, headers=headers)
+        return Response(body, media_type="application/json", headers=headers)

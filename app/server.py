@@ -22,8 +22,10 @@ from app.db import Database
 from app.errors import ServiceError
 from app.handlers import recover as recover_target
 from app.jobs.instances import InstanceBusy, InstanceLock
+from app.kit.door import Door, Listener
+from app.kit.http_protocol import timed_by
 from app.kit.ids import new_id
-from app.logs import configure_logging
+from app.logs import BOUNDS, configure_logging
 from app.main import Readiness, create_app
 from app.settings import Settings
 from app.starting import (
@@ -34,6 +36,7 @@ from app.starting import (
     bind,
     bring_to_head,
     check_settings,
+    door_limits,
     open_metadata,
     using,
 )
@@ -43,6 +46,7 @@ from app.working import Worker
 
 EXIT_OK = 0
 EXIT_FAILED = 1
+ROOT = 0
 OFFLINE = "lethe recover --offline"
 logger = structlog.get_logger("lethe.server")
 
@@ -50,10 +54,11 @@ logger = structlog.get_logger("lethe.server")
 class Server(uvicorn.Server):
     """uvicorn that drains: on SIGTERM it answers 503 on /readyz until the jobs have stopped, then ends."""
 
-    def __init__(self, config: uvicorn.Config, *, drain: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, *, drain: Callable[[], None], door: Door) -> None:
         super().__init__(config)
         self._drain = drain
         self._draining: threading.Thread | None = None
+        self._door = door
         self.exit_code = EXIT_OK
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -79,6 +84,13 @@ class Server(uvicorn.Server):
             scheme = "https" if self.config.is_ssl else "http"
             address = f"[{host}]" if ":" in host else host
             logger.info("listening", url=f"{scheme}://{address}:{port}")
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second; what is late is looked for once."""
+        if counter % 10 == 0:
+            self._door.sweep()
+            BOUNDS.sum_up()
+        return await super().on_tick(counter)
 
     def leave(self, code: int) -> None:
         """End with a code; from any thread."""
@@ -127,9 +139,13 @@ def _run_server(settings: Settings, database: Database, worker: Worker, sockets:
         worker.stop()
         app.state.watch.end_waits()
 
+    if os.geteuid() == ROOT:
+        logger.warning("this process is root: run it as an account of its own")
+    door = Door(door_limits(settings))
     server = Server(
         uvicorn.Config(
             app,
+            http=timed_by(door),
             ssl_certfile=settings.tls_cert,
             ssl_keyfile=settings.tls_key,
             proxy_headers=settings.behind_proxy,
@@ -139,9 +155,10 @@ def _run_server(settings: Settings, database: Database, worker: Worker, sockets:
             timeout_graceful_shutdown=2,
         ),
         drain=drain,
+        door=door,
     )
     threading.Thread(target=_start, args=(worker, server), name="lethe-start", daemon=True).start()
-    server.run(sockets=sockets)
+    server.run(sockets=[Listener.over(bound, door) for bound in sockets])
     database.close()
     return server.exit_code
 

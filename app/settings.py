@@ -92,6 +92,27 @@ class Settings(BaseSettings):
 
     # HTTP
     request_body_max_bytes: Annotated[int, Field(ge=1024)] = 1_048_576
+    request_headers_timeout_s: Annotated[float, Field(gt=0)] = 10.0
+    """From a connection's beginning, or the first byte after a rest, until a request's headers are here."""
+    request_body_chunk_timeout_s: Annotated[float, Field(gt=0)] = 15.0
+    """How long nothing of a body may come; then 408."""
+    request_body_timeout_s: Annotated[float, Field(gt=0)] = 300.0
+    """Of a whole body; what we take to read it does not count."""
+    connections_max: Annotated[int, Field(ge=16)] = 10_000
+    """Fewer where the process may open fewer files. One more ends the oldest that asks for nothing."""
+    connections_per_address_max: Annotated[int, Field(ge=8)] = 4_000
+    """Not behind a proxy, whose address is everybody's."""
+    descriptors_reserved: Annotated[int, Field(ge=32)] = 512
+    """For metadata, targets and logs; at most half of what the process may open."""
+    bodies_per_token_max: Annotated[int, Field(ge=1)] = 256
+    """Bodies of one token that have begun and not ended."""
+    bodies_per_address_max: Annotated[int, Field(ge=1)] = 64
+    """The same of an address, for those without a known token."""
+    token_requests_per_s: Annotated[float, Field(gt=0)] = 500.0
+    token_requests_burst: Annotated[float, Field(ge=1)] = 5_000.0
+    address_failures_per_s: Annotated[float, Field(gt=0)] = 20.0
+    """Requests of one address that are not authenticated; then 429, but for tokens that were good before."""
+    address_failures_burst: Annotated[float, Field(ge=1)] = 1_000.0
     api_threads_max: Annotated[int, Field(ge=4, le=400)] = 24
     waiters_max: Annotated[int, Field(ge=1)] = 2_000
     wait_max_s: Annotated[int, Field(ge=1, le=60)] = 60
@@ -150,6 +171,8 @@ class Settings(BaseSettings):
     """So many batches of one session are here at a time."""
     replication_batches_max: Annotated[int, Field(ge=1, le=1_000)] = 32
     """Of all sessions: with the bytes of a batch, what they take of memory."""
+    replication_batches_per_token_max: Annotated[int, Field(ge=1, le=1_000)] = 8
+    """Of all sessions of one token: it must not stop those of others."""
     replication_parking_s: Annotated[float, Field(gt=0, le=60)] = 5.0
     """How long a batch waits for those before it."""
 

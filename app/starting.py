@@ -3,6 +3,7 @@
 import errno
 import ipaddress
 import os
+import resource
 import socket
 import ssl
 from collections.abc import Iterator
@@ -15,12 +16,17 @@ from sqlalchemy.engine import make_url
 
 from app.clock import SystemClock
 from app.db import Database
+from app.kit.door import DoorLimits
 from app.settings import Settings
 from migrations.upgrade import copy_before_upgrade, current_revision, head_revision, is_known, upgrade
 from spark.targets.errors import TargetError, classify
 
 EXIT_BUSY = 75
 EXIT_CONFIGURATION = 78
+BACKSTOP_S = 2.0
+"""A body that does not come is answered with 408 first, and its connection closed then."""
+SPARE_SHARE = 32
+"""Of the descriptors that are reserved, this part is for connections on their way out."""
 METADATA_DRIVERS = ("sqlite", "postgresql+psycopg")
 logger = structlog.get_logger("lethe.starting")
 
@@ -146,6 +152,28 @@ def _metadata_faults(database: Database) -> Iterator[None]:
         raise (
             NotNow(detail) if fault.transient and not database.is_sqlite else Misconfigured(detail)
         ) from error
+
+
+def door_limits(settings: Settings) -> DoorLimits:
+    """What the door of this process holds: as many files as it may open, less those that it needs itself."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = settings.connections_max + settings.descriptors_reserved
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < allowed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+        soft = allowed
+    reserved = min(settings.descriptors_reserved, soft // 2)
+    room = soft - reserved
+    most = settings.connections_max if soft == resource.RLIM_INFINITY else min(settings.connections_max, room)
+    per_address = None if settings.behind_proxy else min(settings.connections_per_address_max, most)
+    return DoorLimits(
+        connections_max=most,
+        spare=max(1, reserved // SPARE_SHARE),
+        per_address_max=per_address,
+        headers_s=settings.request_headers_timeout_s,
+        body_chunk_s=settings.request_body_chunk_timeout_s + BACKSTOP_S,
+        body_s=settings.request_body_timeout_s + BACKSTOP_S,
+    )
 
 
 def bind(host: str, port: int) -> list[socket.socket]:

@@ -57,6 +57,19 @@ fail() { # LOG MESSAGE
   exit 1
 }
 
+# What runs here runs as another account than root, as in the image; root itself where that account cannot reach it.
+find_account() { # PREFIX: sets `as_account`
+  as_account=()
+  [ "$(id -u)" -eq 0 ] || return 0
+  local other=(setpriv "--reuid=$ACCOUNT_ID" "--regid=$ACCOUNT_ID" --clear-groups)
+  if "${other[@]}" "$1/bin/python" -c "" 2>/dev/null; then
+    as_account=("${other[@]}")
+    chown "$ACCOUNT_ID:$ACCOUNT_ID" "$scratch"
+  else
+    echo "image smoke: account $ACCOUNT_ID cannot run $1/bin/python; this runs as root" >&2
+  fi
+}
+
 smoke() {
   local prefix=$1 status=0
   # Not local: the trap runs when the function has already been left.
@@ -66,10 +79,11 @@ smoke() {
 
   # Away from the checkout: what runs must come from the prefix.
   cd "$scratch"
-  "$prefix/bin/lethe" --help >/dev/null
+  find_account "$prefix"
+  "${as_account[@]}" "$prefix/bin/lethe" --help >/dev/null
   export LETHE_DATA_DIR=$scratch/data LETHE_HOST=127.0.0.1 LETHE_PORT
   LETHE_PORT=$(free_port "$prefix")
-  "$prefix/bin/lethe" serve >"$scratch/log" 2>&1 &
+  "${as_account[@]}" "$prefix/bin/lethe" serve >"$scratch/log" 2>&1 &
   service=$!
   if ! await "$START_TIMEOUT_S" eval 'is_gone "$service" || "$prefix/bin/python" "$prefix/share/lethe/health.py"'; then
     fail "$scratch/log" "no answer from /livez within $START_TIMEOUT_S s"

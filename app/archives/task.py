@@ -145,7 +145,8 @@ def _into_file(
     context: JobContext, entries: list[ManifestEntry], path: Path, should_stop: Callable[[], bool]
 ) -> RestoreReport:
     try:
-        return restore_into_file(entries, path, should_stop=should_stop)
+        roots = session_limits(context.settings).roots
+        return restore_into_file(entries, path, roots=roots, should_stop=should_stop)
     except RestoreConflict as error:
         raise JobFailed(error.code, error.detail) from error
     except TargetError as error:

@@ -45,21 +45,28 @@ SettingsDep = Annotated[Settings, Depends(settings_of)]
 ClockDep = Annotated[Clock, Depends(clock_of)]
 
 
-def _authenticated(
+def authenticated(
+    request: Request,
     database: DatabaseDep,
     clock: ClockDep,
     credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
 ) -> Caller:
+    """Whoever has a token that is good; it may have no scope at all.
+
+    Raises: Unauthenticated.
+    """
     if credentials is None:
         raise Unauthenticated("send Authorization: Bearer TOKEN", code="TOKEN_MISSING")
     with database.reading() as db:
-        return authenticate(db, credentials.credentials, now=clock.now())
+        caller = authenticate(db, credentials.credentials, now=clock.now())
+    request.state.token_id = caller.token_id
+    return caller
 
 
 def requires(scope: Scope) -> Callable[..., Caller]:
     """Make a dependency that demands a scope."""
 
-    def caller_with_scope(caller: Annotated[Caller, Depends(_authenticated)]) -> Caller:
+    def caller_with_scope(caller: Annotated[Caller, Depends(authenticated)]) -> Caller:
         caller.require(scope)
         return caller
 
@@ -69,7 +76,7 @@ def requires(scope: Scope) -> Callable[..., Caller]:
 def requires_one_of(*scopes: Scope) -> Callable[..., Caller]:
     """Make a dependency that demands any of the scopes."""
 
-    def caller_with_one(caller: Annotated[Caller, Depends(_authenticated)]) -> Caller:
+    def caller_with_one(caller: Annotated[Caller, Depends(authenticated)]) -> Caller:
         if not caller.scopes.intersection(scopes):
             names = [str(scope) for scope in scopes]
             raise ScopeMissing(f"this needs one of the scopes {', '.join(names)}", extra={"scopes": names})

@@ -46,6 +46,7 @@ def post_token(
             body=shown,
             replay_body=shown.model_copy(update={"token": None}),
             status=201,
+            headers={"Cache-Control": "no-store"},
             subject_id=token.id,
             audit={"name": token.name, "scopes": token.scopes, "stores": token.stores},
         )

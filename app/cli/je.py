@@ -29,7 +29,10 @@ app = typer.Typer(
 )
 
 Directory = Annotated[
-    Path, typer.Argument(metavar="DIR", help="The environment's directory, where its *.jdb files are.")
+    Path,
+    typer.Argument(
+        metavar="DIR", resolve_path=True, help="The environment's directory, where its *.jdb files are."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 Verify = Annotated[bool, typer.Option("--verify/--no-verify", help="Compare the checksum of every entry.")]

@@ -23,6 +23,7 @@ from spark.formats import je_log
 from spark.targets.control_errors import ControlError, ControlFileInvalid, ControlFileMissing
 from spark.targets.control_file import ControlFile
 from spark.targets.medium import medium_of
+from spark.targets.mode_bits import may
 
 LAYOUT: Final = f"JE log version {je_log.VERSION}"
 LOCK_NAME: Final = "je.lck"
@@ -76,14 +77,12 @@ def _versions(directory: Path) -> tuple[int, list[TableSize]]:
 
 
 def _permissions(directory: Path) -> list[MissingPermission]:
-    wanted = [(directory, "write and search", os.W_OK | os.X_OK)]
+    wanted = [(directory, "read, write and search", os.R_OK | os.W_OK | os.X_OK)]
     wanted += [(directory / name, "read and write", os.R_OK | os.W_OK) for name in file_names(directory)]
     if (directory / LOCK_NAME).exists():
         wanted.append((directory / LOCK_NAME, "read and write", os.R_OK | os.W_OK))
     return [
-        MissingPermission(table=path.name, right=right)
-        for path, right, mode in wanted
-        if not os.access(path, mode)
+        MissingPermission(table=path.name, right=right) for path, right, mode in wanted if not may(path, mode)
     ]
 
 

@@ -13,7 +13,7 @@ Source: design.md, Events.
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
 from sqlmodel import col, select
@@ -213,12 +213,7 @@ def _try_asking(store: Store, settings: Settings, read: NodeReader[T], purpose: 
 
 def _ask(store: Store, settings: Settings, read: NodeReader[T], purpose: str) -> NodeView[T]:
     usual = session_limits(settings)
-    limits = SessionLimits(
-        lock_timeout_ms=usual.lock_timeout_ms,
-        statement_timeout_ms=min(usual.statement_timeout_ms, STATEMENT_TIMEOUT_MAX_MS),
-        idle_in_transaction_timeout_ms=usual.idle_in_transaction_timeout_ms,
-        connect_timeout_s=usual.connect_timeout_s,
-    )
+    limits = replace(usual, statement_timeout_ms=min(usual.statement_timeout_ms, STATEMENT_TIMEOUT_MAX_MS))
     with connected_node(store, settings, purpose=purpose, limits=limits) as (conn, catalog):
         return NodeView(store=store, catalog=catalog, found=read(conn, catalog))
 

@@ -199,7 +199,7 @@ def post_resume(
     body: JobAction | None = None,
     idempotency_key: IdempotencyKeyHeader = None,
 ) -> Response:
-    """It is queued again and goes on from its checkpoints."""
+    """It is queued again and goes on from its checkpoints; one that is still PAUSING is not paused."""
     return _act(request, caller, job_id, body, "resume", request_resume)
 
 

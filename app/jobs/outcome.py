@@ -81,7 +81,14 @@ def hand_back(context: JobContext) -> None:
     """RUNNING to QUEUED at a graceful stop: no crash is counted."""
     values = _released(state=JobState.QUEUED, not_before=None)
     event = state_event(JobState.QUEUED, reason="HANDED_BACK")
-    context.write(lambda db: context.change(db, values, event, states=_sources(JobState.QUEUED)))
+    context.write(lambda db: context.change(db, values, event, states=[JobState.RUNNING]))
+
+
+def go_on(context: JobContext) -> None:
+    """RUNNING to QUEUED: the pause was taken back after the attempt had stopped; silence has been proved."""
+    values = _released(state=JobState.QUEUED, not_before=None, waiting_on=[], unproven=False)
+    event = state_event(JobState.QUEUED, reason="RESUMED")
+    context.write(lambda db: context.change(db, values, event, states=[JobState.RUNNING]))
 
 
 def wait(context: JobContext, waiting: JobWaiting, *, proven: bool) -> None:
@@ -123,6 +130,12 @@ def silence_unproven(context: JobContext, detail: str) -> None:
     def effect(db: Session) -> None:
         until = context.database.now(db) + timedelta(seconds=SILENCE_RETRY_S)
         shown = WaitingOn(kind="TARGET_SILENCE", ref=detail[:200], until=until).model_dump(mode="json")
-        context.change(db, _released(not_before=until, waiting_on=[shown]))
+        values = _released(not_before=until, waiting_on=[shown])
+        if get_job(db, context.job.id).state == JobState.RUNNING:  # resumed since
+            event = state_event(JobState.QUEUED, reason="RESUMED")
+            values |= {"state": JobState.QUEUED, "unproven": True}
+            context.change(db, values, event, states=[JobState.RUNNING])
+        else:
+            context.change(db, values, states=[JobState.PAUSING, JobState.ABORTING])
 
     context.write(effect)

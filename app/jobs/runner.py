@@ -338,17 +338,20 @@ class Runner:
             self._finish_stop(context, kind)
 
     def _finish_stop(self, context: JobContext, kind: TaskKind) -> None:
-        """Prove silence, then write PAUSED or ABORTED, whichever is ordered by then."""
+        """Prove silence, then write PAUSED or ABORTED, or QUEUED, whichever is ordered by then."""
         problem = self._prove(context, kind)
         if problem is not None:
             logger.warning("silence not proved yet", problem=problem)
             outcome.silence_unproven(context, problem)
             return
-        if self._ordered_state(context) is JobState.PAUSING:
-            try:
-                outcome.paused(context)
-            except LeaseLost:  # the pause has become an abort since, or the job is gone
-                outcome.aborted(context)
+        # An order may become another one while it is carried out: PAUSED, QUEUED again, ABORTED at last.
+        ordered = self._ordered_state(context)
+        if ordered is JobState.PAUSING and _won(outcome.paused, context):
+            return
+        if ordered is not JobState.ABORTING and _won(outcome.go_on, context):
+            return
+        if self._ordered_state(context) is JobState.PAUSING:  # paused, resumed and paused again
+            outcome.paused(context)
         else:
             outcome.aborted(context)
 
@@ -375,3 +378,11 @@ class Runner:
             return
         failed = JobFailed("CRASH_LOOP", detail)
         self._unless_ordered(context, kind, partial(outcome.fail, context, failed))
+
+
+def _won(end: Callable[[JobContext], None], context: JobContext) -> bool:
+    try:
+        end(context)
+    except LeaseLost:
+        return False
+    return True

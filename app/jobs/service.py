@@ -139,6 +139,7 @@ def _transition(
         values = end_values(target, now)
     elif target is JobState.QUEUED:
         values |= {"not_before": None, "waiting_on": [], "wake_key": None, "retries": 0, "crash_count": 0}
+        values["unproven"] = job.unproven or job.state == JobState.PAUSING
     elif target in (JobState.PAUSING, JobState.ABORTING):
         values |= {"not_before": None, "wake_key": None, "waiting_on": []}
     if target is JobState.ABORTING or target is JobState.ABORTED:
@@ -221,16 +222,26 @@ def request_abort(db: Session, job_id: str, *, now: datetime, actor: str, reason
 
 
 def request_resume(db: Session, job_id: str, *, now: datetime, actor: str, reason: str | None = None) -> Job:
-    """Queue a paused job again, with its children.
+    """Queue a paused job again, with its children; one that is still PAUSING goes on.
 
     Raises: JobNotFound, IllegalTransition.
     """
+    for _ in range(GUARD_TRIES_MAX):
+        db.expire_all()
+        job = get_job(db, job_id)
+        if job.state in (JobState.QUEUED, JobState.RUNNING, JobState.WAITING):
+            return job
+        if not is_allowed(JobState(job.state), JobState.QUEUED):
+            raise IllegalTransition(job.state, JobState.QUEUED)
+        # Its runner may have stopped by now: it hands the job back then.
+        is_held = job.state == JobState.PAUSING and job.lease_instance is not None
+        target = JobState.RUNNING if is_held else JobState.QUEUED
+        if _transition(db, job, target, now=now, reason=reason, actor=actor):
+            break
+    else:
+        raise Conflict("the job changes too fast; try again", code="JOB_CHANGING")
+    db.expire_all()
     job = get_job(db, job_id)
-    if job.state in (JobState.QUEUED, JobState.RUNNING, JobState.WAITING):
-        return job
-    job = _ask(
-        db, job_id, now=now, wanted=JobState.QUEUED, passing=JobState.QUEUED, reason=reason, actor=actor
-    )
     resume_children(db, job_id, now=now, actor=actor, reason=reason)
     return job
 
@@ -239,7 +250,7 @@ def resume_children(
     db: Session, parent_id: str, *, now: datetime, actor: str, reason: str | None = None
 ) -> None:
     """Resume the next few children that are PAUSED; the parent's task does the rest."""
-    children = next_children(db, parent_id, only=frozenset({JobState.PAUSED}))
+    children = next_children(db, parent_id, only=frozenset({JobState.PAUSED, JobState.PAUSING}))
     for child in children[:PIECE]:
         with suppress(IllegalTransition):  # it was aborted since
             request_resume(db, child, now=now, actor=actor, reason=reason)

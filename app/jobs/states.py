@@ -29,7 +29,8 @@ TRANSITIONS: Mapping[JobState, frozenset[JobState]] = {
     _S.QUEUED: frozenset({_S.RUNNING, _S.PAUSED, _S.ABORTED, _S.PAUSING, _S.ABORTING}),
     _S.WAITING: frozenset({_S.RUNNING, _S.PAUSED, _S.ABORTED, _S.PAUSING, _S.ABORTING}),
     _S.RUNNING: frozenset({_S.WAITING, _S.SUCCEEDED, _S.FAILED, _S.PAUSING, _S.ABORTING, _S.QUEUED}),
-    _S.PAUSING: frozenset({_S.PAUSED, _S.ABORTING}),
+    # A resume takes the order back: of the runner that holds it, or (QUEUED) where none does.
+    _S.PAUSING: frozenset({_S.PAUSED, _S.ABORTING, _S.RUNNING, _S.QUEUED}),
     # through ABORTING only a parent, whose many children are aborted piece by piece
     _S.PAUSED: frozenset({_S.QUEUED, _S.ABORTED, _S.ABORTING}),
     _S.ABORTING: frozenset({_S.ABORTED}),

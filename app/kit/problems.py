@@ -32,6 +32,7 @@ _EXAMPLES: dict[int, tuple[str, str, str]] = {
     401: ("Not authenticated", "TOKEN_UNKNOWN", "the token is not known"),
     403: ("Not allowed", "SCOPE_MISSING", "this needs the scope purges:write"),
     404: ("Not found", "JOB_NOT_FOUND", "there is no such job"),
+    408: ("The body does not come", "BODY_TOO_SLOW", "nothing of the body came for 15 s"),
     409: ("In conflict with its state", "ILLEGAL_TRANSITION", "a SUCCEEDED job cannot be paused"),
     410: ("Its time is over", "PROTECTION_EXPIRED", "the lease ran out at 2026-11-20T10:54:39Z"),
     412: ("No longer so", "ETAG_MISMATCH", "it has changed since you read it"),
@@ -44,7 +45,7 @@ _EXAMPLES: dict[int, tuple[str, str, str]] = {
     503: ("Not now", "METADATA_UNAVAILABLE", "the metadata database cannot be reached"),
 }
 SCHEMA = "#/components/schemas/Problem"
-_ALWAYS = (400, 401, 403, 413, 422, 503)
+_ALWAYS = (400, 401, 403, 408, 413, 422, 429, 503)
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:

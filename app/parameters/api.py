@@ -1,5 +1,6 @@
 """`/v1/parameters`: the registry, and values for the whole service."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Request
@@ -16,8 +17,8 @@ from app.kit.pagination import Page
 from app.kit.problems import problems
 from app.parameters.errors import ParameterScopeInvalid
 from app.parameters.models import ParameterRead, ParameterWrite, read_parameter
-from app.parameters.registry import REGISTRY, ParameterScope, ParameterSpec
-from app.parameters.service import effective, global_version, known_parameter, set_global
+from app.parameters.registry import REGISTRY, ParameterScope, ParameterSpec, ParameterValue
+from app.parameters.service import effective, global_values, global_version, known_parameter, set_global
 
 router = APIRouter(tags=["parameters"])
 Reader = Annotated[Caller, Depends(requires(Scope.STORES_READ))]
@@ -25,8 +26,10 @@ Writer = Annotated[Caller, Depends(requires(Scope.PARAMETERS_WRITE))]
 ParameterName = Annotated[str, Path(max_length=120, description="A name of the registry, or an alias.")]
 
 
-def _shown(db: Session, spec: ParameterSpec) -> ParameterRead:
-    in_effect = effective(db, spec, {})
+def _shown(
+    db: Session, spec: ParameterSpec, values: Mapping[str, ParameterValue] | None = None
+) -> ParameterRead:
+    in_effect = effective(db, spec, {}, values=values)
     return read_parameter(spec, in_effect.value, in_effect.source)
 
 
@@ -40,7 +43,8 @@ def _shown(db: Session, spec: ParameterSpec) -> ParameterRead:
 def get_parameters(caller: Reader, database: DatabaseDep) -> Page[ParameterRead]:
     """The whole registry with the values for the whole service; one page."""
     with database.reading() as db:
-        return Page(items=[_shown(db, spec) for spec in REGISTRY])
+        values = global_values(db)
+        return Page(items=[_shown(db, spec, values) for spec in REGISTRY])
 
 
 @router.get(

@@ -39,19 +39,25 @@ def effective(
     store_values: Mapping[str, ParameterValue],
     *,
     target_values: Mapping[str, ParameterValue] | None = None,
+    values: Mapping[str, ParameterValue] | None = None,
 ) -> Effective:
     """The value in effect for a store with these values of its own (canonical names).
 
     Args:
+        values: as `global_values` has them, for whoever asks for many parameters at once.
         target_values: what the target's own table says, for the parameters that Lethe honours there.
     """
     if spec.name in store_values:
         return Effective(store_values[spec.name], "STORE")
     if target_values and spec.name in target_values:
         return Effective(target_values[spec.name], "TARGET")
-    row = db.get(GlobalParameter, spec.name)
-    if row is not None and row.value is not None:
-        return Effective(row.value, "GLOBAL")
+    if values is not None:
+        value = values.get(spec.name)
+    else:
+        row = db.get(GlobalParameter, spec.name)
+        value = None if row is None else row.value
+    if value is not None:
+        return Effective(value, "GLOBAL")
     return Effective(spec.default, "DEFAULT")
 
 

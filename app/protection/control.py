@@ -39,6 +39,7 @@ from spark.targets import writing_lock
 from spark.targets.control_errors import ControlError, ControlFileInvalid, ControlFileMissing
 from spark.targets.control_file import ControlFile
 from spark.targets.control_record import ControlRecord, ProtectedRange
+from spark.targets.mode_bits import may
 
 CONTROL_WAIT_S = 2.0
 """A change of the control file takes milliseconds; whoever holds it for longer is stopped or dead."""
@@ -185,6 +186,9 @@ def try_sync(
     Returns: the record in force; None: somebody else changes the file right now.
     Raises: EpochAhead, EnvironmentNotHere, EnvironmentUnusable.
     """
+    if epoch is not None and not may(environment.directory, os.R_OK | os.W_OK | os.X_OK):
+        detail = f"the mode of {environment.directory} lets nobody write there: give its owner rwx"
+        raise EnvironmentUnusable(detail, code="PERMISSION")
     edit = _Edit(database, environment, raise_stop=raise_stop, epoch=epoch)
     with control_faults():
         if not _is_whole(environment.directory) and not _rebuild(database, environment):

@@ -18,6 +18,7 @@ from app.auth.mutation import IdempotencyKeyHeader, idempotency_key_of
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.errors import InvalidJson, TooLarge, Unprocessable, UnsupportedMediaType
+from app.kit.json_bodies import TwiceNamed, loads
 from app.kit.problems import problems
 from app.replication.change_models import ChangesWrite, ChangesWritten, ChangeWrite, base64_text
 from app.replication.grouping import ChangeWriters, Waiting, Writer
@@ -164,7 +165,9 @@ def _read_batch(media_type: str, body: bytes, settings: Settings) -> pa.RecordBa
 
 def _read_json(body: bytes) -> list[ChangeWrite]:
     try:
-        found = json.loads(body)
+        found = loads(body)
+    except TwiceNamed as error:
+        raise InvalidJson(str(error)) from error
     except (ValueError, RecursionError) as error:
         raise InvalidJson("the body is not valid JSON") from error
     model = ChangesWrite if isinstance(found, Mapping) and "changes" in found else ChangeWrite

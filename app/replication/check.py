@@ -40,6 +40,7 @@ from spark.targets.connection import Target, connect, sqlite_path
 from spark.targets.errors import TargetError
 from spark.targets.fence import read_fence
 from spark.targets.ledger import shows_ledger
+from spark.targets.mode_bits import may
 
 CLOCK_TOLERANCE_S: Final = 5.0
 LAYOUT: Final = f"replica layout {LAYOUT_VERSION}"
@@ -76,7 +77,7 @@ def _not_there_yet(target: Target) -> StoreCheck:
     directory = os.path.dirname(sqlite_path(target))
     if not os.path.isdir(directory):
         return _refused("TARGET_DATABASE_MISSING", f"{directory} is not a directory", reachable=False)
-    if not os.access(directory, os.W_OK | os.X_OK):
+    if not may(directory, os.W_OK | os.X_OK):
         return _refused("TARGET_READ_ONLY", f"no file may be made in {directory}", reachable=False)
     finding = _finding("INFO", "REPLICA_MISSING", "the file is made at the first use")
     return StoreCheck(ok=True, reachable=True, findings=[finding], can=["WRITE_CHANGES", "CONSUME"])

@@ -106,7 +106,7 @@ ConsumerDep = Annotated[Consumer, Depends(consumer_of)]
     response_model=AcquiredRead,
     summary="Acquire a replica",
     operation_id="acquire_replica",
-    responses=problems(404, 409),
+    responses=problems(404, 409, 502),
 )
 def post_session(
     request: Request,
@@ -148,12 +148,13 @@ def post_session(
     response_model=AppliedRead,
     summary="Send a batch",
     operation_id="send_replica_batch",
-    responses=problems(404, 409, 410, 415, 429),
+    responses=problems(404, 409, 410, 415, 502),
     openapi_extra=_BATCH_BODY,
 )
 async def post_batch(
     request: Request,
     session_id: SessionId,
+    caller: Peer,
     consumer: ConsumerDep,
     settings: SettingsDep,
     epoch: Epoch,
@@ -167,7 +168,9 @@ async def post_batch(
     ticket = Ticket(session_id, epoch, batch_seq)
     with (
         answered(),
-        parking_of(request).place((consumer.store.id, session_id), epoch=epoch, batch_seq=batch_seq) as place,
+        parking_of(request).place(
+            (consumer.store.id, session_id), token=caller.token_id, epoch=epoch, batch_seq=batch_seq
+        ) as place,
     ):
         batch = await run_in_threadpool(
             decode_batch, await read_body(request), media_type_of(request), settings
@@ -185,7 +188,7 @@ async def post_batch(
     response_model=LeaseRead,
     summary="Renew the lease of a replica",
     operation_id="renew_replica_lease",
-    responses=problems(404, 409, 410),
+    responses=problems(404, 409, 410, 502),
 )
 def post_lease(session_id: SessionId, body: RenewLeaseRequest, consumer: ConsumerDep) -> LeaseRead:
     """Every batch renews it too."""
@@ -198,7 +201,7 @@ def post_lease(session_id: SessionId, body: RenewLeaseRequest, consumer: Consume
     response_model=ReplicaRuvRead,
     summary="End the copy of a total initialisation",
     operation_id="complete_replica_total",
-    responses=problems(404, 409, 410),
+    responses=problems(404, 409, 410, 502),
 )
 def post_complete_total(
     session_id: SessionId, body: CompleteTotalRequest, consumer: ConsumerDep
@@ -224,7 +227,7 @@ def post_complete_total(
     response_model=ReleasedRead,
     summary="Release a replica",
     operation_id="release_replica",
-    responses=problems(404, 409, 410),
+    responses=problems(404, 409, 410, 502),
 )
 def delete_session(
     request: Request,
@@ -256,7 +259,7 @@ def delete_session(
     response_model=PeerReplicaRead,
     summary="Get the RUV of a replica",
     operation_id="get_replica_ruv",
-    responses=problems(404, 409),
+    responses=problems(404, 409, 502),
 )
 def get_ruv(consumer: ConsumerDep) -> PeerReplicaRead:
     """Without a session, and without making anything. `ruv` is null where there is none, or half a copy."""

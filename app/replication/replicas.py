@@ -121,12 +121,7 @@ def writer_turn(conn: Connection) -> Iterator[None]:
 def replica_limits(settings: Settings) -> SessionLimits:
     """How long a statement may wait at a replica."""
     limits = session_limits(settings)
-    return SessionLimits(
-        lock_timeout_ms=max(limits.lock_timeout_ms, LOCK_TIMEOUT_MS),
-        statement_timeout_ms=limits.statement_timeout_ms,
-        idle_in_transaction_timeout_ms=limits.idle_in_transaction_timeout_ms,
-        connect_timeout_s=limits.connect_timeout_s,
-    )
+    return replace(limits, lock_timeout_ms=max(limits.lock_timeout_ms, LOCK_TIMEOUT_MS))
 
 
 def note_supplied(store_id: str) -> None:
@@ -149,7 +144,7 @@ def close_idle_replicas() -> None:
 
 def _open(target: Target, limits: SessionLimits, *, purpose: str, create: bool) -> Connection:
     if create:
-        create_file(target)
+        create_file(target, roots=limits.roots)
     try:
         return connect(target, application_name=f"lethe:{purpose}", limits=limits)
     except TargetDatabaseMissing as error:

@@ -9,6 +9,7 @@ from spark.targets.errors import (
     TargetAuthFailed,
     TargetDatabaseMissing,
     TargetError,
+    TargetPathRefused,
     TargetUrlInvalid,
 )
 
@@ -55,7 +56,7 @@ def service_error(error: TargetError) -> ServiceError:
         kind = TargetUnavailable
     elif isinstance(error, TargetAuthFailed | TargetDatabaseMissing):
         kind = BadGateway
-    elif isinstance(error, TargetUrlInvalid):
+    elif isinstance(error, TargetUrlInvalid | TargetPathRefused):
         kind = Unprocessable
     headers = {"Retry-After": "5"} if error.transient else {}
     return kind(error.detail, code=error.code, headers=headers)

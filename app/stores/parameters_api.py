@@ -1,5 +1,7 @@
 """`/v1/stores/{s}/parameters`: a store's own values, and what is in effect."""
 
+from collections.abc import Mapping
+
 from fastapi import APIRouter, Request
 from sqlmodel import Session
 from starlette.responses import JSONResponse, Response
@@ -12,8 +14,8 @@ from app.kit.pagination import Page
 from app.kit.problems import problems
 from app.parameters.api import ParameterName, Reader, Writer
 from app.parameters.models import ParameterRead, ParameterWrite, read_parameter
-from app.parameters.registry import REGISTRY, ParameterSpec
-from app.parameters.service import check_store_scope, effective, known_parameter
+from app.parameters.registry import REGISTRY, ParameterSpec, ParameterValue
+from app.parameters.service import check_store_scope, effective, global_values, known_parameter
 from app.stores.api import StoreId, read_row
 from app.stores.models import Store
 from app.stores.service import get_store, save_store
@@ -21,8 +23,10 @@ from app.stores.service import get_store, save_store
 router = APIRouter(tags=["parameters"])
 
 
-def _shown(db: Session, store: Store, spec: ParameterSpec) -> ParameterRead:
-    in_effect = effective(db, spec, store.parameters, target_values=store.target_parameters)
+def _shown(
+    db: Session, store: Store, spec: ParameterSpec, values: Mapping[str, ParameterValue] | None = None
+) -> ParameterRead:
+    in_effect = effective(db, spec, store.parameters, target_values=store.target_parameters, values=values)
     return read_parameter(spec, in_effect.value, in_effect.source)
 
 
@@ -37,7 +41,9 @@ def get_store_parameters(store_id: StoreId, caller: Reader, database: DatabaseDe
     """Those of its kind, with the value in effect and its source; one page."""
     store = read_row(database, store_id, caller)
     with database.reading() as db:
-        return Page(items=[_shown(db, store, spec) for spec in REGISTRY if store.kind in spec.kinds])
+        values = global_values(db)
+        shown = [_shown(db, store, spec, values) for spec in REGISTRY if store.kind in spec.kinds]
+        return Page(items=shown)
 
 
 @router.get(

@@ -19,12 +19,13 @@ POSTGRESQL_PORT = 5432
 
 
 def session_limits(settings: Settings) -> SessionLimits:
-    """How long a statement of this service may wait at a target."""
+    """How long a statement of this service may wait at a target, and where a file may lie."""
     return SessionLimits(
         lock_timeout_ms=settings.target_lock_timeout_ms,
         statement_timeout_ms=settings.target_statement_timeout_ms,
         idle_in_transaction_timeout_ms=settings.target_idle_in_transaction_timeout_ms,
         connect_timeout_s=settings.target_connect_timeout_s,
+        roots=tuple(str(root.resolve()) for root in settings.allowed_roots),
     )
 
 

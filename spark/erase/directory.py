@@ -19,6 +19,7 @@ from spark.erase.errors import (
     RestoreRequired,
 )
 from spark.formats import je_log
+from spark.targets.beneath import list_beneath, open_beneath
 
 OPEN_FILES_MAX: Final = 64
 # Without O_NONBLOCK a pipe that bears the name of a log file would hold us for ever.
@@ -141,7 +142,7 @@ def identity_of(status: os.stat_result) -> Identity:
 def file_names(directory: Path) -> list[str]:
     """List the log files of a directory in the order of their numbers."""
     try:
-        names = sorted(entry.name for entry in os.scandir(directory))
+        names = sorted(list_beneath(directory))
     except FileNotFoundError as error:
         raise NotAnEnvironment(f"{directory} does not exist") from error
     except NotADirectoryError as error:
@@ -177,7 +178,7 @@ def _find(path: Path, descriptors: Descriptors) -> LogFile:
 
 def _open(path: Path) -> int:
     try:
-        descriptor = os.open(path, OPEN_FLAGS)
+        descriptor = open_beneath(path, OPEN_FLAGS)
     except OSError as error:
         if path.is_symlink():
             raise LogFileNotRegular("a symbolic link is not followed", file=path.name) from error
@@ -232,7 +233,7 @@ def make_durable(directory: Path, files: list[LogFile]) -> None:
     try:
         for file in files:
             os.fsync(file.descriptor)
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = open_beneath(directory, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(descriptor)
         finally:

@@ -13,6 +13,7 @@ from typing import Final
 
 from spark.erase.calls import Costs, RefusalCode
 from spark.erase.refusing import Refused
+from spark.targets.beneath import open_beneath, rename_beneath, stat_beneath, unlink_beneath
 
 Clock = Callable[[], float]
 
@@ -27,11 +28,11 @@ class FileLayer:
 
     def open(self, path: Path, flags: int) -> int:
         """Open a file."""
-        return os.open(path, flags)
+        return open_beneath(path, flags)
 
     def stat(self, path: Path) -> os.stat_result:
         """Look at a name; a symbolic link is not followed."""
-        return os.stat(path, follow_symlinks=False)
+        return stat_beneath(path)
 
     def fstat(self, descriptor: int) -> os.stat_result:
         """Look at an open file."""
@@ -55,11 +56,11 @@ class FileLayer:
 
     def rename(self, old: Path, new: Path) -> None:
         """Give a file another name."""
-        os.rename(old, new)
+        rename_beneath(old, new)
 
     def unlink(self, path: Path) -> None:
         """Take a name away."""
-        os.unlink(path)
+        unlink_beneath(path)
 
     def close(self, descriptor: int) -> None:
         """Close a file."""

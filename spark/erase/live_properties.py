@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from spark.erase.errors import EnvironmentUnreadable, LiveEraserOn
+from spark.targets.beneath import open_beneath
 
 PROPERTIES_NAME: Final = "je.properties"
 RUN_ERASER: Final = "je.env.runEraser"
@@ -74,7 +75,7 @@ def _unescaped(text: str) -> str:
 def _read(path: Path) -> bytes | None:
     """Read a file whole; None where there is none."""
     try:
-        descriptor = os.open(path, OPEN_FLAGS)
+        descriptor = open_beneath(path, OPEN_FLAGS)
     except FileNotFoundError:
         return None
     except OSError as error:

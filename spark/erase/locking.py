@@ -3,6 +3,7 @@
 Nothing is waited for: what is not free is a refusal.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from spark.formats.je_log import file_name
 from spark.targets import writing_lock
 from spark.targets.control_errors import ControlError, PermissionRefused
 from spark.targets.control_file import ControlFile
+from spark.targets.mode_bits import may
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,9 @@ def claimed_file(directory: Path, number: int, *, epoch: int, mode: Mode) -> Ite
     Raises: Refused: ENVIRONMENT_IN_USE, FILE_LOCKED, EPOCH_PASSED, PROTECTED, PERMISSION,
         CONTROL_FILE_INVALID.
     """
+    if not may(directory, os.R_OK | os.W_OK | os.X_OK):
+        detail = "the mode of the directory lets nobody write there"
+        raise Refused(RefusalCode.PERMISSION, detail, file=file_name(number))
     environment: AbstractContextManager[EnvironmentLock | None] = nullcontext()
     if mode == Mode.CLOSED:
         environment = environment_locked(directory)

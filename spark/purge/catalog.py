@@ -30,6 +30,7 @@ from spark.targets.connection import Connection, sqlite_path
 from spark.targets.errors import TargetSchemaUnsupported, TargetTablesElsewhere, TargetTablesMissing
 from spark.targets.ledger_schema import TABLES as LEDGER_TABLES
 from spark.targets.ledger_schema import may_keep_ledger
+from spark.targets.mode_bits import may
 from spark.targets.mysql_rights import server_is_read_only
 
 # What a purge does to each table. UPDATE is both for the stranded step and for locking batch rows.
@@ -220,7 +221,7 @@ def _has_right(conn: Connection, name: str, right: str) -> bool:
 
 def _writable(path: str) -> bool:
     # SQLite makes its journal beside the file.
-    return os.access(path, os.W_OK) and os.access(os.path.dirname(path), os.W_OK)
+    return may(path, os.W_OK) and may(os.path.dirname(path), os.W_OK)
 
 
 def _hint(conn: Connection, missing: list[str]) -> str:

@@ -9,6 +9,7 @@ from spark.formats.replica import TABLES, tables_of
 from spark.replication.records import ReplicaRow
 from spark.replication.replica import find_replica, own_max_of
 from spark.targets.connection import Connection, identity, sqlite_path, target_now
+from spark.targets.mode_bits import may
 
 COUNTED_MAX_BYTES: Final = 64 * 1024 * 1024
 """SQLite keeps no statistics: the rows of a larger file are not counted for a look."""
@@ -82,7 +83,7 @@ def _missing_rights(conn: Connection, *, is_there: bool) -> tuple[tuple[str, str
     if conn.dialect.name == "sqlite":
         path = sqlite_path(conn.target)
         places = ((path, os.W_OK), (os.path.dirname(path), os.W_OK | os.X_OK))
-        return tuple((place, "write") for place, wanted in places if not os.access(place, wanted))
+        return tuple((place, "write") for place, wanted in places if not may(place, wanted))
     missing = []
     # Entries that are not all new go by way of a temporary table.
     [(database, allowed)] = conn.execute(

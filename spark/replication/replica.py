@@ -56,12 +56,12 @@ class GivenUp:
     upto: Csn | None
 
 
-def create_file(target: Target) -> bool:
+def create_file(target: Target, *, roots: tuple[str, ...] = ()) -> bool:
     """SQLite: make the file of a new replica (WAL, 0600) where none is; whether it was made.
 
-    Raises: TargetDatabaseMissing: its directory is not there; TargetReadOnly, TargetUnreachable.
+    Raises: TargetDatabaseMissing: its directory is not there; or another refusal of the system.
     """
-    return target.dialect == "sqlite" and create_sqlite_file(sqlite_path(target))
+    return target.dialect == "sqlite" and create_sqlite_file(sqlite_path(target), roots=roots)
 
 
 def ensure_layout(conn: Connection, *, rid: int, generation: str | None, incarnation: str) -> ReplicaRow:

@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 
 from spark.targets import archive_mysql, archive_postgresql, archive_sqlite
 from spark.targets.archive_columns import TableShape, describe_table, shape_of_schema
-from spark.targets.archive_file import ATTEMPT_NAME, AttemptWriter, Written, job_directory
+from spark.targets.archive_file import ATTEMPT_NAME, AttemptWriter, Written, job_directory, unlinked
+from spark.targets.beneath import open_beneath
 from spark.targets.connection import Connection
 from spark.targets.dialects.dialect import Params
 from spark.targets.errors import ArchiveCorrupt
@@ -245,15 +246,23 @@ def _attempt_paths(directory: Path) -> list[Path]:
 
 def _opened(path: str) -> Any:
     try:
-        return pq.ParquetFile(path, page_checksum_verification=True)
+        descriptor = _descriptor(path)
+        try:
+            return pq.ParquetFile(f"/proc/self/fd/{descriptor}", page_checksum_verification=True)
+        finally:
+            os.close(descriptor)
     except (OSError, pa.ArrowException) as exc:
         raise ArchiveCorrupt(f"{path}: {exc}") from exc
+
+
+def _descriptor(path: str) -> int:
+    return open_beneath(unlinked(Path(path).parent) / Path(path).name, os.O_RDONLY)
 
 
 def _hashed(path: str) -> tuple[int, str]:
     digest = hashlib.sha256()
     size = 0
-    with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC), "rb", buffering=0) as file:
+    with open(_descriptor(path), "rb", buffering=0) as file:
         while block := file.read(HASH_BYTES):
             digest.update(block)
             size += len(block)

@@ -19,6 +19,7 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from spark.targets.beneath import make_directory_beneath, open_beneath
 from spark.targets.errors import ArchiveFailed, ArchiveFull, archive_failure
 from spark.targets.manifest import sync_directory
 
@@ -148,6 +149,7 @@ class _HashingFile(io.RawIOBase):
 
 def prepare_directory(directory: Path) -> None:
     """Create a directory and its parents, private and durable."""
+    directory = Path(os.path.realpath(directory))
     missing = []
     current = directory
     while not current.is_dir():
@@ -155,17 +157,22 @@ def prepare_directory(directory: Path) -> None:
         assert current != current.parent, "the root exists"
         current = current.parent
     for path in reversed(missing):
-        path.mkdir(mode=0o700, exist_ok=True)
+        make_directory_beneath(path)
         sync_directory(path.parent)
 
 
+def unlinked(directory: Path) -> Path:
+    """The path of a job's directory: the root may be reached by links, what lies below is none."""
+    return Path(os.path.realpath(directory.parents[1]), *directory.parts[-2:])
+
+
 def _create(directory: Path, unit_id: str, token: int) -> tuple[Path, int]:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     for again in range(1, ATTEMPTS_WITH_ONE_TOKEN + 1):
         suffix = "" if again == 1 else f".{again}"
         path = directory / f"{unit_id}-{token}{suffix}.parquet"
         try:
-            return path, os.open(path, flags, 0o600)
+            return path, open_beneath(unlinked(directory) / path.name, flags)
         except FileExistsError:
             continue
     raise ArchiveFailed(

@@ -29,12 +29,14 @@ from spark.targets.archive_insert import (
 )
 from spark.targets.archive_schemas import live_schema, relations_of, schema_exists
 from spark.targets.archive_sqlite import insert_rows
-from spark.targets.connection import Connection, Target, connect
+from spark.targets.beneath import is_within, link_beneath, open_beneath, unlink_beneath
+from spark.targets.connection import Connection, SessionLimits, Target, connect
 from spark.targets.errors import (
     ArchiveCorrupt,
     ArchiveFailed,
     RestoreConflict,
     TargetError,
+    TargetPathRefused,
     TargetRowConflict,
     TargetSchemaUnsupported,
     TargetTablesMissing,
@@ -42,6 +44,7 @@ from spark.targets.errors import (
 from spark.targets.fence import check_fence
 from spark.targets.ledger import LedgerRow, find_unit, has_ledger, record_unit
 from spark.targets.manifest import ManifestEntry, sync_directory
+from spark.targets.sqlite_opening import OUTSIDE
 
 RestoreState = Literal["RESTORED", "ALREADY", "CONFLICT", "CORRUPT", "MISSING"]
 # Ends of table names, whatever their prefix; others follow.
@@ -106,20 +109,30 @@ class _Unit:
 
 
 def restore_into_file(
-    entries: Sequence[ManifestEntry], path: Path, *, should_stop: ShouldStop | None = None
+    entries: Sequence[ManifestEntry],
+    path: Path,
+    *,
+    roots: tuple[str, ...] = (),
+    should_stop: ShouldStop | None = None,
 ) -> RestoreReport:
     """Write the rows into a new SQLite file with the tables of the archive.
 
     The file appears when the restore has come to its end, not before.
 
-    Raises: RestoreConflict: the file exists. ArchiveFailed: the disk refused.
+    Args:
+        roots: resolved directories in which it may lie; none: anywhere.
+    Raises: RestoreConflict: the file exists. ArchiveFailed: the disk refused. TargetPathRefused.
     """
-    if path.exists():
+    path = Path(os.path.realpath(path.parent), path.name)
+    if not is_within(str(path), roots):
+        raise TargetPathRefused(OUTSIDE)
+    if os.path.lexists(path):
         raise RestoreConflict(f"{path} exists already")
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     _create_draft(draft)
     try:
-        with connect(Target(f"sqlite:///{draft}"), application_name="lethe-restore") as conn:
+        limits = SessionLimits(roots=roots)
+        with connect(Target(f"sqlite:///{draft}"), application_name="lethe-restore", limits=limits) as conn:
             if entries:
                 _match_encoding(conn, entries)
             report = _each(entries, lambda unit, shape: _into_file(conn, unit, shape), should_stop)
@@ -293,7 +306,7 @@ def _create_draft(draft: Path) -> None:
     try:
         prepare_directory(draft.parent)
         _remove(draft)
-        os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        os.close(open_beneath(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
     except OSError as exc:
         raise ArchiveFailed(f"{draft}: {exc.strerror}") from exc
 
@@ -301,7 +314,7 @@ def _create_draft(draft: Path) -> None:
 def _publish(draft: Path, path: Path) -> None:
     # A link, because a rename would replace a file that has come into being meanwhile.
     try:
-        os.link(draft, path)
+        link_beneath(draft, path)
         sync_directory(path.parent)
     except FileExistsError:
         raise RestoreConflict(f"{path} exists already") from None
@@ -312,7 +325,7 @@ def _publish(draft: Path, path: Path) -> None:
 def _remove(draft: Path) -> None:
     for name in (draft, draft.with_name(f"{draft.name}-journal")):
         with suppress(FileNotFoundError):
-            name.unlink()
+            unlink_beneath(name)
 
 
 def _same_dialect(conn: Connection, shape: TableShape) -> None:

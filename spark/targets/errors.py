@@ -2,6 +2,7 @@
 
 TargetError                     TARGET_ERROR             anything that has no name of its own
 ├── TargetUrlInvalid            TARGET_URL_INVALID
+├── TargetPathRefused           PATH_NOT_ALLOWED         a file outside of the roots
 ├── TargetUnreachable           TARGET_UNREACHABLE       transient; also a connection lost in the middle
 ├── TargetAuthFailed            TARGET_AUTH_FAILED
 ├── TargetDatabaseMissing       TARGET_DATABASE_MISSING
@@ -43,6 +44,10 @@ class TargetError(Exception):
 
 class TargetUrlInvalid(TargetError):
     code = "TARGET_URL_INVALID"
+
+
+class TargetPathRefused(TargetError):
+    code = "PATH_NOT_ALLOWED"
 
 
 class TargetUnreachable(TargetError):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from spark.targets.connection import Connection, sqlite_path
 from spark.targets.errors import TargetReadOnly, TargetSchemaUnsupported
+from spark.targets.mode_bits import may
 from spark.targets.mysql_rights import may_run, refuses_writes
 
 # Any constant will do; it is the same in every Lethe, so that two of them do not create at the same time.
@@ -260,4 +261,4 @@ def _may_create_mysql(conn: Connection) -> bool:
 def _sqlite_refuses_writes(conn: Connection) -> bool:
     """Whether the connection or the file is read-only; a journal has to be created beside the file."""
     path = os.path.realpath(sqlite_path(conn.target))
-    return conn.read_only or not (os.access(path, os.W_OK) and os.access(os.path.dirname(path), os.W_OK))
+    return conn.read_only or not (may(path, os.W_OK) and may(os.path.dirname(path), os.W_OK))

@@ -4,30 +4,43 @@ import errno
 import os
 import secrets
 import sqlite3
-from urllib.parse import quote
 
-from spark.targets.errors import TargetDatabaseMissing, TargetReadOnly, TargetUnreachable, classify
+from spark.targets.beneath import is_within, link_beneath, open_beneath, unlink_beneath
+from spark.targets.errors import (
+    TargetDatabaseMissing,
+    TargetPathRefused,
+    TargetReadOnly,
+    TargetUnreachable,
+    classify,
+)
+from spark.targets.sqlite_opening import OUTSIDE, open_sqlite
 
 
-def create_sqlite_file(path: str) -> bool:
+def create_sqlite_file(path: str, *, roots: tuple[str, ...] = ()) -> bool:
     """Make an empty database at `path` where there is none; it appears with its content or not at all.
 
+    Args:
+        roots: resolved directories in which it may lie; none: anywhere.
     Returns: whether it was made; False: somebody's file is there, and is left as it is.
     Raises: TargetDatabaseMissing: its directory is not there. TargetReadOnly: nothing may be made in it.
-        TargetUnreachable: the operating system refused otherwise.
+        TargetPathRefused: it would lie outside of the roots. TargetUnreachable: the operating system refused
+        otherwise.
     """
     if os.path.lexists(path):
         return False
+    path = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+    if not is_within(path, roots):
+        raise TargetPathRefused(OUTSIDE)
     unfinished = f"{path}.{secrets.token_hex(8)}.new"
     try:
-        _make(unfinished)
+        _make(unfinished, roots)
         try:
             # Unlike a rename it never replaces what somebody else has made in between.
-            os.link(unfinished, path)
+            link_beneath(unfinished, path)
         except FileExistsError:
             return False
         finally:
-            os.unlink(unfinished)
+            unlink_beneath(unfinished)
         _sync_directory(os.path.dirname(path))
     except sqlite3.Error as error:
         raise classify(error) from None
@@ -36,11 +49,10 @@ def create_sqlite_file(path: str) -> bool:
     return True
 
 
-def _make(path: str) -> None:
-    flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(path, flags, 0o600)
+def _make(path: str, roots: tuple[str, ...]) -> None:
+    fd = open_beneath(path, os.O_CREAT | os.O_EXCL | os.O_RDWR)
     try:
-        raw = sqlite3.connect(f"file:{quote(path)}?mode=rw", uri=True, isolation_level=None)
+        raw = open_sqlite(path, roots=roots)
         try:
             raw.execute("pragma synchronous = full")
             raw.execute("pragma journal_mode = wal")
@@ -48,14 +60,14 @@ def _make(path: str) -> None:
             raw.close()
         os.fsync(fd)
     except BaseException:
-        os.unlink(path)
+        unlink_beneath(path)
         raise
     finally:
         os.close(fd)
 
 
 def _sync_directory(directory: str) -> None:
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fd = open_beneath(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
     finally:

@@ -4,14 +4,26 @@ import os
 from pathlib import Path
 
 from spark.targets import ofd_lock
+from spark.targets.beneath import open_beneath
 from spark.targets.medium import Medium, medium_of
+from spark.targets.mode_bits import refuse, wanted_by
 
 
 class SystemCalls:
     """Each method is one system call (`medium_of` a question), with the meaning of its namesake."""
 
     def open(self, name: str, flags: int, *, mode: int, dir_fd: int | None) -> int:
-        return os.open(name, flags, mode, dir_fd=dir_fd)
+        if dir_fd is None:
+            return open_beneath(name, flags, mode)
+        if flags & os.O_CREAT:
+            refuse(os.fstat(dir_fd), os.W_OK | os.X_OK, name)
+        fd = os.open(name, flags, mode, dir_fd=dir_fd)
+        try:
+            refuse(os.fstat(fd), wanted_by(flags), name)
+        except OSError:
+            os.close(fd)
+            raise
+        return fd
 
     def pread(self, fd: int, count: int, offset: int) -> bytes:
         return os.pread(fd, count, offset)

@@ -32,13 +32,15 @@ MYSQL_TLS_MODES = ("DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDE
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
-    """How long the target may keep us waiting; sources: facts/locks.md, facts/spark.md."""
+    """How long the target may keep us waiting, and where it lies; sources: facts/locks.md, facts/spark.md."""
 
     lock_timeout_ms: int = 500
     statement_timeout_ms: int = 30_000
     idle_in_transaction_timeout_ms: int = 30_000
     client_connection_check_interval_ms: int = 500
     connect_timeout_s: int = 5
+    roots: tuple[str, ...] = ()
+    """Resolved directories; a SQLite file is opened only if it lies in one of them. None: anywhere."""
 
 
 @dataclass(frozen=True, slots=True)

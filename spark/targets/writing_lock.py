@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from spark.targets import ofd_lock
+from spark.targets.beneath import open_beneath
 
 # Far behind the end of every log file.
 WRITER_BYTE: Final = 2**62
@@ -30,7 +31,7 @@ def is_held(path: Path) -> bool:
     Raises: LockFailed.
     """
     try:
-        fd = os.open(path, FLAGS)
+        fd = open_beneath(path, FLAGS)
     except OSError:
         return False
     try:

@@ -116,7 +116,27 @@ def test_directory_without_a_log_is_refused_at_once(http: httpx.Client, roots: P
     assert list(directory.iterdir()) == []
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+@pytest.mark.parametrize("bits", [0o000, 0o444, 0o555])
+def test_directory_that_its_owner_may_not_write_to_is_left_alone(store: EnvironmentStore, bits: int) -> None:
+    """Also by root: what its owner has made read-only is not to be erased."""
+    before = logs(store)
+    store.directory.chmod(bits)
+    try:
+        found = store.http.post(f"{store.url}:check").json()
+        answer = store.post("erasure-cycles", AT_ONCE)
+        job = ended(store, answer.json()["id"]) if answer.status_code == 202 else None
+    finally:
+        store.directory.chmod(0o755)
+    assert found["ok"] is False
+    assert {each["code"] for each in found["findings"]} & {"PERMISSION", "ENVIRONMENT_UNREADABLE"}
+    if job is None:
+        assert answer.status_code == 409, answer.text
+    else:
+        assert job["state"] == "FAILED"
+        assert job["error"]["code"] in ("PERMISSION", "ENVIRONMENT_UNREADABLE")
+    assert logs(store) == before
+
+
 def test_file_without_permission_is_refused(store: EnvironmentStore) -> None:
     (store.directory / "00000001.jdb").chmod(0o000)
     assert store.http.post(f"{store.url}:check").json()["ok"] is False

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
 import pytest
 
 from app.kit.ids import new_id
+from spark.formats.change_batch import ARROW_MEDIA_TYPE
 from spark.formats.csn import Csn
 from tests.http.problem import problem
 from tests.http.replica_stores import ConsumerStore, make_replica
@@ -114,6 +117,26 @@ def test_parked_batches_hold_no_thread(http: httpx.Client, tmp_path: Path) -> No
         assert time.monotonic() - begun < PARKING_S / 2
         for each in parked:
             assert each.result().status_code == 409
+
+
+def test_unfinished_bodies_of_one_token_leave_room_for_others(
+    http: httpx.Client, service: ServiceProcess, consumer: ConsumerStore, tmp_path: Path
+) -> None:
+    """40 of them stopped every session of the process: they took all places before anything was read."""
+    victims = [make_replica(http, rid=9, folder=tmp_path, generation=GENERATION) for _ in range(10)]
+    answer = http.post("/v1/tokens", json={"name": "greedy", "scopes": ["replication:peer"]})
+    greedy = answer.json()["token"]
+    with ExitStack() as held:
+        for number in range(40):
+            sock = held.enter_context(socket.create_connection(("127.0.0.1", service.port)))
+            path = f"{victims[number % 10].url}/sessions/{new_id('rps')}/batches?epoch=1&batch_seq=1"
+            head = f"POST {path} HTTP/1.1\r\nHost: lethe\r\nAuthorization: Bearer {greedy}\r\n"
+            sock.sendall(f"{head}Content-Type: {ARROW_MEDIA_TYPE}\r\nContent-Length: 1000\r\n\r\nx".encode())
+        time.sleep(0.5)
+        session = acquired(consumer)
+        for seq in (1, 2, 3):
+            sent = consumer.send(session, records(chain(1, [seq])), epoch=1, seq=seq)
+            assert sent.status_code == 200, sent.text
 
 
 def test_the_same_batch_twice_at_once_is_applied_once(consumer: ConsumerStore) -> None:

@@ -1,20 +1,14 @@
 """SQLite through the standard library: one writer at a time, which BEGIN IMMEDIATE proves."""
 
-import os
 import sqlite3
 import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any, Literal
-from urllib.parse import quote
 
 from spark.targets.dialects.dialect import IsCancelled, Params, Row
-from spark.targets.errors import (
-    TargetAuthFailed,
-    TargetDatabaseMissing,
-    TargetSchemaUnsupported,
-    TargetUnreachable,
-)
+from spark.targets.errors import TargetSchemaUnsupported
+from spark.targets.sqlite_opening import is_read_only, open_sqlite
 from spark.targets.target import SessionLimits, Target, sqlite_path
 
 # How many steps of its virtual machine SQLite makes between two looks at the deadline and the cancel flag.
@@ -50,7 +44,6 @@ class SqliteSession:
         self, target: Target, *, limits: SessionLimits, read_only: bool, is_cancelled: IsCancelled
     ) -> None:
         path = sqlite_path(target)
-        _check_file(path)
         self.server_version = (
             sqlite3.sqlite_version_info[0] * 1_000_000 + sqlite3.sqlite_version_info[1] * 1_000
         )
@@ -58,19 +51,13 @@ class SqliteSession:
         self._is_cancelled = is_cancelled
         self._statement_timeout_s = limits.statement_timeout_ms / 1000
         self._deadline: float | None = None
-        self._raw = sqlite3.connect(
-            f"file:{quote(path)}?mode=rw",
-            uri=True,
-            isolation_level=None,
-            check_same_thread=False,
-            timeout=limits.lock_timeout_ms / 1000,
-        )
+        self._raw = open_sqlite(path, roots=limits.roots, timeout_s=limits.lock_timeout_ms / 1000)
         try:
             self._raw.set_progress_handler(self._stop_wanted, PROGRESS_STEPS)
             # SQLite opens the file at the first statement: ask now, so that connect() tells the truth.
             self._raw.execute("select count(*) from sqlite_schema").fetchall()
             self._raw.execute("pragma synchronous = full")
-            if read_only:
+            if read_only or is_read_only(path):
                 self._raw.execute("pragma query_only = on")
         except BaseException:
             self.close()
@@ -155,13 +142,3 @@ class SqliteSession:
         if self._deadline is None:
             return False
         return self._is_cancelled() or time.monotonic() > self._deadline
-
-
-def _check_file(path: str) -> None:
-    try:
-        if not os.path.isfile(path):
-            raise TargetDatabaseMissing(f"{path} is not a file")
-        if not os.access(path, os.R_OK):
-            raise TargetAuthFailed(f"{path} may not be read by this user")
-    except OSError as exc:
-        raise TargetUnreachable(f"{path}: {exc.strerror}") from exc

@@ -24,6 +24,15 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "closed"
 
 
+def test_directory_may_be_named_by_a_link(
+    closed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who types a path means what it leads to; only what was looked at before is opened without links."""
+    (tmp_path / "here").symlink_to(closed)
+    assert main(["je", "stat", str(tmp_path / "here"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["files"]
+
+
 def test_stat_shows_files_databases_and_checkpoint(closed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["je", "stat", str(closed), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -81,6 +81,62 @@ def test_pause_resume_and_abort_go_through_their_proof(bench: Workbench) -> None
     ]  # fmt: skip
 
 
+def test_resume_while_it_is_pausing_lets_it_go_on(bench: Workbench) -> None:
+    """A `:resume` during PAUSING left the job PAUSED, with its claim at the target, for ever."""
+    pausing, resumed = threading.Event(), threading.Event()
+
+    def prove(_context: JobContext) -> None:
+        pausing.set()
+        assert resumed.wait(10)
+
+    with bench.running(kind(work_until_stopped, prove)) as runner:
+        job_id = bench.submit()
+        bench.until(job_id, "RUNNING")
+        bench.do(request_pause, job_id)
+        runner.wake()
+        assert pausing.wait(10)
+        assert bench.do(request_resume, job_id).state == "RUNNING"
+        resumed.set()
+        runner.wake()
+        for _ in range(1_000):
+            if bench.job(job_id).attempt == 2:
+                break
+            time.sleep(0.01)
+        assert bench.until(job_id, "RUNNING").attempt == 2
+        bench.do(request_abort, job_id)
+        runner.wake()
+        bench.until(job_id, "ABORTED")
+    assert bench.states_seen(job_id) == [
+        "QUEUED", "RUNNING", "PAUSING", "RUNNING", "QUEUED", "RUNNING", "ABORTING", "ABORTED",
+    ]  # fmt: skip
+
+
+def test_resume_before_silence_is_proved_lets_it_go_on(bench: Workbench) -> None:
+    tries = threading.Semaphore(0)
+
+    def prove(_context: JobContext) -> None:
+        tries.release()
+        if tries_left:
+            tries_left.pop()
+            raise JobWaiting([], not_before=None, detail="still running at the target")
+
+    tries_left = [1]
+    with bench.running(kind(work_until_stopped, prove)) as runner:
+        job_id = bench.submit()
+        bench.until(job_id, "RUNNING")
+        bench.do(request_pause, job_id)
+        runner.wake()
+        _until_waiting_on(bench, job_id)
+        job = bench.do(request_resume, job_id)
+        assert (job.state, job.unproven) == ("QUEUED", True)
+        bench.make_due(job_id)
+        runner.wake()
+        bench.until(job_id, "RUNNING")
+        bench.do(request_abort, job_id)
+        runner.wake()
+        bench.until(job_id, "ABORTED")
+
+
 @pytest.mark.parametrize(("ask", "end"), [(request_pause, "PAUSED"), (request_abort, "ABORTED")])
 def test_stop_is_not_said_before_silence_is_proved(bench: Workbench, ask, end: str) -> None:
     quiet = threading.Event()

@@ -26,6 +26,8 @@ DIAGRAM = {
     (S.PAUSED, S.ABORTED),
     (S.RUNNING, S.ABORTING),
     (S.PAUSING, S.ABORTING),
+    (S.PAUSING, S.RUNNING),
+    (S.PAUSING, S.QUEUED),
     (S.ABORTING, S.ABORTED),
     (S.RUNNING, S.QUEUED),  # lease lost
 }
@@ -84,7 +86,13 @@ ASKED = {
     ),
     "resume": (
         request_resume,
-        {S.PAUSED: S.QUEUED, S.QUEUED: S.QUEUED, S.RUNNING: S.RUNNING, S.WAITING: S.WAITING},
+        {
+            S.PAUSED: S.QUEUED,
+            S.PAUSING: S.QUEUED,
+            S.QUEUED: S.QUEUED,
+            S.RUNNING: S.RUNNING,
+            S.WAITING: S.WAITING,
+        },
         "QUEUED",
     ),
 }

@@ -1,0 +1,168 @@
+"""What one caller may take of the service, looked at before anything of a body is read.
+
+A token that was good is known here by the hash of its header until it is refused. Limits: requests of a
+token, failures of an address, and bodies that have not arrived as a whole, of a token or (for those without a
+known one) of an address. Probes pass: whoever asks whether the service lives is answered.
+
+Only the event loop's thread touches it.
+"""
+
+import asyncio
+import hashlib
+import math
+from collections import Counter, OrderedDict
+from dataclasses import dataclass, field
+from typing import Final
+
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.errors import BodyTooSlow, TooMany, problem
+from app.kit.rates import KEYS_MAX, Rates
+from app.settings import Settings
+
+PROBES: Final = frozenset({"/livez", "/readyz"})
+UNAUTHENTICATED: Final = 401
+
+
+@dataclass(slots=True)
+class _Guest:
+    """One request."""
+
+    secret: str | None
+    token_id: str | None
+    address: str
+
+    @property
+    def share(self) -> str:
+        """Whose share of bodies it takes: an unknown token is not a person."""
+        return f"address {self.address}" if self.token_id is None else f"token {self.token_id}"
+
+
+@dataclass(slots=True)
+class _Body:
+    """What of a body is still to come."""
+
+    share: str
+    is_whole: bool = False
+    waited_s: float = field(default=0.0)
+
+
+class Gate:
+    """ASGI middleware. `state.token_id` of a request says that its token was good."""
+
+    def __init__(self, app: ASGIApp, *, settings: Settings) -> None:
+        self.app = app
+        self._settings = settings
+        self._of_tokens = Rates(per_s=settings.token_requests_per_s, burst=settings.token_requests_burst)
+        self._failures = Rates(per_s=settings.address_failures_per_s, burst=settings.address_failures_burst)
+        self._known: OrderedDict[str, str] = OrderedDict()
+        self._bodies: Counter[str] = Counter()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or refuse it."""
+        if scope["type"] != "http" or scope["path"] in PROBES:
+            await self.app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        guest = self._guest(scope, headers)
+        refusal = self._refusal(guest, has_body=_has_body(headers))
+        if refusal is not None:
+            await problem(Request(scope), refusal)(scope, receive, send)
+            return
+        await self._serve(scope, receive, send, guest, has_body=_has_body(headers))
+
+    def _guest(self, scope: Scope, headers: Headers) -> _Guest:
+        given = headers.get("authorization")
+        secret = None if given is None else hashlib.sha256(given.encode("latin-1")).hexdigest()
+        client = scope.get("client")
+        known = None if secret is None else self._known.get(secret)
+        return _Guest(secret, known, str(client[0]) if client else "")
+
+    def _refusal(self, guest: _Guest, *, has_body: bool) -> TooMany | None:
+        if guest.token_id is not None:
+            wait_s = self._of_tokens.wait_s(guest.token_id)
+            if wait_s > 0:
+                per_s = self._settings.token_requests_per_s
+                return _later(f"this token asks more often than {per_s:g} times a second", wait_s)
+            self._of_tokens.take(guest.token_id)
+        else:
+            wait_s = self._failures.wait_s(guest.address)
+            if wait_s > 0:
+                return _later("too many requests of this address were not authenticated", wait_s)
+        most = self._settings.bodies_per_token_max
+        if guest.token_id is None:
+            most = self._settings.bodies_per_address_max
+        if has_body and self._bodies[guest.share] >= most:
+            return _later(f"{most} bodies have begun and not ended", 1.0)
+        return None
+
+    async def _serve(
+        self, scope: Scope, receive: Receive, send: Send, guest: _Guest, *, has_body: bool
+    ) -> None:
+        body = _Body(guest.share, is_whole=not has_body)
+        status = 0
+        self._bodies[body.share] += has_body
+
+        async def timed_receive() -> Message:
+            if body.is_whole:
+                return await receive()
+            message = await self._receive_in_time(receive, body)
+            if not message.get("more_body", False):
+                self._end(body)
+            return message
+
+        async def noting_send(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                self._note(guest, scope, status)
+            await send(message)
+
+        try:
+            await self.app(scope, timed_receive, noting_send)
+        finally:
+            self._end(body)
+
+    async def _receive_in_time(self, receive: Receive, body: _Body) -> Message:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        left_s = self._settings.request_body_timeout_s - body.waited_s
+        most_s = min(self._settings.request_body_chunk_timeout_s, left_s)
+        try:
+            async with asyncio.timeout(max(0.0, most_s)):
+                message = await receive()
+        except TimeoutError:
+            detail = f"nothing of the body came for {most_s:.0f} s, or all of it took too long"
+            raise BodyTooSlow(detail) from None
+        body.waited_s += loop.time() - began
+        return message
+
+    def _end(self, body: _Body) -> None:
+        if not body.is_whole:
+            body.is_whole = True
+            self._bodies[body.share] -= 1
+            if not self._bodies[body.share]:
+                del self._bodies[body.share]
+
+    def _note(self, guest: _Guest, scope: Scope, status: int) -> None:
+        if status == UNAUTHENTICATED:
+            self._failures.take(guest.address)
+            if guest.secret is not None:
+                self._known.pop(guest.secret, None)
+            return
+        token_id = scope.get("state", {}).get("token_id")
+        if guest.secret is not None and token_id is not None:
+            self._known[guest.secret] = token_id
+            self._known.move_to_end(guest.secret)
+            while len(self._known) > KEYS_MAX:
+                self._known.popitem(last=False)
+
+
+def _has_body(headers: Headers) -> bool:
+    return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
+
+
+def _later(detail: str, wait_s: float) -> TooMany:
+    return TooMany(detail, code="TOO_MANY_REQUESTS", headers={"Retry-After": str(max(1, math.ceil(wait_s)))})
