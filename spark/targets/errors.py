@@ -3,6 +3,7 @@
 TargetError                     TARGET_ERROR             anything that has no name of its own
 ├── TargetUrlInvalid            TARGET_URL_INVALID
 ├── TargetUnreachable           TARGET_UNREACHABLE       transient; also a connection lost in the middle
+├── TargetHostNotAllowed        HOST_NOT_ALLOWED         by the address that it has now
 ├── TargetAuthFailed            TARGET_AUTH_FAILED
 ├── TargetDatabaseMissing       TARGET_DATABASE_MISSING
 ├── TargetTablesMissing         TARGET_TABLES_MISSING
@@ -46,6 +47,10 @@ class TargetUrlInvalid(TargetError):
 class TargetUnreachable(TargetError):
     code = "TARGET_UNREACHABLE"
     transient = True
+
+
+class TargetHostNotAllowed(TargetError):
+    code = "HOST_NOT_ALLOWED"
 
 
 class TargetAuthFailed(TargetError):
