@@ -87,7 +87,9 @@ def validate_url(url: str) -> DialectName:
             )
         raise TargetUrlInvalid(f"driver {parsed.drivername!r} is none of {', '.join(sorted(_DRIVERS))}")
     if parsed.password:
-        raise TargetUrlInvalid("the URL carries a password: register it apart from the URL, and name it in `password`")
+        raise TargetUrlInvalid(
+            "the URL carries a password: register it apart from the URL, and name it in `password`"
+        )
     if not parsed.database:
         raise TargetUrlInvalid("the URL names no database")
     if "\0" in url:

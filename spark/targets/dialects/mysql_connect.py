@@ -121,7 +121,7 @@ class _ClearText:
         raise _refusal()
 
 
-class _Careful(Connection):  # type: ignore[type-arg]
+class _Careful(Connection):
     """A connection that tells its password only where it may.
 
     sha256_password and caching_sha2_password end in the password itself: plain inside TLS of whoever answered, or
@@ -129,13 +129,15 @@ class _Careful(Connection):  # type: ignore[type-arg]
     """
 
     may_tell = False
+    password: bytes
+    _auth_plugin_name: str
     _is_secure = False
     _sent_key: bytes | None = None
 
     def _request_authentication(self) -> None:
         if self._auth_plugin_name == "sha256_password" and self.password and not self.may_tell:
             raise _refusal()
-        super()._request_authentication()
+        super()._request_authentication()  # type: ignore[misc]
 
     @property
     def _secure(self) -> bool:
