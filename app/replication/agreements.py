@@ -73,7 +73,7 @@ def check_address(db: Session, agreement: Agreement, settings: Settings) -> None
 def address_of(agreement: Agreement, settings: Settings, database: Database) -> ConsumerAddress:
     """Where the consumer of an agreement is, allowed now, and what is shown to it.
 
-    Raises: ConsumerRefused, StoreUrlRefused: the settings have changed since it was written; SecretUnavailable.
+    Raises: ConsumerRefused, StoreUrlRefused: the settings have changed since; SecretUnavailable.
     """
     check_consumer_allowed(url=agreement.consumer_url, ca_file=agreement.consumer_ca_file, settings=settings)
     with database.reading() as db:

@@ -1,6 +1,7 @@
 """Errors of secrets.
 
-ServiceError -> SecretNotFound, SecretExists, SecretInUse, SecretReferenceRefused, SecretNotAllowed, SecretUnavailable
+ServiceError -> SecretNotFound, SecretExists, SecretInUse, SecretReferenceRefused,
+                SecretNotAllowed, SecretUnavailable
 """
 
 from app.errors import Conflict, NotFound, Unprocessable

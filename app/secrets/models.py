@@ -40,7 +40,7 @@ def _named(reference: str) -> str:
         return reference
     if _FORMER.fullmatch(reference):
         raise ValueError(
-            "secret:NAME; an admin registers it first: lethe secret add NAME --reference env:LETHE_SECRET_NAME"
+            "secret:NAME; an admin registers it: lethe secret add NAME --reference env:LETHE_SECRET_NAME"
             " (or file:PATH below LETHE_SECRETS_DIR) --store STORE --host HOST"
         )
     raise ValueError("secret:NAME, the name of a registered secret")

@@ -2,8 +2,8 @@
 
 Invariants:
 - a variable is one that was named for it, LETHE_SECRET_*;
-- a file lies below LETHE_SECRETS_DIR and not below the data directory, by what was opened: the kernel tells the
-  path of the descriptor, so no link of today or of a moment ago leads out;
+- a file lies below LETHE_SECRETS_DIR and not below the data directory, by what was opened: the kernel tells
+  the path of the descriptor, so no link of today or of a moment ago leads out;
 - it is a regular file, has one name, is not everybody's to read, and is small.
 """
 

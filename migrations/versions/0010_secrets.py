@@ -1,7 +1,8 @@
 """Named secrets; what stores and agreements named themselves becomes one each, bound to it and its host.
 
-A reference that is no place for secrets (another variable than LETHE_SECRET_*, a file outside of LETHE_SECRETS_DIR)
-is registered as it was: it is not read any more, and whoever needs it is told by which command an admin mends it.
+A reference that is no place for secrets (another variable than LETHE_SECRET_*, a file outside of
+LETHE_SECRETS_DIR) is registered as it was: it is not read any more, and whoever needs it is told by which
+command an admin mends it.
 
 Revision: 0010
 Revises: 0009

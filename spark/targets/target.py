@@ -20,9 +20,9 @@ _DRIVERS: dict[str, DialectName] = {
     "sqlite": "sqlite",
     "sqlite+pysqlite": "sqlite",
 }
-# What may stand after the `?` of a URL. Whatever leads elsewhere than the host that was allowed, reads a file of
-# this service (a key, a password, a service, an option file) or weakens the session may not; an authority's
-# certificate is public.
+# What may stand after the `?` of a URL. Whatever leads elsewhere than the host that was allowed, reads a file
+# of this service (a key, a password, a service, an option file) or weakens the session may not; an
+# authority's certificate is public.
 POSTGRESQL_OPTIONS = frozenset({"sslmode", "sslrootcert", "channel_binding"})
 POSTGRESQL_TLS_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 CHANNEL_BINDINGS = ("disable", "prefer", "require")
@@ -49,7 +49,7 @@ class Target:
     """One database; `schema` None means `public` on PostgreSQL and is the only value elsewhere.
 
     Attributes:
-        hosts: lists of hosts (spark.targets.hosts), each of which must allow every connection; none: any host.
+        hosts: lists of hosts (spark.targets.hosts), each of which must allow a connection; none: any host.
         tells_loopback: an admin's word that the password may be told in clear text on this machine itself.
     """
 

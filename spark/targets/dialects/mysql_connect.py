@@ -25,8 +25,8 @@ def connected(target: Target, name: str, *, connect_timeout_s: int) -> Any:
 
     Args:
         connect_timeout_s: also of each packet, until somebody says otherwise.
-    Raises: TargetHostNotAllowed; TargetAuthFailed: the server asks for what it is not told, or the authority's
-        file cannot be read; pymysql.Error.
+    Raises: TargetHostNotAllowed; TargetAuthFailed: the server asks for what it is not told, or the file of
+        the authority cannot be read; pymysql.Error.
     """
     arguments = mysql_arguments(target)
     mode, authority = mysql_tls(target)
@@ -105,8 +105,8 @@ def _tls_context(mode: str, authority: str | None) -> ssl.SSLContext:
 def _refusal() -> pymysql.OperationalError:
     return pymysql.OperationalError(
         ER.ACCESS_DENIED_ERROR,
-        "the server asks for the password in clear text, or under a key of its own. It is told only over TLS that"
-        " is verified (?ssl_mode=VERIFY_IDENTITY&ssl_ca=...), or on this machine itself by an admin's word"
+        "the server asks for the password in clear text, or under a key of its own. It is told only over TLS"
+        " that is verified (?ssl_mode=VERIFY_IDENTITY&ssl_ca=...), or on this machine by an admin's word"
         " (clear_text_on_loopback of the secret)",
     )
 
@@ -124,8 +124,8 @@ class _ClearText:
 class _Careful(Connection):
     """A connection that tells its password only where it may.
 
-    sha256_password and caching_sha2_password end in the password itself: plain inside TLS of whoever answered, or
-    under an RSA key that whoever answered has sent. `may_tell` says that it is known who answers.
+    sha256_password and caching_sha2_password end in the password itself: plain inside TLS of whoever answers,
+    or under an RSA key that whoever answers has sent. `may_tell` says that it is known who answers.
     """
 
     may_tell = False

@@ -1,7 +1,7 @@
 """How a connection to PostgreSQL comes about: what libpq is told, so that it asks nobody else.
 
-libpq completes what it is not told from the environment, from ~/.pgpass, ~/.postgresql and service files: a secret
-of this service would be offered to a server that it is not meant for. So everything is told.
+libpq completes what it is not told from the environment, ~/.pgpass, ~/.postgresql and service files: a secret
+of this service would go to a server that it is not meant for. So everything is told.
 """
 
 import os
