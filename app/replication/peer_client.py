@@ -84,9 +84,9 @@ class PeerClient:
         self._streams: list[Any] = []
         self._is_cut = False
         limits = httpx.Limits(max_connections=connections_max, max_keepalive_connections=connections_max)
-        way = transport or httpx.HTTPTransport(
-            verify=_authority(address.ca_file), limits=limits, trust_env=False
-        )
+        if transport is None:
+            way = httpx.HTTPTransport(verify=_authority(address.ca_file), limits=limits, trust_env=False)
+            transport = JudgedTransport(way, address.hosts)
         self._http = httpx.Client(
             base_url=address.url.rstrip("/"),
             headers={
@@ -96,7 +96,7 @@ class PeerClient:
             },
             timeout=httpx.Timeout(answer_timeout_s, connect=CONNECT_TIMEOUT_S),
             trust_env=False,
-            transport=JudgedTransport(way, address.hosts),
+            transport=transport,
         )
 
     def __enter__(self) -> Self:
