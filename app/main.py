@@ -174,10 +174,8 @@ def create_app(
     state.readiness = readiness or Readiness()
     state.changed = changed
     state.store_hooks, state.batch_submitters = STORE_HOOKS, BATCH_SUBMITTERS
-    state.scopes_of, state.trimming = scopes_of, TRIMMING
-    state.secret_users = secret_users
-    state.spark = spark
-    state.instance_id = instance_id
+    state.scopes_of, state.trimming, state.secret_users = scopes_of, TRIMMING, secret_users
+    state.spark, state.instance_id = spark, instance_id
     state.waiting_room = WaitingRoom(settings.waiters_max)
     state.parking = _parking(settings)
     state.change_writers = writers

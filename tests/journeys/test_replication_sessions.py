@@ -82,7 +82,7 @@ def sites(services: tuple[Service, Service], database: Callable[[], str]) -> tup
 
 @pytest.fixture
 def pair(sites: tuple[Site, Site], directory: Path) -> Pair:
-    return agree(*sites, directory, batch_rows=100)
+    return agree(*sites, batch_rows=100)
 
 
 def _acknowledged(session: dict[str, Any], rid: int = 1) -> dict[str, int]:
@@ -97,7 +97,7 @@ ONCE = {"sent": CHANGES, "acknowledged": CHANGES, "duplicates": 0}
 def test_a_session_brings_both_ways_what_each_has(pair: Pair, directory: Path) -> None:
     pair.supplier.write(CHANGES)
     pair.consumer.write(300, prefix="m")
-    back = agree(pair.consumer, pair.supplier, directory)
+    back = agree(pair.consumer, pair.supplier)
     for each in (pair, back):
         assert each.wait(each.begin())["state"] == "SUCCEEDED"
     pair.assert_level()
@@ -147,7 +147,7 @@ def test_a_consumer_that_stays_away_is_waited_for_without_holding_anything(pair:
 def test_answers_that_are_lost_lose_and_double_nothing(sites: tuple[Site, Site], directory: Path) -> None:
     supplier, consumer = sites
     with ReplyLosingProxy(consumer.service.port, lambda number, _asked: number % 3 == 0) as proxy:
-        pair = agree(supplier, consumer, directory, port=proxy.port, batch_rows=100)
+        pair = agree(supplier, consumer, port=proxy.port, batch_rows=100)
         supplier.write(CHANGES)
         job = pair.wait(pair.begin())
         assert job["state"] == "SUCCEEDED"
@@ -192,7 +192,7 @@ def test_a_total_initialisation_goes_on_after_a_kill(
     number = next(_numbers)
     supplier = register(services[0], f"east-{number}", database(), 1)
     consumer = register(services[1], f"west-{number}", database(), 2)
-    pair = agree(supplier, consumer, directory, batch_rows=100)
+    pair = agree(supplier, consumer, batch_rows=100)
     supplier.write(CHANGES)
     job_id = pair.begin(mode="TOTAL", **SLOW)
     deadline = time.monotonic() + 60
@@ -234,7 +234,7 @@ def test_a_total_initialisation_whose_last_answer_is_lost_is_not_begun_again(
         return True
 
     with ReplyLosingProxy(consumer.service.port, loses) as proxy:
-        pair = agree(supplier, consumer, directory, port=proxy.port, batch_rows=100)
+        pair = agree(supplier, consumer, port=proxy.port, batch_rows=100)
         job = pair.wait(pair.begin(mode="TOTAL"))
         assert job["state"] == "SUCCEEDED"
         assert proxy.lost == 2
@@ -253,7 +253,7 @@ def test_large_windows_are_read_over_spark(directory: Path) -> None:
             )
             for rid in (1, 2)
         ]
-        pair = agree(*sites, directory, batch_rows=700)
+        pair = agree(*sites, batch_rows=700)
         sites[0].write(12_000)
         job = pair.wait(pair.begin())
         assert (job["state"], job["engine"]) == ("SUCCEEDED", "SPARK")
@@ -276,7 +276,7 @@ def test_two_sessions_to_one_consumer_take_turns(
     first = register(services[0], f"one-{number}", database(), 1, generation=GENERATION)
     second = register(services[0], f"two-{number}", database(), 3, generation=GENERATION)
     consumer = register(services[1], f"west-{number}", database(), 2, generation=GENERATION)
-    pairs = [agree(each, consumer, directory, batch_rows=100) for each in (first, second)]
+    pairs = [agree(each, consumer, batch_rows=100) for each in (first, second)]
     for each in (first, second):
         each.write(500, prefix=each.store)
     jobs = [each.begin(throttle={"rows_per_s": 400}) for each in pairs]

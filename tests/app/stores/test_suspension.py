@@ -26,7 +26,6 @@ from app.stores.service import (
 from tests.app.fake_clock import FakeClock
 from tests.app.jobs.workbench import in_threads
 
-
 TLS = "postgresql+psycopg://u@db.example/shop"
 
 
