@@ -61,8 +61,9 @@ HostText = Annotated[str, StringConstraints(min_length=1, max_length=260), After
 LabelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")]
 _REFERENCE = "`env:LETHE_SECRET_NAME`, or `file:PATH` below LETHE_SECRETS_DIR; read when it is used."
 _HOSTS = (
-    "Who it may be shown to: `db.example`, `db.example:5432`, `10.0.0.5`, `10.0.0.0/8`, `[::1]:5432`, the "
-    "directory of a socket, or `socket` for the driver's own. Judged by the address that is connected to."
+    "Who it may be shown to: `db.example`, `db.example:5432`, `10.0.0.5`, `[::1]:5432`, `10.0.0.0/8` (also "
+    "for names that lead into it), a socket's directory, or `socket` for the driver's own. Judged by the "
+    "address at each connection."
 )
 _LABELS = "Stores that have all of these labels may use it too."
 _LOOPBACK = "An admin's word that it may be told in clear text or as MD5 on this machine's own loopback."

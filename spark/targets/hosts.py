@@ -25,41 +25,40 @@ _NAME = re.compile(r"[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9_])?")
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One line of a list: a name, a network (of one address, mostly) or a socket's directory."""
+    """One line of a list: a name, an address, a network or a socket's directory."""
 
     name: str | None = None
     network: ipaddress.IPv4Network | ipaddress.IPv6Network | None = None
+    is_range: bool = False
     directory: str | None = None
     port: int | None = None
 
-    def allows(self, host: str, port: int, address: Address) -> bool:
-        """Whether a connection to this address, for this host, is one of ours."""
-        if self.port not in (None, port):
+    def holds(self, address: Address, port: int) -> bool:
+        """Whether it is a network, or an address, that an address lies in."""
+        if self.network is None or self.port not in (None, port):
             return False
-        if self.network is not None:
-            return address.version == self.network.version and address in self.network
-        return self.name == host and (not _is_inner(address) or is_local_name(host))
+        return address.version == self.network.version and address in self.network
 
-    def may_allow(self, host: str, port: int) -> bool:
-        """Whether some address of a name could be one of ours."""
-        return self.port in (None, port) and (self.network is not None or self.name == host)
+    def names(self, host: str, port: int) -> bool:
+        """Whether it is the name of a host."""
+        return self.name == host and self.port in (None, port)
 
 
 def parse_entry(text: str) -> _Entry:
     """Read one line of a list.
 
     Args:
-        text: `db.example`, `db.example:5432`, `10.0.0.5`, `10.0.0.0/8`, `[::1]:5432`, `/run/postgresql`,
-            or `socket` for the driver's own.
+        text: `db.example`, `db.example:5432`, `10.0.0.5` and `[::1]:5432` for who writes them so,
+            `10.0.0.0/8` for names that lead into it too, `/run/postgresql`, or `socket` for the driver's own.
     Raises: ValueError.
     """
     if text.startswith("/"):
         return _Entry(directory=text.rstrip("/") or "/")
     if (network := _network(text)) is not None:
-        return _Entry(network=network)
+        return _Entry(network=network, is_range="/" in text)
     host, port = _with_port(text)
     if (network := _network(host.removeprefix("[").removesuffix("]"))) is not None:
-        return _Entry(network=network, port=port)
+        return _Entry(network=network, is_range="/" in host, port=port)
     name = normal_name(host)
     if _NAME.fullmatch(name) is None:
         raise ValueError("a host, host:port, an address, a network or the directory of a socket")
@@ -78,11 +77,16 @@ def is_local_name(host: str) -> bool:
 
 def may_connect(lists: Sequence[HostList], host: str, port: int) -> bool:
     """Whether a URL's host could be allowed, before it is looked up."""
-    found = _literal(host)
+    found, name = _literal(host), normal_name(host)
     if found is not None:
-        return _is_allowed(lists, normal_name(host), port, found)
-    name = normal_name(host)
-    return all(any(each.may_allow(name, port) for each in _entries(listed)) for listed in lists)
+        return _is_allowed(lists, name, port, found, is_literal=True)
+    return all(
+        any(
+            each.names(name, port) or (each.is_range and each.port in (None, port))
+            for each in _entries(listed)
+        )
+        for listed in lists
+    )
 
 
 def check_socket(lists: Sequence[HostList], directory: str | None) -> None:
@@ -116,7 +120,10 @@ def allowed_addresses(
     literal = _literal(host)
     found = [str(literal)] if literal is not None else list(look_up(host, port))
     name = normal_name(host)
-    allowed = [each for each in found if _is_allowed(lists, name, port, _address(each))]
+    is_literal = literal is not None
+    allowed = [
+        each for each in found if _is_allowed(lists, name, port, _address(each), is_literal=is_literal)
+    ]
     if found and not allowed:
         shown = host if literal is not None else f"{host} ({', '.join(found)})"
         raise TargetHostNotAllowed(f"{shown}, port {port}, is none of the allowed hosts")
@@ -128,8 +135,18 @@ def are_loopback(addresses: Iterable[str]) -> bool:
     return all(_address(each).is_loopback for each in addresses)
 
 
-def _is_allowed(lists: Sequence[HostList], name: str, port: int, address: Address) -> bool:
-    return all(any(each.allows(name, port, address) for each in _entries(listed)) for listed in lists)
+def _is_allowed(
+    lists: Sequence[HostList], name: str, port: int, address: Address, *, is_literal: bool
+) -> bool:
+    return all(_allows(_entries(listed), name, port, address, is_literal=is_literal) for listed in lists)
+
+
+def _allows(entries: Sequence[_Entry], name: str, port: int, address: Address, *, is_literal: bool) -> bool:
+    holding = [each for each in entries if each.holds(address, port)]
+    if any(is_literal or each.is_range for each in holding):
+        return True
+    is_named = any(each.names(name, port) for each in entries)
+    return is_named and (not _is_inner(address) or is_local_name(name) or bool(holding))
 
 
 def _entries(listed: HostList) -> list[_Entry]:

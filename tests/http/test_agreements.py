@@ -164,6 +164,7 @@ def test_one_agreement_for_each_consumer(http: httpx.Client, replica: ConsumerSt
 def test_only_an_admin_makes_changes_and_removes_agreements(
     http: httpx.Client, service: ServiceProcess, replica: ConsumerStore, token: str, make_token: MakeToken
 ) -> None:
+    token = registered(http, token, store=replica.id)
     made = agree(http, replica.id, "there", url="http://127.0.0.1:1", token=token).json()
     with service.http(make_token("replication:write", "stores:read")) as operator:
         asked = agree(operator, replica.id, "other", url="http://127.0.0.1:1", token=token)
@@ -195,7 +196,8 @@ def test_a_change_wants_the_version_that_was_read(
 
 
 def test_the_same_key_makes_one_agreement(http: httpx.Client, replica: ConsumerStore, token: str) -> None:
-    body = {"consumer": {"url": "http://127.0.0.1:1", "store": "there", "token": token}}
+    named = registered(http, token, store=replica.id)
+    body = {"consumer": {"url": "http://127.0.0.1:1", "store": "there", "token": named}}
     path = f"/v1/stores/{replica.id}/agreements"
     first = http.post(path, json=body, headers={"Idempotency-Key": "one"})
     second = http.post(path, json=body, headers={"Idempotency-Key": "one"})

@@ -25,7 +25,9 @@ class Resolver:
         ("DB.Example.", "db.example", 5432, ["10.0.0.5"]),
         ("db.example:5432", "db.example.", 5432, ["10.0.0.5"]),
         ("10.0.0.0/8", "db.example", 5432, ["10.0.0.5"]),
-        ("10.0.0.5:5432", "db.example", 5432, ["10.0.0.5"]),
+        ("10.0.0.5/32", "db.example", 5432, ["10.0.0.5"]),
+        ("10.0.0.0/8:5432", "db.example", 5432, ["10.0.0.5"]),
+        ("10.0.0.5:5432", "10.0.0.5", 5432, []),
         ("::1", "::1", 5432, ["::1"]),
         ("[::1]:5432", "[::1]", 5432, ["::1"]),
         ("127.0.0.1", "::ffff:127.0.0.1", 5432, ["127.0.0.1"]),
@@ -33,7 +35,7 @@ class Resolver:
     ],
 )
 def test_host_on_the_list_is_connected_to(listed: str, host: str, port: int, found: list[str]) -> None:
-    assert allowed_addresses([(listed,)], host, port, look_up=Resolver(found)) == found
+    assert allowed_addresses([(listed,)], host, port, look_up=Resolver(found)) == (found or [host])
 
 
 @pytest.mark.parametrize(
@@ -45,6 +47,9 @@ def test_host_on_the_list_is_connected_to(listed: str, host: str, port: int, fou
         ("10.0.0.5", "10.0.0.6", 5432, []),
         ("10.0.0.0/8", "db.example", 5432, ["192.0.2.1"]),
         ("10.0.0.5:5432", "10.0.0.5", 22, []),
+        ("10.0.0.0/8:5432", "db.example", 22, ["10.0.0.5"]),
+        # an address alone is for who writes it so; for names a network is listed
+        ("10.0.0.5", "db.example", 5432, ["10.0.0.5"]),
         # a name that is on the list, and leads to this machine or its link: rebinding
         ("db.example", "db.example", 5432, ["127.0.0.1"]),
         ("db.example", "db.example", 5432, ["::1"]),
@@ -79,6 +84,11 @@ def test_name_that_resolves_elsewhere_later_is_refused_then() -> None:
         with pytest.raises(TargetHostNotAllowed):
             allowed_addresses(listed, "db.example", 5432, look_up=find)
     assert find.looks == 3, "one look for each connection, and nobody looks again behind it"
+
+
+def test_name_of_this_machine_is_listed_with_its_address() -> None:
+    listed = [("db.example", "127.0.1.1")]
+    assert allowed_addresses(listed, "db.example", 1, look_up=Resolver(["127.0.1.1"])) == ["127.0.1.1"]
 
 
 def test_no_list_allows_any_host_and_an_empty_one_none() -> None:
