@@ -33,7 +33,7 @@ def read_reference(reference: str, *, name: str, settings: Settings) -> str:
         if isinstance(error, UnicodeDecodeError):
             detail = "what it holds is not UTF-8"
         raise SecretUnavailable(
-            f"the secret {name} ({reference}): {detail}{_advice(name, reference)}"
+            f"the secret {name} ({reference}): {detail}{_advice(name, reference, settings)}"
         ) from None
     return value
 
@@ -61,9 +61,11 @@ def check_place(reference: str, settings: Settings) -> None:
         raise ValueError("the file is below the data directory")
 
 
-def _advice(name: str, reference: str) -> str:
+def _advice(name: str, reference: str, settings: Settings) -> str:
+    """How to mend a reference that is no place for secrets; what else is wrong says it by itself."""
     try:
         check_form(reference)
+        check_place(reference, settings)
     except ValueError:
         command = f"lethe secret update {name} --reference env:LETHE_SECRET_NAME (or file:PATH below"
         return f"; an admin names a place for secrets by: {command} LETHE_SECRETS_DIR)"

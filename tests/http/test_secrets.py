@@ -141,7 +141,7 @@ def test_writer_of_stores_learns_no_secret_of_the_service(
     name: str,
     reference: str,
 ) -> None:
-    """A store whose password is the admin's token, at a server that asks for it, made an admin of a writer."""
+    """A store whose password is the admin's token, at a server that asks for it, made a writer admin."""
     place = reference.format(data=service.directory)
     with (
         asking_postgresql(PG_CLEAR) as heard,

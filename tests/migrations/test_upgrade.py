@@ -164,7 +164,7 @@ FORMER = {
 def test_references_of_before_become_secrets_that_only_their_store_and_host_may_use(
     empty_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is no place for secrets is registered too, and read no more: a check tells by which command to mend it."""
+    """What is no place for secrets is registered too, and read no more: a check tells how to mend it."""
     config = Config()
     config.set_main_option("script_location", str(ROOT / "migrations"))
     with empty_database.engine.begin() as connection:
@@ -172,14 +172,15 @@ def test_references_of_before_become_secrets_that_only_their_store_and_host_may_
         command.upgrade(config, "0001")
     store = (
         "insert into stores (id, kind, url, password, table_prefix, time_zone, labels, runs_on, parameters,"
-        " limits, version, is_suspended, target_parameters, created_at, updated_at) values (:id, 'SYMMETRICDS',"
-        " :url, :password, 'sym_', 'UTC', '{}', '[]', '{}', '{}', 1, false, '{}', '2026-01-01', '2026-01-01')"
+        " limits, version, is_suspended, target_parameters, created_at, updated_at) values (:id,"
+        " 'SYMMETRICDS', :url, :password, 'sym_', 'UTC', '{}', '[]', '{}', '{}', 1, false, '{}',"
+        " '2026-01-01', '2026-01-01')"
     )
     agreement = (
         "insert into agreements (id, store, state, consumer_url, consumer_store, consumer_token, strategy,"
-        " batch_rows, batch_bytes, in_flight, failures, sent, version, created_at, updated_at) values ('agr_1',"
-        " 'plain', 'REGISTERED', 'https://east.example/base', 'there', 'file:/etc/lethe/east', 'WINDOW',"
-        " 1, 1, 1, 0, '{}', 1, '2026-01-01', '2026-01-01')"
+        " batch_rows, batch_bytes, in_flight, failures, sent, version, created_at, updated_at) values"
+        " ('agr_1', 'plain', 'REGISTERED', 'https://east.example/base', 'there', 'file:/etc/lethe/east',"
+        " 'WINDOW', 1, 1, 1, 0, '{}', 1, '2026-01-01', '2026-01-01')"
     )
     with empty_database.transaction() as db:
         for name, (url, reference, _host) in FORMER.items():
@@ -212,8 +213,7 @@ def test_references_of_before_become_secrets_that_only_their_store_and_host_may_
         with pytest.raises(SecretUnavailable) as refused:
             target_of(stores[name], place, empty_database)
         assert "hunter2" not in refused.value.detail
-        if reference.startswith("env:"):
-            assert f"lethe secret update store-{name} --reference" in refused.value.detail
+        assert f"lethe secret update store-{name} --reference" in refused.value.detail
     assert set(unusable_secrets(empty_database, place)) == set(rows) - {"store-own", "store-socket"}
     with empty_database.engine.begin() as connection:
         config.attributes["connection"] = connection
