@@ -60,14 +60,17 @@ def check_consumer_allowed(*, url: str, ca_file: str | None, settings: Settings)
         check_root(Path(ca_file), settings)
 
 
-def check_address(db: Session, agreement: Agreement, settings: Settings) -> None:
+def check_address(db: Session, agreement: Agreement, settings: Settings, *, by_label: bool = True) -> None:
     """Refuse an agreement whose consumer may not be called, or not with its token.
 
+    Args:
+        by_label: whether the token may be one that goes by labels of the store.
     Raises: ConsumerRefused, StoreUrlRefused, SecretNotAllowed.
     """
     check_consumer_allowed(url=agreement.consumer_url, ca_file=agreement.consumer_ca_file, settings=settings)
     user = user_of(get_store(db, agreement.store))
-    permitted_secret(db, agreement.consumer_token, user, place=place_of_url(agreement.consumer_url))
+    place = place_of_url(agreement.consumer_url)
+    permitted_secret(db, agreement.consumer_token, user, place=place, by_label=by_label)
 
 
 def address_of(agreement: Agreement, settings: Settings, database: Database) -> ConsumerAddress:
@@ -133,6 +136,7 @@ def insert_agreement(
     agreement_id: str,
     request: AgreementCreate,
     *,
+    by_label: bool = True,
     settings: Settings,
     now: datetime,
 ) -> Agreement:
@@ -160,7 +164,7 @@ def insert_agreement(
         created_at=now,
         updated_at=now,
     )
-    check_address(db, row, settings)
+    check_address(db, row, settings, by_label=by_label)
     db.add(row)
     db.flush()
     return row
@@ -173,6 +177,7 @@ def change_agreement(
     patch: AgreementPatch,
     *,
     if_match: str | None,
+    by_label: bool = True,
     settings: Settings,
     now: datetime,
 ) -> Agreement:
@@ -189,7 +194,7 @@ def change_agreement(
             changes[f"{name}_s"] = _seconds(changes.pop(name))
     changes |= {f"consumer_{name}": value for name, value in consumer.items()}
     row.sqlmodel_update(changes)
-    check_address(db, row, settings)
+    check_address(db, row, settings, by_label=by_label)
     if "url" in consumer:
         _refuse_second(db, store_id, row.consumer_url, row.consumer_store, but=row.id)
     row.next_at, row.failures = None, 0  # whoever changes it wants it to be tried

@@ -47,11 +47,15 @@ def users_of(request: Request) -> Users:
 Admin = Annotated[Caller, Depends(_unlimited)]
 
 
-def _answer(row: Secret, settings: Settings, *, status: int = 200) -> Answer:
+def _answer(
+    row: Secret, settings: Settings, *, status: int = 200, changed: frozenset[str] = frozenset()
+) -> Answer:
     headers = {"ETag": etag(row.version)}
     if status == 201:
         headers["Location"] = f"/v1/secrets/{row.name}"
-    facts = row.model_dump(warnings=False, exclude={"version", "name", "created_at", "updated_at"})
+    # Where it lies is for admins; who may read the audit sees that it has moved.
+    facts = row.model_dump(include={"stores", "labels", "hosts", "clear_text_on_loopback"}, warnings=False)
+    facts |= {"changed": sorted(changed)} if changed else {}
     return Answer(body=read_secret(row, settings), status=status, headers=headers, audit=facts)
 
 
@@ -139,7 +143,7 @@ def patch_secret(
 
     def effect(db: Session) -> Answer:
         row = change_secret(db, name, body, if_match=if_match, settings=settings, now=clock.now())
-        return _answer(row, settings)
+        return _answer(row, settings, changed=frozenset(body.model_fields_set))
 
     return mutate(request, caller, effect, action="secret.change", subject=("secret", name), body=body)
 

@@ -149,18 +149,24 @@ def uses_by_label(row: Secret, user: User) -> bool:
 
 
 def permitted_secret(
-    db: Session, reference: str | None, user: User, *, place: tuple[str, int] | None
+    db: Session,
+    reference: str | None,
+    user: User,
+    *,
+    place: tuple[str, int] | None,
+    by_label: bool = True,
 ) -> Secret | None:
     """The secret that a store or agreement wants to name, locked so that nobody removes it meanwhile.
 
     Args:
         place: host and port that it would be shown to; None: a socket, judged when it is connected to.
+        by_label: whether labels count; not for a token of some stores, which could write them.
     Raises: SecretNotAllowed.
     """
     if reference is None:
         return None
     row = db.get(Secret, _name(reference), with_for_update=True)
-    if row is None or not may_use(row, user):
+    if row is None or not may_use(row, user) or (uses_by_label(row, user) and not by_label):
         raise SecretNotAllowed(
             f"{reference} is not registered for the store {user.store}; an admin does that: "
             f"lethe secret add {_name(reference)} (or update) --store {user.store} --host HOST"

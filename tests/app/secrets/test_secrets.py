@@ -21,6 +21,7 @@ from app.secrets.service import (
     change_secret,
     create_secret,
     credential_of,
+    permitted_secret,
     read_secret,
     reference_of,
     remove_secret,
@@ -208,6 +209,15 @@ def test_secret_by_labels_is_for_stores_that_have_all_of_them(registry: Registry
         assert takes_secret_by_label(db, store, unchanged | {"labels": {}})
     with pytest.raises(SecretNotAllowed):
         registry.change_store(labels={})
+
+
+def test_token_of_some_stores_names_no_secret_that_goes_by_labels(registry: Registry) -> None:
+    registry.add(labels={"zone": "east"})
+    with registry.database.transaction() as db:
+        for user, by_label in ((User("shop", {}), False), (User("other", {"zone": "east"}), True)):
+            assert permitted_secret(db, "secret:shop", user, place=None, by_label=by_label) is not None
+        with pytest.raises(SecretNotAllowed):
+            permitted_secret(db, "secret:shop", User("other", {"zone": "east"}), place=None, by_label=False)
 
 
 def test_secret_in_use_is_not_removed(registry: Registry) -> None:
