@@ -81,7 +81,7 @@ def sites(services: tuple[Service, Service], database: Callable[[], str]) -> tup
 
 
 @pytest.fixture
-def pair(sites: tuple[Site, Site], directory: Path) -> Pair:
+def pair(sites: tuple[Site, Site]) -> Pair:
     return agree(*sites, batch_rows=100)
 
 
@@ -94,7 +94,7 @@ ONCE = {"sent": CHANGES, "acknowledged": CHANGES, "duplicates": 0}
 
 
 @BOTH
-def test_a_session_brings_both_ways_what_each_has(pair: Pair, directory: Path) -> None:
+def test_a_session_brings_both_ways_what_each_has(pair: Pair) -> None:
     pair.supplier.write(CHANGES)
     pair.consumer.write(300, prefix="m")
     back = agree(pair.consumer, pair.supplier)
@@ -144,7 +144,7 @@ def test_a_consumer_that_stays_away_is_waited_for_without_holding_anything(pair:
     pair.assert_level()
 
 
-def test_answers_that_are_lost_lose_and_double_nothing(sites: tuple[Site, Site], directory: Path) -> None:
+def test_answers_that_are_lost_lose_and_double_nothing(sites: tuple[Site, Site]) -> None:
     supplier, consumer = sites
     with ReplyLosingProxy(consumer.service.port, lambda number, _asked: number % 3 == 0) as proxy:
         pair = agree(supplier, consumer, port=proxy.port, batch_rows=100)
@@ -187,7 +187,7 @@ def test_a_batch_that_is_due_while_another_supplier_holds_the_lease_waits(pair: 
 
 @pytest.mark.parametrize("killed", ["supplier", "consumer"])
 def test_a_total_initialisation_goes_on_after_a_kill(
-    services: tuple[Service, Service], database: Callable[[], str], directory: Path, killed: str
+    services: tuple[Service, Service], database: Callable[[], str], killed: str
 ) -> None:
     number = next(_numbers)
     supplier = register(services[0], f"east-{number}", database(), 1)
@@ -217,7 +217,7 @@ def test_a_total_initialisation_goes_on_after_a_kill(
 
 
 def test_a_total_initialisation_whose_last_answer_is_lost_is_not_begun_again(
-    services: tuple[Service, Service], database: Callable[[], str], directory: Path
+    services: tuple[Service, Service], database: Callable[[], str]
 ) -> None:
     """The consumer is complete, and its own writers are at work: a second copy would take their changes."""
     number = next(_numbers)
@@ -270,7 +270,7 @@ def test_large_windows_are_read_over_spark(directory: Path) -> None:
 
 
 def test_two_sessions_to_one_consumer_take_turns(
-    services: tuple[Service, Service], database: Callable[[], str], directory: Path
+    services: tuple[Service, Service], database: Callable[[], str]
 ) -> None:
     number = next(_numbers)
     first = register(services[0], f"one-{number}", database(), 1, generation=GENERATION)
