@@ -6,6 +6,7 @@ Invariants:
 - a connection is never held over an await, a thread hop or a wait.
 """
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -140,6 +141,7 @@ class Database:
                     "application_name": "lethe:metadata",
                     "connect_timeout": 5,
                     "prepare_threshold": None,
+                    **_service(),
                 },
                 **options,
             )
@@ -182,6 +184,12 @@ class Database:
     def close(self) -> None:
         """Give all connections back."""
         self.engine.dispose()
+
+
+def _service() -> dict[str, str]:
+    """What PGSERVICE says now: connections to targets take it out of the environment."""
+    named = os.environ.get("PGSERVICE")
+    return {"service": named} if named else {}
 
 
 @contextmanager

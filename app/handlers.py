@@ -51,6 +51,7 @@ from app.purge.check import check_store
 from app.purge.recover import is_epoch_ahead, recover_store
 from app.purge.task import prove_purge_silent, run_plan, run_purge
 from app.replication import trim_service
+from app.replication.agreements import agreements_naming
 from app.replication.audit_models import JOB_AUDIT
 from app.replication.audit_task import run_audit
 from app.replication.check import check_replica, recover_replica
@@ -62,6 +63,7 @@ from app.settings import Settings
 from app.stores.findings import RecoveryRead
 from app.stores.hooks import StoreHooks
 from app.stores.models import Store, StoreKind
+from app.stores.service import stores_naming
 from spark.erase.hands import Hands
 
 
@@ -195,6 +197,11 @@ def recover(database: Database, settings: Settings, store: Store, actor: str) ->
     return by_kind.get(StoreKind(store.kind), recover_store)(database, settings, store, actor)
 
 
+def secret_users(db: Session, reference: str) -> list[str]:
+    """The stores and agreements that name a secret."""
+    return [*stores_naming(db, reference), *agreements_naming(db, reference)]
+
+
 def is_ahead(database: Database, store: Store, settings: Settings) -> bool:
     """Whether a store's target can be asked and has seen a greater epoch than ours."""
     by_kind = {StoreKind.JE: is_environment_ahead, StoreKind.SLONY: is_node_ahead}
@@ -206,7 +213,7 @@ STORE_HOOKS = StoreHooks(
     count_extinctions=_count_extinctions,
     resumed=lambda db, store, now: wake(db, store_key(store), now=now),
     checks={
-        StoreKind.SYMMETRICDS: lambda _, store, settings, now: check_store(store, settings, now),
+        StoreKind.SYMMETRICDS: check_store,
         StoreKind.JE: lambda _, store, settings, now: check_environment(store, settings, now),
         StoreKind.REPLICA: check_replica,
         StoreKind.SLONY: check_node,

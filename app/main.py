@@ -41,7 +41,7 @@ from app.extinction.attest_api import router as attest_router
 from app.extinction.forget_api import router as forget_router
 from app.extinction.log_api import router as extinction_log_router
 from app.extinction.wire import STATUS_BODY_MAX_BYTES
-from app.handlers import BATCH_SUBMITTERS, STORE_HOOKS, TRIMMING, scopes_of
+from app.handlers import BATCH_SUBMITTERS, STORE_HOOKS, TRIMMING, scopes_of, secret_users
 from app.jobs.api import router as jobs_router
 from app.jobs.batch_api import router as batch_router
 from app.jobs.spark_api import router as spark_router
@@ -71,6 +71,7 @@ from app.replication.parking import ParkingLot
 from app.replication.peer_api import router as replicas_router
 from app.replication.replicas import close_idle_replicas
 from app.replication.sessions_api import router as replication_sessions_router
+from app.secrets.api import router as secrets_router
 from app.settings import Settings
 from app.stores.api import router as stores_router
 from app.stores.parameters_api import router as store_parameters_router
@@ -113,6 +114,7 @@ ROUTERS = (
     jobs_router,
     spark_router,
     parameters_router,
+    secrets_router,
     auth_router,
 )
 
@@ -180,9 +182,8 @@ def create_app(
     state.readiness = readiness or Readiness()
     state.changed = changed
     state.store_hooks, state.batch_submitters = STORE_HOOKS, BATCH_SUBMITTERS
-    state.scopes_of, state.trimming = scopes_of, TRIMMING
-    state.spark = spark
-    state.instance_id = instance_id
+    state.scopes_of, state.trimming, state.secret_users = scopes_of, TRIMMING, secret_users
+    state.spark, state.instance_id = spark, instance_id
     state.waiting_room = WaitingRoom(settings.waiters_max)
     state.parking = _parking(settings)
     state.change_writers = writers

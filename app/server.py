@@ -35,9 +35,11 @@ from app.starting import (
     Misconfigured,
     bind,
     bring_to_head,
+    check_places,
     check_settings,
     door_limits,
     open_metadata,
+    tell_unusable_secrets,
     using,
 )
 from app.stores.findings import RecoveryRead
@@ -108,6 +110,7 @@ def serve(settings: Settings) -> int:
         with using(settings.data_dir):
             worker = Worker(settings, database, role="serve")
             bring_to_head(database, may_migrate=settings.migrate)
+            tell_unusable_secrets(database, settings)
             with database.transaction() as db:
                 ensure_admin_token(db, settings.data_dir, now=database.now(db))
         sockets = bind(settings.host, settings.port)
@@ -182,7 +185,9 @@ def run_worker(settings: Settings) -> int:
         database = open_metadata(settings)
         if database.is_sqlite:
             raise Misconfigured("a worker needs the PostgreSQL metadata that its service uses")
+        check_places(settings)
         bring_to_head(database, may_migrate=False)
+        tell_unusable_secrets(database, settings)
         with using(settings.data_dir):
             worker = Worker(settings, database, role="worker")
     except InstanceBusy as error:

@@ -89,6 +89,9 @@ class Settings(BaseSettings):
     # what stores may name
     allowed_roots: Annotated[list[Path], NoDecode] = []
     allowed_hosts: Annotated[list[str], NoDecode] = []
+    """Hosts, addresses, networks, directories of sockets, each judged at every connection; none: any host."""
+    secrets_dir: Path | None = None
+    """Where files with secrets lie; null: there are none, only variables LETHE_SECRET_*."""
 
     # HTTP
     request_body_max_bytes: Annotated[int, Field(ge=1024)] = 1_048_576

@@ -17,9 +17,11 @@ from sqlalchemy.engine import make_url
 from app.clock import SystemClock
 from app.db import Database
 from app.kit.door import DoorLimits
+from app.secrets.service import unusable_secrets
 from app.settings import Settings
 from migrations.upgrade import copy_before_upgrade, current_revision, head_revision, is_known, upgrade
 from spark.targets.errors import TargetError, classify
+from spark.targets.hosts import parse_entry
 
 EXIT_BUSY = 75
 EXIT_CONFIGURATION = 78
@@ -60,12 +62,33 @@ def check_settings(settings: Settings) -> None:
         loopback = False
     if not loopback and settings.tls_cert is None and not settings.behind_proxy:
         raise Misconfigured(f"binding {settings.host} needs --tls-cert and --tls-key, or --behind-proxy")
+    check_places(settings)
     if settings.lease_self_stop_s >= settings.lease_ttl_s:
         raise Misconfigured("LETHE_LEASE_SELF_STOP_S must be less than LETHE_LEASE_TTL_S")
     if settings.lease_renew_interval_s >= settings.lease_self_stop_s:
         raise Misconfigured("LETHE_LEASE_RENEW_INTERVAL_S must be less than LETHE_LEASE_SELF_STOP_S")
     if settings.tls_cert is not None and settings.tls_key is not None:
         _check_certificate(settings.tls_cert, settings.tls_key)
+
+
+def check_places(settings: Settings) -> None:
+    """Look at the settings that say what stores and secrets may name. Raises: Misconfigured."""
+    for entry in settings.allowed_hosts:
+        try:
+            parse_entry(entry)
+        except ValueError as error:
+            raise Misconfigured(f"LETHE_ALLOWED_HOSTS: {entry!r} is not {error}") from error
+    folder = settings.secrets_dir
+    if folder is not None and folder.resolve().is_relative_to(settings.data_dir.resolve()):
+        raise Misconfigured("LETHE_SECRETS_DIR lies in the data directory, whose files are Lethe's own")
+
+
+def tell_unusable_secrets(database: Database, settings: Settings) -> None:
+    """Say in the log which secrets cannot be read, and what to do: their stores will not be reached."""
+    with _metadata_faults(database):
+        found = unusable_secrets(database, settings)
+    for name, problem in found.items():
+        logger.warning("a secret cannot be used", secret=name, problem=problem)
 
 
 def _check_certificate(certificate: Path, key: Path) -> None:

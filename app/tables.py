@@ -14,6 +14,7 @@ from app.parameters import models as parameters
 from app.protection import models as protection
 from app.purge import tick_models as purge
 from app.replication import rows as replication
+from app.secrets import models as secrets
 from app.stores import models as stores
 
 metadata = SQLModel.metadata
@@ -32,5 +33,6 @@ __all__ = [
     "protection",
     "purge",
     "replication",
+    "secrets",
     "stores",
 ]

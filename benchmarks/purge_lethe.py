@@ -32,15 +32,19 @@ from app.jobs.states import JobState
 from app.purge.models import Overlap, PurgeKind, PurgeParams, Sourced, StrandedMode
 from app.purge.service import target_fields
 from app.purge.task import run_purge
+from app.secrets.models import Secret
+from app.secrets.service import reference_of
 from app.settings import Settings
 from app.stores.models import Store, StoreKind
 from benchmarks.purge_shapes import CUTOFF
+from spark.targets.hosts import OWN_SOCKET
 
 STORE_ID = "benchmark"
 JOB_ID = "job_0benchmark0000000000000000"
 INSTANCE = "benchmark"
 TOKEN = 1
-PASSWORD_VARIABLE = "LETHE_BENCHMARK_PASSWORD"
+PASSWORD_VARIABLE = "LETHE_SECRET_BENCHMARK"
+SECRET = "benchmark"
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
 
@@ -157,11 +161,24 @@ def _store(conninfo: str, database: Database) -> Store:
         os.environ[PASSWORD_VARIABLE] = str(url.password)
     with database.transaction() as db:
         now = database.now(db)
+        if url.password is not None:
+            hosts = [url.host or OWN_SOCKET]
+            place = f"env:{PASSWORD_VARIABLE}"
+            db.add(
+                Secret(
+                    name=SECRET,
+                    reference=place,
+                    stores=[STORE_ID],
+                    hosts=hosts,
+                    created_at=now,
+                    updated_at=now,
+                )
+            )
     return Store(
         id=STORE_ID,
         kind=StoreKind.SYMMETRICDS,
         url=bare.render_as_string(hide_password=False),
-        password=None if url.password is None else f"env:{PASSWORD_VARIABLE}",
+        password=None if url.password is None else reference_of(SECRET),
         created_at=now,
         updated_at=now,
     )

@@ -124,6 +124,9 @@ class Bench:
     def __init__(self, stack: ExitStack, options: argparse.Namespace) -> None:
         self.directory = Path(stack.enter_context(scratch_directory("lethe-bench-replication-")))
         settings = {} if options.engine == "SPARK" else {"LETHE_SPARK__ENABLED": "false"}
+        secrets = self.directory / "secrets"
+        secrets.mkdir(mode=0o700)
+        settings["LETHE_SECRETS_DIR"] = str(secrets)
         self.engine = options.engine
         self.supplier, self.consumer = (
             ServiceProcess(self.directory / name, settings=settings).start()
@@ -132,7 +135,7 @@ class Bench:
         stack.callback(self.supplier.stop)
         stack.callback(self.consumer.stop)
         self.http = {each: stack.enter_context(each.http()) for each in (self.supplier, self.consumer)}
-        self.token = self.directory / "consumer.token"
+        self.token = secrets / "consumer.token"
         self.token.write_text(self.consumer.token)
         self.token.chmod(0o600)
         self._stack = stack
@@ -173,7 +176,9 @@ class Bench:
             body = {"id": name, "kind": "REPLICA", "rid": rid, "url": target.url, "generation": GENERATION}
             self.http[service].post("/v1/stores", json=body).raise_for_status()
         http, path = self.http[self.supplier], f"/v1/stores/{name}"
-        peer = {"url": self.consumer.url, "store": name, "token": f"file:{self.token}"}
+        secret = {"name": name, "reference": f"file:{self.token}", "stores": [name], "hosts": ["127.0.0.1"]}
+        http.post("/v1/secrets", json=secret).raise_for_status()
+        peer = {"url": self.consumer.url, "store": name, "token": f"secret:{name}"}
         made = http.post(f"{path}/agreements", json={"consumer": peer} | agreement)
         made.raise_for_status()
         began = time.perf_counter()

@@ -71,7 +71,7 @@ def _entries(context: JobContext) -> tuple[list[ManifestEntry], str]:
     with suppress(TargetError, ServiceError):
         store = read_store_of(context)
         with connect(
-            target_of(store),
+            target_of(store, context.settings, context.database),
             application_name="lethe:archive",
             limits=session_limits(context.settings),
         ) as conn:

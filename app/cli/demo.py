@@ -63,7 +63,7 @@ def demo(
                     code, report["erasure"] = show_erasure(Session(client, out), folder)
                 if code == ExitCode.OK:
                     code, report["replication"] = show_replication(
-                        Session(client, out), folder, service.token_file
+                        Session(client, out), folder, service.secrets
                     )
             out.document({"folder": str(folder), "database": str(database), "url": service.url} | report)
             _tell_how_to_go_on(out, service, report, keep_serving=keep_serving)

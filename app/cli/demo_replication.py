@@ -1,11 +1,13 @@
 """The demo's third part: changes of three replicas brought to another, then both ways while both write."""
 
+import os
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from lethe_client import Change, Job, Lethe, SessionRequest
 
@@ -30,10 +32,10 @@ class _NotBrought(Exception):
         self.job = job
 
 
-def show_replication(session: Session, folder: Path, token_file: Path) -> tuple[int, dict[str, Any]]:
+def show_replication(session: Session, folder: Path, secrets: Path) -> tuple[int, dict[str, Any]]:
     """Write on three replicas, bring two of them level, write on both while sessions run, and audit."""
     out = session.out
-    agreements = _prepare(session, folder, token_file)
+    agreements = _prepare(session, folder, secrets)
     out.note(f"\nWriting {sum(CHANGES.values()):,} changes on three replicas ...")
     for store, count in CHANGES.items():
         for _ in session.client.changes.import_blocks(store, _changes(store, count)):
@@ -46,7 +48,7 @@ def show_replication(session: Session, folder: Path, token_file: Path) -> tuple[
     return (ExitCode.OK if report["audit"]["agrees"] else ExitCode.FAILED), report
 
 
-def _prepare(session: Session, folder: Path, token_file: Path) -> dict[tuple[str, str], str]:
+def _prepare(session: Session, folder: Path, secrets: Path) -> dict[tuple[str, str], str]:
     """The stores, and the agreements by (supplier, consumer)."""
     client = session.client
     generation = f"{int(time.time()):08x}000000010000"
@@ -55,13 +57,25 @@ def _prepare(session: Session, folder: Path, token_file: Path) -> dict[tuple[str
             store, f"sqlite:///{folder / store}.db", kind="REPLICA", rid=rid, generation=generation
         )
     pairs = [("site-b", "site-a"), ("site-c", "site-a"), ("site-a", "site-b")]
-    token = f"file:{token_file}"
+    token = _register_peer(session, secrets)
     return {
         (supplier, consumer): client.agreements.create(
             supplier, url=client.url, consumer_store=consumer, token=token
         ).id
         for supplier, consumer in pairs
     }
+
+
+def _register_peer(session: Session, secrets: Path) -> str:
+    """A token for peers alone, in the folder for secrets, and its registration; how agreements name it."""
+    made = session.client.tokens.create("demo-peer", role="peer")
+    path = secrets / "peer.token"
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(made.token or "")
+    host = urlsplit(session.client.url).netloc
+    session.client.secrets.create("peer", f"file:{path.name}", hosts=[host], stores=list(RIDS))
+    return "secret:peer"
 
 
 def _changes(store: str, count: int, *, part: str = "first") -> Iterator[Change]:

@@ -43,12 +43,14 @@ class DemoService:
         self.port = _free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = data_dir.parent / "serve.log"
+        self.secrets = data_dir.parent / "secrets"
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def command(self) -> str:
         """What starts it again by hand."""
-        return f"{own_command()} serve --data-dir {shlex.quote(str(self.data_dir))} --port {self.port}"
+        serve = f"{own_command()} serve --data-dir {shlex.quote(str(self.data_dir))} --port {self.port}"
+        return f"LETHE_SECRETS_DIR={shlex.quote(str(self.secrets))} {serve}"
 
     @property
     def token_file(self) -> Path:
@@ -59,6 +61,8 @@ class DemoService:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("LETHE_")}
         # Spark comes up while the database is planned.
         environment["LETHE_SPARK__START"] = "EAGER"
+        self.secrets.mkdir(mode=0o700, exist_ok=True)
+        environment["LETHE_SECRETS_DIR"] = str(self.secrets)
         arguments = [sys.executable, "-m", "app.cli.main", "serve"]
         arguments += ["--data-dir", str(self.data_dir), "--port", str(self.port)]
         with self.log.open("wb") as log:

@@ -24,6 +24,7 @@ class Root(LazyGroup):
         "migrate": Noun("app.cli.migrate", "Bring the metadata database to this version."),
         "demo": Noun("app.cli.demo", "See a purge and an erasure, from plan to archive and certificate."),
         "store": Noun("app.cli.store", "Register targets, look at them, check them."),
+        "secret": Noun("app.cli.secret", "Where passwords and tokens lie, and who may use them."),
         "purge": Noun("app.cli.purge", "Plan and run purges."),
         "erasure": Noun("app.cli.erasure", "Erase obsolete data from the logs of JE environments."),
         "extinction": Noun("app.cli.extinction", "Discard records whose keys will never be used again."),

@@ -40,7 +40,9 @@ def create(
     *,
     token: Annotated[
         str,
-        typer.Option("--token", metavar="REFERENCE", help="env:NAME or file:/path, for the supplier."),
+        typer.Option(
+            "--token", metavar="secret:NAME", help="Registered at the supplier: see `lethe secret`."
+        ),
     ],
     ca_file: Annotated[
         str | None, typer.Option("--ca-file", metavar="PATH", help="Authority of the consumer's certificate.")

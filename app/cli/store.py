@@ -33,7 +33,7 @@ def add(
     ],
     *,
     kind: Annotated[str, typer.Option(help="Kind of the target.")] = "SYMMETRICDS",
-    password: Annotated[str | None, typer.Option(metavar="env:NAME|file:PATH", help="Where it lies.")] = None,
+    password: Annotated[str | None, typer.Option(metavar="secret:NAME", help="See `lethe secret`.")] = None,
     schema: Annotated[str | None, typer.Option(help="PostgreSQL schema (default public).")] = None,
     table_prefix: Annotated[str | None, typer.Option(help="Default sym_, of a REPLICA replica_.")] = None,
     time_zone: Annotated[str | None, typer.Option(help="Of the time columns (default UTC).")] = None,

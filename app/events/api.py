@@ -104,7 +104,7 @@ def get_events(
     filters = EventFilters(origins, types, from_seqno, upto_seqno, created_after, created_before)
     filters.check()
     after = start_of(page_token, filters, store_id)
-    with opened_node(store, settings, purpose="events") as (conn, catalog):
+    with opened_node(store, settings, database, purpose="events") as (conn, catalog):
         return list_events(conn, catalog, filters, store_id=store_id, after=after, page_size=page_size)
 
 
@@ -125,7 +125,7 @@ def get_one_event(
 ) -> EventDetail:
     """With who has confirmed it, as this node knows; a confirmation is one of all older events too."""
     store = slony_store(database, store_id, caller)
-    with opened_node(store, settings, purpose="events") as (conn, catalog):
+    with opened_node(store, settings, database, purpose="events") as (conn, catalog):
         return get_event(conn, catalog, origin, seqno)
 
 
@@ -141,7 +141,7 @@ def get_confirmations(
 ) -> MatrixRead:
     """Every pair of origin and receiver; who never confirmed anything is infinitely behind, not absent."""
     store = slony_store(database, store_id, caller)
-    with opened_node(store, settings, purpose="confirmations") as (conn, catalog):
+    with opened_node(store, settings, database, purpose="confirmations") as (conn, catalog):
         return get_matrix(conn, catalog)
 
 
@@ -167,7 +167,9 @@ async def post_event(
     store = await run_in_threadpool(slony_store, database_of(request), store_id, caller)
 
     def act() -> Answer:
-        with opened_node(store, settings_of(request), purpose="sync", read_only=False) as (conn, catalog):
+        settings, database = settings_of(request), database_of(request)
+        opened = opened_node(store, settings, database, purpose="sync", read_only=False)
+        with opened as (conn, catalog):
             event = create_sync(conn, catalog)
         location = f"/v1/stores/{store_id}/events/{event.origin}/{event.seqno}"
         return Answer(body=event_read(event), status=201, headers={"Location": location})
@@ -218,7 +220,7 @@ async def post_confirmation(
         store_id,
         subject_id=f"{body.origin}/{body.receiver}/{body.seqno}",
         audit=body.model_dump(),
-        act=lambda: Answer(body=confirm_at(settings, store, body)),
+        act=lambda: Answer(body=confirm_at(database, settings, store, body)),
     )
     return await mutate_waiting(
         request,

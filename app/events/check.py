@@ -10,8 +10,8 @@ from sqlmodel import col, select
 from app.db import Database
 from app.events.nodes import LOCAL_NODE
 from app.kit.durations import duration_of
+from app.secrets.errors import SecretUnavailable
 from app.settings import Settings
-from app.stores.errors import SecretUnavailable
 from app.stores.findings import (
     Finding,
     FindingSeverity,
@@ -62,7 +62,10 @@ def check_node(database: Database, store: Store, settings: Settings, now: dateti
     assert store.cluster is not None, "a store of kind SLONY names its cluster"
     try:
         with connect(
-            target_of(store), application_name="lethe:check", limits=session_limits(settings), read_only=True
+            target_of(store, settings, database),
+            application_name="lethe:check",
+            limits=session_limits(settings),
+            read_only=True,
         ) as conn:
             found = inspect_node(conn, store.cluster)
             confirmed = {} if found.catalog is None else confirmed_upto(conn, found.catalog)

@@ -183,7 +183,10 @@ def look_early(
     assert store.cluster is not None, "a store of kind SLONY names its cluster"
     try:
         with connect(
-            target_of(store), application_name=PREFLIGHT_NAME, limits=session_limits(settings), read_only=True
+            target_of(store, settings, database),
+            application_name=PREFLIGHT_NAME,
+            limits=session_limits(settings),
+            read_only=True,
         ) as conn:
             catalog = read_catalog(conn, store.cluster)
             if resource is not None:

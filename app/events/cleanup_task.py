@@ -40,7 +40,7 @@ from app.jobs.sql_target import claim, controlled, counts_by_ledger, prove_silen
 from app.jobs.suspension import suspended_wait
 from app.jobs.writing import EVENT_WARNING
 from app.stores.models import StoreLimits, is_suspended
-from app.stores.targets import session_limits, target_of
+from app.stores.targets import place_of, session_limits, target_of
 from spark.events.catalog import read_catalog
 from spark.events.cleanup import log_step
 from spark.events.cleanup_errors import ClusterLocked
@@ -278,7 +278,7 @@ def _clean_builtin(cleanup: Cleanup, engines: Engines, plan: CleanupPlan) -> dic
         noted = context.checkpoint(CHECKPOINT_REMOVED) or {}
         cleanup.removed.update({step: noted[step] for step in STEPS if step in noted})
     work = cleanup_work(
-        target_of(cleanup.store),
+        target_of(cleanup.store, context.settings, context.database),
         limits=session_limits(context.settings),
         application_name=application_name(context.job.id, UNITS_NAME, context.job.token),
         advisory_key=None if claimed.has_ledger else claimed.resource,
@@ -323,7 +323,7 @@ def _work(cleanup: Cleanup, plan: CleanupPlan, *, archives: bool) -> Work:
         plan.rows_to_remove,
         cleanup.claimed.has_ledger,
         archives=archives,
-        is_here=is_on_this_machine(target_of(cleanup.store)),
+        is_here=is_on_this_machine(place_of(cleanup.store)),
     )
 
 

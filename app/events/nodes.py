@@ -96,6 +96,7 @@ class ClusterViews(Generic[T]):
 def connected_node(
     store: Store,
     settings: Settings,
+    database: Database,
     *,
     purpose: str,
     read_only: bool = True,
@@ -109,7 +110,7 @@ def connected_node(
     require_kind(store, StoreKind.SLONY)
     assert store.cluster is not None, "a store of kind SLONY names its cluster"
     with connect(
-        target_of(store),
+        target_of(store, settings, database),
         application_name=f"lethe:{purpose}",
         limits=limits or session_limits(settings),
         read_only=read_only,
@@ -119,14 +120,14 @@ def connected_node(
 
 @contextmanager
 def opened_node(
-    store: Store, settings: Settings, *, purpose: str, read_only: bool = True
+    store: Store, settings: Settings, database: Database, *, purpose: str, read_only: bool = True
 ) -> Iterator[tuple[Connection, Catalog]]:
     """`connected_node` for a request of the API: every error leaves as a problem.
 
     Raises: ServiceError.
     """
     try:
-        with connected_node(store, settings, purpose=purpose, read_only=read_only) as found:
+        with connected_node(store, settings, database, purpose=purpose, read_only=read_only) as found:
             yield found
     except TargetError as error:
         raise service_error(error) from error
@@ -142,9 +143,9 @@ def ask_cluster(
         purpose: for the servers' lists of sessions.
     Raises: TargetError, ServiceError: the store itself cannot be asked.
     """
-    own = _ask(store, settings, read, purpose)
+    own = _ask(store, settings, database, read, purpose)
     views, unasked = {own.node: own}, []
-    for answer in _ask_all(stores_of_name(database, store), settings, read, purpose):
+    for answer in _ask_all(stores_of_name(database, store), settings, database, read, purpose):
         if isinstance(answer, Unasked):
             unasked.append(answer)
         elif is_same_cluster(own.catalog, answer.catalog):
@@ -180,7 +181,7 @@ def _told(catalog: Catalog) -> frozenset[Path]:
 
 
 def _ask_all(
-    stores: list[Store], settings: Settings, read: NodeReader[T], purpose: str
+    stores: list[Store], settings: Settings, database: Database, read: NodeReader[T], purpose: str
 ) -> Iterator[NodeView[T] | Unasked]:
     """Ask stores at the same time; in the order of `stores`, those that are late as Unasked."""
     if not stores:
@@ -188,7 +189,7 @@ def _ask_all(
     pool = ThreadPoolExecutor(min(len(stores), ASKED_AT_ONCE_MAX), thread_name_prefix="lethe-nodes")
     try:
         asked: list[tuple[Store, Future[NodeView[T] | Unasked]]] = [
-            (store, pool.submit(_try_asking, store, settings, read, purpose)) for store in stores
+            (store, pool.submit(_try_asking, store, settings, database, read, purpose)) for store in stores
         ]
         wait([future for _, future in asked], timeout=ASKING_MAX_S)
         for store, future in asked:
@@ -201,20 +202,24 @@ def _ask_all(
         pool.shutdown(wait=False, cancel_futures=True)  # whoever still asks ends by its own timeouts
 
 
-def _try_asking(store: Store, settings: Settings, read: NodeReader[T], purpose: str) -> NodeView[T] | Unasked:
+def _try_asking(
+    store: Store, settings: Settings, database: Database, read: NodeReader[T], purpose: str
+) -> NodeView[T] | Unasked:
     if not set(store.runs_on) <= set(settings.labels):
         detail = f"only runners labelled {', '.join(store.runs_on)} reach it"
         return _unasked(store, "RUNS_ON_ELSEWHERE", detail)
     try:
-        return _ask(store, settings, read, purpose)
+        return _ask(store, settings, database, read, purpose)
     except (TargetError, ServiceError) as error:
         return _unasked(store, error.code, error.detail)
 
 
-def _ask(store: Store, settings: Settings, read: NodeReader[T], purpose: str) -> NodeView[T]:
+def _ask(
+    store: Store, settings: Settings, database: Database, read: NodeReader[T], purpose: str
+) -> NodeView[T]:
     usual = session_limits(settings)
     limits = replace(usual, statement_timeout_ms=min(usual.statement_timeout_ms, STATEMENT_TIMEOUT_MAX_MS))
-    with connected_node(store, settings, purpose=purpose, limits=limits) as (conn, catalog):
+    with connected_node(store, settings, database, purpose=purpose, limits=limits) as (conn, catalog):
         return NodeView(store=store, catalog=catalog, found=read(conn, catalog))
 
 

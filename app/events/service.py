@@ -48,7 +48,7 @@ def check_confirmation(database: Database, settings: Settings, store: Store, ask
     Raises: ServiceError: UnknownNode, ReceiverIsOrigin, SeqnoOfTheFuture, NotProcessedByReceiver,
         ReceiverNotAsked; the target cannot be asked.
     """
-    with opened_node(store, settings, purpose=PURPOSE) as (conn, catalog):
+    with opened_node(store, settings, database, purpose=PURPOSE) as (conn, catalog):
         require_node(catalog, asked.origin, pointer="/origin")
         require_node(catalog, asked.receiver, pointer="/receiver")
         _require_another(asked)
@@ -64,12 +64,12 @@ def check_confirmation(database: Database, settings: Settings, store: Store, ask
     _require_processed(_ask_receiver(database, settings, store, asked), here.event, asked)
 
 
-def confirm_at(settings: Settings, store: Store, asked: ConfirmRequest) -> ConfirmRead:
+def confirm_at(database: Database, settings: Settings, store: Store, asked: ConfirmRequest) -> ConfirmRead:
     """Write a confirmation that was checked; monotone, and repeated it changes nothing.
 
     Raises: ServiceError: the target cannot be asked, or refuses.
     """
-    with opened_node(store, settings, purpose=PURPOSE, read_only=False) as (conn, catalog):
+    with opened_node(store, settings, database, purpose=PURPOSE, read_only=False) as (conn, catalog):
         found = confirm(conn, catalog, asked.origin, asked.receiver, asked.seqno)
     return ConfirmRead(
         origin=asked.origin,

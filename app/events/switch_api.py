@@ -107,5 +107,5 @@ def get_log_status(
     Asks the target.
     """
     store = read_row(database, store_id, caller)
-    with opened_node(store, settings, purpose="log-status") as (conn, catalog):
+    with opened_node(store, settings, database, purpose="log-status") as (conn, catalog):
         return status_read(store.id, catalog, read_log_status(conn, catalog), as_of=target_now(conn))

@@ -32,7 +32,7 @@ from app.parameters.service import effective_by_name
 from app.replication.replicas import replica_limits, writer_turn
 from app.replication.supplier_signals import supplying_replica
 from app.stores.models import Store, is_suspended
-from app.stores.targets import target_of
+from app.stores.targets import place_of, target_of
 from spark.extinction.run import scan_batch, scan_work
 from spark.extinction.slices import (
     Removed,
@@ -213,7 +213,7 @@ def _engine(scan: Scan, engines: Engines) -> Engine | None:
         return None
     rows = count_upto(conn, scan.extinction, rows_max=engines.min_rows)
     work = Work(
-        context.settings.engine, rows, has_ledger=True, is_here=is_on_this_machine(target_of(scan.store))
+        context.settings.engine, rows, has_ledger=True, is_here=is_on_this_machine(place_of(scan.store))
     )
     engine = engines.choose(context, work)
     return engine if engine.name == "SPARK" else None
@@ -254,7 +254,7 @@ def _scan_on(scan: Scan, engine: Engine) -> None:
     """Slices on the workers of an engine, a batch of each at a time."""
     context = scan.context
     work = scan_work(
-        target_of(scan.store),
+        target_of(scan.store, context.settings, context.database),
         limits=replica_limits(context.settings),
         application_name=application_name(context.job.id, UNIT_NAME, context.job.token),
         rows_max=scan.batch_rows,

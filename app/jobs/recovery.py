@@ -47,7 +47,7 @@ def recover_target(
         resources: whose fences are looked at.
     Raises: ServiceError: the target cannot be asked.
     """
-    with opened(store, settings, purpose="recover") as conn:
+    with opened(store, settings, database, purpose="recover") as conn:
         ledger = shows_ledger(conn)
         fence = _greatest_fence(conn, resources) if ledger else None
         known = list_jobs(conn) if ledger else []
@@ -66,7 +66,7 @@ def recover_target(
 def is_target_ahead(database: Database, settings: Settings, store: Store, resources: Sequence[str]) -> bool:
     """Whether a target can be asked and has seen a greater epoch than ours."""
     try:
-        with opened(store, settings, purpose="epoch") as conn:
+        with opened(store, settings, database, purpose="epoch") as conn:
             fence = _greatest_fence(conn, resources) if shows_ledger(conn) else None
     except ServiceError:
         return False

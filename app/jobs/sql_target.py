@@ -14,7 +14,7 @@ from app.jobs.context import JobContext
 from app.jobs.errors import JobFailed, JobStopped, JobWaiting, LeaseLost
 from app.jobs.models import JobClaim, WaitingOn
 from app.jobs.service import claim_key
-from app.stores.errors import SecretUnavailable
+from app.secrets.errors import SecretUnavailable
 from app.stores.models import Store
 from app.stores.service import get_store
 from app.stores.targets import session_limits, target_of
@@ -58,7 +58,9 @@ def controlled(context: JobContext, store: Store) -> Iterator[Connection]:
     name = application_name(context.job.id, CONTROL_UNIT, context.job.token)
     try:
         limits = session_limits(context.settings)
-        with connect(target_of(store), application_name=name, limits=limits) as conn:
+        with connect(
+            target_of(store, context.settings, context.database), application_name=name, limits=limits
+        ) as conn:
             forget = context.on_cancel(lambda: conn.cancel())
             try:
                 yield conn
@@ -202,7 +204,9 @@ def prove_silence(context: JobContext, *, then: Callable[[Connection], None] = l
     name = application_name(context.job.id, CONTROL_UNIT, context.job.token)
     try:
         limits = session_limits(context.settings)
-        with connect(target_of(store), application_name=name, limits=limits) as conn:
+        with connect(
+            target_of(store, context.settings, context.database), application_name=name, limits=limits
+        ) as conn:
             _prove(context, conn, known["resource"])
             then(conn)
     except TargetDatabaseMissing:

@@ -202,4 +202,4 @@ def get_purge_stats(
     with database.reading() as db:
         removed, params = removed_and_params(db, store)
         ticks = list_ticks(db, store, now=clock.now())
-    return stats_of(store, settings, removed=removed, params=params, ticks=ticks)
+    return stats_of(store, settings, database, removed=removed, params=params, ticks=ticks)

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from datetime import datetime
 
+from app.db import Database
 from app.purge.conflicts import conflicts
 from app.purge.cutoff import target_parameters
+from app.secrets.errors import SecretUnavailable
 from app.settings import Settings
-from app.stores.errors import SecretUnavailable
 from app.stores.findings import Finding, FindingSeverity, MissingPermission, StoreCheck, TableSize
 from app.stores.models import Store
 from app.stores.targets import session_limits, target_of
@@ -19,14 +20,19 @@ CLOCK_TOLERANCE_S = 5.0
 OTHER_KINDS: tuple[KindName, ...] = ("INCOMING", "DATA_GAP")
 
 
-def check_store(store: Store, settings: Settings, now: datetime) -> StoreCheck:
+def check_store(database: Database, store: Store, settings: Settings, now: datetime) -> StoreCheck:
     """Look at the target; whatever is wrong with it is a finding."""
     if not set(store.runs_on) <= set(settings.labels):
         detail = f"only runners labelled {', '.join(store.runs_on)} reach it; this service does not try"
         return StoreCheck(ok=True, reachable=False, findings=[_info("RUNS_ON_ELSEWHERE", detail)])
     try:
         limits = session_limits(settings)
-        with connect(target_of(store), application_name="lethe:check", limits=limits, read_only=True) as conn:
+        with connect(
+            target_of(store, settings, database),
+            application_name="lethe:check",
+            limits=limits,
+            read_only=True,
+        ) as conn:
             inspection = inspect(conn)
             others = {kind: _look(conn, kind) for kind in OTHER_KINDS}
     except TargetError as error:

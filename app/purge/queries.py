@@ -5,6 +5,7 @@ from datetime import datetime
 
 from sqlmodel import Session, col, select
 
+from app.db import Database
 from app.jobs.models import Job
 from app.jobs.trimming import JOB_PURGE
 from app.kit.durations import duration_of
@@ -53,6 +54,7 @@ def removed_and_params(db: Session, store: Store) -> tuple[dict[str, int], Param
 def stats_of(
     store: Store,
     settings: Settings,
+    database: Database,
     *,
     removed: Mapping[str, int],
     params: Params,
@@ -62,7 +64,7 @@ def stats_of(
 
     Raises: ServiceError: the target cannot be asked.
     """
-    with opened(store, settings, purpose="stats") as conn:
+    with opened(store, settings, database, purpose="stats") as conn:
         inspection = inspect(conn)
         tables = purge_stats(conn, inspection.layout)
     retention = retention_of(params[PurgeKind.OUTGOING], inspection)

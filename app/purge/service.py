@@ -28,8 +28,9 @@ from app.purge.models import (
     StrandedMode,
 )
 from app.purge.rules import check_epoch, check_permissions, fence_resource
+from app.secrets.errors import SecretUnavailable
 from app.settings import Settings
-from app.stores.errors import SecretUnavailable, service_error
+from app.stores.errors import service_error
 from app.stores.models import Store, StoreKind, StoreLimits
 from app.stores.service import require_kind
 from app.stores.targets import session_limits, target_of
@@ -145,7 +146,10 @@ def look_early(
     try:
         limits = session_limits(settings)
         with connect(
-            target_of(store), application_name=PREFLIGHT_NAME, limits=limits, read_only=True
+            target_of(store, settings, database),
+            application_name=PREFLIGHT_NAME,
+            limits=limits,
+            read_only=True,
         ) as conn:
             kind = KINDS[params.kind]
             inspection = inspect(conn, kind.name)

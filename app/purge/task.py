@@ -30,7 +30,7 @@ from app.purge.rules import check_permissions, fence_resource
 from app.purge.service import target_fields
 from app.purge.steps import CHECKPOINT_LOOP, LoopPlan, LoopState, PurgeLoop
 from app.stores.models import Store, StoreLimits, is_suspended
-from app.stores.targets import session_limits, target_of
+from app.stores.targets import place_of, session_limits, target_of
 from spark.purge.cutoff import convert
 from spark.purge.inspect import Inspection, inspect
 from spark.purge.planned import PurgePlan
@@ -76,7 +76,7 @@ def run_purge(context: JobContext, *, engines: Engines) -> Mapping[str, Any]:
                 start["total_rows"],
                 claimed.has_ledger,
                 archives=archive is not None,
-                is_here=is_on_this_machine(target_of(store)),
+                is_here=is_on_this_machine(place_of(store)),
             )
             engine = engines.choose(context, wanted)
             plan = replace(_loop_plan(purge, claimed, archive, start), keep=lock.keep)
@@ -212,7 +212,7 @@ def _run_loop(
     alone = purge.conn.dialect.name == "sqlite" or not claimed.has_ledger
     workers = 1 if alone else context.settings.purge_workers
     work: UnitWork[AnyUnit, UnitResult] = UnitWork(
-        target=target_of(purge.store),
+        target=target_of(purge.store, context.settings, context.database),
         limits=session_limits(context.settings),
         application_name=application_name(context.job.id, UNITS_NAME, context.job.token),
         run=_kind(purge).run_unit,

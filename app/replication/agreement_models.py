@@ -19,7 +19,8 @@ from app.kit.durations import Duration, parse_duration
 from app.replication.models import StrategyName
 from app.replication.rows import AgreementState
 from app.replication.supplier_examples import AGREEMENT
-from app.stores.fields import EnvironmentPath, SecretReference
+from app.secrets.models import SecretReference
+from app.stores.fields import EnvironmentPath
 
 BATCH_ROWS_DEFAULT: Final = 10_000
 BATCH_ROWS_MAX: Final = 100_000
@@ -75,7 +76,7 @@ BatchBytes = Annotated[int, Field(ge=BATCH_BYTES_MIN, le=BATCH_BYTES_MAX)]
 InFlight = Annotated[int, Field(ge=1, le=IN_FLIGHT_MAX)]
 
 _STRICT = ConfigDict(extra="forbid")
-_TOKEN = "`env:NAME` or `file:/path`, read when a session needs it; never shown."
+_TOKEN = "`secret:NAME`, of a secret that is registered for this store and the consumer's host."
 _CA_FILE = "PEM file of the authority that the consumer's certificate is checked by."
 _INTERVAL = "A session begins by itself when something is unsent, at most this often; null: on request."
 
@@ -105,7 +106,7 @@ _EXAMPLE: dict[str, Any] = {
     "consumer": {
         "url": "https://east.example:8765",
         "store": "orders",
-        "token": "file:/etc/lethe/east.token",
+        "token": "secret:east",
     },
     "interval": "PT10S",
 }

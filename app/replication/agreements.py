@@ -1,8 +1,8 @@
 """Agreements: rules of a consumer's address, and their rows.
 
 Invariants:
-- what a supplier calls is what an admin has written here, checked against the allowed hosts when it is
-  written and again when it is used; no other request can name a URL;
+- what a supplier calls is what an admin has written here, checked against the allowed hosts and those of its
+  token when it is written, and again, by the address, when it is used; no other request can name a URL;
 - one agreement for each (store, consumer);
 - the target knows an agreement before its first session acquires, and before it is trimmed: what trimming may
   take hangs on it.
@@ -11,7 +11,6 @@ Invariants:
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from sqlmodel import Session, col, select
 
@@ -28,6 +27,7 @@ from app.replication.agreement_models import (
     ConsumerRead,
 )
 from app.replication.peer_client import ConsumerAddress
+from app.replication.peer_hosts import place_of_url
 from app.replication.replicas import writer_turn
 from app.replication.rows import Agreement, AgreementState, ReplicationSession
 from app.replication.supplier_errors import (
@@ -36,44 +36,69 @@ from app.replication.supplier_errors import (
     AgreementNotFound,
     ConsumerRefused,
 )
+from app.secrets.service import credential_of, permitted_secret
 from app.settings import Settings
-from app.stores.targets import check_root
+from app.stores.service import get_store
+from app.stores.targets import check_root, user_of
 from spark.replication.agreements import read_agreements, register_agreement, remove_agreement
 from spark.targets.connection import Connection, target_now
+from spark.targets.hosts import may_connect
 
 
-def check_consumer_allowed(*, url: str, token: str | None, ca_file: str | None, settings: Settings) -> None:
+def check_consumer_allowed(*, url: str, ca_file: str | None, settings: Settings) -> None:
     """Refuse an address that this service may not call, and files that it may not read.
+
+    Which address a name has is judged at each connection.
 
     Raises: ConsumerRefused, StoreUrlRefused.
     """
-    host = urlsplit(url).hostname or ""
-    if settings.allowed_hosts and host not in settings.allowed_hosts:
+    host, port = place_of_url(url)
+    if settings.allowed_hosts and not may_connect([tuple(settings.allowed_hosts)], host, port):
         detail = f"the host {host!r} is not among LETHE_ALLOWED_HOSTS"
         raise ConsumerRefused(detail, code="HOST_NOT_ALLOWED")
-    if token is not None and token.startswith("file:"):
-        check_root(Path(token.removeprefix("file:")), settings)
     if ca_file is not None:
         check_root(Path(ca_file), settings)
 
 
-def address_of(agreement: Agreement, settings: Settings) -> ConsumerAddress:
-    """Where the consumer of an agreement is, allowed now.
+def check_address(db: Session, agreement: Agreement, settings: Settings, *, by_label: bool = True) -> None:
+    """Refuse an agreement whose consumer may not be called, or not with its token.
 
-    Raises: ConsumerRefused, StoreUrlRefused: the settings have changed since it was written.
+    Args:
+        by_label: whether the token may be one that goes by labels of the store.
+    Raises: ConsumerRefused, StoreUrlRefused, SecretNotAllowed.
     """
-    check_consumer_allowed(
-        url=agreement.consumer_url,
-        token=agreement.consumer_token,
-        ca_file=agreement.consumer_ca_file,
-        settings=settings,
-    )
+    check_consumer_allowed(url=agreement.consumer_url, ca_file=agreement.consumer_ca_file, settings=settings)
+    user = user_of(get_store(db, agreement.store))
+    place = place_of_url(agreement.consumer_url)
+    permitted_secret(db, agreement.consumer_token, user, place=place, by_label=by_label)
+
+
+def address_of(agreement: Agreement, settings: Settings, database: Database) -> ConsumerAddress:
+    """Where the consumer of an agreement is, allowed now, and what is shown to it.
+
+    Raises: ConsumerRefused, StoreUrlRefused: the settings have changed since; SecretUnavailable.
+    """
+    check_consumer_allowed(url=agreement.consumer_url, ca_file=agreement.consumer_ca_file, settings=settings)
+    with database.reading() as db:
+        user = user_of(get_store(db, agreement.store))
+    token = credential_of(agreement.consumer_token, user, settings=settings, database=database)
+    assert token is not None, "an agreement names a token"
     return ConsumerAddress(
         url=agreement.consumer_url,
         store=agreement.consumer_store,
-        token=agreement.consumer_token,
+        token=token.value,
         ca_file=agreement.consumer_ca_file,
+        hosts=tuple(listed for listed in (tuple(settings.allowed_hosts), token.hosts) if listed),
     )
+
+
+def agreements_naming(db: Session, reference: str) -> list[str]:
+    """The agreements whose token is a secret."""
+    query = select(Agreement).where(
+        Agreement.consumer_token == reference, col(Agreement.state) != AgreementState.REMOVED
+    )
+    rows = db.exec(query.order_by(col(Agreement.id))).all()
+    return [f"the agreement {row.id} of the store {row.store}" for row in rows]
 
 
 def get_agreement(db: Session, store_id: str, agreement_id: str, *, lock: bool = False) -> Agreement:
@@ -111,6 +136,7 @@ def insert_agreement(
     agreement_id: str,
     request: AgreementCreate,
     *,
+    by_label: bool = True,
     settings: Settings,
     now: datetime,
 ) -> Agreement:
@@ -119,9 +145,6 @@ def insert_agreement(
     Raises: ConsumerRefused, StoreUrlRefused, AgreementExists.
     """
     consumer = request.consumer
-    check_consumer_allowed(
-        url=consumer.url, token=consumer.token, ca_file=consumer.ca_file, settings=settings
-    )
     _refuse_second(db, store_id, consumer.url, consumer.store, but=None)
     row = Agreement(
         id=agreement_id,
@@ -141,6 +164,7 @@ def insert_agreement(
         created_at=now,
         updated_at=now,
     )
+    check_address(db, row, settings, by_label=by_label)
     db.add(row)
     db.flush()
     return row
@@ -153,6 +177,7 @@ def change_agreement(
     patch: AgreementPatch,
     *,
     if_match: str | None,
+    by_label: bool = True,
     settings: Settings,
     now: datetime,
 ) -> Agreement:
@@ -169,7 +194,7 @@ def change_agreement(
             changes[f"{name}_s"] = _seconds(changes.pop(name))
     changes |= {f"consumer_{name}": value for name, value in consumer.items()}
     row.sqlmodel_update(changes)
-    address_of(row, settings)
+    check_address(db, row, settings, by_label=by_label)
     if "url" in consumer:
         _refuse_second(db, store_id, row.consumer_url, row.consumer_store, but=row.id)
     row.next_at, row.failures = None, 0  # whoever changes it wants it to be tried

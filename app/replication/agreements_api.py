@@ -105,7 +105,7 @@ async def post_agreement(
     if replay is not None:
         return replay
     store = await run_in_threadpool(replica_store, database_of(request), store_id, caller)
-    making = _Making(request, store, body)
+    making = _Making(request, store, body, by_label=caller.stores is None)
     return await mutate_waiting(
         request,
         caller,
@@ -122,7 +122,8 @@ async def post_agreement(
 class _Making:
     """An agreement's row, its registration in the target, and the answer."""
 
-    def __init__(self, request: Request, store: Store, body: AgreementCreate) -> None:
+    def __init__(self, request: Request, store: Store, body: AgreementCreate, *, by_label: bool) -> None:
+        self._by_label = by_label
         self._request = request
         self._store = store
         self._body = body
@@ -132,7 +133,13 @@ class _Making:
         require_kind(get_store(db, self._store.id, lock=True), StoreKind.REPLICA)
         now = clock_of(self._request).now()
         row = insert_agreement(
-            db, self._store.id, new_id("agr"), self._body, settings=settings_of(self._request), now=now
+            db,
+            self._store.id,
+            new_id("agr"),
+            self._body,
+            by_label=self._by_label,
+            settings=settings_of(self._request),
+            now=now,
         )
         audit = {"consumer": {"url": row.consumer_url, "store": row.consumer_store}}
         return Begun(subject_id=row.id, until=now + timedelta(seconds=REGISTRATION_MAX_S), audit=audit)
@@ -285,9 +292,15 @@ def patch_agreement(
     replica_store(database_of(request), store_id, caller)
 
     def effect(db: Session) -> Answer:
-        now = clock_of(request).now()
         row = change_agreement(
-            db, store_id, agreement_id, body, if_match=if_match, settings=settings_of(request), now=now
+            db,
+            store_id,
+            agreement_id,
+            body,
+            if_match=if_match,
+            by_label=caller.stores is None or body.consumer is None or body.consumer.token is None,
+            settings=settings_of(request),
+            now=clock_of(request).now(),
         )
         changed = sorted(body.model_dump(exclude_unset=True))
         return Answer(

@@ -67,7 +67,7 @@ def _client(context: JobContext, store: Store, params: AuditParams) -> PeerClien
         context, store, params.agreement_id, consumer=params.consumer, target=params.target
     )
     try:
-        return PeerClient(address_of(agreement, context.settings))
+        return PeerClient(address_of(agreement, context.settings, context.database))
     except (ServiceError, PeerError) as error:
         raise JobFailed(error.code, error.detail) from error
 

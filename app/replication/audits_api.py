@@ -15,7 +15,7 @@ from app.jobs.service import JobRequest, submit
 from app.jobs.states import JobState
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
-from app.replication.agreements import address_of, get_agreement
+from app.replication.agreements import check_address, get_agreement
 from app.replication.audit_models import JOB_AUDIT, AuditParams, AuditRequest
 from app.replication.sessions import consumer_of, target_of_store
 from app.replication.sessions_api import Reader, Writer, replica_store
@@ -47,7 +47,7 @@ def post_audit(
     def queue(db: Session) -> Job:
         store = get_store(db, store_id)
         agreement = get_agreement(db, store_id, body.agreement_id)
-        address_of(agreement, settings)
+        check_address(db, agreement, settings)
         params = AuditParams(
             agreement_id=agreement.id,
             range=None,

@@ -18,8 +18,8 @@ from app.replication.replicas import (
     writer_turn,
 )
 from app.replication.trim_service import trim_resource
+from app.secrets.errors import SecretUnavailable
 from app.settings import Settings
-from app.stores.errors import SecretUnavailable
 from app.stores.findings import (
     Finding,
     FindingSeverity,
@@ -52,7 +52,7 @@ def check_replica(database: Database, store: Store, settings: Settings, now: dat
         detail = f"only runners labelled {', '.join(store.runs_on)} reach it; this service does not try"
         return StoreCheck(ok=True, reachable=False, findings=[_finding("INFO", "RUNS_ON_ELSEWHERE", detail)])
     try:
-        target = target_of(store)
+        target = target_of(store, settings, database)
         if target.dialect == "sqlite" and not os.path.lexists(sqlite_path(target)):
             return _not_there_yet(target)
         with connect(

@@ -44,7 +44,7 @@ def post_compare(
     store = replica_store(database, store_id, caller)
     with database.reading() as db:
         agreement = get_agreement(db, store_id, body.agreement_id)
-    address = address_of(agreement, settings)
+    address = address_of(agreement, settings, database)
     try:
         with PeerClient(address, answer_timeout_s=COMPARE_TIMEOUT_S) as client:
             theirs = client.ruv()

@@ -38,6 +38,12 @@ class PeerUnanswered(PeerError):
     code = "PEER_UNANSWERED"
 
 
+class PeerHostRefused(PeerError):
+    """The consumer's host leads, now, to no address that is allowed: nothing was sent."""
+
+    code = "HOST_NOT_ALLOWED"
+
+
 class PeerAnswerInvalid(PeerError):
     """The answer is none of this protocol."""
 

@@ -1,7 +1,8 @@
 """A consumer as its supplier calls it: the wire protocol between services, over one pool of connections.
 
 Invariants:
-- the token is read from its reference when the client is made; it stands in no message and in no URL;
+- the token stands in no message and in no URL;
+- what is connected to is an address that was looked at (peer_hosts);
 - redirects and proxies of the environment are not followed: only the host that an admin has named is called;
 - no answer is read further than ANSWER_MAX_BYTES; what is not understood is PeerAnswerInvalid;
 - `cut()` ends every request that is under way, from any thread; whether the consumer has done what they asked
@@ -13,7 +14,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Final, Self
@@ -25,6 +26,7 @@ from app.replication.peer_answers import (
     Acknowledged,
     Acquired,
     PeerAnswerInvalid,
+    PeerHostRefused,
     PeerRefused,
     PeerReplica,
     PeerUnanswered,
@@ -35,8 +37,9 @@ from app.replication.peer_answers import (
     reading,
     shown_ruv,
 )
-from app.stores.targets import resolve_secret
+from app.replication.peer_hosts import JudgedTransport
 from spark.formats.csn import Csn
+from spark.targets.errors import TargetError, TargetHostNotAllowed
 
 PROTOCOL: Final = 1
 ANSWER_MAX_BYTES: Final = 8 * 1024 * 1024
@@ -49,18 +52,23 @@ USER_AGENT: Final = "lethe-supplier/1"
 
 @dataclass(frozen=True, slots=True)
 class ConsumerAddress:
-    """Where a consumer is, and how this service shows who it is; the token is a reference."""
+    """Where a consumer is, and how this service shows who it is.
+
+    Attributes:
+        hosts: lists of hosts (spark.targets.hosts), each of which must allow every connection.
+    """
 
     url: str
     store: str
-    token: str
+    token: str = field(repr=False)
     ca_file: str | None = None
+    hosts: tuple[tuple[str, ...], ...] = ()
 
 
 class PeerClient:
     """One consumer; any number of threads.
 
-    Raises: SecretUnavailable: the token's reference names nothing. PeerAnswerInvalid: the CA file is none.
+    Raises: PeerAnswerInvalid: the CA file is none.
     """
 
     def __init__(
@@ -75,17 +83,18 @@ class PeerClient:
         self._guard = threading.Lock()
         self._streams: list[Any] = []
         self._is_cut = False
-        token = resolve_secret(address.token)
+        limits = httpx.Limits(max_connections=connections_max, max_keepalive_connections=connections_max)
+        if transport is None:
+            way = httpx.HTTPTransport(verify=_authority(address.ca_file), limits=limits, trust_env=False)
+            transport = JudgedTransport(way, address.hosts)
         self._http = httpx.Client(
             base_url=address.url.rstrip("/"),
             headers={
-                "Authorization": f"Bearer {token}",
+                "Authorization": f"Bearer {address.token}",
                 "User-Agent": USER_AGENT,
                 "Accept": "application/json",
             },
             timeout=httpx.Timeout(answer_timeout_s, connect=CONNECT_TIMEOUT_S),
-            limits=httpx.Limits(max_connections=connections_max, max_keepalive_connections=connections_max),
-            verify=_authority(address.ca_file),
             trust_env=False,
             transport=transport,
         )
@@ -222,6 +231,10 @@ class PeerClient:
                 text = _bounded(response)
             finally:
                 response.close()
+        except TargetHostNotAllowed as error:
+            raise PeerHostRefused(error.detail) from error
+        except TargetError as error:
+            raise PeerUnanswered(f"{self.address.url}: {error.detail}") from error
         except (httpx.TransportError, httpx.InvalidURL, httpx.DecodingError) as error:
             raise PeerUnanswered(f"{self.address.url}: {error or type(error).__name__}") from error
         return _document(response, text)

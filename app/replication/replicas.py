@@ -77,7 +77,7 @@ def connected_replica(
         StoreKindWrong, SecretUnavailable, StoreUrlRefused, StoreNotFound.
     """
     require_kind(store, StoreKind.REPLICA)
-    target = target_of(store)
+    target = target_of(store, settings, database)
     if target.dialect == "sqlite":
         check_root(Path(sqlite_path(target)), settings)  # a link may have come since it was registered
 

@@ -68,7 +68,7 @@ class Agreement(SQLModel, table=True):
     """A consumer that a store of kind REPLICA brings its changes to; where it is, is an admin's word.
 
     Attributes:
-        consumer_token: a reference (`env:`, `file:`), never a secret.
+        consumer_token: `secret:NAME`, never its value.
         consumer_ca_file: the authority that the consumer's certificate is checked by; None: this machine's.
         consumer_rid: as its last answer told.
         interval_s: None: only on request.

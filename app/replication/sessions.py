@@ -12,7 +12,7 @@ from app.jobs.service import JobRequest, refuse_conflict, submit
 from app.jobs.states import TERMINAL, JobState
 from app.kit.ids import new_id
 from app.kit.pagination import Page, read_page
-from app.replication.agreements import address_of, get_agreement
+from app.replication.agreements import check_address, get_agreement
 from app.replication.rows import Agreement, ReplicationSession, SessionOutcome, SessionState
 from app.replication.session_models import SessionParams, SessionRead, SessionRequest
 from app.replication.supplier_errors import ReplicationSessionNotFound
@@ -88,7 +88,7 @@ def submit_session(
     Raises: AgreementNotFound, ConsumerRefused, ConflictingJob, QueueFull.
     """
     agreement = get_agreement(db, store.id, request.agreement_id, lock=True)
-    address_of(agreement, settings)
+    check_address(db, agreement, settings)
     resource = resource_of(agreement.id)
     refuse_conflict(db, store=store.id, identity=store.target_identity, resource=resource)
     params = params_of(store, agreement, request)

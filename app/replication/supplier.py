@@ -90,7 +90,7 @@ def _attempt(
     )
     with supplying_replica(context, store) as conn:
         try:
-            address = address_of(agreement, context.settings)
+            address = address_of(agreement, context.settings, context.database)
             client = PeerClient(address, connections_max=params.in_flight + 1)
         except (ServiceError, PeerError) as error:
             raise JobFailed(error.code, error.detail) from error

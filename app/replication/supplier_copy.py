@@ -59,7 +59,7 @@ def _send(ground: Ground, lease: Lease, check: Callable[[], None]) -> None:
         context.throttle.charge(rows=sent.batch.rows, byte_count=sent.body_bytes, worked_s=sent.worked_s)
 
     with connect(
-        target_of(ground.store),
+        target_of(ground.store, context.settings, context.database),
         application_name=name,
         limits=replica_limits(context.settings),
         read_only=True,

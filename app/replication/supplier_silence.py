@@ -50,7 +50,7 @@ def _prove(context: JobContext, row: ReplicationSession, *, until: datetime) -> 
     try:
         agreement = context.write(lambda db: db.get(Agreement, row.agreement_id))
         if agreement is not None:
-            address = address_of(agreement, context.settings)
+            address = address_of(agreement, context.settings, context.database)
             with PeerClient(address, answer_timeout_s=ANSWER_TIMEOUT_S) as client:
                 client.release(row.id, epoch=row.epoch)
                 return

@@ -19,7 +19,7 @@ from app.replication.supplier_batches import Outgoing
 from app.replication.supplier_ground import Ground
 from app.replication.supplier_record import Record
 from app.settings import Settings
-from app.stores.targets import target_of
+from app.stores.targets import place_of, target_of
 from spark.formats.change_batch import encode_arrow
 from spark.replication.decide import Window
 from spark.replication.run import SlicedBatch, SlicedReader, slice_work, spool_folder
@@ -41,7 +41,7 @@ def choose_engine(ground: Ground, *, rows: int | None) -> Engine | None:
     context, engines = ground.context, ground.engines
     asked = ground.params.engine or context.settings.engine
     work = Work(
-        asked, rows, has_ledger=True, archives=True, is_here=is_on_this_machine(target_of(ground.store))
+        asked, rows, has_ledger=True, archives=True, is_here=is_on_this_machine(place_of(ground.store))
     )
     least = context.settings.spark.window_min_changes
     engine = replace(engines, min_rows=least).choose(context, work)
@@ -68,7 +68,8 @@ class SlicedSource:
         rows_max: int,
         bytes_max: int,
     ) -> None:
-        context, target = ground.context, target_of(ground.store)
+        context = ground.context
+        target = target_of(ground.store, context.settings, context.database)
         bounds = Bounds(rows_max=rows_max, bytes_max=bytes_max)
         stack.callback(remove_spool, context)
         folder = stack.enter_context(spool_folder(_fresh_spool(context)))

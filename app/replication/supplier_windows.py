@@ -46,7 +46,12 @@ def reading_connection(ground: Ground) -> Iterator[Connection]:
     context = ground.context
     name = application_name(context.job.id, UNIT_NAME, context.job.token)
     limits = replica_limits(context.settings)
-    with connect(target_of(ground.store), application_name=name, limits=limits, read_only=True) as conn:
+    with connect(
+        target_of(ground.store, context.settings, context.database),
+        application_name=name,
+        limits=limits,
+        read_only=True,
+    ) as conn:
         forget = context.on_cancel(lambda: conn.cancel())
         try:
             yield conn

@@ -22,8 +22,8 @@ from app.parameters.service import effective_by_name
 from app.replication.replicas import find_status, opened_replica
 from app.replication.sessions import target_of_store
 from app.replication.trim_models import TrimFields, TrimParams
+from app.secrets.errors import SecretUnavailable
 from app.settings import Settings
-from app.stores.errors import SecretUnavailable
 from app.stores.models import Store, StoreKind, StoreLimits
 from app.stores.service import require_kind
 from spark.replication.errors import ReplicaMissing

@@ -1,7 +1,7 @@
 """`/v1/stores`: registered targets."""
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 from sqlmodel import Session
@@ -12,7 +12,7 @@ from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.db import Database
-from app.errors import Unprocessable
+from app.errors import StoreForbidden, Unprocessable
 from app.kit.conditional import IfMatch, IfNoneMatch, conditional_answer, etag
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
@@ -24,6 +24,7 @@ from app.stores.hooks import StoreHooks, hooks_of
 from app.stores.models import Store, StoreCreate, StoreKind, StorePatch, StoreRead, SuspendRequest, read_store
 from app.stores.service import (
     ADMINS_FIELDS,
+    SECRET_FIELDS,
     change_store,
     create_store,
     get_store,
@@ -33,6 +34,7 @@ from app.stores.service import (
     remove_store,
     resume_store,
     suspend_store,
+    takes_secret_by_label,
 )
 
 router = APIRouter(tags=["stores"])
@@ -61,6 +63,12 @@ def _require_scopes(caller: Caller, before: Mapping[str, ParameterValue], store:
     """Refuse a switch that makes Lethe act to a token that may not do what it does."""
     for scope in sorted(scopes_of_change(before, store.parameters)):
         caller.require(scope)
+
+
+def _require_reach(caller: Caller, db: Session, store: Store, before: Mapping[str, Any]) -> None:
+    """Refuse a secret by label to a token of some stores: it could write the label of others' secrets."""
+    if caller.stores is not None and takes_secret_by_label(db, store, before):
+        raise StoreForbidden("a secret that goes by labels is for a token that is not limited to stores")
 
 
 def _parse_labels(labels: list[str]) -> dict[str, str]:
@@ -95,6 +103,7 @@ def post_store(
         _require_scopes(caller, {}, store)
         if needs_admin(store, {}):
             caller.require(Scope.ADMIN)
+        _require_reach(caller, db, store, {})
         return _answer(store, status=201)
 
     return mutate(
@@ -173,6 +182,7 @@ def patch_store(
         seen = get_store(db, store_id, lock=True)
         before = {name: getattr(seen, name) for name in ADMINS_FIELDS}
         parameters = dict(seen.parameters)
+        secret = {name: getattr(seen, name) for name in SECRET_FIELDS}
         store = change_store(
             db,
             store_id,
@@ -187,6 +197,7 @@ def patch_store(
         _require_scopes(caller, parameters, store)
         if needs_admin(store, before):
             caller.require(Scope.ADMIN)
+        _require_reach(caller, db, store, secret)
         changed = sorted(body.model_dump(exclude_unset=True, by_alias=True))
         answer = _answer(store)
         return Answer(body=answer.body, headers=answer.headers, audit={"changed": changed})

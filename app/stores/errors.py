@@ -1,7 +1,7 @@
 """Errors of stores, and what an error of a target means to a client.
 
 ServiceError -> StoreNotFound, StoreExists, StoreInUse, ExtinctionsKept, StoreSuspended, StoreUrlRefused,
-                StoreKindWrong, StoreChanged, SecretUnavailable
+                StoreKindWrong, StoreChanged
 """
 
 from app.errors import BadGateway, Conflict, NotFound, ServiceError, TargetUnavailable, Unprocessable
@@ -9,6 +9,7 @@ from spark.targets.errors import (
     TargetAuthFailed,
     TargetDatabaseMissing,
     TargetError,
+    TargetHostNotAllowed,
     TargetPathRefused,
     TargetUrlInvalid,
 )
@@ -45,10 +46,6 @@ class StoreChanged(Conflict):
         super().__init__(detail)
 
 
-class SecretUnavailable(Conflict):
-    """The password's environment variable or file is not there."""
-
-
 def service_error(error: TargetError) -> ServiceError:
     """The problem that a client gets for an error of a target."""
     kind: type[ServiceError] = Conflict
@@ -56,7 +53,7 @@ def service_error(error: TargetError) -> ServiceError:
         kind = TargetUnavailable
     elif isinstance(error, TargetAuthFailed | TargetDatabaseMissing):
         kind = BadGateway
-    elif isinstance(error, TargetUrlInvalid | TargetPathRefused):
+    elif isinstance(error, TargetUrlInvalid | TargetPathRefused | TargetHostNotAllowed):
         kind = Unprocessable
     headers = {"Retry-After": "5"} if error.transient else {}
     return kind(error.detail, code=error.code, headers=headers)

@@ -6,7 +6,7 @@ _EXAMPLE: dict[str, Any] = {
     "id": "shop",
     "kind": "SYMMETRICDS",
     "url": "postgresql+psycopg://lethe@127.0.0.1:5432/shop",
-    "password": "env:SHOP_PASSWORD",
+    "password": "secret:shop",
     "schema": "public",
     "time_zone": "Europe/Berlin",
     "labels": {"region": "eu"},

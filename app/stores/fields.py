@@ -16,9 +16,6 @@ from spark.targets.target import validate_url
 Label = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")]
 Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$")]
 Prefix = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,29}$")]
-SecretReference = Annotated[
-    str, StringConstraints(pattern=r"^(env:[A-Za-z_][A-Za-z0-9_]{0,127}|file:/[^\x00-\x1f\x7f]{1,1000})$")
-]
 ClusterName = Annotated[
     str, StringConstraints(pattern=rf"^[A-Za-z0-9_][A-Za-z0-9_ -]{{0,{CLUSTER_MAX_CHARS - 1}}}$")
 ]

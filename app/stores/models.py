@@ -13,6 +13,7 @@ from app.auth.models import StoreName
 from app.db import JSON_TYPE, DurationSeconds, UtcDateTime
 from app.kit.durations import Duration
 from app.kit.values import Text
+from app.secrets.models import SecretReference
 from app.stores.examples import EXAMPLES
 from app.stores.fields import (
     ClusterName,
@@ -23,7 +24,6 @@ from app.stores.fields import (
     Label,
     Prefix,
     ReplicaId,
-    SecretReference,
     StoreUrl,
     TimeZone,
 )
@@ -228,7 +228,7 @@ class StoreCreate(StoreBase):
     id: StoreName = Field(description="Chosen by the client.")
     kind: StoreKind
     password: SecretReference | None = Field(
-        default=None, description="`env:NAME` or `file:/PATH`; never shown."
+        default=None, description="`secret:NAME`, of a secret that is registered for this store and its host."
     )
     limits: StoreLimits = Field(default_factory=StoreLimits)
 
@@ -321,6 +321,8 @@ class StoreRead(StoreBase):
 
     id: str
     kind: StoreKind
+    # as it was registered: an option that is not allowed any more is told when it is connected to
+    url: str | None
     # null where another kind has it
     table_prefix: str | None  # type: ignore[assignment]
     time_zone: str | None  # type: ignore[assignment]

@@ -13,6 +13,7 @@ from app.errors import Unprocessable
 from app.kit.conditional import require_match
 from app.kit.pagination import Page, read_page
 from app.parameters.service import check_store_values
+from app.secrets.service import permitted_secret, uses_by_label
 from app.settings import Settings
 from app.stores.errors import (
     ExtinctionsKept,
@@ -37,12 +38,14 @@ from app.stores.models import (
     fields_of_other_kinds,
     read_store,
 )
-from app.stores.targets import check_allowed, check_environment_allowed
-from spark.targets.target import validate_url
+from app.stores.targets import check_allowed, check_environment_allowed, user_of
+from spark.targets.target import network_place, validate_url
 
 TARGET_FIELDS = frozenset({"url", "schema_name", "table_prefix", "time_zone", "path", "cluster"})
 ADMINS_FIELDS: Mapping[str, Any] = {"mode": StoreMode.CLOSED, "backups": None, "accept_medium": False}
 """What only an admin says of an environment, and what holds when nobody does."""
+SECRET_FIELDS = ("password", "labels")
+"""What decides which secret a store may use."""
 NULLABLE_FIELDS = frozenset({"password", "schema_name", "backups"})
 
 
@@ -116,7 +119,7 @@ def create_store(
         created_at=now,
         updated_at=now,
     )
-    check_target_allowed(store, settings=settings, database=database)
+    check_target_allowed(db, store, settings=settings, database=database)
     if db.get(Store, request.id) is not None:
         raise StoreExists("a store of this id exists")
     db.add(store)
@@ -165,14 +168,14 @@ def change_store(
     if TARGET_FIELDS & set(changes):
         changes |= {"target_identity": None, "target_parameters": {}}
     store.sqlmodel_update(changes)
-    check_target_allowed(store, settings=settings, database=database)
+    check_target_allowed(db, store, settings=settings, database=database)
     return save_store(db, store, now=now)
 
 
-def check_target_allowed(store: Store, *, settings: Settings, database: Database) -> None:
+def check_target_allowed(db: Session, store: Store, *, settings: Settings, database: Database) -> None:
     """Refuse a target outside of what this service may touch, and LIVE without the word that it needs.
 
-    Raises: StoreUrlRefused, Unprocessable.
+    Raises: StoreUrlRefused, SecretNotAllowed, Unprocessable.
     """
     if store.kind == StoreKind.JE:
         assert store.path is not None, "a JE store has a path"
@@ -188,13 +191,27 @@ def check_target_allowed(store: Store, *, settings: Settings, database: Database
         raise StoreUrlRefused("a replica lies on PostgreSQL or SQLite", code="TARGET_URL_INVALID")
     if store.kind == StoreKind.SLONY and validate_url(store.url) != "postgresql":
         raise StoreUrlRefused("a node of Slony-I lies on PostgreSQL", code="TARGET_URL_INVALID")
-    check_allowed(
-        url=store.url,
-        schema_name=store.schema_name,
-        password=store.password,
-        settings=settings,
-        database=database,
-    )
+    check_allowed(url=store.url, schema_name=store.schema_name, settings=settings, database=database)
+    permitted_secret(db, store.password, user_of(store), place=network_place(store.url))
+
+
+def takes_secret_by_label(db: Session, store: Store, before: Mapping[str, Any]) -> bool:
+    """Whether a change lets a store use a secret for labels, which whoever may change stores can write.
+
+    Args:
+        before: password and labels as they were; empty for a new store.
+    """
+    is_unchanged = bool(before) and all(getattr(store, name) == value for name, value in before.items())
+    if store.password is None or is_unchanged:
+        return False
+    row = permitted_secret(db, store.password, user_of(store), place=None)
+    return row is not None and uses_by_label(row, user_of(store))
+
+
+def stores_naming(db: Session, reference: str) -> list[str]:
+    """The stores whose password is a secret."""
+    rows = db.exec(select(Store.id).where(Store.password == reference).order_by(col(Store.id))).all()
+    return [f"the store {store_id}" for store_id in rows]
 
 
 def needs_admin(store: Store, before: Mapping[str, Any]) -> bool:

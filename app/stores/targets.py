@@ -1,21 +1,27 @@
 """From a store to the target that the lower floor opens: secrets, roots and hosts."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from app.db import Database
+from app.secrets.service import User, credential_of
 from app.settings import Settings
-from app.stores.errors import SecretUnavailable, StoreUrlRefused, service_error
+from app.stores.errors import StoreUrlRefused, service_error
 from app.stores.models import Store
 from spark.formats.slony import schema_of
 from spark.targets.connection import Connection, SessionLimits, Target, connect
-from spark.targets.errors import TargetError, TargetUrlInvalid
-from spark.targets.target import mysql_host, postgresql_arguments, postgresql_host, sqlite_path
-
-SECRET_MAX_BYTES = 4_096
-POSTGRESQL_PORT = 5432
+from spark.targets.errors import TargetError, TargetHostNotAllowed, TargetUrlInvalid
+from spark.targets.hosts import check_socket, may_connect
+from spark.targets.target import (
+    POSTGRESQL_PORT,
+    authority_file,
+    network_place,
+    postgresql_arguments,
+    socket_directory,
+    sqlite_path,
+)
 
 
 def session_limits(settings: Settings) -> SessionLimits:
@@ -29,50 +35,53 @@ def session_limits(settings: Settings) -> SessionLimits:
     )
 
 
-def resolve_secret(reference: str | None) -> str | None:
-    """Read a password by its reference, at the moment it is needed; it is kept nowhere.
+def user_of(store: Store) -> User:
+    """A store as one that may use secrets."""
+    return User(store.id, store.labels)
 
-    Raises: SecretUnavailable: the message names the reference, never the content.
+
+def target_of(store: Store, settings: Settings, database: Database) -> Target:
+    """The target of a store, its password resolved, bound to the hosts that it may be connected to.
+
+    Raises: SecretUnavailable; StoreUrlRefused: the authority's file; TargetUrlInvalid.
     """
-    if reference is None:
-        return None
-    source, _, name = reference.partition(":")
-    if source == "env":
-        value = os.environ.get(name)
-        if value is None:
-            raise SecretUnavailable(f"the environment variable {name} is not set")
-        return value
-    try:
-        with Path(name).open("rb") as file:
-            content = file.read(SECRET_MAX_BYTES + 1)
-        return content[:SECRET_MAX_BYTES].decode().rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SecretUnavailable(f"the password file of {reference} cannot be read") from error
+    assert store.url is not None, "a store on a database has a URL"
+    credential = credential_of(store.password, user_of(store), settings=settings, database=database)
+    target = place_of(store)
+    _check_authority(store.url, settings)
+    hosts = [tuple(settings.allowed_hosts), credential.hosts if credential is not None else ()]
+    return replace(
+        target,
+        password=None if credential is None else credential.value,
+        hosts=tuple(listed for listed in hosts if listed),
+        tells_loopback=credential is not None and credential.clear_text_on_loopback,
+    )
 
 
-def target_of(store: Store) -> Target:
-    """The target of a store, its password resolved.
+def place_of(store: Store) -> Target:
+    """Where the target of a store is, without its password: nothing can be connected to by it.
 
-    Raises: SecretUnavailable.
+    Raises: TargetUrlInvalid.
     """
     assert store.url is not None, "a store on a database has a URL"
     return Target(
         url=store.url,
-        password=resolve_secret(store.password),
         schema=store.schema_name if store.cluster is None else schema_of(store.cluster),
         table_prefix=store.table_prefix,
     )
 
 
 @contextmanager
-def opened(store: Store, settings: Settings, *, purpose: str, read_only: bool = True) -> Iterator[Connection]:
+def opened(
+    store: Store, settings: Settings, database: Database, *, purpose: str, read_only: bool = True
+) -> Iterator[Connection]:
     """Connect for a request of the API; every error of the target leaves as a problem.
 
     Raises: ServiceError.
     """
     try:
         with connect(
-            target_of(store),
+            target_of(store, settings, database),
             application_name=f"lethe:{purpose}",
             limits=session_limits(settings),
             read_only=read_only,
@@ -82,10 +91,10 @@ def opened(store: Store, settings: Settings, *, purpose: str, read_only: bool = 
         raise service_error(error) from error
 
 
-def check_allowed(
-    *, url: str, schema_name: str | None, password: str | None, settings: Settings, database: Database
-) -> None:
+def check_allowed(*, url: str, schema_name: str | None, settings: Settings, database: Database) -> None:
     """Refuse a target outside the allowed roots and hosts, and Lethe's own metadata.
+
+    Which address a name has is judged at each connection.
 
     Raises: StoreUrlRefused.
     """
@@ -93,16 +102,13 @@ def check_allowed(
         target = Target(url=url, schema=schema_name)
     except TargetUrlInvalid as error:
         raise StoreUrlRefused(error.detail, code=error.code) from error
-    if password is not None and password.startswith("file:"):
-        check_root(Path(password.removeprefix("file:")), settings)
     if target.dialect == "sqlite":
         path = Path(sqlite_path(target))
         check_root(path, settings)
         _check_not_metadata(path, database)
         return
-    host = mysql_host(target) if target.dialect == "mysql" else postgresql_host(target) or ""
-    if settings.allowed_hosts and host not in settings.allowed_hosts:
-        raise StoreUrlRefused(f"the host {host!r} is not among LETHE_ALLOWED_HOSTS", code="HOST_NOT_ALLOWED")
+    _check_host(url, settings)
+    _check_authority(url, settings)
     own = database.url
     if (
         target.dialect == "postgresql"
@@ -110,6 +116,35 @@ def check_allowed(
         and (own.host, own.port or POSTGRESQL_PORT, own.database) == _place(target)
     ):
         raise StoreUrlRefused("this is Lethe's own metadata database", code="OWN_METADATA")
+
+
+def _check_host(url: str, settings: Settings) -> None:
+    """Refuse a host that no address of could be allowed, and a socket that nobody has allowed."""
+    listed = [tuple(settings.allowed_hosts)] if settings.allowed_hosts else []
+    place = network_place(url)
+    if place is not None:
+        if not may_connect(listed, *place):
+            raise StoreUrlRefused(
+                f"the host {place[0]!r} is not among LETHE_ALLOWED_HOSTS", code="HOST_NOT_ALLOWED"
+            )
+        return
+    directory = socket_directory(url)
+    try:
+        check_socket(listed, directory)
+    except TargetHostNotAllowed as error:
+        raise StoreUrlRefused(f"{error.detail} (LETHE_ALLOWED_HOSTS)", code=error.code) from error
+    if directory is not None and not listed:
+        check_root(Path(directory), settings)
+
+
+def _check_authority(url: str, settings: Settings) -> None:
+    """Refuse a file of certificates outside of the allowed roots and the folder for secrets."""
+    named = authority_file(url)
+    if named is None or not settings.allowed_roots:
+        return
+    folder = settings.secrets_dir
+    if folder is None or not Path(named).resolve().is_relative_to(folder.resolve()):
+        check_root(Path(named), settings)
 
 
 def check_environment_allowed(path: Path, *, settings: Settings) -> None:

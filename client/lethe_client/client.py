@@ -22,6 +22,7 @@ from lethe_client.replication import Replication
 from lethe_client.replication_agreements import Agreements
 from lethe_client.replication_sessions import ReplicationSessions
 from lethe_client.retries import RetryPolicy
+from lethe_client.secrets import Secrets
 from lethe_client.signing_keys import SigningKeys
 from lethe_client.slony import Slony
 from lethe_client.spark_pool import SparkPool
@@ -63,6 +64,7 @@ class Lethe:
         )
         self.jobs = Jobs(self._transport)
         self.stores = Stores(self._transport)
+        self.secrets = Secrets(self._transport)
         self.purges = Purges(self._transport, self.jobs)
         self.archives = Archives(self._transport)
         self.erasure = Erasure(self._transport, self.jobs)

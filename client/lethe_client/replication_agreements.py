@@ -94,7 +94,7 @@ class Agreements:
         """Agree to bring a consumer the changes of a store: an admin's word.
 
         Args:
-            token: `env:NAME` or `file:/path` of the service that supplies, never the secret itself.
+            token: `secret:NAME`, registered at the service that supplies for this store and host.
             options: strategy, interval (ISO 8601), max_changes, max_duration, batch_rows, batch_bytes,
                 in_flight.
         """

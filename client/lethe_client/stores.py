@@ -49,7 +49,7 @@ class Stores:
         Args:
             url: SQLAlchemy form, without a password; for kind JE the path of the environment's directory.
             environment: what only kind JE has: mode, extinction_filter, backups, accept_medium and so on.
-            password: where the service finds it: `env:NAME` or `file:PATH`.
+            password: `secret:NAME`, of a secret that is registered for this store and its host.
             rid, generation: of kind REPLICA: its id, and what it begins with where it is empty.
             cluster: of kind SLONY: the cluster's name.
             limits: max_rows, max_fraction, max_parallel_jobs.

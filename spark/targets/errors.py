@@ -4,6 +4,7 @@ TargetError                     TARGET_ERROR             anything that has no na
 ├── TargetUrlInvalid            TARGET_URL_INVALID
 ├── TargetPathRefused           PATH_NOT_ALLOWED         a file outside of the roots
 ├── TargetUnreachable           TARGET_UNREACHABLE       transient; also a connection lost in the middle
+├── TargetHostNotAllowed        HOST_NOT_ALLOWED         by the address that it has now
 ├── TargetAuthFailed            TARGET_AUTH_FAILED
 ├── TargetDatabaseMissing       TARGET_DATABASE_MISSING
 ├── TargetTablesMissing         TARGET_TABLES_MISSING
@@ -53,6 +54,10 @@ class TargetPathRefused(TargetError):
 class TargetUnreachable(TargetError):
     code = "TARGET_UNREACHABLE"
     transient = True
+
+
+class TargetHostNotAllowed(TargetError):
+    code = "HOST_NOT_ALLOWED"
 
 
 class TargetAuthFailed(TargetError):

@@ -20,13 +20,16 @@ _DRIVERS: dict[str, DialectName] = {
     "sqlite": "sqlite",
     "sqlite+pysqlite": "sqlite",
 }
-# What may stand after the `?` of a PostgreSQL URL. `options`, `service`, `hostaddr` and `passfile` may not:
-# they would lead elsewhere than the host that the allow-list saw, or weaken the session.
-POSTGRESQL_OPTIONS = frozenset(
-    {"sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl", "channel_binding", "gssencmode", "require_auth"}
-)
-# The same for MariaDB and MySQL; PyMySQL's own options may read files or change the session.
-MYSQL_OPTIONS = frozenset({"ssl_mode", "ssl_ca", "ssl_cert", "ssl_key", "unix_socket"})
+# What may stand after the `?` of a URL. Whatever leads elsewhere than the host that was allowed, reads a file
+# of this service (a key, a password, a service, an option file) or weakens the session may not; an
+# authority's certificate is public.
+POSTGRESQL_OPTIONS = frozenset({"sslmode", "sslrootcert", "channel_binding"})
+POSTGRESQL_TLS_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+CHANNEL_BINDINGS = ("disable", "prefer", "require")
+SYSTEM_AUTHORITIES = "system"
+POSTGRESQL_PORT = 5432
+MYSQL_OPTIONS = frozenset({"ssl_mode", "ssl_ca", "unix_socket"})
+MYSQL_PORT = 3306
 MYSQL_TLS_MODES = ("DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY")
 
 
@@ -45,12 +48,19 @@ class SessionLimits:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One database; `schema` None means `public` on PostgreSQL and is the only value elsewhere."""
+    """One database; `schema` None means `public` on PostgreSQL and is the only value elsewhere.
+
+    Attributes:
+        hosts: lists of hosts (spark.targets.hosts), each of which must allow a connection; none: any host.
+        tells_loopback: an admin's word that the password may be told in clear text on this machine itself.
+    """
 
     url: str
     password: str | None = field(default=None, repr=False)
     schema: str | None = None
     table_prefix: str = "sym_"
+    hosts: tuple[tuple[str, ...], ...] = ()
+    tells_loopback: bool = False
 
     def __post_init__(self) -> None:
         dialect = validate_url(self.url)
@@ -79,7 +89,9 @@ def validate_url(url: str) -> DialectName:
             )
         raise TargetUrlInvalid(f"driver {parsed.drivername!r} is none of {', '.join(sorted(_DRIVERS))}")
     if parsed.password:
-        raise TargetUrlInvalid("the URL carries a password: name it by env: or file: instead")
+        raise TargetUrlInvalid(
+            "the URL carries a password: register it apart from the URL, and name it in `password`"
+        )
     if not parsed.database:
         raise TargetUrlInvalid("the URL names no database")
     if "\0" in url:
@@ -151,30 +163,53 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
+def network_place(url: str) -> tuple[str, int] | None:
+    """Host and port that a URL leads to over the network; None: a file or a socket."""
+    dialect = validate_url(url)
+    parsed = _parsed(url)
+    if dialect == "sqlite" or _option(parsed, "unix_socket"):
+        return None
+    if dialect == "postgresql":
+        return (parsed.host, parsed.port or POSTGRESQL_PORT) if parsed.host else None
+    return parsed.host or "localhost", parsed.port or MYSQL_PORT
+
+
+def socket_directory(url: str) -> str | None:
+    """The directory of the socket that a URL names; None: it names none."""
+    parsed = _parsed(url)
+    socket = _option(parsed, "unix_socket")
+    return os.path.dirname(socket) if socket else _socket_directory(parsed)
+
+
+def authority_file(url: str) -> str | None:
+    """The file of certificates that a URL names; None: none, or the machine's own."""
+    parsed = _parsed(url)
+    named = _option(parsed, "sslrootcert") or _option(parsed, "ssl_ca")
+    return None if named == SYSTEM_AUTHORITIES else named
+
+
 def mysql_arguments(target: Target) -> dict[str, Any]:
     """What PyMySQL is told of the place, without password and TLS."""
     assert target.dialect == "mysql"
     parsed = _parsed(target.url)
     return {
         "host": parsed.host or "localhost",
-        "port": parsed.port or 3306,
+        "port": parsed.port or MYSQL_PORT,
         "unix_socket": _option(parsed, "unix_socket"),
         "user": parsed.username,
         "database": parsed.database,
     }
 
 
-def mysql_tls(target: Target) -> tuple[str, dict[str, str]]:
-    """The TLS mode of a MariaDB or MySQL target, and its files by the name of the option.
+def mysql_tls(target: Target) -> tuple[str, str | None]:
+    """The TLS mode of a MariaDB or MySQL target, and the file of its authority.
 
     Without `ssl_mode` a certificate authority means VERIFY_IDENTITY, nothing means PREFERRED.
     """
     assert target.dialect == "mysql"
     parsed = _parsed(target.url)
-    names = ("ssl_ca", "ssl_cert", "ssl_key")
-    files = {name: value for name in names if (value := _option(parsed, name)) is not None}
-    default = "VERIFY_IDENTITY" if "ssl_ca" in files else "REQUIRED" if files else "PREFERRED"
-    return _option(parsed, "ssl_mode") or default, files
+    authority = _option(parsed, "ssl_ca")
+    return _option(parsed, "ssl_mode") or ("VERIFY_IDENTITY" if authority else "PREFERRED"), authority
 
 
 def _option(parsed: URL, name: str) -> str | None:
@@ -210,6 +245,8 @@ def _check_mysql(parsed: URL) -> None:
     mode = _option(parsed, "ssl_mode")
     if mode is not None and mode not in MYSQL_TLS_MODES:
         raise TargetUrlInvalid(f"ssl_mode is one of {', '.join(MYSQL_TLS_MODES)}")
+    if not os.path.isabs(_option(parsed, "ssl_ca") or "/"):
+        raise TargetUrlInvalid("?ssl_ca= is an absolute path")
     socket = _option(parsed, "unix_socket")
     if socket is not None and (parsed.host or not os.path.isabs(socket)):
         raise TargetUrlInvalid("?unix_socket= is an absolute path, in a URL without a host")
@@ -225,6 +262,12 @@ def _check_postgresql(parsed: URL) -> None:
         raise TargetUrlInvalid(f"option {', '.join(sorted(unknown))} is not allowed in a PostgreSQL URL")
     if any(not isinstance(value, str) for value in parsed.query.values()):
         raise TargetUrlInvalid("an option is given twice")
+    for name, known in (("sslmode", POSTGRESQL_TLS_MODES), ("channel_binding", CHANNEL_BINDINGS)):
+        if _option(parsed, name) not in (None, *known):
+            raise TargetUrlInvalid(f"{name} is one of {', '.join(known)}")
+    authority = _option(parsed, "sslrootcert")
+    if authority is not None and authority != SYSTEM_AUTHORITIES and not os.path.isabs(authority):
+        raise TargetUrlInvalid("?sslrootcert= is an absolute path, or `system`")
     if "host" in parsed.query and (parsed.host or _socket_directory(parsed) is None):
         raise TargetUrlInvalid("?host= may only name the absolute directory of a socket")
     if "," in (parsed.host or "") or "," in (_socket_directory(parsed) or ""):

@@ -16,6 +16,7 @@ from tests.conftest import SharedServer
 from tests.http.metadata_rows import MetadataRows
 from tests.http.service_process import ServiceProcess
 from tests.http.shop import Shop
+from tests.http.supplying import SECRETS
 from tests.http.targets import copy_reference
 from tests.oracles.symmetricds_schema import Version
 from tests.spark.events.catalogs import catalogs, slony_templates  # noqa: F401 -- fixtures
@@ -35,12 +36,16 @@ def roots(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def settings(roots: Path) -> dict[str, str]:
-    """The environment of the session's services: roots and hosts are narrowed, one secret is set."""
+    """The environment of the session's services: roots and hosts are narrowed, some secrets are set."""
+    secrets_dir = roots / SECRETS
+    secrets_dir.mkdir(mode=0o700)
     return {
         "LETHE_ALLOWED_ROOTS": str(roots),
         "LETHE_ALLOWED_HOSTS": "127.0.0.1",
+        "LETHE_SECRETS_DIR": str(secrets_dir),
+        "LETHE_SECRET_SHOP": SECRET,
+        "LETHE_SECRET_WRONG": f"not-{SECRET}",
         "SHOP_PASSWORD": SECRET,
-        "WRONG_PASSWORD": f"not-{SECRET}",
     }
 
 

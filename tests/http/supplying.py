@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from tests.http.replica_stores import ConsumerStore, make_replica
 from tests.http.service_process import ServiceProcess
 from tests.http.shop import accepted, wait_for
 
+SECRETS = "secrets"
+"""Below the roots: where the services' secrets lie."""
+_numbers = itertools.count(1)
 GENERATION = "64000000000000010000"
 
 
@@ -112,15 +116,27 @@ class Pair:
 
 def token_file(service: ServiceProcess, roots: Path) -> Path:
     """A file with the service's own token, where it may read it."""
-    path = roots / f"{service.directory.name}-peer.token"
+    path = roots / SECRETS / f"{service.directory.name}-peer.token"
     path.write_text(service.token)
+    path.chmod(0o600)
     return path
+
+
+def registered(http: httpx.Client, reference: str, *, store: str, **fields: Any) -> str:
+    """Register a secret for a store and the hosts of this machine; how the store names it."""
+    name = f"{store}-{next(_numbers)}"
+    body = {"name": name, "reference": reference, "stores": [store], "hosts": ["127.0.0.1"]} | fields
+    answer = http.post("/v1/secrets", json=body)
+    assert answer.status_code == 201, answer.text
+    return f"secret:{name}"
 
 
 def agree(
     http: httpx.Client, supplier: str, consumer: str, *, url: str, token: str, **fields: Any
 ) -> httpx.Response:
-    """Ask for an agreement."""
+    """Ask for an agreement, with a token that is registered first where a place is given."""
+    if not token.startswith("secret:"):
+        token = registered(http, token, store=supplier)
     body = {"consumer": {"url": url, "store": consumer, "token": token}} | fields
     return http.post(f"/v1/stores/{supplier}/agreements", json=body)
 

@@ -14,7 +14,7 @@ from tests.http.problem import pointers, problem
 from tests.http.replica_stores import ConsumerStore, make_replica
 from tests.http.service_process import ServiceProcess
 from tests.http.shop import Shop, wait_for
-from tests.http.supplying import agree, make_pair, write
+from tests.http.supplying import SECRETS, agree, make_pair, registered, write
 
 MakeToken = Callable[..., str]
 ZEROS = "0" * 26
@@ -33,8 +33,9 @@ def replica(http: httpx.Client, roots: Path) -> ConsumerStore:
 
 @pytest.fixture
 def token(roots: Path) -> str:
-    path = roots / "some.token"
+    path = roots / SECRETS / "some.token"
     path.write_text("lethe_secret")
+    path.chmod(0o600)
     return f"file:{path}"
 
 
@@ -121,6 +122,7 @@ def test_an_agreement_of_a_target_that_is_away_is_made_and_registered_later(
 def test_an_address_that_cannot_be_called_as_it_stands_is_refused(
     http: httpx.Client, replica: ConsumerStore, token: str, metadata: MetadataRows, url: str
 ) -> None:
+    token = registered(http, token, store=replica.id)
     with metadata.unchanged():
         found = problem(agree(http, replica.id, "there", url=url, token=token), 422, "INVALID_REQUEST")
     assert pointers(found) == {"/consumer/url"}
@@ -130,15 +132,21 @@ def test_an_address_that_cannot_be_called_as_it_stands_is_refused(
 def test_only_allowed_hosts_and_roots_are_named(
     http: httpx.Client, replica: ConsumerStore, token: str, metadata: MetadataRows
 ) -> None:
+    narrow = registered(http, token, store=replica.id, hosts=["127.0.0.1:2"])
+    others = registered(http, token, store=f"{replica.id}-other")
+    token = registered(http, token, store=replica.id)
     with metadata.unchanged():
         problem(
             agree(http, replica.id, "there", url="http://example.org", token=token), 422, "HOST_NOT_ALLOWED"
         )
-        problem(
-            agree(http, replica.id, "there", url="http://127.0.0.1:1", token="file:/etc/hostname"),
-            422,
-            "PATH_NOT_ALLOWED",
-        )
+        for wrong in (narrow, others, "secret:nobody-registered-it"):
+            answer = agree(http, replica.id, "there", url="http://127.0.0.1:1", token=wrong)
+            problem(answer, 422, "SECRET_NOT_ALLOWED")
+        body = {"url": "http://127.0.0.1:1", "store": "there", "token": "file:/etc/hostname"}
+        answer = http.post(f"/v1/stores/{replica.id}/agreements", json={"consumer": body})
+        found = problem(answer, 422, "INVALID_REQUEST")
+        assert pointers(found) == {"/consumer/token"}
+        assert "lethe secret add" in str(found)
     made = agree(http, replica.id, "there", url="http://127.0.0.1:1", token=token).json()
     etag = {"If-Match": http.get(_path(replica, made)).headers["etag"]}
     with metadata.unchanged():
@@ -156,6 +164,7 @@ def test_one_agreement_for_each_consumer(http: httpx.Client, replica: ConsumerSt
 def test_only_an_admin_makes_changes_and_removes_agreements(
     http: httpx.Client, service: ServiceProcess, replica: ConsumerStore, token: str, make_token: MakeToken
 ) -> None:
+    token = registered(http, token, store=replica.id)
     made = agree(http, replica.id, "there", url="http://127.0.0.1:1", token=token).json()
     with service.http(make_token("replication:write", "stores:read")) as operator:
         asked = agree(operator, replica.id, "other", url="http://127.0.0.1:1", token=token)
@@ -187,7 +196,8 @@ def test_a_change_wants_the_version_that_was_read(
 
 
 def test_the_same_key_makes_one_agreement(http: httpx.Client, replica: ConsumerStore, token: str) -> None:
-    body = {"consumer": {"url": "http://127.0.0.1:1", "store": "there", "token": token}}
+    named = registered(http, token, store=replica.id)
+    body = {"consumer": {"url": "http://127.0.0.1:1", "store": "there", "token": named}}
     path = f"/v1/stores/{replica.id}/agreements"
     first = http.post(path, json=body, headers={"Idempotency-Key": "one"})
     second = http.post(path, json=body, headers={"Idempotency-Key": "one"})
@@ -233,11 +243,12 @@ def test_a_token_that_is_not_there_ends_a_session_and_its_name_is_all_that_is_to
     pair = make_pair(http, service, roots)
     write(pair.supplier, 1)
     path = f"{pair.store}/agreements/{pair.agreement['id']}"
-    lost = {"consumer": {"token": "env:NOBODY_HAS_SET_THIS"}}
+    store = pair.supplier.id
+    lost = {"consumer": {"token": registered(http, "env:LETHE_SECRET_NOBODY_HAS_SET", store=store)}}
     assert http.patch(path, json=lost, headers={"If-Match": "*"}).status_code == 200
     job = pair.run("FAILED")
     assert job["error"]["code"] == "SECRET_UNAVAILABLE"
-    wrong = {"consumer": {"token": "env:SHOP_PASSWORD"}}
+    wrong = {"consumer": {"token": registered(http, "env:LETHE_SECRET_SHOP", store=store)}}
     assert http.patch(path, json=wrong, headers={"If-Match": "*"}).status_code == 200
     job = pair.run("FAILED")
     assert job["error"]["code"] == "TOKEN_UNKNOWN"

@@ -16,6 +16,7 @@ from tests.conftest import MariadbServer
 from tests.http.conftest import SECRET
 from tests.http.problem import problem
 from tests.http.service_process import ServiceProcess
+from tests.http.supplying import registered
 from tests.http.targets import CUTOFF, REMOVED_3X
 from tests.oracles.symmetricds import Place, build, snapshot
 from tests.oracles.symmetricds_rows import read_reference
@@ -72,6 +73,8 @@ def make_store(http: httpx.Client, place: Place) -> MakeStore:
             database=database or url.database,
             port=port or url.port,
         )
+        if more.get("password"):
+            more["password"] = registered(http, more["password"], store=name)
         body = {"id": name, "kind": "SYMMETRICDS", "url": url.render_as_string()} | more
         answer = http.post("/v1/stores", json=body)
         assert answer.status_code == 201, answer.text
@@ -109,9 +112,10 @@ def test_database_that_is_not_there(make_store: MakeStore, refused: Refused) -> 
 def test_wrong_missing_and_right_password(
     http: httpx.Client, make_store: MakeStore, refused: Refused, sqlite_service: ServiceProcess
 ) -> None:
-    for password in ("env:WRONG_PASSWORD", None):
+    for password in ("env:LETHE_SECRET_WRONG", None):
         refused(make_store(role="guarded", password=password), 502, "TARGET_AUTH_FAILED")
-    right = http.post(f"/v1/stores/{make_store(role='guarded', password='env:SHOP_PASSWORD')}:check").json()
+    store = make_store(role="guarded", password="env:LETHE_SECRET_SHOP")
+    right = http.post(f"/v1/stores/{store}:check").json()
     assert right["reachable"], right
     assert right["server_version"] >= 100_600
     assert SECRET not in sqlite_service.log()

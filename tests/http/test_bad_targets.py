@@ -17,6 +17,7 @@ from tests.http.metadata_rows import MetadataRows
 from tests.http.problem import pointers, problem
 from tests.http.service_process import ServiceProcess
 from tests.http.shop import Shop, accepted, wait_for
+from tests.http.supplying import SECRETS, registered
 from tests.http.targets import CUTOFF, REMOVED_3X, STRANDED_3X, digest_postgresql
 from tests.oracles.symmetricds import Place, build
 from tests.oracles.symmetricds_rows import read_reference
@@ -55,6 +56,8 @@ def make_store(http: httpx.Client, guarded_server: PostgresqlServer) -> MakeStor
     def make(*, user: str = "lethe", database: str = "shop", **fields: Any) -> str:
         name = f"guarded-{os.getpid()}-{next(_numbers)}"
         url = guarded_server.url(database, user=user)
+        if "password" in fields:
+            fields["password"] = registered(http, fields["password"], store=name)
         body = {"id": name, "kind": "SYMMETRICDS", "url": url, "schema": "shop"} | fields
         answer = http.post("/v1/stores", json=body)
         assert answer.status_code == 201, answer.text
@@ -90,7 +93,7 @@ def _findings(http: httpx.Client, store: str) -> tuple[dict[str, Any], set[str]]
 def test_wrong_password_is_refused_and_told_by_nobody(
     http: httpx.Client, make_store: MakeStore, refused: Callable[..., str], service: ServiceProcess
 ) -> None:
-    store = make_store(user=GUARDED_ROLE, password="env:WRONG_PASSWORD")
+    store = make_store(user=GUARDED_ROLE, password="env:LETHE_SECRET_WRONG")
     text = refused(store, 502, "TARGET_AUTH_FAILED")
     assert SECRET not in text
     found, codes = _findings(http, store)
@@ -105,23 +108,24 @@ def test_missing_password_is_refused(make_store: MakeStore, refused: Callable[..
 def test_right_password_from_the_environment_or_a_file_is_used(
     http: httpx.Client, make_store: MakeStore, roots: Path
 ) -> None:
-    file = roots / f"password-{next(_numbers)}"
+    file = roots / SECRETS / f"password-{next(_numbers)}"
     file.write_text(f"{SECRET}\n")
-    for reference in ("env:SHOP_PASSWORD", f"file:{file}"):
+    file.chmod(0o600)
+    for reference in ("env:LETHE_SECRET_SHOP", f"file:{file}", f"file:{file.name}"):
         store = make_store(user=GUARDED_ROLE, password=reference)
         found, _codes = _findings(http, store)
         assert found["reachable"], found
         shown = http.get(f"/v1/stores/{store}")
         assert shown.json()["has_password"] is True
-        assert "SHOP_PASSWORD" not in shown.text
+        assert "SECRET_SHOP" not in shown.text
         assert str(file) not in shown.text
 
 
-@pytest.mark.parametrize("reference", ["env:NOT_SET_ANYWHERE", "file:{roots}/missing"])
+@pytest.mark.parametrize("reference", ["env:LETHE_SECRET_NOWHERE", "file:missing"])
 def test_missing_secret_is_refused_with_its_name_only(
-    http: httpx.Client, make_store: MakeStore, refused: Callable[..., str], roots: Path, reference: str
+    http: httpx.Client, make_store: MakeStore, refused: Callable[..., str], reference: str
 ) -> None:
-    store = make_store(user=GUARDED_ROLE, password=reference.format(roots=roots))
+    store = make_store(user=GUARDED_ROLE, password=reference)
     refused(store, 409, "SECRET_UNAVAILABLE")
     found, codes = _findings(http, store)
     assert (found["ok"], codes) == (False, {"SECRET_UNAVAILABLE"})
@@ -129,7 +133,16 @@ def test_missing_secret_is_refused_with_its_name_only(
 
 
 @pytest.mark.parametrize(
-    "reference", ["hunter2", "env:", "env:A B", "file:relative", "file:/a\nb", "vault:x", "env:A\0"]
+    "reference",
+    [
+        "hunter2",
+        "env:SHOP_PASSWORD",
+        "env:LETHE_SECRET_SHOP",
+        "file:/etc/shadow",
+        "secret:",
+        "secret:A\0",
+        "vault:x",
+    ],
 )
 def test_password_that_is_no_reference_is_refused_unseen(
     http: httpx.Client, metadata: MetadataRows, guarded_server: PostgresqlServer, reference: str
@@ -146,14 +159,15 @@ def test_password_that_is_no_reference_is_refused_unseen(
     assert "hunter2" not in answer.text
 
 
-def test_password_file_outside_of_the_roots_is_refused(
-    http: httpx.Client, metadata: MetadataRows, guarded_server: PostgresqlServer
-) -> None:
-    url = guarded_server.url("shop")
-    for path in ("/etc/passwd", "/etc/../etc/shadow", "/proc/self/environ"):
-        body = {"id": "bad-secret", "kind": "SYMMETRICDS", "url": url, "password": f"file:{path}"}
+def test_secret_outside_of_its_folder_is_refused(http: httpx.Client, metadata: MetadataRows) -> None:
+    for path, code in (
+        ("/etc/passwd", "SECRET_REFERENCE_REFUSED"),
+        ("/etc/../etc/shadow", "INVALID_REQUEST"),
+        ("/proc/self/environ", "SECRET_REFERENCE_REFUSED"),
+    ):
+        body = {"name": "bad", "reference": f"file:{path}", "stores": ["shop"], "hosts": ["127.0.0.1"]}
         with metadata.unchanged():
-            problem(http.post("/v1/stores", json=body), 422, "PATH_NOT_ALLOWED")
+            problem(http.post("/v1/secrets", json=body), 422, code)
 
 
 def test_role_that_may_only_read_plans_but_does_not_purge(

@@ -11,7 +11,7 @@ import pytest
 
 from tests.http.replica_stores import make_replica
 from tests.http.service_process import ServiceProcess, run_to_end
-from tests.http.supplying import GENERATION, Pair, entries, make_pair, token_file, write
+from tests.http.supplying import GENERATION, Pair, entries, make_pair, registered, token_file, write
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +31,7 @@ def test_an_agreement_is_made_shown_and_taken_away(
     http: httpx.Client, service: ServiceProcess, roots: Path
 ) -> None:
     stores = [make_replica(http, rid=rid, folder=roots, generation=GENERATION) for rid in (1, 2)]
-    token = f"file:{token_file(service, roots)}"
+    token = registered(http, f"file:{token_file(service, roots)}", store=stores[0].id)
     made = _lethe(
         service,
         "agreement",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ from tests.journeys.tcp_proxy import TcpProxy
 SETTINGS = {"LETHE_SPARK__ENABLED": "false", "LETHE_JOB_RETRY_BACKOFF_MAX_S": "1"}
 GENERATION = "64000000000000010000"
 SESSION_MAX_S = 120.0
+_numbers = itertools.count(1)
 TERMINAL = {"SUCCEEDED", "FAILED", "ABORTED"}
 METHODS = (b"GET ", b"POST ", b"DELETE ")
 
@@ -200,14 +202,23 @@ def register(service: Service, store: str, url: str, rid: int, **fields: Any) ->
     return site
 
 
-def agree(supplier: Site, consumer: Site, directory: Path, *, port: int | None = None, **fields: Any) -> Pair:
+def agree(supplier: Site, consumer: Site, *, port: int | None = None, **fields: Any) -> Pair:
     """Let one replica supply another, over another port where one is given."""
-    token = directory / f"{consumer.service.data_dir.name}.token"
-    token.write_text(consumer.service.token)
+    folder = supplier.service.secrets
+    folder.mkdir(mode=0o700, exist_ok=True)
+    (folder / f"{consumer.service.data_dir.name}.token").write_text(consumer.service.token)
+    name = f"{supplier.store}-{consumer.store}-{next(_numbers)}"
+    secret = {
+        "name": name,
+        "reference": f"file:{consumer.service.data_dir.name}.token",
+        "stores": [supplier.store],
+        "hosts": ["127.0.0.1"],
+    }
+    supplier.done("POST", "/v1/secrets", 201, json=secret)
     address = {
         "url": consumer.service.url if port is None else f"http://127.0.0.1:{port}",
         "store": consumer.store,
-        "token": f"file:{token}",
+        "token": f"secret:{name}",
     }
     made = supplier.done("POST", f"{supplier.path}/agreements", 201, json={"consumer": address} | fields)
     return Pair(supplier, consumer, made["id"])

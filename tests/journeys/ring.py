@@ -113,7 +113,7 @@ def ring_of_three(directory: Path, urls: Sequence[str], **fields: Any) -> Iterat
             stack.callback(site.close)
             site.write(1, prefix=site.store)
         pairs = [
-            agree(supplier, consumer, directory, interval="PT1S", batch_rows=30)
+            agree(supplier, consumer, interval="PT1S", batch_rows=30)
             for supplier, consumer in zip(sites, [*sites[1:], sites[0]], strict=True)
         ]
         made = Ring(sites, pairs)

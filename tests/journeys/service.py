@@ -58,14 +58,15 @@ class Process:
 
     Args:
         verb: `serve` or `worker`.
-        data_dir: survives the process; the log lies beside it.
+        data_dir: survives the process; the log and the folder for secrets lie beside it.
         settings: environment variables of Lethe beyond QUICK.
     """
 
     def __init__(self, verb: str, data_dir: Path, settings: Mapping[str, str] | None = None) -> None:
         self.verb = verb
         self.data_dir = data_dir
-        self.settings = dict(settings or {})
+        self.secrets = data_dir.with_suffix(".secrets")
+        self.settings = {"LETHE_SECRETS_DIR": str(self.secrets)} | dict(settings or {})
         self.log = data_dir.with_suffix(".log")
         self.command: list[Path | str] = [LETHE]
         self.arguments: list[str] = []

@@ -81,8 +81,8 @@ def sites(services: tuple[Service, Service], database: Callable[[], str]) -> tup
 
 
 @pytest.fixture
-def pair(sites: tuple[Site, Site], directory: Path) -> Pair:
-    return agree(*sites, directory, batch_rows=100)
+def pair(sites: tuple[Site, Site]) -> Pair:
+    return agree(*sites, batch_rows=100)
 
 
 def _acknowledged(session: dict[str, Any], rid: int = 1) -> dict[str, int]:
@@ -94,10 +94,10 @@ ONCE = {"sent": CHANGES, "acknowledged": CHANGES, "duplicates": 0}
 
 
 @BOTH
-def test_a_session_brings_both_ways_what_each_has(pair: Pair, directory: Path) -> None:
+def test_a_session_brings_both_ways_what_each_has(pair: Pair) -> None:
     pair.supplier.write(CHANGES)
     pair.consumer.write(300, prefix="m")
-    back = agree(pair.consumer, pair.supplier, directory)
+    back = agree(pair.consumer, pair.supplier)
     for each in (pair, back):
         assert each.wait(each.begin())["state"] == "SUCCEEDED"
     pair.assert_level()
@@ -144,10 +144,10 @@ def test_a_consumer_that_stays_away_is_waited_for_without_holding_anything(pair:
     pair.assert_level()
 
 
-def test_answers_that_are_lost_lose_and_double_nothing(sites: tuple[Site, Site], directory: Path) -> None:
+def test_answers_that_are_lost_lose_and_double_nothing(sites: tuple[Site, Site]) -> None:
     supplier, consumer = sites
     with ReplyLosingProxy(consumer.service.port, lambda number, _asked: number % 3 == 0) as proxy:
-        pair = agree(supplier, consumer, directory, port=proxy.port, batch_rows=100)
+        pair = agree(supplier, consumer, port=proxy.port, batch_rows=100)
         supplier.write(CHANGES)
         job = pair.wait(pair.begin())
         assert job["state"] == "SUCCEEDED"
@@ -187,12 +187,12 @@ def test_a_batch_that_is_due_while_another_supplier_holds_the_lease_waits(pair: 
 
 @pytest.mark.parametrize("killed", ["supplier", "consumer"])
 def test_a_total_initialisation_goes_on_after_a_kill(
-    services: tuple[Service, Service], database: Callable[[], str], directory: Path, killed: str
+    services: tuple[Service, Service], database: Callable[[], str], killed: str
 ) -> None:
     number = next(_numbers)
     supplier = register(services[0], f"east-{number}", database(), 1)
     consumer = register(services[1], f"west-{number}", database(), 2)
-    pair = agree(supplier, consumer, directory, batch_rows=100)
+    pair = agree(supplier, consumer, batch_rows=100)
     supplier.write(CHANGES)
     job_id = pair.begin(mode="TOTAL", **SLOW)
     deadline = time.monotonic() + 60
@@ -217,7 +217,7 @@ def test_a_total_initialisation_goes_on_after_a_kill(
 
 
 def test_a_total_initialisation_whose_last_answer_is_lost_is_not_begun_again(
-    services: tuple[Service, Service], database: Callable[[], str], directory: Path
+    services: tuple[Service, Service], database: Callable[[], str]
 ) -> None:
     """The consumer is complete, and its own writers are at work: a second copy would take their changes."""
     number = next(_numbers)
@@ -234,7 +234,7 @@ def test_a_total_initialisation_whose_last_answer_is_lost_is_not_begun_again(
         return True
 
     with ReplyLosingProxy(consumer.service.port, loses) as proxy:
-        pair = agree(supplier, consumer, directory, port=proxy.port, batch_rows=100)
+        pair = agree(supplier, consumer, port=proxy.port, batch_rows=100)
         job = pair.wait(pair.begin(mode="TOTAL"))
         assert job["state"] == "SUCCEEDED"
         assert proxy.lost == 2
@@ -253,7 +253,7 @@ def test_large_windows_are_read_over_spark(directory: Path) -> None:
             )
             for rid in (1, 2)
         ]
-        pair = agree(*sites, directory, batch_rows=700)
+        pair = agree(*sites, batch_rows=700)
         sites[0].write(12_000)
         job = pair.wait(pair.begin())
         assert (job["state"], job["engine"]) == ("SUCCEEDED", "SPARK")
@@ -270,13 +270,13 @@ def test_large_windows_are_read_over_spark(directory: Path) -> None:
 
 
 def test_two_sessions_to_one_consumer_take_turns(
-    services: tuple[Service, Service], database: Callable[[], str], directory: Path
+    services: tuple[Service, Service], database: Callable[[], str]
 ) -> None:
     number = next(_numbers)
     first = register(services[0], f"one-{number}", database(), 1, generation=GENERATION)
     second = register(services[0], f"two-{number}", database(), 3, generation=GENERATION)
     consumer = register(services[1], f"west-{number}", database(), 2, generation=GENERATION)
-    pairs = [agree(each, consumer, directory, batch_rows=100) for each in (first, second)]
+    pairs = [agree(each, consumer, batch_rows=100) for each in (first, second)]
     for each in (first, second):
         each.write(500, prefix=each.store)
     jobs = [each.begin(throttle={"rows_per_s": 400}) for each in pairs]

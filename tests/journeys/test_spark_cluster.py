@@ -49,7 +49,7 @@ AROUND = {
     "LETHE_SPARK__CDS_ARCHIVE": str(default_cds_archive()),
     "LETHE_SPARK__JAVA_OPTIONS": '["-XX:TieredStopAtLevel=1"]',
     "LETHE_PURGE_WORKERS": "2",
-    "CLUSTER_PASSWORD": SECRET,
+    "LETHE_SECRET_CLUSTER": SECRET,
 }
 
 
@@ -167,7 +167,10 @@ def test_password_of_a_store_lies_in_no_argument_configuration_or_file_of_the_cl
         admin.execute(f"drop role if exists {GUARDED_ROLE}")
         admin.execute(f"create role {GUARDED_ROLE} login superuser password '{SECRET}'")
     url = standing_postgresql.url("cluster_secret", user=GUARDED_ROLE)
-    add_store(client, "cluster-secret", place, url=url, password="env:CLUSTER_PASSWORD")
+    client.secrets.create(
+        "cluster", "env:LETHE_SECRET_CLUSTER", hosts=["127.0.0.1"], stores=["cluster-secret"]
+    )
+    add_store(client, "cluster-secret", place, url=url, password="secret:cluster")
     expected = expect(place, snapshot(place))
     job = client.purges.create("cluster-secret", purge_request(place, archive=True, max_rows_in_tx=20))
     below: set[int] = set()

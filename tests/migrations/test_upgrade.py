@@ -17,8 +17,16 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
+from sqlmodel import select
 
 from app.db import Database
+from app.replication.rows import Agreement
+from app.secrets.errors import SecretUnavailable
+from app.secrets.models import Secret
+from app.secrets.service import unusable_secrets
+from app.settings import Settings
+from app.stores.models import Store
+from app.stores.targets import target_of
 from app.tables import metadata
 from migrations.upgrade import copy_before_upgrade, current_revision, head_revision, is_known, upgrade
 from tests.conftest import SharedServer
@@ -140,6 +148,79 @@ def test_a_switch_that_did_nothing_before_does_not_begin_to_purge(empty_database
         [(parameters,)] = db.execute(sa.text("select parameters from stores")).all()
     found = json.loads(parameters) if isinstance(parameters, str) else parameters
     assert found == {"purge.retention.minutes": 60}
+
+
+FORMER = {
+    # store: url, reference, the host that its secret is bound to
+    "plain": ("postgresql+psycopg://u@db.example/shop", "env:SHOP_PASSWORD", "db.example:5432"),
+    "six": ("postgresql+psycopg://u@[::1]:6000/shop", "file:/etc/lethe/shop", "[::1]:6000"),
+    "own": ("postgresql+psycopg://u@/shop", "env:LETHE_SECRET_OWN", "socket"),
+    "socket": ("postgresql+psycopg://u@/shop?host=/run/pg", "env:LETHE_SECRET_OWN", "/run/pg"),
+    "maria": ("mysql+pymysql://u@db.example:3307/shop", "file:/etc/shadow", "db.example:3307"),
+    "maria-socket": ("mysql+pymysql://u@/shop?unix_socket=/run/m/m.sock", "env:PATH", "/run/m"),
+}
+
+
+def test_references_of_before_become_secrets_that_only_their_store_and_host_may_use(
+    empty_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is no place for secrets is registered too, and read no more: a check tells how to mend it."""
+    config = Config()
+    config.set_main_option("script_location", str(ROOT / "migrations"))
+    with empty_database.engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0001")
+    store = (
+        "insert into stores (id, kind, url, password, table_prefix, time_zone, labels, runs_on, parameters,"
+        " limits, version, is_suspended, target_parameters, created_at, updated_at) values (:id,"
+        " 'SYMMETRICDS', :url, :password, 'sym_', 'UTC', '{}', '[]', '{}', '{}', 1, false, '{}',"
+        " '2026-01-01', '2026-01-01')"
+    )
+    agreement = (
+        "insert into agreements (id, store, state, consumer_url, consumer_store, consumer_token, strategy,"
+        " batch_rows, batch_bytes, in_flight, failures, sent, version, created_at, updated_at) values"
+        " ('agr_1', 'plain', 'REGISTERED', 'https://east.example/base', 'there', 'file:/etc/lethe/east',"
+        " 'WINDOW', 1, 1, 1, 0, '{}', 1, '2026-01-01', '2026-01-01')"
+    )
+    with empty_database.transaction() as db:
+        for name, (url, reference, _host) in FORMER.items():
+            db.execute(sa.text(store), {"id": name, "url": url, "password": reference})
+        db.execute(sa.text(store), {"id": "open", "url": "sqlite:////x", "password": None})
+    with empty_database.engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0009")
+    with empty_database.transaction() as db:
+        db.execute(sa.text(agreement))
+    upgrade(empty_database)
+    monkeypatch.setenv("LETHE_SECRET_OWN", "of-own")
+    monkeypatch.setenv("SHOP_PASSWORD", "hunter2")
+    place = Settings(data_dir=tmp_path / "data", secrets_dir=tmp_path)
+    with empty_database.reading() as db:
+        rows = {row.name: row for row in db.exec(select(Secret)).all()}
+        stores = {row.id: row for row in db.exec(select(Store)).all()}
+        [token] = db.exec(select(Agreement.consumer_token)).all()
+    assert set(rows) == {f"store-{name}" for name in FORMER} | {"agreement-agr_1"}
+    assert (token, rows["agreement-agr_1"].hosts) == ("secret:agreement-agr_1", ["east.example:443"])
+    assert stores["open"].password is None
+    for name, (_url, reference, host) in FORMER.items():
+        row = rows[f"store-{name}"]
+        assert (row.reference, row.stores, row.hosts, row.labels) == (reference, [name], [host], {})
+        assert stores[name].password == f"secret:store-{name}"
+        if reference == "env:LETHE_SECRET_OWN":
+            target = target_of(stores[name], place, empty_database)
+            assert (target.password, target.hosts) == ("of-own", ((host,),))
+            continue
+        with pytest.raises(SecretUnavailable) as refused:
+            target_of(stores[name], place, empty_database)
+        assert "hunter2" not in refused.value.detail
+        assert f"lethe secret update store-{name} --reference" in refused.value.detail
+    assert set(unusable_secrets(empty_database, place)) == set(rows) - {"store-own", "store-socket"}
+    with empty_database.engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.downgrade(config, "0009")
+    with empty_database.reading() as db:
+        back = dict(db.execute(sa.text("select id, password from stores")).all())
+        assert back == {name: reference for name, (_, reference, _) in FORMER.items()} | {"open": None}
 
 
 def test_nothing_to_copy_is_no_error(tmp_path: Path, postgresql_url: str) -> None:

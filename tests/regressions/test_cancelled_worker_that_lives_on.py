@@ -12,7 +12,7 @@ import pytest
 from app.jobs.service import request_abort
 from app.purge.rules import fence_resource
 from app.stores.models import Store
-from app.stores.targets import target_of
+from app.stores.targets import place_of
 from spark.purge.unit import UnitSpec, run_unit
 from spark.targets.connection import connect
 from spark.targets.errors import FenceRaised
@@ -45,7 +45,7 @@ def test_unit_with_the_aborted_attempts_token_is_refused(purges: Purges, tmp_pat
         token=aborted.fencing_token,
         resource=fence_resource(store),
     )
-    with connect(target_of(store), application_name="late") as conn:
+    with connect(place_of(store), application_name="late") as conn:
         with pytest.raises(FenceRaised):
             run_unit(conn, unit)
         with conn.transaction(), pytest.raises(FenceRaised):

@@ -19,7 +19,7 @@ from app.purge.rules import fence_resource
 from app.purge.service import prepare
 from app.stores.models import Store
 from app.stores.service import get_store
-from app.stores.targets import target_of
+from app.stores.targets import place_of
 from spark.targets.connection import Connection, connect
 from spark.targets.fence import raise_fence, read_fence
 from spark.targets.ledger import ensure_ledger
@@ -35,7 +35,7 @@ def store(purges: Purges, tmp_path: Path) -> Store:
     name = purges.store(purges.fill(Place(f"sqlite:///{tmp_path}/sym.db"), rows=20))
     with purges.bench.database.reading() as db:
         found = get_store(db, name)
-    with connect(target_of(found), application_name="test") as conn:
+    with connect(place_of(found), application_name="test") as conn:
         assert ensure_ledger(conn)
     return found
 
@@ -56,12 +56,12 @@ def claims(purges: Purges, store: Store, monkeypatch: pytest.MonkeyPatch) -> lis
 
 
 def raise_to(store: Store, resource: str, token: int, *, owner: str) -> None:
-    with connect(target_of(store), application_name="test") as conn:
+    with connect(place_of(store), application_name="test") as conn:
         raise_fence(conn, resource, token=token, owner=owner)
 
 
 def fence_of(store: Store, resource: str) -> tuple[int, str] | None:
-    with connect(target_of(store), application_name="test", read_only=True) as conn:
+    with connect(place_of(store), application_name="test", read_only=True) as conn:
         return read_fence(conn, resource)
 
 
@@ -76,7 +76,7 @@ def look(purges: Purges, store: Store) -> object:
 
 
 def check_node(database: Database, store: Store) -> None:
-    with connect(target_of(store), application_name="test", read_only=True) as conn:
+    with connect(place_of(store), application_name="test", read_only=True) as conn:
         cleanup_service.check_epoch(database, conn, "_shop.cleanup")
 
 

@@ -113,7 +113,7 @@ def _agreed(database: Database, clock: FakeClock, agreement_id: str, state: Agre
             state=state,
             consumer_url="http://127.0.0.1:1",
             consumer_store=agreement_id,
-            consumer_token="env:NOTHING",
+            consumer_token="secret:nothing",
             strategy="WINDOW",
             batch_rows=1,
             batch_bytes=1,

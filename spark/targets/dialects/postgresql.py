@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime
 from functools import lru_cache
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import psycopg
 from psycopg.abc import Buffer
@@ -17,8 +17,9 @@ from psycopg.pq import TransactionStatus
 from psycopg.types.datetime import DateLoader, TimestampLoader, TimestamptzLoader
 
 from spark.targets.dialects.dialect import Params, Row
+from spark.targets.dialects.postgresql_connect import connected
 from spark.targets.errors import TargetError, TargetSchemaUnsupported
-from spark.targets.target import SessionLimits, Target, postgresql_arguments
+from spark.targets.target import SessionLimits, Target
 
 OLDEST_SERVER = 120_000
 ROLLBACK_ATTEMPTS = 3
@@ -58,23 +59,7 @@ class PostgresqlSession:
     def __init__(
         self, target: Target, *, application_name: str, limits: SessionLimits, read_only: bool
     ) -> None:
-        self._raw = psycopg.connect(
-            autocommit=True,
-            prepare_threshold=None,
-            connect_timeout=limits.connect_timeout_s,
-            client_encoding="UTF8",
-            application_name=application_name,
-            # An empty password and a file that cannot exist keep PGPASSWORD and ~/.pgpass out of it: a secret
-            # that the service holds for one server must not be offered to another.
-            password=target.password or "",
-            passfile="/nonexistent/lethe",
-            keepalives=1,
-            keepalives_idle=30,
-            keepalives_interval=10,
-            keepalives_count=3,
-            tcp_user_timeout=30_000,
-            **cast(dict[str, Any], postgresql_arguments(target)),
-        )
+        self._raw = connected(target, application_name, limits=limits)
         try:
             self.server_version = self._raw.info.server_version
             if self.server_version < OLDEST_SERVER:

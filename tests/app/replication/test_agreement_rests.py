@@ -45,7 +45,7 @@ def _agreement(
         store=store,
         consumer_url="http://127.0.0.1:9",
         consumer_store="there",
-        consumer_token="env:NONE",
+        consumer_token="secret:none",
         state=state,
         strategy="WINDOW",
         interval_s=interval_s,

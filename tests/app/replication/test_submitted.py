@@ -57,7 +57,7 @@ def agreement(database: Database, store: Store) -> Agreement:
         store=store.id,
         consumer_url="http://127.0.0.1:9",
         consumer_store="there",
-        consumer_token="env:NONE",
+        consumer_token="secret:none",
         strategy="WINDOW",
         interval_s=None,
         batch_rows=100,

@@ -37,13 +37,8 @@ ACQUIRED: dict[str, Any] = {
 Answers = Callable[[httpx.Request], httpx.Response]
 
 
-@pytest.fixture(autouse=True)
-def _token(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PEER_TOKEN", "lethe_secret")
-
-
 def _client(answers: Answers, url: str = "http://east:1/base") -> PeerClient:
-    address = ConsumerAddress(url=url, store="orders", token="env:PEER_TOKEN")
+    address = ConsumerAddress(url=url, store="orders", token="lethe_secret")
     return PeerClient(address, transport=httpx.MockTransport(answers))
 
 
@@ -195,7 +190,7 @@ def _silent_server() -> Iterator[int]:
 
 def test_a_cut_ends_a_request_that_waits_for_its_answer() -> None:
     with _silent_server() as port:
-        address = ConsumerAddress(url=f"http://127.0.0.1:{port}", store="orders", token="env:PEER_TOKEN")
+        address = ConsumerAddress(url=f"http://127.0.0.1:{port}", store="orders", token="lethe_secret")
         with PeerClient(address) as client:
             cutting = threading.Timer(0.3, client.cut)
             cutting.start()

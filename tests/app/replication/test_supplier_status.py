@@ -119,7 +119,7 @@ def _agreement() -> Agreement:
         store="s",
         consumer_url="http://127.0.0.1",
         consumer_store="t",
-        consumer_token="env:T",
+        consumer_token="secret:t",
         strategy="WINDOW",
         batch_rows=1,
         batch_bytes=1,

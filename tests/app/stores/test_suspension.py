@@ -7,6 +7,8 @@ import pytest
 
 from app.db import Database
 from app.errors import EtagMismatch, PreconditionMissing
+from app.secrets.models import SecretCreate
+from app.secrets.service import create_secret
 from app.settings import Settings
 from app.stores.errors import StoreExists, StoreInUse, StoreNotFound, StoreUrlRefused
 from app.stores.models import Store, StoreCreate, StorePatch, SuspendRequest, is_suspended, read_store
@@ -23,6 +25,8 @@ from app.stores.service import (
 )
 from tests.app.fake_clock import FakeClock
 from tests.app.jobs.workbench import in_threads
+
+TLS = "postgresql+psycopg://u@db.example/shop"
 
 
 class Stores:
@@ -149,10 +153,15 @@ def test_changed_target_is_no_longer_the_known_one(stores: Stores) -> None:
 
 
 def test_password_is_a_reference_and_never_shown(stores: Stores) -> None:
-    stores.create(password="env:SHOP_PASSWORD")
+    with stores.database.transaction() as db:
+        request = SecretCreate(
+            name="the-one", reference="env:LETHE_SECRET_SHOP", stores=["shop"], hosts=["db.example"]
+        )
+        create_secret(db, request, settings=stores.settings, now=stores.clock.now())
+    stores.create(password="secret:the-one")
     shown = read_store(stores.read())
     assert shown.has_password is True
-    assert "SHOP_PASSWORD" not in shown.model_dump_json()
+    assert "the-one" not in shown.model_dump_json()
 
 
 @pytest.mark.parametrize(
@@ -163,7 +172,22 @@ def test_password_is_a_reference_and_never_shown(stores: Stores) -> None:
         ({"allowed_roots": ["/srv"]}, {"url": "sqlite:////srv/shop.db"}, None),
         ({"allowed_roots": ["/srv"]}, {"url": "sqlite:////srv/../etc/shop.db"}, "PATH_NOT_ALLOWED"),
         ({"allowed_roots": ["/srv"]}, {"url": "sqlite:////srvs/shop.db"}, "PATH_NOT_ALLOWED"),
-        ({"allowed_roots": ["/srv"]}, {"password": "file:/etc/shadow"}, "PATH_NOT_ALLOWED"),
+        ({"allowed_roots": ["/srv"]}, {"url": f"{TLS}?sslrootcert=/etc/shadow"}, "PATH_NOT_ALLOWED"),
+        ({"allowed_roots": ["/srv"]}, {"url": f"{TLS}?sslrootcert=/srv/ca.pem"}, None),
+        ({"allowed_roots": ["/srv"]}, {"url": "postgresql://u@/shop?host=/run/other"}, "PATH_NOT_ALLOWED"),
+        (
+            {"allowed_hosts": ["/run/one"]},
+            {"url": "postgresql://u@/shop?host=/run/other"},
+            "HOST_NOT_ALLOWED",
+        ),
+        ({"allowed_hosts": ["/run/one"]}, {"url": "postgresql://u@/shop?host=/run/one"}, None),
+        ({"allowed_hosts": ["10.0.0.0/8"]}, {"url": "postgresql://u@10.1.2.3/shop"}, None),
+        ({"allowed_hosts": ["10.0.0.0/8"]}, {"url": "postgresql://u@192.0.2.1/shop"}, "HOST_NOT_ALLOWED"),
+        (
+            {"allowed_hosts": ["db.example:5432"]},
+            {"url": "postgresql://u@db.example:1/s"},
+            "HOST_NOT_ALLOWED",
+        ),
     ],
 )
 def test_store_names_only_allowed_places(database, clock, settings, fields, code, tmp_path) -> None:
