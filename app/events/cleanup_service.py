@@ -18,7 +18,7 @@ from app.events.cleanup_models import (
     CleanupVia,
     EventOverlap,
 )
-from app.events.cluster_claims import Place, cluster_places, refuse_cluster_conflict
+from app.events.node_claims import Place, node_place, refuse_node_conflict
 from app.jobs.engine_choice import check_engine
 from app.jobs.errors import EpochAhead, PlanNotUsable
 from app.jobs.models import Job
@@ -51,7 +51,7 @@ class EarlyLook:
     """What the node told at submission; all empty: it could not be asked from here, the job will see."""
 
     identity: str | None = None
-    places: tuple[Place, ...] = ()
+    place: Place | None = None
 
 
 def target_fields(store: Store) -> dict[str, Any]:
@@ -196,7 +196,7 @@ def look_early(
         if error.transient:
             return EarlyLook()
         raise service_error(error) from error
-    return EarlyLook(found, tuple(cluster_places(catalog, identity=found)))
+    return EarlyLook(found, node_place(catalog, identity=found))
 
 
 def check_epoch(database: Database, conn: Connection, resource: str) -> None:
@@ -245,7 +245,7 @@ def submit_cleanup(
     resource = cleanup_resource(store)
     if params.overlap is EventOverlap.REFUSE:
         refuse_conflict(db, store=store.id, identity=found, resource=resource)
-        refuse_cluster_conflict(db, look.places)
+        refuse_node_conflict(db, look.place)
     request = JobRequest(
         kind=JOB_CLEANUP,
         store=store.id,

@@ -29,8 +29,8 @@ from app.events.cleanup_service import (
     cleanup_resource,
     target_fields,
 )
-from app.events.cluster_claims import claim_cluster
 from app.events.native_call import call_native
+from app.events.node_claims import claim_node
 from app.events.switch_report import healed_warning
 from app.jobs.context import JobContext
 from app.jobs.engine import borrower_of
@@ -73,7 +73,7 @@ def run_cleanup(context: JobContext, *, engines: Engines) -> Mapping[str, Any]:
     with _prepared(context) as cleanup:
         queue = cleanup.params.overlap == "QUEUE"
         cleanup.claimed = claim(context, cleanup.conn, resource=cleanup_resource(cleanup.store), queue=queue)
-        claim_cluster(context, cleanup.catalog, identity=cleanup.claimed.identity, queue=queue)
+        claim_node(context, cleanup.catalog, identity=cleanup.claimed.identity, queue=queue)
         if cleanup.claimed.has_ledger:
             trim_old_ledgers(context, cleanup.conn)
         try:

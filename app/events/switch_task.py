@@ -19,7 +19,7 @@ import structlog
 from app.errors import ServiceError
 from app.events.cleanup_models import EventOverlap
 from app.events.cleanup_service import target_fields
-from app.events.cluster_claims import claim_cluster, give_back
+from app.events.node_claims import claim_node, give_back
 from app.events.switch_models import SwitchAction, SwitchParams
 from app.events.switch_report import blocked_result, healed_warning, locked_by, undrained, waiting_on
 from app.events.switch_service import switch_resource
@@ -226,14 +226,14 @@ class _Switch:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """The claims of the target and of the cluster, for a step that writes; they stay for the next one.
+        """The claims of the target and of the node, for a step that writes; they stay for the next one.
 
         Another job's claim is waited for as a lock is, or refused.
         """
         if not self._writes:
             queue = self._state.is_patient or self._params.overlap is EventOverlap.QUEUE
             claimed = claim(self._context, self._conn, resource=switch_resource(self._store), queue=queue)
-            claim_cluster(self._context, self._catalog, identity=claimed.identity, queue=queue)
+            claim_node(self._context, self._catalog, identity=claimed.identity, queue=queue)
             self._writes = True
             self._note_patience()
         yield

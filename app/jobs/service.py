@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import delete, func, or_, text, update
+from sqlalchemy import and_, delete, func, or_, text, update
 from sqlmodel import Session, col, select
 
 from app.errors import Conflict
@@ -26,6 +26,7 @@ from app.kit.ids import new_id
 
 GUARD_TRIES_MAX = 20
 CHILDREN_MAX = 1_000
+RETRIED = frozenset({JobState.FAILED, JobState.ABORTED, JobState.ABANDONED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +104,9 @@ def refuse_conflict(db: Session, *, store: str | None, identity: str | None, res
     """
     _serialise_submissions(db, identity or f"store:{store}")
     same_target = col(Job.store) == store
-    if identity is not None:
-        same_target = or_(same_target, col(Job.claim_identity) == identity)
+    if identity is not None:  # one that waits for another address of it holds nothing
+        holds = and_(col(Job.claim_identity) == identity, col(Job.gave_back).is_(False))
+        same_target = or_(same_target, holds)
     other = db.exec(
         select(Job.id).where(
             col(Job.claim_resource) == resource, same_target, col(Job.state).not_in(sorted(TERMINAL))
@@ -121,17 +123,18 @@ def _serialise_submissions(db: Session, name: str) -> None:
         db.execute(text("select pg_advisory_xact_lock(:n)"), {"n": number})
 
 
-def _transition(
+def transition(
     db: Session, job: Job, target: JobState, *, now: datetime, reason: str | None, actor: str
 ) -> bool:
+    """Bring a job from the state it was read in to another, and tell whether nobody was faster."""
     values: dict[str, Any] = {"state": target}
     if target in TERMINAL:
-        values = end_values(target, now)
+        values = end_values(target, now) | {"silence_proved": target is not JobState.ABANDONED}
     elif target is JobState.QUEUED:
         values |= {"not_before": None, "waiting_on": [], "wake_key": None, "retries": 0, "crash_count": 0}
     elif target in (JobState.PAUSING, JobState.ABORTING):
         values |= {"not_before": None, "wake_key": None, "waiting_on": []}
-    if target is JobState.ABORTING or target is JobState.ABORTED:
+    if target in (JobState.ABORTING, JobState.ABORTED, JobState.ABANDONED):
         values["reason"] = reason or job.reason
     if target in TERMINAL:
         wake_parent(db, job.parent_id, now=now)  # first: parents are locked before children
@@ -141,7 +144,12 @@ def _transition(
         guards=[col(Job.state) == job.state, col(Job.version) == job.version],
         values=values,
         now=now,
-        event=state_event(target, reason=reason, actor=actor),
+        event=state_event(
+            target,
+            reason=reason,
+            actor=actor,
+            silence_proved=False if target is JobState.ABANDONED else None,
+        ),
     )
     if won and target in TERMINAL:
         release_claims(db, job.id, now=now)
@@ -170,7 +178,7 @@ def _ask(
         target = passing if through and is_allowed(JobState(job.state), passing) else wanted
         if not is_allowed(JobState(job.state), target):
             raise IllegalTransition(job.state, wanted)
-        if _transition(db, job, target, now=now, reason=reason, actor=actor):
+        if transition(db, job, target, now=now, reason=reason, actor=actor):
             db.expire_all()
             return get_job(db, job_id)
     raise Conflict("the job changes too fast; try again", code="JOB_CHANGING")
@@ -226,7 +234,7 @@ def _children(
     parent_id: str,
     *,
     but: frozenset[JobState] | set[JobState] = frozenset(),
-    only: set[JobState] | None = None,
+    only: frozenset[JobState] | set[JobState] | None = None,
 ) -> Sequence[str]:
     query = select(Job.id).where(Job.parent_id == parent_id).order_by(col(Job.id)).limit(CHILDREN_MAX)
     if but:
@@ -237,12 +245,12 @@ def _children(
 
 
 def retry(db: Session, job_id: str, *, now: datetime, actor: str, token_id: str, queued_max: int) -> Job:
-    """Make a new job like one that has failed or was aborted; of a parent, with the children that did.
+    """Make a new job like one that did not succeed; of a parent, with the children that did not.
 
     Raises: JobNotFound, Conflict.
     """
     job = get_job(db, job_id)
-    if job.state not in (JobState.FAILED, JobState.ABORTED):
+    if job.state not in RETRIED:
         raise Conflict(
             f"a job that is {job.state} is not retried",
             code="ILLEGAL_TRANSITION",
@@ -250,7 +258,7 @@ def retry(db: Session, job_id: str, *, now: datetime, actor: str, token_id: str,
         )
     request = _request_like(job, actor=actor, token_id=token_id)
     new = _submit_again(db, job, request, now=now, queued_max=queued_max)
-    for child_id in _children(db, job.id, only={JobState.FAILED, JobState.ABORTED}):
+    for child_id in _children(db, job.id, only=RETRIED):
         child = get_job(db, child_id)
         request = _request_like(child, actor=actor, token_id=token_id, parent_id=new.id)
         _submit_again(db, child, request, now=now, queued_max=queued_max)
