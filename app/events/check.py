@@ -38,6 +38,8 @@ CLOCK_TOLERANCE_S: Final = 5.0
 LONG_TRANSACTION_S: Final = 60.0
 """A transaction of this age holds back the log switch noticeably; a younger one is the usual work."""
 CLEANER_PARAMETER: Final = "start.cleanup_thread"
+IDLE_TRANSACTION_S: Final = 10.0
+"""A client is idle in its transaction between any two statements; one of this age may be forgotten."""
 NAMED_MAX: Final = 10
 """So many things of one kind are named in a finding."""
 VERBS: Final[dict[Ability, tuple[str, ...]]] = {
@@ -203,15 +205,20 @@ def _log(status: LogStatusRead) -> Iterator[Finding]:
             f"{status.other.name} has rows of nodes without any SYNC: {_some(without)}; it is never emptied"
         )
         yield _finding("WARNING", "ORIGIN_WITHOUT_SYNC", detail)
-    held = [session for session in status.sessions if _holds_back(session)]
+    held = [session for session in status.sessions if holds_back(session)]
     if held:
         names = _some([_session_name(session) for session in held])
         yield _finding("WARNING", "LOG_SWITCH_HELD_BACK", f"long or idle transactions: {names}")
 
 
-def _holds_back(session: Session) -> bool:
+def holds_back(session: Session) -> bool:
+    """Whether a transaction is one that somebody forgot, or that takes long: the usual work is neither."""
     is_slon = session.application_name.startswith("slon.")  # between two statements of its own work
-    is_idle = (session.state or "").startswith("idle in transaction") and not is_slon
+    is_idle = (
+        (session.state or "").startswith("idle in transaction")
+        and not is_slon
+        and (session.age_s is None or session.age_s >= IDLE_TRANSACTION_S)
+    )
     is_long = session.age_s is not None and session.age_s >= LONG_TRANSACTION_S
     return is_idle or is_long or session.pid is None
 

@@ -48,6 +48,7 @@ from spark.events.cleanup_plan import plan_cleanup
 from spark.events.cleanup_records import STEPS, CleanupPlan, NativeResult
 from spark.events.log_switch import heal_status
 from spark.events.log_tables import read_status
+from spark.events.rights import is_able
 from spark.events.run import cleanup_work
 from spark.formats.slony import LogStatus
 from spark.targets.archive_file import prepare_directory
@@ -226,11 +227,13 @@ def _start(cleanup: Cleanup, plan: CleanupPlan) -> dict[str, Any]:
 
 
 def _possible_via(cleanup: Cleanup, plan: CleanupPlan) -> CleanupVia:
-    """Who does it where the client leaves that open: the cluster's function where it is there and safe."""
+    """Who does it where the client leaves that open: the cluster's function where it may be called and is safe."""
     if cleanup.params.via is not None:
         return cleanup.params.via
     is_native = CLEANUP_FUNCTION in cleanup.catalog.functions and not plan.hazards
-    return CleanupVia.NATIVE if is_native else CleanupVia.BUILTIN
+    if is_native and is_able(cleanup.conn, cleanup.catalog.cluster, "CLEANUP_NATIVE"):
+        return CleanupVia.NATIVE
+    return CleanupVia.BUILTIN
 
 
 # -- the work
