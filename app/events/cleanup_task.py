@@ -227,7 +227,7 @@ def _start(cleanup: Cleanup, plan: CleanupPlan) -> dict[str, Any]:
 
 
 def _possible_via(cleanup: Cleanup, plan: CleanupPlan) -> CleanupVia:
-    """Who does it where the client leaves that open: the cluster's function where it may be called and is safe."""
+    """Who does it where the client leaves that open: the cluster's function, where it may and is safe."""
     if cleanup.params.via is not None:
         return cleanup.params.via
     is_native = CLEANUP_FUNCTION in cleanup.catalog.functions and not plan.hazards

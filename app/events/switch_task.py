@@ -1,7 +1,7 @@
 """The task of a log switch: heal, start, wait for confirmations, empty the old table; resumable.
 
 Invariants:
-- while it waits it holds nothing: no connection, no lock, no claim: a cleanup of the node must be able to run;
+- while it waits it holds nothing, no connection, no lock, no claim: a cleanup of the node is able to run;
 - it waits for receivers, never for a cleanup: any SYNC that all have confirmed proves what was replicated;
 - the intent to start is noted before the start: an attempt after a kill knows whether it had happened;
 - every step is one short transaction of the lower floor under the cluster's lock, that reads the status anew;

@@ -61,9 +61,9 @@ def read_origins(
 def confirmed_bounds(conn: Connection, catalog: Catalog) -> dict[int, int]:
     """By origin the newest SYNC that every receiver has confirmed: where a cleanup of now would cut.
 
-    What a cleanup cuts at, a switch may be proved by: no node asks again for anything below, whether the events
-    there have been removed yet or not. An inactive receiver counts by the rows it has, as the program counts it;
-    an active one without any row leaves its origin out.
+    What a cleanup cuts at, a switch may be proved by: no node asks again for anything below, whether the
+    events there have been removed yet or not. An inactive receiver counts by the rows it has, as the program
+    counts it; an active one without any row leaves its origin out.
     Source: facts/slony, section 2, step 3; section 3.
     """
     schema = catalog.schema

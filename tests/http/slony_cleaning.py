@@ -135,9 +135,10 @@ def _newest_confirmations(rows: dict[str, Any]) -> dict[tuple[int, int], int]:
 
 def fall_behind(node: NodeStore, *, receiver: int = 3) -> None:
     """Let a receiver have confirmed next to nothing of node 1, as far as this node has heard."""
+    of_the_pair = f"con_origin = 1 and con_received = {receiver:d}"
     node.loaded.execute(
-        "delete from sl_confirm c where con_origin = 1 and con_received = %d and con_seqno > (select min(con_seqno)"
-        " from sl_confirm where con_origin = 1 and con_received = %d)" % (receiver, receiver)
+        f"delete from sl_confirm where {of_the_pair}"
+        f" and con_seqno > (select min(con_seqno) from sl_confirm where {of_the_pair})"
     )
 
 
@@ -145,5 +146,5 @@ def catch_up(node: NodeStore, *, receiver: int = 3) -> None:
     """Let a receiver confirm everything of node 1, now."""
     node.loaded.execute(
         "insert into sl_confirm (con_origin, con_received, con_seqno, con_timestamp)"
-        " select 1, %d, max(ev_seqno), now() from sl_event where ev_origin = 1" % receiver
+        f" select 1, {receiver:d}, max(ev_seqno), now() from sl_event where ev_origin = 1"
     )
