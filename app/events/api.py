@@ -32,7 +32,7 @@ from app.events.models import (
     EventRead,
     MatrixRead,
 )
-from app.events.nodes import opened_node
+from app.events.nodes import opened_node, refuse_copy
 from app.events.queries import EventFilters, event_read, get_event, get_matrix, list_events, start_of
 from app.events.service import check_confirmation, confirm_at
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
@@ -167,7 +167,9 @@ async def post_event(
     store = await run_in_threadpool(slony_store, database_of(request), store_id, caller)
 
     def act() -> Answer:
-        with opened_node(store, settings_of(request), purpose="sync", read_only=False) as (conn, catalog):
+        database, settings = database_of(request), settings_of(request)
+        with opened_node(store, settings, purpose="sync", read_only=False) as (conn, catalog):
+            refuse_copy(database, settings, store, conn, catalog)
             event = create_sync(conn, catalog)
         location = f"/v1/stores/{store_id}/events/{event.origin}/{event.seqno}"
         return Answer(body=event_read(event), status=201, headers={"Location": location})
@@ -218,7 +220,7 @@ async def post_confirmation(
         store_id,
         subject_id=f"{body.origin}/{body.receiver}/{body.seqno}",
         audit=body.model_dump(),
-        act=lambda: Answer(body=confirm_at(settings, store, body)),
+        act=lambda: Answer(body=confirm_at(database, settings, store, body)),
     )
     return await mutate_waiting(
         request,

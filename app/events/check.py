@@ -8,7 +8,7 @@ from typing import Final
 from sqlmodel import col, select
 
 from app.db import Database
-from app.events.nodes import LOCAL_NODE
+from app.events.nodes import LOCAL_NODE, stores_of_name
 from app.kit.durations import duration_of
 from app.settings import Settings
 from app.stores.errors import SecretUnavailable
@@ -86,6 +86,7 @@ def _report(
     catalog = found.catalog
     conflicts = _conflicts(database, store, found)
     findings = [_finding("WARNING", "SAME_NODE", conflict) for conflict in conflicts]
+    findings += _copies(database, store, found)
     findings += _rights(found)
     findings += _slons(store, found)
     if catalog is not None:
@@ -240,6 +241,21 @@ def _conflicts(database: Database, store: Store, found: SlonyInspection) -> list
             .limit(NAMED_MAX)
         )
         return [f"store {other.id} is the same node under another name" for other in db.exec(query).all()]
+
+
+def _copies(database: Database, store: Store, found: SlonyInspection) -> Iterator[Finding]:
+    """Other stores that `:check` has found to be this node of this cluster, in another database."""
+    if found.catalog is None:
+        return
+    node = found.catalog.local_node
+    for other in stores_of_name(database, store):
+        same_node = other.target_parameters.get(LOCAL_NODE) == node
+        if same_node and other.target_identity not in (None, found.identity):
+            detail = (
+                f"store {other.id} says that it is node {node} too, in another database: one is a copy, or of"
+                " another cluster of this name; nothing is written to one that sl_path does not lead to"
+            )
+            yield _finding("WARNING", "NODE_COPIED", detail)
 
 
 def _shown(catalog: Catalog, found: SlonyInspection) -> SlonyCheck:

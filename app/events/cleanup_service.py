@@ -19,6 +19,7 @@ from app.events.cleanup_models import (
     EventOverlap,
 )
 from app.events.node_claims import Place, node_place, refuse_node_conflict
+from app.events.nodes import refuse_copy
 from app.jobs.engine_choice import check_engine
 from app.jobs.errors import EpochAhead, PlanNotUsable
 from app.jobs.models import Job
@@ -188,6 +189,7 @@ def look_early(
             catalog = read_catalog(conn, store.cluster)
             if resource is not None:
                 check_epoch(database, conn, resource)
+                refuse_copy(database, settings, store, conn, catalog)
             if params is not None:
                 check_instant(params.confirmed_before, target_now(conn))
                 check_functions(params.via, catalog)

@@ -31,6 +31,7 @@ from app.events.cleanup_service import (
 )
 from app.events.native_call import call_native
 from app.events.node_claims import claim_node
+from app.events.nodes import refuse_copy
 from app.events.switch_report import healed_warning
 from app.jobs.context import JobContext
 from app.jobs.engine import borrower_of
@@ -73,6 +74,7 @@ def run_cleanup(context: JobContext, *, engines: Engines) -> Mapping[str, Any]:
     """
     with _prepared(context) as cleanup:
         queue = cleanup.params.overlap == "QUEUE"
+        refuse_copy(context.database, context.settings, cleanup.store, cleanup.conn, cleanup.catalog)
         cleanup.claimed = claim(context, cleanup.conn, resource=cleanup_resource(cleanup.store), queue=queue)
         claim_node(context, cleanup.catalog, identity=cleanup.claimed.identity, queue=queue)
         if cleanup.claimed.has_ledger:

@@ -21,7 +21,7 @@ from app.events.errors import (
     UnknownNode,
 )
 from app.events.models import ConfirmRead, ConfirmRequest
-from app.events.nodes import ClusterViews, ask_cluster, opened_node
+from app.events.nodes import ClusterViews, ask_cluster, opened_node, refuse_copy
 from app.settings import Settings
 from app.stores.errors import service_error
 from app.stores.models import Store
@@ -64,12 +64,13 @@ def check_confirmation(database: Database, settings: Settings, store: Store, ask
     _require_processed(_ask_receiver(database, settings, store, asked), here.event, asked)
 
 
-def confirm_at(settings: Settings, store: Store, asked: ConfirmRequest) -> ConfirmRead:
+def confirm_at(database: Database, settings: Settings, store: Store, asked: ConfirmRequest) -> ConfirmRead:
     """Write a confirmation that was checked; monotone, and repeated it changes nothing.
 
     Raises: ServiceError: the target cannot be asked, or refuses.
     """
     with opened_node(store, settings, purpose=PURPOSE, read_only=False) as (conn, catalog):
+        refuse_copy(database, settings, store, conn, catalog)
         found = confirm(conn, catalog, asked.origin, asked.receiver, asked.seqno)
     return ConfirmRead(
         origin=asked.origin,

@@ -20,6 +20,7 @@ from app.errors import ServiceError
 from app.events.cleanup_models import EventOverlap
 from app.events.cleanup_service import target_fields
 from app.events.node_claims import claim_node, give_back
+from app.events.nodes import refuse_copy
 from app.events.switch_models import SwitchAction, SwitchParams
 from app.events.switch_report import blocked_result, healed_warning, locked_by, undrained, waiting_on
 from app.events.switch_service import switch_resource
@@ -233,6 +234,9 @@ class _Switch:
         Another job's claim is waited for as a lock is, or refused.
         """
         if not self._writes:
+            refuse_copy(
+                self._context.database, self._context.settings, self._store, self._conn, self._catalog
+            )
             queue = self._state.is_patient or self._params.overlap is EventOverlap.QUEUE
             claimed = claim(self._context, self._conn, resource=switch_resource(self._store), queue=queue)
             claim_node(self._context, self._catalog, identity=claimed.identity, queue=queue)

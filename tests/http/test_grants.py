@@ -200,7 +200,7 @@ def test_replica_does_every_verb_with_the_printed_rights(http: httpx.Client, pos
         assert (job["state"], job["result"]["counts"]) == ("SUCCEEDED", "EXACT"), job
         extinct = http.post(
             f"/v1/stores/{store.id}/extinctions",
-            json={"databases": ["orders"], "label": "all", "confirm_keys_never_reused": True},
+            json={"databases": ["b3JkZXJz"], "label": "all", "confirm_keys_never_reused": True},
         )
         assert extinct.status_code in (201, 202), extinct.text
 
