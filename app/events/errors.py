@@ -19,8 +19,8 @@ class NodeCopied(Conflict):
         if original is None:
             detail = (
                 f"stores {store} and {names} are different databases that both say they are node {node}, and"
-                " the paths of the cluster (sl_path) do not tell which the slons follow: remove the store that"
-                " is the copy, or register the node by the address that the paths have"
+                " the paths of the cluster (sl_path) do not tell which the slons follow: remove the store of"
+                " the copy, or register the node by the address that the paths have"
             )
         else:
             detail = (
