@@ -1,5 +1,5 @@
 """A job whose target was away could only be ended by a proof that nobody could make. An admin's word ends it
-now; but a session of it may sit at the target all the same, in the middle of a unit, and come to life with it.
+now; but a session of it may sit at the target all the same, amid a unit, and come to life with the target.
 Whoever writes there next ends that session first: else two jobs would write, or the second wait for ever.
 """
 
