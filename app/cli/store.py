@@ -8,6 +8,7 @@ from lethe_client import CheckReport, Store
 from app.cli.arguments import StoreId, pairs, scalar
 from app.cli.exits import ExitCode
 from app.cli.grant_scripts import POSTGRESQL, SCRIPTS, grant_script
+from app.cli.output import Output
 from app.cli.session import Session, on_service
 
 app = typer.Typer(
@@ -255,10 +256,15 @@ def grants(
     ] = "public",
     database: Annotated[str, typer.Option(help="postgresql, mariadb or sqlite.")] = POSTGRESQL,
     table_prefix: Annotated[str, typer.Option(help="SYMMETRICDS: of the tables.")] = "sym_",
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
 ) -> None:
     """Print the script of the rights that a role needs; a token or a service is not."""
     wanted = (kind.upper(), database.lower())
     if wanted not in SCRIPTS:
         known = ", ".join(" on ".join(each) for each in SCRIPTS)
         raise typer.BadParameter(f"there are scripts for {known}", param_hint="KIND / --database")
-    typer.echo(grant_script(*wanted, role=role, schema=schema, prefix=table_prefix), nl=False)
+    script = grant_script(*wanted, role=role, schema=schema, prefix=table_prefix)
+    if json:
+        Output(json=True).document({"kind": wanted[0], "database": wanted[1], "script": script})
+    else:
+        typer.echo(script, nl=False)
