@@ -289,6 +289,8 @@ EXAMPLES: dict[str, Any] = {
                 "last_outcome": "SUBMITTED",
                 "last_detail": None,
                 "last_job_id": _JOB_ID,
+                "last_job_state": "SUCCEEDED",
+                "last_job_error": None,
             }
         ],
     },

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 
 REQUEST_TIMEOUT_S = 30.0
-ENDED = {"SUCCEEDED", "FAILED", "ABORTED"}
+ENDED = {"SUCCEEDED", "FAILED", "ABORTED", "ABANDONED"}
 
 
 @dataclass(frozen=True)

@@ -220,7 +220,7 @@ def _ended(http: httpx.Client, job_id: str) -> dict[str, Any]:
     deadline = time.monotonic() + SESSION_MAX_S
     while time.monotonic() < deadline:
         job: dict[str, Any] = http.get(f"/v1/jobs/{job_id}", headers={"Prefer": "wait=20"}).json()
-        if job["state"] in ("SUCCEEDED", "FAILED", "ABORTED"):
+        if job["state"] in ("SUCCEEDED", "FAILED", "ABORTED", "ABANDONED"):
             return job
     raise TimeoutError(f"{job_id} has not ended in {SESSION_MAX_S:g} s")
 

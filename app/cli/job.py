@@ -95,6 +95,19 @@ def abort(
     return _settle(session, aborted, "ABORTED", wait=wait, timeout_s=timeout)
 
 
+@app.command("abandon")
+@on_service
+def abandon(
+    session: Session,
+    job: JobId,
+    *,
+    reason: Annotated[str, typer.Option(help="Why nobody can ask its target any more; it is kept.")],
+) -> int:
+    """End a job whose target is gone for good, by an admin's word: nobody proves that it writes no more."""
+    _show(session, session.client.jobs.abandon(job, reason=reason))
+    return ExitCode.OK
+
+
 @app.command("retry")
 @on_service
 def retry(session: Session, job: JobId) -> int:
@@ -164,6 +177,8 @@ def _show(session: Session, job: Job) -> None:
             "attempt": job.attempt or None,
             "crashes": job.crash_count or None,
             "retried from": job.retried_from,
+            "silence": "not proved" if job.silence_proved is False else None,
+            "fenced off": job.fenced_off_at,
             "error": error,
             "params": job.params,
             "result": job.result,

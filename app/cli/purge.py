@@ -218,9 +218,12 @@ def stats(session: Session, store: StoreId) -> int:
     )
     if measured.ticks:
         session.out.table(
-            ["recurring purge", "cron", "time zone", "next", "last", "outcome"],
+            ["recurring purge", "cron", "time zone", "next", "last", "outcome", "its job"],
             [
-                [each.kind, each.cron, each.time_zone, each.next_at, each.last_at, each.last_outcome]
+                [
+                    *[each.kind, each.cron, each.time_zone, each.next_at, each.last_at, each.last_outcome],
+                    each.last_job_error.code if each.last_job_error else each.last_job_state,
+                ]
                 for each in measured.ticks
             ],
         )

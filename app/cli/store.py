@@ -7,6 +7,8 @@ from lethe_client import CheckReport, Store
 
 from app.cli.arguments import StoreId, pairs, scalar
 from app.cli.exits import ExitCode
+from app.cli.grant_scripts import POSTGRESQL, SCRIPTS, grant_script
+from app.cli.output import Output
 from app.cli.session import Session, on_service
 
 app = typer.Typer(
@@ -243,3 +245,26 @@ def _report(session: Session, report: CheckReport) -> None:
     if report.findings:
         found = [[finding.severity, finding.code, finding.detail] for finding in report.findings]
         session.out.table(["severity", "code", "detail"], found)
+
+
+@app.command("grants")
+def grants(
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="SLONY, SYMMETRICDS or REPLICA.")],
+    role: Annotated[str, typer.Option(help="Who logs in; MariaDB: name@host; SQLite: the account.")],
+    schema: Annotated[
+        str, typer.Option(help="SLONY: _CLUSTER; MariaDB: the database; SQLite: the file.")
+    ] = "public",
+    database: Annotated[str, typer.Option(help="postgresql, mariadb or sqlite.")] = POSTGRESQL,
+    table_prefix: Annotated[str, typer.Option(help="SYMMETRICDS: of the tables.")] = "sym_",
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
+) -> None:
+    """Print the script of the rights that a role needs; a token or a service is not."""
+    wanted = (kind.upper(), database.lower())
+    if wanted not in SCRIPTS:
+        known = ", ".join(" on ".join(each) for each in SCRIPTS)
+        raise typer.BadParameter(f"there are scripts for {known}", param_hint="KIND / --database")
+    script = grant_script(*wanted, role=role, schema=schema, prefix=table_prefix)
+    if json:
+        Output(json=True).document({"kind": wanted[0], "database": wanted[1], "script": script})
+    else:
+        typer.echo(script, nl=False)

@@ -66,7 +66,11 @@ def state_now(cycle: ErasureCycle, job: Job, store: Store | None, *, now: dateti
     """Where a cycle stands by its job, which may have been ordered about while nobody worked at it."""
     if cycle.state not in ACTIVE:
         return CycleState(cycle.state)
-    ended = {JobState.ABORTED: CycleState.ABORTED, JobState.FAILED: CycleState.FAILED}
+    ended = {
+        JobState.ABORTED: CycleState.ABORTED,
+        JobState.ABANDONED: CycleState.ABORTED,
+        JobState.FAILED: CycleState.FAILED,
+    }
     if job.state in ended:
         return ended[JobState(job.state)]
     if job.state == JobState.PAUSED or (store is not None and is_suspended(store, now=now)):

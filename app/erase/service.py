@@ -177,6 +177,7 @@ def begin_cycle_of(db: Session, context: JobContext, store: Store) -> ErasureCyc
 
 ENDS: Final = {
     JobState.ABORTED: CycleState.ABORTED,
+    JobState.ABANDONED: CycleState.ABORTED,
     JobState.FAILED: CycleState.FAILED,
     JobState.SUCCEEDED: CycleState.COMPLETE,
 }

@@ -32,7 +32,7 @@ from app.events.models import (
     EventRead,
     MatrixRead,
 )
-from app.events.nodes import opened_node
+from app.events.nodes import opened_node, refuse_copy
 from app.events.queries import EventFilters, event_read, get_event, get_matrix, list_events, start_of
 from app.events.service import check_confirmation, confirm_at
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
@@ -170,6 +170,7 @@ async def post_event(
         settings, database = settings_of(request), database_of(request)
         opened = opened_node(store, settings, database, purpose="sync", read_only=False)
         with opened as (conn, catalog):
+            refuse_copy(database, settings, store, conn, catalog)
             event = create_sync(conn, catalog)
         location = f"/v1/stores/{store_id}/events/{event.origin}/{event.seqno}"
         return Answer(body=event_read(event), status=201, headers={"Location": location})

@@ -8,7 +8,7 @@ from typing import Final
 from sqlmodel import col, select
 
 from app.db import Database
-from app.events.nodes import LOCAL_NODE
+from app.events.nodes import LOCAL_NODE, stores_of_name
 from app.kit.durations import duration_of
 from app.secrets.errors import SecretUnavailable
 from app.settings import Settings
@@ -38,6 +38,8 @@ CLOCK_TOLERANCE_S: Final = 5.0
 LONG_TRANSACTION_S: Final = 60.0
 """A transaction of this age holds back the log switch noticeably; a younger one is the usual work."""
 CLEANER_PARAMETER: Final = "start.cleanup_thread"
+IDLE_TRANSACTION_S: Final = 10.0
+"""A client is idle in its transaction between any two statements; one of this age may be forgotten."""
 NAMED_MAX: Final = 10
 """So many things of one kind are named in a finding."""
 VERBS: Final[dict[Ability, tuple[str, ...]]] = {
@@ -87,6 +89,7 @@ def _report(
     catalog = found.catalog
     conflicts = _conflicts(database, store, found)
     findings = [_finding("WARNING", "SAME_NODE", conflict) for conflict in conflicts]
+    findings += _copies(database, store, found)
     findings += _rights(found)
     findings += _slons(store, found)
     if catalog is not None:
@@ -206,15 +209,20 @@ def _log(status: LogStatusRead) -> Iterator[Finding]:
             f"{status.other.name} has rows of nodes without any SYNC: {_some(without)}; it is never emptied"
         )
         yield _finding("WARNING", "ORIGIN_WITHOUT_SYNC", detail)
-    held = [session for session in status.sessions if _holds_back(session)]
+    held = [session for session in status.sessions if holds_back(session)]
     if held:
         names = _some([_session_name(session) for session in held])
         yield _finding("WARNING", "LOG_SWITCH_HELD_BACK", f"long or idle transactions: {names}")
 
 
-def _holds_back(session: Session) -> bool:
+def holds_back(session: Session) -> bool:
+    """Whether a transaction is one that somebody forgot, or that takes long: the usual work is neither."""
     is_slon = session.application_name.startswith("slon.")  # between two statements of its own work
-    is_idle = (session.state or "").startswith("idle in transaction") and not is_slon
+    is_idle = (
+        (session.state or "").startswith("idle in transaction")
+        and not is_slon
+        and (session.age_s is None or session.age_s >= IDLE_TRANSACTION_S)
+    )
     is_long = session.age_s is not None and session.age_s >= LONG_TRANSACTION_S
     return is_idle or is_long or session.pid is None
 
@@ -236,6 +244,21 @@ def _conflicts(database: Database, store: Store, found: SlonyInspection) -> list
             .limit(NAMED_MAX)
         )
         return [f"store {other.id} is the same node under another name" for other in db.exec(query).all()]
+
+
+def _copies(database: Database, store: Store, found: SlonyInspection) -> Iterator[Finding]:
+    """Other stores that `:check` has found to be this node of this cluster, in another database."""
+    if found.catalog is None:
+        return
+    node = found.catalog.local_node
+    for other in stores_of_name(database, store):
+        same_node = other.target_parameters.get(LOCAL_NODE) == node
+        if same_node and other.target_identity not in (None, found.identity):
+            detail = (
+                f"store {other.id} says that it is node {node} too, in another database: one is a copy, or of"
+                " another cluster of this name; nothing is written to one that sl_path does not lead to"
+            )
+            yield _finding("WARNING", "NODE_COPIED", detail)
 
 
 def _shown(catalog: Catalog, found: SlonyInspection) -> SlonyCheck:

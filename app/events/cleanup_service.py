@@ -18,7 +18,8 @@ from app.events.cleanup_models import (
     CleanupVia,
     EventOverlap,
 )
-from app.events.cluster_claims import Place, cluster_places, refuse_cluster_conflict
+from app.events.node_claims import Place, node_place, refuse_node_conflict
+from app.events.nodes import refuse_copy
 from app.jobs.engine_choice import check_engine
 from app.jobs.errors import EpochAhead, PlanNotUsable
 from app.jobs.models import Job
@@ -51,7 +52,7 @@ class EarlyLook:
     """What the node told at submission; all empty: it could not be asked from here, the job will see."""
 
     identity: str | None = None
-    places: tuple[Place, ...] = ()
+    place: Place | None = None
 
 
 def target_fields(store: Store) -> dict[str, Any]:
@@ -191,6 +192,7 @@ def look_early(
             catalog = read_catalog(conn, store.cluster)
             if resource is not None:
                 check_epoch(database, conn, resource)
+                refuse_copy(database, settings, store, conn, catalog)
             if params is not None:
                 check_instant(params.confirmed_before, target_now(conn))
                 check_functions(params.via, catalog)
@@ -199,7 +201,7 @@ def look_early(
         if error.transient:
             return EarlyLook()
         raise service_error(error) from error
-    return EarlyLook(found, tuple(cluster_places(catalog, identity=found)))
+    return EarlyLook(found, node_place(catalog, identity=found))
 
 
 def check_epoch(database: Database, conn: Connection, resource: str) -> None:
@@ -248,7 +250,7 @@ def submit_cleanup(
     resource = cleanup_resource(store)
     if params.overlap is EventOverlap.REFUSE:
         refuse_conflict(db, store=store.id, identity=found, resource=resource)
-        refuse_cluster_conflict(db, look.places)
+        refuse_node_conflict(db, look.place)
     request = JobRequest(
         kind=JOB_CLEANUP,
         store=store.id,

@@ -29,8 +29,9 @@ from app.events.cleanup_service import (
     cleanup_resource,
     target_fields,
 )
-from app.events.cluster_claims import claim_cluster
 from app.events.native_call import call_native
+from app.events.node_claims import claim_node
+from app.events.nodes import refuse_copy
 from app.events.switch_report import healed_warning
 from app.jobs.context import JobContext
 from app.jobs.engine import borrower_of
@@ -48,6 +49,7 @@ from spark.events.cleanup_plan import plan_cleanup
 from spark.events.cleanup_records import STEPS, CleanupPlan, NativeResult
 from spark.events.log_switch import heal_status
 from spark.events.log_tables import read_status
+from spark.events.rights import is_able
 from spark.events.run import cleanup_work
 from spark.formats.slony import LogStatus
 from spark.targets.archive_file import prepare_directory
@@ -72,8 +74,9 @@ def run_cleanup(context: JobContext, *, engines: Engines) -> Mapping[str, Any]:
     """
     with _prepared(context) as cleanup:
         queue = cleanup.params.overlap == "QUEUE"
+        refuse_copy(context.database, context.settings, cleanup.store, cleanup.conn, cleanup.catalog)
         cleanup.claimed = claim(context, cleanup.conn, resource=cleanup_resource(cleanup.store), queue=queue)
-        claim_cluster(context, cleanup.catalog, identity=cleanup.claimed.identity, queue=queue)
+        claim_node(context, cleanup.catalog, identity=cleanup.claimed.identity, queue=queue)
         if cleanup.claimed.has_ledger:
             trim_old_ledgers(context, cleanup.conn)
         try:
@@ -226,11 +229,13 @@ def _start(cleanup: Cleanup, plan: CleanupPlan) -> dict[str, Any]:
 
 
 def _possible_via(cleanup: Cleanup, plan: CleanupPlan) -> CleanupVia:
-    """Who does it where the client leaves that open: the cluster's function where it is there and safe."""
+    """Who does it where the client leaves that open: the cluster's function, where it may and is safe."""
     if cleanup.params.via is not None:
         return cleanup.params.via
     is_native = CLEANUP_FUNCTION in cleanup.catalog.functions and not plan.hazards
-    return CleanupVia.NATIVE if is_native else CleanupVia.BUILTIN
+    if is_native and is_able(cleanup.conn, cleanup.catalog.cluster, "CLEANUP_NATIVE"):
+        return CleanupVia.NATIVE
+    return CleanupVia.BUILTIN
 
 
 # -- the work

@@ -1,12 +1,33 @@
 """Errors of events and confirmations, as clients see them.
 
-ServiceError -> EventNotFound, UnknownNode, ReceiverIsOrigin, SeqnoOfTheFuture, NotProcessedByReceiver,
-                ReceiverNotAsked
+ServiceError -> NodeCopied, EventNotFound, UnknownNode, ReceiverIsOrigin, SeqnoOfTheFuture,
+                NotProcessedByReceiver, ReceiverNotAsked
 
 What is wrong with the database itself are errors of `spark.events.errors`.
 """
 
+from collections.abc import Sequence
+
 from app.errors import Conflict, NotFound, Unprocessable
+
+
+class NodeCopied(Conflict):
+    """Two databases say that they are one node of one cluster: the slons follow one of them only."""
+
+    def __init__(self, node: int, store: str, others: Sequence[str], *, original: str | None) -> None:
+        names = ", ".join(others)
+        if original is None:
+            detail = (
+                f"stores {store} and {names} are different databases that both say they are node {node}, and"
+                " the paths of the cluster (sl_path) do not tell which the slons follow: remove the store of"
+                " the copy, or register the node by the address that the paths have"
+            )
+        else:
+            detail = (
+                f"store {store} is a copy of node {node}: the paths of the cluster (sl_path) lead to store"
+                f" {original}. Nothing is written to a copy; remove the store, or name {original}"
+            )
+        super().__init__(detail, extra={"node": node, "original": original, "stores": [store, *others]})
 
 
 class EventNotFound(NotFound):

@@ -6,27 +6,31 @@ nodes and paths. Two clusters may have the same name: a store belongs to the clu
 
 Invariants:
 - a store that cannot be asked, or takes too long, is named in `unasked`; nobody is taken for asked silently;
-- for each node there is at most one view, and the asking store's own is always there.
+- for each node there is at most one view, and the asking store's own is always there;
+- of two databases that say they are one node only the one speaks that the cluster's paths lead to; where they
+  do not tell, none does, and nothing is written to either.
 Source: design.md, Events.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
+from sqlalchemy.engine import make_url
 from sqlmodel import col, select
 
 from app.db import Database
 from app.errors import ServiceError
+from app.events.errors import NodeCopied
 from app.settings import Settings
 from app.stores.errors import service_error
 from app.stores.models import Store, StoreKind
 from app.stores.service import require_kind
 from app.stores.targets import session_limits, target_of
-from spark.events.catalog import path_digest, read_catalog
-from spark.events.records import Catalog, Path
+from spark.events.catalog import path_digest, read_addresses, read_catalog, read_server
+from spark.events.records import Address, Catalog, Path, ServerSelf
 from spark.targets.connection import Connection, SessionLimits, connect
 from spark.targets.errors import TargetError
 
@@ -36,6 +40,10 @@ ASKED_AT_ONCE_MAX: Final = 8
 STATEMENT_TIMEOUT_MAX_MS: Final = 10_000
 ASKING_MAX_S: Final = 30.0
 """For all of them together; who has not answered then is `unasked`."""
+COPIES_MAX_S: Final = 3.0
+"""For those that might be copies; a dead node must not hold up the others."""
+POSTGRESQL_PORT: Final = 5432
+LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 LOCAL_NODE: Final = "local_node"
 """Among the target's own values that `:check` notes on the store."""
 
@@ -53,6 +61,9 @@ class NodeView(Generic[T]):
     store: Store
     catalog: Catalog
     found: T
+    server: ServerSelf
+    addresses: tuple[Address, ...]
+    """Of this node, by the paths that it knows."""
 
     @property
     def node(self) -> int:
@@ -144,13 +155,108 @@ def ask_cluster(
     Raises: TargetError, ServiceError: the store itself cannot be asked.
     """
     own = _ask(store, settings, database, read, purpose)
-    views, unasked = {own.node: own}, []
+    said: dict[int, list[NodeView[T]]] = {own.node: [own]}
+    unasked: list[Unasked] = []
     for answer in _ask_all(stores_of_name(database, store), settings, database, read, purpose):
         if isinstance(answer, Unasked):
             unasked.append(answer)
         elif is_same_cluster(own.catalog, answer.catalog):
-            views.setdefault(answer.node, answer)
+            said.setdefault(answer.node, []).append(answer)
+    views: dict[int, NodeView[T]] = {}
+    for node, answers in said.items():
+        found, copies = told_apart(answers)
+        if found is not None or node == own.node:
+            views[node] = found or own
+        unasked += [_copy(copy.store, node) for copy in copies if copy is not own]
+    original = views[own.node]
+    if is_another(original, own):
+        raise NodeCopied(own.node, store.id, [original.store.id], original=original.store.id)
+    views[own.node] = own
     return ClusterViews(own=own, views=views, unasked=tuple(unasked))
+
+
+def refuse_copy(
+    database: Database, settings: Settings, store: Store, conn: Connection, catalog: Catalog
+) -> None:
+    """Refuse to write to a node of which another registered store is, or may be, the original.
+
+    Only stores are asked that may be this node: those that were never looked at by `:check`, and those that
+    it found to be. Who does not answer soon says nothing.
+
+    Raises: NodeCopied.
+    """
+    others = [
+        each
+        for each in stores_of_name(database, store)
+        if each.target_parameters.get(LOCAL_NODE, catalog.local_node) == catalog.local_node
+    ]
+    if not others:
+        return
+    own = NodeView(store, catalog, None, read_server(conn), read_addresses(conn, catalog, catalog.local_node))
+    answers = [
+        answer
+        for answer in _ask_all(
+            others, settings, database, lambda _conn, _catalog: None, "copies", max_s=COPIES_MAX_S
+        )
+        if not isinstance(answer, Unasked)
+        and answer.node == own.node
+        and is_same_cluster(catalog, answer.catalog)
+        and is_another(own, answer)
+    ]
+    if not answers:
+        return
+    original, _ = told_apart([own, *answers])
+    if original is not own:
+        names = [answer.store.id for answer in answers]
+        raise NodeCopied(own.node, store.id, names, original=None if original is None else original.store.id)
+
+
+def is_another(one: NodeView[Any], other: NodeView[Any]) -> bool:
+    """Whether two stores that say they are one node are different databases that take writes."""
+    if one.server.is_standby or other.server.is_standby:
+        return False
+    if one.server.identity != other.server.identity:
+        return True
+    return one.server.started_at != other.server.started_at
+
+
+def told_apart(answers: Sequence[NodeView[T]]) -> tuple[NodeView[T] | None, list[NodeView[T]]]:
+    """The one that the paths of the cluster lead to, and those that are copies of it; None: they do not tell.
+
+    Stores that are one database under several names are no copies of each other: the first speaks for it.
+    """
+    first, *_ = answers
+    if not any(is_another(first, other) for other in answers):
+        return first, []
+    ranked = sorted(answers, key=_closeness, reverse=True)
+    best = ranked[0]
+    if any(is_another(best, other) and _closeness(other) == _closeness(best) for other in ranked[1:]):
+        return None, list(answers)
+    return best, [other for other in answers if is_another(best, other)]
+
+
+def _closeness(view: NodeView[Any]) -> int:
+    """How well a store's address is what the paths to its node say: database, then port, then host."""
+    url = make_url(view.store.url or "")
+    best = 0
+    for address in view.addresses:
+        if address.database != url.database:
+            continue
+        has_port = (address.port or POSTGRESQL_PORT) == (url.port or POSTGRESQL_PORT)
+        has_host = _place(address.host) == _place(url.host)
+        best = max(best, 1 + 2 * has_port + has_host)
+    return best
+
+
+def _place(host: str | None) -> str:
+    """A host's name as it is compared: all of this machine's own names are one."""
+    name = (host or "localhost").lower()
+    return "localhost" if name.startswith("/") or name in LOOPBACK else name
+
+
+def _copy(store: Store, node: int) -> Unasked:
+    detail = f"another database says that it is node {node} too, and the paths do not lead to this one"
+    return Unasked(store=store, node=node, code="NODE_COPIED", detail=detail)
 
 
 def stores_of_name(database: Database, store: Store) -> list[Store]:
@@ -181,7 +287,13 @@ def _told(catalog: Catalog) -> frozenset[Path]:
 
 
 def _ask_all(
-    stores: list[Store], settings: Settings, database: Database, read: NodeReader[T], purpose: str
+    stores: list[Store],
+    settings: Settings,
+    database: Database,
+    read: NodeReader[T],
+    purpose: str,
+    *,
+    max_s: float = ASKING_MAX_S,
 ) -> Iterator[NodeView[T] | Unasked]:
     """Ask stores at the same time; in the order of `stores`, those that are late as Unasked."""
     if not stores:
@@ -191,12 +303,12 @@ def _ask_all(
         asked: list[tuple[Store, Future[NodeView[T] | Unasked]]] = [
             (store, pool.submit(_try_asking, store, settings, database, read, purpose)) for store in stores
         ]
-        wait([future for _, future in asked], timeout=ASKING_MAX_S)
+        wait([future for _, future in asked], timeout=max_s)
         for store, future in asked:
             if future.done():
                 yield future.result()
             else:
-                detail = f"no answer within {ASKING_MAX_S:.0f} s"
+                detail = f"no answer within {max_s:.0f} s"
                 yield _unasked(store, "NO_ANSWER_IN_TIME", detail)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)  # whoever still asks ends by its own timeouts
@@ -220,7 +332,9 @@ def _ask(
     usual = session_limits(settings)
     limits = replace(usual, statement_timeout_ms=min(usual.statement_timeout_ms, STATEMENT_TIMEOUT_MAX_MS))
     with connected_node(store, settings, database, purpose=purpose, limits=limits) as (conn, catalog):
-        return NodeView(store=store, catalog=catalog, found=read(conn, catalog))
+        addresses = read_addresses(conn, catalog, catalog.local_node)
+        found = read(conn, catalog)
+        return NodeView(store, catalog, found, read_server(conn), addresses)
 
 
 def _unasked(store: Store, code: str, detail: str) -> Unasked:

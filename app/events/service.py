@@ -21,7 +21,7 @@ from app.events.errors import (
     UnknownNode,
 )
 from app.events.models import ConfirmRead, ConfirmRequest
-from app.events.nodes import ClusterViews, ask_cluster, opened_node
+from app.events.nodes import ClusterViews, ask_cluster, opened_node, refuse_copy
 from app.settings import Settings
 from app.stores.errors import service_error
 from app.stores.models import Store
@@ -70,6 +70,7 @@ def confirm_at(database: Database, settings: Settings, store: Store, asked: Conf
     Raises: ServiceError: the target cannot be asked, or refuses.
     """
     with opened_node(store, settings, database, purpose=PURPOSE, read_only=False) as (conn, catalog):
+        refuse_copy(database, settings, store, conn, catalog)
         found = confirm(conn, catalog, asked.origin, asked.receiver, asked.seqno)
     return ConfirmRead(
         origin=asked.origin,

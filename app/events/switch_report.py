@@ -109,9 +109,9 @@ def origin_text(table: str, item: LogOrigin) -> str:
     if item.reason == "NOT_CONFIRMED":
         return f"node {item.receiver} has not confirmed SYNC {item.oldest_sync} of node {item.origin}"
     return (
-        f"{table} has rows of node {item.origin} from transaction {item.undrained_txid} on, which its oldest"
-        f" SYNC {item.oldest_sync} (xmin {item.xmin}) does not cover: a cleanup removes it, once later ones"
-        " are confirmed"
+        f"{table} has rows of node {item.origin} from transaction {item.undrained_txid} on, which"
+        f" SYNC {item.oldest_sync} (xmin {item.xmin}) does not cover: every receiver has yet to confirm a"
+        " later one"
     )
 
 

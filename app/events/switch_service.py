@@ -7,7 +7,7 @@ from sqlmodel import Session
 from app.auth.service import Caller
 from app.events.cleanup_models import EventOverlap
 from app.events.cleanup_service import EarlyLook, target_fields
-from app.events.cluster_claims import refuse_cluster_conflict
+from app.events.node_claims import refuse_node_conflict
 from app.events.switch_models import JOB_SWITCH, SwitchParams, SwitchRequest
 from app.jobs.models import Job
 from app.jobs.service import JobRequest, refuse_conflict
@@ -22,7 +22,7 @@ def switch_resource(store: Store) -> str:
     """What a switch writes, as its claim and its fence name it.
 
     Another one than a cleanup's: a switch that waits for confirmations must not fence off the cleanup that it
-    waits for. The claims of the cluster keep the two apart while they write.
+    waits for. The claim of the node keeps the two apart while they write.
     """
     assert store.cluster is not None, "a store of kind SLONY names its cluster"
     return f"{schema_of(store.cluster)}.log_switch"
@@ -48,7 +48,7 @@ def submit_switch(
     resource = switch_resource(store)
     if request.overlap is EventOverlap.REFUSE:
         refuse_conflict(db, store=store.id, identity=found, resource=resource)
-        refuse_cluster_conflict(db, look.places)
+        refuse_node_conflict(db, look.place)
     params = SwitchParams(
         action=request.action, timeout=request.timeout, overlap=request.overlap, target=target_fields(store)
     )

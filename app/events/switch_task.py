@@ -1,8 +1,8 @@
 """The task of a log switch: heal, start, wait for confirmations, empty the old table; resumable.
 
 Invariants:
-- while it waits it holds nothing: no connection, no lock, no claim. A switch waits for the very cleanup that
-  moves the oldest SYNC, and that must be able to run;
+- while it waits it holds nothing, no connection, no lock, no claim: a cleanup of the node is able to run;
+- it waits for receivers, never for a cleanup: any SYNC that all have confirmed proves what was replicated;
 - the intent to start is noted before the start: an attempt after a kill knows whether it had happened;
 - every step is one short transaction of the lower floor under the cluster's lock, that reads the status anew;
 - the time runs from the first attempt, pauses included.
@@ -19,7 +19,8 @@ import structlog
 from app.errors import ServiceError
 from app.events.cleanup_models import EventOverlap
 from app.events.cleanup_service import target_fields
-from app.events.cluster_claims import claim_cluster, give_back
+from app.events.node_claims import claim_node, give_back
+from app.events.nodes import refuse_copy
 from app.events.switch_models import SwitchAction, SwitchParams
 from app.events.switch_report import blocked_result, healed_warning, locked_by, undrained, waiting_on
 from app.events.switch_service import switch_resource
@@ -33,6 +34,7 @@ from spark.events.catalog import read_catalog
 from spark.events.cleanup_errors import ClusterLocked
 from spark.events.cleanup_records import Blocked, Finished
 from spark.events.log_switch import heal_status, read_log_status, start_switch, try_finish
+from spark.events.log_tables import confirmed_bounds
 from spark.events.records import Catalog
 from spark.formats.slony import LogStatus
 from spark.targets.connection import Connection
@@ -198,7 +200,8 @@ class _Switch:
 
     def _finish(self) -> dict[str, Any]:
         """Empty the old table, or wait for what keeps it."""
-        look = read_log_status(self._conn, self._catalog)
+        bounds = confirmed_bounds(self._conn, self._catalog)
+        look = read_log_status(self._conn, self._catalog, bounds=bounds)
         if not look.status.is_switching:
             idle = self._params.action is SwitchAction.FINISH and self._state.before is None
             return self._result(look.status, outcome="NOTHING_TO_FINISH" if idle else "FINISHED_ELSEWHERE")
@@ -210,7 +213,7 @@ class _Switch:
             raise self._wait(held, blocked={"why": "NOT_DRAINED", "table": look.other.name})
         with self._writing():
             self._context.check()
-            done = try_finish(self._conn, self._catalog)
+            done = try_finish(self._conn, self._catalog, bounds=bounds)
         if isinstance(done, Blocked):
             raise self._wait(waiting_on(done), blocked=blocked_result(done))
         return self._finished(done)
@@ -226,14 +229,17 @@ class _Switch:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """The claims of the target and of the cluster, for a step that writes; they stay for the next one.
+        """The claims of the target and of the node, for a step that writes; they stay for the next one.
 
         Another job's claim is waited for as a lock is, or refused.
         """
         if not self._writes:
+            refuse_copy(
+                self._context.database, self._context.settings, self._store, self._conn, self._catalog
+            )
             queue = self._state.is_patient or self._params.overlap is EventOverlap.QUEUE
             claimed = claim(self._context, self._conn, resource=switch_resource(self._store), queue=queue)
-            claim_cluster(self._context, self._catalog, identity=claimed.identity, queue=queue)
+            claim_node(self._context, self._catalog, identity=claimed.identity, queue=queue)
             self._writes = True
             self._note_patience()
         yield

@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 import structlog
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 from sqlalchemy import update
 from sqlmodel import Session, col, select
 
@@ -27,7 +27,7 @@ from app.db import Database
 from app.events.cleanup_models import CLEANUP_INTERVAL, CleanupRequest
 from app.events.cleanup_service import submit_unseen
 from app.events.tick_models import CleanupTick
-from app.jobs.recurring import Ticked, TickOutcome, submit_recurring
+from app.jobs.recurring import LastJob, Ticked, TickOutcome, last_job_of, submit_recurring
 from app.kit.durations import Duration
 from app.parameters.registry import as_timedelta
 from app.parameters.service import effective_by_name
@@ -41,7 +41,7 @@ STORES_MAX: Final = 10_000
 logger = structlog.get_logger("lethe.tick")
 
 
-class CleanupTickRead(BaseModel):
+class CleanupTickRead(LastJob):
     """The recurring cleanup of a store."""
 
     model_config = ConfigDict(
@@ -54,6 +54,8 @@ class CleanupTickRead(BaseModel):
                     "last_outcome": "SUBMITTED",
                     "last_detail": None,
                     "last_job_id": "job_01kaw3gq8m0f4t5v6w7x8y9z0a",
+                    "last_job_state": "SUCCEEDED",
+                    "last_job_error": None,
                 }
             ]
         }
@@ -178,11 +180,6 @@ def read_tick(db: Session, store: Store, *, now: datetime) -> CleanupTickRead | 
     if row is None or row.interval_s != interval_s:
         at = now + timedelta(seconds=interval_s)
         row = CleanupTick(store=store.id, interval_s=interval_s, next_at=at)
-    return CleanupTickRead(
-        interval=timedelta(seconds=interval_s),
-        next_at=row.next_at,
-        last_at=row.last_at,
-        last_outcome=None if row.last_outcome is None else TickOutcome(row.last_outcome),
-        last_detail=row.last_detail,
-        last_job_id=row.last_job_id,
-    )
+    fields = row.model_dump(include={"next_at", "last_at", "last_outcome", "last_detail", "last_job_id"})
+    fields |= {"interval": timedelta(seconds=interval_s)} | last_job_of(db, row.last_job_id)
+    return CleanupTickRead.model_validate(fields)

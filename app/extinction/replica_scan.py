@@ -19,13 +19,14 @@ from sqlmodel import Session
 from app.extinction.models import ExtinctionRow
 from app.extinction.queries import get_extinction
 from app.extinction.records import note_progress
+from app.jobs.abandonment import CHECKPOINT_TARGET
 from app.jobs.claims import claim_target
 from app.jobs.context import JobContext
 from app.jobs.engine import Engine, borrower_of
 from app.jobs.engine_choice import Engines, Work
 from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.models import WaitingOn
-from app.jobs.sql_target import CHECKPOINT_TARGET, controlled
+from app.jobs.sql_target import controlled
 from app.jobs.suspension import suspended_wait
 from app.parameters.registry import as_timedelta
 from app.parameters.service import effective_by_name

@@ -20,18 +20,18 @@ from app.jobs.family import (
 )
 from app.jobs.models import Job, JobClass, Subject, ThrottleSetting
 from app.jobs.queries import get_job
-from app.jobs.service import CHILDREN_MAX, JobRequest, refuse_conflict, submit, wake_parent
-from app.jobs.states import TERMINAL, JobState
+from app.jobs.service import CHILDREN_MAX, RETRIED, JobRequest, refuse_conflict, submit, wake_parent
+from app.jobs.states import TERMINAL
 from app.jobs.writing import EVENT_THROTTLE, change_job
 
 
 def retry(db: Session, job_id: str, *, now: datetime, actor: str, token_id: str, queued_max: int) -> Job:
-    """Make a new job like one that has failed or was aborted; of a parent, with the children that did.
+    """Make a new job like one that did not succeed; of a parent, with the children that did not.
 
     Raises: JobNotFound, Conflict.
     """
     job = get_job(db, job_id)
-    if job.state not in (JobState.FAILED, JobState.ABORTED):
+    if job.state not in RETRIED:
         raise Conflict(
             f"a job that is {job.state} is not retried",
             code="ILLEGAL_TRANSITION",
@@ -64,8 +64,7 @@ def retry_children(db: Session, parent_id: str, order: Mapping[str, Any], *, now
     Args:
         order: `of` the former parent, `after` which of its children, `actor`, `token_id`.
     """
-    failed = frozenset({JobState.FAILED, JobState.ABORTED})
-    children = next_children(db, order["of"], only=failed, after=order["after"])
+    children = next_children(db, order["of"], only=RETRIED, after=order["after"])
     for child_id in children[:PIECE]:
         child = get_job(db, child_id)
         request = _request_like(child, actor=order["actor"], token_id=order["token_id"], parent_id=parent_id)

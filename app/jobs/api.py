@@ -17,6 +17,7 @@ from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.db import Database
 from app.errors import InvalidHeader
+from app.jobs.abandonment import abandon
 from app.jobs.again import retry, set_throttle
 from app.jobs.models import InstanceRead, Job, JobEventRead, JobRead, ThrottleSetting, read_job
 from app.jobs.queries import JobFilter, get_job, list_events, list_instances, list_jobs
@@ -34,6 +35,7 @@ from app.kit.values import Instant, Text
 router = APIRouter(tags=["jobs"])
 JobId = Annotated[str, Path(pattern=r"^job_[0-9a-z]{26}$")]
 Reader = Annotated[Caller, Depends(requires(Scope.JOBS_READ))]
+Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
 Controller = Annotated[Caller, Depends(requires(Scope.JOBS_CONTROL))]
 RETRY_AFTER_S = "2"
 ScopesOf = Callable[[str, Mapping[str, Any]], frozenset[Scope]]
@@ -56,6 +58,17 @@ class JobAction(BaseModel):
     model_config = {
         "extra": "forbid",
         "json_schema_extra": {"examples": [{"reason": "nightly window is over"}]},
+    }
+
+
+class AbandonRequest(BaseModel):
+    """An admin's word that a job's target is gone."""
+
+    reason: Text = Field(min_length=1, max_length=500)
+
+    model_config = {
+        "extra": "forbid",
+        "json_schema_extra": {"examples": [{"reason": "node 3 burnt down on Friday and is not rebuilt"}]},
     }
 
 
@@ -223,10 +236,42 @@ def post_abort(
 
 
 @router.post(
+    "/v1/jobs/{job_id}:abandon",
+    response_model=JobRead,
+    summary="End a job whose target is gone for good",
+    operation_id="abandon_job",
+    responses=problems(404, 409),
+)
+def post_abandon(
+    job_id: JobId,
+    request: Request,
+    caller: Admin,
+    body: AbandonRequest,
+    clock: ClockDep,
+    idempotency_key: IdempotencyKeyHeader = None,
+) -> Response:
+    """Nobody proves that it is silent: `silence_proved` is false, and stays so. Its claims go back.
+
+    For a job in ABORTING or PAUSING whose proof of silence fails (`waiting_on` says TARGET_SILENCE), and one
+    in WAITING for a target that is away. Whoever writes to that target next shuts it out there first.
+    """
+
+    def effect(db: Session) -> Answer:
+        caller.require_store(get_job(db, job_id).store)
+        job = abandon(db, job_id, now=clock.now(), actor=caller.name, reason=body.reason)
+        audit = {"reason": body.reason, "silence_proved": False}
+        return replace(accepted(job, status=200), audit=audit)
+
+    response = mutate(request, caller, effect, action="job.abandon", subject=("job", job_id), body=body)
+    request.app.state.changed(job_id)
+    return response
+
+
+@router.post(
     "/v1/jobs/{job_id}:retry",
     status_code=202,
     response_model=JobRead,
-    summary="Retry a failed or aborted job",
+    summary="Retry a failed, aborted or abandoned job",
     operation_id="retry_job",
     responses=problems(404, 409, 429),
 )

@@ -226,7 +226,7 @@ def _take(db: Session, job: Job, claimer: Claimer, *, token: int, now: datetime)
         "unproven": True,
         "not_before": None,
         "wake_key": None,
-        "waiting_on": [],
+        "waiting_on": [] if runs else job.waiting_on,  # why silence is not proved yet stays to be seen
         "throttle_effective": None,
         "throttle_cause": None,
         "started_at": job.started_at or now,

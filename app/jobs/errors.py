@@ -1,6 +1,6 @@
 """Errors of jobs: what clients see, and how a task tells its runner why it stops.
 
-ServiceError -> JobNotFound, IllegalTransition, ConflictingJob, QueueFull, SparkDisabled,
+ServiceError -> JobNotFound, IllegalTransition, ConflictingJob, TargetNotGone, QueueFull, SparkDisabled,
                 PoolNotRunning, PoolQueueFull, PlanNotUsable, PlanNoLongerHolds, LimitExceeded,
                 EpochAhead
 JobSignal    -> JobStopped, JobWaiting, JobFailed, LeaseLost
@@ -37,6 +37,17 @@ class ConflictingJob(Conflict):
 
     def __init__(self, job_id: str) -> None:
         super().__init__(f"{job_id} writes to the same tables or files", extra={"job_id": job_id})
+
+
+class TargetNotGone(Conflict):
+    """A job is abandoned only where its target could not be asked whether it is silent."""
+
+    def __init__(self, state: str) -> None:
+        super().__init__(
+            f"the job is {state}, and nothing says that its target is gone; `:abort` ends it as soon as it is"
+            " silent; where that cannot be proved `waiting_on` says TARGET_SILENCE, and it may be abandoned",
+            extra={"state": state},
+        )
 
 
 class QueueFull(TooMany):
@@ -129,6 +140,7 @@ class JobWaiting(JobSignal):
         overtaken: whether that event has come already; asked in the transaction that writes WAITING, because
             a wake before it finds nobody who waits.
         transient: counts as a retry; too many without progress fail the job with `code`.
+        gives_back: the target is away, and its fence keeps off what may still run there: others may have it.
     """
 
     def __init__(
@@ -141,12 +153,14 @@ class JobWaiting(JobSignal):
         transient: bool = False,
         code: str = "RETRIES_EXHAUSTED",
         detail: str = "",
+        gives_back: bool = False,
     ) -> None:
         super().__init__(detail or ", ".join(f"{item.kind} {item.ref}" for item in waiting_on))
         self.waiting_on = list(waiting_on)
         self.not_before = not_before
         self.wake_key = wake_key
         self.overtaken = overtaken
+        self.gives_back = gives_back
         self.transient = transient
         self.code = code
         self.detail = detail

@@ -102,6 +102,16 @@ class JobBase(SQLModel):
     retries: int = Field(default=0, description="Transient failures since it last made progress.")
     retried_from: str | None = Field(default=None, max_length=40)
     runs_on: list[str] = Field(default_factory=list, sa_type=JSON_TYPE)
+    silence_proved: bool | None = Field(
+        default=None,
+        description="Of a job that has ended: whether it is known that nothing of it writes any more."
+        " False: ABANDONED, or FAILED with a target that could not be asked. Null: it has not ended.",
+    )
+    fenced_off_at: datetime | None = Field(
+        default=None,
+        sa_type=UtcDateTime,
+        description="Of an ABANDONED job: when a later job, or a recover, shut it out at its target.",
+    )
 
 
 class Job(JobBase, table=True):
@@ -132,6 +142,7 @@ class Job(JobBase, table=True):
         default=None, max_length=200, description="Of the target it writes to."
     )
     claim_resource: str | None = Field(default=None, max_length=200, description="What it writes there.")
+    gave_back: bool = Field(default=False, description="It waits for a target that is away, without claims.")
     waiting_on: list[dict[str, Any]] = Field(default_factory=list, sa_type=JSON_TYPE)
     throttle_requested: dict[str, Any] | None = Field(default=None, sa_type=JSON_TYPE, nullable=True)
     throttle_effective: dict[str, Any] | None = Field(default=None, sa_type=JSON_TYPE, nullable=True)

@@ -47,15 +47,19 @@ def succeed(context: JobContext, result: Mapping[str, Any]) -> None:
     _end(context, JobState.SUCCEEDED, {"result": dict(result)})
 
 
-def fail(context: JobContext, error: JobFailed) -> None:
-    """RUNNING to FAILED, with the problem that clients see."""
+def fail(context: JobContext, error: JobFailed, *, proven: bool = False) -> None:
+    """RUNNING to FAILED, with the problem that clients see.
+
+    Args:
+        proven: silence has been proved; it is told where it has not.
+    """
     shown = JobError(
         code=error.code,
         title=error.code.replace("_", " ").capitalize(),
         detail=error.detail,
         retryable=error.retryable,
     )
-    values: dict[str, Any] = {"error": shown.model_dump()}
+    values: dict[str, Any] = {"error": shown.model_dump(), "silence_proved": proven}
     if error.result is not None:
         values["result"] = error.result
     _end(context, JobState.FAILED, values, code=error.code, detail=error.detail)
@@ -96,7 +100,7 @@ def wait(context: JobContext, waiting: JobWaiting, *, proven: bool) -> None:
     # of the row, not of the claim: what this attempt gained counts from zero
     retries = context.write(lambda db: get_job(db, context.job.id).retries)
     if waiting.transient and retries >= context.settings.job_retries_max:
-        fail(context, JobFailed(waiting.code, waiting.detail, retryable=True))
+        fail(context, JobFailed(waiting.code, waiting.detail, retryable=True), proven=proven)
         return
 
     def effect(db: Session) -> None:
@@ -112,7 +116,11 @@ def wait(context: JobContext, waiting: JobWaiting, *, proven: bool) -> None:
             retries=retries + (1 if waiting.transient else 0),
         )
         event = state_event(JobState.WAITING, waiting_on=shown, detail=waiting.detail or None)
+        if waiting.gives_back:
+            values["gave_back"] = True
         context.change(db, values, event, states=_sources(JobState.WAITING))
+        if waiting.gives_back:
+            release_claims(db, context.job.id, now=now)
 
     context.write(effect)
 

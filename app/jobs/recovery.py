@@ -10,9 +10,11 @@ from typing import Any, Final
 
 from sqlmodel import Session
 
+from app.clock import SystemClock
 from app.db import Database
 from app.errors import ServiceError
-from app.jobs.claims import current_epoch, raise_epoch
+from app.jobs.abandonment import shut_out_abandoned
+from app.jobs.claims import current_epoch, next_token, raise_epoch
 from app.jobs.models import Job, JobEvent
 from app.jobs.states import JobState
 from app.jobs.writing import state_event
@@ -20,11 +22,13 @@ from app.settings import Settings
 from app.stores.findings import RecoveryRead
 from app.stores.models import Store
 from app.stores.targets import opened
-from spark.targets.connection import Connection
+from spark.targets.connection import Connection, identity
 from spark.targets.fence import read_fence
 from spark.targets.ledger import JobTotals, list_jobs, shows_ledger
 
 RECOVERED_FOREIGN: Final = "RECOVERED_FOREIGN"
+RECOVER_OWNER: Final = "recover"
+"""Who stands at the fence of an abandoned job that a recover has shut out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +46,22 @@ def recover_target(
 ) -> RecoveryRead:
     """Raise our epoch above the target's fence and mark the jobs that only the target remembers.
 
+    Abandoned jobs are shut out there first.
+
     Args:
         kind: of the jobs that are marked.
         resources: whose fences are looked at.
     Raises: ServiceError: the target cannot be asked.
     """
-    with opened(store, settings, database, purpose="recover") as conn:
+    with opened(store, settings, database, purpose="recover", read_only=False) as conn:
+        shut_out_abandoned(
+            database,
+            conn,
+            identity=identity(conn),
+            owner=RECOVER_OWNER,
+            token=next_token,
+            clock=SystemClock(),
+        )
         ledger = shows_ledger(conn)
         fence = _greatest_fence(conn, resources) if ledger else None
         known = list_jobs(conn) if ledger else []

@@ -9,6 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from pydantic import BaseModel, Field
 from sqlmodel import Session
 
 from app.auth.models import AuditEvent
@@ -16,7 +17,8 @@ from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.errors import ServiceError
 from app.jobs.errors import ConflictingJob
-from app.jobs.models import Job
+from app.jobs.models import Job, JobError
+from app.jobs.states import JobState
 from app.kit.ids import new_id
 from app.stores.models import Store, is_suspended
 
@@ -31,6 +33,23 @@ class TickOutcome(StrEnum):
     SKIPPED_RUNNING = "SKIPPED_RUNNING"
     SKIPPED_SUSPENDED = "SKIPPED_SUSPENDED"
     SKIPPED_REFUSED = "SKIPPED_REFUSED"
+
+
+class LastJob(BaseModel):
+    """What became of the job that a tick submitted last: SUBMITTED alone says nothing of its end."""
+
+    last_job_state: JobState | None = Field(
+        default=None, description="Of the last job, now; null: there is none, or it is forgotten."
+    )
+    last_job_error: JobError | None = Field(default=None, description="Why the last job failed.")
+
+
+def last_job_of(db: Session, job_id: str | None) -> dict[str, object]:
+    """The fields of LastJob."""
+    job = None if job_id is None else db.get(Job, job_id)
+    if job is None:
+        return {}
+    return {"last_job_state": JobState(job.state), "last_job_error": job.error}
 
 
 @dataclass(frozen=True, slots=True)

@@ -295,8 +295,9 @@ class Runner:
             proven = not waiting.transient and self._prove(context, kind) is None
             self._unless_ordered(context, kind, partial(outcome.wait, context, waiting, proven=proven))
         except JobFailed as failed:
-            self._prove(context, kind)  # FAILED is silent too, and shows what was done before
-            self._unless_ordered(context, kind, partial(outcome.fail, context, failed))
+            # FAILED is silent too, or says that it may not be, and shows what was done before
+            proven = self._prove(context, kind) is None
+            self._unless_ordered(context, kind, partial(outcome.fail, context, failed, proven=proven))
         else:
             self._unless_ordered(context, kind, partial(outcome.succeed, context, result))
 
@@ -377,7 +378,7 @@ class Runner:
             self._unless_ordered(context, kind, partial(outcome.wait, context, waiting, proven=False))
             return
         failed = JobFailed("CRASH_LOOP", detail)
-        self._unless_ordered(context, kind, partial(outcome.fail, context, failed))
+        self._unless_ordered(context, kind, partial(outcome.fail, context, failed, proven=True))
 
 
 def _won(end: Callable[[JobContext], None], context: JobContext) -> bool:

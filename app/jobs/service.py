@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import delete, func, or_, text, update
+from sqlalchemy import and_, delete, func, or_, text, update
 from sqlmodel import Session, col, select
 
 from app.errors import Conflict
@@ -36,6 +36,7 @@ CHILDREN_MAX = 5_000
 KEPT_BY_PAUSE = TERMINAL | {JobState.PAUSED, JobState.PAUSING, JobState.ABORTING}
 """Children that a pause of their parent leaves as they are."""
 KEPT_BY_ABORT = TERMINAL | {JobState.ABORTING}
+RETRIED = frozenset({JobState.FAILED, JobState.ABORTED, JobState.ABANDONED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +114,9 @@ def refuse_conflict(db: Session, *, store: str | None, identity: str | None, res
     """
     _serialise_submissions(db, identity or f"store:{store}")
     same_target = col(Job.store) == store
-    if identity is not None:
-        same_target = or_(same_target, col(Job.claim_identity) == identity)
+    if identity is not None:  # one that waits for another address of it holds nothing
+        holds = and_(col(Job.claim_identity) == identity, col(Job.gave_back).is_(False))
+        same_target = or_(same_target, holds)
     other = db.exec(
         select(Job.id).where(
             col(Job.claim_resource) == resource, same_target, col(Job.state).not_in(sorted(TERMINAL))
@@ -131,18 +133,19 @@ def _serialise_submissions(db: Session, name: str) -> None:
         db.execute(text("select pg_advisory_xact_lock(:n)"), {"n": number})
 
 
-def _transition(
+def transition(
     db: Session, job: Job, target: JobState, *, now: datetime, reason: str | None, actor: str
 ) -> bool:
+    """Bring a job from the state it was read in to another, and tell whether nobody was faster."""
     values: dict[str, Any] = {"state": target}
     if target in TERMINAL:
-        values = end_values(target, now)
+        values = end_values(target, now) | {"silence_proved": target is not JobState.ABANDONED}
     elif target is JobState.QUEUED:
         values |= {"not_before": None, "waiting_on": [], "wake_key": None, "retries": 0, "crash_count": 0}
         values["unproven"] = job.unproven or job.state == JobState.PAUSING
     elif target in (JobState.PAUSING, JobState.ABORTING):
         values |= {"not_before": None, "wake_key": None, "waiting_on": []}
-    if target is JobState.ABORTING or target is JobState.ABORTED:
+    if target in (JobState.ABORTING, JobState.ABORTED, JobState.ABANDONED):
         values["reason"] = reason or job.reason
     if target in TERMINAL:
         wake_parent(db, job.parent_id, now=now)  # first: parents are locked before children
@@ -152,7 +155,12 @@ def _transition(
         guards=[col(Job.state) == job.state, col(Job.version) == job.version],
         values=values,
         now=now,
-        event=state_event(target, reason=reason, actor=actor),
+        event=state_event(
+            target,
+            reason=reason,
+            actor=actor,
+            silence_proved=False if target is JobState.ABANDONED else None,
+        ),
     )
     if won and target in TERMINAL:
         release_claims(db, job.id, now=now)
@@ -181,7 +189,7 @@ def _ask(
         target = passing if through and is_allowed(JobState(job.state), passing) else wanted
         if not is_allowed(JobState(job.state), target):
             raise IllegalTransition(job.state, wanted)
-        if _transition(db, job, target, now=now, reason=reason, actor=actor):
+        if transition(db, job, target, now=now, reason=reason, actor=actor):
             db.expire_all()
             return get_job(db, job_id)
     raise Conflict("the job changes too fast; try again", code="JOB_CHANGING")
@@ -236,7 +244,7 @@ def request_resume(db: Session, job_id: str, *, now: datetime, actor: str, reaso
         # Its runner may have stopped by now: it hands the job back then.
         is_held = job.state == JobState.PAUSING and job.lease_instance is not None
         target = JobState.RUNNING if is_held else JobState.QUEUED
-        if _transition(db, job, target, now=now, reason=reason, actor=actor):
+        if transition(db, job, target, now=now, reason=reason, actor=actor):
             break
     else:
         raise Conflict("the job changes too fast; try again", code="JOB_CHANGING")

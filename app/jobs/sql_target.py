@@ -9,6 +9,13 @@ from sqlmodel import Session
 
 from app.clock import Clock
 from app.errors import ServiceError
+from app.jobs.abandonment import (
+    CHECKPOINT_TARGET,
+    SILENCE_TRIES_MAX,
+    SILENCE_WAIT_S,
+    AbandonedStillRuns,
+    shut_out_abandoned,
+)
 from app.jobs.claims import claim_target, current_epoch, next_token
 from app.jobs.context import JobContext
 from app.jobs.errors import JobFailed, JobStopped, JobWaiting, LeaseLost
@@ -26,20 +33,19 @@ from spark.targets.errors import (
     TargetDatabaseMissing,
     TargetError,
     TargetLockTimeout,
+    TargetUnreachable,
 )
 from spark.targets.fence import raise_fence
 from spark.targets.ledger import ensure_ledger, has_ledger
 from spark.targets.silence import application_name, running_statements, terminate_older
 
-SILENCE_TRIES_MAX = 50
-SILENCE_WAIT_S = 0.1
 CLAIM_TRIES_MAX = 20
 CONFLICT_LOOK_AGAIN = timedelta(minutes=10)
 """A claim that is given back wakes who waits for it; this is for a wake that got lost."""
 ARCHIVE_LOOK_AGAIN = timedelta(seconds=15)
+ABANDONED_LOOK_AGAIN = timedelta(seconds=5)
 REF_MAX_CHARS = 200
 CONTROL_UNIT = "control"
-CHECKPOINT_TARGET = "target"
 
 
 def read_store_of(context: JobContext) -> Store:
@@ -81,7 +87,14 @@ def signal_of(context: JobContext, error: TargetError) -> Exception:
         return _fenced(context, error)
     if error.transient or isinstance(error, TargetCancelled):
         waiting_on = [WaitingOn(kind=error.code, ref=context.job.store or "")]
-        return JobWaiting(waiting_on, not_before=None, transient=True, code=error.code, detail=error.detail)
+        return JobWaiting(
+            waiting_on,
+            not_before=None,
+            transient=True,
+            code=error.code,
+            detail=error.detail,
+            gives_back=isinstance(error, TargetUnreachable) and is_fenced(context),
+        )
     if isinstance(error, ArchiveFull):
         return archive_wait(context, error.detail)
     return JobFailed(error.code, error.detail)
@@ -126,12 +139,16 @@ class Claimed:
 def claim(context: JobContext, conn: Connection, *, resource: str, queue: bool) -> Claimed:
     """Take the claim in the metadata, end what an older attempt left running, raise the fence.
 
+    An attempt that goes on after a target that was away takes its claim again, and waits for whoever has it
+    by now; what an abandoned job may have left at the target is shut out first.
+
     Raises: JobWaiting or JobFailed: another job writes there. LeaseLost, JobFailed: the fence is above us.
     """
     target_identity = identity(conn)
 
     def take(db: Session) -> str | None:
-        context.change(db, {"claim_identity": target_identity, "claim_resource": resource})
+        values = {"claim_identity": target_identity, "claim_resource": resource, "gave_back": False}
+        context.change(db, values)
         return claim_target(
             db,
             job_id=context.job.id,
@@ -141,9 +158,10 @@ def claim(context: JobContext, conn: Connection, *, resource: str, queue: bool) 
         )
 
     other = context.write(take)
-    if other is not None:
-        raise _conflict(context.clock, other, target_identity, resource, queue=queue)
     known = context.checkpoint(CHECKPOINT_TARGET) or {}
+    if other is not None:
+        raise _conflict(context.clock, other, target_identity, resource, queue=queue or bool(known))
+    _shut_out_abandoned(context, conn, target_identity)
     noted = {"identity": target_identity, "resource": resource, "ledger": known.get("ledger")}
     context.save_checkpoint(CHECKPOINT_TARGET, noted)
     # Begun without a ledger it goes on without: one that was made since knows nothing of the first units.
@@ -154,6 +172,26 @@ def claim(context: JobContext, conn: Connection, *, resource: str, queue: bool) 
     if ledger:
         _raise_fence(context, conn, resource, token=context.job.token)
     return Claimed(target_identity, resource, ledger)
+
+
+def _shut_out_abandoned(context: JobContext, conn: Connection, target_identity: str) -> None:
+    def token(db: Session) -> int:
+        context.change(db, {})
+        return context.job.token
+
+    try:
+        shut_out_abandoned(
+            context.database,
+            conn,
+            identity=target_identity,
+            owner=context.job.id,
+            token=token,
+            clock=context.clock,
+        )
+    except AbandonedStillRuns as error:
+        until = context.clock.now() + ABANDONED_LOOK_AGAIN
+        waiting_on = [WaitingOn(kind="ABANDONED_JOB", ref=error.job_id, until=until)]
+        raise JobWaiting(waiting_on, not_before=until, detail=error.detail) from error
 
 
 def _conflict(clock: Clock, other: str, target_identity: str, resource: str, *, queue: bool) -> Exception:
@@ -180,6 +218,12 @@ def _raise_fence(context: JobContext, conn: Connection, resource: str, *, token:
             context.clock.sleep(SILENCE_WAIT_S)
         else:
             return
+
+
+def is_fenced(context: JobContext) -> bool:
+    """Whether every unit of the job looks at the fence: whoever claims its target next shuts it out."""
+    known = context.checkpoint(CHECKPOINT_TARGET)
+    return known is not None and known.get("ledger") is True
 
 
 def counts_by_ledger(context: JobContext) -> bool:

@@ -57,7 +57,7 @@ def state_event(state: JobState, **facts: Any) -> tuple[str, dict[str, Any]]:
 
 
 def end_values(state: JobState, now: datetime) -> dict[str, Any]:
-    """The columns that every end of a job sets."""
+    """The columns that every end of a job sets; that of one whose silence is not proved says so."""
     assert state in TERMINAL
     return {
         "state": state,
@@ -65,6 +65,7 @@ def end_values(state: JobState, now: datetime) -> dict[str, Any]:
         "lease_instance": None,
         "lease_expires_at": None,
         "unproven": False,
+        "silence_proved": True,
         "not_before": None,
         "wake_key": None,
         "waiting_on": [],

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from app.jobs.models import ThrottleSetting
-from app.jobs.recurring import TickOutcome
+from app.jobs.recurring import LastJob, TickOutcome
 from app.kit.durations import Duration
 from app.kit.values import Instant, Text
 from app.settings import EngineChoice
@@ -221,7 +221,7 @@ class PurgeTableStats(BaseModel):
     rows_estimate: int | None
 
 
-class PurgeTickRead(BaseModel):
+class PurgeTickRead(LastJob):
     """A purge that recurs."""
 
     kind: PurgeKind

@@ -20,7 +20,7 @@ from sqlmodel import Session, col, select
 
 from app.auth.scopes import Scope
 from app.db import Database
-from app.jobs.recurring import Ticked, submit_recurring
+from app.jobs.recurring import Ticked, last_job_of, submit_recurring
 from app.kit.cron import next_time
 from app.parameters.service import effective_by_name
 from app.purge.models import PurgeKind, PurgeRequest, PurgeTickRead
@@ -195,5 +195,6 @@ def list_ticks(db: Session, store: Store, *, now: datetime) -> list[PurgeTickRea
             row = PurgeTick(
                 store=store.id, kind=item.kind.value, cron=item.cron, time_zone=item.time_zone, next_at=at
             )
-        shown.append(PurgeTickRead.model_validate(row.model_dump()))
+        fields = row.model_dump() | last_job_of(db, row.last_job_id)
+        shown.append(PurgeTickRead.model_validate(fields))
     return shown

@@ -24,6 +24,7 @@ SUBJECT_TYPE: Final = "replication_session"
 ANCHORS_SHOWN: Final = 20
 ENDS: Final = {
     JobState.ABORTED: SessionOutcome.ABORTED,
+    JobState.ABANDONED: SessionOutcome.ABORTED,
     JobState.FAILED: SessionOutcome.FAILED,
     JobState.SUCCEEDED: SessionOutcome.UP_TO_DATE,
 }

@@ -64,6 +64,10 @@ class Jobs:
     def abort(self, job_id: str, *, reason: str | None = None, idempotency_key: str | None = None) -> Job:
         return self._act(job_id, "abort", {"reason": reason} if reason else None, key=idempotency_key)
 
+    def abandon(self, job_id: str, *, reason: str, idempotency_key: str | None = None) -> Job:
+        """End a job whose target is gone for good; `silence_proved` of it stays false."""
+        return self._act(job_id, "abandon", {"reason": reason}, key=idempotency_key)
+
     def retry(self, job_id: str, *, idempotency_key: str | None = None) -> Job:
         """Make a new job of a failed one; the answer is the new one."""
         return self._act(job_id, "retry", key=idempotency_key)

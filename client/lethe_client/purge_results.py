@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from lethe_client.results import Raw, Result
+from lethe_client.results import JobError, Raw, Result
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +93,10 @@ class TableStats(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class PurgeTick(Result):
-    """A purge that the service submits by itself; `last_outcome` is SUBMITTED or SKIPPED_...."""
+    """A purge that the service submits by itself; `last_outcome` is SUBMITTED or SKIPPED_....
+
+    `last_job_state` and `last_job_error` tell how the job ended that was submitted last.
+    """
 
     kind: str
     cron: str = ""
@@ -103,6 +106,8 @@ class PurgeTick(Result):
     last_outcome: str | None = None
     last_detail: str | None = None
     last_job_id: str | None = None
+    last_job_state: str | None = None
+    last_job_error: JobError | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

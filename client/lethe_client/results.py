@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-TERMINAL: Final = frozenset({"SUCCEEDED", "FAILED", "ABORTED"})
+TERMINAL: Final = frozenset({"SUCCEEDED", "FAILED", "ABORTED", "ABANDONED"})
 
 Raw = Mapping[str, Any]
 
@@ -139,7 +139,10 @@ class JobError(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class Job(Result):
-    """`state` is QUEUED, RUNNING, WAITING, PAUSING, PAUSED, ABORTING, SUCCEEDED, FAILED or ABORTED."""
+    """`state` is QUEUED, RUNNING, WAITING, PAUSING, PAUSED, ABORTING, or one of TERMINAL.
+
+    `silence_proved` false: whether it still writes at its target is not known.
+    """
 
     id: str
     kind: str
@@ -165,6 +168,8 @@ class Job(Result):
     crash_count: int = 0
     retries: int = 0
     retried_from: str | None = None
+    silence_proved: bool | None = None
+    fenced_off_at: datetime | None = None
     runs_on: tuple[str, ...] = ()
     instance: str | None = None
     etag: str = field(default="", repr=False, compare=False)

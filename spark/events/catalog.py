@@ -11,9 +11,9 @@ from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 
 from spark.events.errors import CatalogIncomplete, NodeUninitialised, NotASlonyDatabase, UnknownCluster
-from spark.events.records import Catalog, Node, Path
+from spark.events.records import Address, Catalog, Node, Path, ServerSelf
 from spark.formats.slony import NODE_UNINITIALISED, TABLES, schema_of
-from spark.targets.connection import Connection
+from spark.targets.connection import Connection, identity
 from spark.targets.errors import TargetSchemaUnsupported
 
 NODES_MAX: Final = 200
@@ -126,6 +126,35 @@ def _paths(conn: Connection, schema: str) -> tuple[Path, ...]:
         f" from {conn.dialect.qualify(schema, 'sl_path')} order by pa_server, pa_client"
     )
     return tuple(Path(server=int(s), client=int(c), digest=path_digest(conninfo)) for s, c, conninfo in rows)
+
+
+def read_addresses(conn: Connection, catalog: Catalog, node: int) -> tuple[Address, ...]:
+    """Where the paths to a node lead, each once."""
+    rows = conn.execute(
+        f"select distinct pa_conninfo from {conn.dialect.qualify(catalog.schema, 'sl_path')}"
+        " where pa_server = :node order by 1",
+        {"node": node},
+    )
+    found = (_address(conninfo) for (conninfo,) in rows)
+    return tuple(dict.fromkeys(address for address in found if address is not None))
+
+
+def _address(conninfo: str) -> Address | None:
+    try:
+        parts = conninfo_to_dict(conninfo)
+    except ProgrammingError:
+        return None
+    host, port, database = (parts.get(name) for name in ("host", "port", "dbname"))
+    number = int(port) if port is not None and str(port).isdecimal() else None
+    return Address(None if host is None else str(host), number, None if database is None else str(database))
+
+
+def read_server(conn: Connection) -> ServerSelf:
+    """What the server behind a connection says of itself."""
+    [(started_at, is_standby)] = conn.execute(
+        "select pg_catalog.pg_postmaster_start_time(), pg_catalog.pg_is_in_recovery()"
+    )
+    return ServerSelf(identity(conn), started_at, bool(is_standby))
 
 
 def path_digest(conninfo: str) -> str:

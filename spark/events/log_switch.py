@@ -34,8 +34,14 @@ class _InUse(Exception):
     """Somebody holds a lock on the old table."""
 
 
-def read_log_status(conn: Connection, catalog: Catalog) -> LogStatusRead:
-    """Where the switch stands, and who is in its way. Reads only, without a lock."""
+def read_log_status(
+    conn: Connection, catalog: Catalog, *, bounds: Mapping[int, int] | None = None
+) -> LogStatusRead:
+    """Where the switch stands, and who is in its way. Reads only, without a lock.
+
+    Args:
+        bounds: as for `try_finish`.
+    """
     schema = catalog.schema
     status = read_status(conn, schema)
     started_at = read_started(conn, schema)
@@ -45,7 +51,7 @@ def read_log_status(conn: Connection, catalog: Catalog) -> LogStatusRead:
         active=read_table(conn, schema, status.active),
         other=other,
         started_at=started_at,
-        origins=read_origins(conn, schema, status.other),
+        origins=read_origins(conn, schema, status.other, bounds=bounds),
         sessions=read_sessions(
             conn, schema, status.other, started_at=started_at if status.is_switching else None
         ),
@@ -79,7 +85,8 @@ def try_finish(
 
     Args:
         bounds: by origin a seqno from which on its oldest SYNC is looked for: below it lie thousands of dead
-            rows after a cleanup. Any SYNC that all have confirmed proves the same.
+            rows after a cleanup, or events that a cleanup has yet to remove. Any SYNC that all have confirmed
+            proves the same.
     Raises: ClusterLocked.
     """
     try:

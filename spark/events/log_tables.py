@@ -9,8 +9,17 @@ Source: facts/slony, section 3.
 from collections.abc import Mapping
 
 from spark.events.cleanup_records import LogOrigin, LogTable
-from spark.events.floors import OldestSync, late_receiver, oldest_sync
-from spark.formats.slony import LogStatus
+from spark.events.floors import (
+    OldestSync,
+    confirmed_by_all,
+    is_single_node,
+    late_receiver,
+    newest_sync,
+    oldest_sync,
+    read_receivers,
+)
+from spark.events.records import Catalog
+from spark.formats.slony import SEQNO_MAX, LogStatus
 from spark.targets.connection import Connection
 
 
@@ -47,6 +56,26 @@ def read_origins(
         )
         for origin in found
     )
+
+
+def confirmed_bounds(conn: Connection, catalog: Catalog) -> dict[int, int]:
+    """By origin the newest SYNC that every receiver has confirmed: where a cleanup of now would cut.
+
+    What a cleanup cuts at, a switch may be proved by: no node asks again for anything below, whether the
+    events there have been removed yet or not. An inactive receiver counts by the rows it has, as the program
+    counts it; an active one without any row leaves its origin out.
+    Source: facts/slony, section 2, step 3; section 3.
+    """
+    schema = catalog.schema
+    nodes = [node for (node,) in conn.execute(f"select no_id from {conn.dialect.qualify(schema, 'sl_node')}")]
+    is_single = is_single_node(conn, schema, catalog.local_node)
+    bounds = {}
+    for origin in nodes:
+        upto = SEQNO_MAX if is_single else confirmed_by_all(read_receivers(conn, schema, origin))
+        sync = None if upto is None else newest_sync(conn, schema, origin, upto=upto)
+        if sync is not None:
+            bounds[origin] = sync
+    return bounds
 
 
 def read_table(conn: Connection, schema: str, table: str) -> LogTable:

@@ -24,6 +24,30 @@ class Path:
 
 
 @dataclass(frozen=True, slots=True)
+class Address:
+    """Where a path says that a node is; None: the path leaves it to libpq."""
+
+    host: str | None
+    port: int | None
+    database: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSelf:
+    """What a node's server says of itself.
+
+    Args:
+        identity: its system identifier, and the database.
+        started_at: of the server; two that run beside each other with one system identifier differ in it.
+        is_standby: it follows another one, and takes no writes.
+    """
+
+    identity: str
+    started_at: datetime
+    is_standby: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Catalog:
     """A cluster as one node knows it.
 

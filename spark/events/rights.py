@@ -132,6 +132,11 @@ def missing_rights(conn: Connection, cluster: str) -> tuple[MissingRight, ...]:
     return tuple(sorted((*missing, *_sequences(conn, schema)), key=lambda one: order.index(one.ability)))
 
 
+def is_able(conn: Connection, cluster: str, ability: Ability) -> bool:
+    """Whether the role of this connection lacks nothing for something."""
+    return all(one.ability != ability for one in missing_rights(conn, cluster))
+
+
 def _sequences(conn: Connection, schema: str) -> list[MissingRight]:
     """The sequences that this node replicates to others: a SYNC is made by reading each of them."""
     names = [conn.dialect.qualify(schema, name) for name in ("sl_sequence", "sl_set", "sl_local_node_id")]

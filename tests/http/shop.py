@@ -12,7 +12,7 @@ import httpx
 from tests.http.targets import CUTOFF, digest_sqlite
 
 JOB_MAX_S = 60.0
-TERMINAL = {"SUCCEEDED", "FAILED", "ABORTED"}
+TERMINAL = {"SUCCEEDED", "FAILED", "ABORTED", "ABANDONED"}
 
 
 @dataclass(frozen=True)

@@ -131,3 +131,20 @@ def _newest_confirmations(rows: dict[str, Any]) -> dict[tuple[int, int], int]:
     for origin, receiver, seqno, *_ in rows["sl_confirm"]:
         found[origin, receiver] = max(seqno, found.get((origin, receiver), 0))
     return found
+
+
+def fall_behind(node: NodeStore, *, receiver: int = 3) -> None:
+    """Let a receiver have confirmed next to nothing of node 1, as far as this node has heard."""
+    of_the_pair = f"con_origin = 1 and con_received = {receiver:d}"
+    node.loaded.execute(
+        f"delete from sl_confirm where {of_the_pair}"
+        f" and con_seqno > (select min(con_seqno) from sl_confirm where {of_the_pair})"
+    )
+
+
+def catch_up(node: NodeStore, *, receiver: int = 3) -> None:
+    """Let a receiver confirm everything of node 1, now."""
+    node.loaded.execute(
+        "insert into sl_confirm (con_origin, con_received, con_seqno, con_timestamp)"
+        f" select 1, {receiver:d}, max(ev_seqno), now() from sl_event where ev_origin = 1"
+    )

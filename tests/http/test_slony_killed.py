@@ -22,9 +22,11 @@ from tests.http.shop import accepted, wait_for
 from tests.http.slony_cleaning import (
     Before,
     assert_recorded,
+    catch_up,
     clean,
     cleaned,
     count,
+    fall_behind,
     log_status,
     slow_cleanup,
     switch,
@@ -285,6 +287,7 @@ def test_a_waiting_switch_that_was_killed_ten_times_still_waits(
 ) -> None:
     before = Before.of()
     with node_of(mortal, catalogs) as node:
+        fall_behind(node)
         job_id = accepted(switch(node, "FULL", timeout="PT1H"))
     for _ in range(10):
         with mortal.http() as http:
@@ -293,5 +296,5 @@ def test_a_waiting_switch_that_was_killed_ten_times_still_waits(
         before.assert_accepted(node.loaded)
         mortal.start()
     with mortal.http() as http:
-        cleaned(NodeStore(http, node.id, node.loaded), log_switch="NONE")
+        catch_up(NodeStore(http, node.id, node.loaded))
     assert _finished(mortal, job_id)["result"]["outcome"] == "FINISHED"

@@ -166,19 +166,16 @@ def writing(node: NodeStore) -> Iterator[int]:
         raw.rollback()
 
 
-def test_a_check_finds_who_is_idle_in_a_transaction(node: NodeStore) -> None:
+def test_a_check_shows_who_is_in_a_transaction_and_does_not_blame_the_usual_work(node: NodeStore) -> None:
     with writing(node) as pid:
         check = node.check()
-    held = details(check, "LOG_SWITCH_HELD_BACK")
-    assert f"pid {pid} (forgotten" in held
-    assert "idle in transaction" in held
+    assert "LOG_SWITCH_HELD_BACK" not in codes(check)  # of so little age it is no fault
     [session] = [each for each in check["slony"]["sessions"] if each["pid"] == pid]
     assert (session["application"], session["state"], session["has_lock"]) == (
         "forgotten",
         "idle in transaction",
         True,
     )
-    assert "LOG_SWITCH_HELD_BACK" not in codes(node.check())
 
 
 def test_a_check_names_the_rights_that_a_reader_lacks(http: httpx.Client, node: NodeStore) -> None:

@@ -85,3 +85,35 @@ class TcpProxy:
         """Forward it; False: the connection dies now."""
         client.sendall(data)
         return True
+
+
+class CuttableProxy(TcpProxy):
+    """A server that can die and come back: cut off, it ends what is open and answers nobody."""
+
+    def __init__(self, server_port: int) -> None:
+        self._cut = threading.Event()
+        self._sides: set[socket.socket] = set()
+        super().__init__(server_port)
+
+    def cut(self) -> None:
+        """End every connection, and each new one as soon as it comes."""
+        self._cut.set()
+        for side in list(self._sides):
+            with contextlib.suppress(OSError):
+                side.shutdown(socket.SHUT_RDWR)
+
+    def mend(self) -> None:
+        """Answer again."""
+        self._cut.clear()
+
+    def _carry(self, client: socket.socket, server: socket.socket) -> None:
+        if self._cut.is_set():
+            client.close()
+            server.close()
+            return
+        both = {client, server}
+        self._sides |= both
+        try:
+            super()._carry(client, server)
+        finally:
+            self._sides -= both

@@ -7,13 +7,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import delete
 from sqlmodel import select
 
 from app.auth.models import AuditEvent
 from app.db import Database
 from app.events.tick import SWITCH, read_tick, tick_once
 from app.events.tick_models import CleanupTick
-from app.jobs.models import Job
+from app.jobs.models import Job, JobEvent
 from app.jobs.recurring import TickOutcome
 from app.jobs.states import JobState
 from app.settings import Settings
@@ -214,3 +215,37 @@ def test_of_many_instances_one_submits(database: Database, settings: Settings, c
         made = instances.map(lambda _: tick_once(database, settings, now=clock.now()), range(8))
     assert sum(len(jobs) for jobs in made) == 1
     assert len(_jobs(database)) == 1
+
+
+def test_a_tick_tells_how_the_job_ended_that_it_submitted(
+    database: Database, settings: Settings, clock: FakeClock
+) -> None:
+    # `/recurring` said SUBMITTED, tick after tick, and each of the jobs had failed for want of a right.
+    _add(database, "asked", parameters={SWITCH: True})
+    tick_once(database, settings, now=clock.now())
+    clock.sleep(TEN_MINUTES_S + 1)
+    [job_id] = tick_once(database, settings, now=clock.now())
+
+    def shown() -> Any:
+        with database.reading() as db:
+            return read_tick(db, db.get_one(Store, "asked"), now=clock.now())
+
+    told = shown()
+    assert (told.last_outcome, told.last_job_state, told.last_job_error) == (
+        TickOutcome.SUBMITTED,
+        JobState.QUEUED,
+        None,
+    )
+    error = {"code": "TARGET_READ_ONLY", "title": "x", "detail": "no right", "retryable": False}
+    with database.transaction() as db:
+        job = db.get_one(Job, job_id)
+        job.sqlmodel_update({"state": JobState.FAILED, "error": error, "finished_at": clock.now()})
+        db.add(job)
+    told = shown()
+    assert (told.last_outcome, told.last_job_state) == (TickOutcome.SUBMITTED, JobState.FAILED)
+    assert told.last_job_error.code == "TARGET_READ_ONLY"
+    with database.transaction() as db:  # retention has forgotten it
+        db.execute(delete(JobEvent))
+        db.delete(db.get_one(Job, job_id))
+    told = shown()
+    assert (told.last_job_id, told.last_job_state, told.last_job_error) == (job_id, None, None)

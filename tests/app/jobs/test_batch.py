@@ -229,7 +229,10 @@ def test_retry_makes_a_new_job_from_the_old_ones_snapshot(bench: Workbench) -> N
     assert bench.states_seen(new.id) == ["QUEUED"]
 
 
-@pytest.mark.parametrize("state", [state for state in JobState if state not in ("FAILED", "ABORTED")])
+RETRIED = ("FAILED", "ABORTED", "ABANDONED")
+
+
+@pytest.mark.parametrize("state", [state for state in JobState if state not in RETRIED])
 def test_job_that_neither_failed_nor_was_aborted_is_not_retried(
     sqlite_bench: Workbench, state: JobState
 ) -> None:

@@ -1,0 +1,32 @@
+"""Jobs that an admin ended without a proof of silence, and jobs that wait without their claims.
+
+Revision: 0015
+Revises: 0009
+"""
+
+import sqlalchemy as sa
+from alembic import op
+
+import app.db
+
+revision = "0015"
+down_revision = "0009"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    with op.batch_alter_table("jobs", schema=None) as batch_op:
+        batch_op.add_column(sa.Column("silence_proved", sa.Boolean(), nullable=True))
+        batch_op.add_column(sa.Column("fenced_off_at", app.db.UtcDateTime(timezone=True), nullable=True))
+        batch_op.add_column(sa.Column("gave_back", sa.Boolean(), nullable=False, server_default=sa.false()))
+    with op.batch_alter_table("jobs", schema=None) as batch_op:
+        batch_op.alter_column("gave_back", existing_type=sa.Boolean(), server_default=None)
+
+
+def downgrade() -> None:
+    op.execute("update jobs set state = 'FAILED' where state = 'ABANDONED'")
+    with op.batch_alter_table("jobs", schema=None) as batch_op:
+        batch_op.drop_column("gave_back")
+        batch_op.drop_column("fenced_off_at")
+        batch_op.drop_column("silence_proved")
