@@ -16,7 +16,8 @@ from spark.erase.verified import FileToVerify, VerifiedFile
 class Mode(StrEnum):
     """How the environment is shared with JE.
 
-    CLOSED: JE's own lock bytes are held while something is written. LIVE: a JE process may be at work.
+    CLOSED: JE's own lock bytes are held while something is written. LIVE: a JE process may be at work, or
+    come at any moment; no lock of it is taken.
     """
 
     CLOSED = "CLOSED"
@@ -194,7 +195,7 @@ class PlanAnswer:
             them; None in an environment that is not replicated.
         torn_at: file and offset of a torn tail.
         nodes_wait: LIVE: old nodes were left for later (progress rule).
-        mode: the mode that the plan is good for; a LIVE store whose environment was free is CLOSED.
+        mode: the mode that the plan is good for.
         witness: must stand in the log whenever something of the plan is done.
         log_extinctions: those that the log itself has.
     """
@@ -270,12 +271,17 @@ class RoundCall:
 
 @dataclass(frozen=True, slots=True)
 class RoundAnswer:
-    """What a round has done. With a refusal, `step` is where it stopped; nothing after it was written."""
+    """What a round has done. With a refusal, `step` is where it stopped; nothing after it was written.
+
+    Attributes:
+        witness: LIVE: a newer one that stood in the same log, for the rounds to come.
+    """
 
     step: Step = Step.LOCK
     entries_done: int = 0
     costs: Costs = field(default_factory=Costs)
     refusal: Refusal | None = None
+    witness: Witness | None = None
 
 
 @dataclass(frozen=True, slots=True)
