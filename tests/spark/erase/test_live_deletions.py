@@ -118,5 +118,6 @@ def test_files_deleted_while_a_plan_is_made_cost_no_pass_and_no_record(tmp_path:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(7_200)
 def test_files_deleted_while_many_plans_are_made_cost_no_record(tmp_path: Path) -> None:
     all_cases(tmp_path, CASES_LONG, seed=8_000)
