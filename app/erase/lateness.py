@@ -1,7 +1,8 @@
 """A throttled cycle that will not end in time says so while something can be done about it.
 
 The throttle never speeds up, so what time backups take has to fit into what the cycle has to spare. Where it
-does not, the cycle names the period with which it would have fitted, as much time being lost.
+does not, the cycle names the period with which it would have fitted, as much time being lost, with something
+to spare. While a backup goes on that grows: it is said again when what was named would not do any more.
 """
 
 import math
@@ -26,7 +27,8 @@ from app.kit.instants import instant_text
 from app.protection.queries import backup_spans
 
 CYCLE_LATE: Final = "CYCLE_LATE"
-SAID: Final = "late_said"
+SAID: Final = "period_that_would_do_s"
+TO_SPARE: Final = 1.25
 HOUR_S: Final = 3600
 
 
@@ -46,24 +48,28 @@ class Lateness:
 
 
 def warn_if_late(attempt: Attempt, remaining: Sequence[ErasureFile]) -> None:
-    """Say once in a cycle that it will not end in time, if backups have taken of it."""
+    """Say that a cycle will not end in time, if backups have taken of it."""
     cycle = attempt.cycle
-    if cycle.plan is None or cycle.plan.get(SAID) or cycle.started_at is None or cycle.ends_at is None:
+    if cycle.plan is None or cycle.started_at is None or cycle.ends_at is None:
         return
     if time_needed(cycle, remaining, now=attempt.now) is None:
         return
     store, since = attempt.store.id, cycle.started_at
     spans = attempt.record.read(lambda db: backup_spans(db, store, since=since))
     found = lateness(cycle, remaining, spans, now=attempt.now)
-    if found is None:
+    if found is None or found.period.total_seconds() <= cycle.plan.get(SAID, 0.0):
         return
+    named = timedelta(seconds=_rounded(found.period.total_seconds() * TO_SPARE))
     facts: dict[str, Any] = {
         "files": len(remaining),
         "late_by": format_duration(found.late),
         "backups_took": format_duration(found.backups),
-        "period_that_would_do": format_duration(found.period),
+        "period_that_would_do": format_duration(named),
     }
-    attempt.record.change(_note_said, say=Message.LATE, **facts)
+    said = {SAID: named.total_seconds()}
+    attempt.record.change(
+        lambda _db, row: setattr(row, "plan", (row.plan or {}) | said), say=Message.LATE, **facts
+    )
     detail = (
         f"{len(remaining)} file(s) remain, and the cycle ends at {instant_text(cycle.ends_at)}, "
         f"{facts['late_by']} before its throttle lets it reach the last of them: backups have held its files "
@@ -99,8 +105,7 @@ def lateness(
     # Of each period so much is work; what is lost is lost once, however long the period is.
     work_share = (READ_UNITS_PER_BYTE + WRITE_SHARES + TOUCH_SHARE) / UNITS_PER_BYTE
     period_s = (length + late / (1 - work_share)).total_seconds()
-    step = HOUR_S if period_s > HOUR_S else 1
-    return Lateness(_whole(late), _whole(took), timedelta(seconds=math.ceil(period_s / step) * step))
+    return Lateness(_whole(late), _whole(took), timedelta(seconds=period_s))
 
 
 def time_in(spans: Sequence[tuple[datetime, datetime]], begin: datetime, end: datetime) -> timedelta:
@@ -117,9 +122,11 @@ def _units_of(file: ErasureFile) -> int:
     return file.size_bytes * READ_UNITS_PER_BYTE + (round_units(file.size_bytes) if file.entry_count else 0)
 
 
+def _rounded(seconds: float) -> int:
+    """Up to whole hours, where there are some."""
+    step = HOUR_S if seconds > HOUR_S else 1
+    return math.ceil(seconds / step) * step
+
+
 def _whole(span: timedelta) -> timedelta:
     return timedelta(seconds=math.ceil(span.total_seconds()))
-
-
-def _note_said(_db: object, cycle: ErasureCycle) -> None:
-    cycle.plan = (cycle.plan or {}) | {SAID: True}

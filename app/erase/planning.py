@@ -82,7 +82,7 @@ def make_plan(attempt: Attempt) -> None:
         facts = plan_facts(answer)
         made = {"planned_at": instant_text(attempt.now), "signature": signature, "plans": plans}
         made["extinctions"] = known.mark
-        made[SAID] = bool((cycle.plan or {}).get(SAID))
+        made |= {SAID: (cycle.plan or {}).get(SAID, 0.0)}
         cycle.plan = facts | made | witness_row(answer.witness)
         cycle.mode = answer.mode.value
         cycle.step = CycleStep.PLANNED

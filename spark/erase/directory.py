@@ -170,7 +170,7 @@ def _refuse_data_directories(directory: Path, names: list[str]) -> None:
     """Refuse a log that lies, in whole or in part, in directories below: a part of a log tells nothing."""
     for name in filter(DATA_DIRECTORY.fullmatch, names):
         try:
-            is_one = any(je_log.FILE_NAME.fullmatch(entry.name) for entry in os.scandir(directory / name))
+            is_one = any(je_log.FILE_NAME.fullmatch(each) for each in os.listdir(directory / name))
         except OSError:
             continue
         if is_one:
