@@ -1,6 +1,6 @@
-"""A file of a log was lost, by a restore that had left it out. The plan said TREE_BROKEN and named an offset in
-a file that was not there; JE's own gaps, which its cleaner leaves, were right beside it. And a log whose files
-lie in data001/ was no environment at all.
+"""A file of a log was lost, by a restore that had left it out. The plan said TREE_BROKEN and named an offset
+in a file that was not there; JE's own gaps, which its cleaner leaves, were right beside it. And a log whose
+files lie in data001/ was no environment at all.
 """
 
 from pathlib import Path

@@ -1,6 +1,6 @@
 """A LIVE store was handled as CLOSED whenever its application was down: plans and rounds held JE's lock. JE
-asks for that lock once when it opens an environment, and does not try again: an application that was restarted
-in mid-cycle ended with EnvironmentLockedException.
+asks for that lock once when it opens an environment, and does not try again: an application that was
+restarted in mid-cycle ended with EnvironmentLockedException.
 """
 
 import fcntl
