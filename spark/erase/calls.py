@@ -271,10 +271,8 @@ class RoundCall:
 
 @dataclass(frozen=True, slots=True)
 class RoundAnswer:
-    """What a round has done. With a refusal, `step` is where it stopped; nothing after it was written.
-
-    Attributes:
-        witness: LIVE: a newer one that stood in the same log, for the rounds to come.
+    """What a round has done. With a refusal, `step` is where it stopped; nothing after it was written. LIVE: a
+    newer `witness` that stood in the same log, for the rounds to come.
     """
 
     step: Step = Step.LOCK
