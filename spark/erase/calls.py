@@ -16,8 +16,7 @@ from spark.erase.verified import FileToVerify, VerifiedFile
 class Mode(StrEnum):
     """How the environment is shared with JE.
 
-    CLOSED: JE's own lock bytes are held while something is written. LIVE: a JE process may be at work, or
-    come at any moment; no lock of it is taken.
+    CLOSED: JE's own lock bytes are held meanwhile. LIVE: none is; a JE process may be there, or come.
     """
 
     CLOSED = "CLOSED"
@@ -237,8 +236,8 @@ class PrepareCall:
 class PrepareAnswer:
     """SHA-256 in hex of the file as it is, and as it will be once its planned entries are erased.
 
-    The second one is the same before, between and after all rounds, if they change what is planned and
-    nothing else: it proves every byte.
+    The second one is the same before, between and after all rounds, if they change nothing but what is
+    planned: it proves every byte.
     """
 
     sha256_now: str = ""
@@ -271,8 +270,9 @@ class RoundCall:
 
 @dataclass(frozen=True, slots=True)
 class RoundAnswer:
-    """What a round has done. With a refusal, `step` is where it stopped; nothing after it was written. LIVE: a
-    newer `witness` that stood in the same log, for the rounds to come.
+    """What a round has done. With a refusal, `step` is where it stopped; nothing after it was written.
+
+    In LIVE `witness` is a newer one that stood in the same log, for the rounds to come.
     """
 
     step: Step = Step.LOCK

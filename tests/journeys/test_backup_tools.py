@@ -291,7 +291,8 @@ def back_up_over_kills(mortal: Service, tmp_path: Path, count: int) -> None:
     """The service is killed while the command copies, and is away when the command ends."""
     chance = random.Random(count)
     env = register(mortal, tmp_path)
-    command = [LETHE, "backup", "run", "--store", env.name, "--json", "--", "sh", "-c"]
+    given = ["--store", env.name, "--lease", "PT10M", "--json"]  # a loaded machine starts a service slowly
+    command = [LETHE, "backup", "run", *given, "--", "sh", "-c"]
     for number in range(count):
         copied = tmp_path / f"copied-{number}"
         running = subprocess.Popen(
