@@ -2,6 +2,7 @@
 
 import shutil
 import tempfile
+import time
 import uuid
 from dataclasses import replace
 from itertools import islice
@@ -9,11 +10,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from lethe_client import BackupEnd, BackupSession, Gone, LetheError, NotFound
+from lethe_client import BackupEnd, BackupSession, Gone, LetheError, NotFound, TransportFailed
 
 from app.cli.arguments import LIMIT_DEFAULT, Limit, States, StoreId
 from app.cli.backup_files import Kept, list_of, read_kept, with_lists, write_kept, write_whole
-from app.cli.backup_lease import Renewal
+from app.cli.backup_lease import AGAIN_S, Renewal, end_in_time
 from app.cli.child_command import ChildCommand
 from app.cli.complaints import complaint
 from app.cli.exits import Complaint, ExitCode
@@ -29,7 +30,17 @@ app = typer.Typer(
 
 StoreOption = Annotated[str, typer.Option("--store", metavar="NAME", help="Id of the store.")]
 Lease = Annotated[
-    str, typer.Option("--lease", metavar="DURATION", help="PT30S to PT24H; renewed meanwhile, or by hooks.")
+    str,
+    typer.Option("--lease", metavar="DURATION", help="PT30S to PT24H; `lethe backup renew` prolongs it."),
+]
+RunLease = Annotated[
+    str,
+    typer.Option(
+        "--lease",
+        metavar="DURATION",
+        help="PT30S to PT24H, renewed four times in it: what the eraser waits for if this command dies, and "
+        "how long the service may be away.",
+    ),
 ]
 AbortTimeout = Annotated[
     str | None,
@@ -46,6 +57,7 @@ SessionFile = Annotated[
     Path, typer.Option("--session-file", metavar="PATH", help="Where the session's id is kept for the next.")
 ]
 LEASE = "PT10M"
+RUN_LEASE = "PT2M"
 ABORT_TIMEOUT_S = 30.0
 FILES_SHOWN_MAX = 20
 STANDARD_ERROR = 2
@@ -83,7 +95,16 @@ def _request(
 
 def _begin(session: Session, store: str, request: dict[str, Any], key: str) -> BackupSession:
     wait_s = _duration(request["erase_abort_timeout"], "--timeout")
-    return session.client.backups.begin(store, **request, wait_s=wait_s, idempotency_key=key)
+    until_s, was_sent = time.monotonic() + wait_s, False
+    while True:
+        try:
+            return session.client.backups.begin(store, **request, wait_s=wait_s, idempotency_key=key)
+        except TransportFailed as error:  # the same key gets the same answer, also after a restart
+            was_sent |= error.maybe_done
+            if not was_sent or time.monotonic() >= until_s:
+                raise
+            session.out.note(f"lethe: no answer yet: {error}")
+        time.sleep(AGAIN_S)
 
 
 def _facts(found: BackupSession) -> dict[str, Any]:
@@ -108,7 +129,7 @@ def run(
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="{files}: a list of lines.")],
     *,
     store: StoreOption,
-    lease: Lease = LEASE,
+    lease: RunLease = RUN_LEASE,
     timeout: AbortTimeout = None,
     file: FileNames = None,
     mode: Mode = None,
@@ -118,7 +139,8 @@ def run(
     """Run a command while no byte of the environment's files changes; exit with its code.
 
     In the command `{files}` becomes the path of a list of the files, one a line, and `{files0}` of one with
-    NULs. Exit 75: the command did well, but its copy is no backup; try again.
+    NULs. Exit 75: the command did well, but its copy is no backup; try again. A service that restarts
+    meanwhile costs nothing, if it is back before the lease is over.
     """
     if shutil.which(command[0]) is None:
         raise typer.BadParameter(f"there is no command {command[0]!r}", param_hint="COMMAND")
@@ -129,15 +151,15 @@ def run(
     with tempfile.TemporaryDirectory(prefix="lethe-backup-") as directory:
         try:
             words = with_lists(command, begun.files, Path(directory))
-            code, lost = _copy(session, begun, words)
+            code, renewal = _copy(session, begun, words)
         except BaseException:
-            _end(session, begun)
+            _end(session, begun, until_s=0.0)
             raise
-    return _judge(session, begun, code, lost)
+    return _judge(session, begun, code, renewal)
 
 
-def _copy(session: Session, begun: BackupSession, words: list[str]) -> tuple[int, str | None]:
-    """Run the command under a lease that is renewed; its exit code, and why the session was lost."""
+def _copy(session: Session, begun: BackupSession, words: list[str]) -> tuple[int, Renewal]:
+    """Run the command under a lease that is renewed; its exit code, and what became of the lease."""
     child = ChildCommand(words, stdout=STANDARD_ERROR if session.out.json else None)
     renewal = Renewal(session.client, begun, session.out, on_loss=child.terminate)
     try:
@@ -147,19 +169,20 @@ def _copy(session: Session, begun: BackupSession, words: list[str]) -> tuple[int
         code = ExitCode.USAGE
     finally:
         renewal.stop()
-    return code, renewal.lost
+    return code, renewal
 
 
-def _end(session: Session, begun: BackupSession) -> BackupEnd | LetheError:
+def _end(session: Session, begun: BackupSession, *, until_s: float) -> BackupEnd | LetheError:
     try:
-        return session.client.backups.end(begun.store, begun.id)
+        return end_in_time(session.client, begun.store, begun.id, session.out, until_s=until_s)
     except LetheError as error:
         return error
 
 
-def _judge(session: Session, begun: BackupSession, code: int, lost: str | None) -> int:
+def _judge(session: Session, begun: BackupSession, code: int, renewal: Renewal) -> int:
     """End the session; the command's own failure comes before ours."""
-    ended = _end(session, begun)
+    lost = renewal.lost
+    ended = _end(session, begun, until_s=renewal.held_until_s if lost is None else 0.0)
     valid = isinstance(ended, BackupEnd) and bool(ended.valid) and lost is None
     reason = lost
     if isinstance(ended, LetheError):
@@ -255,11 +278,11 @@ def _going_on(session: Session, session_file: Path, store: str) -> Kept | None:
     return kept
 
 
-def _named(session_file: Path) -> tuple[str, str]:
+def _named(session_file: Path) -> Kept:
     kept = read_kept(session_file)
     if kept is None or kept.session_id is None:
         raise typer.BadParameter(f"{session_file} holds no session", param_hint="--session-file")
-    return kept.store, kept.session_id
+    return kept
 
 
 @app.command("renew")
@@ -274,10 +297,10 @@ def renew(
 ) -> int:
     """Hold the files for longer, from now on. Exit 75 once the lease has run out."""
     _duration(lease, "--lease")
-    store, session_id = _named(session_file)
+    kept = _named(session_file)
     try:
         found = session.client.backups.renew(
-            store, session_id, lease=None if lease is None else lease.upper()
+            kept.store, kept.session_id or "", lease=None if lease is None else lease.upper()
         )
     except Gone as error:
         return _gone(session, error)
@@ -290,9 +313,11 @@ def renew(
 @on_service
 def end(session: Session, *, session_file: SessionFile) -> int:
     """End the backup: exit 0 if every file stayed what it was, 75 if not. Once or ten times the same."""
-    store, session_id = _named(session_file)
+    kept = _named(session_file)
+    session_id = kept.session_id or ""
     try:
-        ended = session.client.backups.end(store, session_id)
+        until_s = time.monotonic() + _duration(kept.request.get("lease"), "--lease")
+        ended = end_in_time(session.client, kept.store, session_id, session.out, until_s=until_s)
     except Gone as error:
         return _gone(session, error)
     session.out.document(ended.raw)
@@ -313,8 +338,8 @@ def _gone(session: Session, error: Gone) -> int:
 @on_service
 def status(session: Session, *, session_file: SessionFile) -> int:
     """Show the session of the file. Exit 0 also where it is over."""
-    store, session_id = _named(session_file)
-    found = session.client.backups.get(store, session_id)
+    kept = _named(session_file)
+    found = session.client.backups.get(kept.store, kept.session_id or "")
     session.out.document(found.raw)
     session.out.facts(_facts(found))
     return ExitCode.OK

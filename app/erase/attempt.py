@@ -16,7 +16,7 @@ from sqlmodel import Session
 
 from app.erase.models import CycleStep, ErasureCycle, Origin
 from app.erase.record import Record
-from app.erase.refusals import WHERE_MAX_CHARS, failure, in_use
+from app.erase.refusals import LOG_MOVED, WHERE_MAX_CHARS, failure, in_use
 from app.erase.rules import Wanted, wanted
 from app.erase.throttle import Rate
 from app.errors import ServiceError
@@ -42,6 +42,7 @@ LIVE_LOOK_S: Final = 30.0
 WAKE_LEAD_S: Final = 2.0
 """A long wait ends so much early, and the rest is slept: a runner looks only now and then."""
 ORDERS_EVERY_S: Final = 1.0
+MOVED_AGAIN_S: Final = 1.0
 HANDS_LOST_MAX: Final = 3
 
 
@@ -223,7 +224,9 @@ class Attempt:
         waiting = in_use(refusal)
         if waiting is None:
             return failure(refusal)
-        return self.wait_for([waiting], self.context.settings.erasure_environment_look_s)
+        look_s = self.context.settings.erasure_environment_look_s
+        # A log that has moved can be read anew at once; only not in a loop without a breath.
+        return self.wait_for([waiting], min(look_s, MOVED_AGAIN_S) if waiting.kind == LOG_MOVED else look_s)
 
     # -- waiting
 

@@ -23,6 +23,7 @@ from app.erase.certificate_environment import look_at_environment
 from app.erase.certificate_protections import protections_met
 from app.erase.certificate_residue import residue
 from app.erase.errors import CycleNotEnded
+from app.erase.left_over import why_left_over
 from app.erase.models import REMAINING, CycleState, ErasureCycle, ErasureFile, FileState
 from app.erase.queries import instant_of_ms, state_now
 from app.erase.signing import register, signer_of
@@ -141,7 +142,7 @@ def _content(db: Session, cycle_id: str, *, now: datetime) -> tuple[dict[str, An
         "totals": _totals(files),
         "protections": protections_met(db, cycle.store, files, began=cycle.created_at, ended=ended),
         "extinctions": _extinctions(db, cycle.store, files),
-        "files": [_file(row) for row in files],
+        "files": [_file(row, state) for row in files],
     }
     return content, job.params.get("target", {}).get("path")
 
@@ -232,15 +233,17 @@ def _duration(seconds: float) -> str:
     return format_duration(timedelta(seconds=seconds))
 
 
-def _file(row: ErasureFile) -> dict[str, Any]:
+def _file(row: ErasureFile, ended: CycleState) -> dict[str, Any]:
     state, created = FileState(row.state), instant_of_ms(row.created_ms)
+    # Rows of cycles that ended before they said it themselves: who held what by then is not told any more.
+    causes = why_left_over(row, ended, {})
     return {
         "name": file_name(row.number),
         "state": state.value,
         "bytes": row.size_bytes,
         "created_at": None if created is None else instant_text(created),
         "identity": _identity(row),
-        "not_erased_because": [{"cause": cause, "detail": detail} for cause, detail in row.causes],
+        "not_erased_because": [{"cause": cause, "detail": detail} for cause, detail in causes],
         "planned": {code: list(pair) for code, pair in row.planned.items()},
         "kept": {code: list(pair) for code, pair in row.kept.items()},
         "extinctions": {name: list(pair) for name, pair in (row.extinct or {}).items()},

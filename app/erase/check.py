@@ -47,7 +47,7 @@ def check_environment(store: Store, settings: Settings, _now: datetime) -> Store
         detail = ", ".join(f"{item.right} on {item.table}" for item in missing)
         findings.append(_error("PERMISSION", detail))
     conflicts = _conflicts(directory)
-    findings += [_warn("OWN_ERASER", conflict) for conflict in conflicts]
+    findings += [_error("OWN_ERASER", conflict) for conflict in conflicts]
     is_ok = all(item.severity is not FindingSeverity.ERROR for item in findings)
     return StoreCheck(
         ok=is_ok,

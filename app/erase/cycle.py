@@ -10,11 +10,14 @@ Source: je-data-eraser; facts eraser-behaviour, 3; design.md, Erase.
 
 from app.erase.attempt import Attempt
 from app.erase.file_work import Blocked, FileLeft, FileWork
+from app.erase.lateness import warn_if_late
 from app.erase.messages import Message
 from app.erase.models import REMAINING, CycleState, ErasureFile
 from app.erase.obstacles import Obstacles, waits_for
 from app.erase.planning import PASSING, log_signature, make_plan
 from app.protection.service import active_protections, protected_files
+from app.stores.models import StoreMode
+from spark.erase.calls import Mode
 from spark.erase.reasons import Cause
 
 
@@ -34,11 +37,12 @@ class CycleLoop:
         record = self.attempt.record
         while True:
             self.attempt.look()
-            if self.attempt.wants_plan:
+            if self.attempt.wants_plan or self._is_planned_as_closed():
                 make_plan(self.attempt)
             remaining = record.files(*REMAINING)
             if not remaining:
                 return CycleState.COMPLETE
+            warn_if_late(self.attempt, remaining)
             obstacles = self._obstacles(remaining)
             free = [file for file in remaining if file.number not in obstacles.by_file]
             if free:
@@ -49,6 +53,10 @@ class CycleLoop:
                 if waiting is None:
                     return CycleState.INCOMPLETE
                 raise waiting
+
+    def _is_planned_as_closed(self) -> bool:
+        """Whether a plan made under JE's lock is left, and the store is LIVE; made again it needs no lock."""
+        return self.attempt.store.mode == StoreMode.LIVE and self.attempt.cycle.mode == Mode.CLOSED
 
     def _work(self, file: ErasureFile) -> None:
         try:

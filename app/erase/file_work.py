@@ -20,7 +20,7 @@ from sqlmodel import Session
 from app.erase.attempt import Answer, Attempt
 from app.erase.messages import Message
 from app.erase.models import ErasureCycle, ErasureFile, FileState
-from app.erase.planning import identity_of_row, witness_of_row
+from app.erase.planning import identity_of_row, witness_of_row, witness_row
 from app.erase.record import count, refusal_row
 from app.erase.throttle import DELETE_SHARE, READ_UNITS_PER_BYTE, UNITS_PER_BYTE, pace_of, round_units
 from app.jobs.models import WaitingOn
@@ -239,6 +239,8 @@ class FileWork:
         def edit(_db: Session, cycle: ErasureCycle, row: ErasureFile) -> None:
             row.rows_done, row.done_offset = done.last, max(end, row.done_offset)
             row.rounds += 1
+            if answer.witness is not None:
+                cycle.plan = (cycle.plan or {}) | witness_row(answer.witness)
             self._pay(cycle, row, round_units(stretch), began)
 
         self._change(edit, answer)
@@ -317,14 +319,13 @@ class FileWork:
             waiting = WaitingOn(kind="FILE_LOCKED", ref=self.file_name)
             raise FileLeft(Blocked(now + timedelta(seconds=FILE_LOCKED_S), waiting))
         if refusal.code is RefusalCode.ENVIRONMENT_IN_USE and self._may_go_live():
-            self.attempt.wants_plan = self.attempt.cycle.mode == Mode.CLOSED
             seconds = self.attempt.context.settings.erasure_environment_look_s
             waiting = WaitingOn(kind=refusal.code.value, ref=self.file_name)
             raise FileLeft(Blocked(now + timedelta(seconds=seconds), waiting))
         raise self.attempt.refused(refusal)
 
     def _may_go_live(self) -> bool:
-        """Whether a plan made while the environment was free is to be made again beside its user."""
+        """Whether the other files are worked at meanwhile: theirs is a plan that needs no lock of JE."""
         return self.attempt.store.mode == StoreMode.LIVE and self._mode is Mode.CLOSED
 
     def _note_refusal(

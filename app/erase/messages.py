@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 import structlog
+from sqlalchemy import func
 from sqlmodel import Session, col, select
 
 from app.erase.models import REMAINING, ErasureCycle, ErasureFile, FileState
@@ -37,9 +38,14 @@ class Message(StrEnum):
     WAITING = "Unable to erase any file now"
     SKIPPED = "File skipped"
     REPLANNED = "Plan made again"
+    LATE = "Cycle will not end in time"
 
 
-WARNINGS: Final = frozenset({Message.INCOMPLETE, Message.NOT_RESUMED, Message.FAILED, Message.SKIPPED})
+WARNINGS: Final = frozenset(
+    {Message.INCOMPLETE, Message.NOT_RESUMED, Message.FAILED, Message.SKIPPED, Message.LATE}
+)
+ENDS: Final = frozenset({Message.COMPLETED, Message.INCOMPLETE})
+NO_END: Final = "none"
 
 
 def hex_ranges(numbers: Iterable[int]) -> str:
@@ -77,15 +83,27 @@ def message(db: Session, cycle: ErasureCycle, what: Message, **facts: Any) -> tu
     data = {
         "erasure_cycle_id": cycle.id,
         "start": _instant(cycle.started_at),
-        "end": _instant(cycle.ends_at),
+        "end": NO_END if cycle.ends_at is None and cycle.started_at is not None else _instant(cycle.ends_at),
         "processed": processed,
         "remaining": remaining,
         **known,
     }
+    if what in ENDS:
+        data["outcomes"] = _outcomes(db, cycle.id)
     text = f"ERASER {what.value}: " + " ".join(f"{name}={value}" for name, value in data.items())
     log = logger.warning if what in WARNINGS else logger.info
     log(text, store=cycle.store)
     return EVENT_ERASER, {"message": what.name, "text": text, **data}
+
+
+def _outcomes(db: Session, cycle_id: str) -> str:
+    """What became of the files that were selected: one that JE has deleted is processed, and not erased."""
+    query = (
+        select(ErasureFile.state, func.count())
+        .where(ErasureFile.cycle_id == cycle_id, col(ErasureFile.state) != FileState.NOT_SELECTED)
+        .group_by(ErasureFile.state)
+    )
+    return ", ".join(f"{state} {number}" for state, number in sorted(db.exec(query).all()))
 
 
 def _instant(value: datetime | None) -> str:

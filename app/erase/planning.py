@@ -14,6 +14,7 @@ from typing import Any, Final
 from sqlmodel import Session, select
 
 from app.erase.attempt import Attempt
+from app.erase.lateness import SAID
 from app.erase.messages import Message
 from app.erase.models import REMAINING, CycleStep, ErasureCycle, ErasureEntries, ErasureFile, FileState
 from app.erase.record import count, note_remaining, refusal_row, spend
@@ -84,6 +85,7 @@ def make_plan(attempt: Attempt) -> None:
         facts = plan_facts(answer)
         made = {"planned_at": instant_text(attempt.now), "signature": signature, "plans": plans}
         made["extinctions"] = known.mark
+        made |= {SAID: (cycle.plan or {}).get(SAID, 0.0)}
         cycle.plan = facts | made | witness_row(answer.witness)
         cycle.mode = answer.mode.value
         cycle.step = CycleStep.PLANNED

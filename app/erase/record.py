@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 from sqlalchemy import delete, func, update
 from sqlmodel import Session, col, select
 
+from app.erase.left_over import note_left_over
 from app.erase.messages import Message, message
 from app.erase.models import (
     ACTIVE,
@@ -77,6 +78,7 @@ def end_cycle(db: Session, cycle: ErasureCycle, state: CycleState, *, now: datet
     """Write the end of a cycle, and drop what only its work needed."""
     assert state not in ACTIVE
     note_remaining(db, cycle)
+    note_left_over(db, cycle, state, now=now)
     cycle.state, cycle.ended_at, cycle.next_at = state, now, None
     cycle.step = CycleStep.DONE
     cycle.version += 1

@@ -11,7 +11,9 @@ LOG_FILE_CHANGED: Final = "LOG_FILE_CHANGED"
 LIVE_BACKUP_UNKNOWN: Final = "LIVE_BACKUP_UNKNOWN"
 """A backup that did not ask us may still be reading; nothing tells when it has ended."""
 ENVIRONMENT_IN_USE: Final = "ENVIRONMENT_IN_USE"
-IN_USE: Final = frozenset({RefusalCode.ENVIRONMENT_IN_USE, RefusalCode.READER_PRESENT, RefusalCode.LOG_MOVED})
+LOG_MOVED: Final = "LOG_MOVED"
+"""The log was written, or JE has deleted a file, so that a reading did not survive it: it is read anew."""
+IN_USE: Final = frozenset({RefusalCode.ENVIRONMENT_IN_USE, RefusalCode.READER_PRESENT})
 TRANSIENT: Final = frozenset({RefusalCode.EPOCH_PASSED, RefusalCode.STOPPED, RefusalCode.FILE_LOCKED})
 MENDED_BY_A_CLAIM: Final = frozenset({"CONTROL_FILE_MISSING", "CONTROL_FILE_INVALID"})
 """The next attempt makes the control file anew, with every range that the metadata knows."""
@@ -22,9 +24,13 @@ def in_use(refusal: Refusal) -> WaitingOn | None:
     if refusal.code is RefusalCode.LOG_REFUSED and refusal.ref == LIVE_BACKUP_UNKNOWN:
         return WaitingOn(kind="BACKUP_MARKER", ref=where(refusal)[:WHERE_MAX_CHARS])
     changed = refusal.code is RefusalCode.LOG_REFUSED and refusal.ref == LOG_FILE_CHANGED
-    if refusal.code not in IN_USE and not changed:
+    if refusal.code is RefusalCode.LOG_MOVED or changed:
+        kind = LOG_MOVED
+    elif refusal.code in IN_USE:
+        kind = ENVIRONMENT_IN_USE
+    else:
         return None
-    return WaitingOn(kind=ENVIRONMENT_IN_USE, ref=(refusal.file or where(refusal))[:WHERE_MAX_CHARS])
+    return WaitingOn(kind=kind, ref=(refusal.file or where(refusal))[:WHERE_MAX_CHARS])
 
 
 def failure(refusal: Refusal) -> JobWaiting | JobFailed:

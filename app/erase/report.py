@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from sqlmodel import Session, col, select
 
+from app.erase.left_over import why_left_over
 from app.erase.messages import hex_ranges
 from app.erase.models import REMAINING, CycleState, ErasureCycle, ErasureFile, FileState
 from app.erase.stats import stats_of_cycle
@@ -21,7 +22,7 @@ def result_of(db: Session, cycle: ErasureCycle) -> dict[str, Any]:
     query = select(ErasureFile).where(ErasureFile.cycle_id == cycle.id).order_by(col(ErasureFile.number))
     files = list(db.exec(query).all())
     remaining = [file for file in files if file.state in REMAINING]
-    by_cause = _by_cause(remaining)
+    by_cause = _by_cause(remaining, cycle.state)
     return {
         "erasure_cycle_id": cycle.id,
         "state": str(cycle.state),
@@ -38,14 +39,10 @@ def result_of(db: Session, cycle: ErasureCycle) -> dict[str, Any]:
     }
 
 
-def _by_cause(remaining: list[ErasureFile]) -> dict[str, list[str]]:
+def _by_cause(remaining: list[ErasureFile], state: CycleState) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for file in remaining:
-        cause = "IN_WORK" if file.state == FileState.IN_WORK else "NOT_REACHED"
-        if file.causes:
-            cause = str(file.causes[0][0])
-        elif file.refusal is not None:
-            cause = str(file.refusal["code"])
+        [cause, _detail], *_others = why_left_over(file, CycleState(state), {})
         found.setdefault(cause, []).append(f"{file.number:08x}.jdb")
     return found
 

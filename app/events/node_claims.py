@@ -12,9 +12,6 @@ Invariants:
 Source: facts/slony, sections 1 to 4.
 """
 
-from datetime import timedelta
-from typing import Final
-
 from sqlmodel import Session, col, select
 
 from app.jobs.claims import claim_target
@@ -22,10 +19,10 @@ from app.jobs.context import JobContext
 from app.jobs.errors import ConflictingJob, JobFailed, JobWaiting
 from app.jobs.models import Job, JobClaim, WaitingOn
 from app.jobs.service import claim_key, release_claims
+from app.jobs.sql_target import CONFLICT_LOOK_AGAIN
 from app.jobs.states import TERMINAL
 from spark.events.records import Catalog
 
-LOOK_AGAIN_S: Final = 5
 Place = tuple[str, str]
 """Identity and resource of a row of job_claims."""
 
@@ -62,7 +59,7 @@ def _conflict(context: JobContext, other: str, place: Place, *, queue: bool) -> 
         return JobFailed("CONFLICTING_JOB", detail, retryable=True)
     return JobWaiting(
         [WaitingOn(kind="JOB", ref=other)],
-        not_before=context.clock.now() + timedelta(seconds=LOOK_AGAIN_S),
+        not_before=context.clock.now() + CONFLICT_LOOK_AGAIN,
         wake_key=claim_key(*place),
         overtaken=lambda db: db.get(JobClaim, place) is None,
         detail=detail,

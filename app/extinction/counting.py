@@ -91,6 +91,6 @@ def _ask(context: JobContext, call: CountCall, *, take_hands: HandsTaker) -> Cou
     if refusal is None:
         return answer
     if refusal.code is RefusalCode.LOG_MOVED:
-        waiting = [WaitingOn(kind="ENVIRONMENT_IN_USE", ref=refusal.file or "")]
+        waiting = [WaitingOn(kind="LOG_MOVED", ref=refusal.file or "")]
         raise JobWaiting(waiting, not_before=context.clock.now() + MOVED_AGAIN)
     raise JobFailed(refusal.ref or refusal.code.value, refusal.detail)

@@ -17,7 +17,7 @@ from spark.erase.verified import FileToVerify, VerifiedFile
 class Mode(StrEnum):
     """How the environment is shared with JE.
 
-    CLOSED: JE's own lock bytes are held while something is written. LIVE: a JE process may be at work.
+    CLOSED: JE's own lock bytes are held meanwhile. LIVE: none is; a JE process may be there, or come.
     """
 
     CLOSED = "CLOSED"
@@ -195,7 +195,7 @@ class PlanAnswer:
             them; None in an environment that is not replicated.
         torn_at: file and offset of a torn tail.
         nodes_wait: LIVE: old nodes were left for later (progress rule).
-        mode: the mode that the plan is good for; a LIVE store whose environment was free is CLOSED.
+        mode: the mode that the plan is good for.
         witness: must stand in the log whenever something of the plan is done.
         log_extinctions: those that the log itself has.
     """
@@ -237,8 +237,8 @@ class PrepareCall:
 class PrepareAnswer:
     """SHA-256 in hex of the file as it is, and as it will be once its planned entries are erased.
 
-    The second one is the same before, between and after all rounds, if they change what is planned and
-    nothing else: it proves every byte.
+    The second one is the same before, between and after all rounds, if they change nothing but what is
+    planned: it proves every byte.
     """
 
     sha256_now: str = ""
@@ -271,12 +271,16 @@ class RoundCall:
 
 @dataclass(frozen=True, slots=True)
 class RoundAnswer:
-    """What a round has done. With a refusal, `step` is where it stopped; nothing after it was written."""
+    """What a round has done. With a refusal, `step` is where it stopped; nothing after it was written.
+
+    In LIVE `witness` is a newer one that stood in the same log, for the rounds to come.
+    """
 
     step: Step = Step.LOCK
     entries_done: int = 0
     costs: Costs = field(default_factory=Costs)
     refusal: Refusal | None = None
+    witness: Witness | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """The files of an environment, opened for reading only; never mapped: a map dies with its file."""
 
 import os
+import re
 import stat
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from spark.erase.errors import (
     LogFileChanged,
     LogFileNotRegular,
     LogHeaderInvalid,
+    LogInDataDirectories,
     LogVersionUnsupported,
     NotAnEnvironment,
     RestoreRequired,
@@ -22,6 +24,8 @@ from spark.formats import je_log
 from spark.targets.beneath import list_beneath, open_beneath
 
 OPEN_FILES_MAX: Final = 64
+# Where JE has the files of a log if its je.log.nDataDirectories was set: data001, data002 and so on.
+DATA_DIRECTORY: Final = re.compile(r"data[0-9]{3}")
 # Without O_NONBLOCK a pipe that bears the name of a log file would hold us for ever.
 OPEN_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
@@ -48,8 +52,9 @@ class Witness:
 class Descriptors:
     """Open descriptors of log files, few at a time: there may be more files than a process may open."""
 
-    def __init__(self) -> None:
+    def __init__(self, room: int | None = None) -> None:
         self._open: OrderedDict[Path, int] = OrderedDict()
+        self._room = OPEN_FILES_MAX if room is None else room
 
     def of(self, path: Path) -> tuple[int, bool]:
         """Return the descriptor of a file, and whether it was opened just now."""
@@ -57,7 +62,7 @@ class Descriptors:
         if found is not None:
             self._open.move_to_end(path)
             return found, False
-        while len(self._open) >= OPEN_FILES_MAX:
+        while len(self._open) >= self._room:
             os.close(self._open.popitem(last=False)[1])
         self._open[path] = descriptor = _open(path)
         return descriptor, True
@@ -150,6 +155,7 @@ def file_names(directory: Path) -> list[str]:
     except OSError as error:
         raise EnvironmentUnreadable(f"{directory}: {_reason(error)}") from error
     found = [name for name in names if je_log.FILE_NAME.fullmatch(name)]
+    _refuse_data_directories(directory, names)
     if not found:
         raise NotAnEnvironment(f"{directory} holds no log file (*.jdb)")
     if je_log.RESTORE_MARKER_NAME in found:
@@ -159,6 +165,21 @@ def file_names(directory: Path) -> list[str]:
     if over:
         raise LogHeaderInvalid("no log file has such a number", file=over[0])
     return found
+
+
+def _refuse_data_directories(directory: Path, names: list[str]) -> None:
+    """Refuse a log that lies, in whole or in part, in directories below: a part of a log tells nothing."""
+    for name in filter(DATA_DIRECTORY.fullmatch, names):
+        try:
+            is_one = any(je_log.FILE_NAME.fullmatch(each) for each in os.listdir(directory / name))
+        except OSError:
+            continue
+        if is_one:
+            detail = (
+                f"{directory} keeps log files in {name}/ (je.log.nDataDirectories); only a log whose files "
+                "all lie in one directory is worked on"
+            )
+            raise LogInDataDirectories(detail, file=name)
 
 
 @contextmanager

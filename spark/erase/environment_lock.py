@@ -74,11 +74,6 @@ def is_in_use(directory: Path) -> bool:
     return _holder(directory, WRITER_BYTE) is not None or _holder(directory, READER_BYTE) is not None
 
 
-def writer_present(directory: Path) -> bool:
-    """Tell whether somebody holds the byte of the writer."""
-    return _holder(directory, WRITER_BYTE) is not None
-
-
 def reader_present(directory: Path) -> bool:
     """Tell whether a read-only JE process has the environment open.
 

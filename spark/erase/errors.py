@@ -3,6 +3,7 @@
 LogRefused                    LOG_REFUSED               never raised itself
 ├── EnvironmentUnreadable     ENVIRONMENT_UNREADABLE    the operating system said no
 ├── NotAnEnvironment          NOT_AN_ENVIRONMENT        no directory, or no .jdb file in it
+│   └── LogInDataDirectories  LOG_IN_DATA_DIRECTORIES   data001/ and so on, as older JEs could have it
 ├── LogFileNotRegular         LOG_FILE_NOT_REGULAR      a symbolic link, a pipe, a directory
 ├── LogFileChanged            LOG_FILE_CHANGED          grew, shrank or was replaced while it was read
 │   └── LogFileVanished       LOG_FILE_VANISHED         as JE's cleaner deletes files; a new reading succeeds
@@ -18,10 +19,11 @@ nowhere
 ├── NoCheckpoint              NO_CHECKPOINT             nothing says from where recovery would start
 ├── RestoreRequired           RESTORE_REQUIRED          JE itself would refuse to open it
 ├── RollbackUnfinished        ROLLBACK_UNFINISHED
-├── TreeBroken                TREE_BROKEN               a node that the tree needs is not in the log
+├── LogFileMissing            LOG_FILE_MISSING          tree or recovery refer to a file that is not there
+├── TreeBroken                TREE_BROKEN               a node that the tree needs is not in its file
+├── OwnEraserOn               OWN_ERASER_ON             JE's own eraser is switched on
 └── LiveForbidden             LIVE_FORBIDDEN            never raised itself: not while JE has it open
     ├── LiveReplicated        LIVE_REPLICATED           VLSNs, rollbacks or matchpoints in the log
-    ├── LiveEraserOn          LIVE_ERASER_ON            JE's own eraser is switched on
     └── LiveBackupUnknown     LIVE_BACKUP_UNKNOWN       a young backup that is not one of ours
 """
 
@@ -60,6 +62,10 @@ class EnvironmentUnreadable(LogRefused):
 
 class NotAnEnvironment(LogRefused):
     code = "NOT_AN_ENVIRONMENT"
+
+
+class LogInDataDirectories(NotAnEnvironment):
+    code = "LOG_IN_DATA_DIRECTORIES"
 
 
 class LogFileNotRegular(LogRefused):
@@ -118,8 +124,16 @@ class RollbackUnfinished(LogRefused):
     code = "ROLLBACK_UNFINISHED"
 
 
+class LogFileMissing(LogRefused):
+    code = "LOG_FILE_MISSING"
+
+
 class TreeBroken(LogRefused):
     code = "TREE_BROKEN"
+
+
+class OwnEraserOn(LogRefused):
+    code = "OWN_ERASER_ON"
 
 
 class LiveForbidden(LogRefused):
@@ -128,10 +142,6 @@ class LiveForbidden(LogRefused):
 
 class LiveReplicated(LiveForbidden):
     code = "LIVE_REPLICATED"
-
-
-class LiveEraserOn(LiveForbidden):
-    code = "LIVE_ERASER_ON"
 
 
 class LiveBackupUnknown(LiveForbidden):

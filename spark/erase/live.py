@@ -1,31 +1,44 @@
 """LIVE: erasing while a JE process has the environment open (facts je-live).
 
-No lock of JE is taken and nothing is named, renamed or deleted. Whether a JE process writes is told by byte 0
-of je.lck; whether a read-only one is there, which would die of an erased entry, by a read lock on byte 1. A
-write lock there is JE's cleaner at work, and says nothing.
+No lock of JE is taken and nothing is named, renamed or deleted, whether a JE process is there or not: JE asks
+for its lock once when it opens an environment, and fails where it does not get it. Whether a process that
+only reads is there, which would die of an erased entry, is told by a read lock on byte 1 of je.lck. A write
+lock there is JE's cleaner at work, and says nothing.
 """
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from spark.erase import environment_lock
-from spark.erase.calls import LiveTerms, Mode, Refusal, RefusalCode
+from spark.erase.calls import LiveTerms, Refusal, RefusalCode
+from spark.erase.directory import Witness
 from spark.erase.errors import RestoreRequired
+from spark.erase.file_layer import FileLayer
 from spark.erase.live_properties import refuse_own_eraser
-from spark.erase.live_reading import read_moving_log
+from spark.erase.live_reading import read_moving_log, vanished
 from spark.erase.live_rules import decide_live, refuse_replicated, refuse_unknown_backup
 from spark.erase.locking import refused_by_control
 from spark.erase.plan import Plan, make_plan
 from spark.erase.request import PlanRequest
+from spark.erase.witness import check_witness, newest_witness
 from spark.formats.je_log import RESTORE_MARKER_NAME
 from spark.targets.control_errors import ControlError
 
+SYSTEM: Final = FileLayer()
 
-def plan_live(directory: Path, request: PlanRequest, terms: LiveTerms) -> Plan:
-    """Read an environment that is in use, and plan its erasure.
 
+def plan_live(
+    directory: Path, request: PlanRequest, terms: LiveTerms, *, layer: FileLayer = SYSTEM
+) -> tuple[Plan, Witness]:
+    """Read an environment that may be in use, and plan its erasure.
+
+    Files that JE deletes meanwhile belong to what the plan is made of, and nothing is planned in them.
     Whoever calls asks `check_live_round` afterwards.
 
-    Raises: LogRefused: LogFileChanged, and LogFileVanished among them, pass by themselves: plan anew.
+    Returns: the plan, and what must stand in the log whenever something of it is done.
+    Raises: LogRefused: LogFileChanged, and LogFileVanished among them, pass by themselves: plan anew;
+        Refused: LOG_MOVED: so does this.
     Source: facts je-live.
     """
     refuse_own_eraser(directory)
@@ -38,18 +51,9 @@ def plan_live(directory: Path, request: PlanRequest, terms: LiveTerms) -> Plan:
         )
         for file in log.open_files:
             file.look_again()
-    return plan
-
-
-def choose_mode(directory: Path) -> Mode:
-    """Tell how an environment of a LIVE store is handled now: as CLOSED where no JE process writes it.
-
-    Raises: Refused: je.lck cannot be asked.
-    """
-    try:
-        return Mode.LIVE if environment_lock.writer_present(directory) else Mode.CLOSED
-    except ControlError as error:
-        raise refused_by_control(error) from error
+        witness = newest_witness(log, decided.checkpoint.lsn)
+        check_witness(layer, directory, witness)
+        return replace(plan, vanished=vanished(log)), witness
 
 
 def check_live_round(directory: Path) -> Refusal | None:

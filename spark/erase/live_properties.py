@@ -10,7 +10,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from spark.erase.errors import EnvironmentUnreadable, LiveEraserOn
+from spark.erase.errors import EnvironmentUnreadable, OwnEraserOn
 from spark.targets.beneath import open_beneath
 
 PROPERTIES_NAME: Final = "je.properties"
@@ -29,14 +29,17 @@ ESCAPED: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 def refuse_own_eraser(directory: Path) -> None:
     """Refuse an environment whose je.properties switches JE's own eraser on.
 
-    Raises: LiveEraserOn, EnvironmentUnreadable.
+    Raises: OwnEraserOn, EnvironmentUnreadable.
     """
     raw = _read(directory / PROPERTIES_NAME)
     value = properties(raw.decode("latin-1")).get(RUN_ERASER, "false") if raw is not None else "false"
     # JE itself takes no other word than these two; one that it would refuse is no reason to go on.
     if value.strip().lower() not in ("false", ""):
-        detail = f"{RUN_ERASER}={value.strip()}: JE's own eraser is switched on"
-        raise LiveEraserOn(detail, file=PROPERTIES_NAME)
+        detail = (
+            f"{RUN_ERASER}={value.strip()}: JE's own eraser is switched on. Of two erasers one must rest: "
+            "set it to false and restart the application, or leave it to JE and switch the store's cycles off"
+        )
+        raise OwnEraserOn(detail, file=PROPERTIES_NAME)
 
 
 def properties(text: str) -> dict[str, str]:

@@ -5,11 +5,17 @@ one too. Nothing behind a noted size is ever read. So what is read is a beginnin
 created later is not in it, and all that a checkpoint before a deletion wrote is.
 
 Files that are not the last must be whole, to the last byte and checksum. The last one, and the one before it
-while the last has no header yet, is read up to the first entry that is not sound. A file that vanishes, or
-is not what it was, ends the reading: whoever wants the log reads it anew.
+while the last has no header yet, is read up to the first entry that is not sound.
+
+All files stay open until the end, as far as this process may open so many. One that JE deletes meanwhile is
+read to its end all the same: what was read is the log as it was when the list was taken, with nothing missing
+(why that must be so: design.md, Erase, LIVE). `vanished` tells afterwards which ones have no name any more.
+Only a file that went before it was opened is not to be had: the list is taken again, or, where not all files
+could be kept open, the reading ends. A file that is not what it was ends the reading too.
 """
 
 import os
+import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +24,7 @@ from typing import Final
 
 from spark.erase.columns import FileColumns
 from spark.erase.directory import (
+    OPEN_FILES_MAX,
     Descriptors,
     Identity,
     LogFile,
@@ -33,6 +40,8 @@ from spark.formats import je_log
 
 # Two lists in a row differ only if JE created or deleted a file just then.
 LISTS_MAX: Final = 100
+# Descriptors that this process wants for other things than log files.
+OTHER_DESCRIPTORS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +64,33 @@ class MovingFile(LogFile):
         self.look_at_end(may_grow=True)
 
     def look_at_end(self, *, may_grow: bool) -> None:
-        """Assert that the open file, and the name, are what they were.
+        """Assert that the open file, and what has its name, are what they were.
 
-        Raises: LogFileVanished, LogFileChanged.
+        Raises: LogFileVanished: it is not open any more; LogFileChanged.
         """
         self._compare(os.fstat(self.descriptor), may_grow=may_grow)
+        named = self._named()
+        if named is not None:
+            self._compare(named, may_grow=may_grow)
+
+    def has_vanished(self) -> bool:
+        """Whether nothing has its name any more.
+
+        Raises: LogFileChanged: another file has it.
+        """
+        named = self._named()
+        if named is None:
+            return True
+        self._compare(named, may_grow=True)
+        return False
+
+    def _named(self) -> os.stat_result | None:
         try:
-            named = os.stat(self.path, follow_symlinks=False)
-        except FileNotFoundError as error:
-            raise _vanished(self.path) from error
+            return os.stat(self.path, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
         except OSError as error:
             raise LogFileChanged(os.strerror(error.errno or 0), file=self.name) from error
-        self._compare(named, may_grow=may_grow)
 
     def _compare(self, status: os.stat_result, *, may_grow: bool) -> None:
         now, then = identity_of(status), self.identity
@@ -82,10 +106,8 @@ def read_moving_log(directory: Path) -> Iterator[Log]:
 
     Raises: LogRefused: LogFileVanished and LogFileChanged pass by themselves.
     """
-    names = stable_names(directory)
-    descriptors = Descriptors()
+    descriptors, files = _open_all(directory)
     try:
-        files = [_find(directory / name, descriptors) for name in names]
         room = Room.make()
         columns = _read(files, room)
         for file in files:
@@ -94,6 +116,41 @@ def read_moving_log(directory: Path) -> Iterator[Log]:
         yield Log(directory, tuple(files), tuple(columns), room.reads)
     finally:
         descriptors.close()
+
+
+def vanished(log: Log) -> frozenset[int]:
+    """Files that were read and have no name any more: JE has deleted them since.
+
+    Raises: LogFileChanged.
+    """
+    return frozenset(
+        file.number for file in log.open_files if isinstance(file, MovingFile) and file.has_vanished()
+    )
+
+
+def room_for(count: int) -> int:
+    """How many files may stay open; the soft limit of this process is raised as far as it may be."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count + OTHER_DESCRIPTORS
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return wanted if soft == resource.RLIM_INFINITY else max(OPEN_FILES_MAX, soft - OTHER_DESCRIPTORS)
+
+
+def _open_all(directory: Path) -> tuple[Descriptors, list[MovingFile]]:
+    """Open all files of a list that was true when the first of them was opened, and note their sizes."""
+    for _ in range(LISTS_MAX):
+        names = stable_names(directory)
+        descriptors = Descriptors(room_for(len(names)))
+        try:
+            return descriptors, [_find(directory / name, descriptors) for name in names]
+        except LogFileVanished:
+            descriptors.close()
+        except BaseException:
+            descriptors.close()
+            raise
+    raise LogFileChanged(f"{directory}: files go faster than they can be opened")
 
 
 def stable_names(directory: Path) -> list[str]:

@@ -13,7 +13,13 @@ from numpy.typing import NDArray
 
 from spark.erase.columns import FileColumns
 from spark.erase.directory import LogFile, file_names, make_durable, opened
-from spark.erase.errors import LogChainBroken, NoCheckpoint, RestoreRequired, RollbackUnfinished
+from spark.erase.errors import (
+    LogChainBroken,
+    LogFileMissing,
+    NoCheckpoint,
+    RestoreRequired,
+    RollbackUnfinished,
+)
 from spark.erase.native.types import Buffer, Table
 from spark.erase.reading import Reads, Room, read_file
 from spark.formats import je_log
@@ -114,7 +120,7 @@ def check_link(files: Sequence[FileColumns]) -> None:
 def newest_checkpoint(log: Log) -> Checkpoint:
     """Find the newest checkpoint that ended, and see that recovery from it has all that it needs.
 
-    Raises: NoCheckpoint, LogChainBroken, RestoreRequired, RollbackUnfinished.
+    Raises: NoCheckpoint, LogFileMissing, LogChainBroken, RestoreRequired, RollbackUnfinished.
     """
     ends = log.rare(CheckpointEnd)
     if not ends:
@@ -122,16 +128,24 @@ def newest_checkpoint(log: Log) -> Checkpoint:
     lsn, _, end = ends[-1]
     checkpoint = Checkpoint(lsn, end)
     name, offset = je_log.file_name(lsn_file(lsn)), lsn_offset(lsn)
+    _refuse_missing(log, checkpoint)
     if not is_entry(log, checkpoint.first_active) or checkpoint.first_active > lsn:
         detail = f"the checkpoint starts at {show_lsn(checkpoint.first_active)}, where no entry is"
-        raise LogChainBroken(detail, file=name, offset=offset)
-    needed = [file.number for file in log.files if file.number >= lsn_file(checkpoint.first_active)]
-    if needed != list(range(needed[0], needed[0] + len(needed))):
-        detail = f"of the files from {je_log.file_name(needed[0])} on, which recovery needs, one is missing"
         raise LogChainBroken(detail, file=name, offset=offset)
     refuse_restore(log, checkpoint)
     _refuse_open_rollback(log)
     return checkpoint
+
+
+def _refuse_missing(log: Log, checkpoint: Checkpoint) -> None:
+    """See that every file is there that a recovery would read. Gaps before are what JE's cleaner leaves."""
+    if checkpoint.first_active < 0:
+        return
+    first, there = lsn_file(checkpoint.first_active), {file.number for file in log.files}
+    for number in range(first, log.files[-1].number):
+        if number not in there:
+            detail = f"it is not there, and recovery would read every file from {je_log.file_name(first)} on"
+            raise LogFileMissing(detail, file=je_log.file_name(number))
 
 
 def refuse_restore(log: Log, checkpoint: Checkpoint) -> None:

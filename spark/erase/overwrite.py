@@ -25,6 +25,7 @@ from spark.erase.blocks import (
     pieces_with_types,
 )
 from spark.erase.calls import Mode, RefusalCode, RoundAnswer, RoundCall, Step
+from spark.erase.directory import Witness
 from spark.erase.entry_tables import EntryRows, rows_of
 from spark.erase.file_layer import WRITE_FLAGS, Clock, FileLayer, OpenFile, Tally
 from spark.erase.locking import Claim, claimed_file, lock_written
@@ -34,7 +35,7 @@ from spark.erase.planned_file import opened_as_planned
 from spark.erase.reading import UNIT_BYTES
 from spark.erase.refusing import Refused
 from spark.erase.rounds import ROUND_BYTES_MAX, ROUND_ENTRIES_MAX
-from spark.erase.witness import check_witness
+from spark.erase.witness import check_witness, newer_witness
 from spark.formats import je_log
 
 ERASED_TYPE: Final = memoryview(bytes([je_log.EntryType.ERASED]))
@@ -49,6 +50,7 @@ class _Round:
     planned: EntryRows
     tally: Tally
     step: Step = Step.LOCK
+    witness: Witness | None = None
 
 
 def overwrite(call: RoundCall, *, layer: FileLayer, clock: Clock) -> RoundAnswer:
@@ -64,6 +66,8 @@ def overwrite(call: RoundCall, *, layer: FileLayer, clock: Clock) -> RoundAnswer
         with claimed_file(directory, call.number, epoch=call.epoch, mode=call.mode) as claim:
             work.step = Step.CHECK
             if call.witness is not None:
+                if call.mode == Mode.LIVE:
+                    work.witness = newer_witness(directory, call.witness)
                 check_witness(layer, directory, call.witness)
             with opened_as_planned(
                 layer,
@@ -78,7 +82,7 @@ def overwrite(call: RoundCall, *, layer: FileLayer, clock: Clock) -> RoundAnswer
                 _work_on(work, claim, file)
     except Refused as refused:
         return RoundAnswer(work.step, 0, work.tally.costs(), refused.refusal)
-    return RoundAnswer(work.step, work.planned.count, work.tally.costs())
+    return RoundAnswer(work.step, work.planned.count, work.tally.costs(), witness=work.witness)
 
 
 def _work_on(work: _Round, claim: Claim, file: OpenFile) -> None:

@@ -99,6 +99,8 @@ class Plan:
         reads: what reading has cost.
         nodes_wait: in an environment that is in use, old nodes are left for later.
         log_extinctions: those that the log itself has.
+        vanished: files that JE has deleted while the plan was made; they are known, and nothing is planned
+            in them.
     """
 
     directory: Path
@@ -114,6 +116,7 @@ class Plan:
     reads: Reads = field(default_factory=Reads)
     nodes_wait: bool = False
     log_extinctions: tuple[LogExtinction, ...] = ()
+    vanished: frozenset[int] = frozenset()
 
     @property
     def torn_at(self) -> tuple[str, int] | None:

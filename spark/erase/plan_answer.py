@@ -17,7 +17,11 @@ def of_plan(plan: Plan, *, mode: Mode = Mode.CLOSED, refusal: Refusal | None = N
         return PlanAnswer(mode=mode, refusal=refusal)
     vetoed = tuple((lsn, reason.name) for lsn, reason in plan.vetoed[:VETOED_MAX])
     return PlanAnswer(
-        files=tuple(planned_file(each, barren=each.columns.number in plan.barren) for each in plan.files),
+        files=tuple(
+            planned_file(each, barren=each.columns.number in plan.barren)
+            for each in plan.files
+            if each.columns.number not in plan.vanished
+        ),
         first_active=plan.checkpoint.first_active,
         checkpoint_lsn=plan.checkpoint.lsn,
         vetoed=vetoed,

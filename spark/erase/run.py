@@ -24,13 +24,13 @@ from spark.erase.calls import (
     Done,
     PlanAnswer,
     PlanCall,
-    RefusalCode,
     RoundCall,
     VerifyAnswer,
     VerifyCall,
 )
 from spark.erase.errors import LogRefused
 from spark.erase.hands import Answer, Hands, HandsLost
+from spark.erase.live_properties import refuse_own_eraser
 from spark.erase.log_at_rest import log_at_rest
 from spark.erase.refusing import Refused
 from spark.erase.request import PlanRequest
@@ -109,15 +109,18 @@ class SparkHands(Hands):
         self.close()
 
     def plan(self, call: PlanCall) -> PlanAnswer:
-        """Plan an erasure, a task a file; beside a running JE process in one task."""
+        """Plan an erasure, a task a file; that of a LIVE store in one task."""
+        if call.live is not None:
+            return self._do(call, PlanAnswer)
         directory = Path(call.directory)
         try:
             with log_at_rest(directory):
+                refuse_own_eraser(directory)
                 found = self._run(partial(_plan, directory=directory, request=call.request))
         except Refused as refused:
-            if call.live is None or refused.refusal.code != RefusalCode.ENVIRONMENT_IN_USE:
-                return PlanAnswer(refusal=refused.refusal)
-            return self._do(call, PlanAnswer)
+            return PlanAnswer(refusal=refused.refusal)
+        except LogRefused as refused:
+            return PlanAnswer(refusal=refused_by_log(refused))
         return PlanAnswer(refusal=refused_by_log(found)) if isinstance(found, LogRefused) else found
 
     def verify(self, call: VerifyCall) -> VerifyAnswer:

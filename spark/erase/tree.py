@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from spark.erase.databases import Databases
-from spark.erase.errors import TreeBroken
+from spark.erase.errors import LogFileMissing, TreeBroken
 from spark.erase.log import Entries, Lns, Log, Nodes, distinct, mark
 from spark.erase.native import types as t
 from spark.erase.native.comparing import mark_overridden
@@ -105,7 +105,7 @@ def find_reached(
 
     Args:
         holes: trees may lack nodes, as they do when A is not the newest one: the cleaner went by that.
-    Raises: TreeBroken: a node that a tree needs is not in the log, or is no node.
+    Raises: LogFileMissing, TreeBroken: a node that a tree needs is not in the log, or is no node.
     """
     node_lsns = entries.lsn[nodes.entry]
     walk = _Walk(log, entries, nodes, databases, databases.dups, node_lsns)
@@ -225,6 +225,9 @@ def _find_row(walk: _Walk, db: int, lsn: int, *, needed: bool) -> int | None:
     if not needed or db not in walk.current:
         walk.gone.append(lsn)
         return None
+    if lsn_file(lsn) not in {file.number for file in walk.log.files}:
+        detail = f"it is not there, and the tree of database {db} needs its node {show_lsn(lsn)}"
+        raise LogFileMissing(detail, file=je_log.file_name(lsn_file(lsn) & je_log.FILE_NUMBER_MAX))
     detail = f"the tree of database {db} needs the node {show_lsn(lsn)}, which is not in the log"
     raise _broken(detail, lsn)
 

@@ -11,10 +11,12 @@ from spark.erase import plan_answer
 from spark.erase.calls import (
     Call,
     CountCall,
+    DeleteReservedAnswer,
     DeleteReservedCall,
     Done,
     HeaderTimesAnswer,
     HeaderTimesCall,
+    LiveTerms,
     Mode,
     PlanAnswer,
     PlanCall,
@@ -30,18 +32,22 @@ from spark.erase.counting import count_records
 from spark.erase.errors import LogFileChanged, LogRefused
 from spark.erase.file_layer import Clock, FileLayer
 from spark.erase.header_times import read_header_times
-from spark.erase.live import check_live_round, choose_mode, plan_live
+from spark.erase.live import check_live_round, plan_live
+from spark.erase.live_properties import refuse_own_eraser
 from spark.erase.log_at_rest import log_at_rest
 from spark.erase.overwrite import overwrite
 from spark.erase.plan import plan_erasure
 from spark.erase.prepare import prepare
 from spark.erase.proof import prove
 from spark.erase.refusing import Refused
+from spark.erase.request import PlanRequest
 from spark.erase.reserved import delete_reserved
 from spark.erase.verify import InTurn, verify
 from spark.erase.witness import read_witness
 
 SYSTEM: Final = FileLayer()
+# A plan that the log has outrun is made again at once; one that is outrun so often waits.
+LIVE_READINGS_MAX: Final = 4
 
 
 def unmeasured() -> float:
@@ -72,7 +78,7 @@ def do(call: Call, *, layer: FileLayer = SYSTEM, clock: Clock = unmeasured) -> D
         case ProveCall():
             return prove(call, layer=layer, clock=clock)
         case DeleteReservedCall():
-            return delete_reserved(call, layer=layer, clock=clock)
+            return _delete_reserved(call, layer=layer, clock=clock)
         case VerifyCall():
             return verify(call, InTurn())
         case CountCall():
@@ -94,28 +100,40 @@ def with_witness(answer: PlanAnswer, directory: Path) -> PlanAnswer:
 
 
 def _plan(call: PlanCall) -> PlanAnswer:
-    """Plan under JE's lock, so that the log stands still: a JE process that wants in waits for us, or fails.
+    """Plan under JE's lock, so that the log stands still: a JE process that wants in meanwhile fails.
     Where there is no lock file yet none is made: a plan writes nothing.
 
-    With terms for LIVE, an environment that is in use is planned beside its user.
+    With terms for LIVE no lock of JE is taken: its process may come and go.
     """
     directory = Path(call.directory)
+    if call.live is not None:
+        return _plan_live(directory, call.request, call.live)
     try:
         with log_at_rest(directory):
+            refuse_own_eraser(directory)
             answer = plan_answer.of_plan(plan_erasure(directory, call.request))
             return with_witness(answer, directory)
     except LogRefused as refused:
         return PlanAnswer(refusal=refused_by_log(refused))
     except Refused as refused:
-        if call.live is None or refused.refusal.code != RefusalCode.ENVIRONMENT_IN_USE:
-            return PlanAnswer(refusal=refused.refusal)
-        in_use = refused.refusal
+        return PlanAnswer(refusal=refused.refusal)
+
+
+def _plan_live(directory: Path, request: PlanRequest, terms: LiveTerms) -> PlanAnswer:
+    """Plan beside a JE process; a plan that the log has outrun is made again, some times."""
+    answer = PlanAnswer(mode=Mode.LIVE)
+    for _ in range(LIVE_READINGS_MAX):
+        answer = _plan_live_once(directory, request, terms)
+        if answer.refusal is None or answer.refusal.code != RefusalCode.LOG_MOVED:
+            break
+    return answer
+
+
+def _plan_live_once(directory: Path, request: PlanRequest, terms: LiveTerms) -> PlanAnswer:
     try:
-        if choose_mode(directory) == Mode.CLOSED:
-            return PlanAnswer(refusal=in_use)
-        plan = plan_live(directory, call.request, call.live)
+        plan, witness = plan_live(directory, request, terms)
         answer = plan_answer.of_plan(plan, mode=Mode.LIVE, refusal=check_live_round(directory))
-        return answer if answer.refusal is not None else with_witness(answer, directory)
+        return answer if answer.refusal is not None else replace(answer, witness=witness)
     except Refused as refused:
         return PlanAnswer(mode=Mode.LIVE, refusal=refused.refusal)
     except LogFileChanged as moved:
@@ -125,9 +143,24 @@ def _plan(call: PlanCall) -> PlanAnswer:
         return PlanAnswer(mode=Mode.LIVE, refusal=refused_by_log(refused))
 
 
+def _refused_before_writing(directory: Path, mode: Mode) -> Refusal | None:
+    """What may have come since the plan, and forbids to write."""
+    try:
+        refuse_own_eraser(directory)
+    except LogRefused as refused:
+        return refused_by_log(refused)
+    return check_live_round(directory) if mode == Mode.LIVE else None
+
+
 def _overwrite(call: RoundCall, *, layer: FileLayer, clock: Clock) -> RoundAnswer:
-    if call.mode == Mode.LIVE:
-        refusal = check_live_round(Path(call.directory))
-        if refusal is not None:
-            return RoundAnswer(refusal=refusal)
+    refusal = _refused_before_writing(Path(call.directory), call.mode)
+    if refusal is not None:
+        return RoundAnswer(refusal=refusal)
     return overwrite(call, layer=layer, clock=clock)
+
+
+def _delete_reserved(call: DeleteReservedCall, *, layer: FileLayer, clock: Clock) -> DeleteReservedAnswer:
+    refusal = _refused_before_writing(Path(call.directory), Mode.CLOSED)
+    if refusal is not None:
+        return DeleteReservedAnswer(refusal=refusal)
+    return delete_reserved(call, layer=layer, clock=clock)

@@ -4,6 +4,10 @@ What was obsolete stays obsolete only while the log grows. An older state of it 
 place, by a restore or by cutting off its end, has the same old files, at times with inode and time, and lacks
 what made their entries obsolete. So the end of the checkpoint that a plan relies on is remembered whole, and
 must be where it was whenever something is written.
+
+Beside a running JE the header of a newer file stands for it: it was written behind that end, has a number and
+a time of its own, and JE's cleaner takes it away last. A round that has found its witness hands the newest
+header of that moment on to the next one.
 """
 
 from pathlib import Path
@@ -12,14 +16,15 @@ from typing import Final
 import numpy as np
 
 from spark.erase.calls import Refusal, RefusalCode
-from spark.erase.directory import Witness, opened
+from spark.erase.directory import LogFile, Witness, file_names, opened
 from spark.erase.entry_tables import unpack
-from spark.erase.errors import LogFileChanged
+from spark.erase.errors import LogFileChanged, LogRefused
 from spark.erase.file_layer import READ_FLAGS, FileLayer, Tally
+from spark.erase.log import Log
 from spark.erase.planned_file import opened_file
 from spark.erase.refusing import Refused
 from spark.formats import je_log
-from spark.formats.je_log import EntryType, file_name, lsn_file, lsn_offset
+from spark.formats.je_log import EntryType, file_name, file_number, lsn_file, lsn_of, lsn_offset
 
 # A checkpoint's end has some dozens of bytes, with a thousand running scans some thousands.
 ENTRY_BYTES_MAX: Final = 1024 * 1024
@@ -30,14 +35,49 @@ def read_witness(directory: Path, checkpoint_lsn: int) -> Witness:
 
     Raises: LogRefused.
     """
-    name, offset = file_name(lsn_file(checkpoint_lsn)), lsn_offset(checkpoint_lsn)
-    with opened(directory, [name]) as [file]:
-        header = file.read(offset, je_log.HEADER_BYTES)
-        item_bytes = int.from_bytes(header[je_log.ITEM_SIZE_AT :], "little")
-        if header[je_log.TYPE_AT] != EntryType.CKPT_END or item_bytes > ENTRY_BYTES_MAX:
-            raise LogFileChanged("the checkpoint's end is not there any more", file=name, offset=offset)
-        item = file.read(offset + je_log.HEADER_BYTES, item_bytes)
-    return Witness(checkpoint_lsn, header + item)
+    with opened(directory, [file_name(lsn_file(checkpoint_lsn))]) as [file]:
+        return _read_end(file, checkpoint_lsn)
+
+
+def _read_end(file: LogFile, checkpoint_lsn: int) -> Witness:
+    offset = lsn_offset(checkpoint_lsn)
+    header = file.read(offset, je_log.HEADER_BYTES)
+    item_bytes = int.from_bytes(header[je_log.ITEM_SIZE_AT :], "little")
+    if header[je_log.TYPE_AT] != EntryType.CKPT_END or item_bytes > ENTRY_BYTES_MAX:
+        raise LogFileChanged("the checkpoint's end is not there any more", file=file.name, offset=offset)
+    return Witness(checkpoint_lsn, header + file.read(offset + je_log.HEADER_BYTES, item_bytes))
+
+
+def newest_witness(log: Log, checkpoint_lsn: int) -> Witness:
+    """The newest witness for a checkpoint in a log that was read: a header behind its end, or that end.
+
+    The header of its own file tells nothing of it: an older state of that file has the same.
+
+    Raises: LogRefused.
+    """
+    for file, columns in zip(reversed(log.open_files), reversed(log.files), strict=True):
+        if columns.header is not None and file.number > lsn_file(checkpoint_lsn):
+            return Witness(lsn_of(file.number, 0), file.read(0, je_log.FILE_HEADER_BYTES))
+    return _read_end(log.open_file(lsn_file(checkpoint_lsn)), checkpoint_lsn)
+
+
+def newer_witness(directory: Path, known: Witness) -> Witness | None:
+    """The header of a file that is newer than a witness; None where there is none yet.
+
+    To be called before `known` is checked: then both stood in the same log.
+    """
+    try:
+        name = file_names(directory)[-1]
+        if file_number(name) <= lsn_file(known.lsn):
+            return None
+        with opened(directory, [name]) as [file]:
+            raw = bytearray(je_log.FILE_HEADER_BYTES)
+            count = file.read_into(memoryview(raw), 0)
+    except LogRefused:  # it is not whole yet, or gone again: the next round finds another
+        return None
+    if count < len(raw) or raw[je_log.TYPE_AT] != EntryType.FILE_HEADER:
+        return None
+    return Witness(lsn_of(file_number(name), 0), bytes(raw))
 
 
 def check_witness(layer: FileLayer, directory: Path, witness: Witness) -> None:

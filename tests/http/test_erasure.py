@@ -201,6 +201,8 @@ def test_check_tells_what_stands_in_the_way(make: MakeStore) -> None:
     store = make()
     (store.directory / "je.properties").write_text("je.env.runEraser=true\n")
     found = store.http.post(f"{store.url}:check").json()
-    assert (found["ok"], found["server_version"], len(found["sizes"])) == (True, 26, 4)
+    assert (found["ok"], found["server_version"], len(found["sizes"])) == (False, 26, 4)
+    [error] = [each for each in found["findings"] if each["severity"] == "ERROR"]
+    assert (error["code"], "set it to false" in error["detail"]) == ("OWN_ERASER", True)
     assert "je.properties" in found["conflicts"][0]
     assert not (store.directory / "je.lck").exists()

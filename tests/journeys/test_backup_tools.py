@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import random
 import shutil
 import signal
 import sqlite3
@@ -28,6 +29,9 @@ from tests.journeys.standing_in import post, register, standing_in
 
 ROUND_ROWS = 200
 LEASE = "PT30S"
+KILLS, KILLS_LONG = 2, 20
+# Some longer than a client tries by itself.
+AWAY_S = (0.5, 9.0)
 
 pytestmark = pytest.mark.journey
 
@@ -281,6 +285,41 @@ def test_crash_that_outlives_the_timeout_ends_as_failed_and_unprotected(
         assert [held.id for held in control.read().ranges] == [active["protection_id"]]
     ended = post(mortal, f"/v1/stores/{other.name}/backup-sessions/{active['id']}:end")
     assert ended.json()["valid"] is True
+
+
+def back_up_over_kills(mortal: Service, tmp_path: Path, count: int) -> None:
+    """The service is killed while the command copies, and is away when the command ends."""
+    chance = random.Random(count)
+    env = register(mortal, tmp_path)
+    given = ["--store", env.name, "--lease", "PT10M", "--json"]  # a loaded machine starts a service slowly
+    command = [LETHE, "backup", "run", *given, "--", "sh", "-c"]
+    for number in range(count):
+        copied = tmp_path / f"copied-{number}"
+        running = subprocess.Popen(
+            [*command, f"sleep 1; xargs cat < {{files}} > {copied}"],
+            env=command_environment(mortal, {}),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        until(lambda: "ACTIVE" in [each["state"] for each in sessions_of(mortal, env)])
+        mortal.kill9()
+        time.sleep(chance.uniform(*AWAY_S))
+        mortal.start()
+        out, _ = running.communicate(timeout=90)
+        assert (running.returncode, json.loads(out)["valid"]) == (0, True), out
+        whole = b"".join(path.read_bytes() for path in sorted(env.glob("*.jdb")))
+        assert copied.read_bytes() == whole
+
+
+def test_backup_over_restarts_of_the_service_is_valid(mortal: Service, tmp_path: Path) -> None:
+    back_up_over_kills(mortal, tmp_path, KILLS)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_backups_over_twenty_restarts_of_the_service_are_valid(mortal: Service, tmp_path: Path) -> None:
+    back_up_over_kills(mortal, tmp_path, KILLS_LONG)
 
 
 def test_killed_command_leaves_a_lease_that_runs_out(service: Service, env: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from lethe_client import BackupFile, ConfigurationInvalid
 
+from app.cli import backup_lease
 from app.cli.backup_files import Kept, list_of, read_kept, write_kept
 from app.cli.child_command import ChildCommand
 from tests.app.cli.conftest import Run, Service
@@ -84,7 +85,7 @@ def test_command_gets_lists_of_the_files(ready: Service, lethe: Lethe, tmp_path:
         "changed": [],
     }
     [asked] = ready.bodies(BEGIN)
-    assert asked == {"lease": "PT10M", "tool": "sh"}
+    assert asked == {"lease": "PT2M", "tool": "sh"}
 
 
 def test_exit_code_of_the_command_comes_back_and_the_session_ends(ready: Service, lethe: Lethe) -> None:
@@ -108,6 +109,43 @@ def test_copy_that_is_no_backup_is_75(
     assert done.code == 75
     assert done.json()["valid"] is False
     assert reason in done.json()["reason"]
+
+
+def test_end_that_nobody_answers_is_asked_again_while_the_lease_holds(
+    ready: Service, lethe: Lethe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The service restarted just then. The copy was whole, and the command ended 75 all the same."""
+    monkeypatch.setattr(backup_lease, "AGAIN_S", 0.05)
+    away = (503, {"code": "STARTING", "detail": "the service starts", "retryable": False})
+    ready.on(END, *[away] * 3, (200, VALID))
+    done = run(lethe, "true")
+    assert (done.code, done.json()["valid"], done.json()["reason"]) == (0, True, None)
+    assert len(ready.bodies(END)) == 4
+    assert "still held" in done.err
+
+
+def test_end_that_nobody_answers_is_given_up_with_the_lease(
+    ready: Service, lethe: Lethe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backup_lease, "AGAIN_S", 0.05)
+    ready.on(BEGIN, (201, BEGUN | {"lease": "PT0.5S"}))
+    ready.on(END, (503, {"code": "STARTING", "detail": "the service starts", "retryable": False}))
+    begun = time.monotonic()
+    done = run(lethe, "true")
+    assert (done.code, done.json()["valid"]) == (75, False)
+    assert "the service starts" in done.json()["reason"]
+    assert time.monotonic() - begun < 15
+
+
+def test_hook_asks_for_the_end_again_too(
+    ready: Service, lethe: Lethe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backup_lease, "AGAIN_S", 0.05)
+    session_file = tmp_path / "session"
+    start(lethe, session_file)
+    away = (503, {"code": "STARTING", "detail": "the service starts", "retryable": False})
+    ready.on(END, *[away] * 3, (200, VALID))
+    assert lethe("backup", "end", "--session-file", str(session_file)).code == 0
 
 
 def test_failing_command_keeps_its_code_although_the_copy_is_invalid(ready: Service, lethe: Lethe) -> None:

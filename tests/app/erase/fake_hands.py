@@ -155,7 +155,7 @@ class FakeHands:
         return PlanAnswer(
             files=files,
             vlsn=self.log.vlsn,
-            mode=self.log.mode,
+            mode=self.log.mode if call.live is None else Mode.LIVE,
             witness=self.log.witness,
             costs=Costs(reads=1, read_bytes=10),
         )

@@ -93,22 +93,24 @@ def test_environment_in_use_is_waited_for(
     assert erasers.cycle().state == "COMPLETE"
 
 
-@pytest.mark.parametrize(("mode", "plans"), [(StoreMode.LIVE, 2), (StoreMode.CLOSED, 1)])
-def test_live_store_that_comes_into_use_is_planned_again_beside_its_user(
-    erasers: Erasers, log: FakeLog, mode: StoreMode, plans: int
+@pytest.mark.parametrize("mode", [StoreMode.LIVE, StoreMode.CLOSED])
+def test_store_is_planned_by_its_mode_whoever_uses_the_environment(
+    erasers: Erasers, log: FakeLog, mode: StoreMode
 ) -> None:
     erasers.change_store(mode=mode, node_grace=timedelta(minutes=10), backup_grace=timedelta(days=1))
-    log.refuse("round", 0, refusal(RefusalCode.ENVIRONMENT_IN_USE))
     erasers.begin()
     erasers.run(until_s=100)
     asked = [call for call in log.asked if isinstance(call, PlanCall)]
-    assert [call.live is not None for call in asked] == [mode == StoreMode.LIVE] * plans
+    assert [call.live is not None for call in asked] == [mode == StoreMode.LIVE]
+    assert {str(call.mode) for call in log.rounds_of(0)} == {str(mode)}
     assert erasers.cycle().state == "COMPLETE"
 
 
 def test_log_that_moved_while_it_was_planned_is_waited_for(erasers: Erasers, log: FakeLog) -> None:
     log.refuse("plan", -1, *[refusal(RefusalCode.LOG_MOVED, "LOG_FILE_VANISHED")] * 9)
     erasers.begin()
+    erasers.attempt()
+    assert (erasers.job().state, erasers.waiting_kinds()) == ("WAITING", ["LOG_MOVED"])
     erasers.run(until_s=1_000)
     assert (erasers.cycle().state, erasers.job().retries) == ("COMPLETE", 0)
 
@@ -256,22 +258,25 @@ def test_file_that_vanished_before_the_plan_is_already_deleted(erasers: Erasers,
     assert erasers.cycle().files_already_deleted == 1
 
 
-def test_live_store_plans_again_when_its_environment_is_opened(erasers: Erasers, log: FakeLog) -> None:
-    """A plan made while it was free may hold what LIVE forbids: only a file that was begun keeps it."""
-    erasers.change_store(mode="LIVE", backups="VIA_LETHE")
+def test_store_that_becomes_live_is_planned_again_without_a_lock_of_je(
+    erasers: Erasers, log: FakeLog
+) -> None:
+    """A plan made under JE's lock may hold what LIVE forbids: only a file that was begun keeps it."""
 
     def opened(_call: RoundCall) -> None:
-        if log.mode is Mode.CLOSED and log.rounds_of(0):
-            log.mode = Mode.LIVE
-            log.refuse("round", 0, refusal(RefusalCode.ENVIRONMENT_IN_USE))
+        if len(log.rounds_of(0)) == 1:
+            log.refuse("round", 0, *[refusal(RefusalCode.ENVIRONMENT_IN_USE)] * 2)
 
     log.on_round = opened
     erasers.begin()
+    erasers.attempt()
+    assert (erasers.job().state, erasers.waiting_kinds()) == ("WAITING", ["ENVIRONMENT_IN_USE"])
+    erasers.change_store(mode="LIVE", backups="VIA_LETHE")
     erasers.run(until_s=60)
     assert erasers.cycle().state == "COMPLETE"
-    assert [call.mode for call in log.rounds_of(0)] == [Mode.CLOSED] * 3
+    assert {call.mode for call in log.rounds_of(0)} == {Mode.CLOSED}
     assert {call.mode for call in log.rounds_of(1)} == {Mode.LIVE}
-    assert sum(type(call).__name__ == "PlanCall" for call in log.asked) == 2
+    assert sum(isinstance(call, PlanCall) for call in log.asked) == 2
 
 
 def test_second_job_on_the_same_directory_is_refused(erasers: Erasers, log: FakeLog) -> None:

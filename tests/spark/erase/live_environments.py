@@ -42,7 +42,7 @@ def write_environment(directory: Path, *, checkpoints: int = 4) -> Environment:
 
 
 def plan(directory: Path, terms: LiveTerms = NO_GRACE) -> Plan:
-    return plan_live(directory, PlanRequest(), terms)
+    return plan_live(directory, PlanRequest(), terms)[0]
 
 
 def planned(plan: Plan, *types: int) -> set[int]:

@@ -23,6 +23,7 @@ from spark.erase.calls import (
     RefusalCode,
     RoundCall,
 )
+from spark.erase.directory import Witness
 from spark.erase.request import PlanRequest
 from spark.erase.rounds import slice_entries, split_rounds
 from spark.erase.unit import do
@@ -45,6 +46,7 @@ class Eraser:
     refused: Counter[str] = field(default_factory=Counter)
     entries: int = 0
     files_proved: int = 0
+    witness: Witness | None = None
 
     def __post_init__(self) -> None:
         with ControlFile.open(self.directory, create=True) as control:
@@ -56,6 +58,7 @@ class Eraser:
         if self.is_refused(plan.refusal):
             return
         self.passes[plan.mode] += 1
+        self.witness = plan.witness
         for file in plan.files:
             if file.entry_count:
                 self.erase(file, plan.mode)
@@ -72,9 +75,11 @@ class Eraser:
         assert split_rounds(file.entries, file_size=file.identity.size)
         for first in range(0, file.entry_count, self.rows_per_round):
             rows = slice_entries(file.entries, first, min(first + self.rows_per_round, file.entry_count))
-            done = do(RoundCall(*place, mode, EPOCH, file.identity, rows, is_first=first == 0))
+            call = RoundCall(*place, mode, EPOCH, file.identity, rows, first == 0, self.witness)
+            done = do(call)
             if self.is_refused(done.refusal):
                 return
+            self.witness = done.witness or self.witness
             self.entries += done.entries_done
         proof = do(ProveCall(*place, file.identity, file.entries, prepared.sha256_expected))
         if not self.is_refused(proof.refusal):

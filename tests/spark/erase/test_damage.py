@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spark.erase.errors import LogCorrupt, LogRefused, RestoreRequired, RollbackUnfinished, TreeBroken
+from spark.erase.errors import LogCorrupt, LogFileMissing, LogRefused, RestoreRequired, RollbackUnfinished
 from spark.erase.native import types as t
 from spark.erase.native.items import parse_ln, parse_node
 from spark.erase.plan import Plan, plan_erasure
@@ -315,7 +315,7 @@ def test_last_file_that_ends_within_its_header_is_a_torn_tail(copy_of: Callable[
 def test_missing_file_that_the_tree_needs_is_refused(copy_of: Callable[[str], Path]) -> None:
     directory = copy_of("closed")
     (directory / "00000002.jdb").unlink()
-    with pytest.raises(TreeBroken) as refused:
+    with pytest.raises(LogFileMissing) as refused:
         plan_erasure(directory, PlanRequest())
     assert refused.value.file == "00000002.jdb"
 

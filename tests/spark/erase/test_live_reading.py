@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from spark.erase import directory, live_reading
+from spark.erase import live_reading
 from spark.erase.calls import PlanCall, RefusalCode
 from spark.erase.errors import LogFileChanged, LogFileNotRegular, LogFileVanished
+from spark.erase.refusing import Refused
 from spark.erase.request import PlanRequest
 from spark.erase.unit import do
 from tests.spark.erase.live_environments import NO_GRACE, held, plan, planned, write_environment
@@ -131,17 +132,33 @@ def test_last_file_that_is_cut_off_meanwhile_ends_the_pass(
 # Files that vanish.
 
 
-@pytest.mark.parametrize("gone", [0, 2, -1])
-def test_file_that_vanishes_meanwhile_ends_the_pass_and_nothing_else(
+@pytest.mark.parametrize("gone", [0, 2])
+def test_file_that_vanishes_meanwhile_is_dropped_and_the_others_are_planned_as_if_it_were_there(
     environment: Path, while_reading: Callable[[str, Happening], None], gone: int
 ) -> None:
+    whole = do(PlanCall(str(environment), PlanRequest(), NO_GRACE))
     path = files(environment)[gone]
     while_reading(files(environment)[1].name, lambda: path.unlink(missing_ok=True))
     with in_use(environment):
         answer = do(PlanCall(str(environment), PlanRequest(), NO_GRACE))
-    assert answer.refusal is not None
-    assert (answer.refusal.code, answer.refusal.ref) == (RefusalCode.LOG_MOVED, LogFileVanished.code)
-    assert (answer.refusal.file, answer.files) == (path.name, ())
+    assert answer.refusal is None
+    left = [each for each in whole.files if each.number != int(path.name[:8], 16)]
+    assert [(each.number, each.entries) for each in answer.files] == [
+        (each.number, each.entries) for each in left
+    ]
+    assert sum(each.entry_count for each in left)
+    assert (answer.checkpoint_lsn, answer.witness) == (whole.checkpoint_lsn, whole.witness)
+
+
+def test_log_whose_newest_file_is_taken_away_is_another(
+    environment: Path, while_reading: Callable[[str, Happening], None]
+) -> None:
+    """JE deletes no newest file. What proves that the log is the one that was read is gone with it."""
+    path = files(environment)[-1]
+    while_reading(files(environment)[1].name, lambda: path.unlink(missing_ok=True))
+    with in_use(environment), pytest.raises(Refused) as refused:
+        plan(environment)
+    assert (refused.value.refusal.code, refused.value.refusal.file) == (RefusalCode.LOG_MOVED, path.name)
 
 
 def test_file_that_vanished_before_it_was_opened_again_ends_the_pass(
@@ -149,7 +166,7 @@ def test_file_that_vanished_before_it_was_opened_again_ends_the_pass(
     while_reading: Callable[[str, Happening], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(directory, "OPEN_FILES_MAX", 2)
+    monkeypatch.setattr(live_reading, "room_for", lambda _count: 2)
     assert planned(plan(environment))
     first, second = files(environment)[:2]
     while_reading(second.name, first.unlink)

@@ -11,16 +11,16 @@ from spark.erase.calls import Mode, PlanCall, RefusalCode, RoundCall, Step
 from spark.erase.errors import (
     EnvironmentUnreadable,
     LiveBackupUnknown,
-    LiveEraserOn,
     LiveReplicated,
     LogChainBroken,
     LogChecksumWrong,
     LogCorrupt,
     LogRefused,
     NoCheckpoint,
+    OwnEraserOn,
     RestoreRequired,
 )
-from spark.erase.live import check_live_round, choose_mode, plan_live
+from spark.erase.live import check_live_round, plan_live
 from spark.erase.live_properties import properties
 from spark.erase.plan import Plan, plan_erasure
 from spark.erase.reasons import Cause, Reason
@@ -116,7 +116,7 @@ def test_unfinished_network_restore_is_refused(tmp_path: Path) -> None:
 def test_jes_own_eraser_switched_on_is_refused(tmp_path: Path, text: str) -> None:
     write_environment(tmp_path).close()
     (tmp_path / "je.properties").write_text(text)
-    with pytest.raises(LiveEraserOn):
+    with pytest.raises(OwnEraserOn):
         plan(tmp_path)
 
 
@@ -205,17 +205,19 @@ def test_sealed_file_that_lost_its_last_entry_is_refused(tmp_path: Path) -> None
 # Locks.
 
 
-def test_free_environment_of_a_live_store_is_planned_as_closed(tmp_path: Path) -> None:
+def test_free_environment_of_a_live_store_is_planned_without_a_lock_of_je(tmp_path: Path) -> None:
+    """JE asks for its lock once: whoever holds it at that moment keeps the application from starting."""
     write_environment(tmp_path).close()
-    assert choose_mode(tmp_path) == Mode.CLOSED
+    (tmp_path / "je.lck").unlink(missing_ok=True)
     answer = do(PlanCall(str(tmp_path), PlanRequest(), NO_GRACE))
-    assert (answer.mode, answer.refusal, answer.nodes_wait) == (Mode.CLOSED, None, False)
+    assert (answer.mode, answer.refusal) == (Mode.LIVE, None)
+    assert any(file.entry_count for file in answer.files)
+    assert not (tmp_path / "je.lck").exists()
 
 
 def test_environment_with_a_writer_is_planned_live(tmp_path: Path) -> None:
     write_environment(tmp_path).crash()
     with held(tmp_path, 0, exclusive=True):
-        assert choose_mode(tmp_path) == Mode.LIVE
         answer = do(PlanCall(str(tmp_path), PlanRequest(), NO_GRACE))
         assert (answer.mode, answer.refusal) == (Mode.LIVE, None)
         assert any(file.entry_count for file in answer.files)
@@ -224,12 +226,12 @@ def test_environment_with_a_writer_is_planned_live(tmp_path: Path) -> None:
     assert closed.refusal.code == RefusalCode.ENVIRONMENT_IN_USE
 
 
-def test_reader_alone_is_waited_for_as_in_closed_mode(tmp_path: Path) -> None:
+def test_reader_alone_is_waited_for(tmp_path: Path) -> None:
     write_environment(tmp_path).close()
     with held(tmp_path, 1, exclusive=False):
         answer = do(PlanCall(str(tmp_path), PlanRequest(), NO_GRACE))
     assert answer.refusal is not None
-    assert answer.refusal.code == RefusalCode.ENVIRONMENT_IN_USE
+    assert answer.refusal.code == RefusalCode.READER_PRESENT
 
 
 def test_reader_beside_the_writer_refuses_plan_and_round(tmp_path: Path) -> None:
@@ -393,5 +395,5 @@ def test_expired_record_stays_whoever_asks(tmp_path: Path) -> None:
         environment.checkpoint()
     environment.crash()
     request = PlanRequest(now_ms=CREATED_MS, erase_expired=True)
-    found = plan_live(tmp_path, request, NO_GRACE)
+    found, _ = plan_live(tmp_path, request, NO_GRACE)
     assert all(Reason.EXPIRED not in file.erased for file in found.files)
