@@ -104,7 +104,9 @@ def _show(session: Session, database: Path) -> tuple[int, dict[str, Any]]:
     result = job.result or {}
     _show_counts(out, before, after, result.get("removed") or {})
     marked = (result.get("stranded") or {}).get("marked")
-    out.facts({"batches of the disabled node that were marked OK first": marked})
+    out.facts(
+        {"batches of the disabled node that were given up": marked, "that wait for it": plan.stranded.batches}
+    )
     for warning in result.get("warnings") or ():
         out.note(f"warning: {warning_text(warning)}")
     verified = follow(session, client.archives.verify(job.id))

@@ -47,7 +47,12 @@ Cutoff = Annotated[
 ]
 StrandedOption = Annotated[
     StrandedMode | None,
-    typer.Option("--stranded", case_sensitive=False, help="Batches of absent or disabled nodes."),
+    typer.Option(
+        "--stranded",
+        case_sensitive=False,
+        help="Batches of absent or disabled nodes: SKIP (unless said) keeps them; MARK gives them up as OK,"
+        " and these nodes never get them.",
+    ),
 ]
 Strict = Annotated[
     bool | None, typer.Option("--strict/--no-strict", help="Let batches without a status protect their rows.")
@@ -268,9 +273,11 @@ def show_plan(session: Session, made: Plan) -> None:
     if made.nodes is not None:
         out.note(f"{made.nodes} node(s) have a range of batches")
     if made.stranded.nodes:
-        will = "will be marked OK" if made.stranded.mode == "MARK" else "stay as they are"
-        nodes = [[node.node_id, node.batches] for node in made.stranded.nodes]
-        out.table(["stranded node", "batches"], nodes, title=f"Batches of these nodes {will}")
+        will = "will be given up" if made.stranded.mode == "MARK" else "stay as they are"
+        nodes = [[node.node_id, node.batches, node.rows] for node in made.stranded.nodes]
+        out.table(["stranded node", "batches", "rows"], nodes, title=f"Batches of these nodes {will}")
+        if made.stranded.cost:
+            out.note(made.stranded.cost)
     for limit in made.limits.get("exceeded") or ():
         out.note(f"over the limit, would be refused: {limit}")
     for warning in made.warnings:

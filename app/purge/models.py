@@ -23,7 +23,7 @@ class PurgeKind(StrEnum):
 
 
 class StrandedMode(StrEnum):
-    """What happens to batches of nodes that are not enabled."""
+    """What happens to batches of nodes that are not enabled: SKIP leaves them, MARK gives them up as OK."""
 
     MARK = "MARK"
     SKIP = "SKIP"
@@ -77,7 +77,12 @@ class PurgeRequest(BaseModel):
         description="Over the store's, over the target's own, over the default of the kind.",
     )
     cutoff: Instant | None = Field(default=None, description="Instead of a retention; never in the future.")
-    stranded: StrandedMode = Field(default=StrandedMode.MARK, description="OUTGOING only.")
+    stranded: StrandedMode | None = Field(
+        default=None,
+        description="OUTGOING only. MARK is the document's first step: batches of nodes that are absent or"
+        " disabled become OK, and those nodes never get their rows; the plan counts them. Without it the"
+        " plan's mode, else MARK where the store has `lethe.purge.mark.stranded`, else SKIP.",
+    )
     strict: bool = Field(
         default=False,
         strict=True,
@@ -128,6 +133,9 @@ class PurgeParams(BaseModel):
     retention_minutes: Sourced | None = Field(description="Null: the target's own, or the default.")
     default_retention_minutes: Sourced
     stranded: StrandedMode
+    stranded_by: str | None = Field(
+        default=None, description="REQUEST, PLAN, STORE or DEFAULT; null: of a version that marked unasked."
+    )
     stranded_nodes: list[str | None] | None = Field(default=None, description="The nodes of a reviewed plan.")
     strict: bool
     data_rows_in_tx: int | None = Field(description="Null: Lethe's own size.")
@@ -160,6 +168,9 @@ class StrandedNodeRead(BaseModel):
 
     node_id: str | None
     batches: int
+    rows: int = Field(
+        default=0, description="Changes in them that are still there; with MARK it never gets them."
+    )
 
 
 class PlannedStranded(BaseModel):
@@ -167,6 +178,9 @@ class PlannedStranded(BaseModel):
 
     mode: StrandedMode
     nodes: list[StrandedNodeRead]
+    batches: int = Field(default=0, description="Of all these nodes.")
+    rows: int = Field(default=0, description="Changes in these batches, counted once for each node.")
+    cost: str = Field(default="", description="What the mode means for these nodes.")
 
 
 class PlannedLimits(BaseModel):

@@ -43,6 +43,7 @@ NOT_CHANGELOG = ("stranded", "strict", "strategy", "engine", "force")
 DATA_TX = "job.purge.max.num.data.to.delete.in.tx"
 EVENTS_TX = "job.purge.max.num.data.events.to.delete.in.tx"
 BATCHES_TX = "job.purge.max.num.batches.to.delete.in.tx"
+MARK_STRANDED = "lethe.purge.mark.stranded"
 PREFLIGHT_NAME = "lethe:preflight"
 
 
@@ -55,12 +56,14 @@ def snapshot(db: Session, store: Store, request: PurgeRequest, plan: PurgePlanRe
     limits = StoreLimits.model_validate(store.limits)
     retention = RETENTION_PARAMETERS[request.kind]
     default = effective_by_name(db, retention, {})
+    stranded, stranded_by = _stranded(store, request, plan)
     return PurgeParams(
         kind=request.kind,
         cutoff=plan.cutoff if plan else request.cutoff,
         retention_minutes=_retention(store, request, retention),
         default_retention_minutes=Sourced(value=int(default.value), source=default.source),
-        stranded=request.stranded,
+        stranded=stranded,
+        stranded_by=stranded_by,
         stranded_nodes=[node.node_id for node in plan.stranded.nodes] if plan and plan.stranded else None,
         strict=request.strict,
         data_rows_in_tx=request.max_rows_in_tx or _set_size(db, store, DATA_TX),
@@ -77,6 +80,17 @@ def snapshot(db: Session, store: Store, request: PurgeRequest, plan: PurgePlanRe
         archive_retention=str(effective_by_name(db, "lethe.retention.archives", {}).value),
         target=target_fields(store),
     )
+
+
+def _stranded(store: Store, request: PurgeRequest, plan: PurgePlanRead | None) -> tuple[StrandedMode, str]:
+    """What becomes of stranded batches, and who said so: nobody's backlog is given up unasked."""
+    if plan is not None and plan.stranded is not None:
+        return plan.stranded.mode, "PLAN"
+    if request.stranded is not None:
+        return request.stranded, "REQUEST"
+    if request.kind is PurgeKind.OUTGOING and store.parameters.get(MARK_STRANDED) is True:
+        return StrandedMode.MARK, "STORE"
+    return StrandedMode.SKIP, "DEFAULT"
 
 
 def target_fields(store: Store) -> dict[str, Any]:
@@ -175,8 +189,9 @@ def find_plan(db: Session, store: Store, request: PurgeRequest, *, now: datetime
     job = finished_plan(db, store, request.plan_id)
     plan = PurgePlanRead.model_validate(job.result)
     params = PurgeParams.model_validate(job.params)
-    stranded = plan.stranded.mode if plan.stranded else request.stranded
-    if (plan.kind, stranded, plan.strict) != (request.kind, request.stranded, request.strict):
+    reviewed = plan.stranded.mode if plan.stranded else None
+    stranded = request.stranded or reviewed
+    if (plan.kind, reviewed, plan.strict) != (request.kind, stranded, request.strict):
         raise PlanNotUsable("kind, stranded and strict must be those of the plan", code="PLAN_DIFFERS")
     check_still_holds(plan, store, reviewed_target=params.target, target=target_fields(store), now=now)
     return plan

@@ -22,7 +22,7 @@ from app.purge.conflicts import conflicts
 from app.purge.cutoff import Cutoff, decide_cutoff
 from app.purge.kind import Kind, Purge, UnitHead
 from app.purge.kinds import KINDS
-from app.purge.models import PurgeParams
+from app.purge.models import PurgeParams, StrandedMode
 from app.purge.outgoing import OUTGOING
 from app.purge.program_lock import give_back, holding
 from app.purge.report import exceeded_limits, local_text, plan_read
@@ -125,13 +125,22 @@ def _or_fail(check: partial[Any]) -> Any:
 
 
 def _prepare(context: JobContext, conn: Connection, store: Store) -> Purge:
-    params = PurgeParams.model_validate(context.job.params)
+    params = _spared(context, PurgeParams.model_validate(context.job.params))
     if params.target != target_fields(store):  # a retry of a job from before the store was changed
         raise JobFailed("STORE_CHANGED", "the store names another target than when this was submitted")
     inspection = inspect(conn, KINDS[params.kind].name)
     cutoff = _fixed_cutoff(context, params, inspection)
     local = convert(cutoff.at, time_zone=store.time_zone, encoding=inspection.time_encoding)
     return Purge(context, conn, store, params, inspection, cutoff, local)
+
+
+def _spared(context: JobContext, params: PurgeParams) -> PurgeParams:
+    """Without the mark that an earlier version put into every request, as long as nothing has been marked."""
+    if params.stranded is StrandedMode.SKIP or params.stranded_by is not None:
+        return params
+    if context.checkpoint(CHECKPOINT_LOOP) is not None:
+        return params
+    return params.model_copy(update={"stranded": StrandedMode.SKIP, "stranded_by": "DEFAULT"})
 
 
 def _fixed_cutoff(context: JobContext, params: PurgeParams, inspection: Inspection) -> Cutoff:

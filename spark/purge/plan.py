@@ -85,7 +85,7 @@ class _Plan:
             "bhi": bhi,
             **bound_nodes(spec.stranded_nodes, conn.dialect.name),
         }
-        self._nodes: dict[str | None, int] = {}
+        self._nodes: dict[str | None, StrandedNode] = {}
 
     def make(self) -> OutgoingPlan:
         """Walk the three tables once each, then the undelivered batches."""
@@ -100,9 +100,7 @@ class _Plan:
                 self._table(DATA_EVENT, events, self._batch_range),
                 self._table(OUTGOING_BATCH, batches, self._batch_range),
             ),
-            stranded_nodes=tuple(
-                StrandedNode(node, count) for node, count in sorted(self._nodes.items(), key=_by_name)
-            ),
+            stranded_nodes=tuple(node for _, node in sorted(self._nodes.items(), key=_by_name)),
             warnings=(
                 *warnings_of([*data.found, *events.found, *batches.found]),
                 *self._missing_before(missing),
@@ -191,8 +189,21 @@ class _Plan:
             f" where b.batch_id between :lo and :hi and {self._statements.stranded('b')} group by b.node_id",
             {**self._parameters, "lo": lo, "hi": hi},
         )
+        if not rows:
+            return
+        events = dict(
+            self._conn.execute(
+                f"select b.node_id, count(*) from {self._statements.names.outgoing_batch} b"
+                f" join {self._statements.names.data_event} e on e.batch_id = b.batch_id"
+                f" where b.batch_id between :lo and :hi and {self._statements.stranded('b')} group by b.node_id",
+                {**self._parameters, "lo": lo, "hi": hi},
+            )
+        )
         for node, count in rows:
-            self._nodes[node] = self._nodes.get(node, 0) + int(count)
+            known = self._nodes.get(node, StrandedNode(node, 0))
+            self._nodes[node] = StrandedNode(
+                node, known.batches + int(count), known.rows + int(events.get(node, 0))
+            )
 
     def _resent(self, data_range: IdRange | None, limit: int) -> ResentReport:
         return list_resent(self._conn, data_range, self._batch_range, limit, should_stop=self._should_stop)
@@ -243,5 +254,5 @@ class _Plan:
         return f"{self._conn.target.table_prefix}{table}"
 
 
-def _by_name(item: tuple[str | None, int]) -> str:
+def _by_name(item: tuple[str | None, StrandedNode]) -> str:
     return item[0] or ""
