@@ -242,8 +242,8 @@ EXAMPLES: dict[str, Any] = {
             "nodes": [{"node_id": "00004", "batches": 8, "rows": 41}],
             "batches": 8,
             "rows": 41,
-            "cost": "8 batches with 41 rows for 1 nodes that are absent or disabled stay until the nodes have got"
-            " them; MARK would give them up",
+            "cost": "8 batches with 41 rows for 1 nodes that are absent or disabled stay until the nodes"
+            " have got them; MARK would give them up",
         },
         "nodes": None,
         "limits": {"max_rows": 50000000, "max_fraction": None, "exceeded": []},

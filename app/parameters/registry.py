@@ -223,10 +223,11 @@ REGISTRY: tuple[ParameterSpec, ...] = (
         aliases=("purge.expired.data.gap.retention.minutes",),
     ),
     _switch(
-        "lethe.purge.mark.stranded",
+        "purge.mark.stranded",
         False,
-        "Purges OUTGOING of this store that do not say `stranded` begin as the document does: batches of nodes"
-        " that are absent or disabled become OK, and those nodes never get them. Set on a store, never for all.",
+        "Purges OUTGOING of this store that do not say `stranded` begin as the document does: batches of"
+        " nodes that are absent or disabled become OK, and those nodes never get them. Set on a store, never"
+        " for all.",
         kinds=_SYM,
         scopes=_STORE,
         needs=Scope.PURGES_WRITE,

@@ -81,7 +81,7 @@ class PurgeRequest(BaseModel):
         default=None,
         description="OUTGOING only. MARK is the document's first step: batches of nodes that are absent or"
         " disabled become OK, and those nodes never get their rows; the plan counts them. Without it the"
-        " plan's mode, else MARK where the store has `lethe.purge.mark.stranded`, else SKIP.",
+        " plan's mode, else MARK where the store has `purge.mark.stranded`, else SKIP.",
     )
     strict: bool = Field(
         default=False,

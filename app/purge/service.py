@@ -43,7 +43,7 @@ NOT_CHANGELOG = ("stranded", "strict", "strategy", "engine", "force")
 DATA_TX = "job.purge.max.num.data.to.delete.in.tx"
 EVENTS_TX = "job.purge.max.num.data.events.to.delete.in.tx"
 BATCHES_TX = "job.purge.max.num.batches.to.delete.in.tx"
-MARK_STRANDED = "lethe.purge.mark.stranded"
+MARK_STRANDED = "purge.mark.stranded"
 PREFLIGHT_NAME = "lethe:preflight"
 
 

@@ -195,7 +195,8 @@ class _Plan:
             self._conn.execute(
                 f"select b.node_id, count(*) from {self._statements.names.outgoing_batch} b"
                 f" join {self._statements.names.data_event} e on e.batch_id = b.batch_id"
-                f" where b.batch_id between :lo and :hi and {self._statements.stranded('b')} group by b.node_id",
+                f" where b.batch_id between :lo and :hi and {self._statements.stranded('b')}"
+                " group by b.node_id",
                 {**self._parameters, "lo": lo, "hi": hi},
             )
         )
