@@ -1,12 +1,11 @@
-"""A transaction ran for longer than routing waits. Its row came into a gap that had expired meanwhile, was never
-routed, and stood there until the purge of SymmetricDS would find the gap and capture the row again. Lethe's
+"""A transaction ran for longer than routing waits. Its row came into a gap that had expired meanwhile, was
+never routed, and stood there until the purge of SymmetricDS would find the gap and capture the row again. Lethe's
 purge DATA_GAP was first: it took every expired gap that was old enough, and the next purge of the program
 deleted the row by a range of ids, delivered to nobody, captured by nobody.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
@@ -15,16 +14,14 @@ from random import Random
 
 import pytest
 
-from spark.purge import data_gap
 from spark.purge.data_gap import GapRule, plan_data_gap, run_data_gap
 from spark.targets.connection import connect
-from spark.targets.fence import raise_fence
 from tests.oracles.symmetricds import CUTOFF, Place, Row, Rows, create, empty, load, session, snapshot
 from tests.oracles.symmetricds_engines import named_place
 from tests.oracles.symmetricds_incoming import noted_purge
 from tests.oracles.symmetricds_program import Program, kept_rows
 from tests.oracles.symmetricds_random import random_time
-from tests.spark.purge.kind_run import RESOURCE, KindRun
+from tests.spark.purge.kind_run import KindRun
 from tests.spark.purge.outgoing_run import target_of
 
 OLD = CUTOFF - timedelta(hours=2)
@@ -90,7 +87,7 @@ def _come_late(place: Place, rng: Random, gaps: list[tuple[int, int]], known: se
 
 
 def _lost(place: Place, seed: int) -> tuple[set[int], int]:
-    """Undelivered rows that nobody has any more after our purge and two of the program; gaps that we removed."""
+    """Late rows that nobody has any more after our purge and two of the program; gaps that we removed."""
     rng = Random(seed)
     rows, gaps = _random(rng)
     empty(place)
@@ -134,10 +131,9 @@ def test_no_late_row_is_lost_in_a_thousand_databases(place: Place) -> None:
 
 
 @pytest.fixture
-def as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every expired gap that is old enough goes."""
     monkeypatch.setattr(GapRule, "removable", GapRule.over)
-    yield
 
 
 @pytest.mark.usefixtures("as_it_was")
@@ -194,14 +190,9 @@ def test_a_row_that_comes_between_plan_and_act_keeps_its_gap(place: Place) -> No
         [piece] = whole._pieces(conn, walk)
     load(place, {"data": [{"data_id": 12, "create_time": OLD, **HISTORY}]})
     with closing(connect(target_of(place), application_name="test")) as conn:
-        raise_fence(conn, RESOURCE, token=1, owner="job") if _has_fence(place) else None
         unit = replace(make(piece), has_ledger=False)
         assert run_data_gap(conn, unit).rows == 2
     assert _gaps(place) == [10, 20]
-
-
-def _has_fence(_place: Place) -> bool:
-    return False
 
 
 @pytest.mark.parametrize("place", ["postgresql-3.x", "mariadb-3.x"], indirect=True)
@@ -210,12 +201,11 @@ def test_without_a_note_of_the_program_an_open_transaction_keeps_the_gap(place: 
     with session(place) as writer:
         writer.run("begin")
         writer.run(
-            f"insert into {place.name('data')} (data_id, table_name, event_type, trigger_hist_id, create_time)"
-            " values (11, 'item', 'I', 1, :old)",
+            f"insert into {place.name('data')}"
+            " (data_id, table_name, event_type, trigger_hist_id, create_time) values (11, 'item', 'I', 1, :old)",
             {"old": OLD},
         )
         _some_gaps(place, purged=None)
         assert KindRun(place, "DATA_GAP", place.encode(CUTOFF)).run() == 0
         writer.run("commit")
     assert _gaps(place) == [10, 20, 30, 40]
-    assert data_gap.STEP == "DATA_GAP"
