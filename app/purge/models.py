@@ -2,7 +2,7 @@
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -48,6 +48,12 @@ class ArchiveRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     format: Literal["PARQUET"] = "PARQUET"
+
+
+MaxDrift = Annotated[
+    Annotated[int, Field(strict=True, ge=0)] | Annotated[float, Field(strict=True, ge=0, lt=1)],
+    Field(union_mode="left_to_right"),
+]
 
 
 class PurgeRequest(BaseModel):
@@ -105,7 +111,15 @@ class PurgeRequest(BaseModel):
     force: bool = Field(default=False, strict=True, description="Allow a retention below ten minutes.")
     overlap: Overlap = Overlap.REFUSE
     plan_id: str | None = Field(
-        default=None, pattern=r"^job_[0-9a-z]{26}$", description="Execute the plan that was reviewed, or 412."
+        default=None,
+        pattern=r"^job_[0-9a-z]{26}$",
+        description="Remove rows of this plan and no others, or 412.",
+    )
+    max_drift: MaxDrift | None = Field(
+        default=None,
+        description="With plan_id: how many of the reviewed rows may be gone or needed again by now, a number of"
+        " rows or a share below 1; more are 412. Without it any number may: no row that was not reviewed ever"
+        " goes.",
     )
     reason: Text | None = Field(default=None, max_length=500)
 
@@ -115,6 +129,8 @@ class PurgeRequest(BaseModel):
             raise ValueError("retention_minutes and cutoff exclude each other")
         if self.plan_id is not None and (self.retention_minutes is not None or self.cutoff is not None):
             raise ValueError("with plan_id the plan's own cut-off is executed")
+        if self.max_drift is not None and self.plan_id is None:
+            raise ValueError("max_drift is for the execution of a plan: name plan_id")
         return self
 
 
@@ -147,6 +163,7 @@ class PurgeParams(BaseModel):
     force: bool
     overlap: Overlap
     plan_id: str | None
+    max_drift: int | float | None = None
     max_rows: int | None
     max_fraction: float | None
     archive_retention: str

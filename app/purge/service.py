@@ -1,5 +1,7 @@
 """Rules of a purge at its submission: the snapshot, the early look at the target, the reviewed plan."""
 
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -17,6 +19,8 @@ from app.jobs.service import JobRequest, refuse_conflict, submit
 from app.jobs.trimming import JOB_PURGE
 from app.parameters.service import effective_by_name
 from app.purge.cutoff import RETENTION_PARAMETERS, decide_cutoff
+from app.purge.drift import drift_fault
+from app.purge.kind import Look
 from app.purge.kinds import KINDS
 from app.purge.models import (
     Overlap,
@@ -27,16 +31,19 @@ from app.purge.models import (
     Sourced,
     StrandedMode,
 )
+from app.purge.reviewed import PlannedKeys
 from app.purge.rules import check_epoch, check_permissions, fence_resource
 from app.settings import Settings
 from app.stores.errors import SecretUnavailable, service_error
 from app.stores.models import Store, StoreKind, StoreLimits
 from app.stores.service import require_kind
 from app.stores.targets import session_limits, target_of
+from spark.purge.cutoff import CutoffValue, convert
 from spark.purge.inspect import Inspection, inspect
+from spark.purge.scan import PlanStopped
 from spark.purge.statements import PurgeSpec
 from spark.purge.stranded import stranded_nodes
-from spark.targets.connection import connect
+from spark.targets.connection import Connection, connect
 from spark.targets.errors import TargetError
 
 NOT_CHANGELOG = ("stranded", "strict", "strategy", "engine", "force")
@@ -75,6 +82,7 @@ def snapshot(db: Session, store: Store, request: PurgeRequest, plan: PurgePlanRe
         force=request.force,
         overlap=request.overlap,
         plan_id=request.plan_id,
+        max_drift=request.max_drift,
         max_rows=limits.max_rows,
         max_fraction=limits.max_fraction,
         archive_retention=str(effective_by_name(db, "lethe.retention.archives", {}).value),
@@ -166,7 +174,10 @@ def look_early(
             if for_write:
                 check_permissions(inspection)
                 check_epoch(database, conn, fence_resource(store, kind.resource))
-            decide_cutoff(params, inspection)
+            cutoff = decide_cutoff(params, inspection)
+            if params.plan_id is not None and for_write:
+                local = convert(cutoff.at, time_zone=store.time_zone, encoding=inspection.time_encoding)
+                _check_drift(database, settings, _EarlyLook(conn, store, params, inspection, local))
             reviewed = params.plan_id and params.kind is PurgeKind.OUTGOING
             nodes = stranded_nodes(conn, PurgeSpec(cutoff=0)) if reviewed else ()
             return EarlyLook(inspection, tuple(node.node_id for node in nodes))
@@ -174,6 +185,44 @@ def look_early(
         if error.transient:
             return EarlyLook(None)
         raise service_error(error) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _EarlyLook:
+    """What a look at submission has for a plan."""
+
+    conn: Connection
+    store: Store
+    params: PurgeParams
+    inspection: Inspection
+    local: CutoffValue
+
+
+def _check_drift(database: Database, settings: Settings, early: _EarlyLook) -> None:
+    """Raise PlanNoLongerHolds when too few of the reviewed rows would go now.
+
+    What takes longer than a plan is waited for is left to the job, which looks before its first unit.
+    """
+    params = early.params
+    assert params.plan_id is not None
+    keys = PlannedKeys.of_plan(database, params.plan_id)
+    if keys is None:
+        raise PlanNoLongerHolds("the plan was made by an earlier version, which kept no rows: plan again")
+    if params.max_drift is None:
+        return
+    until = time.monotonic() + settings.plan_wait_default_s
+    look = Look(
+        conn=early.conn,
+        store=early.store,
+        params=params,
+        inspection=early.inspection,
+        local=early.local,
+        should_stop=lambda: time.monotonic() > until,
+    )
+    with suppress(PlanStopped):
+        fault = drift_fault(KINDS[params.kind], look, keys, max_drift=params.max_drift)
+        if fault is not None:
+            raise PlanNoLongerHolds(fault)
 
 
 def find_plan(db: Session, store: Store, request: PurgeRequest, *, now: datetime) -> PurgePlanRead | None:

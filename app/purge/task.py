@@ -20,12 +20,14 @@ from app.jobs.writing import EVENT_WARNING
 from app.kit.instants import instant_text
 from app.purge.conflicts import conflicts
 from app.purge.cutoff import Cutoff, decide_cutoff
-from app.purge.kind import Kind, Purge, UnitHead
+from app.purge.drift import drift_fault
+from app.purge.kind import Kind, MakeUnit, Purge, UnitHead
 from app.purge.kinds import KINDS
-from app.purge.models import PurgeParams, StrandedMode
+from app.purge.models import PurgeKind, PurgeParams, StrandedMode
 from app.purge.outgoing import OUTGOING
 from app.purge.program_lock import give_back, holding
 from app.purge.report import exceeded_limits, local_text, plan_read
+from app.purge.reviewed import KeyRecorder, PlannedKeys, PlannedWalk
 from app.purge.rules import check_permissions, fence_resource
 from app.purge.service import target_fields
 from app.purge.steps import CHECKPOINT_LOOP, LoopPlan, LoopState, PurgeLoop
@@ -36,6 +38,7 @@ from spark.purge.inspect import Inspection, inspect
 from spark.purge.planned import PurgePlan
 from spark.purge.scan import PlanStopped
 from spark.purge.transaction import AnyUnit, UnitResult
+from spark.purge.walk import Piece
 from spark.targets.archive_file import prepare_directory
 from spark.targets.connection import Connection
 from spark.targets.errors import ArchiveFailed
@@ -65,6 +68,7 @@ def run_purge(context: JobContext, *, engines: Engines) -> Mapping[str, Any]:
         resource = fence_resource(store, _kind(purge).resource)
         claimed = claim(context, conn, resource=resource, queue=purge.params.overlap == "QUEUE")
         _check_limits(purge)
+        _check_drift(purge)
         if claimed.has_ledger:
             trim_old_ledgers(context, conn)
         with holding(purge, _kind(purge)) as lock:
@@ -93,7 +97,9 @@ def run_plan(context: JobContext) -> Mapping[str, Any]:
     store = _awake_store(context)
     with controlled(context, store) as conn:
         purge = _prepare(context, conn, store)
-        plan = _plan(purge)
+        recorder = KeyRecorder(context)
+        plan = _plan(purge.with_keys(recorder.take))
+        recorder.finish(plan)
         shown = plan_read(
             plan,
             plan_id=context.job.id,
@@ -131,7 +137,27 @@ def _prepare(context: JobContext, conn: Connection, store: Store) -> Purge:
     inspection = inspect(conn, KINDS[params.kind].name)
     cutoff = _fixed_cutoff(context, params, inspection)
     local = convert(cutoff.at, time_zone=store.time_zone, encoding=inspection.time_encoding)
-    return Purge(context, conn, store, params, inspection, cutoff, local)
+    return Purge(
+        context=context,
+        conn=conn,
+        store=store,
+        params=params,
+        inspection=inspection,
+        cutoff=cutoff,
+        local=local,
+        should_stop=lambda: context.stop_cause is not None,
+        reviewed=_reviewed(context, params),
+    )
+
+
+def _reviewed(context: JobContext, params: PurgeParams) -> PlannedKeys | None:
+    """The rows of the plan that is executed; None: no plan is, or an earlier version has begun it."""
+    if params.plan_id is None:
+        return None
+    keys = PlannedKeys.of_plan(context.database, params.plan_id)
+    if keys is None and context.checkpoint(CHECKPOINT_LOOP) is None:
+        raise JobFailed("PLAN_NO_LONGER_HOLDS", "the rows of the plan are not known any more: plan again")
+    return keys
 
 
 def _spared(context: JobContext, params: PurgeParams) -> PurgeParams:
@@ -159,11 +185,8 @@ def _fixed_cutoff(context: JobContext, params: PurgeParams, inspection: Inspecti
 
 
 def _plan(purge: Purge) -> PurgePlan:
-    now = convert(
-        purge.inspection.now, time_zone=purge.store.time_zone, encoding=purge.inspection.time_encoding
-    )
     try:
-        return _kind(purge).plan(purge, now)
+        return _kind(purge).plan(purge, purge.now)
     except PlanStopped as error:
         cause = purge.context.stop_cause
         assert cause is not None
@@ -188,11 +211,26 @@ def _check_limits(purge: Purge) -> None:
         return
     if context.checkpoint(CHECKPOINT_LOOP) is not None:
         return
-    plan = _plan(purge)
+    plan = _plan(purge) if purge.reviewed is None else purge.reviewed.plan
     exceeded = exceeded_limits(params, plan)
     if exceeded:
         raise JobFailed("LIMIT_EXCEEDED", "; ".join(exceeded))
     context.save_checkpoint(CHECKPOINT_LIMITS, {"rows": plan.rows, "rows_to_remove": plan.rows_to_remove})
+
+
+def _check_drift(purge: Purge) -> None:
+    """Fail before the first delete when too few rows of the plan would go now."""
+    max_drift, keys, context = purge.params.max_drift, purge.reviewed, purge.context
+    if keys is None or max_drift is None or context.checkpoint(CHECKPOINT_LOOP) is not None:
+        return
+    try:
+        fault = drift_fault(_kind(purge), purge, keys, max_drift=max_drift)
+    except PlanStopped as error:
+        cause = context.stop_cause
+        assert cause is not None
+        raise JobStopped(cause) from error
+    if fault is not None:
+        raise JobFailed("PLAN_NO_LONGER_HOLDS", fault)
 
 
 def _tighter(ours: Bound | None, now: Bound | None) -> Bound | None:
@@ -209,6 +247,8 @@ def _note_start(purge: Purge) -> dict[str, Any]:
     if known is not None:
         return known
     start = {"total_rows": _total_rows(purge.inspection), **_kind(purge).start(purge)}
+    if purge.reviewed is not None:
+        start |= purge.reviewed.noted["start"]
     purge.context.check()
     purge.context.save_checkpoint(CHECKPOINT_START, start)
     return start
@@ -312,15 +352,39 @@ def _partial_archive(context: JobContext, conn: Connection, *, counted: bool) ->
 def _loop_plan(purge: Purge, claimed: Claimed, archive: Path | None, start: Mapping[str, Any]) -> LoopPlan:
     kind, job, settings = _kind(purge), purge.context.job, purge.context.settings
     head = UnitHead(job.id, job.token, claimed.resource, claimed.has_ledger, archive)
+    walk, make_unit = kind.walk(purge.params, purge.local, start), kind.units(purge, head, start)
+    keys = purge.reviewed
+    if keys is not None:
+        walk = PlannedWalk(walk.steps, keys, node_by_node=purge.params.kind is PurgeKind.INCOMING)
+        make_unit = partial(_unit_of_plan, keys, make_unit)
     return LoopPlan(
-        walk=kind.walk(purge.params, purge.local, start),
-        make_unit=kind.units(purge, head, start),
+        walk=walk,
+        make_unit=make_unit,
         most_rows=kind.most_rows(purge.params, settings),
         total_rows=start["total_rows"],
         target_s=settings.purge_unit_target_ms / 1000,
         window_units=settings.purge_window_units,
         retries_max=settings.purge_unit_retries_max,
     )
+
+
+def _unit_of_plan(keys: PlannedKeys, make_unit: MakeUnit, step: str, piece: Piece) -> Any:
+    planned = keys.bound(step, list(keys.within(step, piece.lo, piece.hi)))
+    return replace(make_unit(step, piece), only=planned)
+
+
+def _beside(purge: Purge, rows: Mapping[str, int]) -> dict[str, Any]:
+    """What was planned, beside what has gone."""
+    keys, kind = purge.reviewed, _kind(purge)
+    if keys is None:
+        return {}
+    planned = kind.removed({step: keys.count(step) for step in kind.tables})
+    gone = kind.removed(rows)
+    return {
+        "plan_id": purge.params.plan_id,
+        "planned": planned,
+        "fewer_than_planned": sum(planned.values()) - sum(gone.values()),
+    }
 
 
 def _total_rows(inspection: Inspection) -> int | None:
@@ -344,6 +408,7 @@ def _result(
         "layout": purge.inspection.layout.version,
         "counts": "EXACT" if claimed.has_ledger else "AT_LEAST",
         "removed": _kind(purge).removed(rows),
+        **_beside(purge, rows),
         **more,
         "archive": kept,
         "units": units,

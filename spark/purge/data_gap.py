@@ -18,6 +18,7 @@ Source: symmetricds-purge, Data Gap Purge; facts/symmetricds-purge, sections 1, 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from spark.formats.symmetricds import (
@@ -32,6 +33,7 @@ from spark.formats.symmetricds import (
 from spark.purge.catalog import has_table
 from spark.purge.cutoff import CutoffValue
 from spark.purge.findings import Finding, warnings_of
+from spark.purge.keys import KeySink, among, bound_keys
 from spark.purge.planned import PurgePlan, TablePlan
 from spark.purge.ranges import key_order
 from spark.purge.scan import ShouldStop, Source, scan
@@ -172,6 +174,7 @@ class DataGapUnit:
     has_ledger: bool = True
     archive_dir: str | None = None
     step: str = STEP
+    only: tuple[Key, ...] | None = None
 
     def __post_init__(self) -> None:
         assert len(self.lo) == len(self.hi) == 2, "a gap has a start and an end"
@@ -192,6 +195,9 @@ def run_data_gap(conn: Connection, unit: DataGapUnit) -> UnitResult:
     def work() -> Done:
         rule = GapRule.of(conn, unit.form, unit.cutoff)
         condition, bound = rule.removable(), {**_between(unit.lo, unit.hi), "cutoff": unit.cutoff}
+        if unit.only is not None:
+            condition += f" and {among(conn.dialect.name, ('start_id', 'end_id'))}"
+            bound |= bound_keys(conn.dialect.name, unit.only)
         if conn.dialect.name == "mysql":
             # A subquery of the delete would wait for rows that somebody captures at this moment.
             chosen = conn.execute(
@@ -265,12 +271,19 @@ class DataGapWalk:
 
 
 def plan_data_gap(
-    conn: Connection, form: Form, cutoff: CutoffValue, should_stop: ShouldStop, *, now: CutoffValue
+    conn: Connection,
+    form: Form,
+    cutoff: CutoffValue,
+    should_stop: ShouldStop,
+    *,
+    now: CutoffValue,
+    keys: KeySink | None = None,
 ) -> PurgePlan:
     """Count what the purge would remove, and look at every row for what is awkward.
 
     Args:
         now: the target's clock, converted like the cut-off.
+        keys: gets both ends of every gap that would go.
     Raises: PlanStopped.
     """
     name = f"{conn.target.table_prefix}{DATA_GAP}"
@@ -288,6 +301,9 @@ def plan_data_gap(
         findings=_findings(rule),
         parameters={"cutoff": cutoff, "now": now},
         should_stop=should_stop,
+        keys=f"select g.start_id, g.end_id from {table_of(conn)} g where g.start_id between :lo and :hi"
+        f" and {rule.removable('g.')} order by g.start_id, g.end_id",
+        take=None if keys is None else partial(keys, STEP),
     )
     bounds = DataGapWalk(form, cutoff).bounds(conn, STEP, {})
     lo, hi = (bounds[0][0], bounds[1][0]) if bounds else (None, None)

@@ -1,6 +1,6 @@
 """A transaction ran for longer than routing waits. Its row came into a gap that had expired meanwhile, was
-never routed, and stood there until the purge of SymmetricDS would find the gap and capture the row again. Lethe's
-purge DATA_GAP was first: it took every expired gap that was old enough, and the next purge of the program
+never routed, and stood there until the purge of SymmetricDS would find the gap and capture the row again.
+Lethe's purge DATA_GAP was first: it took every expired gap that was old enough, and the next purge of the program
 deleted the row by a range of ids, delivered to nobody, captured by nobody.
 """
 
@@ -202,7 +202,8 @@ def test_without_a_note_of_the_program_an_open_transaction_keeps_the_gap(place: 
         writer.run("begin")
         writer.run(
             f"insert into {place.name('data')}"
-            " (data_id, table_name, event_type, trigger_hist_id, create_time) values (11, 'item', 'I', 1, :old)",
+            " (data_id, table_name, event_type, trigger_hist_id, create_time)"
+            " values (11, 'item', 'I', 1, :old)",
             {"old": OLD},
         )
         _some_gaps(place, purged=None)
