@@ -1,6 +1,6 @@
-"""An operator reviewed a plan of 3,347 rows and executed it by `plan_id`. Batches were acknowledged in between,
-and 3,397 rows went, without a word: only the cut-off and the names of stranded nodes came from the plan. Fifty
-rows that nobody had reviewed.
+"""An operator reviewed a plan of 3,347 rows and executed it by `plan_id`. Batches were acknowledged in
+between, and 3,397 rows went, without a word: only the cut-off and the names of stranded nodes came from the
+plan. Fifty rows that nobody had reviewed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A transaction ran for longer than routing waits. Its row came into a gap that had expired meanwhile, was
 never routed, and stood there until the purge of SymmetricDS would find the gap and capture the row again.
-Lethe's purge DATA_GAP was first: it took every expired gap that was old enough, and the next purge of the program
-deleted the row by a range of ids, delivered to nobody, captured by nobody.
+Lethe's purge DATA_GAP was first: it took every expired gap that was old enough, and the next purge of the
+program deleted the row by a range of ids, delivered to nobody, captured by nobody.
 """
 
 from __future__ import annotations
