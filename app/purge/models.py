@@ -118,8 +118,8 @@ class PurgeRequest(BaseModel):
     max_drift: MaxDrift | None = Field(
         default=None,
         description="With plan_id: how many of the reviewed rows may be gone or needed again by now, a number"
-        " of rows or a share below 1; more are 412. Without it any number may: no row that was not reviewed ever"
-        " goes.",
+        " of rows or a share below 1; more are 412. Without it any number may: no row that was not reviewed"
+        " ever goes.",
     )
     reason: Text | None = Field(default=None, max_length=500)
 
