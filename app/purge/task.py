@@ -378,7 +378,7 @@ def _beside(purge: Purge, rows: Mapping[str, int]) -> dict[str, Any]:
     keys, kind = purge.reviewed, _kind(purge)
     if keys is None:
         return {}
-    planned = kind.removed({step: keys.count(step) for step in kind.tables})
+    planned = kind.removed({step: keys.rows(step) for step in kind.tables})
     gone = kind.removed(rows)
     return {
         "plan_id": purge.params.plan_id,

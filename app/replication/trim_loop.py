@@ -79,7 +79,7 @@ def run_units(trim: Trim, plan: TrimPlan, *, before: int) -> None:
         before: rows that earlier attempts have removed.
     Raises: JobStopped; TargetError that is not transient, or came too often.
     """
-    walk = TrimWalk(TrimRules(trim.cutoff_s, plan.excess))
+    walk = TrimWalk(TrimRules(trim.cutoff_s, plan.excess, trim.params.planned_upto))
     rows = ROWS_FIRST
     done = 0
     while True:

@@ -175,6 +175,8 @@ def _disturb(place: Place, rng: Random, kind: str) -> None:
     }
     with session(place) as target:
         for statement in rng.sample(acts[kind], rng.randrange(1, len(acts[kind]) + 1)):
+            if place.dialect != "sqlite":
+                statement = statement.replace("%", "%%")
             target.run(statement, {"old": place.encode(OLD)} if ":old" in statement else None)
         if kind == "OUTGOING":
             for row in _routed_since(rng, target.run(f"select max(data_id) from {name('data')}")[0][0] or 0):
