@@ -70,6 +70,11 @@ Engine = Annotated[
 ]
 
 
+def _drift(value: float | None) -> float | None:
+    """A whole number is of rows."""
+    return int(value) if value is not None and value.is_integer() else value
+
+
 def purge_request(
     *,
     kind: Kind,
@@ -87,6 +92,7 @@ def purge_request(
     throttle_bytes: float | None = None,
     overlap: Overlap | None = None,
     plan_id: str | None = None,
+    max_drift: float | None = None,
 ) -> PurgeRequest:
     """The request that these options make.
 
@@ -109,6 +115,7 @@ def purge_request(
         force=force or None,
         overlap=overlap.value if overlap else None,
         plan_id=plan_id,
+        max_drift=max_drift,
         reason=reason,
     )
 
@@ -140,6 +147,14 @@ def run(
         Overlap | None, typer.Option("--overlap", case_sensitive=False, help="Where another job is there.")
     ] = None,
     plan_id: Annotated[str | None, typer.Option("--plan-id", help="Run exactly this reviewed plan.")] = None,
+    max_drift: Annotated[
+        float | None,
+        typer.Option(
+            "--max-drift",
+            min=0,
+            help="With --plan-id: rows of it that may be needed again by now, or a share below 1.",
+        ),
+    ] = None,
     reason: Reason = REASON,
     wait: Wait = True,
     timeout: Timeout = None,
@@ -160,6 +175,7 @@ def run(
         force=force,
         overlap=overlap,
         plan_id=plan_id,
+        max_drift=_drift(max_drift),
         reason=reason,
     )
     return finish(session, session.client.purges.create(store, request), wait=wait, timeout_s=timeout)
