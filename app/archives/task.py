@@ -127,8 +127,8 @@ def _marks_left(context: JobContext) -> list[dict[str, Any]]:
     if not marked:
         return []
     detail = (
-        f"{marked} batches of disabled or absent nodes were marked OK by the purge and are OK still: these nodes"
-        " do not get them by this; give the batches back their status where they should"
+        f"{marked} batches of disabled or absent nodes were marked OK by the purge and are OK still: their"
+        " nodes do not get them by this; give the batches back their status where they should"
     )
     return [{"code": "MARKS_NOT_UNDONE", "count": marked, "detail": detail}]
 
