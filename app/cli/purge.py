@@ -62,6 +62,14 @@ MaxEntries = Annotated[
     int | None,
     typer.Option("--max-entries", min=0, help="CHANGELOG: keep so many records at most, the newest."),
 ]
+MaxDrift = Annotated[
+    float | None,
+    typer.Option(
+        "--max-drift",
+        min=0,
+        help="With --plan-id: rows of it that may be needed again by now, or a share below 1.",
+    ),
+]
 Force = Annotated[bool, typer.Option("--force", help="Allow a retention below 10 minutes.")]
 Archive = Annotated[bool, typer.Option("--archive", help="Keep the removed rows as Parquet.")]
 Engine = Annotated[
@@ -147,14 +155,7 @@ def run(
         Overlap | None, typer.Option("--overlap", case_sensitive=False, help="Where another job is there.")
     ] = None,
     plan_id: Annotated[str | None, typer.Option("--plan-id", help="Run exactly this reviewed plan.")] = None,
-    max_drift: Annotated[
-        float | None,
-        typer.Option(
-            "--max-drift",
-            min=0,
-            help="With --plan-id: rows of it that may be needed again by now, or a share below 1.",
-        ),
-    ] = None,
+    max_drift: MaxDrift = None,
     reason: Reason = REASON,
     wait: Wait = True,
     timeout: Timeout = None,

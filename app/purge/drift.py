@@ -1,11 +1,12 @@
-"""How many rows of a reviewed plan would still go, and whether so many fewer are fine."""
+"""The execution of a reviewed plan: what of it would still go, its units, and what came of it."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from app.purge.kind import Kind, Look
+from app.purge.kind import Kind, Look, MakeUnit, Purge
 from app.purge.reviewed import PlannedKeys
+from spark.purge.walk import Piece
 
 
 @dataclass(slots=True)
@@ -41,3 +42,33 @@ def drift_fault(kind: Kind, look: Look, keys: PlannedKeys, *, max_drift: float) 
         f"{planned} rows were reviewed, {still} of them would go now: {planned - still} fewer,"
         f" and max_drift allows {allowed}; plan again"
     )
+
+
+def drift_of(purge: Purge, kind: Kind) -> str | None:
+    """Why the plan that a purge executes does not hold any more; None: it does, or there is none.
+
+    Raises: PlanStopped; any TargetError.
+    """
+    if purge.reviewed is None or purge.params.max_drift is None:
+        return None
+    return drift_fault(kind, purge, purge.reviewed, max_drift=purge.params.max_drift)
+
+
+def unit_of_plan(keys: PlannedKeys, make_unit: MakeUnit, step: str, piece: Piece) -> Any:
+    """The unit of a piece, for the rows of the plan alone."""
+    planned = keys.bound(step, list(keys.within(step, piece.lo, piece.hi)))
+    return replace(make_unit(step, piece), only=planned)
+
+
+def beside(purge: Purge, kind: Kind, rows: Mapping[str, int]) -> dict[str, Any]:
+    """What was planned, beside what has gone (rows by step); nothing where no plan was executed."""
+    keys = purge.reviewed
+    if keys is None:
+        return {}
+    planned = kind.removed({step: keys.rows(step) for step in kind.tables})
+    gone = kind.removed(rows)
+    return {
+        "plan_id": purge.params.plan_id,
+        "planned": planned,
+        "fewer_than_planned": sum(planned.values()) - sum(gone.values()),
+    }

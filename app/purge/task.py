@@ -1,6 +1,6 @@
 """The task of a purge: from its snapshot to its result, resumable at every step."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -20,8 +20,8 @@ from app.jobs.writing import EVENT_WARNING
 from app.kit.instants import instant_text
 from app.purge.conflicts import conflicts
 from app.purge.cutoff import Cutoff, decide_cutoff
-from app.purge.drift import drift_fault
-from app.purge.kind import Kind, MakeUnit, Purge, UnitHead
+from app.purge.drift import beside, drift_of, unit_of_plan
+from app.purge.kind import Kind, Purge, UnitHead
 from app.purge.kinds import KINDS
 from app.purge.models import PurgeKind, PurgeParams, StrandedMode
 from app.purge.outgoing import OUTGOING
@@ -38,7 +38,6 @@ from spark.purge.inspect import Inspection, inspect
 from spark.purge.planned import PurgePlan
 from spark.purge.scan import PlanStopped
 from spark.purge.transaction import AnyUnit, UnitResult
-from spark.purge.walk import Piece
 from spark.targets.archive_file import prepare_directory
 from spark.targets.connection import Connection
 from spark.targets.errors import ArchiveFailed
@@ -52,6 +51,7 @@ CHECKPOINT_START = "start"
 CHECKPOINT_LIMITS = "limits"
 UNITS_NAME = "units"
 Bound = TypeVar("Bound", int, float)
+Seen = TypeVar("Seen")
 
 
 def run_purge(context: JobContext, *, engines: Engines) -> Mapping[str, Any]:
@@ -185,8 +185,12 @@ def _fixed_cutoff(context: JobContext, params: PurgeParams, inspection: Inspecti
 
 
 def _plan(purge: Purge) -> PurgePlan:
+    return _unless_stopped(purge, partial(_kind(purge).plan, purge, purge.now))
+
+
+def _unless_stopped(purge: Purge, look: Callable[[], Seen]) -> Seen:
     try:
-        return _kind(purge).plan(purge, purge.now)
+        return look()
     except PlanStopped as error:
         cause = purge.context.stop_cause
         assert cause is not None
@@ -220,15 +224,9 @@ def _check_limits(purge: Purge) -> None:
 
 def _check_drift(purge: Purge) -> None:
     """Fail before the first delete when too few rows of the plan would go now."""
-    max_drift, keys, context = purge.params.max_drift, purge.reviewed, purge.context
-    if keys is None or max_drift is None or context.checkpoint(CHECKPOINT_LOOP) is not None:
+    if purge.context.checkpoint(CHECKPOINT_LOOP) is not None:
         return
-    try:
-        fault = drift_fault(_kind(purge), purge, keys, max_drift=max_drift)
-    except PlanStopped as error:
-        cause = context.stop_cause
-        assert cause is not None
-        raise JobStopped(cause) from error
+    fault = _unless_stopped(purge, partial(drift_of, purge, _kind(purge)))
     if fault is not None:
         raise JobFailed("PLAN_NO_LONGER_HOLDS", fault)
 
@@ -356,7 +354,7 @@ def _loop_plan(purge: Purge, claimed: Claimed, archive: Path | None, start: Mapp
     keys = purge.reviewed
     if keys is not None:
         walk = PlannedWalk(walk.steps, keys, node_by_node=purge.params.kind is PurgeKind.INCOMING)
-        make_unit = partial(_unit_of_plan, keys, make_unit)
+        make_unit = partial(unit_of_plan, keys, make_unit)
     return LoopPlan(
         walk=walk,
         make_unit=make_unit,
@@ -366,25 +364,6 @@ def _loop_plan(purge: Purge, claimed: Claimed, archive: Path | None, start: Mapp
         window_units=settings.purge_window_units,
         retries_max=settings.purge_unit_retries_max,
     )
-
-
-def _unit_of_plan(keys: PlannedKeys, make_unit: MakeUnit, step: str, piece: Piece) -> Any:
-    planned = keys.bound(step, list(keys.within(step, piece.lo, piece.hi)))
-    return replace(make_unit(step, piece), only=planned)
-
-
-def _beside(purge: Purge, rows: Mapping[str, int]) -> dict[str, Any]:
-    """What was planned, beside what has gone."""
-    keys, kind = purge.reviewed, _kind(purge)
-    if keys is None:
-        return {}
-    planned = kind.removed({step: keys.rows(step) for step in kind.tables})
-    gone = kind.removed(rows)
-    return {
-        "plan_id": purge.params.plan_id,
-        "planned": planned,
-        "fewer_than_planned": sum(planned.values()) - sum(gone.values()),
-    }
 
 
 def _total_rows(inspection: Inspection) -> int | None:
@@ -408,7 +387,7 @@ def _result(
         "layout": purge.inspection.layout.version,
         "counts": "EXACT" if claimed.has_ledger else "AT_LEAST",
         "removed": _kind(purge).removed(rows),
-        **_beside(purge, rows),
+        **beside(purge, _kind(purge), rows),
         **more,
         "archive": kept,
         "units": units,

@@ -96,16 +96,17 @@ def scan(
             bound = {**parameters, "lo": chunk[0], "hi": chunk[1]}
             [counts] = conn.execute(sql, bound)
             result.rows += int(counts[0])
-            if take is None:
-                result.removable += int(counts[1])
-            elif counts[1]:
-                found_keys = conn.execute(keys, bound)
-                result.removable += len(found_keys)
-                take(found_keys)
+            result.removable += _taken(conn, keys, bound, take) if take and counts[1] else int(counts[1])
             for item, found, count in zip(findings, result.found, counts[2:], strict=True):
                 _add(conn, source, item, found, int(count), bound)
             each_chunk(*chunk)
         after = chunk[1]
+
+
+def _taken(conn: Connection, keys: str, bound: dict[str, Any], take: Callable[[list[Row]], None]) -> int:
+    found = conn.execute(keys, bound)
+    take(found)
+    return len(found)
 
 
 def _next_chunk(conn: Connection, source: Source, after: int | None) -> tuple[int, int] | None:
