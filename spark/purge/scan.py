@@ -70,8 +70,7 @@ def scan(
         removable: the condition of the rows to count as removed.
         parameters: the values that `removable` and the findings name, besides :lo and :hi.
         each_chunk: called inside the read of each chunk.
-        keys: a query of the keys of the rows of a chunk that would be removed, in their order.
-        take: gets what `keys` finds; its rows are counted then.
+        take: gets what `keys`, a query of the rows of a chunk that would go, finds; these are counted then.
     Raises: PlanStopped.
     """
     result = Scan(0, 0, [Found(table, item.code, item.detail) for item in findings])
