@@ -39,7 +39,7 @@ _JOB: dict[str, Any] = {
     "reason": "nightly",
     "requested_by": "nightly-purge",
     "engine": "INLINE",
-    "params": {"kind": "OUTGOING", "stranded": "MARK", "strict": False},
+    "params": {"kind": "OUTGOING", "stranded": "SKIP", "strict": False},
     "result": None,
     "created_at": "2026-11-20T10:54:39.613933Z",
     "started_at": "2026-11-20T10:54:39.647885Z",
@@ -238,7 +238,14 @@ EXAMPLES: dict[str, Any] = {
         "layout": "3.x",
         "strict": False,
         "tables": [{"table": "sym_data", "rows": 315, "rows_to_remove": 246, "lo": 10, "hi": 438}],
-        "stranded": {"mode": "MARK", "nodes": [{"node_id": "00004", "batches": 8}]},
+        "stranded": {
+            "mode": "SKIP",
+            "nodes": [{"node_id": "00004", "batches": 8, "rows": 41}],
+            "batches": 8,
+            "rows": 41,
+            "cost": "8 batches with 41 rows for 1 nodes that are absent or disabled stay until the nodes"
+            " have got them; MARK would give them up",
+        },
         "nodes": None,
         "limits": {"max_rows": 50000000, "max_fraction": None, "exceeded": []},
         "warnings": [

@@ -44,6 +44,7 @@ def _forget_jobs(db: Session, now: datetime) -> int:
             col(Job.finished_at) < now - _kept(db, "jobs"),
             col(Job.id).not_in(with_children),
             col(Job.id).not_in(select(Archive.job_id)),
+            col(Job.id).not_in(_plans_in_use(db)),
             col(Job.id).not_in(uncertified),
         )
         .limit(ROWS_PER_PASS)
@@ -52,6 +53,12 @@ def _forget_jobs(db: Session, now: datetime) -> int:
         db.execute(delete(table).where(col(table.job_id).in_(ids)))
     db.execute(delete(Job).where(col(Job.id).in_(ids)))
     return len(ids)
+
+
+def _plans_in_use(db: Session) -> list[str]:
+    """Plans that a job has not ended to execute: what it may remove is kept with them."""
+    running = db.exec(select(Job.params).where(col(Job.state).not_in(sorted(TERMINAL)))).all()
+    return [str(params["plan_id"]) for params in running if params.get("plan_id")]
 
 
 def _forget_progress(db: Session, now: datetime) -> int:

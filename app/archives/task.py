@@ -10,6 +10,7 @@ from app.archives.service import entries_on_disk, get_archive
 from app.errors import ServiceError
 from app.jobs.context import JobContext
 from app.jobs.errors import JobFailed, JobStopped
+from app.jobs.models import Job
 from app.jobs.sql_target import claim, controlled, read_store_of
 from app.jobs.suspension import suspended_wait
 from app.stores.models import is_suspended
@@ -110,11 +111,26 @@ def run_restore(context: JobContext) -> Mapping[str, Any]:
         "skipped": sum(unit.skipped for unit in report.units),
         "manifest": source,
         "refused": refused,
+        "warnings": _marks_left(context) if into.live else [],
     }
     if report.refused:
         detail = f"{len(report.refused)} of {len(report.units)} units were refused; the others are restored"
         raise JobFailed("RESTORE_REFUSED", detail, result=result)
     return result
+
+
+def _marks_left(context: JobContext) -> list[dict[str, Any]]:
+    """What a restore does not undo: an archive has a marked batch as it was removed, after the mark."""
+    archived = str(context.job.params["archive"])
+    purge = context.write(lambda db: db.get(Job, archived))
+    marked = ((purge.result if purge is not None else None) or {}).get("stranded", {}).get("marked") or 0
+    if not marked:
+        return []
+    detail = (
+        f"{marked} batches of disabled or absent nodes were marked OK by the purge and are OK still: their"
+        " nodes do not get them by this; give the batches back their status where they should"
+    )
+    return [{"code": "MARKS_NOT_UNDONE", "count": marked, "detail": detail}]
 
 
 def _restore(context: JobContext, entries: list[ManifestEntry], into: RestoreInto) -> RestoreReport:

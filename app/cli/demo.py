@@ -104,7 +104,8 @@ def _show(session: Session, database: Path) -> tuple[int, dict[str, Any]]:
     result = job.result or {}
     _show_counts(out, before, after, result.get("removed") or {})
     marked = (result.get("stranded") or {}).get("marked")
-    out.facts({"batches of the disabled node that were marked OK first": marked})
+    waiting = plan.stranded.batches
+    out.facts({"batches that wait for the disabled node": waiting, "of these given up": marked})
     for warning in result.get("warnings") or ():
         out.note(f"warning: {warning_text(warning)}")
     verified = follow(session, client.archives.verify(job.id))

@@ -2,7 +2,7 @@
 
 What is in it, by age:
 - rows captured over ten days, the newest of them not routed yet;
-- store-05 was disabled a week ago: its batches wait for nobody (the purge marks these OK, and says so);
+- store-05 was disabled a week ago: its batches wait for it (the plan says what giving them up would cost);
 - store-03 is stuck on an error since six days: its rows must stay, whatever their age;
 - everything else is delivered (OK, some ignored: IG), except what was routed last.
 """

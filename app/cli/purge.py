@@ -47,7 +47,12 @@ Cutoff = Annotated[
 ]
 StrandedOption = Annotated[
     StrandedMode | None,
-    typer.Option("--stranded", case_sensitive=False, help="Batches of absent or disabled nodes."),
+    typer.Option(
+        "--stranded",
+        case_sensitive=False,
+        help="Batches of absent or disabled nodes: SKIP (unless said) keeps them; MARK gives them up as OK,"
+        " and these nodes never get them.",
+    ),
 ]
 Strict = Annotated[
     bool | None, typer.Option("--strict/--no-strict", help="Let batches without a status protect their rows.")
@@ -57,12 +62,25 @@ MaxEntries = Annotated[
     int | None,
     typer.Option("--max-entries", min=0, help="CHANGELOG: keep so many records at most, the newest."),
 ]
+MaxDrift = Annotated[
+    float | None,
+    typer.Option(
+        "--max-drift",
+        min=0,
+        help="With --plan-id: rows of it that may be needed again by now, or a share below 1.",
+    ),
+]
 Force = Annotated[bool, typer.Option("--force", help="Allow a retention below 10 minutes.")]
 Archive = Annotated[bool, typer.Option("--archive", help="Keep the removed rows as Parquet.")]
 Engine = Annotated[
     EngineChoice | None,
     typer.Option("--engine", case_sensitive=False, help="What runs it; AUTO: by the rows."),
 ]
+
+
+def _drift(value: float | None) -> float | None:
+    """A whole number is of rows."""
+    return int(value) if value is not None and value.is_integer() else value
 
 
 def purge_request(
@@ -82,6 +100,7 @@ def purge_request(
     throttle_bytes: float | None = None,
     overlap: Overlap | None = None,
     plan_id: str | None = None,
+    max_drift: float | None = None,
 ) -> PurgeRequest:
     """The request that these options make.
 
@@ -104,6 +123,7 @@ def purge_request(
         force=force or None,
         overlap=overlap.value if overlap else None,
         plan_id=plan_id,
+        max_drift=max_drift,
         reason=reason,
     )
 
@@ -135,6 +155,7 @@ def run(
         Overlap | None, typer.Option("--overlap", case_sensitive=False, help="Where another job is there.")
     ] = None,
     plan_id: Annotated[str | None, typer.Option("--plan-id", help="Run exactly this reviewed plan.")] = None,
+    max_drift: MaxDrift = None,
     reason: Reason = REASON,
     wait: Wait = True,
     timeout: Timeout = None,
@@ -155,6 +176,7 @@ def run(
         force=force,
         overlap=overlap,
         plan_id=plan_id,
+        max_drift=_drift(max_drift),
         reason=reason,
     )
     return finish(session, session.client.purges.create(store, request), wait=wait, timeout_s=timeout)
@@ -271,9 +293,11 @@ def show_plan(session: Session, made: Plan) -> None:
     if made.nodes is not None:
         out.note(f"{made.nodes} node(s) have a range of batches")
     if made.stranded.nodes:
-        will = "will be marked OK" if made.stranded.mode == "MARK" else "stay as they are"
-        nodes = [[node.node_id, node.batches] for node in made.stranded.nodes]
-        out.table(["stranded node", "batches"], nodes, title=f"Batches of these nodes {will}")
+        will = "will be given up" if made.stranded.mode == "MARK" else "stay as they are"
+        nodes = [[node.node_id, node.batches, node.rows] for node in made.stranded.nodes]
+        out.table(["stranded node", "batches", "rows"], nodes, title=f"Batches of these nodes {will}")
+        if made.stranded.cost:
+            out.note(made.stranded.cost)
     for limit in made.limits.get("exceeded") or ():
         out.note(f"over the limit, would be refused: {limit}")
     for warning in made.warnings:

@@ -104,6 +104,7 @@ def _purge_result(session: Session, result: Mapping[str, Any], *, engine: str) -
     session.out.facts(
         {
             "cut-off": result.get("cutoff"),
+            "rows of the plan that stayed": result.get("fewer_than_planned") or None,
             "batches of stranded nodes marked OK": stranded.get("marked") or None,
             "archive": archive.get("directory"),
             "archive files": archive.get("files"),

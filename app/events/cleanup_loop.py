@@ -66,6 +66,8 @@ class Cleanup:
     warnings: list[dict[str, str]] = field(default_factory=list)
     is_as_planned: bool = False
     """Everything below the plan's bounds is gone; nobody need count again."""
+    is_cut_short: bool = False
+    """More would go by now than the reviewed plan has."""
 
 
 class CleanupLoop:

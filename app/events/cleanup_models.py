@@ -202,6 +202,11 @@ class CleanupParams(BaseModel):
     throttle: ThrottleSetting | None
     overlap: EventOverlap
     plan_id: str | None
+    planned: dict[str, int] | None = Field(default=None, description="Rows by table, of a plan.")
+    planned_bounds: dict[int, int] = Field(default_factory=dict, description="Of a plan's events, by origin.")
+    planned_confirmations: list[tuple[int, int, int]] = Field(
+        default_factory=list, description="Of a plan: origin, receiver, and the seqno below which they go."
+    )
     max_rows: int | None
     max_fraction: float | None
     target: dict[str, Any] = Field(description="The store's target as it was.")

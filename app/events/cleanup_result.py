@@ -68,6 +68,7 @@ def cleanup_result(
         "counts": "EXACT" if claimed.has_ledger and native is None else "PLANNED" if native else "AT_LEAST",
         "removed": removed,
         "planned_rows": _planned_rows(start, native),
+        **({} if params.planned is None else {"plan_id": params.plan_id, "planned": params.planned}),
         "origins": _origins(start, left),
         "log_switch": log,
         "classification": _classification(native),

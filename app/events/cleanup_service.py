@@ -109,10 +109,27 @@ def snapshot(
         throttle=request.throttle,
         overlap=request.overlap,
         plan_id=request.plan_id,
+        planned=None if plan is None else plan.tables,
+        planned_bounds={} if plan is None else _bounds(plan),
+        planned_confirmations=[] if plan is None else _confirmations(plan),
         max_rows=limits.max_rows,
         max_fraction=limits.max_fraction,
         target=target_fields(store),
     )
+
+
+def _bounds(plan: CleanupPlanRead) -> dict[int, int]:
+    return {item.origin: item.bound for item in plan.origins if item.bound is not None}
+
+
+def _confirmations(plan: CleanupPlanRead) -> list[tuple[int, int, int]]:
+    """Below what those of each pair go; all of a pair go where one of its nodes is no more."""
+    found = []
+    for pair in plan.confirmations:
+        below = pair.newest_seqno + 1 if pair.rows_to_remove == pair.rows else pair.aged_seqno
+        if pair.rows_to_remove and below is not None:
+            found.append((pair.origin, pair.receiver, below))
+    return found
 
 
 def _interval(db: Session, store: Store, request: CleanupRequest) -> tuple[timedelta, str]:

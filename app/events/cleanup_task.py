@@ -46,7 +46,7 @@ from spark.events.catalog import read_catalog
 from spark.events.cleanup import log_step
 from spark.events.cleanup_errors import ClusterLocked
 from spark.events.cleanup_plan import plan_cleanup
-from spark.events.cleanup_records import STEPS, CleanupPlan, NativeResult
+from spark.events.cleanup_records import STEPS, TABLE_OF, CleanupPlan, NativeResult, Reviewed, within
 from spark.events.log_switch import heal_status
 from spark.events.log_tables import read_status
 from spark.events.rights import is_able
@@ -178,6 +178,27 @@ def _plan(cleanup: Cleanup, *, is_counted: bool = True) -> CleanupPlan:
     )
 
 
+def _within_reviewed(cleanup: Cleanup, plan: CleanupPlan) -> CleanupPlan:
+    """What goes now of the plan that is executed; the program's own function cannot be held to that.
+
+    Raises: JobFailed: more would go, and only the function may do it.
+    """
+    params = cleanup.params
+    if params.planned is None:
+        return plan
+    reviewed = Reviewed(
+        events=params.planned_bounds,
+        confirmations={(origin, receiver): below for origin, receiver, below in params.planned_confirmations},
+        has_nodelock=bool(params.planned.get(TABLE_OF["NODELOCK"])),
+    )
+    bounded = within(plan, reviewed)
+    cleanup.is_cut_short = bounded != plan
+    if cleanup.is_cut_short and params.via is CleanupVia.NATIVE:
+        detail = "more has been confirmed since the plan, and NATIVE would remove that too: plan again"
+        raise JobFailed("PLAN_NO_LONGER_HOLDS", detail)
+    return bounded
+
+
 def _has_to_count(cleanup: Cleanup) -> bool:
     """Whether a limit asks how many rows would go: to count means to read the whole table."""
     params = _with_limits(cleanup)
@@ -233,6 +254,7 @@ def _possible_via(cleanup: Cleanup, plan: CleanupPlan) -> CleanupVia:
     if cleanup.params.via is not None:
         return cleanup.params.via
     is_native = CLEANUP_FUNCTION in cleanup.catalog.functions and not plan.hazards
+    is_native = is_native and not cleanup.is_cut_short
     if is_native and is_able(cleanup.conn, cleanup.catalog.cluster, "CLEANUP_NATIVE"):
         return CleanupVia.NATIVE
     return CleanupVia.BUILTIN
@@ -243,7 +265,7 @@ def _possible_via(cleanup: Cleanup, plan: CleanupPlan) -> CleanupVia:
 
 def _clean(cleanup: Cleanup, engines: Engines) -> dict[str, Any]:
     _heal(cleanup)
-    plan = _plan(cleanup, is_counted=_has_to_count(cleanup))
+    plan = _within_reviewed(cleanup, _plan(cleanup, is_counted=_has_to_count(cleanup)))
     start = _start(cleanup, plan)
     cleanup.context.check()
     native: NativeResult | None = None
@@ -297,7 +319,7 @@ def _clean_builtin(cleanup: Cleanup, engines: Engines, plan: CleanupPlan) -> dic
             held = CleanupLoop(cleanup, lease, plan, archive=archive, before=before).run()
         finally:
             forget()
-    cleanup.is_as_planned = not held and params.rule is CleanupRule.PROGRAM
+    cleanup.is_as_planned = not held and not cleanup.is_cut_short and params.rule is CleanupRule.PROGRAM
     cleanup.warnings += [
         {
             "code": "HELD_MEANWHILE",

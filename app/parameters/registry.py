@@ -223,6 +223,16 @@ REGISTRY: tuple[ParameterSpec, ...] = (
         aliases=("purge.expired.data.gap.retention.minutes",),
     ),
     _switch(
+        "purge.mark.stranded",
+        False,
+        "Purges OUTGOING of this store that do not say `stranded` begin as the document does: batches of"
+        " nodes that are absent or disabled become OK, and those nodes never get them. Set on a store, never"
+        " for all.",
+        kinds=_SYM,
+        scopes=_STORE,
+        needs=Scope.PURGES_WRITE,
+    ),
+    _switch(
         "je.env.runEraser",
         False,
         "Whether erasure cycles follow one another by themselves; je.erase.period must be above PT0S too.",

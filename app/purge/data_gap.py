@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from app.purge.kind import NOT_OUTGOING, Kind, MakeUnit, Purge, Start, UnitHead
+from app.purge.kind import NOT_OUTGOING, Kind, Look, MakeUnit, Purge, Start, UnitHead
 from app.purge.models import PurgeKind, PurgeParams
 from app.purge.steps import LoopState
 from app.settings import Settings
@@ -23,14 +23,14 @@ from spark.purge.planned import PurgePlan
 from spark.purge.walk import Piece
 
 
-def _form(purge: Purge) -> Form:
+def _form(purge: Look) -> Form:
     form = purge.inspection.layout.gap_time
     assert form is not None, "the inspection refuses gaps of neither form"
     return form
 
 
-def _plan(purge: Purge, now: CutoffValue) -> PurgePlan:
-    return plan_data_gap(purge.conn, _form(purge), purge.local, purge.should_stop, now=now)
+def _plan(look: Look, now: CutoffValue) -> PurgePlan:
+    return plan_data_gap(look.conn, _form(look), look.local, look.should_stop, now=now, keys=look.keys)
 
 
 def _start(purge: Purge) -> dict[str, Any]:

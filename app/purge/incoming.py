@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from app.purge.kind import NOT_OUTGOING, Kind, MakeUnit, Purge, Start, UnitHead
+from app.purge.kind import NOT_OUTGOING, Kind, Look, MakeUnit, Purge, Start, UnitHead
 from app.purge.models import PurgeKind, PurgeParams
 from app.purge.steps import LoopState
 from app.settings import Settings
@@ -24,8 +24,8 @@ from spark.purge.planned import PurgePlan
 from spark.purge.walk import Piece
 
 
-def _plan(purge: Purge, now: CutoffValue) -> PurgePlan:
-    return plan_incoming(purge.conn, purge.local, purge.should_stop, now=now)
+def _plan(look: Look, now: CutoffValue) -> PurgePlan:
+    return plan_incoming(look.conn, look.local, look.should_stop, now=now, keys=look.keys)
 
 
 def _start(purge: Purge) -> dict[str, Any]:

@@ -1,40 +1,62 @@
 """What a kind of purge is: a value with everything that differs between the document's purges."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from app.jobs.context import JobContext
 from app.purge.cutoff import Cutoff
 from app.purge.models import PurgeKind, PurgeParams
+from app.purge.reviewed import PlannedKeys
 from app.purge.steps import LoopState
 from app.settings import Settings
 from app.stores.models import Store
 from spark.formats.symmetricds import KindName
-from spark.purge.cutoff import CutoffValue
+from spark.purge.cutoff import CutoffValue, convert
 from spark.purge.inspect import Inspection
+from spark.purge.keys import KeySink
 from spark.purge.planned import PurgePlan
 from spark.purge.transaction import UnitResult
 from spark.purge.walk import Piece, Walk
 from spark.targets.connection import Connection
 
 
-@dataclass(frozen=True, slots=True)
-class Purge:
-    """What one attempt carries from step to step."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What a plan is made of.
 
-    context: JobContext
+    Args:
+        should_stop: asked before each chunk of a long read.
+        keys: gets the keys of all rows that would go.
+    """
+
     conn: Connection
     store: Store
     params: PurgeParams
     inspection: Inspection
-    cutoff: Cutoff
     local: CutoffValue
+    should_stop: Callable[[], bool]
+    keys: KeySink | None = None
 
-    def should_stop(self) -> bool:
-        """Asked before each chunk of a long read."""
-        return self.context.stop_cause is not None
+    def with_keys(self, keys: KeySink) -> Self:
+        """The same, for a plan that hands over its keys."""
+        return replace(self, keys=keys)
+
+    @property
+    def now(self) -> CutoffValue:
+        """The target's clock, converted like the cut-off."""
+        inspection = self.inspection
+        return convert(inspection.now, time_zone=self.store.time_zone, encoding=inspection.time_encoding)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purge(Look):
+    """What one attempt carries from step to step; `reviewed` are the rows of the plan that it executes."""
+
+    context: JobContext
+    cutoff: Cutoff
+    reviewed: PlannedKeys | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +105,7 @@ class Kind:
     tables: Mapping[str, str]
     refused: Sequence[str]
     run_unit: Callable[[Connection, Any], UnitResult]
-    plan: Callable[[Purge, CutoffValue], PurgePlan]
+    plan: Callable[[Look, CutoffValue], PurgePlan]
     start: Callable[[Purge], dict[str, Any]]
     walk: Callable[[PurgeParams, CutoffValue, Start], Walk]
     units: Callable[[Purge, UnitHead, Start], MakeUnit]

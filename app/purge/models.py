@@ -2,7 +2,7 @@
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -23,7 +23,7 @@ class PurgeKind(StrEnum):
 
 
 class StrandedMode(StrEnum):
-    """What happens to batches of nodes that are not enabled."""
+    """What happens to batches of nodes that are not enabled: SKIP leaves them, MARK gives them up as OK."""
 
     MARK = "MARK"
     SKIP = "SKIP"
@@ -48,6 +48,12 @@ class ArchiveRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     format: Literal["PARQUET"] = "PARQUET"
+
+
+MaxDrift = Annotated[
+    Annotated[int, Field(strict=True, ge=0)] | Annotated[float, Field(strict=True, ge=0, lt=1)],
+    Field(union_mode="left_to_right"),
+]
 
 
 class PurgeRequest(BaseModel):
@@ -77,7 +83,12 @@ class PurgeRequest(BaseModel):
         description="Over the store's, over the target's own, over the default of the kind.",
     )
     cutoff: Instant | None = Field(default=None, description="Instead of a retention; never in the future.")
-    stranded: StrandedMode = Field(default=StrandedMode.MARK, description="OUTGOING only.")
+    stranded: StrandedMode | None = Field(
+        default=None,
+        description="OUTGOING only. MARK is the document's first step: batches of nodes that are absent or"
+        " disabled become OK, and those nodes never get their rows; the plan counts them. Without it the"
+        " plan's mode, else MARK where the store has `purge.mark.stranded`, else SKIP.",
+    )
     strict: bool = Field(
         default=False,
         strict=True,
@@ -100,7 +111,15 @@ class PurgeRequest(BaseModel):
     force: bool = Field(default=False, strict=True, description="Allow a retention below ten minutes.")
     overlap: Overlap = Overlap.REFUSE
     plan_id: str | None = Field(
-        default=None, pattern=r"^job_[0-9a-z]{26}$", description="Execute the plan that was reviewed, or 412."
+        default=None,
+        pattern=r"^job_[0-9a-z]{26}$",
+        description="Remove rows of this plan and no others, or 412.",
+    )
+    max_drift: MaxDrift | None = Field(
+        default=None,
+        description="With plan_id: how many of the reviewed rows may be gone or needed again by now, a number"
+        " of rows or a share below 1; more are 412. Without it any number may: no row that was not reviewed"
+        " ever goes.",
     )
     reason: Text | None = Field(default=None, max_length=500)
 
@@ -110,6 +129,8 @@ class PurgeRequest(BaseModel):
             raise ValueError("retention_minutes and cutoff exclude each other")
         if self.plan_id is not None and (self.retention_minutes is not None or self.cutoff is not None):
             raise ValueError("with plan_id the plan's own cut-off is executed")
+        if self.max_drift is not None and self.plan_id is None:
+            raise ValueError("max_drift is for the execution of a plan: name plan_id")
         return self
 
 
@@ -128,6 +149,9 @@ class PurgeParams(BaseModel):
     retention_minutes: Sourced | None = Field(description="Null: the target's own, or the default.")
     default_retention_minutes: Sourced
     stranded: StrandedMode
+    stranded_by: str | None = Field(
+        default=None, description="REQUEST, PLAN, STORE or DEFAULT; null: of a version that marked unasked."
+    )
     stranded_nodes: list[str | None] | None = Field(default=None, description="The nodes of a reviewed plan.")
     strict: bool
     data_rows_in_tx: int | None = Field(description="Null: Lethe's own size.")
@@ -139,6 +163,7 @@ class PurgeParams(BaseModel):
     force: bool
     overlap: Overlap
     plan_id: str | None
+    max_drift: int | float | None = None
     max_rows: int | None
     max_fraction: float | None
     archive_retention: str
@@ -160,6 +185,9 @@ class StrandedNodeRead(BaseModel):
 
     node_id: str | None
     batches: int
+    rows: int = Field(
+        default=0, description="Changes in them that are still there; with MARK it never gets them."
+    )
 
 
 class PlannedStranded(BaseModel):
@@ -167,6 +195,9 @@ class PlannedStranded(BaseModel):
 
     mode: StrandedMode
     nodes: list[StrandedNodeRead]
+    batches: int = Field(default=0, description="Of all these nodes.")
+    rows: int = Field(default=0, description="Changes in these batches, counted once for each node.")
+    cost: str = Field(default="", description="What the mode means for these nodes.")
 
 
 class PlannedLimits(BaseModel):

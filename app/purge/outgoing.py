@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from app.jobs.writing import EVENT_WARNING
-from app.purge.kind import Kind, MakeUnit, Purge, Start, UnitHead
+from app.purge.kind import Kind, Look, MakeUnit, Purge, Start, UnitHead
 from app.purge.models import PurgeKind, PurgeParams, StrandedMode
 from app.purge.report import resent_read
 from app.purge.steps import LoopState
@@ -35,8 +35,9 @@ def purge_spec(params: PurgeParams, value: CutoffValue) -> PurgeSpec:
     )
 
 
-def _plan(purge: Purge, now: CutoffValue) -> OutgoingPlan:
-    return plan_outgoing(purge.conn, purge_spec(purge.params, purge.local), purge.should_stop, now=now)
+def _plan(look: Look, now: CutoffValue) -> OutgoingPlan:
+    spec = purge_spec(look.params, look.local)
+    return plan_outgoing(look.conn, spec, look.should_stop, now=now, keys=look.keys)
 
 
 def _start(purge: Purge) -> dict[str, Any]:
@@ -65,10 +66,10 @@ def _units(purge: Purge, head: UnitHead, _start: Start) -> MakeUnit:
 
 
 def _unit(purge: Purge, head: UnitHead, step: str, piece: Piece) -> UnitSpec:
-    (lo,), (hi,) = piece.lo, piece.hi
+    lo, hi = piece.lo[0], piece.hi[0]  # of a plan's rows the rest of the key tells rows of a batch apart
     return UnitSpec(
         job_id=head.job_id,
-        unit_id=f"{step.lower()}-{lo}-{hi}",
+        unit_id="-".join([step.lower(), *(".".join(map(str, key)) for key in (piece.lo, piece.hi))]),
         step=next(known for known in STEPS if known == step),
         lo=lo,
         hi=hi,

@@ -12,6 +12,7 @@ from app.purge.models import (
     PurgeKind,
     PurgeParams,
     PurgePlanRead,
+    StrandedMode,
     StrandedNodeRead,
 )
 from spark.purge.cutoff import CutoffValue
@@ -101,8 +102,19 @@ def plan_read(
 def _stranded(params: PurgeParams, plan: PurgePlan) -> PlannedStranded | None:
     if params.kind is not PurgeKind.OUTGOING:
         return None
-    nodes = [StrandedNodeRead(node_id=node.node_id, batches=node.batches) for node in plan.stranded_nodes]
-    return PlannedStranded(mode=params.stranded, nodes=nodes)
+    nodes = [
+        StrandedNodeRead(node_id=node.node_id, batches=node.batches, rows=node.rows)
+        for node in plan.stranded_nodes
+    ]
+    batches, rows = sum(node.batches for node in nodes), sum(node.rows for node in nodes)
+    cost = f"{batches} batches with {rows} rows for {len(nodes)} nodes that are absent or disabled"
+    if params.stranded is StrandedMode.MARK:
+        cost = f"{cost} become OK: these nodes will never get them, also when they are enabled again"
+    else:
+        cost = f"{cost} stay until the nodes have got them; MARK would give them up"
+    return PlannedStranded(
+        mode=params.stranded, nodes=nodes, batches=batches, rows=rows, cost=cost if nodes else ""
+    )
 
 
 def resent_read(report: ResentReport) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Rules of a purge at its submission: the snapshot, the early look at the target, the reviewed plan."""
 
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -17,6 +19,8 @@ from app.jobs.service import JobRequest, refuse_conflict, submit
 from app.jobs.trimming import JOB_PURGE
 from app.parameters.service import effective_by_name
 from app.purge.cutoff import RETENTION_PARAMETERS, decide_cutoff
+from app.purge.drift import drift_fault
+from app.purge.kind import Look
 from app.purge.kinds import KINDS
 from app.purge.models import (
     Overlap,
@@ -27,6 +31,7 @@ from app.purge.models import (
     Sourced,
     StrandedMode,
 )
+from app.purge.reviewed import PlannedKeys
 from app.purge.rules import check_epoch, check_permissions, fence_resource
 from app.secrets.errors import SecretUnavailable
 from app.settings import Settings
@@ -34,16 +39,19 @@ from app.stores.errors import service_error
 from app.stores.models import Store, StoreKind, StoreLimits
 from app.stores.service import require_kind
 from app.stores.targets import session_limits, target_of
+from spark.purge.cutoff import CutoffValue, convert
 from spark.purge.inspect import Inspection, inspect
+from spark.purge.scan import PlanStopped
 from spark.purge.statements import PurgeSpec
 from spark.purge.stranded import stranded_nodes
-from spark.targets.connection import connect
+from spark.targets.connection import Connection, connect
 from spark.targets.errors import TargetError
 
 NOT_CHANGELOG = ("stranded", "strict", "strategy", "engine", "force")
 DATA_TX = "job.purge.max.num.data.to.delete.in.tx"
 EVENTS_TX = "job.purge.max.num.data.events.to.delete.in.tx"
 BATCHES_TX = "job.purge.max.num.batches.to.delete.in.tx"
+MARK_STRANDED = "purge.mark.stranded"
 PREFLIGHT_NAME = "lethe:preflight"
 
 
@@ -56,12 +64,14 @@ def snapshot(db: Session, store: Store, request: PurgeRequest, plan: PurgePlanRe
     limits = StoreLimits.model_validate(store.limits)
     retention = RETENTION_PARAMETERS[request.kind]
     default = effective_by_name(db, retention, {})
+    stranded, stranded_by = _stranded(store, request, plan)
     return PurgeParams(
         kind=request.kind,
         cutoff=plan.cutoff if plan else request.cutoff,
         retention_minutes=_retention(store, request, retention),
         default_retention_minutes=Sourced(value=int(default.value), source=default.source),
-        stranded=request.stranded,
+        stranded=stranded,
+        stranded_by=stranded_by,
         stranded_nodes=[node.node_id for node in plan.stranded.nodes] if plan and plan.stranded else None,
         strict=request.strict,
         data_rows_in_tx=request.max_rows_in_tx or _set_size(db, store, DATA_TX),
@@ -73,11 +83,23 @@ def snapshot(db: Session, store: Store, request: PurgeRequest, plan: PurgePlanRe
         force=request.force,
         overlap=request.overlap,
         plan_id=request.plan_id,
+        max_drift=request.max_drift,
         max_rows=limits.max_rows,
         max_fraction=limits.max_fraction,
         archive_retention=str(effective_by_name(db, "lethe.retention.archives", {}).value),
         target=target_fields(store),
     )
+
+
+def _stranded(store: Store, request: PurgeRequest, plan: PurgePlanRead | None) -> tuple[StrandedMode, str]:
+    """What becomes of stranded batches, and who said so: nobody's backlog is given up unasked."""
+    if plan is not None and plan.stranded is not None:
+        return plan.stranded.mode, "PLAN"
+    if request.stranded is not None:
+        return request.stranded, "REQUEST"
+    if request.kind is PurgeKind.OUTGOING and store.parameters.get(MARK_STRANDED) is True:
+        return StrandedMode.MARK, "STORE"
+    return StrandedMode.SKIP, "DEFAULT"
 
 
 def target_fields(store: Store) -> dict[str, Any]:
@@ -156,7 +178,10 @@ def look_early(
             if for_write:
                 check_permissions(inspection)
                 check_epoch(database, conn, fence_resource(store, kind.resource))
-            decide_cutoff(params, inspection)
+            cutoff = decide_cutoff(params, inspection)
+            if params.plan_id is not None and for_write:
+                local = convert(cutoff.at, time_zone=store.time_zone, encoding=inspection.time_encoding)
+                _check_drift(database, settings, _EarlyLook(conn, store, params, inspection, local))
             reviewed = params.plan_id and params.kind is PurgeKind.OUTGOING
             nodes = stranded_nodes(conn, PurgeSpec(cutoff=0)) if reviewed else ()
             return EarlyLook(inspection, tuple(node.node_id for node in nodes))
@@ -164,6 +189,44 @@ def look_early(
         if error.transient:
             return EarlyLook(None)
         raise service_error(error) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _EarlyLook:
+    """What a look at submission has for a plan."""
+
+    conn: Connection
+    store: Store
+    params: PurgeParams
+    inspection: Inspection
+    local: CutoffValue
+
+
+def _check_drift(database: Database, settings: Settings, early: _EarlyLook) -> None:
+    """Raise PlanNoLongerHolds when too few of the reviewed rows would go now.
+
+    What takes longer than a plan is waited for is left to the job, which looks before its first unit.
+    """
+    params = early.params
+    assert params.plan_id is not None
+    keys = PlannedKeys.of_plan(database, params.plan_id)
+    if keys is None:
+        raise PlanNoLongerHolds("the plan was made by an earlier version, which kept no rows: plan again")
+    if params.max_drift is None:
+        return
+    until = time.monotonic() + settings.plan_wait_default_s
+    look = Look(
+        conn=early.conn,
+        store=early.store,
+        params=params,
+        inspection=early.inspection,
+        local=early.local,
+        should_stop=lambda: time.monotonic() > until,
+    )
+    with suppress(PlanStopped):
+        fault = drift_fault(KINDS[params.kind], look, keys, max_drift=params.max_drift)
+        if fault is not None:
+            raise PlanNoLongerHolds(fault)
 
 
 def find_plan(db: Session, store: Store, request: PurgeRequest, *, now: datetime) -> PurgePlanRead | None:
@@ -179,8 +242,9 @@ def find_plan(db: Session, store: Store, request: PurgeRequest, *, now: datetime
     job = finished_plan(db, store, request.plan_id)
     plan = PurgePlanRead.model_validate(job.result)
     params = PurgeParams.model_validate(job.params)
-    stranded = plan.stranded.mode if plan.stranded else request.stranded
-    if (plan.kind, stranded, plan.strict) != (request.kind, request.stranded, request.strict):
+    reviewed = plan.stranded.mode if plan.stranded else None
+    stranded = request.stranded or reviewed
+    if (plan.kind, reviewed, plan.strict) != (request.kind, stranded, request.strict):
         raise PlanNotUsable("kind, stranded and strict must be those of the plan", code="PLAN_DIFFERS")
     check_still_holds(plan, store, reviewed_target=params.target, target=target_fields(store), now=now)
     return plan

@@ -1,6 +1,6 @@
 """The task of a purge: from its snapshot to its result, resumable at every step."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -20,12 +20,14 @@ from app.jobs.writing import EVENT_WARNING
 from app.kit.instants import instant_text
 from app.purge.conflicts import conflicts
 from app.purge.cutoff import Cutoff, decide_cutoff
+from app.purge.drift import beside, drift_of, unit_of_plan
 from app.purge.kind import Kind, Purge, UnitHead
 from app.purge.kinds import KINDS
-from app.purge.models import PurgeParams
+from app.purge.models import PurgeKind, PurgeParams, StrandedMode
 from app.purge.outgoing import OUTGOING
 from app.purge.program_lock import give_back, holding
 from app.purge.report import exceeded_limits, local_text, plan_read
+from app.purge.reviewed import KeyRecorder, PlannedKeys, PlannedWalk
 from app.purge.rules import check_permissions, fence_resource
 from app.purge.service import target_fields
 from app.purge.steps import CHECKPOINT_LOOP, LoopPlan, LoopState, PurgeLoop
@@ -49,6 +51,7 @@ CHECKPOINT_START = "start"
 CHECKPOINT_LIMITS = "limits"
 UNITS_NAME = "units"
 Bound = TypeVar("Bound", int, float)
+Seen = TypeVar("Seen")
 
 
 def run_purge(context: JobContext, *, engines: Engines) -> Mapping[str, Any]:
@@ -65,6 +68,7 @@ def run_purge(context: JobContext, *, engines: Engines) -> Mapping[str, Any]:
         resource = fence_resource(store, _kind(purge).resource)
         claimed = claim(context, conn, resource=resource, queue=purge.params.overlap == "QUEUE")
         _check_limits(purge)
+        _check_drift(purge)
         if claimed.has_ledger:
             trim_old_ledgers(context, conn)
         with holding(purge, _kind(purge)) as lock:
@@ -93,7 +97,9 @@ def run_plan(context: JobContext) -> Mapping[str, Any]:
     store = _awake_store(context)
     with controlled(context, store) as conn:
         purge = _prepare(context, conn, store)
-        plan = _plan(purge)
+        recorder = KeyRecorder(context)
+        plan = _plan(purge.with_keys(recorder.take))
+        recorder.finish(plan)
         shown = plan_read(
             plan,
             plan_id=context.job.id,
@@ -125,13 +131,42 @@ def _or_fail(check: partial[Any]) -> Any:
 
 
 def _prepare(context: JobContext, conn: Connection, store: Store) -> Purge:
-    params = PurgeParams.model_validate(context.job.params)
+    params = _spared(context, PurgeParams.model_validate(context.job.params))
     if params.target != target_fields(store):  # a retry of a job from before the store was changed
         raise JobFailed("STORE_CHANGED", "the store names another target than when this was submitted")
     inspection = inspect(conn, KINDS[params.kind].name)
     cutoff = _fixed_cutoff(context, params, inspection)
     local = convert(cutoff.at, time_zone=store.time_zone, encoding=inspection.time_encoding)
-    return Purge(context, conn, store, params, inspection, cutoff, local)
+    return Purge(
+        context=context,
+        conn=conn,
+        store=store,
+        params=params,
+        inspection=inspection,
+        cutoff=cutoff,
+        local=local,
+        should_stop=lambda: context.stop_cause is not None,
+        reviewed=_reviewed(context, params),
+    )
+
+
+def _reviewed(context: JobContext, params: PurgeParams) -> PlannedKeys | None:
+    """The rows of the plan that is executed; None: no plan is, or an earlier version has begun it."""
+    if params.plan_id is None:
+        return None
+    keys = PlannedKeys.of_plan(context.database, params.plan_id)
+    if keys is None and context.checkpoint(CHECKPOINT_LOOP) is None:
+        raise JobFailed("PLAN_NO_LONGER_HOLDS", "the rows of the plan are not known any more: plan again")
+    return keys
+
+
+def _spared(context: JobContext, params: PurgeParams) -> PurgeParams:
+    """Without the mark that an earlier version put into every request, as long as nothing has been marked."""
+    if params.stranded is StrandedMode.SKIP or params.stranded_by is not None:
+        return params
+    if context.checkpoint(CHECKPOINT_LOOP) is not None:
+        return params
+    return params.model_copy(update={"stranded": StrandedMode.SKIP, "stranded_by": "DEFAULT"})
 
 
 def _fixed_cutoff(context: JobContext, params: PurgeParams, inspection: Inspection) -> Cutoff:
@@ -150,11 +185,12 @@ def _fixed_cutoff(context: JobContext, params: PurgeParams, inspection: Inspecti
 
 
 def _plan(purge: Purge) -> PurgePlan:
-    now = convert(
-        purge.inspection.now, time_zone=purge.store.time_zone, encoding=purge.inspection.time_encoding
-    )
+    return _unless_stopped(purge, partial(_kind(purge).plan, purge, purge.now))
+
+
+def _unless_stopped(purge: Purge, look: Callable[[], Seen]) -> Seen:
     try:
-        return _kind(purge).plan(purge, now)
+        return look()
     except PlanStopped as error:
         cause = purge.context.stop_cause
         assert cause is not None
@@ -179,11 +215,20 @@ def _check_limits(purge: Purge) -> None:
         return
     if context.checkpoint(CHECKPOINT_LOOP) is not None:
         return
-    plan = _plan(purge)
+    plan = _plan(purge) if purge.reviewed is None else purge.reviewed.plan
     exceeded = exceeded_limits(params, plan)
     if exceeded:
         raise JobFailed("LIMIT_EXCEEDED", "; ".join(exceeded))
     context.save_checkpoint(CHECKPOINT_LIMITS, {"rows": plan.rows, "rows_to_remove": plan.rows_to_remove})
+
+
+def _check_drift(purge: Purge) -> None:
+    """Fail before the first delete when too few rows of the plan would go now."""
+    if purge.context.checkpoint(CHECKPOINT_LOOP) is not None:
+        return
+    fault = _unless_stopped(purge, partial(drift_of, purge, _kind(purge)))
+    if fault is not None:
+        raise JobFailed("PLAN_NO_LONGER_HOLDS", fault)
 
 
 def _tighter(ours: Bound | None, now: Bound | None) -> Bound | None:
@@ -200,6 +245,8 @@ def _note_start(purge: Purge) -> dict[str, Any]:
     if known is not None:
         return known
     start = {"total_rows": _total_rows(purge.inspection), **_kind(purge).start(purge)}
+    if purge.reviewed is not None:
+        start |= purge.reviewed.noted["start"]
     purge.context.check()
     purge.context.save_checkpoint(CHECKPOINT_START, start)
     return start
@@ -303,9 +350,14 @@ def _partial_archive(context: JobContext, conn: Connection, *, counted: bool) ->
 def _loop_plan(purge: Purge, claimed: Claimed, archive: Path | None, start: Mapping[str, Any]) -> LoopPlan:
     kind, job, settings = _kind(purge), purge.context.job, purge.context.settings
     head = UnitHead(job.id, job.token, claimed.resource, claimed.has_ledger, archive)
+    walk, make_unit = kind.walk(purge.params, purge.local, start), kind.units(purge, head, start)
+    keys = purge.reviewed
+    if keys is not None:
+        walk = PlannedWalk(walk.steps, keys, node_by_node=purge.params.kind is PurgeKind.INCOMING)
+        make_unit = partial(unit_of_plan, keys, make_unit)
     return LoopPlan(
-        walk=kind.walk(purge.params, purge.local, start),
-        make_unit=kind.units(purge, head, start),
+        walk=walk,
+        make_unit=make_unit,
         removed=kind.removed,
         most_rows=kind.most_rows(purge.params, settings),
         total_rows=start["total_rows"],
@@ -336,6 +388,7 @@ def _result(
         "layout": purge.inspection.layout.version,
         "counts": "EXACT" if claimed.has_ledger else "AT_LEAST",
         "removed": _kind(purge).removed(rows),
+        **beside(purge, _kind(purge), rows),
         **more,
         "archive": kept,
         "units": units,

@@ -15,6 +15,7 @@ from app.jobs.sql_target import Claimed
 from app.replication.replicas import writer_turn
 from app.replication.trim_models import TrimParams
 from app.stores.models import Store
+from spark.formats.csn import Csn
 from spark.replication.trim import Span, Trimmed, TrimRules, TrimUnit, TrimWalk, run_trim
 from spark.replication.trim_plan import PlanStopped, TrimPlan, plan_trim
 from spark.targets.connection import Connection, target_now
@@ -79,7 +80,9 @@ def run_units(trim: Trim, plan: TrimPlan, *, before: int) -> None:
         before: rows that earlier attempts have removed.
     Raises: JobStopped; TargetError that is not transient, or came too often.
     """
-    walk = TrimWalk(TrimRules(trim.cutoff_s, plan.excess))
+    reviewed = trim.params.planned_upto
+    upto = None if reviewed is None else {rid: Csn(csn) for rid, csn in reviewed.items()}
+    walk = TrimWalk(TrimRules(trim.cutoff_s, plan.excess, upto))
     rows = ROWS_FIRST
     done = 0
     while True:

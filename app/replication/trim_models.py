@@ -38,6 +38,10 @@ class TrimParams(BaseModel):
     throttle: ThrottleSetting | None
     overlap: Literal["REFUSE", "QUEUE"]
     plan_id: str | None
+    planned_upto: dict[int, str] | None = Field(
+        default=None, description="The last record of each replica id that a reviewed plan would remove."
+    )
+    planned: dict[int, int] | None = Field(default=None, description="Records that it would remove.")
     max_rows: int | None
     max_fraction: float | None
     target: dict[str, Any] = Field(description="The store's target as it was.")

@@ -83,6 +83,8 @@ def snapshot(
         throttle=request.throttle,
         overlap=request.overlap,
         plan_id=request.plan_id,
+        planned_upto=None if plan is None else {item.rid: item.upto for item in plan.rids if item.upto},
+        planned=None if plan is None else {item.rid: item.rows_to_remove for item in plan.rids},
         max_rows=limits.max_rows,
         max_fraction=limits.max_fraction,
         target=target_of_store(store),

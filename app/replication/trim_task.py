@@ -225,6 +225,7 @@ def _result(trim: Trim) -> dict[str, Any]:
         **_head(trim.params, trim.cutoff),
         "counts": "EXACT" if exact else "AT_LEAST",
         "removed": {"changelog": sum(removed.values())},
+        **_beside(trim.params, sum(removed.values())),
         "rows_left": left.rows,
         "rows_over_max_entries": left.excess,
         "rids": rids_result(left, removed),
@@ -232,6 +233,18 @@ def _result(trim: Trim) -> dict[str, Any]:
         "units": units,
         "longest_hold_ms": round(trim.longest_s * 1000),
         "warnings": [],
+    }
+
+
+def _beside(params: TrimParams, removed: int) -> dict[str, Any]:
+    """What was planned, beside what has gone."""
+    if params.planned is None:
+        return {}
+    planned = sum(params.planned.values())
+    return {
+        "plan_id": params.plan_id,
+        "planned": {"changelog": planned},
+        "fewer_than_planned": planned - removed,
     }
 
 

@@ -22,12 +22,18 @@ class StrandedNode(Result):
 
     node_id: str | None = None
     batches: int = 0
+    rows: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stranded(Result):
-    mode: str = "MARK"
+    """`cost` says in words what the mode means for these nodes."""
+
+    mode: str = "SKIP"
     nodes: tuple[StrandedNode, ...] = ()
+    batches: int = 0
+    rows: int = 0
+    cost: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

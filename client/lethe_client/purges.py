@@ -23,8 +23,8 @@ class PurgeRequest:
     """What to purge; None leaves a choice to the service (see api.md for its defaults).
 
     `retention_minutes` and `cutoff` exclude each other; `max_entries` is for CHANGELOG alone; `archive` keeps
-    the removed rows as Parquet; `engine` is AUTO, INLINE or SPARK; `rows_per_s` and `bytes_per_s` are the
-    throttle.
+    the removed rows as Parquet; `max_drift`, rows or a share below 1, goes with `plan_id`; `engine` is AUTO,
+    INLINE or SPARK; `rows_per_s` and `bytes_per_s` are the throttle.
     """
 
     kind: str = "OUTGOING"
@@ -42,6 +42,7 @@ class PurgeRequest:
     force: bool | None = None
     overlap: str | None = None
     plan_id: str | None = None
+    max_drift: float | None = None
     reason: str | None = None
 
     def document(self) -> dict[str, Any]:
@@ -63,6 +64,7 @@ class PurgeRequest:
             "force": self.force,
             "overlap": self.overlap,
             "plan_id": self.plan_id,
+            "max_drift": self.max_drift,
             "reason": self.reason,
         }
         return {name: value for name, value in body.items() if value is not None}

@@ -5,8 +5,8 @@ the newest SYNC up to the floor. Events below the bound go, the bound stays.
 Source: slony-events-confirmations, 4.1.3; facts/slony, section 2.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, Literal
 
@@ -100,6 +100,20 @@ class OriginPlan:
     held: Hold | None
     seqlog_rows: int
     log_script_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reviewed:
+    """What a reviewed plan would remove, at most.
+
+    Args:
+        events: by origin, its bound; an origin that is not there keeps all its events.
+        confirmations: by (origin, receiver) the seqno below which they go.
+    """
+
+    events: Mapping[int, int]
+    confirmations: Mapping[tuple[int, int], int]
+    has_nodelock: bool = True
 
 
 def bounds_of(origins: Iterable[OriginPlan]) -> dict[int, int]:
@@ -209,6 +223,39 @@ class CleanupPlan:
     def rows_to_remove(self) -> int:
         """Rows that would go, of all tables."""
         return sum(self.to_remove.values())
+
+
+def within(plan: CleanupPlan, reviewed: Reviewed) -> CleanupPlan:
+    """The part of a plan that was reviewed: what has been confirmed since then stays for the next cleanup.
+
+    Rows of an origin or a pair that is cut short are told as at most so many.
+    """
+    return replace(
+        plan,
+        origins=tuple(_origin_within(item, reviewed.events.get(item.origin)) for item in plan.origins),
+        pairs=tuple(
+            _pair_within(item, reviewed.confirmations.get((item.origin, item.receiver), 0))
+            for item in plan.pairs
+        ),
+        nodelock_rows=plan.nodelock_rows if reviewed.has_nodelock else 0,
+    )
+
+
+def _origin_within(item: OriginPlan, bound: int | None) -> OriginPlan:
+    if item.bound is None or (bound is not None and item.bound <= bound):
+        return item
+    if bound is None:
+        return replace(
+            item, bound=None, rows_to_remove=0, syncs_to_remove=0, seqlog_rows=0, log_script_rows=0
+        )
+    # The bound of a plan is a SYNC that stays: what follows the events is cut there too.
+    return replace(item, bound=bound, oldest_sync=bound)
+
+
+def _pair_within(item: PairPlan, keep: int) -> PairPlan:
+    if not item.rows_to_remove or (item.keep is not None and item.keep <= keep):
+        return item
+    return replace(item, keep=keep, rows_to_remove=item.rows_to_remove if keep else 0)
 
 
 @dataclass(frozen=True, slots=True)

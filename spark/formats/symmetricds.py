@@ -19,6 +19,7 @@ INCOMING_BATCH = "incoming_batch"
 DATA_GAP = "data_gap"
 NODE = "node"
 LOCK = "lock"
+CONTEXT = "context"
 KNOWN_TABLES = (
     DATA,
     DATA_EVENT,
@@ -27,7 +28,7 @@ KNOWN_TABLES = (
     DATA_GAP,
     NODE,
     LOCK,
-    "context",
+    CONTEXT,
     "node_identity",
     "parameter",
     "sequence",
@@ -61,6 +62,8 @@ DELIVERED_STATUSES = (OK, "IG")
 # The status of a gap until 3.8 whose rows may still come; SK and OK (FL) are closed.
 OPEN_GAP = "GP"
 KNOWN_STATUSES = ("OK", "ER", "RQ", "NE", "QY", "SE", "LD", "RT", "IG", "RS", "XX", "LS")
+# Under this name `context` keeps the greatest data id up to which the program (3.10 and later) has purged.
+PURGED_DATA_ID = "purge.last.data.id"
 # The node of batches whose rows were routed to nobody.
 UNROUTED_NODE = "-1"
 

@@ -99,6 +99,11 @@ def read_catalog(conn: Connection, kind: KindName = "OUTGOING") -> Catalog:
     return found
 
 
+def has_table(conn: Connection, table: str) -> bool:
+    """Whether a table, given without prefix, is in the schema of the connection."""
+    return bool(_columns(conn, table))
+
+
 def layout_of(catalog: Catalog) -> Layout:
     """Tell version and peculiarities from the columns."""
     gap = [column.name for column in catalog.get(DATA_GAP, ())]
@@ -112,20 +117,27 @@ def layout_of(catalog: Catalog) -> Layout:
     )
 
 
-def missing_rights(conn: Connection, kind: KindName = "OUTGOING") -> tuple[tuple[str, str], ...]:
-    """(table, right) pairs that the role lacks; on SQLite the file and its directory must be writable."""
+def missing_rights(
+    conn: Connection, kind: KindName = "OUTGOING", *, also_read: Sequence[str] = ()
+) -> tuple[tuple[str, str], ...]:
+    """(table, right) pairs that the role lacks; on SQLite the file and its directory must be writable.
+
+    Args:
+        also_read: more tables, without prefix, that the purge has to look into.
+    """
+    wanted = RIGHTS[kind] | dict.fromkeys(also_read, ("SELECT",))
     prefix = conn.target.table_prefix
     if conn.dialect.name == "sqlite":
         if _writable(sqlite_path(conn.target)):
             return ()
         return tuple(
             (f"{prefix}{table}", right)
-            for table, rights in RIGHTS[kind].items()
+            for table, rights in wanted.items()
             for right in rights
             if right != "SELECT"
         )
     missing = []
-    for table, rights in RIGHTS[kind].items():
+    for table, rights in wanted.items():
         name = conn.dialect.qualify(conn.target.schema, f"{prefix}{table}")
         missing += [(f"{prefix}{table}", right) for right in rights if not _has_right(conn, name, right)]
     return tuple(missing)

@@ -8,15 +8,16 @@ Source: symmetricds-purge, Incoming Purge; facts/symmetricds-purge, section 4, p
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from spark.formats.symmetricds import INCOMING_BATCH, KNOWN_STATUSES, OK
 from spark.purge.cutoff import CutoffValue
 from spark.purge.findings import Finding, Found, warnings_of
+from spark.purge.keys import KeySink, among, bound_keys
 from spark.purge.planned import PurgePlan, TablePlan
 from spark.purge.ranges import key_order
-from spark.purge.scan import ShouldStop, Source, scan
+from spark.purge.scan import CHUNK_ROWS, PlanStopped, ShouldStop, Source, scan
 from spark.purge.transaction import Done, UnitResult, delete_rows, run_in_transaction
 from spark.purge.walk import Bounds, Key, Piece
 from spark.targets.connection import Connection
@@ -72,6 +73,7 @@ class IncomingUnit:
     has_ledger: bool = True
     archive_dir: str | None = None
     step: str = STEP
+    only: tuple[tuple[int, ...], ...] | None = None
 
 
 def unit_id(number: int, node_id: Any, lo: int, hi: int) -> str:
@@ -87,13 +89,12 @@ def run_incoming(conn: Connection, unit: IncomingUnit) -> UnitResult:
     """
 
     def work() -> Done:
-        rows, entry = delete_rows(
-            conn,
-            unit,
-            f"delete from {table_of(conn)} where {OF_NODE}",
-            {"node": unit.node_id, "lo": unit.lo, "hi": unit.hi},
-            table=INCOMING_BATCH,
-        )
+        delete = f"delete from {table_of(conn)} where {OF_NODE}"
+        bound = {"node": unit.node_id, "lo": unit.lo, "hi": unit.hi}
+        if unit.only is not None:
+            delete += f" and {among(conn.dialect.name, ('batch_id',))}"
+            bound |= bound_keys(conn.dialect.name, unit.only)
+        rows, entry = delete_rows(conn, unit, delete, bound, table=INCOMING_BATCH)
         return Done(rows, entry, detail={"node_id": str(unit.node_id), "lo": unit.lo, "hi": unit.hi})
 
     return run_in_transaction(conn, unit, work)
@@ -165,15 +166,23 @@ def _next_piece(
 
 
 def plan_incoming(
-    conn: Connection, cutoff: CutoffValue, should_stop: ShouldStop, *, now: CutoffValue
+    conn: Connection,
+    cutoff: CutoffValue,
+    should_stop: ShouldStop,
+    *,
+    now: CutoffValue,
+    keys: KeySink | None = None,
 ) -> PurgePlan:
     """Count what the purge would remove, and look at every row for what is awkward.
 
     Args:
         now: the target's clock, converted like the cut-off.
+        keys: gets (node, batch id) of every row that would go.
     Raises: PlanStopped.
     """
     nodes = node_ranges(conn, cutoff)
+    if keys is not None:
+        nodes = _with_keys(conn, nodes, should_stop, keys)
     removable, young = sum(node.rows for node in nodes), sum(node.young for node in nodes)
     name = f"{conn.target.table_prefix}{INCOMING_BATCH}"
     lo = min((node.lo for node in nodes), default=None)
@@ -195,7 +204,35 @@ def plan_incoming(
     detail = "not older than the cut-off, but between ids of its node that are: the document removes it"
     table = TablePlan(name, found.rows, removable, lo, hi)
     warnings = warnings_of([Found(name, "BATCH_YOUNGER_IN_RANGE", detail, young), *found.found])
-    return PurgePlan(tables=(table,), warnings=warnings, nodes=len(nodes))
+    start = {
+        "nodes": [[item.node_id, item.lo, item.hi, item.rows] for item in nodes],
+        "total_rows": removable,
+    }
+    return PurgePlan(tables=(table,), warnings=warnings, nodes=len(nodes), start=start)
+
+
+def _with_keys(
+    conn: Connection, nodes: tuple[NodeRange, ...], should_stop: ShouldStop, keys: KeySink
+) -> tuple[NodeRange, ...]:
+    """Hand over the keys of all ranges; the ranges with as many rows as there were."""
+    found = []
+    for node in nodes:
+        lo, rows = node.lo, 0
+        while lo <= node.hi:
+            if should_stop():
+                raise PlanStopped
+            batches = conn.execute(
+                f"select batch_id from {table_of(conn)} where {OF_NODE} order by batch_id limit :rows",
+                {"node": node.node_id, "lo": lo, "hi": node.hi, "rows": CHUNK_ROWS},
+            )
+            if not batches:
+                break
+            keys(STEP, [(node.node_id, int(batch)) for (batch,) in batches])
+            rows += len(batches)
+            lo = int(batches[-1][0]) + 1
+        if rows:
+            found.append(replace(node, rows=rows))
+    return tuple(found)
 
 
 def _findings() -> tuple[Finding, ...]:

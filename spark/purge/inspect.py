@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from spark.formats.symmetricds import (
+    CONTEXT,
     DATA,
+    DATA_EVENT,
     DATA_GAP,
     INCOMING_BATCH,
     LOCK,
@@ -71,6 +73,13 @@ class Inspection:
     own_purge_running: tuple[str, ...]
 
 
+def proving_tables(layout: Layout, kind: KindName) -> tuple[str, ...]:
+    """Tables that a purge must read to know that what it removes is needed by nobody."""
+    if kind != "DATA_GAP" or layout.gap_time != "create_time":
+        return ()
+    return tuple(table for table in (DATA, DATA_EVENT, OUTGOING_BATCH, CONTEXT) if table in layout.tables)
+
+
 def inspect(conn: Connection, kind: KindName = "OUTGOING") -> Inspection:
     """Read everything that decides whether and how this target can be purged.
 
@@ -82,7 +91,7 @@ def inspect(conn: Connection, kind: KindName = "OUTGOING") -> Inspection:
     catalog = read_catalog(conn, kind)
     layout = layout_of(catalog)
     compared = compared_times(conn, layout, kind)
-    missing = missing_rights(conn, kind)
+    missing = missing_rights(conn, kind, also_read=proving_tables(layout, kind))
     readable = not any(right == "SELECT" for _table, right in missing)
     return Inspection(
         layout=layout,

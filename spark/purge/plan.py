@@ -8,6 +8,7 @@ Source: symmetricds-purge, Outgoing Purge; facts/symmetricds-purge, sections 4 a
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from spark.formats.symmetricds import DATA, DATA_EVENT, OUTGOING_BATCH
@@ -21,11 +22,12 @@ from spark.purge.findings import (
     shared_with_protecting,
     warnings_of,
 )
+from spark.purge.keys import KeySink
 from spark.purge.planned import PurgePlan, TablePlan
 from spark.purge.ranges import eligible_batches, step_bounds
 from spark.purge.resent import ResentReport, list_resent
 from spark.purge.scan import PlanStopped, Scan, Source, scan
-from spark.purge.statements import PurgeSpec, Statements, bound_nodes, keep_compiler_out
+from spark.purge.statements import PurgeSpec, Statements, Step, bound_nodes, keep_compiler_out
 from spark.purge.stranded import StrandedNode
 from spark.targets.connection import Connection
 
@@ -52,26 +54,35 @@ def plan_outgoing(
     should_stop: Callable[[], bool] = lambda: False,
     *,
     now: CutoffValue | None = None,
+    keys: KeySink | None = None,
 ) -> OutgoingPlan:
     """Count what `run_unit` over all ranges of all steps would remove.
 
     Args:
         should_stop: asked before each chunk.
         now: the target's clock, converted like the cut-off; None: times in the future are not looked for.
+        keys: gets the key of every row that would be marked or removed.
     Raises: PlanStopped; any TargetError.
     """
-    return _Plan(conn, spec, should_stop, now).make()
+    return _Plan(conn, spec, should_stop, now, keys).make()
 
 
 class _Plan:
     """Carries what every part of the plan reads."""
 
     def __init__(
-        self, conn: Connection, spec: PurgeSpec, should_stop: Callable[[], bool], now: CutoffValue | None
+        self,
+        conn: Connection,
+        spec: PurgeSpec,
+        should_stop: Callable[[], bool],
+        now: CutoffValue | None,
+        keys: KeySink | None,
     ) -> None:
         keep_compiler_out(conn)
         self._conn = conn
         self._should_stop = should_stop
+        self._keys = keys
+        self._marks = spec.mark_stranded
         self._statements = Statements.of(conn, spec, as_if_marked=True)
         self._data_range = step_bounds(conn, "DATA", spec)
         self._batch_range = eligible_batches(conn, self._statements, spec)
@@ -85,7 +96,7 @@ class _Plan:
             "bhi": bhi,
             **bound_nodes(spec.stranded_nodes, conn.dialect.name),
         }
-        self._nodes: dict[str | None, int] = {}
+        self._nodes: dict[str | None, StrandedNode] = {}
 
     def make(self) -> OutgoingPlan:
         """Walk the three tables once each, then the undelivered batches."""
@@ -100,9 +111,7 @@ class _Plan:
                 self._table(DATA_EVENT, events, self._batch_range),
                 self._table(OUTGOING_BATCH, batches, self._batch_range),
             ),
-            stranded_nodes=tuple(
-                StrandedNode(node, count) for node, count in sorted(self._nodes.items(), key=_by_name)
-            ),
+            stranded_nodes=tuple(node for _, node in sorted(self._nodes.items(), key=_by_name)),
             warnings=(
                 *warnings_of([*data.found, *events.found, *batches.found]),
                 *self._missing_before(missing),
@@ -129,7 +138,8 @@ class _Plan:
             row_key="d.data_id",
         )
         removable = "d.data_id <= :dhi and d.create_time < :cutoff and x.protected = 0"
-        return self._scan(source, DATA, removable, data_findings())
+        keys = f"{events}select d.data_id from {source.rows} and {removable} order by d.data_id"
+        return self._scan(source, DATA, removable, data_findings(), step="DATA", keys=keys)
 
     def _events(self) -> Scan:
         names = self._statements.names
@@ -148,7 +158,12 @@ class _Plan:
             f"x.batch_id between :blo and :bhi and not exists (select 1 from {names.outgoing_batch} b"
             f" where b.batch_id = x.batch_id and {self._statements.protects('b')})"
         )
-        return self._scan(source, DATA_EVENT, removable, event_findings(self._statements))
+        keys = (
+            f"select x.batch_id, x.data_id from {names.data_event} x where x.batch_id between :lo and :hi"
+            f" and {removable} order by x.batch_id, x.data_id"
+        )
+        findings = event_findings(self._statements)
+        return self._scan(source, DATA_EVENT, removable, findings, step="EVENTS", keys=keys)
 
     def _batches(self) -> Scan:
         names = self._statements.names
@@ -162,9 +177,11 @@ class _Plan:
             f"b.batch_id between :blo and :bhi and {self._statements.delivered('b')}"
             f" and not ({shared_with_protecting(self._statements)})"
         )
-        return self._scan(
-            source, OUTGOING_BATCH, removable, batch_findings(self._statements), self._count_nodes
+        keys = (
+            f"select b.batch_id, b.node_id from {source.rows} and {removable} order by b.batch_id, b.node_id"
         )
+        findings, count = batch_findings(self._statements), self._count_nodes
+        return self._scan(source, OUTGOING_BATCH, removable, findings, count, step="BATCHES", keys=keys)
 
     def _scan(
         self,
@@ -173,6 +190,9 @@ class _Plan:
         removable: str,
         findings: Sequence[Any],
         each_chunk: Callable[[int, int], None] = lambda _lo, _hi: None,
+        *,
+        step: Step,
+        keys: str,
     ) -> Scan:
         return scan(
             self._conn,
@@ -183,6 +203,8 @@ class _Plan:
             parameters=self._parameters,
             should_stop=self._should_stop,
             each_chunk=each_chunk,
+            keys=keys,
+            take=None if self._keys is None else partial(self._keys, step),
         )
 
     def _count_nodes(self, lo: int, hi: int) -> None:
@@ -191,8 +213,30 @@ class _Plan:
             f" where b.batch_id between :lo and :hi and {self._statements.stranded('b')} group by b.node_id",
             {**self._parameters, "lo": lo, "hi": hi},
         )
+        if not rows:
+            return
+        if self._keys is not None and self._marks:
+            marked = self._conn.execute(
+                f"select b.batch_id, b.node_id from {self._statements.names.outgoing_batch} b"
+                f" where b.batch_id between :lo and :hi and {self._statements.stranded('b')}"
+                " order by b.batch_id, b.node_id",
+                {**self._parameters, "lo": lo, "hi": hi},
+            )
+            self._keys("STRANDED", marked)
+        events: dict[str | None, int] = dict(
+            self._conn.execute(
+                f"select b.node_id, count(*) from {self._statements.names.outgoing_batch} b"
+                f" join {self._statements.names.data_event} e on e.batch_id = b.batch_id"
+                f" where b.batch_id between :lo and :hi and {self._statements.stranded('b')}"
+                " group by b.node_id",
+                {**self._parameters, "lo": lo, "hi": hi},
+            )
+        )
         for node, count in rows:
-            self._nodes[node] = self._nodes.get(node, 0) + int(count)
+            known = self._nodes.get(node, StrandedNode(node, 0))
+            self._nodes[node] = StrandedNode(
+                node, known.batches + int(count), known.rows + int(events.get(node, 0))
+            )
 
     def _resent(self, data_range: IdRange | None, limit: int) -> ResentReport:
         return list_resent(self._conn, data_range, self._batch_range, limit, should_stop=self._should_stop)
@@ -243,5 +287,5 @@ class _Plan:
         return f"{self._conn.target.table_prefix}{table}"
 
 
-def _by_name(item: tuple[str | None, int]) -> str:
+def _by_name(item: tuple[str | None, StrandedNode]) -> str:
     return item[0] or ""

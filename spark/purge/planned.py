@@ -1,6 +1,8 @@
 """What a purge of any kind would do."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from spark.purge.findings import PlanWarning
 from spark.purge.stranded import StrandedNode
@@ -26,12 +28,14 @@ class PurgePlan:
     Attributes:
         stranded_nodes: OUTGOING: listed whether or not they would be marked.
         nodes: INCOMING: how many nodes have a range.
+        start: what an execution of exactly this plan begins with, as JSON.
     """
 
     tables: tuple[TablePlan, ...]
     warnings: tuple[PlanWarning, ...]
     stranded_nodes: tuple[StrandedNode, ...] = ()
     nodes: int | None = None
+    start: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 from spark.purge.findings import SAMPLE_MAX, Finding, Found
 from spark.purge.ranges import key_order
 from spark.targets.connection import Connection
+from spark.targets.dialects.dialect import Row
 
 CHUNK_ROWS = 20_000
 ShouldStop = Callable[[], bool]
@@ -59,6 +60,8 @@ def scan(
     parameters: Mapping[str, Any],
     should_stop: Callable[[], bool],
     each_chunk: Callable[[int, int], None] = lambda _lo, _hi: None,
+    keys: str = "",
+    take: Callable[[list[Row]], None] | None = None,
 ) -> Scan:
     """Walk a table from its first id to its last.
 
@@ -67,6 +70,7 @@ def scan(
         removable: the condition of the rows to count as removed.
         parameters: the values that `removable` and the findings name, besides :lo and :hi.
         each_chunk: called inside the read of each chunk.
+        take: gets what `keys`, a query of the rows of a chunk that would go, finds; these are counted then.
     Raises: PlanStopped.
     """
     result = Scan(0, 0, [Found(table, item.code, item.detail) for item in findings])
@@ -91,11 +95,17 @@ def scan(
             bound = {**parameters, "lo": chunk[0], "hi": chunk[1]}
             [counts] = conn.execute(sql, bound)
             result.rows += int(counts[0])
-            result.removable += int(counts[1])
+            result.removable += _taken(conn, keys, bound, take) if take and counts[1] else int(counts[1])
             for item, found, count in zip(findings, result.found, counts[2:], strict=True):
                 _add(conn, source, item, found, int(count), bound)
             each_chunk(*chunk)
         after = chunk[1]
+
+
+def _taken(conn: Connection, keys: str, bound: dict[str, Any], take: Callable[[list[Row]], None]) -> int:
+    found = conn.execute(keys, bound)
+    take(found)
+    return len(found)
 
 
 def _next_chunk(conn: Connection, source: Source, after: int | None) -> tuple[int, int] | None:

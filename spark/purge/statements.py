@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from spark.formats.symmetricds import DATA, DATA_EVENT, DELIVERED_STATUSES, NODE, OUTGOING_BATCH, TableNames
 from spark.purge.cutoff import CutoffValue
+from spark.purge.keys import among
 from spark.targets.connection import Connection, DialectName
 
 Step = Literal["STRANDED", "DATA", "EVENTS", "BATCHES"]
@@ -92,6 +93,7 @@ class Statements:
         as_if_marked: read as if the stranded step had been done; for plans.
         only_nodes: the stranded condition also asks for the given nodes; `null_node`: a NULL node is one of
             them.
+        only_keys: only rows of a reviewed plan, whose keys `keys.bound_keys` binds.
         events_index: MySQL: the quoted name of the index on the batches of the events.
     """
 
@@ -102,9 +104,12 @@ class Statements:
     only_nodes: bool = False
     null_node: bool = False
     events_index: str | None = None
+    only_keys: bool = False
 
     @classmethod
-    def of(cls, conn: Connection, spec: PurgeSpec, *, as_if_marked: bool = False) -> "Statements":
+    def of(
+        cls, conn: Connection, spec: PurgeSpec, *, as_if_marked: bool = False, only_keys: bool = False
+    ) -> "Statements":
         """The statements of a purge on the connection's tables."""
         nodes = spec.stranded_nodes
         return cls(
@@ -115,6 +120,7 @@ class Statements:
             only_nodes=nodes is not None,
             null_node=nodes is not None and None in nodes,
             events_index=_events_index(conn) if conn.dialect.name == "mysql" else None,
+            only_keys=only_keys,
         )
 
     def stranded(self, alias: str) -> str:
@@ -238,14 +244,28 @@ class Statements:
         kept = self.below_greatest(step)
         # One form for all versions: MariaDB before 11.6 takes no alias in the form of one table.
         head = f"delete {ALIAS_OF[step]}" if self.dialect == "mysql" else "delete"
-        return f"{head} from {self.target_of(step)} where {condition}{f' and {kept}' if kept else ''}"
+        kept = f" and {kept}" if kept else ""
+        return f"{head} from {self.target_of(step)} where {condition}{kept}{self._among(step)}"
 
     def mark(self) -> str:
         """The update of one unit of the stranded step."""
         return (
             f"update {self.target_of('STRANDED')} set status = 'OK'"
-            f" where b.batch_id between :lo and :hi and {self.stranded('b')}"
+            f" where b.batch_id between :lo and :hi and {self.stranded('b')}{self._among('STRANDED')}"
         )
+
+    def _among(self, step: Step) -> str:
+        """The condition that keeps a unit to the rows of its plan."""
+        if not self.only_keys:
+            return ""
+        batch = ("b.batch_id", "coalesce(b.node_id, '')")
+        columns: dict[Step, tuple[str, ...]] = {
+            "STRANDED": batch,
+            "DATA": ("d.data_id",),
+            "EVENTS": ("e.batch_id", "e.data_id"),
+            "BATCHES": batch,
+        }
+        return f" and {among(self.dialect, columns[step], last_is_text=columns[step] == batch)}"
 
     def reached(self) -> str:
         """MySQL: the ids of the batches that a range of data reaches through the events."""

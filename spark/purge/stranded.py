@@ -8,10 +8,11 @@ from spark.targets.connection import Connection
 
 @dataclass(frozen=True, slots=True)
 class StrandedNode:
-    """A node that is not enabled, and how many of its batches are not OK."""
+    """A node that is not enabled, how many of its batches are not OK, and the changes in them."""
 
     node_id: str | None
     batches: int
+    rows: int = 0
 
 
 def stranded_nodes(conn: Connection, spec: PurgeSpec) -> tuple[StrandedNode, ...]:

@@ -13,6 +13,7 @@ from typing import Any
 from spark.formats.symmetricds import DATA, DATA_EVENT, OUTGOING_BATCH
 from spark.purge.batch_locks import lock_batches
 from spark.purge.cutoff import CutoffValue
+from spark.purge.keys import bound_keys
 from spark.purge.statements import ALIAS_OF, PurgeSpec, Statements, Step, bound_nodes
 from spark.purge.transaction import Done, UnitResult, delete_rows, run_in_transaction
 from spark.targets.connection import Connection
@@ -35,6 +36,7 @@ class UnitSpec:
         has_ledger: False where Lethe's own tables may not be made; the caller then holds the advisory lock.
         archive_dir: the directory of the attempt's file; None: rows are not kept.
         stranded_nodes: STRANDED marks only batches of these.
+        only: the keys of the plan's rows in the range; None: every row of it that the rule removes.
     """
 
     job_id: str
@@ -49,6 +51,7 @@ class UnitSpec:
     has_ledger: bool = True
     archive_dir: str | None = None
     stranded_nodes: tuple[str | None, ...] | None = None
+    only: tuple[tuple[Any, ...], ...] | None = None
 
     def __post_init__(self) -> None:
         assert self.lo <= self.hi, "a range has a first and a last id"
@@ -71,7 +74,7 @@ def run_unit(conn: Connection, spec: UnitSpec) -> UnitResult:
 
 def _statements(conn: Connection, spec: UnitSpec) -> Statements:
     purge = PurgeSpec(spec.cutoff, strict=spec.strict, stranded_nodes=spec.stranded_nodes)
-    return Statements.of(conn, purge)
+    return Statements.of(conn, purge, only_keys=spec.only is not None)
 
 
 def _parameters(conn: Connection, spec: UnitSpec) -> dict[str, Any]:
@@ -91,6 +94,8 @@ def _lock(conn: Connection, spec: UnitSpec, statements: Statements) -> int:
 
 def _remove(conn: Connection, spec: UnitSpec, statements: Statements) -> tuple[int, ManifestEntry | None]:
     parameters = _parameters(conn, spec)
+    if spec.only is not None:
+        parameters |= bound_keys(conn.dialect.name, spec.only)
     if spec.step == "STRANDED":
         return conn.execute_count(statements.mark(), parameters), None
     delete = statements.delete(spec.step)

@@ -67,10 +67,22 @@ class TrimRules:
     Attributes:
         cutoff_s: records logged here before it, seconds since 1970 by the target's clock; None: not by age.
         excess: so many of the oldest go whatever their age.
+        upto: of a reviewed plan: the last record of each replica id that may go; None: no plan bounds it.
     """
 
     cutoff_s: int | None
     excess: int = 0
+    upto: Mapping[int, Csn] | None = None
+
+    def within(self, limits: Mapping[int, Ceiling]) -> dict[int, Ceiling]:
+        """The ceilings, none above what a reviewed plan saw."""
+        if self.upto is None:
+            return dict(limits)
+        return {
+            rid: replace(limit, upto=min(limit.upto, self.upto[rid]))
+            for rid, limit in limits.items()
+            if rid in self.upto and limit.upto is not None
+        }
 
     def is_old(self, logged_at_s: int) -> bool:
         """Whether a record may go by its age."""
@@ -153,7 +165,7 @@ def next_spans(
     tables = tables_of(conn)
     chunks = {
         rid: _oldest(conn, tables, rid, upto=limit.upto, after=after.get(rid), rows_max=rows_max)
-        for rid, limit in sorted(limits.items())
+        for rid, limit in sorted(rules.within(limits).items())
         if limit.upto is not None
     }
     by_count = _oldest_of_all(chunks, rules.excess, rows_max=rows_max)

@@ -42,9 +42,11 @@ class Shop:
         )
 
     def body(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """The request's body."""
+        """The request's body; the recorded counts are the document's, which marks stranded batches."""
         age = {"cutoff", "retention_minutes", "plan_id"} & set(fields)
-        return {"kind": "OUTGOING"} | ({} if age else {"cutoff": CUTOFF}) | fields
+        asked = {"kind": "OUTGOING"} | ({} if age else {"cutoff": CUTOFF}) | fields
+        is_open = asked["kind"] == "OUTGOING" and "plan_id" not in asked
+        return ({"stranded": "MARK"} if is_open else {}) | asked
 
     def slow_purge(self, *, rows_per_s: int = 100, **fields: Any) -> str:
         """Start a purge of many small throttled units, about six seconds; returns the job's id."""

@@ -217,6 +217,17 @@ def test_archive_is_restored_into_the_live_tables(
     assert _all_rows(shop.path) == _all_rows(before.path)
 
 
+def test_restore_into_the_live_tables_says_which_marks_it_does_not_undo(
+    http: httpx.Client, shop: Shop
+) -> None:
+    job = wait_for(http, accepted(shop.purge(archive={"format": "PARQUET"}, stranded="MARK")))
+    restore = f"/v1/archives/{job['id']}:restore"
+    restored = wait_for(http, accepted(http.post(restore, json={"into": {"live": True}})))
+    [warning] = restored["result"]["warnings"]
+    assert (warning["code"], warning["count"]) == ("MARKS_NOT_UNDONE", job["result"]["stranded"]["marked"])
+    assert warning["count"] > 0
+
+
 def _all_rows(path: Path) -> dict[str, list[Any]]:
     with closing(sqlite3.connect(path)) as target:
         return {

@@ -104,6 +104,23 @@ def test_a_reviewed_plan_is_executed_with_its_own_instant(node: NodeStore) -> No
     assert_recorded(node.loaded)
 
 
+def test_what_is_confirmed_after_the_review_stays_for_the_next_cleanup(node: NodeStore) -> None:
+    """Only the instant came from the plan: what had been confirmed in between went unreviewed."""
+    reviewed = plan(node).json()
+    younger = "con_timestamp = con_timestamp - interval '1 day', con_seqno = con_seqno"
+    node.loaded.query(f"update sl_confirm set {younger} returning 1")
+    assert plan(node).json()["rows_to_remove"] > reviewed["rows_to_remove"]
+    result = cleaned(node, plan_id=reviewed["plan_id"])
+    assert (result["via"], result["removed"]) == ("BUILTIN", REMOVED)
+    assert result["planned"] == {**REMOVED, **reviewed["tables"]} == reviewed["tables"]
+    assert [(item["origin"], item["bound"]) for item in result["origins"]] == [
+        (1, 5_000_000_103),
+        (2, 5_000_000_018),
+        (3, 5_000_000_018),
+    ]
+    assert sum(cleaned(node)["removed"].values()) > 0
+
+
 def test_a_plan_of_other_rules_limits_or_stores_is_not_executed(
     http: httpx.Client, node: NodeStore, shop: Shop, catalogs: Catalogs
 ) -> None:

@@ -67,8 +67,11 @@ def add_store(client: Lethe, store: str, place: Place, *, url: str | None = None
 
 
 def purge_request(place: Place, **more: Any) -> PurgeRequest:
-    """A purge up to CUTOFF as the columns show it."""
-    return PurgeRequest(**{"cutoff": instant(place), **more})
+    """A purge up to CUTOFF as the columns show it; stranded batches are marked as the document does."""
+    marks = (
+        {"stranded": "MARK"} if more.get("kind", "OUTGOING") == "OUTGOING" and "plan_id" not in more else {}
+    )
+    return PurgeRequest(**{"cutoff": instant(place), **marks, **more})
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,9 @@ def test_recorded_database_loses_exactly_the_recorded_rows(
     load(place, in_the_past(reference.rows))
     add_store(standing_service.client, f"mariadb-{name}", place)
     before = snapshot(place)
-    request = PurgeRequest(cutoff=instant(place, local=reference.cutoff - PAST), archive=True)
+    request = PurgeRequest(
+        cutoff=instant(place, local=reference.cutoff - PAST), archive=True, stranded="MARK"
+    )
     job = standing_service.client.purges.create(f"mariadb-{name}", request)
     _assert_recorded(place, before, reference, succeeded(standing_service.client, job.id))
 

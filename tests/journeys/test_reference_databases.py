@@ -58,7 +58,7 @@ def test_recorded_databases_lose_exactly_the_recorded_rows(
             store = f"reference-{version[0]}-{number}"
             add_store(client, store, place)
             before = snapshot(place)
-            request = PurgeRequest(cutoff=instant(place, local=cutoff), archive=True)
+            request = PurgeRequest(cutoff=instant(place, local=cutoff), archive=True, stranded="MARK")
             job = client.purges.create(store, request)
             result = succeeded(client, job.id)
             _assert_recorded(place, before, reference, result)

@@ -24,7 +24,11 @@ INCOMING_SQL = (
 # sections 1 and 5); the design says what is removed there.
 GAP_SQL: dict[Version, str] = {
     "2.x": "delete from sym_data_gap where last_update_time < :CUTOFF_TIME and status != 'GP'",
-    "3.x": "delete from sym_data_gap where create_time < :CUTOFF_TIME and is_expired = 1",
+    "3.x": "delete from sym_data_gap where create_time < :CUTOFF_TIME and is_expired = 1 "
+    "and start_id <= end_id and end_id < (select cast(context_value as decimal(20)) from sym_context "
+    "where name = 'purge.last.data.id' and cast(context_value as decimal(20)) > 0) "
+    "and not exists (select 1 from sym_data d where d.data_id between start_id and end_id "
+    "and d.data_id not in (select e.data_id from sym_data_event e))",
 }
 
 
@@ -81,11 +85,38 @@ def expected_after_gap_purge(
             return row["is_expired"] == 1
         return row["status"] is not None and collation(row["status"]) != "GP"
 
+    routed = {event["data_id"] for event in rows.get("data_event", ())}
+    unrouted = [row["data_id"] for row in rows.get("data", ()) if row["data_id"] not in routed]
+    purged = purged_id(rows)
+
+    def is_needed(row: Row) -> bool:
+        # Issue: what holds unrouted rows, or is not below the id up to which the program has purged.
+        start, end = row["start_id"], row["end_id"]
+        if purged is None or end < start or end >= purged:
+            return True
+        return any(start <= data_id <= end for data_id in unrouted)
+
     time = "last_update_time" if version == "2.x" else "create_time"
     left = [
-        row for row in rows["data_gap"] if row[time] is None or not row[time] < cutoff or not is_over(row)
+        row
+        for row in rows["data_gap"]
+        if row[time] is None
+        or not row[time] < cutoff
+        or not is_over(row)
+        or (version == "3.x" and is_needed(row))
     ]
     return {**rows, "data_gap": left}
+
+
+def purged_id(rows: Rows) -> int | None:
+    """What the program has noted of its purge (facts, section 5: "start = last purged id")."""
+    noted = [row["context_value"] for row in rows.get("context", ()) if row["name"] == "purge.last.data.id"]
+    return int(noted[0]) if noted and int(noted[0]) > 0 else None
+
+
+def noted_purge(data_id: int) -> list[Row]:
+    """The row of sym_context by which the program has purged up to a data id."""
+    return [{"name": "purge.last.data.id", "context_value": str(data_id)}]
 
 
 def literal_incoming_purge(place: Place, cutoff: Any, *, batches_limit: int = 5000) -> int:

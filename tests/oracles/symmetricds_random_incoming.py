@@ -9,6 +9,7 @@ from datetime import timedelta
 from random import Random
 
 from tests.oracles.symmetricds_database import Row, Rows
+from tests.oracles.symmetricds_incoming import noted_purge
 from tests.oracles.symmetricds_random import CUTOFF, random_database, random_ids, random_time
 from tests.oracles.symmetricds_schema import Version, tables
 from tests.oracles.symmetricds_text import Collation
@@ -82,7 +83,25 @@ def random_gaps(rng: Random, version: Version, *, loose: bool) -> Rows:
             end = start + rng.choice([0, 0, 1, 9, 50_000]) if rng.random() < 0.95 else -1
             made[start, end] = _gap(rng, version, start, end, loose=loose)
     rows = random_database(rng, version, rows=4)
+    if version == "3.x":
+        rows = {**rows, **_late_rows(rng, rows, list(made))}
+        ends = [number for key in made for number in key if number > 0]
+        rows["context"] = noted_purge(rng.choice([*ends, 1, 2**40, 2**40]))
     return {**rows, "data_gap": [] if rng.random() < 0.05 else list(made.values())}
+
+
+def _late_rows(rng: Random, rows: Rows, gaps: list[tuple[int, int]]) -> Rows:
+    """Rows that came into a gap after all; some of them were routed."""
+    known = {row["data_id"]: row for row in rows["data"]}
+    like = {"table_name": "item", "event_type": "I", "trigger_hist_id": 1, "create_time": CUTOFF}
+    events = list(rows["data_event"])
+    for start, end in rng.sample(gaps, min(len(gaps), rng.choice([0, 1, 3]))):
+        data_id = rng.choice([start, max(start, end)])
+        if data_id not in known:
+            known[data_id] = {"data_id": data_id, **like}
+            if rng.random() < 0.4:
+                events.append({"data_id": data_id, "batch_id": 1, "create_time": CUTOFF})
+    return {"data": list(known.values()), "data_event": events}
 
 
 def _gap(rng: Random, version: Version, start: int, end: int, *, loose: bool) -> Row:

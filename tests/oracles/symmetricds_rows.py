@@ -10,9 +10,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tests.oracles.symmetricds_database import Row, Rows
+from tests.oracles.symmetricds_incoming import noted_purge
 from tests.oracles.symmetricds_random import CUTOFF
 from tests.oracles.symmetricds_schema import Version, reference_database
 
+# Above all gaps of the notes: the program has purged there.
+PURGED_UP_TO = 1_000_000
 OLD = CUTOFF - timedelta(hours=1)
 YOUNG = CUTOFF + timedelta(hours=1)
 
@@ -64,10 +67,11 @@ def noted_gaps(version: Version, gaps: Mapping[int, tuple[bool, datetime]]) -> R
     """
     if version == "3.x":
         return {
+            "context": noted_purge(PURGED_UP_TO),
             "data_gap": [
                 {"start_id": start, "end_id": start + 4, "is_expired": int(over), "create_time": time}
                 for start, (over, time) in gaps.items()
-            ]
+            ],
         }
     return {
         "data_gap": [

@@ -46,7 +46,8 @@ class Purging:
 
     def purge(self, store: str, kind: str, **fields: Any) -> dict[str, Any]:
         """Run a purge to its end, which must be a good one; returns the job."""
-        answer = self.http.post(f"/v1/stores/{store}/purges", json={"kind": kind} | fields)
+        body = _as_the_document(kind, fields)
+        answer = self.http.post(f"/v1/stores/{store}/purges", json=body)
         assert answer.status_code == 202, answer.text
         return self.ended(answer.json()["id"])
 
@@ -82,7 +83,7 @@ class Purging:
         answer = self.http.post(
             f"/v1/stores/{store}/purges",
             params={"validate_only": "true"},
-            json={"kind": kind} | fields,
+            json=_as_the_document(kind, fields),
             headers={"Prefer": "wait=30"},
         )
         assert answer.status_code == 200, answer.text
@@ -97,6 +98,12 @@ def purging_service(directory: Path, settings: Mapping[str, str]) -> Iterator[Pu
         headers = {"Authorization": f"Bearer {service.token}"}
         with httpx.Client(base_url=service.url, headers=headers, timeout=60) as http:
             yield Purging(http)
+
+
+def _as_the_document(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The body of a request: the document marks stranded batches, Lethe only where it is told to."""
+    marks = {"stranded": "MARK"} if kind == "OUTGOING" and "plan_id" not in fields else {}
+    return {"kind": kind} | marks | dict(fields)
 
 
 def up_to_cutoff(place: Place) -> dict[str, str]:

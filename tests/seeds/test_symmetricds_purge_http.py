@@ -14,7 +14,8 @@ import pytest
 
 from tests.journeys.ground import in_the_past
 from tests.oracles.symmetricds import CUTOFF, Place, Rows, build, create, load, snapshot
-from tests.oracles.symmetricds_rows import OLD, YOUNG, noted_gaps, noted_incoming, noted_rows
+from tests.oracles.symmetricds_incoming import noted_purge
+from tests.oracles.symmetricds_rows import OLD, PURGED_UP_TO, YOUNG, noted_gaps, noted_incoming, noted_rows
 from tests.seeds.purging import TABLES, Purging, assert_purged, clock_now, up_to_cutoff
 
 INSTANT = timedelta(seconds=1)  # a DATETIME of MariaDB knows no shorter one
@@ -190,7 +191,8 @@ def test_gap_without_a_state_stays(purging: Purging, place: Place) -> None:
     times = {"last_update_time": OLD} if place.version == "2.x" else {}
     create(place, loose=True)
     gaps = [{"start_id": start, **gap, **times, column: state} for start, state in enumerate(states, 1)]
-    load(place, in_the_past({"data_gap": gaps}))
+    noted = {"context": noted_purge(PURGED_UP_TO)} if place.version == "3.x" else {}
+    load(place, in_the_past({"data_gap": gaps, **noted}))
     before = snapshot(place)
     job = purging.purge(purging.store(place), "DATA_GAP", **up_to_cutoff(place))
     assert_purged(place, "DATA_GAP", before, job)
@@ -199,11 +201,12 @@ def test_gap_without_a_state_stays(purging: Purging, place: Place) -> None:
 
 def test_gaps_that_share_their_start_are_told_apart(purging: Purging, place: Place) -> None:
     """Facts, section 1: the key of sym_data_gap is (start_id, end_id)."""
-    made = noted_gaps(place.version, dict.fromkeys((10, 20, 30), (True, OLD)))["data_gap"]
+    noted = noted_gaps(place.version, dict.fromkeys((10, 20, 30), (True, OLD)))
+    made = noted["data_gap"]
     live = noted_gaps(place.version, dict.fromkeys((10, 20, 30), (False, OLD)))["data_gap"]
-    more = [{**row, "end_id": end} for row in made for end in (row["start_id"], -1, row["start_id"] + 50_000)]
+    more = [{**row, "end_id": end} for row in made for end in (row["start_id"], row["start_id"] + 50_000)]
     kept = [{**row, "end_id": row["end_id"] + 1} for row in live]
-    left = purge(purging, place, "DATA_GAP", {"data_gap": [*made, *more, *kept]}, max_rows_in_tx=1)
+    left = purge(purging, place, "DATA_GAP", {**noted, "data_gap": [*made, *more, *kept]}, max_rows_in_tx=1)
     assert [(row["start_id"], row["end_id"]) for row in left["data_gap"]] == [(10, 15), (20, 25), (30, 35)]
 
 

@@ -16,7 +16,7 @@ PLAN = {
     "store": "shop",
     "cutoff": "2026-11-01T03:00:00Z",
     "tables": [{"table": "sym_data", "rows": 200000, "rows_to_remove": 90000, "lo": 1, "hi": 7}],
-    "stranded": {"mode": "MARK", "nodes": [{"node_id": "store-05", "batches": 120}]},
+    "stranded": {"mode": "MARK", "nodes": [{"node_id": "store-05", "batches": 120, "rows": 600}]},
     "warnings": [
         {"code": "NULL_CREATE_TIME", "table": "sym_data", "count": 3, "sample": [4, 5], "detail": "stay"}
     ],
@@ -289,7 +289,7 @@ def test_plan_is_printed_with_its_tables_and_warnings(lethe, service) -> None:
     run = lethe("purge", "plan", "shop")
     assert run.code == 0
     assert ["sym_data", "200,000", "90,000", "1", "7"] in [line.split() for line in run.out.splitlines()]
-    assert ["store-05", "120"] in [line.split() for line in run.out.splitlines()]
+    assert ["store-05", "120", "600"] in [line.split() for line in run.out.splitlines()]
     assert "warning: NULL_CREATE_TIME sym_data 3: stay (such as 4, 5)" in run.err
     assert lethe("purge", "plan", "shop", "--json").json() == PLAN
 

@@ -234,6 +234,22 @@ def test_by_count_the_oldest_go_over_all_replica_ids(conn: Connection) -> None:
     assert left_in_changelog(conn) == {csn(number, 1 + number % 3) for number in range(17, 30)}
 
 
+def test_nothing_beyond_a_reviewed_plan_goes(conn: Connection) -> None:
+    """Only cut-off and bound came from the plan: what had been acknowledged in between went unreviewed."""
+    put_records(conn, [(csn(number, rid), NOW_S) for number in range(10) for rid in (1, 2, 3)])
+    register_agreement(conn, "agr_a", now_s=NOW_S)
+    acknowledge(conn, "agr_a", {1: csn(3, 1), 2: csn(5, 2)})
+    plan = plan_trim(conn, cutoff_s=NOW_S + 6, max_entries=None, now_s=NOW_S)
+    upto = {item.rid: item.upto for item in plan.rids if item.upto is not None}
+    acknowledge(conn, "agr_a", {1: csn(9, 1), 2: csn(9, 2), 3: csn(9, 3)})
+    for excess in (0, 20):
+        rules = TrimRules(NOW_S + 6, excess, upto)
+        assert _trim(conn, rules, rows_max=2, job=f"job_{excess}") == (0 if excess else plan.rows_to_remove)
+    left = {csn(number, rid) for number in range(10) for rid in (1, 2, 3)}
+    gone = {csn(number, 1) for number in range(4)} | {csn(number, 2) for number in range(6)}
+    assert left_in_changelog(conn) == left - gone
+
+
 def test_a_unit_done_twice_counts_once(conn: Connection) -> None:
     put_records(conn, [(csn(number, 1), NOW_S) for number in range(4)])
     raise_fence(conn, RESOURCE, token=1, owner="job_a")

@@ -1,0 +1,74 @@
+"""The execution of a reviewed plan: what of it would still go, its units, and what came of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from app.purge.kind import Kind, Look, MakeUnit, Purge
+from app.purge.reviewed import PlannedKeys
+from spark.purge.walk import Piece
+
+
+@dataclass(slots=True)
+class Drift:
+    """Counts by step what a plan has and would go now."""
+
+    keys: PlannedKeys
+    found: dict[str, int] = field(default_factory=dict)
+
+    def take(self, step: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Rows that would go now."""
+        self.found[step] = self.found.get(step, 0) + self.keys.still(step, rows)
+
+
+def allowed_fewer(max_drift: float, planned: int) -> int:
+    """A whole number is of rows, another one a share of the planned."""
+    return max_drift if isinstance(max_drift, int) else int(planned * max_drift)
+
+
+def drift_fault(kind: Kind, look: Look, keys: PlannedKeys, *, max_drift: float) -> str | None:
+    """Why a plan does not hold any more; None: it does.
+
+    Raises: PlanStopped; any TargetError.
+    """
+    drift = Drift(keys)
+    kind.plan(look.with_keys(drift.take), look.now)
+    planned = sum(keys.count(step) for step in kind.tables)
+    still = sum(drift.found.get(step, 0) for step in kind.tables)
+    allowed = allowed_fewer(max_drift, planned)
+    if planned - still <= allowed:
+        return None
+    return (
+        f"{planned} rows were reviewed, {still} of them would go now: {planned - still} fewer,"
+        f" and max_drift allows {allowed}; plan again"
+    )
+
+
+def drift_of(purge: Purge, kind: Kind) -> str | None:
+    """Why the plan that a purge executes does not hold any more; None: it does, or there is none.
+
+    Raises: PlanStopped; any TargetError.
+    """
+    if purge.reviewed is None or purge.params.max_drift is None:
+        return None
+    return drift_fault(kind, purge, purge.reviewed, max_drift=purge.params.max_drift)
+
+
+def unit_of_plan(keys: PlannedKeys, make_unit: MakeUnit, step: str, piece: Piece) -> Any:
+    """The unit of a piece, for the rows of the plan alone."""
+    planned = keys.bound(step, list(keys.within(step, piece.lo, piece.hi)))
+    return replace(make_unit(step, piece), only=planned)
+
+
+def beside(purge: Purge, kind: Kind, rows: Mapping[str, int]) -> dict[str, Any]:
+    """What was planned, beside what has gone (rows by step); nothing where no plan was executed."""
+    keys = purge.reviewed
+    if keys is None:
+        return {}
+    planned = kind.removed({step: keys.rows(step) for step in kind.tables})
+    gone = kind.removed(rows)
+    return {
+        "plan_id": purge.params.plan_id,
+        "planned": planned,
+        "fewer_than_planned": sum(planned.values()) - sum(gone.values()),
+    }
