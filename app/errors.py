@@ -3,7 +3,7 @@
 ServiceError
  +- BadRequest 400        InvalidJson, InvalidPageToken, InvalidHeader
  +- Unauthenticated 401   TokenExpired
- +- Forbidden 403         ScopeMissing, StoreForbidden
+ +- Forbidden 403         ScopeMissing, StoreForbidden, TokenLimitedToStores
  +- NotFound 404          StoreNotFound, JobNotFound, ...
  +- Conflict 409          IllegalTransition, ConflictingJob, ...
  +- Gone 410              ProtectionExpired, BackupSessionOver
@@ -97,6 +97,10 @@ class ScopeMissing(Forbidden):
 
 class StoreForbidden(Forbidden):
     """The token is limited to other stores."""
+
+
+class TokenLimitedToStores(Forbidden):
+    """What was asked for is of all stores, and the token is limited to some."""
 
 
 class NotFound(ServiceError):

@@ -10,7 +10,7 @@ from sqlmodel import Session
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from app.auth.access import ClockDep, DatabaseDep, SettingsDep, requires
+from app.auth.access import ClockDep, Condition, DatabaseDep, SettingsDep, requires, requires_unlimited
 from app.auth.models import StoreName
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
@@ -34,6 +34,23 @@ router = APIRouter(tags=["jobs"])
 JobId = Annotated[str, Path(pattern=r"^job_[0-9a-z]{26}$")]
 Reader = Annotated[Caller, Depends(requires(Scope.JOBS_READ))]
 Controller = Annotated[Caller, Depends(requires(Scope.JOBS_CONTROL))]
+STARTING = frozenset(
+    {
+        Scope.PURGES_WRITE,
+        Scope.ERASURE_WRITE,
+        Scope.EXTINCTIONS_WRITE,
+        Scope.REPLICATION_WRITE,
+        Scope.EVENTS_WRITE,
+        Scope.EVENTS_WAIT,
+        Scope.EVIDENCE_VERIFY,
+        Scope.STORES_WRITE,
+        Scope.ADMIN,
+    }
+)
+"""What requests need that make jobs."""
+AGAIN = tuple(Condition(scope, "the request that made the job needed it") for scope in sorted(STARTING))
+Starter = Annotated[Caller, Depends(requires(Scope.JOBS_CONTROL, *AGAIN))]
+Overseer = Annotated[Caller, Depends(requires_unlimited(Scope.JOBS_READ))]
 RETRY_AFTER_S = "2"
 ScopesOf = Callable[[str, Mapping[str, Any]], frozenset[Scope]]
 
@@ -146,6 +163,16 @@ async def get_one_job(
     return conditional_answer(job, version, if_none_match, headers=applied)
 
 
+def _require_start(request: Request, caller: Caller, job: Job) -> None:
+    """Refuse to start a job again to a token that could not have made it.
+
+    Raises: ScopeMissing, JobKindUnknown.
+    """
+    scopes_of: ScopesOf = request.app.state.scopes_of
+    for scope in sorted(scopes_of(job.kind, job.params)):
+        caller.require(scope)
+
+
 def _act(
     request: Request, caller: Caller, job_id: str, body: JobAction | None, verb: str, act: Callable[..., Job]
 ) -> Response:
@@ -153,6 +180,8 @@ def _act(
 
     def effect(db: Session) -> Answer:
         job = _visible(db, job_id, caller)
+        if verb == "resume":
+            _require_start(request, caller, job)
         clock = request.app.state.clock
         job = act(db, job_id, now=clock.now(), actor=caller.name, reason=reason)
         passing = job.state in HELD and verb != "resume"
@@ -194,11 +223,14 @@ def post_pause(
 def post_resume(
     job_id: JobId,
     request: Request,
-    caller: Controller,
+    caller: Starter,
     body: JobAction | None = None,
     idempotency_key: IdempotencyKeyHeader = None,
 ) -> Response:
-    """It is queued again and goes on from its checkpoints."""
+    """It is queued again and goes on from its checkpoints.
+
+    It needs the scopes of the request that made the job, besides `jobs:control`, as `:retry` does.
+    """
     return _act(request, caller, job_id, body, "resume", request_resume)
 
 
@@ -232,7 +264,7 @@ def post_abort(
 def post_retry(
     job_id: JobId,
     request: Request,
-    caller: Controller,
+    caller: Starter,
     clock: ClockDep,
     settings: SettingsDep,
     body: JobAction | None = None,
@@ -242,12 +274,9 @@ def post_retry(
 
     It needs the scopes of the request that made the job, besides `jobs:control`.
     """
-    scopes_of: ScopesOf = request.app.state.scopes_of
 
     def effect(db: Session) -> Answer:
-        former = _visible(db, job_id, caller)
-        for scope in sorted(scopes_of(former.kind, former.params)):
-            caller.require(scope)
+        _require_start(request, caller, _visible(db, job_id, caller))
         job = retry(
             db,
             job_id,
@@ -342,7 +371,7 @@ async def get_events(
     operation_id="list_instances",
     responses=problems(),
 )
-def get_instances(caller: Reader, database: DatabaseDep, settings: SettingsDep) -> Page[InstanceRead]:
+def get_instances(caller: Overseer, database: DatabaseDep, settings: SettingsDep) -> Page[InstanceRead]:
     """Newest first; `alive` means a heartbeat within the lease time."""
     with database.reading() as db:
         now = database.now(db)

@@ -1,6 +1,6 @@
 """Errors of jobs: what clients see, and how a task tells its runner why it stops.
 
-ServiceError -> JobNotFound, IllegalTransition, ConflictingJob, QueueFull, SparkDisabled,
+ServiceError -> JobNotFound, JobKindUnknown, IllegalTransition, ConflictingJob, QueueFull, SparkDisabled,
                 PoolNotRunning, PoolQueueFull, PlanNotUsable, PlanNoLongerHolds, LimitExceeded,
                 EpochAhead
 JobSignal    -> JobStopped, JobWaiting, JobFailed, LeaseLost
@@ -19,6 +19,10 @@ from app.jobs.states import TRANSITIONS, JobState
 
 class JobNotFound(NotFound):
     """There is no such job, or it has been forgotten by retention."""
+
+
+class JobKindUnknown(Conflict):
+    """Another version made the job: nobody here can say what a token needs to start it."""
 
 
 class IllegalTransition(Conflict):

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from sqlmodel import Session
 from starlette.responses import Response
 
-from app.auth.access import ClockDep, DatabaseDep, SettingsDep, requires
+from app.auth.access import ClockDep, Condition, DatabaseDep, SettingsDep, requires
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
@@ -18,7 +18,7 @@ from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
 from app.kit.values import Text
 from app.parameters.registry import ParameterValue
-from app.parameters.service import scopes_of_change
+from app.parameters.service import parameters_by_need, scopes_of_change
 from app.stores.findings import RecoveryRead, StoreCheck
 from app.stores.hooks import StoreHooks, hooks_of
 from app.stores.models import Store, StoreCreate, StoreKind, StorePatch, StoreRead, SuspendRequest, read_store
@@ -39,6 +39,17 @@ router = APIRouter(tags=["stores"])
 StoreId = Annotated[str, Path(pattern=r"^[a-z][a-z0-9-]{0,62}$")]
 Reader = Annotated[Caller, Depends(requires(Scope.STORES_READ))]
 Writer = Annotated[Caller, Depends(requires(Scope.STORES_WRITE))]
+OF_ADMIN = Condition(
+    Scope.ADMIN,
+    f"{', '.join(f'`{name}`' for name in sorted(ADMINS_FIELDS))} are other than usual, or change",
+)
+SWITCHES = tuple(
+    Condition(scope, f"`parameters` change {', '.join(names)}")
+    for scope, names in parameters_by_need().items()
+)
+Chooser = Annotated[Caller, Depends(requires(Scope.STORES_WRITE, OF_ADMIN, *SWITCHES))]
+FORGET = Condition(Scope.ADMIN, "`forget_extinctions` is true")
+Remover = Annotated[Caller, Depends(requires(Scope.STORES_WRITE, FORGET))]
 Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
 HooksDep = Annotated[StoreHooks, Depends(hooks_of)]
 
@@ -81,7 +92,7 @@ def _parse_labels(labels: list[str]) -> dict[str, str]:
 def post_store(
     body: StoreCreate,
     request: Request,
-    caller: Writer,
+    caller: Chooser,
     settings: SettingsDep,
     database: DatabaseDep,
     clock: ClockDep,
@@ -94,7 +105,7 @@ def post_store(
         store = create_store(db, body, settings=settings, database=database, now=clock.now())
         _require_scopes(caller, {}, store)
         if needs_admin(store, {}):
-            caller.require(Scope.ADMIN)
+            caller.require(OF_ADMIN.scope)
         return _answer(store, status=201)
 
     return mutate(
@@ -158,7 +169,7 @@ def patch_store(
     store_id: StoreId,
     body: StorePatch,
     request: Request,
-    caller: Writer,
+    caller: Chooser,
     settings: SettingsDep,
     database: DatabaseDep,
     clock: ClockDep,
@@ -186,7 +197,7 @@ def patch_store(
         )
         _require_scopes(caller, parameters, store)
         if needs_admin(store, before):
-            caller.require(Scope.ADMIN)
+            caller.require(OF_ADMIN.scope)
         changed = sorted(body.model_dump(exclude_unset=True, by_alias=True))
         answer = _answer(store)
         return Answer(body=answer.body, headers=answer.headers, audit={"changed": changed})
@@ -207,7 +218,7 @@ def patch_store(
 def delete_store(
     store_id: StoreId,
     request: Request,
-    caller: Writer,
+    caller: Remover,
     hooks: HooksDep,
     if_match: IfMatch = None,
     idempotency_key: IdempotencyKeyHeader = None,
@@ -221,7 +232,7 @@ def delete_store(
     """The registration goes; its jobs stay as history, and the target is not touched."""
     caller.require_store(store_id)
     if forget_extinctions:
-        caller.require(Scope.ADMIN)
+        caller.require(FORGET.scope)
 
     def effect(db: Session) -> Answer:
         kept = 0 if forget_extinctions else hooks.count_extinctions(db, get_store(db, store_id))
