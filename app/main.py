@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import Any
+from typing import Annotated, Any
 
 import anyio.to_thread
 from fastapi import Depends, FastAPI, Request
@@ -22,6 +22,7 @@ from app.archives.api import router as archives_router
 from app.auth.access import requires
 from app.auth.api import router as auth_router
 from app.auth.scopes import Scope
+from app.auth.service import Caller
 from app.backups.api import router as backups_router
 from app.clock import Clock, SystemClock
 from app.db import Database
@@ -298,15 +299,20 @@ def _add_documents(app: FastAPI) -> None:
         summary="Figures for Prometheus",
         operation_id="metrics",
         tags=["operation"],
-        dependencies=[Depends(requires(Scope.JOBS_READ))],
         responses=problems() | {200: {"content": {"text/plain": {}}, "description": "Exposition format"}},
         response_class=Response,
     )
-    def metrics(request: Request) -> Response:
-        """Read from the metadata, so that every instance tells the same; lethe_spark_* is its own."""
+    def metrics(request: Request, caller: Annotated[Caller, Depends(requires(Scope.JOBS_READ))]) -> Response:
+        """Read from the metadata, so that every instance tells the same; lethe_spark_* is its own.
+
+        A token that is limited to stores sees the figures of these, and nothing of the service itself.
+        """
         settings: Settings = request.app.state.settings
         text = render_metrics(
-            request.app.state.database, alive_within_s=settings.lease_ttl_s, spark=request.app.state.spark
+            request.app.state.database,
+            alive_within_s=settings.lease_ttl_s,
+            spark=request.app.state.spark,
+            stores=caller.visible_stores(),
         )
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
