@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
@@ -14,6 +14,7 @@ from app.kit.conditional import require_match
 from app.kit.pagination import Page, read_page
 from app.parameters.service import check_store_values
 from app.settings import Settings
+from app.stores.borders import Choice, require_border
 from app.stores.errors import (
     ExtinctionsKept,
     StoreChanged,
@@ -42,6 +43,8 @@ from spark.targets.target import validate_url
 TARGET_FIELDS = frozenset({"url", "schema_name", "table_prefix", "time_zone", "path", "cluster"})
 ADMINS_FIELDS: Mapping[str, Any] = {"mode": StoreMode.CLOSED, "backups": None, "accept_medium": False}
 """What only an admin says of an environment, and what holds when nobody does."""
+ANYBODYS: Final = Choice()
+"""Of a token without a limit, and of a target that nobody has asked."""
 NULLABLE_FIELDS = frozenset({"password", "schema_name", "backups"})
 
 
@@ -100,22 +103,39 @@ def list_stores(
     )
 
 
-def create_store(
-    db: Session, request: StoreCreate, *, settings: Settings, database: Database, now: datetime
-) -> Store:
-    """Register a target; nothing is connected to yet.
+def new_store(request: StoreCreate, *, choice: Choice = ANYBODYS, now: datetime) -> Store:
+    """The row of a store, not written yet.
 
-    Raises: StoreExists, StoreUrlRefused, ParameterNotFound, ParameterScopeInvalid.
+    Raises: ParameterNotFound, ParameterScopeInvalid.
     """
     fields = request.model_dump(by_alias=False, exclude={"parameters", "limits"})
-    store = Store(
+    return Store(
         **fields,
         parameters=check_store_values(request.parameters, request.kind),
         limits=request.limits.model_dump(),
+        target_limit=None if choice.limit is None else sorted(choice.limit),
+        target_proof=choice.proof,
         created_at=now,
         updated_at=now,
     )
+
+
+def create_store(
+    db: Session,
+    request: StoreCreate,
+    *,
+    choice: Choice = ANYBODYS,
+    settings: Settings,
+    database: Database,
+    now: datetime,
+) -> Store:
+    """Register a target.
+
+    Raises: StoreExists, StoreUrlRefused, TargetOfOtherStores, ParameterNotFound, ParameterScopeInvalid.
+    """
+    store = new_store(request, choice=choice, now=now)
     check_target_allowed(store, settings=settings, database=database)
+    require_border(db, store, store.target_proof)
     if db.get(Store, request.id) is not None:
         raise StoreExists("a store of this id exists")
     db.add(store)
@@ -133,6 +153,7 @@ def change_store(
     *,
     if_match: str | None,
     active_jobs: int,
+    choice: Choice = ANYBODYS,
     extinctions: int = 0,
     settings: Settings,
     database: Database,
@@ -140,7 +161,10 @@ def change_store(
 ) -> Store:
     """Change what a client chose.
 
-    Raises: StoreNotFound, EtagMismatch, PreconditionMissing, StoreInUse: jobs use the target as it was.
+    Args:
+        choice: of the target, where the patch speaks of it.
+    Raises: StoreNotFound, EtagMismatch, PreconditionMissing, TargetOfOtherStores, StoreInUse: jobs use the
+        target as it was.
     """
     store = get_store(db, store_id, lock=True)
     require_match(if_match, store.version)
@@ -160,9 +184,21 @@ def change_store(
         changes["limits"] = StoreLimits.model_validate(changes["limits"]).model_dump()
     if TARGET_FIELDS & set(changes):
         changes |= {"target_identity": None, "target_parameters": {}}
+        changes |= _chosen(store, changes, choice)
     store.sqlmodel_update(changes)
     check_target_allowed(store, settings=settings, database=database)
+    if TARGET_FIELDS & set(changes):
+        require_border(db, store, store.target_proof)
     return save_store(db, store, now=now)
+
+
+def _chosen(store: Store, changes: Mapping[str, Any], choice: Choice) -> dict[str, Any]:
+    """What is kept of a choice; a limited token that names the target that is there chooses nothing."""
+    is_same = all(getattr(store, name) == changes[name] for name in TARGET_FIELDS & set(changes))
+    if is_same and choice.limit is not None and store.target_limit is None:
+        return {}
+    limit = None if choice.limit is None else sorted(choice.limit)
+    return {"target_limit": limit, "target_proof": choice.proof}
 
 
 def check_target_allowed(store: Store, *, settings: Settings, database: Database) -> None:

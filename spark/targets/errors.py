@@ -5,6 +5,7 @@ TargetError                     TARGET_ERROR             anything that has no na
 ├── TargetUnreachable           TARGET_UNREACHABLE       transient; also a connection lost in the middle
 ├── TargetAuthFailed            TARGET_AUTH_FAILED
 ├── TargetDatabaseMissing       TARGET_DATABASE_MISSING
+├── TargetIsAnother             TARGET_IS_ANOTHER        not the database that the store is bound to
 ├── TargetTablesMissing         TARGET_TABLES_MISSING
 │   └── TargetTablesElsewhere   TARGET_TABLES_ELSEWHERE  in another schema, or with another prefix
 ├── TargetReadOnly              TARGET_READ_ONLY         a right is missing
@@ -54,6 +55,10 @@ class TargetAuthFailed(TargetError):
 
 class TargetDatabaseMissing(TargetError):
     code = "TARGET_DATABASE_MISSING"
+
+
+class TargetIsAnother(TargetError):
+    code = "TARGET_IS_ANOTHER"
 
 
 class TargetTablesMissing(TargetError):

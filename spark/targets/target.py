@@ -49,6 +49,8 @@ class Target:
     password: str | None = field(default=None, repr=False)
     schema: str | None = None
     table_prefix: str = "sym_"
+    bound_to: str | None = None
+    """The identity that a connection must find; None: any."""
 
     def __post_init__(self) -> None:
         dialect = validate_url(self.url)
