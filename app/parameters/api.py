@@ -1,5 +1,6 @@
 """`/v1/parameters`: the registry, and values for the whole service."""
 
+from collections.abc import Iterator
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Request
@@ -26,12 +27,18 @@ from app.parameters.service import (
 
 router = APIRouter(tags=["parameters"])
 Reader = Annotated[Caller, Depends(requires(Scope.STORES_READ))]
-SWITCHES = tuple(
-    Condition(scope, f"the parameter is {', '.join(names)}") for scope, names in parameters_by_need().items()
-)
-"""Parameters that make Lethe act want what the act wants."""
-Writer = Annotated[Caller, Depends(requires(Scope.PARAMETERS_WRITE, *SWITCHES))]
-GlobalWriter = Annotated[Caller, Depends(requires_unlimited(Scope.PARAMETERS_WRITE, *SWITCHES))]
+
+
+def _switches(where: ParameterScope) -> Iterator[Condition]:
+    """Parameters that make Lethe act want what the act wants."""
+    for scope, names in parameters_by_need(where).items():
+        yield Condition(scope, f"the parameter is {', '.join(names)}")
+
+
+Writer = Annotated[Caller, Depends(requires(Scope.PARAMETERS_WRITE, *_switches(ParameterScope.STORE)))]
+GlobalWriter = Annotated[
+    Caller, Depends(requires_unlimited(Scope.PARAMETERS_WRITE, *_switches(ParameterScope.GLOBAL)))
+]
 ParameterName = Annotated[str, Path(max_length=120, description="A name of the registry, or an alias.")]
 
 

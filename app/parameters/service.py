@@ -96,11 +96,11 @@ def scopes_of_change(
     return frozenset(needs for name in changed if (needs := known_parameter(name).needs) is not None)
 
 
-def parameters_by_need() -> dict[Scope, list[str]]:
-    """The scopes that some parameters need besides, and which those are."""
+def parameters_by_need(where: ParameterScope) -> dict[Scope, list[str]]:
+    """The scopes that some of the parameters need besides that are set there, and which those are."""
     found: dict[Scope, list[str]] = {}
     for spec in REGISTRY:
-        if spec.needs is not None:
+        if spec.needs is not None and where in spec.scopes:
             found.setdefault(spec.needs, []).append(spec.name)
     return {scope: sorted(found[scope]) for scope in sorted(found)}
 

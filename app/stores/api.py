@@ -17,7 +17,7 @@ from app.kit.conditional import IfMatch, IfNoneMatch, conditional_answer, etag
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
 from app.kit.values import Text
-from app.parameters.registry import ParameterValue
+from app.parameters.registry import ParameterScope, ParameterValue
 from app.parameters.service import parameters_by_need, scopes_of_change
 from app.settings import Settings
 from app.stores.borders import Choice, ask_target, judge_at_check
@@ -51,7 +51,7 @@ OF_ADMIN = Condition(
 )
 SWITCHES = tuple(
     Condition(scope, f"`parameters` change {', '.join(names)}")
-    for scope, names in parameters_by_need().items()
+    for scope, names in parameters_by_need(ParameterScope.STORE).items()
 )
 Chooser = Annotated[Caller, Depends(requires(Scope.STORES_WRITE, OF_ADMIN, *SWITCHES))]
 FORGET = Condition(Scope.ADMIN, "`forget_extinctions` is true")
