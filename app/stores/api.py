@@ -1,7 +1,7 @@
 """`/v1/stores`: registered targets."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 from sqlmodel import Session
@@ -12,24 +12,22 @@ from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.db import Database
-from app.errors import ServiceError, Unprocessable
+from app.errors import Unprocessable
 from app.kit.conditional import IfMatch, IfNoneMatch, conditional_answer, etag
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
 from app.kit.values import Text
 from app.parameters.registry import ParameterScope, ParameterValue
 from app.parameters.service import parameters_by_need, scopes_of_change
-from app.settings import Settings
-from app.stores.borders import Choice, ask_target, judge_at_check
+from app.stores.borders import judge_at_check
+from app.stores.choosing import choice_of, choice_of_patch
 from app.stores.errors import StoreChanged
 from app.stores.findings import RecoveryRead, StoreCheck
 from app.stores.hooks import StoreHooks, hooks_of
 from app.stores.models import Store, StoreCreate, StoreKind, StorePatch, StoreRead, SuspendRequest, read_store
 from app.stores.service import (
     ADMINS_FIELDS,
-    TARGET_FIELDS,
     change_store,
-    check_target_allowed,
     create_store,
     get_store,
     list_stores,
@@ -87,34 +85,6 @@ def _parse_labels(labels: list[str]) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def _choice(caller: Caller, database: Database, settings: Settings, store: Store) -> Choice:
-    """A target as the caller chooses it; what it says of itself is asked for outside of any transaction.
-
-    Raises: StoreUrlRefused: where this service may not connect, nothing is asked.
-    """
-    check_target_allowed(store, settings=settings, database=database)
-    return Choice(caller.visible_stores(), ask_target(database, settings, store))
-
-
-def _choice_of_patch(
-    caller: Caller, database: Database, settings: Settings, store_id: str, patch: StorePatch
-) -> tuple[Choice, Mapping[str, Any]]:
-    """The target as it would be, and its fields; none where the patch does not speak of it, or is wrong."""
-    changes = patch.model_dump(by_alias=False, exclude_unset=True)
-    with database.reading() as db:
-        row = db.get(Store, store_id)
-    if row is None or not TARGET_FIELDS & set(changes):
-        return Choice(caller.visible_stores()), {}
-    fields = {name: changes.get(name, getattr(row, name)) for name in (*TARGET_FIELDS, "password", "runs_on")}
-    row.sqlmodel_update(fields)
-    try:
-        return _choice(caller, database, settings, row), {name: fields[name] for name in TARGET_FIELDS}
-    except ServiceError as error:
-        if error.code == "OWN_METADATA":
-            raise
-        return Choice(caller.visible_stores()), {}  # said again where If-Match and the rest are looked at
-
-
 @router.post(
     "/v1/stores",
     status_code=201,
@@ -137,7 +107,7 @@ def post_store(
     A token that is limited to stores names a target that others know only if it has access to all of these.
     """
     caller.require_store(body.id)
-    choice = _choice(caller, database, settings, new_store(body, now=clock.now()))
+    choice = choice_of(caller, database, settings, new_store(body, now=clock.now()))
 
     def effect(db: Session) -> Answer:
         store = create_store(db, body, choice=choice, settings=settings, database=database, now=clock.now())
@@ -220,7 +190,7 @@ def patch_store(
     Another target is asked who it is, as at its registration.
     """
     caller.require_store(store_id)
-    choice, asked = _choice_of_patch(caller, database, settings, store_id, body)
+    choice, asked = choice_of_patch(caller, database, settings, store_id, body)
 
     def effect(db: Session) -> Answer:
         seen = get_store(db, store_id, lock=True)
