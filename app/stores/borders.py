@@ -22,7 +22,7 @@ from pathlib import Path
 from socket import gaierror, getaddrinfo
 from typing import Final
 
-from sqlalchemy import or_, text
+from sqlalchemy import and_, or_, text
 from sqlalchemy.engine import make_url
 from sqlmodel import Session, col, select
 
@@ -32,7 +32,7 @@ from app.settings import Settings
 from app.stores.errors import StoreUrlRefused
 from app.stores.models import Store
 from app.stores.targets import file_identity, is_own_file, session_limits, target_of
-from spark.targets.connection import Connection, connect, identity, sqlite_path
+from spark.targets.connection import STARTED, Connection, connect, identity, sqlite_path
 from spark.targets.errors import TargetError
 from spark.targets.target import is_loopback
 
@@ -40,6 +40,7 @@ ASKING_MAX_S: Final = 2
 """Whoever registers a store waits no longer for its target; one that is away is asked when it is used."""
 DEFAULT_PORTS: Final = {"postgresql": 5432, "mysql": 3306}
 THIS_MACHINE: Final = "this machine"
+BY_START: Final = f"postgresql:{STARTED}"
 _SHOWS_LOCK: Final = (
     "select 1 from pg_catalog.pg_locks where locktype = 'advisory' and objsubid = 1"
     " and classid = cast(:high as oid) and objid = cast(:low as oid)"
@@ -129,7 +130,9 @@ def require_border(db: Session, store: Store, proof: str | None) -> None:
         on_it = or_(col(Store.target_proof) == proof, col(Store.target_identity) == proof)
         if db.exec(others.where(on_it).limit(1)).first() is not None:
             raise TargetOfOtherStores
-        others = others.where(col(Store.target_proof).is_(None), col(Store.target_identity).is_(None))
+        if not proof.startswith(BY_START):  # which cannot be compared with what others are known by
+            unknown = and_(col(Store.target_proof).is_(None), col(Store.target_identity).is_(None))
+            others = others.where(or_(unknown, col(Store.target_proof).startswith(BY_START)))
     if any(_is_same_place(store, other) for other in db.exec(others)):
         raise TargetOfOtherStores
 

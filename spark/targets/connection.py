@@ -51,6 +51,8 @@ __all__ = [
 # PostgreSQL cuts application_name at 63 bytes, and with it the token at its end.
 APPLICATION_NAME_BYTES = 63
 CANCEL_TIMEOUT_S = 5.0
+STARTED = "started-"
+"""Begins the name of a server that may not be asked for its system identifier."""
 CANCEL_WAIT_S = 0.1
 _DRIVER_ERRORS = (psycopg.Error, pymysql.Error, sqlite3.Error)
 
@@ -306,7 +308,7 @@ def identity(conn: Connection) -> str:
     cluster = _system_identifier(conn)
     if cluster is None:  # other from its next start on: a claim is then taken under the new one
         [(cluster,)] = conn.execute(
-            "select 'started-' || (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint"
+            f"select '{STARTED}' || (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint"
         )
     [(oid,)] = conn.execute("select oid from pg_catalog.pg_database where datname = current_database()")
     return f"postgresql:{cluster}:{oid}:{conn.target.schema or 'public'}"

@@ -17,12 +17,17 @@ from sqlalchemy.engine import make_url
 
 from app.db import Database
 from app.settings import Settings
+from app.stores.targets import file_identity
 from tests.app.auth.requests import Http, build, make_token, open_gate
 from tests.app.fake_clock import FakeClock
 from tests.app.jobs.workbench import Workbench
 from tests.conftest import SharedServer
+from tests.http.environments import unpack
 from tests.http.targets import copy_reference
+from tests.oracles.symmetricds import Place
+from tests.regressions.purges import Purges
 
+BORDER = "TARGET_OF_OTHER_STORES"
 VIEWER = {"scopes": [], "role": "viewer"}
 
 
@@ -131,6 +136,36 @@ def test_link_that_comes_later_leads_a_limited_store_nowhere(
         _refused(answer, "TARGET_OF_OTHER_STORES")
     stats = http("GET", "/v1/stores/mine/purge-stats", token=limited)
     _refused(stats, "TARGET_IS_ANOTHER", status=409)
+
+
+def test_job_of_a_limited_store_is_judged_when_it_starts(purges: Purges, tmp_path: Path) -> None:
+    """What came between its submission and its start: a link, another address of a name, another store."""
+    place = purges.fill(Place(f"sqlite:///{tmp_path}/theirs.sqlite"))
+    path = tmp_path / "mine.sqlite"
+    purges.store(place, target_proof=file_identity("sqlite", tmp_path / "theirs.sqlite"), name="theirs")
+    purges.store(Place(f"sqlite:///{path}"), name="mine", target_limit=["mine"])
+    path.symlink_to(tmp_path / "theirs.sqlite")
+    job = purges.run(purges.submit("mine"))
+    assert job.state == "FAILED"
+    assert job.error is not None
+    assert job.error["code"] == "TARGET_OF_OTHER_STORES"
+    assert "theirs" not in str(job.error)
+
+
+def test_cycle_in_the_environment_of_another_tenant_is_refused(http: Http, tmp_path: Path) -> None:
+    directory = unpack("closed", tmp_path / "theirs-je")
+    theirs = {"id": "theirs", "kind": "JE", "path": str(directory)}
+    assert http("POST", "/v1/stores", json=theirs).status_code == 201
+    limited = _token(http, "admin", stores=["mine"])
+    mine = {"id": "mine", "kind": "JE", "path": str(tmp_path / "link")}
+    assert http("POST", "/v1/stores", token=limited, json=mine).status_code == 201
+    (tmp_path / "link").symlink_to(directory)
+    _refused(http("POST", "/v1/stores", token=limited, json=mine | {"path": str(directory)}), BORDER)
+    _refused(http("POST", "/v1/stores/mine:check", token=limited), BORDER)
+    cycle = http("POST", "/v1/stores/mine/erasure-cycles", token=limited, json={"period": "P1D"})
+    _refused(cycle, "TARGET_IS_ANOTHER", status=422)
+    entry = http("GET", "/v1/stores/mine/log-entries/00000000.jdb/0", token=limited)
+    _refused(entry, "TARGET_IS_ANOTHER", status=422)
 
 
 def test_who_has_access_to_all_stores_of_a_target_may_add_one(http: Http, tmp_path: Path) -> None:
