@@ -17,6 +17,7 @@ from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.db import Database
 from app.errors import InvalidHeader
+from app.jobs.hidden import page_seen_by, seen_by
 from app.jobs.models import InstanceRead, Job, JobEventRead, JobRead, ThrottleSetting, read_job
 from app.jobs.queries import JobFilter, get_job, list_events, list_instances, list_jobs
 from app.jobs.service import request_abort, request_pause, request_resume, retry, set_throttle
@@ -130,7 +131,7 @@ def get_jobs(
         visible_stores=caller.visible_stores(),
     )
     with database.reading() as db:
-        return list_jobs(db, wanted, page_size=page_size, page_token=page_token)
+        return page_seen_by(caller, list_jobs(db, wanted, page_size=page_size, page_token=page_token))
 
 
 @router.get(
@@ -160,7 +161,7 @@ async def get_one_job(
     if wait_s > 0 and job.state not in TERMINAL and not is_news:
         job, version = await wait_for_change(watch, job, version, wait_for=wait_for, timeout_s=wait_s)
     applied = {"Preference-Applied": f"wait={wait_s}"} if prefer is not None and wait_s > 0 else {}
-    return conditional_answer(job, version, if_none_match, headers=applied)
+    return conditional_answer(seen_by(caller, job), version, if_none_match, headers=applied)
 
 
 def _require_start(request: Request, caller: Caller, job: Job) -> None:

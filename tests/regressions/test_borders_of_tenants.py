@@ -249,6 +249,24 @@ def test_viewer_submits_no_job_and_reads_no_data(http: Http, tmp_path: Path) -> 
         assert http("GET", f"/v1/stores/r/{path}", token=_token(http, "data:read")).status_code == 200
 
 
+def test_keys_in_the_result_of_an_audit_are_data(http: Http, bench: Workbench, tmp_path: Path) -> None:
+    replica = {"id": "r", "kind": "REPLICA", "rid": 1, "url": f"sqlite:///{tmp_path}/r.db"}
+    assert http("POST", "/v1/stores", json=replica).status_code == 201
+    place = {"database": "ZA==", "key": "c2VjcmV0"}
+    differing = {"kind": "VALUE", "after": None, "upto": place, "supplier": 1, "consumer": 1}
+    entries = {"agrees": False, "differing": [differing]}
+    job_id = bench.submit("AUDIT", store="r")
+    bench.set(job_id, state="SUCCEEDED", result={"entries": entries, "truncated": False})
+    paths = (f"/v1/jobs/{job_id}", "/v1/jobs", "/v1/stores/r/audits", f"/v1/jobs/{job_id}/events")
+    reader = _token(http, "jobs:read", "data:read")
+    for path in paths:
+        shown = http("GET", path, token=_token(http, **VIEWER))
+        assert shown.status_code == 200
+        assert place["key"] not in shown.text
+    for path in paths[:3]:
+        assert place["key"] in http("GET", path, token=reader).text
+
+
 @pytest.mark.parametrize("verb", ["retry", "resume"])
 def test_resume_needs_what_retry_needs(http: Http, bench: Workbench, verb: str) -> None:
     job_id = bench.submit("PURGE", store="shop", params={"kind": "OUTGOING"})
