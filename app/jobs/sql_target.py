@@ -192,7 +192,9 @@ def prove_silence(context: JobContext, *, then: Callable[[Connection], None] = l
     name = application_name(context.job.id, CONTROL_UNIT, context.job.token)
     try:
         limits = session_limits(context.settings)
-        with connect(target_of(store), application_name=name, limits=limits) as conn:
+        target = target_of(store, is_judged=True)
+        with connect(target, application_name=name, limits=limits) as conn:
+            judge(context.database, store, conn)
             _prove(context, conn, known["resource"])
             then(conn)
     except TargetDatabaseMissing:

@@ -9,7 +9,7 @@ from app.errors import ServiceError
 from app.settings import Settings
 from app.stores.borders import Choice, ask_target
 from app.stores.models import Store, StorePatch
-from app.stores.service import TARGET_FIELDS, check_target_allowed
+from app.stores.service import PLACE_FIELDS, check_target_allowed
 
 
 def choice_of(caller: Caller, database: Database, settings: Settings, store: Store) -> Choice:
@@ -28,12 +28,12 @@ def choice_of_patch(
     changes = patch.model_dump(by_alias=False, exclude_unset=True)
     with database.reading() as db:
         row = db.get(Store, store_id)
-    if row is None or not TARGET_FIELDS & set(changes):
+    if row is None or not PLACE_FIELDS & set(changes):
         return Choice(caller.visible_stores()), {}
-    fields = {name: changes.get(name, getattr(row, name)) for name in (*TARGET_FIELDS, "password", "runs_on")}
+    fields = {name: changes.get(name, getattr(row, name)) for name in (*PLACE_FIELDS, "password", "runs_on")}
     row.sqlmodel_update(fields)
     try:
-        return choice_of(caller, database, settings, row), {name: fields[name] for name in TARGET_FIELDS}
+        return choice_of(caller, database, settings, row), {name: fields[name] for name in PLACE_FIELDS}
     except ServiceError as error:
         if error.code == "OWN_METADATA":
             raise

@@ -41,6 +41,8 @@ from app.stores.targets import check_allowed, check_environment_allowed
 from spark.targets.target import validate_url
 
 TARGET_FIELDS = frozenset({"url", "schema_name", "table_prefix", "time_zone", "path", "cluster"})
+PLACE_FIELDS = TARGET_FIELDS - {"time_zone"}
+"""Which database, tables or files are meant: whoever sets one of them chooses a target."""
 ADMINS_FIELDS: Mapping[str, Any] = {"mode": StoreMode.CLOSED, "backups": None, "accept_medium": False}
 """What only an admin says of an environment, and what holds when nobody does."""
 ANYBODYS: Final = Choice()
@@ -187,15 +189,16 @@ def change_store(
         changes |= _chosen(store, changes, choice)
     store.sqlmodel_update(changes)
     check_target_allowed(store, settings=settings, database=database)
-    if TARGET_FIELDS & set(changes):
+    if PLACE_FIELDS & set(changes):
         require_border(db, store, store.target_proof)
     return save_store(db, store, now=now)
 
 
 def _chosen(store: Store, changes: Mapping[str, Any], choice: Choice) -> dict[str, Any]:
     """What is kept of a choice; a limited token that names the target that is there chooses nothing."""
-    is_same = all(getattr(store, name) == changes[name] for name in TARGET_FIELDS & set(changes))
-    if is_same and choice.limit is not None and store.target_limit is None:
+    named = PLACE_FIELDS & set(changes)
+    is_same = all(getattr(store, name) == changes[name] for name in named)
+    if not named or (is_same and choice.limit is not None and store.target_limit is None):
         return {}
     limit = None if choice.limit is None else sorted(choice.limit)
     return {"target_limit": limit, "target_proof": choice.proof}
