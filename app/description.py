@@ -6,6 +6,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from app.auth.described import describe_rights, requirements_of
 from app.erase.examples import EXAMPLES as ERASURE
 from app.kit.problems import Problem
 
@@ -320,9 +321,12 @@ def describe(app: FastAPI) -> dict[str, Any]:
             example = _example_of(content.get("schema", {}), schemas)
             if example is not None:
                 content["example"] = example
+    requirements = requirements_of(app)
     for item in document["paths"].values():
         for operation in item.values():
             _describe_headers(operation)
+            if operation["operationId"] in requirements:
+                describe_rights(operation, requirements[operation["operationId"]])
     return document
 
 

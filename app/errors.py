@@ -3,7 +3,7 @@
 ServiceError
  +- BadRequest 400        InvalidJson, InvalidPageToken, InvalidHeader
  +- Unauthenticated 401   TokenExpired
- +- Forbidden 403         ScopeMissing, StoreForbidden
+ +- Forbidden 403         ScopeMissing, StoreForbidden, TokenLimitedToStores
  +- NotFound 404          StoreNotFound, JobNotFound, ...
  +- TooSlow 408
  +- Conflict 409          IllegalTransition, ConflictingJob, ...
@@ -98,6 +98,10 @@ class ScopeMissing(Forbidden):
 
 class StoreForbidden(Forbidden):
     """The token is limited to other stores."""
+
+
+class TokenLimitedToStores(Forbidden):
+    """What was asked for is of all stores, and the token is limited to some."""
 
 
 class NotFound(ServiceError):

@@ -38,6 +38,7 @@ from app.extinction.status import known_extinctions
 from app.jobs.batch import JOB_BATCH, Submitters, prove_children_silent, run_batch
 from app.jobs.context import JobContext
 from app.jobs.engine_choice import Engines
+from app.jobs.errors import JobFailed, JobKindUnknown
 from app.jobs.plans import JOB_PLAN
 from app.jobs.queries import count_active_jobs
 from app.jobs.service import wake
@@ -74,6 +75,8 @@ def task_kinds(engines: Engines, workshop: Workshop) -> TaskKinds:
         return workshop.take_hands(context, "INLINE", directory=directory)[0]
 
     def plan(context: JobContext) -> Mapping[str, Any]:
+        if context.job.params.get("plan") not in _SCOPE_OF_PLAN:
+            raise JobFailed("JOB_KIND_UNKNOWN", "this version does not know what the job is to plan")
         if _plans_extinction(context.job.params):
             return run_extinction_plan(context, take_hands=take_hands)
         if _plans_erasure(context.job.params):
@@ -148,27 +151,53 @@ BATCH_SUBMITTERS: Submitters = {
 }
 
 
+_SCOPE_OF_KIND: Mapping[str, Scope] = {
+    JOB_PURGE: Scope.PURGES_WRITE,
+    JOB_RESTORE: Scope.PURGES_WRITE,
+    JOB_ERASURE: Scope.ERASURE_WRITE,
+    JOB_EXTINCTION: Scope.EXTINCTIONS_WRITE,
+    JOB_SESSION: Scope.REPLICATION_WRITE,
+    JOB_AUDIT: Scope.REPLICATION_WRITE,
+    JOB_CLEANUP: Scope.EVENTS_WRITE,
+    JOB_SWITCH: Scope.EVENTS_WRITE,
+    JOB_WAIT: Scope.EVENTS_WAIT,
+    JOB_VERIFY: Scope.EVIDENCE_VERIFY,
+    JOB_ERASURE_VERIFY: Scope.EVIDENCE_VERIFY,
+}
+_SCOPE_OF_PLAN: Mapping[str | None, Scope] = {
+    None: Scope.PURGES_WRITE,
+    PLAN_EXTINCTION: Scope.EXTINCTIONS_WRITE,
+    JOB_ERASURE: Scope.ERASURE_WRITE,
+    JOB_CLEANUP: Scope.EVENTS_WRITE,
+}
+"""By what a PLAN job plans; a purge's parameters do not say."""
+
+
 def scopes_of(kind: str, params: Mapping[str, Any]) -> frozenset[Scope]:
-    """What a token needs to start a job again: what the request that made it needed."""
+    """What a token needs to start a job again: what the request that made it needed.
+
+    Raises: JobKindUnknown: a kind that this version does not start.
+    """
     if kind == JOB_BATCH:
-        return frozenset({BATCH_SUBMITTERS[params["kind"]][0]})
+        known = {name: scope for name, (scope, _) in BATCH_SUBMITTERS.items()}
+        scope = known.get(params.get("kind", ""))
+    elif kind == JOB_PLAN:
+        scope = _SCOPE_OF_PLAN.get(params.get("plan"))
+    else:
+        scope = _SCOPE_OF_KIND.get(kind)
+    if scope is None:
+        raise JobKindUnknown(f"this version does not know what a job of kind {kind} needs to be started")
+    return frozenset({scope} | _more_scopes(kind, params))
+
+
+def _more_scopes(kind: str, params: Mapping[str, Any]) -> set[Scope]:
+    """What the request needed besides, by what it said."""
     if kind == JOB_RESTORE:
         into = RestoreInto.model_validate(params["into"])
-        more = {Scope.ADMIN} if into.live else {Scope.STORES_WRITE} if into.file is not None else set()
-        return frozenset({Scope.PURGES_WRITE} | more)
-    if kind == JOB_SESSION:
-        more = {Scope.ADMIN} if params["discard_consumer_changes"] else set()
-        return frozenset({Scope.REPLICATION_WRITE} | more)
-    if kind == JOB_AUDIT:
-        return frozenset({Scope.REPLICATION_WRITE})
-    if kind in (JOB_CLEANUP, JOB_SWITCH) or (kind == JOB_PLAN and _plans_cleanup(params)):
-        return frozenset({Scope.EVENTS_WRITE})
-    if kind == JOB_EXTINCTION or (kind == JOB_PLAN and _plans_extinction(params)):
-        return frozenset({Scope.EXTINCTIONS_WRITE})
-    if kind == JOB_ERASURE or (kind == JOB_PLAN and _plans_erasure(params)):
-        return frozenset({Scope.ERASURE_WRITE})
-    only_reads = kind in (JOB_VERIFY, JOB_ERASURE_VERIFY, JOB_WAIT)
-    return frozenset({Scope.JOBS_READ if only_reads else Scope.PURGES_WRITE})
+        return {Scope.ADMIN} if into.live else {Scope.STORES_WRITE} if into.file is not None else set()
+    if kind == JOB_SESSION and params["discard_consumer_changes"]:
+        return {Scope.ADMIN}
+    return set()
 
 
 def _count_users(db: Session, store_id: str) -> int:

@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
+from typing import Annotated
 
 import anyio.to_thread
 from fastapi import Depends, FastAPI, Request
@@ -21,10 +22,11 @@ from starlette.responses import Response
 
 from app import errors
 from app.archives.api import router as archives_router
-from app.auth.access import authenticated, requires
+from app.auth.access import Requirement, requires
 from app.auth.api import router as auth_router
 from app.auth.gate import Gate
 from app.auth.scopes import Scope
+from app.auth.service import Caller
 from app.backups.api import router as backups_router
 from app.clock import Clock, SystemClock
 from app.db import Database
@@ -331,15 +333,20 @@ def _add_documents(app: FastAPI) -> None:
         summary="Figures for Prometheus",
         operation_id="metrics",
         tags=["operation"],
-        dependencies=[Depends(requires(Scope.JOBS_READ))],
         responses=problems() | {200: {"content": {"text/plain": {}}, "description": "Exposition format"}},
         response_class=Response,
     )
-    def metrics(request: Request) -> Response:
-        """Read from the metadata, so that every instance tells the same; lethe_spark_* is its own."""
+    def metrics(request: Request, caller: Annotated[Caller, Depends(requires(Scope.JOBS_READ))]) -> Response:
+        """Read from the metadata, so that every instance tells the same; lethe_spark_* is its own.
+
+        A token that is limited to stores sees the figures of these, and nothing of the service itself.
+        """
         settings: Settings = request.app.state.settings
         text = render_metrics(
-            request.app.state.database, alive_within_s=settings.lease_ttl_s, spark=request.app.state.spark
+            request.app.state.database,
+            alive_within_s=settings.lease_ttl_s,
+            spark=request.app.state.spark,
+            stores=caller.visible_stores(),
         )
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
@@ -348,7 +355,7 @@ def _add_documents(app: FastAPI) -> None:
         summary="This description",
         operation_id="get_openapi",
         tags=["operation"],
-        dependencies=[Depends(authenticated)],
+        dependencies=[Depends(Requirement(()))],
         responses=problems()
         | {
             200: {"content": {"application/json": {}}, "description": "OpenAPI 3.1"},

@@ -1,13 +1,14 @@
 """`/metrics`: figures of the metadata, which every instance tells alike, and of its own Spark pool."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
-from sqlalchemy import func
+from sqlalchemy import ColumnElement, func, true
 from sqlmodel import Session, col, select
 
 from app.db import Database
@@ -23,11 +24,22 @@ from app.stores.models import Store, StoreKind
 
 
 class MetadataCollector:
-    """Reads all figures in one transaction when it is scraped."""
+    """Reads all figures in one transaction when it is scraped.
 
-    def __init__(self, database: Database, *, alive_within_s: float) -> None:
+    Args:
+        stores: the only stores that are told of, and nothing of the service itself; None: everything.
+    """
+
+    def __init__(
+        self, database: Database, *, alive_within_s: float, stores: Sequence[str] | None = None
+    ) -> None:
         self._database = database
         self._alive_within_s = alive_within_s
+        self._stores = stores
+
+    def _is_seen(self, store: Any) -> ColumnElement[bool]:
+        """Narrows a query to the stores that are told of."""
+        return true() if self._stores is None else col(store).in_(self._stores)
 
     def collect(self) -> Iterable[Metric]:
         """All families."""
@@ -37,8 +49,8 @@ class MetadataCollector:
                 self._oldest_queued(db),
                 self._expired_leases(db),
                 self._rows_removed(db),
-                self._stores(db),
-                self._instances(db),
+                self._kinds(db),
+                *([] if self._stores is not None else [self._instances(db)]),
                 *self._erasers(db),
                 self._cycles(db),
                 self._protections(db),
@@ -49,12 +61,13 @@ class MetadataCollector:
             "lethe_jobs", "Jobs that are remembered, by kind and state.", labels=["kind", "state"]
         )
         query = select(Job.kind, Job.state, func.count()).group_by(col(Job.kind), col(Job.state))
-        for kind, state, count in db.exec(query).all():
+        for kind, state, count in db.exec(query.where(self._is_seen(Job.store))).all():
             family.add_metric([kind, str(state)], count)
         return family
 
     def _oldest_queued(self, db: Session) -> Metric:
-        oldest = db.exec(select(func.min(Job.created_at)).where(Job.state == JobState.QUEUED)).one()
+        query = select(func.min(Job.created_at)).where(Job.state == JobState.QUEUED)
+        oldest = db.exec(query.where(self._is_seen(Job.store))).one()
         age_s = 0.0 if oldest is None else (self._database.now(db) - oldest).total_seconds()
         return GaugeMetricFamily(
             "lethe_queue_oldest_age_seconds", "Age of the oldest QUEUED job.", value=max(0.0, age_s)
@@ -63,7 +76,8 @@ class MetadataCollector:
     def _expired_leases(self, db: Session) -> Metric:
         now = self._database.now(db)
         query = select(func.count()).select_from(Job)
-        count = db.exec(query.where(col(Job.state).in_(sorted(HELD)), col(Job.lease_expires_at) < now)).one()
+        query = query.where(col(Job.state).in_(sorted(HELD)), col(Job.lease_expires_at) < now)
+        count = db.exec(query.where(self._is_seen(Job.store))).one()
         return GaugeMetricFamily("lethe_leases_expired", "Leases not taken back yet.", value=count)
 
     def _rows_removed(self, db: Session) -> Metric:
@@ -73,8 +87,8 @@ class MetadataCollector:
             labels=["store", "table"],
         )
         sums: dict[tuple[str, str], int] = {}
-        rows = db.exec(select(Job.store, Job.result).where(Job.kind == "PURGE", col(Job.result).is_not(None)))
-        for store, result in rows:
+        query = select(Job.store, Job.result).where(Job.kind == "PURGE", col(Job.result).is_not(None))
+        for store, result in db.exec(query.where(self._is_seen(Job.store))):
             for table, count in (result or {}).get("removed", {}).items():
                 key = (str(store), str(table))
                 sums[key] = sums.get(key, 0) + int(count)
@@ -82,9 +96,10 @@ class MetadataCollector:
             family.add_metric(list(labels), total)
         return family
 
-    def _stores(self, db: Session) -> Metric:
+    def _kinds(self, db: Session) -> Metric:
         family = GaugeMetricFamily("lethe_stores", "Registered stores by kind.", labels=["kind"])
-        for kind, count in db.exec(select(Store.kind, func.count()).group_by(col(Store.kind))).all():
+        query = select(Store.kind, func.count()).group_by(col(Store.kind))
+        for kind, count in db.exec(query.where(self._is_seen(Store.id))).all():
             family.add_metric([str(kind)], count)
         return family
 
@@ -94,12 +109,17 @@ class MetadataCollector:
         alive = sum(1 for beat in beats if (now - beat).total_seconds() < self._alive_within_s)
         return GaugeMetricFamily("lethe_instances_alive", "Processes with a recent heartbeat.", value=alive)
 
+    def _erasing(self, db: Session) -> Sequence[str]:
+        """The stores that have had a cycle."""
+        query = select(ErasureStore.store).order_by(col(ErasureStore.store))
+        return db.exec(query.where(self._is_seen(ErasureStore.store))).all()
+
     def _erasers(self, db: Session) -> list[Metric]:
         """The document's statistics of each JE store, by its names; the two times are seconds since 1970."""
         families: list[Metric] = []
         stats = {
             store: stats_of_store(db, store, newest_cycle(db, store)).cumulative.model_dump()
-            for store in db.exec(select(ErasureStore.store).order_by(col(ErasureStore.store))).all()
+            for store in self._erasing(db)
         }
         for name in EraserStats.model_fields:
             family: CounterMetricFamily | GaugeMetricFamily
@@ -121,7 +141,7 @@ class MetadataCollector:
             "lethe_eraser_cycle_state", "1 for the state of the newest cycle.", labels=["store", "state"]
         )
         now = self._database.now(db)
-        for store_id in db.exec(select(ErasureStore.store).order_by(col(ErasureStore.store))).all():
+        for store_id in self._erasing(db):
             cycle = newest_cycle(db, store_id)
             if cycle is None:
                 continue
@@ -139,11 +159,12 @@ class MetadataCollector:
             Protection.state == ProtectionState.ACTIVE,
             col(Protection.lease_expires_at) > self._database.now(db),
         )
-        groups = active.group_by(col(Protection.store), col(Protection.kind))
+        groups = active.where(self._is_seen(Protection.store)).group_by(
+            col(Protection.store), col(Protection.kind)
+        )
         counts = {(store, str(kind)): count for store, kind, count in db.exec(groups).all()}
-        for store in db.exec(
-            select(Store.id).where(Store.kind == StoreKind.JE).order_by(col(Store.id))
-        ).all():
+        environments = select(Store.id).where(Store.kind == StoreKind.JE).order_by(col(Store.id))
+        for store in db.exec(environments.where(self._is_seen(Store.id))).all():
             for kind in ProtectionKind:
                 family.add_metric([store, kind.value], counts.get((store, kind.value), 0))
         return family
@@ -204,10 +225,20 @@ class SparkCollector:
             yield CounterMetricFamily(f"lethe_spark_{name}", text, value=read(pool))
 
 
-def render_metrics(database: Database, *, alive_within_s: float, spark: SparkService | None = None) -> bytes:
-    """The exposition text."""
+def render_metrics(
+    database: Database,
+    *,
+    alive_within_s: float,
+    spark: SparkService | None = None,
+    stores: Sequence[str] | None = None,
+) -> bytes:
+    """The exposition text.
+
+    Args:
+        stores: what a token is limited to: nothing of other stores or of the service itself; None: all.
+    """
     registry = CollectorRegistry(auto_describe=False)
-    if spark is not None:
+    if spark is not None and stores is None:
         registry.register(SparkCollector(spark))
-    registry.register(MetadataCollector(database, alive_within_s=alive_within_s))
+    registry.register(MetadataCollector(database, alive_within_s=alive_within_s, stores=stores))
     return generate_latest(registry)

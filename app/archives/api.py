@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from app.archives.models import Archive, ArchiveDetail, ArchiveRead, RestoreRequest
 from app.archives.service import describe_archive, get_archive, list_archives
-from app.auth.access import DatabaseDep, requires
+from app.auth.access import Condition, DatabaseDep, requires
 from app.auth.models import StoreName
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
@@ -29,7 +29,10 @@ JOB_RESTORE = "ARCHIVE_RESTORE"
 
 router = APIRouter(tags=["archives"])
 Reader = Annotated[Caller, Depends(requires(Scope.JOBS_READ))]
-Writer = Annotated[Caller, Depends(requires(Scope.PURGES_WRITE))]
+Verifier = Annotated[Caller, Depends(requires(Scope.EVIDENCE_VERIFY))]
+LIVE = Condition(Scope.ADMIN, "`into.live` is true")
+FILE = Condition(Scope.STORES_WRITE, "`into.file` is given")
+Writer = Annotated[Caller, Depends(requires(Scope.PURGES_WRITE, LIVE, FILE))]
 ArchiveId = Annotated[str, Path(pattern=r"^job_[0-9a-z]{26}$", description="Id of the job that archived.")]
 
 
@@ -145,7 +148,7 @@ def _queue(
 def post_verify(
     job_id: ArchiveId,
     request: Request,
-    caller: Reader,
+    caller: Verifier,
     idempotency_key: IdempotencyKeyHeader = None,
 ) -> Response:
     """A job that reads every file and compares hash and row count."""
@@ -169,8 +172,8 @@ def post_restore(
 ) -> Response:
     """Into a new SQLite file (`stores:write`), a schema of the target, or the live tables (`admin`)."""
     if body.into.live:
-        caller.require(Scope.ADMIN)
+        caller.require(LIVE.scope)
     if body.into.file is not None:
-        caller.require(Scope.STORES_WRITE)
+        caller.require(FILE.scope)
         check_root(FilePath(body.into.file), request.app.state.settings)
     return _submit(request, caller, job_id, kind=JOB_RESTORE, body=body)

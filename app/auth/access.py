@@ -1,6 +1,6 @@
 """The dependency that turns a bearer token into a Caller, and the service's own objects on a request."""
 
-from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, cast
 
 from fastapi import Depends, Request
@@ -63,23 +63,59 @@ def authenticated(
     return caller
 
 
-def requires(scope: Scope) -> Callable[..., Caller]:
-    """Make a dependency that demands a scope."""
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A scope that only some requests of an operation need.
 
-    def caller_with_scope(caller: Annotated[Caller, Depends(authenticated)]) -> Caller:
-        caller.require(scope)
-        return caller
+    Args:
+        when: completes "needed when ..." in the operation's description.
+    """
 
-    return caller_with_scope
+    scope: Scope
+    when: str
 
 
-def requires_one_of(*scopes: Scope) -> Callable[..., Caller]:
-    """Make a dependency that demands any of the scopes."""
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """A dependency that demands rights of the caller, and tells the OpenAPI document of them.
 
-    def caller_with_one(caller: Annotated[Caller, Depends(authenticated)]) -> Caller:
-        if not caller.scopes.intersection(scopes):
-            names = [str(scope) for scope in scopes]
+    Args:
+        any_of: one of these is needed, whatever the request says; empty: any token will do.
+        conditions: what a request may need besides; whoever asks for another scope is a programmer's error.
+        is_unlimited: a token limited to stores will not do.
+    """
+
+    any_of: tuple[Scope, ...]
+    conditions: tuple[Condition, ...] = ()
+    is_unlimited: bool = False
+
+    def __call__(self, caller: Annotated[Caller, Depends(authenticated)]) -> Caller:
+        """The caller, who holds what is needed.
+
+        Raises: ScopeMissing, TokenLimitedToStores.
+        """
+        declared = frozenset(self.any_of).union(condition.scope for condition in self.conditions)
+        caller = replace(caller, declared=declared)
+        if len(self.any_of) == 1:
+            caller.require(self.any_of[0])
+        elif self.any_of and not caller.scopes.intersection(self.any_of):
+            names = [str(scope) for scope in self.any_of]
             raise ScopeMissing(f"this needs one of the scopes {', '.join(names)}", extra={"scopes": names})
+        if self.is_unlimited:
+            caller.require_unlimited()
         return caller
 
-    return caller_with_one
+
+def requires(scope: Scope, *conditions: Condition) -> Requirement:
+    """Make a dependency that demands a scope."""
+    return Requirement((scope,), conditions)
+
+
+def requires_unlimited(scope: Scope, *conditions: Condition) -> Requirement:
+    """Make a dependency that demands a scope, and a token that is not limited to stores."""
+    return Requirement((scope,), conditions, is_unlimited=True)
+
+
+def requires_one_of(*scopes: Scope, conditions: tuple[Condition, ...] = ()) -> Requirement:
+    """Make a dependency that demands any of the scopes."""
+    return Requirement(scopes, conditions)

@@ -64,9 +64,9 @@ def post_token(
 def get_tokens(
     caller: Admin, database: DatabaseDep, page_size: PageSize = PAGE_SIZE_DEFAULT, page_token: PageToken = ""
 ) -> Page[TokenRead]:
-    """All tokens, newest first; never their secrets."""
+    """All tokens, newest first; never their secrets. A limited token sees those that reach no further."""
     with database.reading() as db:
-        return list_tokens(db, page_size=page_size, page_token=page_token)
+        return list_tokens(db, visible=caller.visible_stores(), page_size=page_size, page_token=page_token)
 
 
 @router.post(

@@ -9,10 +9,18 @@ from app.auth.models import AuditEvent, AuditEventRead, Token, TokenRead
 from app.kit.pagination import Page, read_page
 
 
-def list_tokens(db: Session, *, page_size: int, page_token: str) -> Page[TokenRead]:
-    """All tokens, newest first, revoked ones too."""
-    filters: dict[str, object] = {"list": "tokens"}
+def list_tokens(
+    db: Session, *, visible: Sequence[str] | None, page_size: int, page_token: str
+) -> Page[TokenRead]:
+    """Tokens, newest first, revoked ones too.
+
+    Args:
+        visible: only tokens that reach no further than these stores; None: all.
+    """
+    filters: dict[str, object] = {"list": "tokens", "visible": visible}
     query = select(Token)
+    if visible is not None:
+        query = query.where(col(Token.id).in_(_within(db, visible)))
     return read_page(
         db,
         query,
@@ -22,6 +30,12 @@ def list_tokens(db: Session, *, page_size: int, page_token: str) -> Page[TokenRe
         page_token=page_token,
         item=lambda row: TokenRead.model_validate(row.model_dump(warnings=False)),
     )
+
+
+def _within(db: Session, visible: Sequence[str]) -> list[str]:
+    """The tokens whose stores are all among these; databases differ in how they look into JSON."""
+    rows = db.execute(select(Token.id, Token.stores).where(col(Token.stores).is_not(None))).all()
+    return [token_id for token_id, stores in rows if stores is not None and set(stores) <= set(visible)]
 
 
 def list_audit_events(

@@ -10,6 +10,9 @@ class Scope(StrEnum):
     STORES_WRITE = "stores:write"
     JOBS_READ = "jobs:read"
     JOBS_CONTROL = "jobs:control"
+    DATA_READ = "data:read"
+    EVENTS_WAIT = "events:wait"
+    EVIDENCE_VERIFY = "evidence:verify"
     PURGES_WRITE = "purges:write"
     ERASURE_WRITE = "erasure:write"
     EXTINCTIONS_WRITE = "extinctions:write"
@@ -41,6 +44,9 @@ ROLES: dict[Role, frozenset[Scope]] = {
     Role.OPERATOR: _READING
     | {
         Scope.JOBS_CONTROL,
+        Scope.DATA_READ,
+        Scope.EVENTS_WAIT,
+        Scope.EVIDENCE_VERIFY,
         Scope.PURGES_WRITE,
         Scope.ERASURE_WRITE,
         Scope.EXTINCTIONS_WRITE,
@@ -52,7 +58,7 @@ ROLES: dict[Role, frozenset[Scope]] = {
     Role.VIEWER: _READING | {Scope.AUDIT_READ},
     Role.BACKUP: _READING | {Scope.BACKUPS_WRITE},
     Role.PEER: frozenset({Scope.REPLICATION_PEER}),
-    Role.WRITER: frozenset({Scope.CHANGES_WRITE, Scope.STORES_READ}),
+    Role.WRITER: frozenset({Scope.CHANGES_WRITE, Scope.STORES_READ, Scope.DATA_READ}),
 }
 
 

@@ -19,6 +19,7 @@ from app.errors import (
     ScopeMissing,
     StoreForbidden,
     TokenExpired,
+    TokenLimitedToStores,
     Unauthenticated,
     Unprocessable,
 )
@@ -31,15 +32,21 @@ ADMIN_TOKEN_FILE = "admin.token"
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls: a token's rights, read once per request."""
+    """Who calls: a token's rights, read once per request.
+
+    Args:
+        declared: every scope that the operation says it may ask for; None: the service calls itself.
+    """
 
     token_id: str
     name: str
     scopes: frozenset[Scope]
     stores: frozenset[str] | None
+    declared: frozenset[Scope] | None = None
 
     def require(self, scope: Scope) -> None:
         """Raise ScopeMissing unless the token holds the scope."""
+        assert self.declared is None or scope in self.declared, f"the operation does not declare {scope}"
         if scope not in self.scopes:
             raise ScopeMissing(f"this needs the scope {scope}", extra={"scope": str(scope)})
 
@@ -47,6 +54,11 @@ class Caller:
         """Raise StoreForbidden unless the token may touch the store."""
         if self.stores is not None and store not in self.stores:
             raise StoreForbidden("this token is limited to other stores")
+
+    def require_unlimited(self) -> None:
+        """Raise TokenLimitedToStores unless the token may touch every store, there now or later."""
+        if self.stores is not None:
+            raise TokenLimitedToStores("this is of all stores: it needs a token that is not limited to some")
 
     def visible_stores(self) -> Sequence[str] | None:
         """The stores that lists are narrowed to; None: all."""

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Path, Request
 from sqlmodel import Session, col, select
 from starlette.responses import Response
 
-from app.auth.access import ClockDep, DatabaseDep, SettingsDep, instance_id_of, requires
+from app.auth.access import ClockDep, DatabaseDep, SettingsDep, instance_id_of, requires, requires_unlimited
 from app.auth.mutation import Answer, IdempotencyKeyHeader, find_replay, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
@@ -32,7 +32,8 @@ router = APIRouter(tags=["certificates"])
 CycleId = Annotated[str, Path(pattern=r"^(cyc_[0-9a-z]{26}|current)$")]
 KeyId = Annotated[str, Path(pattern=r"^ed25519:[0-9a-f]{64}$", description="A key's fingerprint.")]
 Reader = Annotated[Caller, Depends(requires(Scope.JOBS_READ))]
-Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
+Verifier = Annotated[Caller, Depends(requires(Scope.EVIDENCE_VERIFY))]
+Admin = Annotated[Caller, Depends(requires_unlimited(Scope.ADMIN))]
 HEADER = "Strong: the SHA-256 of the document."
 CERTIFICATE: dict[int | str, dict[str, Any]] = {
     200: {
@@ -93,7 +94,7 @@ def post_verify(
     store_id: StoreId,
     cycle_id: CycleId,
     request: Request,
-    caller: Reader,
+    caller: Verifier,
     body: VerifyRequest | None = None,
     idempotency_key: IdempotencyKeyHeader = None,
 ) -> Response:

@@ -1,6 +1,5 @@
 """Where a cycle works: the directory, the claim of it in the metadata, and the store that names it."""
 
-import os
 from pathlib import Path
 
 from sqlmodel import Session
@@ -10,17 +9,15 @@ from app.errors import ServiceError
 from app.jobs.claims import claim_target
 from app.jobs.context import JobContext
 from app.jobs.errors import JobFailed
-from app.stores.models import Store
+from app.stores.borders import judge_environment
+from app.stores.models import Store, StoreKind
 from app.stores.service import get_store
+from app.stores.targets import file_identity
 
 
 def place_of(directory: Path) -> str | None:
     """What identifies an environment, by whatever path it was reached; None where it is not to be seen."""
-    try:
-        found = os.stat(directory)
-    except OSError:
-        return None
-    return f"je:{found.st_dev}:{found.st_ino}"
+    return file_identity("je", directory)
 
 
 def claim_place(context: JobContext, directory: Path) -> None:
@@ -45,13 +42,16 @@ def claim_place(context: JobContext, directory: Path) -> None:
 def store_of(context: JobContext) -> Store:
     """The store of a job as it is now.
 
-    Raises: JobFailed: it is gone.
+    Raises: JobFailed: it is gone, or others are on its environment.
     """
 
-    def read(db: Session) -> Store:
-        try:
-            return get_store(db, context.job.store or "")
-        except ServiceError as error:
-            raise JobFailed(error.code, error.detail) from error
-
-    return context.write(read)
+    name = context.job.store or ""
+    try:
+        store = context.write(lambda db: get_store(db, name))
+        if store.kind == StoreKind.JE:
+            judge_environment(context.database, store)
+    except ServiceError as error:
+        if error.retryable:
+            raise
+        raise JobFailed(error.code, error.detail) from error
+    return store

@@ -20,6 +20,7 @@ from app.jobs.service import JobRequest, refuse_conflict, submit
 from app.jobs.states import TERMINAL, JobState
 from app.kit.ids import new_id
 from app.settings import Settings
+from app.stores.borders import require_border
 from app.stores.models import Store, StoreKind
 from app.stores.service import require_kind
 from app.stores.targets import environment_directory
@@ -104,13 +105,14 @@ def submit_cycle(
 ) -> tuple[Job, ErasureCycle]:
     """Begin a cycle: its row and its job. The store's row is locked by the caller.
 
-    Raises: CycleRunning, ConflictingJob, QueueFull.
+    Raises: CycleRunning, ConflictingJob, QueueFull, TargetOfOtherStores.
     """
     newest = newest_cycle(db, store.id)
     if newest is not None and newest.state in ACTIVE:
         settle(db, newest, now=now)
         if newest.state in ACTIVE:
             raise CycleRunning(newest.id, newest.job_id)
+    require_border(db, store, identity)
     refuse_conflict(db, store=store.id, identity=identity, resource=RESOURCE)
     cycle_id = new_id("cyc")
     job = submit(

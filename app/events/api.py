@@ -11,6 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from app.auth.access import (
+    Condition,
     DatabaseDep,
     SettingsDep,
     clock_of,
@@ -47,6 +48,8 @@ from spark.formats.slony import NODE_MAX, SEQNO_MAX
 router = APIRouter(tags=["events"])
 Reader = Annotated[Caller, Depends(requires(Scope.STORES_READ))]
 Writer = Annotated[Caller, Depends(requires(Scope.EVENTS_WRITE))]
+FORCE = Condition(Scope.ADMIN, "`force` is true")
+Confirmer = Annotated[Caller, Depends(requires(Scope.EVENTS_WRITE, FORCE))]
 
 EVENTS = "/v1/stores/{store_id}/events"
 CONFIRMATIONS = "/v1/stores/{store_id}/confirmations"
@@ -200,7 +203,7 @@ async def post_confirmation(
     store_id: StoreId,
     body: ConfirmRequest,
     request: Request,
-    caller: Writer,
+    caller: Confirmer,
     idempotency_key: IdempotencyKeyHeader = None,
 ) -> Response:
     """It confirms all older events of the origin too. Confirmed again it changes nothing.
@@ -209,7 +212,7 @@ async def post_confirmation(
     RECEIVER_NOT_ASKED where the receiver is no registered store that answers.
     """
     if body.force:
-        caller.require(Scope.ADMIN)
+        caller.require(FORCE.scope)
     replay = await run_in_threadpool(find_replay, request, caller, body=body)
     if replay is not None:
         return replay

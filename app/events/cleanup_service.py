@@ -31,6 +31,7 @@ from app.kit.instants import instant_text
 from app.parameters.registry import as_timedelta
 from app.parameters.service import effective_by_name
 from app.settings import Settings
+from app.stores.borders import judge
 from app.stores.errors import service_error
 from app.stores.models import Store, StoreKind, StoreLimits
 from app.stores.service import require_kind
@@ -200,12 +201,9 @@ def look_early(
         return EarlyLook()
     assert store.cluster is not None, "a store of kind SLONY names its cluster"
     try:
-        with connect(
-            target_of(store, settings, database),
-            application_name=PREFLIGHT_NAME,
-            limits=session_limits(settings),
-            read_only=True,
-        ) as conn:
+        target, limits = target_of(store, settings, database, is_judged=True), session_limits(settings)
+        with connect(target, application_name=PREFLIGHT_NAME, limits=limits, read_only=True) as conn:
+            judge(database, store, conn)
             catalog = read_catalog(conn, store.cluster)
             if resource is not None:
                 check_epoch(database, conn, resource)

@@ -27,7 +27,7 @@ from app.stores.models import StoreKind
 from app.stores.service import get_store, require_kind
 
 router = APIRouter(tags=["events"])
-Reader = Annotated[Caller, Depends(requires(Scope.JOBS_READ))]
+Waiter = Annotated[Caller, Depends(requires(Scope.EVENTS_WAIT))]
 JOBS = "/v1/jobs/"
 
 
@@ -44,7 +44,7 @@ async def post_wait(
     store_id: StoreId,
     body: WaitRequest,
     request: Request,
-    caller: Reader,
+    caller: Waiter,
     settings: SettingsDep,
     prefer: PreferHeader = None,
     idempotency_key: IdempotencyKeyHeader = None,

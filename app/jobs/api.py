@@ -10,7 +10,7 @@ from sqlmodel import Session
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from app.auth.access import ClockDep, DatabaseDep, SettingsDep, requires
+from app.auth.access import ClockDep, Condition, DatabaseDep, SettingsDep, requires, requires_unlimited
 from app.auth.models import StoreName
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
@@ -19,6 +19,7 @@ from app.db import Database
 from app.errors import InvalidHeader
 from app.jobs.abandonment import abandon
 from app.jobs.again import retry, set_throttle
+from app.jobs.hidden import page_seen_by, seen_by
 from app.jobs.models import InstanceRead, Job, JobEventRead, JobRead, ThrottleSetting, read_job
 from app.jobs.queries import JobFilter, get_job, list_events, list_instances, list_jobs
 from app.jobs.service import request_abort, request_pause, request_resume
@@ -37,6 +38,23 @@ JobId = Annotated[str, Path(pattern=r"^job_[0-9a-z]{26}$")]
 Reader = Annotated[Caller, Depends(requires(Scope.JOBS_READ))]
 Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
 Controller = Annotated[Caller, Depends(requires(Scope.JOBS_CONTROL))]
+STARTING = frozenset(
+    {
+        Scope.PURGES_WRITE,
+        Scope.ERASURE_WRITE,
+        Scope.EXTINCTIONS_WRITE,
+        Scope.REPLICATION_WRITE,
+        Scope.EVENTS_WRITE,
+        Scope.EVENTS_WAIT,
+        Scope.EVIDENCE_VERIFY,
+        Scope.STORES_WRITE,
+        Scope.ADMIN,
+    }
+)
+"""What requests need that make jobs."""
+AGAIN = tuple(Condition(scope, "the request that made the job needed it") for scope in sorted(STARTING))
+Starter = Annotated[Caller, Depends(requires(Scope.JOBS_CONTROL, *AGAIN))]
+Overseer = Annotated[Caller, Depends(requires_unlimited(Scope.JOBS_READ))]
 RETRY_AFTER_S = "2"
 ScopesOf = Callable[[str, Mapping[str, Any]], frozenset[Scope]]
 
@@ -127,7 +145,7 @@ def get_jobs(
         visible_stores=caller.visible_stores(),
     )
     with database.reading() as db:
-        return list_jobs(db, wanted, page_size=page_size, page_token=page_token)
+        return page_seen_by(caller, list_jobs(db, wanted, page_size=page_size, page_token=page_token))
 
 
 @router.get(
@@ -157,7 +175,17 @@ async def get_one_job(
     if wait_s > 0 and job.state not in TERMINAL and not is_news:
         job, version = await wait_for_change(watch, job, version, wait_for=wait_for, timeout_s=wait_s)
     applied = {"Preference-Applied": f"wait={wait_s}"} if prefer is not None and wait_s > 0 else {}
-    return conditional_answer(job, version, if_none_match, headers=applied)
+    return conditional_answer(seen_by(caller, job), version, if_none_match, headers=applied)
+
+
+def _require_start(request: Request, caller: Caller, job: Job) -> None:
+    """Refuse to start a job again to a token that could not have made it.
+
+    Raises: ScopeMissing, JobKindUnknown.
+    """
+    scopes_of: ScopesOf = request.app.state.scopes_of
+    for scope in sorted(scopes_of(job.kind, job.params)):
+        caller.require(scope)
 
 
 def _act(
@@ -167,6 +195,8 @@ def _act(
 
     def effect(db: Session) -> Answer:
         job = _visible(db, job_id, caller)
+        if verb == "resume":
+            _require_start(request, caller, job)
         clock = request.app.state.clock
         job = act(db, job_id, now=clock.now(), actor=caller.name, reason=reason)
         passing = job.state in HELD and verb != "resume"
@@ -208,11 +238,14 @@ def post_pause(
 def post_resume(
     job_id: JobId,
     request: Request,
-    caller: Controller,
+    caller: Starter,
     body: JobAction | None = None,
     idempotency_key: IdempotencyKeyHeader = None,
 ) -> Response:
-    """It is queued again and goes on from its checkpoints; one that is still PAUSING is not paused."""
+    """It is queued again and goes on from its checkpoints; one that is still PAUSING is not paused.
+
+    It needs the scopes of the request that made the job, besides `jobs:control`, as `:retry` does.
+    """
     return _act(request, caller, job_id, body, "resume", request_resume)
 
 
@@ -278,7 +311,7 @@ def post_abandon(
 def post_retry(
     job_id: JobId,
     request: Request,
-    caller: Controller,
+    caller: Starter,
     clock: ClockDep,
     settings: SettingsDep,
     body: JobAction | None = None,
@@ -288,12 +321,9 @@ def post_retry(
 
     It needs the scopes of the request that made the job, besides `jobs:control`.
     """
-    scopes_of: ScopesOf = request.app.state.scopes_of
 
     def effect(db: Session) -> Answer:
-        former = _visible(db, job_id, caller)
-        for scope in sorted(scopes_of(former.kind, former.params)):
-            caller.require(scope)
+        _require_start(request, caller, _visible(db, job_id, caller))
         job = retry(
             db,
             job_id,
@@ -388,7 +418,7 @@ async def get_events(
     operation_id="list_instances",
     responses=problems(),
 )
-def get_instances(caller: Reader, database: DatabaseDep, settings: SettingsDep) -> Page[InstanceRead]:
+def get_instances(caller: Overseer, database: DatabaseDep, settings: SettingsDep) -> Page[InstanceRead]:
     """Newest first; `alive` means a heartbeat within the lease time."""
     with database.reading() as db:
         now = database.now(db)

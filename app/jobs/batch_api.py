@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from sqlmodel import Session, col, select
 from starlette.responses import Response
 
-from app.auth.access import ClockDep, SettingsDep, requires
+from app.auth.access import ClockDep, Condition, SettingsDep, requires
 from app.auth.models import StoreName
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
@@ -29,7 +29,11 @@ from app.stores.fields import Label
 from app.stores.models import Store
 
 router = APIRouter(tags=["jobs"])
-Controller = Annotated[Caller, Depends(requires(Scope.JOBS_CONTROL))]
+KINDS = (
+    Condition(Scope.PURGES_WRITE, "`kind` is PURGE"),
+    Condition(Scope.EVENTS_WRITE, "`kind` is EVENT_CLEANUP or LOG_SWITCH"),
+)
+Controller = Annotated[Caller, Depends(requires(Scope.JOBS_CONTROL, *KINDS))]
 
 
 class BatchRequest(BaseModel):

@@ -1,6 +1,7 @@
 """Errors of jobs: what clients see, and how a task tells its runner why it stops.
 
-ServiceError -> JobNotFound, IllegalTransition, ConflictingJob, TargetNotGone, QueueFull, SparkDisabled,
+ServiceError -> JobNotFound, JobKindUnknown, IllegalTransition, ConflictingJob, TargetNotGone, QueueFull,
+                SparkDisabled,
                 PoolNotRunning, PoolQueueFull, PlanNotUsable, PlanNoLongerHolds, LimitExceeded,
                 EpochAhead
 JobSignal    -> JobStopped, JobWaiting, JobFailed, LeaseLost
@@ -19,6 +20,10 @@ from app.jobs.states import TRANSITIONS, JobState
 
 class JobNotFound(NotFound):
     """There is no such job, or it has been forgotten by retention."""
+
+
+class JobKindUnknown(Conflict):
+    """Another version made the job: nobody here can say what a token needs to start it."""
 
 
 class IllegalTransition(Conflict):

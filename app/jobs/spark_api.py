@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 from sqlmodel import Session
 from starlette.responses import Response
 
-from app.auth.access import requires
+from app.auth.access import requires_unlimited
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
@@ -20,8 +20,8 @@ from app.kit.values import Text
 from app.settings import EngineChoice
 
 router = APIRouter(tags=["operation"])
-Reader = Annotated[Caller, Depends(requires(Scope.JOBS_READ))]
-Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
+Reader = Annotated[Caller, Depends(requires_unlimited(Scope.JOBS_READ))]
+Admin = Annotated[Caller, Depends(requires_unlimited(Scope.ADMIN))]
 
 
 class PoolRecycle(BaseModel):

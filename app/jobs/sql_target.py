@@ -22,6 +22,8 @@ from app.jobs.errors import JobFailed, JobStopped, JobWaiting, LeaseLost
 from app.jobs.models import JobClaim, WaitingOn
 from app.jobs.service import claim_key
 from app.secrets.errors import SecretUnavailable
+from app.stores.borders import TargetOfOtherStores, judge
+from app.stores.errors import StoreUrlRefused
 from app.stores.models import Store
 from app.stores.service import get_store
 from app.stores.targets import session_limits, target_of
@@ -64,9 +66,9 @@ def controlled(context: JobContext, store: Store) -> Iterator[Connection]:
     name = application_name(context.job.id, CONTROL_UNIT, context.job.token)
     try:
         limits = session_limits(context.settings)
-        with connect(
-            target_of(store, context.settings, context.database), application_name=name, limits=limits
-        ) as conn:
+        target = target_of(store, context.settings, context.database, is_judged=True)
+        with connect(target, application_name=name, limits=limits) as conn:
+            judge(context.database, store, conn)
             forget = context.on_cancel(lambda: conn.cancel())
             try:
                 yield conn
@@ -74,7 +76,7 @@ def controlled(context: JobContext, store: Store) -> Iterator[Connection]:
                 forget()
     except TargetError as error:
         raise signal_of(context, error) from error
-    except SecretUnavailable as error:
+    except (SecretUnavailable, StoreUrlRefused, TargetOfOtherStores) as error:
         raise JobFailed(error.code, error.detail) from error
 
 
@@ -248,9 +250,9 @@ def prove_silence(context: JobContext, *, then: Callable[[Connection], None] = l
     name = application_name(context.job.id, CONTROL_UNIT, context.job.token)
     try:
         limits = session_limits(context.settings)
-        with connect(
-            target_of(store, context.settings, context.database), application_name=name, limits=limits
-        ) as conn:
+        target = target_of(store, context.settings, context.database, is_judged=True)
+        with connect(target, application_name=name, limits=limits) as conn:
+            judge(context.database, store, conn)
             _prove(context, conn, known["resource"])
             then(conn)
     except TargetDatabaseMissing:

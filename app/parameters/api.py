@@ -1,28 +1,45 @@
 """`/v1/parameters`: the registry, and values for the whole service."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Request
 from sqlmodel import Session
 from starlette.responses import Response
 
-from app.auth.access import ClockDep, DatabaseDep, requires
+from app.auth.access import ClockDep, Condition, DatabaseDep, requires, requires_unlimited
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
-from app.errors import Forbidden
 from app.kit.conditional import IfMatch, IfNoneMatch, conditional_answer, etag, require_match
 from app.kit.pagination import Page
 from app.kit.problems import problems
 from app.parameters.errors import ParameterScopeInvalid
 from app.parameters.models import ParameterRead, ParameterWrite, read_parameter
 from app.parameters.registry import REGISTRY, ParameterScope, ParameterSpec, ParameterValue
-from app.parameters.service import effective, global_values, global_version, known_parameter, set_global
+from app.parameters.service import (
+    effective,
+    global_values,
+    global_version,
+    known_parameter,
+    parameters_by_need,
+    set_global,
+)
 
 router = APIRouter(tags=["parameters"])
 Reader = Annotated[Caller, Depends(requires(Scope.STORES_READ))]
-Writer = Annotated[Caller, Depends(requires(Scope.PARAMETERS_WRITE))]
+
+
+def _switches(where: ParameterScope) -> Iterator[Condition]:
+    """Parameters that make Lethe act want what the act wants."""
+    for scope, names in parameters_by_need(where).items():
+        yield Condition(scope, f"the parameter is {', '.join(names)}")
+
+
+Writer = Annotated[Caller, Depends(requires(Scope.PARAMETERS_WRITE, *_switches(ParameterScope.STORE)))]
+GlobalWriter = Annotated[
+    Caller, Depends(requires_unlimited(Scope.PARAMETERS_WRITE, *_switches(ParameterScope.GLOBAL)))
+]
 ParameterName = Annotated[str, Path(max_length=120, description="A name of the registry, or an alias.")]
 
 
@@ -73,8 +90,6 @@ def _change(
     if_match: str | None,
     body: ParameterWrite | None,
 ) -> Response:
-    if caller.stores is not None:
-        raise Forbidden("a token limited to stores cannot set values for all", code="STORE_FORBIDDEN")
     spec = known_parameter(name)
     if ParameterScope.GLOBAL not in spec.scopes:
         raise ParameterScopeInvalid(f"{spec.name} is set on a store, not for all")
@@ -104,7 +119,7 @@ def put_parameter(
     name: ParameterName,
     body: ParameterWrite,
     request: Request,
-    caller: Writer,
+    caller: GlobalWriter,
     clock: ClockDep,
     if_match: IfMatch = None,
     idempotency_key: IdempotencyKeyHeader = None,
@@ -123,7 +138,7 @@ def put_parameter(
 def delete_parameter(
     name: ParameterName,
     request: Request,
-    caller: Writer,
+    caller: GlobalWriter,
     clock: ClockDep,
     if_match: IfMatch = None,
     idempotency_key: IdempotencyKeyHeader = None,

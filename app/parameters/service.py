@@ -11,7 +11,7 @@ from app.auth.scopes import Scope
 from app.errors import Conflict
 from app.parameters.errors import ParameterNotFound, ParameterScopeInvalid
 from app.parameters.models import GlobalParameter
-from app.parameters.registry import ParameterScope, ParameterSpec, ParameterValue, find_parameter
+from app.parameters.registry import REGISTRY, ParameterScope, ParameterSpec, ParameterValue, find_parameter
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +100,15 @@ def scopes_of_change(
     """What a token needs besides to bring a store's own values from one set to another."""
     changed = {name for name in {*before, *after} if before.get(name) != after.get(name)}
     return frozenset(needs for name in changed if (needs := known_parameter(name).needs) is not None)
+
+
+def parameters_by_need(where: ParameterScope) -> dict[Scope, list[str]]:
+    """The scopes that some of the parameters need besides that are set there, and which those are."""
+    found: dict[Scope, list[str]] = {}
+    for spec in REGISTRY:
+        if spec.needs is not None and where in spec.scopes:
+            found.setdefault(spec.needs, []).append(spec.name)
+    return {scope: sorted(found[scope]) for scope in sorted(found)}
 
 
 def check_store_scope(spec: ParameterSpec, kind: str) -> None:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from sqlmodel import Session
 from starlette.responses import Response
 
-from app.auth.access import DatabaseDep, database_of, requires, requires_one_of
+from app.auth.access import Condition, DatabaseDep, database_of, requires, requires_one_of
 from app.auth.mutation import Answer, Begun, Conclude, IdempotencyKeyHeader, mutate, problem_answer
 from app.auth.scopes import Scope
 from app.auth.service import Caller
@@ -55,7 +55,11 @@ from app.stores.service import require_kind
 router = APIRouter(tags=["protections"])
 ProtectionId = Annotated[str, Path(pattern=r"^prt_[0-9a-z]{26}$")]
 Reader = Annotated[Caller, Depends(requires(Scope.STORES_READ))]
-Keeper = Annotated[Caller, Depends(requires_one_of(Scope.BACKUPS_WRITE, Scope.ERASURE_WRITE))]
+OF_BACKUP = Condition(Scope.BACKUPS_WRITE, "the protection is of kind BACKUP or NETWORK_RESTORE")
+Keeper = Annotated[
+    Caller,
+    Depends(requires_one_of(Scope.BACKUPS_WRITE, Scope.ERASURE_WRITE, conditions=(OF_BACKUP,))),
+]
 OF_BACKUPS = frozenset({ProtectionKind.BACKUP, ProtectionKind.NETWORK_RESTORE})
 PROTECTIONS = "/v1/stores/{store_id}/protections"
 ONE = f"{PROTECTIONS}/{{protection_id}}"
@@ -64,7 +68,7 @@ ONE = f"{PROTECTIONS}/{{protection_id}}"
 def _require_scope_of(caller: Caller, kind: str) -> None:
     """What a backup reads, whoever erases must not be able to give back."""
     if kind in OF_BACKUPS:
-        caller.require(Scope.BACKUPS_WRITE)
+        caller.require(OF_BACKUP.scope)
 
 
 def _answer(row: Protection, *, status: int = 200) -> Answer:

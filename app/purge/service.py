@@ -35,6 +35,7 @@ from app.purge.reviewed import PlannedKeys
 from app.purge.rules import check_epoch, check_permissions, fence_resource
 from app.secrets.errors import SecretUnavailable
 from app.settings import Settings
+from app.stores.borders import judge
 from app.stores.errors import service_error
 from app.stores.models import Store, StoreKind, StoreLimits
 from app.stores.service import require_kind
@@ -167,12 +168,9 @@ def look_early(
         return EarlyLook(None)
     try:
         limits = session_limits(settings)
-        with connect(
-            target_of(store, settings, database),
-            application_name=PREFLIGHT_NAME,
-            limits=limits,
-            read_only=True,
-        ) as conn:
+        target = target_of(store, settings, database, is_judged=True)
+        with connect(target, application_name=PREFLIGHT_NAME, limits=limits, read_only=True) as conn:
+            judge(database, store, conn)
             kind = KINDS[params.kind]
             inspection = inspect(conn, kind.name)
             if for_write:

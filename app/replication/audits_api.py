@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from app.auth.access import DatabaseDep, clock_of, database_of, settings_of
 from app.auth.mutation import IdempotencyKeyHeader
+from app.jobs.hidden import page_seen_by
 from app.jobs.job_answer import job_answer
 from app.jobs.models import Job, JobRead
 from app.jobs.queries import list_jobs_of
@@ -89,6 +90,7 @@ def get_audits(
     page_token: PageToken = "",
     state: Annotated[list[JobState], Query(max_length=20, description="Any of these.")] = [],  # noqa: B006
 ) -> Page[JobRead]:
-    """The jobs that compare this store with a consumer, newest first."""
+    """The jobs that compare this store with a consumer, newest first; differing keys need `data:read`."""
     store = replica_store(database, store_id, caller)
-    return list_jobs_of(database, store, JOB_AUDIT, states=state, page_size=page_size, page_token=page_token)
+    found = list_jobs_of(database, store, JOB_AUDIT, states=state, page_size=page_size, page_token=page_token)
+    return page_seen_by(caller, found)

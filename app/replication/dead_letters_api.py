@@ -3,20 +3,23 @@
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.auth.access import DatabaseDep, SettingsDep
+from app.auth.access import DatabaseDep, SettingsDep, requires
+from app.auth.scopes import Scope
+from app.auth.service import Caller
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken, decode_token, make_page
 from app.kit.problems import problems
 from app.replication.change_models import Base64
 from app.replication.refusals import NoReplicaYet
 from app.replication.replicas import opened_replica
-from app.replication.sessions_api import Reader, replica_store
+from app.replication.sessions_api import replica_store
 from app.stores.api import StoreId
 from spark.replication.dead_letters import DeadLetter, Direction, list_dead_letters
 
 router = APIRouter(tags=["replication"])
+Reader = Annotated[Caller, Depends(requires(Scope.DATA_READ))]
 
 
 _EXAMPLE: Final[dict[str, Any]] = {

@@ -34,7 +34,7 @@ from spark.replication.layout import keep_filled
 from spark.targets.connection import Connection
 
 router = APIRouter(tags=["replication"])
-Reader = Annotated[Caller, Depends(requires(Scope.STORES_READ))]
+Reader = Annotated[Caller, Depends(requires(Scope.DATA_READ))]
 
 PAGE_MAX_BYTES: Final = 4_194_304
 """A page ends early where its values have so many bytes."""

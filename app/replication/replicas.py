@@ -29,6 +29,7 @@ from app.replication.connections import ConnectionPool, WriterTurns
 from app.replication.refusals import ReplicaInitializing, refusal
 from app.replication.rows import ReplicaOwn
 from app.settings import Settings
+from app.stores.borders import judge
 from app.stores.errors import StoreNotFound, service_error
 from app.stores.models import Store, StoreKind
 from app.stores.service import get_store, require_kind
@@ -77,7 +78,7 @@ def connected_replica(
         StoreKindWrong, SecretUnavailable, StoreUrlRefused, StoreNotFound.
     """
     require_kind(store, StoreKind.REPLICA)
-    target = target_of(store, settings, database)
+    target = target_of(store, settings, database, is_judged=True)
     if target.dialect == "sqlite":
         check_root(Path(sqlite_path(target)), settings)  # a link may have come since it was registered
 
@@ -156,6 +157,7 @@ def _open(target: Target, limits: SessionLimits, *, purpose: str, create: bool) 
 def _introduce(database: Database, conn: Connection, store: Store, *, create: bool) -> None:
     """See to the layout, and compare the replica with what the metadata remembers of it."""
     assert store.rid is not None, "a store of kind REPLICA has a RID"
+    judge(database, store, conn)
     found = find_replica(conn)
     if found is None and not create:
         raise ReplicaMissing("the target has no tables of a replica yet")

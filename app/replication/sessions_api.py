@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from sqlmodel import Session
 from starlette.responses import Response
 
-from app.auth.access import DatabaseDep, clock_of, database_of, requires, settings_of
+from app.auth.access import Condition, DatabaseDep, clock_of, database_of, requires, settings_of
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
@@ -29,6 +29,8 @@ router = APIRouter(tags=["replication"])
 ReplicationSessionId = Annotated[str, Path(pattern=r"^rps_[0-9a-z]{26}$")]
 Reader = Annotated[Caller, Depends(requires(Scope.JOBS_READ))]
 Writer = Annotated[Caller, Depends(requires(Scope.REPLICATION_WRITE))]
+DISCARD = Condition(Scope.ADMIN, "`discard_consumer_changes` is true")
+Supplier = Annotated[Caller, Depends(requires(Scope.REPLICATION_WRITE, DISCARD))]
 
 
 def replica_store(database: Database, store_id: str, caller: Caller) -> Store:
@@ -53,12 +55,12 @@ def post_session(
     store_id: StoreId,
     body: SessionRequest,
     request: Request,
-    caller: Writer,
+    caller: Supplier,
     idempotency_key: IdempotencyKeyHeader = None,
 ) -> Response:
     """202 with the job, whose subject is the session. One session of an agreement at a time."""
     if body.discard_consumer_changes:
-        caller.require(Scope.ADMIN)
+        caller.require(DISCARD.scope)
         if body.mode != "TOTAL":
             wrong = {"pointer": "/discard_consumer_changes", "detail": "makes sense for TOTAL only"}
             raise InvalidRequest("1 field(s) are not valid", errors=[wrong])

@@ -7,11 +7,10 @@ from fastapi import APIRouter, Depends, Path, Request
 from sqlmodel import Session
 from starlette.responses import Response
 
-from app.auth.access import ClockDep, DatabaseDep, SettingsDep, requires
+from app.auth.access import ClockDep, DatabaseDep, SettingsDep, requires_unlimited
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
-from app.errors import StoreForbidden
 from app.kit.conditional import IfMatch, IfNoneMatch, conditional_answer, etag
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
@@ -32,19 +31,13 @@ SecretPath = Annotated[str, Path(pattern=rf"^{NAME_PATTERN}$")]
 Users = Callable[[Session, str], list[str]]
 
 
-def _unlimited(caller: Annotated[Caller, Depends(requires(Scope.ADMIN))]) -> Caller:
-    """An admin of all stores: a secret may be for any of them."""
-    if caller.stores is not None:
-        raise StoreForbidden("secrets are for a token that is not limited to stores")
-    return caller
-
-
 def users_of(request: Request) -> Users:
     """Who names a secret: a function of the floors above, passed in by main.py."""
     return cast(Users, request.app.state.secret_users)
 
 
-Admin = Annotated[Caller, Depends(_unlimited)]
+Admin = Annotated[Caller, Depends(requires_unlimited(Scope.ADMIN))]
+"""A secret may be for any store."""
 
 
 def _answer(

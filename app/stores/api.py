@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from sqlmodel import Session
 from starlette.responses import Response
 
-from app.auth.access import ClockDep, DatabaseDep, SettingsDep, requires
+from app.auth.access import ClockDep, Condition, DatabaseDep, SettingsDep, requires
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
@@ -17,8 +17,11 @@ from app.kit.conditional import IfMatch, IfNoneMatch, conditional_answer, etag
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
 from app.kit.values import Text
-from app.parameters.registry import ParameterValue
-from app.parameters.service import scopes_of_change
+from app.parameters.registry import ParameterScope, ParameterValue
+from app.parameters.service import parameters_by_need, scopes_of_change
+from app.stores.borders import judge_at_check
+from app.stores.choosing import choice_of, choice_of_patch
+from app.stores.errors import StoreChanged
 from app.stores.findings import RecoveryRead, StoreCheck
 from app.stores.hooks import StoreHooks, hooks_of
 from app.stores.models import Store, StoreCreate, StoreKind, StorePatch, StoreRead, SuspendRequest, read_store
@@ -30,6 +33,7 @@ from app.stores.service import (
     get_store,
     list_stores,
     needs_admin,
+    new_store,
     note_target,
     remove_store,
     resume_store,
@@ -41,6 +45,17 @@ router = APIRouter(tags=["stores"])
 StoreId = Annotated[str, Path(pattern=r"^[a-z][a-z0-9-]{0,62}$")]
 Reader = Annotated[Caller, Depends(requires(Scope.STORES_READ))]
 Writer = Annotated[Caller, Depends(requires(Scope.STORES_WRITE))]
+OF_ADMIN = Condition(
+    Scope.ADMIN,
+    f"{', '.join(f'`{name}`' for name in sorted(ADMINS_FIELDS))} are other than usual, or change",
+)
+SWITCHES = tuple(
+    Condition(scope, f"`parameters` change {', '.join(names)}")
+    for scope, names in parameters_by_need(ParameterScope.STORE).items()
+)
+Chooser = Annotated[Caller, Depends(requires(Scope.STORES_WRITE, OF_ADMIN, *SWITCHES))]
+FORGET = Condition(Scope.ADMIN, "`forget_extinctions` is true")
+Remover = Annotated[Caller, Depends(requires(Scope.STORES_WRITE, FORGET))]
 Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
 HooksDep = Annotated[StoreHooks, Depends(hooks_of)]
 
@@ -89,20 +104,24 @@ def _parse_labels(labels: list[str]) -> dict[str, str]:
 def post_store(
     body: StoreCreate,
     request: Request,
-    caller: Writer,
+    caller: Chooser,
     settings: SettingsDep,
     database: DatabaseDep,
     clock: ClockDep,
     idempotency_key: IdempotencyKeyHeader = None,
 ) -> Response:
-    """Nothing is connected to yet: `:check` does that."""
+    """The target is asked who it is, where it answers within 2 s; `:check` looks at the rest.
+
+    A token that is limited to stores names a target that others know only if it has access to all of these.
+    """
     caller.require_store(body.id)
+    choice = choice_of(caller, database, settings, new_store(body, now=clock.now()))
 
     def effect(db: Session) -> Answer:
-        store = create_store(db, body, settings=settings, database=database, now=clock.now())
+        store = create_store(db, body, choice=choice, settings=settings, database=database, now=clock.now())
         _require_scopes(caller, {}, store)
         if needs_admin(store, {}):
-            caller.require(Scope.ADMIN)
+            caller.require(OF_ADMIN.scope)
         _require_reach(caller, db, store, {})
         return _answer(store, status=201)
 
@@ -167,7 +186,7 @@ def patch_store(
     store_id: StoreId,
     body: StorePatch,
     request: Request,
-    caller: Writer,
+    caller: Chooser,
     settings: SettingsDep,
     database: DatabaseDep,
     clock: ClockDep,
@@ -175,8 +194,12 @@ def patch_store(
     if_match: IfMatch = None,
     idempotency_key: IdempotencyKeyHeader = None,
 ) -> Response:
-    """What is left out stays. Running jobs keep the parameters that they were submitted with."""
+    """What is left out stays. Running jobs keep the parameters that they were submitted with.
+
+    Another target is asked who it is, as at its registration.
+    """
     caller.require_store(store_id)
+    choice, asked = choice_of_patch(caller, database, settings, store_id, body)
 
     def effect(db: Session) -> Answer:
         seen = get_store(db, store_id, lock=True)
@@ -188,15 +211,18 @@ def patch_store(
             store_id,
             body,
             if_match=if_match,
+            choice=choice,
             active_jobs=hooks.count_active_jobs(db, store_id),
             extinctions=hooks.count_extinctions(db, seen),
             settings=settings,
             database=database,
             now=clock.now(),
         )
+        if any(getattr(store, name) != value for name, value in asked.items()):
+            raise StoreChanged  # since its target was asked
         _require_scopes(caller, parameters, store)
         if needs_admin(store, before):
-            caller.require(Scope.ADMIN)
+            caller.require(OF_ADMIN.scope)
         _require_reach(caller, db, store, secret)
         changed = sorted(body.model_dump(exclude_unset=True, by_alias=True))
         answer = _answer(store)
@@ -218,7 +244,7 @@ def patch_store(
 def delete_store(
     store_id: StoreId,
     request: Request,
-    caller: Writer,
+    caller: Remover,
     hooks: HooksDep,
     if_match: IfMatch = None,
     idempotency_key: IdempotencyKeyHeader = None,
@@ -232,7 +258,7 @@ def delete_store(
     """The registration goes; its jobs stay as history, and the target is not touched."""
     caller.require_store(store_id)
     if forget_extinctions:
-        caller.require(Scope.ADMIN)
+        caller.require(FORGET.scope)
 
     def effect(db: Session) -> Answer:
         kept = 0 if forget_extinctions else hooks.count_extinctions(db, get_store(db, store_id))
@@ -260,6 +286,7 @@ def post_check(
 ) -> StoreCheck:
     """Connects, reads and reports; a target that cannot be used is a finding, not an error."""
     store = read_row(database, store_id, caller)
+    judge_at_check(database, settings, store)
     found = hooks.checks[StoreKind(store.kind)](database, store, settings, clock.now())
     if found.identity is not None:
         with database.transaction() as db:

@@ -206,6 +206,14 @@ class Store(StoreBase, table=True):
         sa_type=JSON_TYPE,
         description="The target's own values of parameters that Lethe honours, as it was last seen.",
     )
+    target_limit: list[str] | None = Field(
+        default=None,
+        sa_type=JSON_TYPE,
+        description="The stores that the token was limited to that chose the target; null: all.",
+    )
+    target_proof: str | None = Field(
+        default=None, max_length=200, description="What the target said it was when that was decided on."
+    )
     created_at: datetime = Field(sa_type=UtcDateTime)
     updated_at: datetime = Field(sa_type=UtcDateTime)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
@@ -15,6 +15,7 @@ from app.kit.pagination import Page, read_page
 from app.parameters.service import check_store_values
 from app.secrets.service import permitted_secret, uses_by_label
 from app.settings import Settings
+from app.stores.borders import Choice, require_border
 from app.stores.errors import (
     ExtinctionsKept,
     StoreChanged,
@@ -42,10 +43,14 @@ from app.stores.targets import check_allowed, check_environment_allowed, user_of
 from spark.targets.target import network_place, validate_url
 
 TARGET_FIELDS = frozenset({"url", "schema_name", "table_prefix", "time_zone", "path", "cluster"})
+PLACE_FIELDS = TARGET_FIELDS - {"time_zone"}
+"""Which database, tables or files are meant: whoever sets one of them chooses a target."""
 ADMINS_FIELDS: Mapping[str, Any] = {"mode": StoreMode.CLOSED, "backups": None, "accept_medium": False}
 """What only an admin says of an environment, and what holds when nobody does."""
 SECRET_FIELDS = ("password", "labels")
 """What decides which secret a store may use."""
+ANYBODYS: Final = Choice()
+"""Of a token without a limit, and of a target that nobody has asked."""
 NULLABLE_FIELDS = frozenset({"password", "schema_name", "backups"})
 
 
@@ -104,22 +109,39 @@ def list_stores(
     )
 
 
-def create_store(
-    db: Session, request: StoreCreate, *, settings: Settings, database: Database, now: datetime
-) -> Store:
-    """Register a target; nothing is connected to yet.
+def new_store(request: StoreCreate, *, choice: Choice = ANYBODYS, now: datetime) -> Store:
+    """The row of a store, not written yet.
 
-    Raises: StoreExists, StoreUrlRefused, ParameterNotFound, ParameterScopeInvalid.
+    Raises: ParameterNotFound, ParameterScopeInvalid.
     """
     fields = request.model_dump(by_alias=False, exclude={"parameters", "limits"})
-    store = Store(
+    return Store(
         **fields,
         parameters=check_store_values(request.parameters, request.kind),
         limits=request.limits.model_dump(),
+        target_limit=None if choice.limit is None else sorted(choice.limit),
+        target_proof=choice.proof,
         created_at=now,
         updated_at=now,
     )
+
+
+def create_store(
+    db: Session,
+    request: StoreCreate,
+    *,
+    choice: Choice = ANYBODYS,
+    settings: Settings,
+    database: Database,
+    now: datetime,
+) -> Store:
+    """Register a target.
+
+    Raises: StoreExists, StoreUrlRefused, TargetOfOtherStores, ParameterNotFound, ParameterScopeInvalid.
+    """
+    store = new_store(request, choice=choice, now=now)
     check_target_allowed(db, store, settings=settings, database=database)
+    require_border(db, store, store.target_proof)
     if db.get(Store, request.id) is not None:
         raise StoreExists("a store of this id exists")
     db.add(store)
@@ -137,6 +159,7 @@ def change_store(
     *,
     if_match: str | None,
     active_jobs: int,
+    choice: Choice = ANYBODYS,
     extinctions: int = 0,
     settings: Settings,
     database: Database,
@@ -144,7 +167,10 @@ def change_store(
 ) -> Store:
     """Change what a client chose.
 
-    Raises: StoreNotFound, EtagMismatch, PreconditionMissing, StoreInUse: jobs use the target as it was.
+    Args:
+        choice: of the target, where the patch speaks of it.
+    Raises: StoreNotFound, EtagMismatch, PreconditionMissing, TargetOfOtherStores, StoreInUse: jobs use the
+        target as it was.
     """
     store = get_store(db, store_id, lock=True)
     require_match(if_match, store.version)
@@ -167,9 +193,22 @@ def change_store(
         changes["limits"] = limits.model_dump()
     if TARGET_FIELDS & set(changes):
         changes |= {"target_identity": None, "target_parameters": {}}
+        changes |= _chosen(store, changes, choice)
     store.sqlmodel_update(changes)
     check_target_allowed(db, store, settings=settings, database=database)
+    if PLACE_FIELDS & set(changes):
+        require_border(db, store, store.target_proof)
     return save_store(db, store, now=now)
+
+
+def _chosen(store: Store, changes: Mapping[str, Any], choice: Choice) -> dict[str, Any]:
+    """What is kept of a choice; a limited token that names the target that is there chooses nothing."""
+    named = PLACE_FIELDS & set(changes)
+    is_same = all(getattr(store, name) == changes[name] for name in named)
+    if not named or (is_same and choice.limit is not None and store.target_limit is None):
+        return {}
+    limit = None if choice.limit is None else sorted(choice.limit)
+    return {"target_limit": limit, "target_proof": choice.proof}
 
 
 def check_target_allowed(db: Session, store: Store, *, settings: Settings, database: Database) -> None:

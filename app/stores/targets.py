@@ -1,5 +1,6 @@
 """From a store to the target that the lower floor opens: secrets, roots and hosts."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -40,9 +41,12 @@ def user_of(store: Store) -> User:
     return User(store.id, store.labels)
 
 
-def target_of(store: Store, settings: Settings, database: Database) -> Target:
+def target_of(store: Store, settings: Settings, database: Database, *, is_judged: bool = False) -> Target:
     """The target of a store, its password resolved, bound to the hosts that it may be connected to.
 
+    Args:
+        is_judged: whoever connects decides then whether the store may use it (`borders.judge`); else a store
+            whose target a limited token chose is bound to what that said it was.
     Raises: SecretUnavailable; StoreUrlRefused: the authority's file; TargetUrlInvalid.
     """
     assert store.url is not None, "a store on a database has a URL"
@@ -55,6 +59,7 @@ def target_of(store: Store, settings: Settings, database: Database) -> Target:
         password=None if credential is None else credential.value,
         hosts=tuple(listed for listed in hosts if listed),
         tells_loopback=credential is not None and credential.clear_text_on_loopback,
+        bound_to=None if is_judged or store.target_limit is None else store.target_proof or "",
     )
 
 
@@ -153,8 +158,7 @@ def check_environment_allowed(path: Path, *, settings: Settings) -> None:
     Raises: StoreUrlRefused.
     """
     check_root(path, settings)
-    own = settings.data_dir.resolve()
-    if path.resolve() == own:
+    if _is_same_file(path, settings.data_dir):
         raise StoreUrlRefused("this is Lethe's own data directory", code="OWN_METADATA")
 
 
@@ -166,7 +170,30 @@ def environment_directory(store: Store, settings: Settings) -> Path:
     assert store.path is not None, "a JE store has a path"
     path = Path(store.path)
     check_root(path, settings)
-    return path.resolve()
+    path = path.resolve()
+    if store.target_limit is not None and file_identity("je", path) != store.target_proof:
+        raise StoreUrlRefused(
+            "this is not the directory that the store was given; :check decides whether it may use this one",
+            code="TARGET_IS_ANOTHER",
+        )
+    return path
+
+
+def file_identity(prefix: str, path: Path) -> str | None:
+    """What identifies a file or directory, by whatever path it was reached; None where it cannot be seen."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return f"{prefix}:{found.st_dev}:{found.st_ino}"
+
+
+def _is_same_file(one: Path, other: Path) -> bool:
+    """By device and inode where both are there: a hard link and a bind mount have other names."""
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return one.resolve() == other.resolve()
 
 
 def _place(target: Target) -> tuple[str | None, int, str | None]:
@@ -189,7 +216,12 @@ def check_root(path: Path, settings: Settings) -> None:
         raise StoreUrlRefused("the path is outside of LETHE_ALLOWED_ROOTS", code="PATH_NOT_ALLOWED")
 
 
-def _check_not_metadata(path: Path, database: Database) -> None:
+def is_own_file(path: Path, database: Database) -> bool:
+    """Whether a path leads to the file of Lethe's own metadata."""
     own = database.url.database if database.is_sqlite else None
-    if own is not None and path.resolve() == Path(own).resolve():
+    return own is not None and _is_same_file(path, Path(own))
+
+
+def _check_not_metadata(path: Path, database: Database) -> None:
+    if is_own_file(path, database):
         raise StoreUrlRefused("this is Lethe's own metadata database", code="OWN_METADATA")

@@ -25,12 +25,11 @@ from spark.targets.dialects.dialect import Dialect, Params, Row, Session
 from spark.targets.dialects.mysql import MysqlDialect, MysqlSession
 from spark.targets.dialects.postgresql import PostgresqlDialect, PostgresqlSession
 from spark.targets.dialects.sqlite import SqliteDialect, SqliteSession
-from spark.targets.errors import TargetCancelled, TargetError, TargetUnreachable, classify
+from spark.targets.errors import TargetCancelled, TargetError, TargetIsAnother, TargetUnreachable, classify
 from spark.targets.target import (
     DialectName,
     SessionLimits,
     Target,
-    postgresql_arguments,
     postgresql_host,
     sqlite_path,
     validate_url,
@@ -52,6 +51,8 @@ __all__ = [
 # PostgreSQL cuts application_name at 63 bytes, and with it the token at its end.
 APPLICATION_NAME_BYTES = 63
 CANCEL_TIMEOUT_S = 5.0
+STARTED = "started-"
+"""Begins the name of a server that may not be asked for its system identifier."""
 CANCEL_WAIT_S = 0.1
 _DRIVER_ERRORS = (psycopg.Error, pymysql.Error, sqlite3.Error)
 
@@ -66,9 +67,24 @@ def connect(
     """Open a connection whose every wait has an end.
 
     Raises: TargetUnreachable, TargetAuthFailed, TargetDatabaseMissing, TargetUrlInvalid,
-        TargetSchemaUnsupported (server too old, not a database).
+        TargetSchemaUnsupported (server too old, not a database), TargetIsAnother.
     """
-    return Connection(target, application_name=application_name, limits=limits, read_only=read_only)
+    conn = Connection(target, application_name=application_name, limits=limits, read_only=read_only)
+    if target.bound_to is not None:
+        try:
+            _require_bound(conn, target.bound_to)
+        except BaseException:
+            conn.close()
+            raise
+    return conn
+
+
+def _require_bound(conn: "Connection", wanted: str) -> None:
+    if identity(conn) != wanted:
+        raise TargetIsAnother(
+            "this is not the database that the store was given, or nobody could ask it then;"
+            " :check decides whether the store may use this one"
+        )
 
 
 class Connection:
@@ -280,8 +296,9 @@ class Connection:
 def identity(conn: Connection) -> str:
     """Name the database behind a connection, so that two URLs of one database collide.
 
-    `postgresql:<cluster>:<database oid>:<schema>`, where the cluster is its system identifier (host:port
-    where that may not be read), `mysql:<server>:<database>`, or `sqlite:<device>:<inode>`.
+    `postgresql:<cluster>:<database oid>:<schema>`, where the cluster is its system identifier (the instant
+    of its start where that may not be read), `mysql:<server>:<database>`, or `sqlite:<device>:<inode>`.
+    What a client calls the server proves nothing: it has many names.
     """
     if conn.dialect.name == "mysql":
         return _mysql_identity(conn)
@@ -289,9 +306,10 @@ def identity(conn: Connection) -> str:
         found = os.stat(os.path.realpath(sqlite_path(conn.target)))
         return f"sqlite:{found.st_dev}:{found.st_ino}"
     cluster = _system_identifier(conn)
-    if cluster is None:
-        arguments = postgresql_arguments(conn.target)
-        cluster = f"{arguments.get('host', 'local')}:{arguments.get('port', 5432)}"
+    if cluster is None:  # other from its next start on: a claim is then taken under the new one
+        [(cluster,)] = conn.execute(
+            f"select '{STARTED}' || (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint"
+        )
     [(oid,)] = conn.execute("select oid from pg_catalog.pg_database where datname = current_database()")
     return f"postgresql:{cluster}:{oid}:{conn.target.schema or 'public'}"
 

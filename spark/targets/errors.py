@@ -7,6 +7,7 @@ TargetError                     TARGET_ERROR             anything that has no na
 ├── TargetHostNotAllowed        HOST_NOT_ALLOWED         by the address that it has now
 ├── TargetAuthFailed            TARGET_AUTH_FAILED
 ├── TargetDatabaseMissing       TARGET_DATABASE_MISSING
+├── TargetIsAnother             TARGET_IS_ANOTHER        not the database that the store is bound to
 ├── TargetTablesMissing         TARGET_TABLES_MISSING
 │   └── TargetTablesElsewhere   TARGET_TABLES_ELSEWHERE  in another schema, or with another prefix
 ├── TargetReadOnly              TARGET_READ_ONLY         a right is missing
@@ -66,6 +67,10 @@ class TargetAuthFailed(TargetError):
 
 class TargetDatabaseMissing(TargetError):
     code = "TARGET_DATABASE_MISSING"
+
+
+class TargetIsAnother(TargetError):
+    code = "TARGET_IS_ANOTHER"
 
 
 class TargetTablesMissing(TargetError):

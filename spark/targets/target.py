@@ -61,6 +61,8 @@ class Target:
     table_prefix: str = "sym_"
     hosts: tuple[tuple[str, ...], ...] = ()
     tells_loopback: bool = False
+    bound_to: str | None = None
+    """The identity that a connection must find; None: any."""
 
     def __post_init__(self) -> None:
         dialect = validate_url(self.url)

@@ -178,7 +178,7 @@ def test_token_of_another_store_sees_and_touches_nothing_of_this_one(
         problem(other.post("/v1/jobs:batch", json=body), 403, "STORE_FORBIDDEN")
         headers = {"If-Match": '"0"'}
         answer = other.put("/v1/parameters/purge.retention.minutes", json={"value": 60}, headers=headers)
-        problem(answer, 403, "STORE_FORBIDDEN")
+        problem(answer, 403, "TOKEN_LIMITED_TO_STORES")
         for path in ("/v1/stores", "/v1/jobs", "/v1/archives", "/v1/audit-events"):
             assert other.get(path).json()["items"] == []
     assert shop.digest == before

@@ -239,13 +239,15 @@ def test_repeated_key_is_the_same_wait(node: NodeStore) -> None:
     problem(wait(node, key=key, timeout="PT3S"), 422, "IDEMPOTENCY_KEY_REUSED")
 
 
-def test_retried_wait_is_a_readers(
+def test_retried_wait_needs_the_scope_of_a_wait(
     node: NodeStore, make_token: Callable[..., str], service: ServiceProcess
 ) -> None:
     job = wait(node, prefer="wait=20", timeout="PT1S").json()
     for receiver in (2, 3):
         confirm(node, 1, receiver, BASE + 142)
-    with service.http(make_token("jobs:read", "jobs:control")) as reader:
+    with service.http(make_token("jobs:read", "jobs:control")) as controller:
+        problem(controller.post(f"/v1/jobs/{job['id']}:retry"), 403, "SCOPE_MISSING")
+    with service.http(make_token("jobs:read", "jobs:control", "events:wait")) as reader:
         answer = reader.post(f"/v1/jobs/{job['id']}:retry")
         assert answer.status_code == 202, answer.text
         assert wait_for(reader, answer.json()["id"])["state"] == "SUCCEEDED"
@@ -294,9 +296,9 @@ def test_timeout_of_zero_is_no_call(node: NodeStore) -> None:
 def test_wait_needs_the_scope_and_the_store(
     nodes: Nodes, make_token: Callable[..., str], service: ServiceProcess
 ) -> None:
-    with service.http(make_token("stores:read", "events:write")) as other:
+    with service.http(make_token("stores:read", "jobs:read", "events:write")) as other:
         problem(wait(NodeStore(other, nodes[1].id)), 403, "SCOPE_MISSING")
-    with service.http(make_token("jobs:read", stores=[nodes[1].id])) as narrow:
+    with service.http(make_token("events:wait", stores=[nodes[1].id])) as narrow:
         problem(wait(NodeStore(narrow, nodes[2].id)), 403, "STORE_FORBIDDEN")
         problem(wait(NodeStore(narrow, nodes[1].id), wait_on=2), 403, "STORE_FORBIDDEN")
 

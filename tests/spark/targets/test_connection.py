@@ -5,10 +5,12 @@ import pickle
 import sqlite3
 import threading
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy.engine import make_url
 
 from spark.targets.connection import SessionLimits, Target, connect, identity, target_now, validate_url
 from spark.targets.dialects.postgresql import translate
@@ -18,6 +20,7 @@ from spark.targets.errors import (
     TargetCancelled,
     TargetDatabaseMissing,
     TargetError,
+    TargetIsAnother,
     TargetLockTimeout,
     TargetReadOnly,
     TargetRowConflict,
@@ -369,6 +372,34 @@ def test_identity_is_of_the_database_and_not_of_the_url(
     link = tmp_path / "link.db"
     link.symlink_to(tmp_path / "target.db")
     assert identity(opened(Target(f"sqlite:///{link}"))) == identity(opened(sqlite))
+
+
+def _named(target: Target, host: str, role: str | None = None) -> Target:
+    url = make_url(target.url).set(host=host)
+    url = url if role is None else url.set(username=role)
+    return Target(url.render_as_string(hide_password=False), password=target.password)
+
+
+def test_identity_is_what_the_server_says_whoever_asks_by_whatever_name(
+    postgresql: Target, opened: Connect
+) -> None:
+    """Without the right to its system identifier a server once was what the client called its host."""
+    names = ("127.0.0.1", "localhost")
+    assert len({identity(opened(_named(postgresql, name))) for name in names}) == 1
+    conn = opened(postgresql)
+    if not conn.execute("select 1 from pg_roles where rolname = 'lethe_nobody'"):
+        conn.execute("create role lethe_nobody login")
+    conn.execute("revoke execute on function pg_control_system() from public")
+    [found] = {identity(opened(_named(postgresql, name, "lethe_nobody"))) for name in names}
+    assert found.startswith("postgresql:started-")
+
+
+def test_bound_connection_opens_nothing_but_what_it_is_bound_to(target: Target, opened: Connect) -> None:
+    found = identity(opened(target))
+    assert identity(opened(replace(target, bound_to=found))) == found
+    for other in ("", f"{found}0"):
+        with pytest.raises(TargetIsAnother):
+            connect(replace(target, bound_to=other), application_name="test")
 
 
 def test_target_clock_is_aware_and_near(target: Target, opened: Connect) -> None:

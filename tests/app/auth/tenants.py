@@ -1,0 +1,364 @@
+"""Two tenants of one service in this process, and how each operation of its OpenAPI document is called.
+
+A call is made from the document: its path with the names of a tenant's things, the example of its body. What
+an example cannot know (names in bodies, what is decided by the body) stands in the tables here. An operation
+that has a parameter or a body which nobody can fill fails: `call_of` raises for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+import shutil
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+
+from app.archives.models import Archive
+from app.auth.models import TokenCreate
+from app.auth.scopes import Role, Scope
+from app.auth.service import create_token
+from app.db import Database
+from app.description import describe
+from app.jobs.models import Job
+from app.jobs.service import JobRequest, submit
+from app.main import create_app
+from app.settings import Settings
+from tests.app.fake_clock import FakeClock
+from tests.http.environments import unpack
+from tests.http.targets import copy_reference
+
+METHODS = ("get", "put", "post", "patch", "delete")
+NOBODY = "postgresql+psycopg://lethe@127.0.0.1:1/node"
+STORE_OF_TAG = {
+    "stores": "sym",
+    "parameters": "sym",
+    "purges": "sym",
+    "replication": "replica",
+    "replicas": "replica",
+    "extinction": "replica",
+    "erasure": "je",
+    "certificates": "je",
+    "backups": "je",
+    "protections": "je",
+    "events": "node",
+}
+FIXED = {
+    "name": "purge.retention.minutes",
+    "key_id": f"ed25519:{'0' * 64}",
+    "database": "ZA",
+    "key": "aw",
+    "file": "00000000.jdb",
+    "offset": "0",
+    "origin": "1",
+    "seqno": "1",
+    "epoch": "1",
+    "batch_seq": "1",
+}
+"""Parameters that name nothing of a tenant."""
+IDS = ("agreement_id", "protection_id", "plan_id", "session_id", "replication_session_id")
+"""Fields of bodies that name a tenant's things."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation of the document."""
+
+    method: str
+    path: str
+    described: Mapping[str, Any]
+
+    @property
+    def id(self) -> str:
+        return str(self.described["operationId"])
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        return tuple(self.described["x-required-scopes"])
+
+    @property
+    def conditions(self) -> list[tuple[str, str]]:
+        return [(each["scope"], each["when"]) for each in self.described["x-conditional-scopes"]]
+
+    @property
+    def is_unlimited(self) -> bool:
+        return bool(self.described["x-unlimited-token"])
+
+    @property
+    def is_named(self) -> bool:
+        """Whether its path names something of a tenant."""
+        return any(name not in FIXED for name in self.parameters("path"))
+
+    def parameters(self, place: str) -> list[str]:
+        return [
+            each["name"]
+            for each in self.described.get("parameters", ())
+            if each["in"] == place and each.get("required")
+        ]
+
+
+def operations_of(app: FastAPI) -> list[Operation]:
+    """All that want a token."""
+    document = describe(app)
+    found = [
+        Operation(method.upper(), path, item[method])
+        for path, item in document["paths"].items()
+        for method in METHODS
+        if method in item
+    ]
+    return [each for each in found if each.described.get("security") != []]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request."""
+
+    method: str
+    path: str
+    json: Any = None
+    content: bytes | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def with_body(self, **fields: Any) -> Call:
+        return Call(self.method, self.path, (self.json or {}) | fields, None, self.headers)
+
+    def at(self, path: str) -> Call:
+        return Call(self.method, path, self.json, self.content, self.headers)
+
+    @property
+    def text(self) -> str:
+        """Every name that the client itself has said."""
+        return f"{self.path} {json.dumps(self.json)}"
+
+
+@dataclass
+class Tenant:
+    """What a tenant has: stores by kind, and things by the parameter that names them."""
+
+    name: str
+    things: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def stores(self) -> list[str]:
+        return [f"{self.name}-{kind}" for kind in ("sym", "replica", "je", "node")]
+
+    @property
+    def names(self) -> list[str]:
+        """What nobody else may read."""
+        return [self.name, *self.things.values()]
+
+
+def _example(operation: Operation) -> tuple[Any, bytes | None, str | None]:
+    """The example of a body: JSON, or bytes with their media type."""
+    contents = operation.described.get("requestBody", {}).get("content", {})
+    if not contents:
+        return None, None, None
+    if "application/json" not in contents:
+        media_type, content = next(iter(contents.items()))
+        return None, str(content["example"]).encode(), media_type
+    content = contents["application/json"]
+    if "example" in content:
+        return content["example"], None, None
+    return next(iter(content["examples"].values()))["value"], None, None
+
+
+def call_of(operation: Operation, tenant: Tenant, *, stores_of: Tenant | None = None) -> Call:
+    """How an operation is called for a tenant's things.
+
+    Args:
+        stores_of: another tenant, whose store the path names.
+    Raises: KeyError: nobody has said what a parameter or a field names.
+    """
+    owner = stores_of or tenant
+    kind = STORE_OF.get(operation.id) or STORE_OF_TAG.get(operation.described["tags"][0])
+    names = FIXED | tenant.things | ({} if kind is None else {"store_id": f"{owner.name}-{kind}"})
+    if operation.path.startswith(("/v1/replicas", "/v1/stores/{store_id}/backup")):
+        names |= {"session_id": tenant.things["backup_id" if "backup" in operation.path else "peer_id"]}
+    path = operation.path.format(**{name: names[name] for name in operation.parameters("path")})
+    if query := operation.parameters("query"):
+        path += "?" + "&".join(f"{name}={names[name]}" for name in query)
+    body, content, media_type = _example(operation)
+    body = copy.deepcopy(body)
+    for name in set(IDS) & set(body or {}):
+        body[name] = names[name]
+    if operation.id in BODIES:
+        body = BODIES[operation.id](tenant, owner)
+    headers = {"If-Match": "*"} if operation.method in ("PUT", "PATCH", "DELETE") else {}
+    return Call(
+        operation.method,
+        path,
+        body,
+        content,
+        headers | ({} if media_type is None else {"Content-Type": media_type}),
+    )
+
+
+STORE_OF = {"archive": "sym"}
+BODIES: Mapping[str, Any] = {
+    "create_store": lambda tenant, owner: {
+        "id": f"{owner.name}-new",
+        "kind": "SYMMETRICDS",
+        "url": tenant.things["url"],
+    },
+    "change_store": lambda tenant, _: {"url": tenant.things["url"]},
+    "create_token": lambda tenant, _: {"name": "t", "scopes": ["jobs:read"], "stores": tenant.stores},
+    "create_batch": lambda tenant, _: {
+        "kind": "PURGE",
+        "params": {"kind": "OUTGOING"},
+        "stores": [f"{tenant.name}-sym"],
+    },
+    "create_agreement": lambda *_: {
+        "consumer": {"url": "http://127.0.0.1:1", "store": "x", "token": "env:LETHE_NO_TOKEN"},
+    },
+    "restore_archive": lambda *_: {"into": {"schema": "restored"}},
+    "create_purge": lambda *_: {"kind": "OUTGOING"},
+    "wait_for_event": lambda *_: {"origin": 1, "confirmed": "ALL", "timeout": "PT10M"},
+    "abort_erasure": lambda tenant, _: {
+        "protection_id": tenant.things["protection_id"],
+        "timeout": "PT1S",
+    },
+    "attest_extinction": lambda *_: {"reason": "r", "statement": "FILTER_INSTALLED"},
+    "create_audit": lambda tenant, _: {"agreement_id": tenant.things["agreement_id"]},
+}
+"""Bodies that an example cannot know."""
+
+
+class World:
+    """Two tenants, `tenant-a` and `tenant-b`, whose things are all there; `restore` undoes what was done.
+
+    Attributes:
+        strangers: tokens of the first: each role, each scope alone.
+    """
+
+    def __init__(self, template: Path, directory: Path) -> None:
+        self.clock = FakeClock()
+        self.settings = Settings(data_dir=directory, target_connect_timeout_s=1)
+        self._path, self._kept = directory / "lethe.db", directory / "kept.db"
+        shutil.copyfile(template, self._path)
+        self.database = Database(f"sqlite:///{self._path}", clock=self.clock)
+        self.app = create_app(self.settings, self.database, clock=self.clock)
+        self.operations = operations_of(self.app)
+        self._runner = asyncio.Runner()
+        transport = httpx.ASGITransport(app=self.app, raise_app_exceptions=True)
+        self._client = httpx.AsyncClient(transport=transport, base_url="http://lethe", timeout=30)
+        self.admin = self.token([Scope.ADMIN])
+        self.tenants = [self._furnish(Tenant(name), directory) for name in ("tenant-a", "tenant-b")]
+        stores = self.mine.stores
+        self.strangers = {f"role {role}": self.token(role=role, stores=stores) for role in Role}
+        self.strangers |= {str(scope): self.token([scope], stores=stores) for scope in Scope}
+        self._copy(self._path, self._kept)
+
+    @property
+    def mine(self) -> Tenant:
+        return self.tenants[0]
+
+    @property
+    def theirs(self) -> Tenant:
+        return self.tenants[1]
+
+    def close(self) -> None:
+        self._runner.run(self._client.aclose())
+        self._runner.close()
+        self.database.close()
+
+    def restore(self) -> None:
+        """Bring the metadata back to what it was when everything was there."""
+        self._copy(self._kept, self._path)
+
+    def _copy(self, source: Path, target: Path) -> None:
+        with closing(sqlite3.connect(source)) as one, closing(sqlite3.connect(target)) as other:
+            one.backup(other)
+
+    def token(self, scopes: Sequence[str] = (), **fields: Any) -> str:
+        request = TokenCreate.model_validate({"name": "t", "scopes": list(scopes)} | fields)
+        with self.database.transaction() as db:
+            return create_token(db, request, now=self.clock.now(), caller=None)[1]
+
+    def ask(self, call: Call, token: str) -> httpx.Response:
+        return self.ask_all(call, [token])[0]
+
+    def ask_all(self, call: Call, tokens: Sequence[str]) -> list[httpx.Response]:
+        """The same request by each of the tokens."""
+
+        async def run() -> list[httpx.Response]:
+            return [
+                await self._client.request(
+                    call.method,
+                    call.path,
+                    json=call.json,
+                    content=call.content,
+                    headers={"Authorization": f"Bearer {token}"} | dict(call.headers),
+                )
+                for token in tokens
+            ]
+
+        return self._runner.run(run())
+
+    def _made(self, path: str, body: Any) -> dict[str, Any]:
+        answer = self.ask(Call("POST", path, body), self.admin)
+        assert answer.status_code in (200, 201, 202), answer.text
+        return dict(answer.json())
+
+    def _furnish(self, tenant: Tenant, directory: Path) -> Tenant:
+        name, things = tenant.name, tenant.things
+        file = copy_reference(directory / f"{name}.sqlite", "3.x")
+        things["url"] = f"sqlite:///{file}"
+        stores = {
+            "sym": {"kind": "SYMMETRICDS", "url": things["url"]},
+            "replica": {"kind": "REPLICA", "rid": 1, "url": f"sqlite:///{directory}/{name}-replica.sqlite"},
+            "je": {"kind": "JE", "path": str(unpack("closed", directory / f"{name}-je"))},
+            "node": {"kind": "SLONY", "url": NOBODY, "cluster": name.replace("-", "_")},
+        }
+        for kind, fields in stores.items():
+            self._made("/v1/stores", {"id": f"{name}-{kind}"} | fields)
+        replica, je = f"/v1/stores/{name}-replica", f"/v1/stores/{name}-je"
+        self._made(f"{replica}/changes", {"database": "ZA==", "key": "aw==", "value": "dg=="})
+        things["token_id"] = self._made(
+            "/v1/tokens", {"name": f"{name}-token", "scopes": ["jobs:read"], "stores": tenant.stores}
+        )["id"]
+        things["job_id"] = self._made(f"/v1/stores/{name}-sym/purges", {"kind": "OUTGOING"})["id"]
+        key = {"databases": ["ZA=="], "start_key": "eg==", "label": name, "confirm_keys_never_reused": True}
+        things["extinction_id"] = self._made(f"{replica}/extinctions", key)["subject"]["id"]
+        agreement = {"url": "http://127.0.0.1:1", "store": f"{name}-x", "token": "env:LETHE_NO_TOKEN"}
+        things["agreement_id"] = self._made(f"{replica}/agreements", {"consumer": agreement})["id"]
+        session = self._made(f"{replica}/replication-sessions", {"agreement_id": things["agreement_id"]})
+        things["replication_session_id"] = session["subject"]["id"]
+        things["peer_id"] = session["subject"]["id"]
+        things["cycle_id"] = self._made(f"{je}/erasure-cycles", {"period": "P1D"})["subject"]["id"]
+        kept = {"files": ["00000000.jdb"], "kind": "SCAN", "lease": "PT10M", "name": name}
+        things["protection_id"] = self._made(f"{je}/protections", kept)["id"]
+        backup = {"lease": "PT10M", "mode": "BACKUP", "tool": "restic"}
+        things["backup_id"] = self._made(f"{je}/backup-sessions", backup)["id"]
+        things["plan_id"] = self.job("PLAN", f"{name}-sym", {"kind": "OUTGOING"}, "SUCCEEDED")
+        self._archive(tenant, directory)
+        return tenant
+
+    def job(self, kind: str, store: str, params: Mapping[str, Any], state: str) -> str:
+        """A job that stands in a state."""
+        request = JobRequest(kind=kind, store=store, params=params, requested_by="ann")
+        with self.database.transaction() as db:
+            job = submit(db, request, now=self.clock.now(), queued_max=1_000)
+            row = db.get_one(Job, job.id)
+            row.state = state
+            db.add(row)
+            return job.id
+
+    def _archive(self, tenant: Tenant, directory: Path) -> None:
+        row = Archive(
+            job_id=tenant.things["job_id"],
+            store=f"{tenant.name}-sym",
+            directory=str(directory / f"{tenant.name}-archive"),
+            instance="ins_x",
+            resource="tables",
+            created_at=self.clock.now(),
+            expires_at=self.clock.now(),
+        )
+        with self.database.transaction() as db:
+            db.add(row)
