@@ -274,6 +274,7 @@ class Supply:
     # -- what comes back
 
     def _told(self, sent: Sent) -> None:
+        self.ground.bound.require(sent.acknowledged.ruv)
         self.record.told(sent)
         self.context.throttle.charge(rows=sent.batch.rows, byte_count=sent.body_bytes, worked_s=sent.worked_s)
         refused = sent.acknowledged.rejected
