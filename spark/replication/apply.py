@@ -29,6 +29,7 @@ from spark.replication.arrival import (
     Arrival,
     Sorted,
     arrange,
+    csn_limit,
     sort_out,
     unreadable_extinctions,
 )
@@ -365,8 +366,12 @@ def _replayed(
 
 def _refuse_future(batch: pa.RecordBatch, *, now_s: int, ahead_max_s: int) -> None:
     csns = csn_column(batch.column("csn"))
-    if len(csns):
-        require_in_time([Csn(csns.max().decode())], now_s=now_s, ahead_max_s=ahead_max_s)
+    beyond = csns[csns > csn_limit(now_s, ahead_max_s=ahead_max_s)]
+    require_in_time(map(_csn, beyond[:1].tolist()), now_s=now_s, ahead_max_s=ahead_max_s)
+
+
+def _csn(text: bytes) -> Csn:
+    return Csn(text.decode())
 
 
 def _cursor_after(row: SessionRow, batch: pa.RecordBatch) -> tuple[bytes, bytes] | None:

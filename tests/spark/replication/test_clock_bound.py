@@ -1,7 +1,7 @@
 """Clocks that are too far ahead are not followed, and a generator that was led astray comes back.
 
-One acquire with a clock a day ahead left the consumer's CSNs a day ahead for ever: the offset that a peer leaves
-in the generator never ends, every change made there carried it on, and `recover` took it from a peer's claim.
+One acquire with a clock a day ahead left the consumer's CSNs a day ahead for ever: the offset that a peer
+leaves in the generator never ends, every change made there carried it on, and `recover` took it from a peer's claim.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def test_a_replica_that_lacks_own_changes_is_not_repaired(consumer: ConsumerSide
 
 
 def test_the_holder_of_a_lease_that_nobody_took_goes_on(consumer: ConsumerSide) -> None:
-    """An expired lease was refused although the epoch fences it: 59 times in five minutes on a slow machine."""
+    """An expired lease was refused although the epoch fences it: 59 times in 5 minutes on a slow machine."""
     epoch = consumer.acquire(lease_s=0.0).epoch
     assert consumer.apply([change(csn(1, 1), None)], epoch=epoch, seq=1).applied == 1
 

@@ -212,7 +212,7 @@ def test_the_generator_follows_the_supplier(consumer: ConsumerSide, ahead_s: int
 def test_the_generator_does_not_follow_another_generation(consumer: ConsumerSide) -> None:
     foreign = {"generation": csn(9, 2), "ruv": {OWN_RID: csn(9, OWN_RID)}}
     with consumer.unchanged(), pytest.raises(GenerationMismatch) as refused:
-        consumer.acquire(csn_now=Csn.of(NOW_S + 500, 0, 1), **foreign)
+        consumer.acquire(csn_now=Csn.of(NOW_S + 200, 0, 1), **foreign)
     assert refused.value.facts == {"consumer": GENERATION, "supplier": csn(9, 2)}
 
 
