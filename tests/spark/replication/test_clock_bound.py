@@ -1,7 +1,7 @@
 """Clocks that are too far ahead are not followed, and a generator that was led astray comes back.
 
 One acquire with a clock a day ahead left the consumer's CSNs a day ahead for ever: the offset that a peer
-leaves in the generator never ends, every change made there carried it on, and `recover` took it from a peer's claim.
+leaves in the generator never ends, every change made there carried it on, and `recover` took it from a claim.
 """
 
 from __future__ import annotations
