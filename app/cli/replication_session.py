@@ -57,7 +57,7 @@ Discard = Annotated[
     bool,
     typer.Option(
         "--discard-consumer-changes",
-        help="With --total: what only the consumer has is lost; an admin there grants it.",
+        help="With --total: what only the consumer has is lost, once an admin there has granted it.",
     ),
 ]
 Engine = Annotated[

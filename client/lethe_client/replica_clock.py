@@ -1,4 +1,4 @@
-"""What an admin of a replica decides about its peers: grants to discard, and its CSNs' return to the clock."""
+"""What an admin decides for a replica: grants to discard, and its CSNs' return to the clock."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
