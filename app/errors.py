@@ -25,6 +25,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 PROBLEM_JSON = "application/problem+json"
@@ -311,6 +312,11 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def _status(request: Request, error: HTTPException) -> Response:
         return problem(request, _http(error))
+
+    @app.exception_handler(ClientDisconnect)
+    async def _gone(request: Request, _error: ClientDisconnect) -> Response:
+        # Nobody reads it: the access log's line is all that is to be seen.
+        return problem(request, BadRequest("the request was not sent to its end", code="REQUEST_CUT_OFF"))
 
     @app.exception_handler(Exception)
     async def _bug(request: Request, _error: Exception) -> Response:

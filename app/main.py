@@ -64,9 +64,11 @@ from app.replication.agreements_api import router as agreements_router
 from app.replication.api import router as replication_router
 from app.replication.audits_api import router as audits_router
 from app.replication.changes_api import router as changes_router
+from app.replication.clock_api import router as clock_router
 from app.replication.compare_api import router as compare_router
 from app.replication.dead_letters_api import router as dead_letters_router
 from app.replication.digests_api import router as digests_router
+from app.replication.discard_api import router as discard_router
 from app.replication.entries_api import router as entries_router
 from app.replication.grouping import ChangeWriters
 from app.replication.parking import ParkingLot
@@ -107,6 +109,8 @@ ROUTERS = (
     agreements_router,
     replication_sessions_router,
     compare_router,
+    discard_router,
+    clock_router,
     events_router,
     waits_router,
     preconditions_router,

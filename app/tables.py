@@ -13,6 +13,7 @@ from app.jobs import models as jobs
 from app.parameters import models as parameters
 from app.protection import models as protection
 from app.purge import tick_models as purge
+from app.replication import discard_rows as discards
 from app.replication import rows as replication
 from app.secrets import models as secrets
 from app.stores import models as stores
@@ -24,6 +25,7 @@ __all__ = [
     "auth",
     "backups",
     "certificates",
+    "discards",
     "erase",
     "events",
     "extinction",

@@ -9,6 +9,7 @@ import typer
 from lethe_client import Anchor
 
 from app.cli.exits import ExitCode
+from app.cli.replication_admin import clock, grants
 from app.cli.replication_agreement import app as agreements
 from app.cli.replication_audit import audit, dead_letters
 from app.cli.replication_session import Strategy, compare
@@ -27,6 +28,8 @@ app = typer.Typer(
 
 app.add_typer(agreements)
 app.add_typer(sessions)
+app.add_typer(grants)
+app.add_typer(clock)
 app.command("compare")(compare)
 app.command("audit")(audit)
 app.command("dead-letters")(dead_letters)

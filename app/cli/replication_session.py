@@ -54,7 +54,11 @@ MaxDuration = Annotated[
     str | None, typer.Option("--max-duration", metavar="DURATION", help="A session yields after it: PT15M.")
 ]
 Discard = Annotated[
-    bool, typer.Option("--discard-consumer-changes", help="With --total: what only the consumer has is lost.")
+    bool,
+    typer.Option(
+        "--discard-consumer-changes",
+        help="With --total: what only the consumer has is lost, once an admin there has granted it.",
+    ),
 ]
 Engine = Annotated[
     EngineChoice | None, typer.Option("--engine", case_sensitive=False, help="What reads large windows.")

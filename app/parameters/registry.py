@@ -325,6 +325,18 @@ REGISTRY: tuple[ParameterSpec, ...] = (
         needs=Scope.PURGES_WRITE,
     ),
     ParameterSpec(
+        "lethe.replication.clock.ahead.max",
+        ParameterType.DURATION,
+        "PT5M",
+        "How far ahead of this service's clock a CSN of a peer may be: a supplier's or consumer's clock, an"
+        " element of its RUV, a change. What is further ahead is refused (CLOCK_SKEW; a change is a dead"
+        " letter, CSN_FROM_THE_FUTURE), and the replica's own CSNs do not follow it.",
+        unit="ISO 8601",
+        minimum="PT1S",
+        maximum="P1D",
+        kinds=_REPLICA,
+    ),
+    ParameterSpec(
         "cleanup_interval",
         ParameterType.DURATION,
         "PT10M",

@@ -2,6 +2,8 @@
 
 PeerError
  +- PeerUnanswered      no connection, no answer in time, or one that broke off
+ |   +- PeerTooSlow     it had begun, perhaps; the time of the whole request was over
+ +- PeerCertificateInvalid  it is not known to be who it should be
  +- PeerRefused         a problem, with its status and code
  +- PeerAnswerInvalid   something else than this protocol's answer
 """
@@ -42,6 +44,18 @@ class PeerHostRefused(PeerError):
     """The consumer's host leads, now, to no address that is allowed: nothing was sent."""
 
     code = "HOST_NOT_ALLOWED"
+
+
+class PeerTooSlow(PeerUnanswered):
+    """The time of the whole request was over, whatever trickled in."""
+
+    code = "PEER_TOO_SLOW"
+
+
+class PeerCertificateInvalid(PeerError):
+    """Its certificate is not trusted here: time does not heal that."""
+
+    code = "PEER_CERTIFICATE_INVALID"
 
 
 class PeerAnswerInvalid(PeerError):

@@ -17,6 +17,7 @@ from app.db import Database
 from app.errors import Conflict
 from app.kit.ids import new_id
 from app.kit.problems import problems
+from app.replication.discard_grants import GrantConsent, naming_the_grant
 from app.replication.parking import ParkingLot
 from app.replication.peer_batches import decode_batch, media_type_of, read_body
 from app.replication.peer_examples import ROW
@@ -120,7 +121,9 @@ def post_session(
     """Gives the lease to one supplier; the same session gets it again at once, in a new epoch.
 
     TOTAL empties the replica, unless the copy of the same session was cut off: it goes on behind
-    `total.resume_after`. A generation that differs is no error here: the supplier decides by the answer.
+    `total.resume_after`. What only this replica has goes with `discard_consumer_changes` and a grant of an
+    admin here (409 DISCARD_NOT_GRANTED), which is spent by it. A generation that differs is no error here:
+    the supplier decides by the answer.
     """
     consumer = _consumer(read_row(database, store_id, caller), database, settings, clock)
     wanted = Acquire(
@@ -136,7 +139,19 @@ def post_session(
         capabilities=frozenset(body.supplier.capabilities),
         extinctions=body.supplier.extinctions,
     )
-    found = consumer.begin(lambda conn: acquire(conn, wanted, now_s=consumer.now_s))
+    consent = GrantConsent(
+        database,
+        store_id,
+        caller=caller,
+        supplier_rid=body.supplier.rid,
+        session_id=body.session_id,
+        request_id=request.state.request_id,
+    )
+    ahead_max_s = consumer.ahead_max_s
+    with naming_the_grant(store_id, body.supplier.rid):
+        found = consumer.begin(
+            lambda conn: acquire(conn, wanted, now_s=consumer.now_s, ahead_max_s=ahead_max_s, consent=consent)
+        )
     asked = body.model_dump(mode="json", include={"mode", "discard_consumer_changes"})
     supplier = {"supplier": body.supplier.store, "supplier_rid": body.supplier.rid, "epoch": found.epoch}
     consumer.note(request, caller, "replica.acquire", body.session_id, asked | supplier)
@@ -176,9 +191,10 @@ async def post_batch(
             decode_batch, await read_body(request), media_type_of(request), settings
         )
         apply = apply_batch if batch.schema == RECORD_SCHEMA else apply_entries
+        ahead_max_s = await run_in_threadpool(lambda: consumer.ahead_max_s)
 
         def transact(conn: Connection) -> Applied:
-            return apply(conn, ticket, batch, now_s=consumer.now_s)
+            return apply(conn, ticket, batch, now_s=consumer.now_s, ahead_max_s=ahead_max_s)
 
         return AppliedRead.of(await place.in_turn(partial(run_in_threadpool, consumer.attempt, transact)))
 

@@ -4,16 +4,17 @@ Invariants:
 - the token stands in no message and in no URL;
 - what is connected to is an address that was looked at (peer_hosts);
 - redirects and proxies of the environment are not followed: only the host that an admin has named is called;
-- no answer is read further than ANSWER_MAX_BYTES; what is not understood is PeerAnswerInvalid;
+- no answer is read further than ANSWER_MAX_BYTES, none is taken compressed, and no request outlasts its
+  deadline, however its bytes trickle; what is not understood is PeerAnswerInvalid;
 - `cut()` ends every request that is under way, from any thread; whether the consumer has done what they asked
   for is not known then.
 """
 
-import json
+import math
 import socket
 import ssl
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import TracebackType
@@ -26,9 +27,12 @@ from app.replication.peer_answers import (
     Acknowledged,
     Acquired,
     PeerAnswerInvalid,
+    PeerCertificateInvalid,
+    PeerError,
     PeerHostRefused,
     PeerRefused,
     PeerReplica,
+    PeerTooSlow,
     PeerUnanswered,
     read_acknowledged,
     read_acquired,
@@ -38,14 +42,23 @@ from app.replication.peer_answers import (
     shown_ruv,
 )
 from app.replication.peer_hosts import JudgedTransport
+from app.replication.peer_json import parse, read_bounded
+from app.replication.peer_transport import CONNECT_TIMEOUT_S, Deadline, DeadlineTransport, is_untrusted
 from spark.formats.csn import Csn
 from spark.targets.errors import TargetError, TargetHostNotAllowed
 
 PROTOCOL: Final = 1
 ANSWER_MAX_BYTES: Final = 8 * 1024 * 1024
-CONNECT_TIMEOUT_S: Final = 5.0
+SHORT_ANSWER_MAX_BYTES: Final = 64 * 1024
+"""Of an answer without a vector."""
 ANSWER_TIMEOUT_S: Final = 30.0
 """The consumer parks a batch up to 5 s for its predecessors, and then has to write it."""
+DEADLINE_FACTOR: Final = 1.5
+"""A whole request may last longer than one wait for its next byte."""
+BODY_BYTES_PER_S: Final = 65_536
+"""A large batch over a slow line has its time too."""
+DEADLINE_LEAST_S: Final = 5.0
+"""A request that is made at the end of a session's time has this long."""
 ARROW_STREAM: Final = "application/vnd.apache.arrow.stream"
 USER_AGENT: Final = "lethe-supplier/1"
 
@@ -68,6 +81,8 @@ class ConsumerAddress:
 class PeerClient:
     """One consumer; any number of threads.
 
+    Attributes:
+        within_s: how long what the requests are for may last still; each has DEADLINE_LEAST_S all the same.
     Raises: PeerAnswerInvalid: the CA file is none.
     """
 
@@ -83,9 +98,12 @@ class PeerClient:
         self._guard = threading.Lock()
         self._streams: list[Any] = []
         self._is_cut = False
-        limits = httpx.Limits(max_connections=connections_max, max_keepalive_connections=connections_max)
+        self._answer_timeout_s = answer_timeout_s
+        self._deadline = Deadline()
+        self.within_s: Callable[[], float] = lambda: math.inf
         if transport is None:
-            way = httpx.HTTPTransport(verify=_authority(address.ca_file), limits=limits, trust_env=False)
+            verify = _authority(address.ca_file)
+            way = DeadlineTransport(verify=verify, connections_max=connections_max, deadline=self._deadline)
             transport = JudgedTransport(way, address.hosts)
         self._http = httpx.Client(
             base_url=address.url.rstrip("/"),
@@ -93,6 +111,7 @@ class PeerClient:
                 "Authorization": f"Bearer {address.token}",
                 "User-Agent": USER_AGENT,
                 "Accept": "application/json",
+                "Accept-Encoding": "identity",
             },
             timeout=httpx.Timeout(answer_timeout_s, connect=CONNECT_TIMEOUT_S),
             trust_env=False,
@@ -153,7 +172,8 @@ class PeerClient:
         Raises: PeerError.
         """
         body = {"epoch": epoch, "lease": lease}
-        answer = self._call("POST", f"sessions/{quote(session_id, safe='')}/lease", json_body=body)
+        path = f"sessions/{quote(session_id, safe='')}/lease"
+        answer = self._call("POST", path, json_body=body, bytes_max=SHORT_ANSWER_MAX_BYTES)
         with reading("the answer to a renewal"):
             return datetime.fromisoformat(answer["expires_at"])
 
@@ -212,6 +232,7 @@ class PeerClient:
         params: Mapping[str, Any] | None = None,
         json_body: Mapping[str, Any] | None = None,
         content: bytes | None = None,
+        bytes_max: int = ANSWER_MAX_BYTES,
     ) -> Mapping[str, Any]:
         with self._guard:
             if self._is_cut:
@@ -225,19 +246,33 @@ class PeerClient:
             headers={"Content-Type": ARROW_STREAM} if content is not None else None,
             extensions={"trace": self._trace},
         )
-        try:
-            response = self._http.send(request, stream=True)
+        seconds = self._seconds(0 if content is None else len(content))
+        with self._deadline.within(seconds):
             try:
-                text = _bounded(response)
-            finally:
-                response.close()
-        except TargetHostNotAllowed as error:
-            raise PeerHostRefused(error.detail) from error
-        except TargetError as error:
-            raise PeerUnanswered(f"{self.address.url}: {error.detail}") from error
-        except (httpx.TransportError, httpx.InvalidURL, httpx.DecodingError) as error:
-            raise PeerUnanswered(f"{self.address.url}: {error or type(error).__name__}") from error
+                response = self._http.send(request, stream=True)
+                try:
+                    text = read_bounded(response, bytes_max=bytes_max)
+                finally:
+                    response.close()
+            except TargetHostNotAllowed as error:
+                raise PeerHostRefused(error.detail) from error
+            except TargetError as error:
+                raise PeerUnanswered(f"{self.address.url}: {error.detail}") from error
+            except (httpx.TransportError, httpx.InvalidURL, httpx.DecodingError) as error:
+                raise self._unanswered(error, seconds) from error
         return _document(response, text)
+
+    def _seconds(self, body_bytes: int) -> float:
+        """How long one request may last, from its first byte to the last of its answer."""
+        whole_s = DEADLINE_FACTOR * self._answer_timeout_s + body_bytes / BODY_BYTES_PER_S
+        return max(DEADLINE_LEAST_S, min(whole_s, self.within_s()))
+
+    def _unanswered(self, error: Exception, seconds: float) -> PeerError:
+        if is_untrusted(error):
+            return PeerCertificateInvalid(f"{self.address.url}: {error}")
+        if self._deadline.is_over:
+            return PeerTooSlow(f"{self.address.url}: no whole answer within {seconds:.0f} s")
+        return PeerUnanswered(f"{self.address.url}: {error or type(error).__name__}")
 
     def _trace(self, event: str, info: Mapping[str, Any]) -> None:
         """Know the sockets, so that `cut` can end what waits on them."""
@@ -263,20 +298,8 @@ def _authority(ca_file: str | None) -> ssl.SSLContext | bool:
         raise PeerAnswerInvalid(f"the CA file {ca_file} cannot be used: {error}") from error
 
 
-def _bounded(response: httpx.Response) -> bytes:
-    parts = bytearray()
-    for part in response.iter_bytes():
-        parts += part
-        if len(parts) > ANSWER_MAX_BYTES:
-            raise PeerAnswerInvalid(f"an answer of more than {ANSWER_MAX_BYTES} bytes")
-    return bytes(parts)
-
-
 def _document(response: httpx.Response, text: bytes) -> Mapping[str, Any]:
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
-        document = None
+    document = parse(text)
     status = response.status_code
     if 200 <= status < 300 and isinstance(document, dict):
         return document

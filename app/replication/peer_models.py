@@ -110,7 +110,8 @@ class AcquireRequest(BaseModel):
     supplier: SupplierIntroduction
     lease: Lease = timedelta(seconds=60)
     discard_consumer_changes: bool = Field(
-        default=False, description="TOTAL: what only the consumer has is given up; an admin's word."
+        default=False,
+        description="TOTAL: what only the consumer has is given up, if an admin there has granted it.",
     )
 
     @model_validator(mode="before")

@@ -12,6 +12,7 @@ from app.auth.service import Caller
 from app.clock import Clock
 from app.db import Database
 from app.kit.ids import new_id
+from app.replication.peer_clock import ahead_max_s_of
 from app.replication.peer_errors import peer_problem
 from app.replication.replicas import (
     compare_with_memory,
@@ -58,6 +59,12 @@ class Consumer:
     def now_s(self) -> int:
         """This service's clock, by which CSNs are made."""
         return int(self._clock.now().timestamp())
+
+    @property
+    def ahead_max_s(self) -> int:
+        """How far ahead of it a peer's CSN may be."""
+        with self._database.reading() as db:
+            return ahead_max_s_of(db, self.store)
 
     def write(self, transact: Callable[[Connection], Result]) -> Result:
         """Run one transaction of a session, as `attempt`.

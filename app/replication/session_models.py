@@ -33,7 +33,8 @@ class SessionRequest(BaseModel):
     max_duration: Span | None = Field(default=None, description="null: the agreement's.")
     discard_consumer_changes: bool = Field(
         default=False,
-        description="TOTAL, an admin's word: changes that only the consumer has are given up.",
+        description="TOTAL, an admin's word: changes that only the consumer has are given up, once an admin "
+        "of the consumer has granted it (`discard-grants`); the session waits for that.",
     )
     engine: EngineChoice | None = Field(default=None, description="What reads large windows.")
     throttle: ThrottleSetting | None = None

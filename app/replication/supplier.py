@@ -24,7 +24,7 @@ from app.jobs.sql_target import read_store_of
 from app.jobs.suspension import suspended_wait
 from app.jobs.writing import EVENT_WARNING
 from app.replication.agreements import address_of
-from app.replication.peer_answers import PeerError, PeerRefused
+from app.replication.peer_answers import PeerError, PeerRefused, PeerTooSlow
 from app.replication.peer_client import PeerClient
 from app.replication.rows import SessionOutcome
 from app.replication.session_models import SessionParams
@@ -154,7 +154,8 @@ def _supplied(supply: Supply) -> Mapping[str, Any]:
             prev_gaps += 1 if error.code == PREV_GAP else 0
             if prev_gaps >= PREV_GAPS_MAX:
                 raise _hole(supply, error) from error
-            if is_reacquired(error) and tries <= QUICK_TRIES_MAX:
+            # A peer that trickles has taken its time already: what is waited for is to be seen.
+            if is_reacquired(error) and tries <= QUICK_TRIES_MAX and not isinstance(error, PeerTooSlow):
                 _rest(context, QUICK_WAIT_S * 2 ** (tries - 1))
                 continue
             raise _trouble(supply, error) from error

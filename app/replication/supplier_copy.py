@@ -43,7 +43,9 @@ def copy_entries(ground: Ground, lease: Lease, *, check: Callable[[], None]) -> 
         # What is at or below it travels in the entries: trimming minds the rest from here on.
         ground.acknowledge(begun_ruv(ground), consumer_rid=lease.acquired.consumer.rid)
         _send(ground, lease, check)
-    record.ruv = dict(_complete(ground, lease))
+    completed = _complete(ground, lease)
+    ground.bound.require(completed)
+    record.ruv = dict(completed)
     record.set_total(record.total | {"is_copied": True})
     lease.generation, lease.has_ruv = record.total["generation"], True
     record.save(lease_until=lease.epoch.until)

@@ -19,6 +19,7 @@ from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.models import WaitingOn
 from app.replication.agreements import note_registered
 from app.replication.peer_client import PeerClient
+from app.replication.peer_clock import ClockBound, ahead_max_s_of
 from app.replication.replicas import note_own_max, writer_turn
 from app.replication.rows import Agreement
 from app.replication.session_models import SessionParams
@@ -62,6 +63,8 @@ class Ground:
         self.conn = conn
         self.client = client
         self.engines = engines
+        ahead_max_s = context.write(lambda db: ahead_max_s_of(db, store))
+        self.bound = ClockBound(context.clock, ahead_max_s=ahead_max_s)
         self._noted_own_max: str | None = None
 
     def prepare(self) -> None:
@@ -103,6 +106,7 @@ class Ground:
         if status is not ReplicaStatus.ONLINE:
             detail = f"the replica is {status}: it supplies nothing"
             raise JobFailed("REPLICA_NOT_ONLINE", detail, retryable=True)
+        self.bound.held = seen.vectors.ruv
         own_max = seen.vectors.ruv.get(seen.replica.rid)
         if own_max is not None and own_max != self._noted_own_max:
             now = self.context.clock.now()

@@ -18,6 +18,7 @@ from app.jobs.errors import JobFailed
 from app.kit.durations import format_duration
 from app.replication.peer_answers import Acquired, PeerError, PeerRefused, read_ruv, shown_ruv
 from app.replication.peer_client import PROTOCOL
+from app.replication.peer_clock import PeerClockSkewed
 from app.replication.replicas import writer_turn
 from app.replication.rows import ReplicationSession, SessionState
 from app.replication.supplier_ground import Ground
@@ -63,14 +64,15 @@ def acquire(ground: Ground, seen: Snapshot) -> Lease:
         _note_beginning(ground, seen)
     before = (record.row.epoch, dict(record.ruv))
     acquired = _granted(ground, _introduction(ground, seen))
-    if record.total is not None:
-        record.set_total(record.total | {"is_begun": True})
     lease_s = context.settings.replication_lease_s
-    record.acquired(acquired, lease_until=context.clock.now() + timedelta(seconds=lease_s))
-    _count_unheard(ground, acquired, before)
     epoch = Epoch(
         ground.client, session_id=record.row.id, epoch=acquired.epoch, lease_s=lease_s, clock=context.clock
     )
+    _require_in_time(ground, acquired, epoch)
+    if record.total is not None:
+        record.set_total(record.total | {"is_begun": True})
+    record.acquired(acquired, lease_until=context.clock.now() + timedelta(seconds=lease_s))
+    _count_unheard(ground, acquired, before)
     lacking = NEEDED - acquired.capabilities
     if lacking:
         give_back(ground, epoch)
@@ -92,6 +94,18 @@ def _granted(ground: Ground, introduction: dict[str, Any]) -> Acquired:
         if busy.code != REPLICA_BUSY or not _give_back_for(ground, busy.facts.get("holder")):
             raise
     return ground.client.acquire(introduction)
+
+
+def _require_in_time(ground: Ground, acquired: Acquired, epoch: Epoch) -> None:
+    """Believe no consumer whose changes are too far ahead; nothing of it is noted, its lease is given back.
+
+    Raises: PeerClockSkewed.
+    """
+    try:
+        ground.bound.require(acquired.consumer.ruv)
+    except PeerClockSkewed:
+        give_back(ground, epoch)
+        raise
 
 
 def _give_back_for(ground: Ground, holder: object) -> bool:

@@ -8,13 +8,15 @@ from typing import Final, Self
 
 from app.clock import Clock
 from app.kit.durations import format_duration
-from app.replication.peer_answers import PeerError, PeerRefused
+from app.replication.peer_answers import PeerError, PeerRefused, PeerTooSlow
 from app.replication.peer_client import PeerClient
 from app.replication.supplier_batches import Outgoing
 from app.replication.supplier_pipeline import Sent
 from app.replication.supplier_signals import OVER, is_passing
 
 TRIES_MAX: Final = 4
+SLOW_TRIES_MAX: Final = 2
+"""Of requests whose whole time was over: each has cost that time."""
 RETRY_FIRST_S: Final = 0.2
 RETRY_MAX_S: Final = 2.0
 RENEW_SHARE: Final = 3
@@ -76,7 +78,8 @@ class Epoch:
             try:
                 answer = self.client.send(self.session_id, epoch=self.epoch, batch_seq=seq, body=body)
             except PeerError as error:
-                if attempt == TRIES_MAX or gives_up() or not is_passing(error):
+                tries_max = SLOW_TRIES_MAX if isinstance(error, PeerTooSlow) else TRIES_MAX
+                if attempt >= tries_max or gives_up() or not is_passing(error):
                     raise
                 self._stopped.wait(delay_s)
                 delay_s = min(RETRY_MAX_S, 2 * delay_s)

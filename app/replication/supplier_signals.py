@@ -28,13 +28,21 @@ from spark.targets.connection import Connection
 from spark.targets.errors import TargetError
 
 BUSY_WAIT_S: Final = 3.0
+GRANT_WAIT_S: Final = 10.0
+"""An admin who has just granted something looks at what becomes of it."""
 BATCH_GAP: Final = "BATCH_GAP"
 PREV_GAP: Final = "PREV_GAP"
 REPLICA_BUSY: Final = "REPLICA_BUSY"
 REACQUIRED: Final = frozenset(
     {BATCH_GAP, PREV_GAP, "STALE_EPOCH", "SESSION_ENDED", "SESSION_NOT_FOUND", "SESSION_EXPIRED"}
 )
-WAITED_FOR: Final = REACQUIRED | {REPLICA_BUSY, "REPLICA_INITIALIZING", "REPLICA_SUPPLIES"}
+DISCARD_NOT_GRANTED: Final = "DISCARD_NOT_GRANTED"
+WAITED_FOR: Final = REACQUIRED | {
+    REPLICA_BUSY,
+    DISCARD_NOT_GRANTED,
+    "REPLICA_INITIALIZING",
+    "REPLICA_SUPPLIES",
+}
 OVER: Final = frozenset({"STALE_EPOCH", "SESSION_ENDED", "SESSION_NOT_FOUND", "SESSION_EXPIRED"})
 """What a consumer says of a session that can write no more."""
 WAIT_REF_MAX_CHARS: Final = 200
@@ -67,6 +75,8 @@ def waiting_for_peer(context: JobContext, error: PeerError, *, consumer: str, fa
     """
     is_busy = error.code == REPLICA_BUSY
     delay_s = BUSY_WAIT_S if is_busy else backoff_s(max(1, failures))
+    if error.code == DISCARD_NOT_GRANTED:
+        delay_s = min(delay_s, GRANT_WAIT_S)
     if isinstance(error, PeerRefused) and error.retry_after_s is not None and not is_busy:
         delay_s = max(delay_s, error.retry_after_s)
     until = context.clock.now() + timedelta(seconds=delay_s)

@@ -23,6 +23,7 @@ from app.replication.sessions import session_of_job
 from app.replication.supplier_record import show_end
 from app.replication.supplier_signals import OVER
 from app.replication.supplier_slices import remove_spool
+from spark.replication.session_row import OVERDUE_MAX_S
 
 ANSWER_TIMEOUT_S: Final = 5.0
 
@@ -40,7 +41,7 @@ def prove_session_silent(context: JobContext) -> None:
     if lease is not None:
         # Renewed without a note: by an attempt until it stops by itself, and by a batch that was under way.
         settings = context.settings
-        more = timedelta(seconds=settings.lease_self_stop_s + settings.replication_lease_s)
+        more = timedelta(seconds=settings.lease_self_stop_s + settings.replication_lease_s + OVERDUE_MAX_S)
         _prove(context, row, until=datetime.fromisoformat(lease) + more)
     context.write(lambda db: _note(db, context))
 

@@ -9,6 +9,7 @@ Invariants:
 Source: facts/replication-decision-table, section 6; replication-session-changelog.
 """
 
+import math
 from contextlib import ExitStack
 from typing import Any, Final
 
@@ -97,6 +98,7 @@ class Supply:
         self._window_rows: int | None = None
         self._expected_rows: int | None = None
         self._began_s = ground.context.clock.boottime_s()
+        ground.client.within_s = self._left_s
 
     @property
     def is_total(self) -> bool:
@@ -274,6 +276,7 @@ class Supply:
     # -- what comes back
 
     def _told(self, sent: Sent) -> None:
+        self.ground.bound.require(sent.acknowledged.ruv)
         self.record.told(sent)
         self.context.throttle.charge(rows=sent.batch.rows, byte_count=sent.body_bytes, worked_s=sent.worked_s)
         refused = sent.acknowledged.rejected
@@ -300,10 +303,16 @@ class Supply:
         """Raise Yielded where the session has done what it may."""
         if self._changes_left() == 0:
             raise Yielded
-        most = self.ground.params.max_duration
-        worked_s = self.context.job.active_s + self.context.clock.boottime_s() - self._began_s
-        if most is not None and worked_s >= most.total_seconds():
+        if self._left_s() <= 0:
             raise Yielded
+
+    def _left_s(self) -> float:
+        """How long the session may work still; a copy has no limit. Any thread."""
+        most = self.ground.params.max_duration
+        if most is None or self.is_total:
+            return math.inf
+        worked_s = self.context.job.active_s + self.context.clock.boottime_s() - self._began_s
+        return most.total_seconds() - worked_s
 
     def _flush(self) -> None:
         """Move the acknowledged RUV in the target, then the counters in the row."""

@@ -44,6 +44,7 @@ from lethe_client.extinction_filter import ExtinctionBundle
 from lethe_client.extinctions import Availability, Extinction, ExtinctionPlan, ExtinctionRequest, KeyStatuses
 from lethe_client.purge_results import Plan, PurgeStats, RidPlan
 from lethe_client.purges import PurgeRequest
+from lethe_client.replica_clock import ClockRepair, ClockStanding, DiscardGrant, ReplicaClock
 from lethe_client.replication import Anchor, Decision
 from lethe_client.replication_agreements import Agreement, AgreementStatus
 from lethe_client.replication_sessions import Comparison, ReplicationSession, SessionRequest
@@ -98,6 +99,8 @@ __all__ = [
     "CheckReport",
     "CleanupPlan",
     "CleanupRequest",
+    "ClockRepair",
+    "ClockStanding",
     "Comparison",
     "ConfigurationInvalid",
     "ConfirmOutcome",
@@ -107,6 +110,7 @@ __all__ = [
     "CycleRequest",
     "DeadLetter",
     "Decision",
+    "DiscardGrant",
     "Entry",
     "EraseAbort",
     "ErasureCycle",
@@ -147,6 +151,7 @@ __all__ = [
     "PurgeStats",
     "Record",
     "Recovery",
+    "ReplicaClock",
     "ReplicationSession",
     "RequestInvalid",
     "RetryPolicy",

@@ -18,6 +18,7 @@ from lethe_client.jobs import Jobs
 from lethe_client.operation import Audit, Instances
 from lethe_client.parameters import Parameters
 from lethe_client.purges import Purges
+from lethe_client.replica_clock import DiscardGrants, ReplicaClocks
 from lethe_client.replication import Replication
 from lethe_client.replication_agreements import Agreements
 from lethe_client.replication_sessions import ReplicationSessions
@@ -75,6 +76,8 @@ class Lethe:
         self.replication = Replication(self._transport)
         self.agreements = Agreements(self._transport)
         self.replication_sessions = ReplicationSessions(self._transport)
+        self.discard_grants = DiscardGrants(self._transport)
+        self.replica_clocks = ReplicaClocks(self._transport)
         self.audits = Audits(self._transport)
         self.dead_letters = DeadLetters(self._transport)
         self.changes = Changes(self._transport)

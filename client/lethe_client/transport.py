@@ -2,6 +2,7 @@
 
 Invariants:
 - one call has one X-Request-ID and at most one Idempotency-Key, the same over all of its sendings;
+- no answer is read further than ANSWER_MAX_BYTES, and none is taken compressed: what comes is what it weighs;
 - the token travels only in the Authorization header, never in a URL or a message, and never to another host.
 """
 
@@ -18,6 +19,8 @@ from lethe_client.errors import ConfigurationInvalid, ProblemError, TransportFai
 from lethe_client.retries import NEVER_SENT, RetryPolicy, retry_after_s, worth_repeating
 
 ANSWER_MAX_CHARS: Final = 200
+ANSWER_MAX_BYTES: Final = 1024 * 1024 * 1024
+"""A page of 500 entries of a MiB each, in base64, is the largest answer that Lethe gives."""
 PATIENT_ATTEMPTS_MAX: Final = 1_000
 USER_AGENT: Final = "lethe-client/0.1"
 
@@ -77,7 +80,7 @@ class Transport:
             raise ConfigurationInvalid(f"not a URL: {error}") from None
         if parsed.scheme not in ("http", "https") or not parsed.host:
             raise ConfigurationInvalid(f"not an http or https URL: {url}")
-        headers = {"User-Agent": USER_AGENT, "Accept": "application/json"}
+        headers = {"User-Agent": USER_AGENT, "Accept": "application/json", "Accept-Encoding": "identity"}
         if token is not None:
             if not token.isascii() or not token.isprintable() or not token.strip():
                 raise ConfigurationInvalid("the token is empty or holds characters that no token has")
@@ -115,7 +118,7 @@ class Transport:
         for attempt in range(1, attempts + 1):
             left_s = self.retries.total_s - (self.retries.monotonic() - started)
             try:
-                response = self._http.send(request)
+                response = self._whole(request)
             except httpx.TransportError as error:
                 never_sent = isinstance(error, NEVER_SENT)
                 delay_s = self.retries.delay_s(attempt)
@@ -147,11 +150,22 @@ class Transport:
         try:
             if not response.is_success:
                 try:
-                    response.read()
+                    _answer(_read(response))
                 except httpx.TransportError as error:
                     raise self._failed(error, request, maybe_done=False) from error
-                _answer(response)
+            _refuse_compressed(response)
             yield response
+        finally:
+            response.close()
+
+    def _whole(self, request: httpx.Request) -> httpx.Response:
+        """Send, and read the answer within its bound.
+
+        Raises: httpx.TransportError. UnexpectedAnswer: it is too large, or compressed.
+        """
+        response = self._http.send(request, stream=True)
+        try:
+            return _read(response)
         finally:
             response.close()
 
@@ -180,6 +194,29 @@ class Transport:
             headers=headers,
             timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, self.timeout_s)),
         )
+
+
+def _read(response: httpx.Response) -> httpx.Response:
+    """The answer with its body, which came over the wire as it is."""
+    _refuse_compressed(response)
+    parts = bytearray()
+    for part in response.iter_bytes():
+        parts += part
+        if len(parts) > ANSWER_MAX_BYTES:
+            raise UnexpectedAnswer(f"{response.request.url} answered more than {ANSWER_MAX_BYTES} bytes")
+    return httpx.Response(
+        response.status_code,
+        headers=response.headers,
+        content=bytes(parts),
+        request=response.request,
+        extensions=response.extensions,
+    )
+
+
+def _refuse_compressed(response: httpx.Response) -> None:
+    coding = response.headers.get("content-encoding", "identity").strip().lower()
+    if coding not in ("", "identity"):
+        raise UnexpectedAnswer(f"{response.request.url} answered in {coding:.40}, which was not asked for")
 
 
 def _document(response: httpx.Response) -> Any:

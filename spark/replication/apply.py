@@ -33,6 +33,7 @@ from spark.replication.arrival import (
     sort_out,
     unreadable_extinctions,
 )
+from spark.replication.clock_bound import AHEAD_MAX_S, require_in_time
 from spark.replication.csn_generator import (
     ClockSkewExceeded,
     GeneratorState,
@@ -97,12 +98,15 @@ class Applied:
     extinct: Mapping[int, int] = field(default_factory=dict)
 
 
-def apply_batch(conn: Connection, ticket: Ticket, batch: pa.RecordBatch, *, now_s: int) -> Applied:
+def apply_batch(
+    conn: Connection, ticket: Ticket, batch: pa.RecordBatch, *, now_s: int, ahead_max_s: int = AHEAD_MAX_S
+) -> Applied:
     """Apply changes, in one transaction.
 
     Args:
         batch: of RECORD_SCHEMA, as it was decoded and checked.
         now_s: this service's clock, by which CSNs are made.
+        ahead_max_s: how far ahead of it a CSN may be.
     Raises: SessionNotFound, SessionEnded, StaleEpoch, BatchGap, PrevGap, GenerationMismatch,
         ReplicaInitializing, TotalIncomplete, ClockSkewed: nothing has changed. TargetLockTimeout: try again.
     """
@@ -116,10 +120,12 @@ def apply_batch(conn: Connection, ticket: Ticket, batch: pa.RecordBatch, *, now_
             return _copy_extinctions(conn, tables, row, ticket, batch)
         found = snapshot(conn)
         _require_changes(row, found)
-        sorted_out = _sort_out(conn, tables, arrival, found, now_s=now_s)
+        sorted_out = _sort_out(conn, tables, arrival, found, now_s=now_s, ahead_max_s=ahead_max_s)
         status = found.replica.status
         if _meets_local_writes(found, sorted_out, now_s=now_s):
-            status, sorted_out = _after_local_writes(conn, tables, arrival, now_s=now_s)
+            status, sorted_out = _after_local_writes(
+                conn, tables, arrival, now_s=now_s, ahead_max_s=ahead_max_s
+            )
         ruv, extinct = _write(conn, tables, row, sorted_out)
         if status is ReplicaStatus.RESTORED:
             level_if_reached(conn, tables, own_max=ruv.get(found.replica.rid), now_s=now_s)
@@ -136,12 +142,14 @@ def apply_batch(conn: Connection, ticket: Ticket, batch: pa.RecordBatch, *, now_
     )
 
 
-def apply_entries(conn: Connection, ticket: Ticket, batch: pa.RecordBatch, *, now_s: int) -> Applied:
+def apply_entries(
+    conn: Connection, ticket: Ticket, batch: pa.RecordBatch, *, now_s: int, ahead_max_s: int = AHEAD_MAX_S
+) -> Applied:
     """Put entries of a total initialisation in their place, in one transaction with the copy's cursor.
 
     Args:
         batch: of ENTRY_SCHEMA, by ascending (database, key), as it was decoded and checked.
-        now_s: as for apply_batch.
+        now_s, ahead_max_s: as for apply_batch.
     Raises: SessionNotFound, SessionEnded, StaleEpoch, BatchGap, TotalNotUnderWay, ClockSkewed: nothing has
         changed. TargetLockTimeout: try again.
     """
@@ -153,7 +161,7 @@ def apply_entries(conn: Connection, ticket: Ticket, batch: pa.RecordBatch, *, no
         if not is_replay:
             if require_total(row).is_copied:
                 raise TotalNotUnderWay("the copy has ended: changes follow, not entries")
-            _refuse_future(batch, now_s=now_s)
+            _refuse_future(batch, now_s=now_s, ahead_max_s=ahead_max_s)
             put_entries(conn, tables, judge(read_index(conn, tables), batch).rest_of(batch))
             row = replace(row, cursor=_cursor_after(row, batch))
         row = _renewed(conn, tables, row, ticket)
@@ -193,12 +201,19 @@ def _require_changes(row: SessionRow, found: Snapshot) -> None:
 
 
 def _sort_out(
-    conn: Connection, tables: ReplicaTables, arrival: Arrival, found: Snapshot, *, now_s: int
+    conn: Connection,
+    tables: ReplicaTables,
+    arrival: Arrival,
+    found: Snapshot,
+    *,
+    now_s: int,
+    ahead_max_s: int,
 ) -> Sorted:
     letters: dict[int, Csn] = {}
     for letter in _open_letters(conn, tables):
         letters[letter.csn.rid] = min(letter.csn, letters.get(letter.csn.rid, letter.csn))
-    return sort_out(arrival, found.vectors.ruv, now_s=now_s, open_letters=letters)
+    ruv = found.vectors.ruv
+    return sort_out(arrival, ruv, now_s=now_s, open_letters=letters, ahead_max_s=ahead_max_s)
 
 
 def _open_letters(conn: Connection, tables: ReplicaTables) -> list[Rejected]:
@@ -225,12 +240,12 @@ def _meets_local_writes(found: Snapshot, sorted_out: Sorted, *, now_s: int) -> b
 
 
 def _after_local_writes(
-    conn: Connection, tables: ReplicaTables, arrival: Arrival, *, now_s: int
+    conn: Connection, tables: ReplicaTables, arrival: Arrival, *, now_s: int, ahead_max_s: int
 ) -> tuple[ReplicaStatus, Sorted]:
     """Look again, now that no local write can come; the generator follows what is applied."""
     lock_replica(conn, tables)
     found = snapshot(conn)
-    sorted_out = _sort_out(conn, tables, arrival, found, now_s=now_s)
+    sorted_out = _sort_out(conn, tables, arrival, found, now_s=now_s, ahead_max_s=ahead_max_s)
     greatest = _greatest(sorted_out)
     if greatest is not None:
         try:
@@ -349,12 +364,14 @@ def _replayed(
     )
 
 
-def _refuse_future(batch: pa.RecordBatch, *, now_s: int) -> None:
+def _refuse_future(batch: pa.RecordBatch, *, now_s: int, ahead_max_s: int) -> None:
     csns = csn_column(batch.column("csn"))
-    beyond = np.flatnonzero(csns > csn_limit(now_s))
-    if len(beyond):
-        csn = csns[beyond[0]].decode()
-        raise ClockSkewed(f"the entry's CSN {csn} is more than a day ahead of this replica's clock")
+    beyond = csns[csns > csn_limit(now_s, ahead_max_s=ahead_max_s)]
+    require_in_time(map(_csn, beyond[:1].tolist()), now_s=now_s, ahead_max_s=ahead_max_s)
+
+
+def _csn(text: bytes) -> Csn:
+    return Csn(text.decode())
 
 
 def _cursor_after(row: SessionRow, batch: pa.RecordBatch) -> tuple[bytes, bytes] | None:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from spark.formats.change_batch_checks import csn_column, record_faults, rids_of
 from spark.formats.csn import CSN_CHARS, FIELD_MAX, TIMESTAMP_MAX, Csn
 from spark.formats.extinction import Extinction, ExtinctionInvalid
-from spark.replication.csn_generator import SKEW_MAX_S
+from spark.replication.clock_bound import AHEAD_MAX_S
 from spark.replication.dead_letters import Refused
 from spark.replication.records import RecordKind
 from spark.replication.session_errors import PrevGap
@@ -113,13 +113,18 @@ def arrange(batch: pa.RecordBatch) -> Arrival:
 
 
 def sort_out(
-    arrival: Arrival, ruv: Mapping[int, Csn], *, now_s: int, open_letters: Mapping[int, Csn]
+    arrival: Arrival,
+    ruv: Mapping[int, Csn],
+    *,
+    now_s: int,
+    open_letters: Mapping[int, Csn],
+    ahead_max_s: int = AHEAD_MAX_S,
 ) -> Sorted:
     """Decide for every record.
 
     Args:
         ruv: of this replica.
-        now_s: this service's clock, which no CSN may be more than a day ahead of.
+        now_s: this service's clock, which no CSN may be more than `ahead_max_s` ahead of.
         open_letters: the first record of a replica id that was refused and has not come since; behind it the
             supplier may have sent more before it knew.
     Raises: PrevGap.
@@ -134,7 +139,7 @@ def sort_out(
     is_next[first_new[first_new < np.append(arrival.starts[1:], len(is_next))]] = True
     before = np.where(is_next, floors, np.roll(arrival.csns, 1))
     is_gap = ~is_covered & (arrival.prevs != before)
-    faults = _faults(arrival, ~is_covered, now_s=now_s)
+    faults = _faults(arrival, ~is_covered, now_s=now_s, ahead_max_s=ahead_max_s)
     held = _held(arrival, is_gap & is_next, ruv, open_letters)
     stop = _first_of_each(arrival, {*faults, *held})
     behind = np.arange(len(is_gap)) >= stop[arrival.group]
@@ -156,9 +161,9 @@ def sort_out(
     )
 
 
-def csn_limit(now_s: int) -> bytes:
-    """The greatest CSN that is not more than a day ahead of the clock."""
-    return Csn.of(min(now_s + SKEW_MAX_S, TIMESTAMP_MAX), FIELD_MAX, FIELD_MAX, FIELD_MAX).encode()
+def csn_limit(now_s: int, *, ahead_max_s: int) -> bytes:
+    """The greatest CSN that is not further ahead of the clock than that."""
+    return Csn.of(min(now_s + ahead_max_s, TIMESTAMP_MAX), FIELD_MAX, FIELD_MAX, FIELD_MAX).encode()
 
 
 def _with_gaps(column: pa.Array) -> NDArray[np.bytes_]:
@@ -174,7 +179,7 @@ def _kinds() -> pa.Array:
     return pa.array([kind.value for kind in RecordKind])
 
 
-def _faults(arrival: Arrival, is_new: Flags, *, now_s: int) -> dict[int, tuple[str, str]]:
+def _faults(arrival: Arrival, is_new: Flags, *, now_s: int, ahead_max_s: int) -> dict[int, tuple[str, str]]:
     """By place: code and detail of the records that cannot be kept."""
     batch = arrival.batch
     place_of = np.empty(len(arrival.order), dtype=np.int64)
@@ -188,7 +193,7 @@ def _faults(arrival: Arrival, is_new: Flags, *, now_s: int) -> dict[int, tuple[s
         found[int(place_of[row])] = (KIND_UNKNOWN, f"{kind} is no kind of record that this version applies")
     for row, detail in unreadable_extinctions(batch):
         found[int(place_of[row])] = (EXTINCTION_UNREADABLE, detail)
-    for place in np.flatnonzero(arrival.csns > csn_limit(now_s)).tolist():
+    for place in np.flatnonzero(arrival.csns > csn_limit(now_s, ahead_max_s=ahead_max_s)).tolist():
         ahead_s = _csn(arrival.csns[place]).timestamp - now_s
         found[place] = (CSN_FROM_THE_FUTURE, f"its time is {ahead_s} s ahead of this replica's clock")
     return {place: fault for place, fault in found.items() if is_new[place]}

@@ -10,13 +10,14 @@ Invariants:
 Source: design.md, Replication; facts/replication-session, sections 2 and 6.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
 from spark.formats.csn import Csn
 from spark.formats.replica import ReplicaTables, tables_of
+from spark.replication.clock_bound import AHEAD_MAX_S, news, require_in_time
 from spark.replication.csn_generator import (
     ClockSkewExceeded,
     GeneratorState,
@@ -39,6 +40,7 @@ from spark.replication.session_calls import Acquire, Acquired, Completion, Relea
 from spark.replication.session_errors import (
     ClockSkewed,
     ConsumerAhead,
+    DiscardNotGranted,
     DuplicateRid,
     GenerationMismatch,
     SessionEnded,
@@ -68,20 +70,31 @@ __all__ = [
 ]
 
 
-def acquire(conn: Connection, request: Acquire, *, now_s: int) -> Acquired:
+def acquire(
+    conn: Connection,
+    request: Acquire,
+    *,
+    now_s: int,
+    ahead_max_s: int = AHEAD_MAX_S,
+    consent: Callable[[], bool] = lambda: False,
+) -> Acquired:
     """Give the lease to a supplier, in one transaction; to the same session again in a new epoch.
 
     Args:
         now_s: this service's clock, by which CSNs are made.
-    Raises: ClockSkewed, DuplicateRid, GenerationMismatch, ReplicaBusy, ReplicaSupplies, ConsumerAhead, in
-        this order; of a TOTAL GenerationMismatch says that a supplier without one has nothing to copy.
-        ReplicaMissing, TargetLockTimeout.
+        ahead_max_s: how far ahead of it a peer's CSN may be.
+        consent: asked, in this transaction, before changes that only this replica has are discarded: whether
+            an admin here has granted it, once.
+    Raises: ClockSkewed, DuplicateRid, GenerationMismatch, ReplicaBusy, ReplicaSupplies, ConsumerAhead or
+        DiscardNotGranted, in this order; of a TOTAL GenerationMismatch says that a supplier without one has
+        nothing to copy. ReplicaMissing, TargetLockTimeout.
     """
     tables = tables_of(conn)
     with conn.transaction():
         row = lock_session(conn, tables)
         replica, generator = lock_replica(conn, tables)
         vectors = read_vectors(conn)
+        _refuse_ahead_of_time(replica, vectors, request, now_s=now_s, ahead_max_s=ahead_max_s)
         followed = _followed(generator, replica, request, now_s=now_s)
         if request.supplier_rid == replica.rid:
             raise DuplicateRid(f"both are replica {replica.rid}", {"rid": replica.rid})
@@ -89,7 +102,7 @@ def acquire(conn: Connection, request: Acquire, *, now_s: int) -> Acquired:
         row.require_free(request.session_id)
         row = _granted(row, request)
         if request.mode is SessionMode.TOTAL:
-            row = _begin_total(conn, tables, row, replica, vectors, request)
+            row = _begin_total(conn, tables, row, replica, vectors, request, consent)
         elif request.generation is not None and request.generation == replica.generation:
             save_generator(conn, tables, followed)
             _look_for_loss(conn, tables, replica, vectors, request, now_s=now_s)
@@ -192,6 +205,16 @@ def require_total(row: SessionRow) -> TotalCopy:
     return row.total
 
 
+def _refuse_ahead_of_time(
+    replica: ReplicaRow, vectors: Vectors, request: Acquire, *, now_s: int, ahead_max_s: int
+) -> None:
+    """A supplier whose clock, or any of whose changes, is too far ahead is not followed."""
+    shown = [request.csn_now]
+    if request.mode is SessionMode.TOTAL or request.generation == replica.generation:
+        shown += news(request.ruv, vectors.ruv) + news(request.extinctions, vectors.ruv)
+    require_in_time(shown, now_s=now_s, ahead_max_s=ahead_max_s)
+
+
 def _followed(
     generator: GeneratorState, replica: ReplicaRow, request: Acquire, *, now_s: int
 ) -> GeneratorState:
@@ -254,6 +277,7 @@ def _begin_total(
     replica: ReplicaRow,
     vectors: Vectors,
     request: Acquire,
+    consent: Callable[[], bool],
 ) -> SessionRow:
     if request.generation is None:
         raise GenerationMismatch(
@@ -262,12 +286,17 @@ def _begin_total(
     if row.total is not None and _resumes(row.total, replica, request):
         return row
     require_not_supplying(row, replica.status)
-    if replica.status is not ReplicaStatus.INITIALIZING and not request.discard_consumer_changes:
-        _refuse_ahead(conn, tables, replica, vectors, request)
+    is_discarding = False
+    if replica.status is not ReplicaStatus.INITIALIZING:
+        try:
+            _refuse_ahead(conn, tables, replica, vectors, request)
+        except ConsumerAhead as ahead:
+            _require_consent(ahead, request, consent)
+            is_discarding = True
     _empty(conn, tables)
     initializing = replace(replica, generation=None, status=ReplicaStatus.INITIALIZING)
     own = vectors.ruv.get(replica.rid)
-    if own is not None and not request.discard_consumer_changes:
+    if own is not None and not is_discarding:
         # The supplier has them now; it may be put back before the copy is complete.
         initializing = replace(initializing, restored_upto=max(own, replica.restored_upto or own))
     save_replica(conn, tables, initializing)
@@ -296,6 +325,15 @@ def _refuse_ahead(
         holds = bool(ahead) or bool(conn.execute(f"select 1 from {tables.entries} limit 1"))
     if holds:
         raise ConsumerAhead("the replica holds changes that the supplier lacks", {"rids": sorted(ahead)})
+
+
+def _require_consent(ahead: ConsumerAhead, request: Acquire, consent: Callable[[], bool]) -> None:
+    """Raise unless the supplier asks to discard what it lacks, and an admin here has granted it."""
+    if not request.discard_consumer_changes:
+        raise ahead
+    if not consent():
+        detail = f"no admin here has granted replica {request.supplier_rid} to discard what it lacks"
+        raise DiscardNotGranted(detail, {**ahead.facts, "supplier_rid": request.supplier_rid}) from ahead
 
 
 def _empty(conn: Connection, tables: ReplicaTables) -> None:

@@ -1,10 +1,11 @@
 """Why a consumer refuses a supplier. Nothing of the refused request has been done.
 
 SessionRefused                SESSION_REFUSED         never raised itself
-├── ClockSkewed               CLOCK_SKEW              a clock is more than a day off
+├── ClockSkewed               CLOCK_SKEW              a clock is too far off
 ├── DuplicateRid              DUPLICATE_RID           supplier and consumer are the same replica
 ├── ReplicaBusy               REPLICA_BUSY            another supplier holds the lease
 ├── ConsumerAhead             CONSUMER_AHEAD          a TOTAL would discard changes that the supplier lacks
+├── DiscardNotGranted         DISCARD_NOT_GRANTED     it asks to discard them, ungranted by an admin here
 ├── ReplicaSupplies           REPLICA_SUPPLIES        a TOTAL would discard what another one is about to copy
 ├── SessionNotFound           SESSION_NOT_FOUND
 ├── SessionEnded              SESSION_ENDED           released, expired, or taken over
@@ -38,6 +39,8 @@ class SessionRefused(ReplicationRefused):
 
 
 class ClockSkewed(SessionRefused):
+    """Facts, where a peer's CSN is ahead: csn, rid, ahead_s, ahead_max_s."""
+
     code = "CLOCK_SKEW"
 
 
@@ -61,6 +64,12 @@ class ConsumerAhead(SessionRefused):
     """Facts: rids."""
 
     code = "CONSUMER_AHEAD"
+
+
+class DiscardNotGranted(SessionRefused):
+    """Facts: rids, supplier_rid."""
+
+    code = "DISCARD_NOT_GRANTED"
 
 
 class ReplicaSupplies(SessionRefused):

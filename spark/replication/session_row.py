@@ -3,7 +3,9 @@
 Invariants:
 - whoever changes the row holds its lock to the commit; it is taken before every other lock of a replica;
 - an epoch is given once: every acquire has a greater one;
-- expiry is judged by the target's clock alone.
+- expiry is judged by the target's clock alone;
+- a lease that ran out may be had by anybody; who held it goes on in it for OVERDUE_MAX_S while nobody has:
+  the epoch, read under the lock, tells.
 """
 
 import json
@@ -20,6 +22,9 @@ from spark.replication.session_errors import BatchGap, ReplicaBusy, SessionEnded
 from spark.targets.connection import Connection, target_now
 from spark.targets.errors import TargetTablesMissing
 
+OVERDUE_MAX_S: Final = 60.0
+"""For how long a lease that ran out and that nobody took is its holder's still; whoever proves by time that a
+session can write no more waits for this too."""
 _COLUMNS: Final = (
     "epoch",
     "session_id",
@@ -162,7 +167,8 @@ class SessionRow:
                 f"session {ticket.session_id} is in epoch {self.epoch}, not {ticket.epoch}",
                 {"epoch": self.epoch},
             )
-        if not self.is_held:
+        # Nobody took it since, or session and epoch were another's.
+        if self.now_s >= (self.expires_at_s or 0) + OVERDUE_MAX_S:
             raise SessionEnded(f"the lease of session {ticket.session_id} has expired")
 
     def require_batches(self, ticket: Ticket) -> None:

@@ -85,6 +85,15 @@ def make_replica(
     return ConsumerStore(http=http, id=name, path=path)
 
 
+def grant_discard(store: Any, *, supplier_rid: int, **fields: Any) -> dict[str, Any]:
+    """An admin's word, at the consumer, that a supplier may discard once what only it has."""
+    body = {"supplier_rid": supplier_rid, "reason": "a test"} | fields
+    answer = store.http.post(f"/v1/stores/{store.id}/discard-grants", json=body)
+    assert answer.status_code == 201, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
 def shown(ruv: Mapping[int, str]) -> dict[str, str]:
     """A vector as JSON has it."""
     return {str(rid): str(text) for rid, text in ruv.items()}

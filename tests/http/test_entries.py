@@ -11,7 +11,7 @@ import pytest
 from spark.formats.csn import Csn
 from spark.formats.replica import DATABASE_MAX_BYTES, KEY_MAX_BYTES
 from tests.http.problem import pointers, problem
-from tests.http.replica_stores import acquire_body
+from tests.http.replica_stores import acquire_body, grant_discard
 from tests.http.service_process import ServiceProcess
 from tests.http.writers import WrittenStore, change, make_written, text64, url64
 
@@ -153,6 +153,7 @@ def test_a_replica_that_is_being_made_anew_shows_nothing_and_takes_nothing(store
     now = Csn.of(int(time.time()), 0, 2)
     body = acquire_body("rps_total", generation=generation, csn_now=now, mode="TOTAL", rid=2)
     sessions = f"/v1/replicas/{store.id}/sessions"
+    grant_discard(store, supplier_rid=2)
     begun = store.http.post(sessions, json=body | {"discard_consumer_changes": True})
     assert begun.status_code == 201, begun.text
     problem(store.http.get(f"/v1/stores/{store.id}/entries"), 409, "REPLICA_INITIALIZING")

@@ -13,7 +13,7 @@ import pytest
 
 from spark.formats.csn import Csn
 from tests.http.problem import problem
-from tests.http.replica_stores import ConsumerStore, make_replica
+from tests.http.replica_stores import ConsumerStore, grant_discard, make_replica
 from tests.http.service_process import ServiceProcess
 from tests.http.shop import wait_for
 from tests.http.supplying import GENERATION, Pair, agree, entries, make_pair, token_file, write
@@ -192,6 +192,7 @@ def test_a_consumer_with_changes_of_its_own_is_emptied_only_by_an_admins_word(
     refused = pair.run("FAILED", mode="TOTAL")
     assert refused["error"]["code"] == "CONSUMER_AHEAD"
     assert len(entries(pair.consumer)) == 3
+    grant_discard(pair.consumer, supplier_rid=1)
     pair.run("SUCCEEDED", mode="TOTAL", discard_consumer_changes=True)
     assert entries(pair.consumer) == entries(pair.supplier)
 

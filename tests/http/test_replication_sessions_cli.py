@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.http.replica_stores import make_replica
+from tests.http.replica_stores import ConsumerStore, make_replica
 from tests.http.service_process import ServiceProcess, run_to_end
 from tests.http.supplying import GENERATION, Pair, entries, make_pair, registered, token_file, write
 
@@ -51,6 +51,21 @@ def test_an_agreement_is_made_shown_and_taken_away(
     assert shown["status"]["lag_changes"] == 0
     _lethe(service, "agreement", "delete", stores[0].id, made["id"])
     assert _lethe(service, "agreement", "list", stores[0].id) == []
+
+
+def test_grants_to_discard_and_the_clock_are_an_admins_commands(
+    http: httpx.Client, service: ServiceProcess, roots: Path
+) -> None:
+    store = make_replica(http, rid=2, folder=roots, generation=GENERATION).id
+    write(ConsumerStore(http, store, None), 1)
+    told = ["--supplier-rid", "1", "--reason", "east was chosen", "--expires-in", "PT5M"]
+    made = _lethe(service, "discard-grant", "create", store, *told)
+    assert made["state"] == "OPEN"
+    assert _lethe(service, "discard-grant", "revoke", store, made["id"])["state"] == "REVOKED"
+    [listed] = _lethe(service, "discard-grant", "list", store)
+    assert listed["id"] == made["id"]
+    assert _lethe(service, "clock", "show", store)["standing"]["ahead"] == "PT0S"
+    assert _lethe(service, "clock", "repair", store, "--reason", "a test")["consumers_asked"] == []
 
 
 def test_a_session_is_begun_followed_and_shown(

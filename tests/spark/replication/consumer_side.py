@@ -58,8 +58,9 @@ class ConsumerSide:
         csn_now: Csn | None = None,
         lease_s: float = 60.0,
         discard: bool = False,
+        granted: bool = True,
     ) -> Acquired:
-        """A supplier asks for the lease."""
+        """A supplier asks for the lease; `granted`: to discard, should it ask for that."""
         request = Acquire(
             session_id=session_id,
             mode=mode,
@@ -71,7 +72,7 @@ class ConsumerSide:
             lease_s=lease_s,
             discard_consumer_changes=discard,
         )
-        return acquire(self.conn, request, now_s=self.now_s)
+        return acquire(self.conn, request, now_s=self.now_s, consent=lambda: granted)
 
     def apply(self, rows: Sequence[Row], *, epoch: int, seq: int, session_id: str = SESSION) -> Applied:
         """A batch of changes arrives."""

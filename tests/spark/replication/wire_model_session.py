@@ -342,6 +342,7 @@ def _acquire(link: Link, seen: Snapshot, *, is_total: bool) -> session.Acquired:
             discard_consumer_changes=record.discard,
         ),
         now_s=consumer.clock_s,
+        consent=lambda: True,
     )
     if is_total:
         consumer.copies += 1
