@@ -12,7 +12,7 @@ entry is not written.
 Source: design.md, Replication; facts/replication-decision-table, sections 6 and 7.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import NamedTuple
@@ -43,6 +43,8 @@ from spark.replication.csn_generator import (
 from spark.replication.dead_letters import Direction, put_dead_letters, resolve_dead_letters
 from spark.replication.extinction_index import judge, read_index
 from spark.replication.extinctions import count_late, put_extinctions
+from spark.replication.proof_values import BatchProof
+from spark.replication.proofs import prove_batch
 from spark.replication.records import RecordKind, ReplicaStatus, SessionMode, Snapshot
 from spark.replication.replica import (
     advance_ruv,
@@ -97,14 +99,24 @@ class Applied:
     extinct: Mapping[int, int] = field(default_factory=dict)
 
 
-def apply_batch(conn: Connection, ticket: Ticket, batch: pa.RecordBatch, *, now_s: int) -> Applied:
+def apply_batch(
+    conn: Connection,
+    ticket: Ticket,
+    batch: pa.RecordBatch,
+    *,
+    now_s: int,
+    proof: BatchProof | None = None,
+    trusted_rids: Collection[int] = (),
+) -> Applied:
     """Apply changes, in one transaction.
 
     Args:
         batch: of RECORD_SCHEMA, as it was decoded and checked.
         now_s: this service's clock, by which CSNs are made.
+        proof: what came beside the batch.
+        trusted_rids: suppliers whom an admin lets bring changes of others without their signature.
     Raises: SessionNotFound, SessionEnded, StaleEpoch, BatchGap, PrevGap, GenerationMismatch,
-        ReplicaInitializing, TotalIncomplete, ClockSkewed: nothing has changed. TargetLockTimeout: try again.
+        ReplicaInitializing, TotalIncomplete, ClockSkewed, HistoryDiverged, ChangesUnproven: nothing has changed. TargetLockTimeout: try again.
     """
     tables, arrival = tables_of(conn), arrange(batch)
     with conn.transaction():
@@ -120,7 +132,17 @@ def apply_batch(conn: Connection, ticket: Ticket, batch: pa.RecordBatch, *, now_
         status = found.replica.status
         if _meets_local_writes(found, sorted_out, now_s=now_s):
             status, sorted_out = _after_local_writes(conn, tables, arrival, now_s=now_s)
-        ruv, extinct = _write(conn, tables, row, sorted_out)
+            found = snapshot(conn)
+        chain = _chain(
+            conn,
+            tables,
+            found,
+            arrival,
+            sorted_out,
+            proof,
+            is_trusted=row.supplier_rid in trusted_rids,
+        )
+        ruv, extinct = _write(conn, tables, row, sorted_out, chain)
         if status is ReplicaStatus.RESTORED:
             level_if_reached(conn, tables, own_max=ruv.get(found.replica.rid), now_s=now_s)
         row = _renewed(conn, tables, row, ticket)
@@ -257,11 +279,11 @@ def _next(generator: GeneratorState, *, now_s: int) -> Csn:
 
 
 def _write(
-    conn: Connection, tables: ReplicaTables, row: SessionRow, sorted_out: Sorted
+    conn: Connection, tables: ReplicaTables, row: SessionRow, sorted_out: Sorted, chain: pa.Array
 ) -> tuple[Mapping[int, Csn], Mapping[int, int]]:
     """Write what is applied and what is refused; the RUV after it, and the changes of extinct keys by RID."""
     at_s, records = int(row.now_s), sorted_out.applied
-    put_changes(conn, tables, records, logged_at_s=at_s)
+    put_changes(conn, tables, records, logged_at_s=at_s, chain=chain)
     put_extinctions(conn, tables, _extinctions_of(records), now_s=at_s)
     changes = records.filter(pc.equal(records.column("kind"), RecordKind.CHANGE.value))
     # After the extinctions of this very batch: they hold for what stands before them too.
@@ -275,6 +297,43 @@ def _write(
         put_dead_letters(conn, Direction.RECEIVED, row.peer, sorted_out.refused, now_s=at_s)
     resolve_dead_letters(conn, Direction.RECEIVED, ruv, now_s=at_s)
     return ruv, _by_rid(judged.those_of(changes))
+
+
+def _chain(
+    conn: Connection,
+    tables: ReplicaTables,
+    found: Snapshot,
+    arrival: Arrival,
+    sorted_out: Sorted,
+    proof: BatchProof | None,
+    *,
+    is_trusted: bool,
+) -> pa.Array:
+    """The chain of the records that are applied, which are those that the supplier's proof stands for."""
+    lasts = {rid: advance.last for rid, advance in sorted_out.advances.items()}
+    records = sorted_out.applied
+    is_whole = not sorted_out.refused and not sorted_out.halted
+    if not is_whole:
+        records = arrival.new_of(found.vectors.ruv, lasts)
+    chain = prove_batch(
+        conn,
+        tables,
+        found.replica.rid,
+        records,
+        lasts,
+        found.vectors.ruv,
+        proof,
+        is_trusted=is_trusted,
+    )
+    if is_whole:
+        return chain
+    is_applied = [
+        csn <= lasts[rid].encode()
+        for rid, csn in zip(
+            rids_of(records.column("csn")).tolist(), csn_column(records.column("csn")).tolist(), strict=True
+        )
+    ]
+    return chain.filter(pa.array(is_applied, pa.bool_()))
 
 
 def _extinctions_of(records: pa.RecordBatch) -> pa.RecordBatch:

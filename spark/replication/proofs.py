@@ -1,0 +1,383 @@
+"""Proofs of histories: what a replica shows, and what it believes of what another one shows.
+
+Invariants:
+- two histories of one replica id are one as far as their values at the lower of the two CSNs are equal; where
+  they are not, both sides are told DIVERGED, and nothing is sent or removed;
+- that this replica has lost own changes is believed only of a head that its own key has signed;
+- a replica id has one key: who comes with another one is another replica of that number, DUPLICATE_RID;
+- records of a replica id whose key is known are applied only as far as a head that this key has signed.
+
+A CSN without a value comes from before there were chains: then it counts that the other side has it at all.
+Source: decisions/0016.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from spark.formats.change_batch_checks import rids_of
+from spark.formats.csn import Csn
+from spark.formats.replica import ReplicaTables, tables_of
+from spark.replication.chain import chain_of, digests_of, follow, seed_of
+from spark.replication.history_points import (
+    Where,
+    adopt_point,
+    find_points,
+    head_before,
+    heads_of,
+    put_point,
+    read_records_between,
+)
+from spark.replication.identity import is_signed, known_keys, learn_key, public_key_of, sign_head
+from spark.replication.proof_values import TAIL_MAX, BatchProof, Head, History, RidProof
+from spark.replication.records import Snapshot
+from spark.replication.session_errors import (
+    ChangesUnproven,
+    DuplicateRid,
+    HistoryDiverged,
+    HistoryUnproven,
+)
+from spark.targets.connection import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Two histories, replica id by replica id.
+
+    Attributes:
+        diverged: of these the other side has another history.
+        unproven: of these the lower CSN has left this changelog, and nothing is known of it.
+        lacking: of these the other side's value is unknown here, or ours to it: (CSN, its value) to begin with.
+    """
+
+    diverged: tuple[int, ...] = ()
+    unproven: tuple[int, ...] = ()
+    lacking: Mapping[int, Head] = field(default_factory=dict)
+
+
+# -- what is shown
+
+
+def shown_history(
+    conn: Connection,
+    ruv: Mapping[int, Csn],
+    own_rid: int,
+    *,
+    covers: Mapping[int, Csn] | None = None,
+) -> History:
+    """What this replica shows at a RUV of its own, now or of before.
+
+    Args:
+        covers: TOTAL: the consumer's RUV.
+    """
+    if not conn.in_transaction:
+        with conn.transaction(read_only=True):
+            return shown_history(conn, ruv, own_rid, covers=covers)
+    tables = tables_of(conn)
+    points = find_points(conn, ruv)
+    heads = {}
+    for rid, csn in ruv.items():
+        chain, signature = points[rid].chain, None
+        if chain is not None:
+            if rid == own_rid:
+                signature = sign_head(conn, tables, rid, csn, chain)
+            else:
+                signature = _kept_signature(conn, tables, rid, csn)
+        heads[rid] = Head(csn, chain, signature)
+    found = find_points(conn, covers or {})
+    return History(
+        public_key_of(conn, tables),
+        heads,
+        known_keys(conn, tables),
+        {
+            rid: Head((covers or {})[rid], point.chain)
+            for rid, point in found.items()
+            if point.where is Where.HERE
+        },
+    )
+
+
+def proof_of(conn: Connection, batch: pa.RecordBatch) -> BatchProof:
+    """What goes beside the records of a batch that was read from this changelog; no transaction is open.
+
+    Only reads.
+    """
+    tables = tables_of(conn)
+    with conn.transaction(read_only=True):
+        [(own_rid,)] = conn.execute(f"select rid from {tables.replica}")
+        prevs: dict[int, str | None] = {}
+        lasts: dict[int, Csn] = {}
+        rids = rids_of(batch.column("csn")).tolist()
+        for rid, csn, prev in zip(
+            rids, batch.column("csn").to_pylist(), batch.column("prev").to_pylist(), strict=True
+        ):
+            prevs.setdefault(rid, prev)
+            lasts[rid] = Csn(csn)
+        befores = find_points(conn, {rid: prev for rid, prev in prevs.items() if prev is not None})
+        ends = find_points(conn, lasts)
+        found = {}
+        for rid, last in lasts.items():
+            before = seed_of(rid) if prevs[rid] is None else befores[rid].chain
+            chain = ends[rid].chain
+            signed, tail = _signed_from(conn, tables, rid, last, chain, is_own=rid == own_rid)
+            found[rid] = RidProof(before, chain, signed, tail)
+    return BatchProof(found)
+
+
+def _signed_from(
+    conn: Connection, tables: ReplicaTables, rid: int, last: Csn, chain: bytes | None, *, is_own: bool
+) -> tuple[Head | None, tuple[bytes, ...]]:
+    if chain is None:
+        return None, ()
+    if is_own:
+        return Head(last, chain, sign_head(conn, tables, rid, last, chain)), ()
+    rows = conn.execute(
+        f"select csn, signature from {tables.signed_heads} where rid = :rid and csn >= :csn"
+        " order by csn limit 1",
+        {"rid": rid, "csn": str(last)},
+    )
+    if not rows:
+        return None, ()
+    csn, signature = rows[0]
+    between = read_records_between(conn, rid, after=last, upto=csn, rows_max=TAIL_MAX + 1)
+    if between.num_rows > TAIL_MAX:
+        return None, ()
+    tail = tuple(digests_of(between))
+    return Head(Csn(csn), follow(chain, tail), bytes(signature)), tail
+
+
+def _kept_signature(conn: Connection, tables: ReplicaTables, rid: int, csn: str) -> bytes | None:
+    rows = conn.execute(
+        f"select signature from {tables.signed_heads} where rid = :rid and csn = :csn",
+        {"rid": rid, "csn": str(csn)},
+    )
+    return bytes(rows[0][0]) if rows else None
+
+
+# -- what is believed at acquire
+
+
+def check_identity(
+    conn: Connection, tables: ReplicaTables, own_rid: int, peer_rid: int, shown: History
+) -> None:
+    """Refuse a peer that is, or knows, another replica of a number that this one knows.
+
+    Inside the caller's transaction; keys that are new are learned.
+
+    Raises: DuplicateRid.
+    """
+    own_key, known = public_key_of(conn, tables), known_keys(conn, tables)
+    told = {**shown.keys, peer_rid: shown.key}
+    for rid, key in sorted(told.items()):
+        ours = own_key if rid == own_rid else known.get(rid)
+        if ours is not None and ours != key:
+            detail = (
+                f"two replicas bear the number {rid}: their keys are {ours.hex()[:16]} and {key.hex()[:16]}"
+            )
+            raise DuplicateRid(detail, {"rid": rid, "keys": [ours.hex(), key.hex()]})
+    for rid, key in sorted(told.items()):
+        if rid != own_rid and rid not in known:
+            learn_key(conn, tables, rid, key)
+
+
+def check_own_claim(
+    conn: Connection, tables: ReplicaTables, own_rid: int, claimed: Csn, shown: History
+) -> None:
+    """Refuse a claim that this replica made changes that it lacks, unless its own key has signed it.
+
+    Raises: HistoryUnproven.
+    """
+    head = shown.heads.get(own_rid)
+    if (
+        head is not None
+        and head.csn == claimed
+        and head.chain is not None
+        and head.signature is not None
+        and is_signed(public_key_of(conn, tables), own_rid, head.csn, head.chain, head.signature)
+    ):
+        return
+    detail = f"the peer claims changes of this replica up to {claimed}, which this replica has not signed"
+    raise HistoryUnproven(detail, {"rids": [own_rid]})
+
+
+def compare_heads(conn: Connection, ruv: Mapping[int, Csn], shown: Mapping[int, Head]) -> Compared:
+    """Compare where the other side is not ahead of this replica: its heads with the values here.
+
+    Of a replica id that only one of them knows there is nothing to compare.
+    """
+    wanted = {rid: head.csn for rid, head in shown.items() if rid in ruv and head.csn <= ruv[rid]}
+    points = find_points(conn, wanted)
+    diverged, unproven, lacking = [], [], {}
+    for rid in sorted(wanted):
+        point, head = points[rid], shown[rid]
+        if point.where is Where.FOREIGN:
+            diverged.append(rid)
+        elif point.where is not Where.HERE:
+            unproven.append(rid)
+        elif point.chain is None:
+            lacking[rid] = head
+        elif head.chain is not None and point.chain != head.chain:
+            diverged.append(rid)
+    return Compared(tuple(diverged), tuple(unproven), lacking)
+
+
+def require_one_history(found: Compared) -> None:
+    """Raise where histories have parted.
+
+    Raises: HistoryDiverged.
+    """
+    if found.diverged:
+        rids = ", ".join(map(str, found.diverged))
+        detail = f"the two replicas have different histories of the changes of {rids}"
+        raise HistoryDiverged(detail, {"rids": list(found.diverged)})
+
+
+def require_covered(conn: Connection, ruv: Mapping[int, Csn], shown: History) -> None:
+    """Raise unless the supplier of a TOTAL has everything that this replica has.
+
+    Raises: HistoryDiverged.
+    """
+    heads = heads_of(conn, tables_of(conn))
+    parted = []
+    for rid, csn in ruv.items():
+        theirs, chain = shown.covers.get(rid), heads.get(rid)
+        is_there = theirs is not None and theirs.csn == csn
+        if not is_there or (chain is not None and theirs is not None and theirs.chain not in (None, chain)):
+            parted.append(rid)
+    if parted:
+        rids = ", ".join(map(str, sorted(parted)))
+        detail = f"the replica holds changes of {rids} that are not in the supplier's history"
+        raise HistoryDiverged(detail, {"rids": sorted(parted)})
+
+
+def settle_beginnings(conn: Connection, found: Compared) -> None:
+    """Begin the chains that an older version has not kept, at the heads that the other side has."""
+    for rid, head in found.lacking.items():
+        adopt_point(conn, rid, head.csn, head.chain)
+
+
+def judge_consumer(
+    conn: Connection,
+    seen: Snapshot,
+    consumer_rid: int,
+    shown: History | None,
+    ruv: Mapping[int, Csn],
+) -> tuple[int, ...]:
+    """Compare a consumer that has given its lease with this supplier; no transaction is open.
+
+    Args:
+        seen: this replica, after the acquire.
+        shown: the consumer's; None: it proves nothing, and an admin lets it.
+        ruv: the consumer's.
+    Returns: replica ids that cannot be compared.
+    Raises: DuplicateRid, HistoryDiverged; HistoryUnproven: it has own changes of this replica that this one
+        has not signed.
+    """
+    if shown is None:
+        return ()
+    tables, own_rid = tables_of(conn), seen.replica.rid
+    with conn.transaction():
+        check_identity(conn, tables, own_rid, consumer_rid, shown)
+        heads = {rid: head for rid, head in shown.heads.items() if ruv.get(rid) == head.csn}
+        found = compare_heads(conn, seen.vectors.ruv, heads)
+        require_one_history(found)
+        theirs = ruv.get(own_rid)
+        if theirs is not None and theirs > seen.vectors.ruv.get(own_rid, ""):
+            check_own_claim(conn, tables, own_rid, theirs, shown)
+        keep_signatures(conn, tables, heads, own_rid=own_rid)
+    settle_beginnings(conn, found)
+    # Below the purge point the consumer needs a total initialisation anyway; at it there is a point.
+    return found.unproven
+
+
+def keep_signatures(
+    conn: Connection, tables: ReplicaTables, heads: Mapping[int, Head], *, own_rid: int
+) -> None:
+    """Keep what others have signed of histories that are here, in the caller's transaction."""
+    known = known_keys(conn, tables)
+    wanted = {
+        rid: head
+        for rid, head in heads.items()
+        if rid != own_rid and rid in known and head.signature is not None and head.chain is not None
+    }
+    points = find_points(conn, {rid: head.csn for rid, head in wanted.items()})
+    for rid, head in wanted.items():
+        assert head.chain is not None, "looked at above"
+        assert head.signature is not None, "looked at above"
+        if points[rid].chain == head.chain and is_signed(
+            known[rid], rid, head.csn, head.chain, head.signature
+        ):
+            _put_signature(conn, tables, rid, head)
+
+
+def _put_signature(conn: Connection, tables: ReplicaTables, rid: int, head: Head) -> None:
+    conn.execute(
+        f"insert into {tables.signed_heads} (rid, csn, signature) values (:rid, :csn, :signature)"
+        " on conflict (rid, csn) do nothing",
+        {"rid": rid, "csn": str(head.csn), "signature": head.signature},
+    )
+
+
+# -- what is believed of a batch
+
+
+def prove_batch(
+    conn: Connection,
+    tables: ReplicaTables,
+    own_rid: int,
+    records: pa.RecordBatch,
+    lasts: Mapping[int, Csn],
+    floors: Mapping[int, Csn],
+    proof: BatchProof | None,
+    *,
+    is_trusted: bool,
+) -> pa.Array:
+    """The chain of the records of a batch that are new here, in the transaction that applies them.
+
+    Args:
+        records: all new ones of the replica ids of which some are applied: what is refused is proved too.
+        lasts: of each replica id the last one that is applied.
+        floors: the RUV before them.
+        proof: None: the supplier shows none; it is believed only of replica ids whose key is unknown.
+        is_trusted: an admin lets this supplier bring changes of others without their signature.
+    Raises: HistoryDiverged, ChangesUnproven.
+    """
+    heads = heads_of(conn, tables, lasts)
+    shown = {} if proof is None else proof.rids
+    before: dict[int, bytes | None] = {}
+    for rid in lasts:
+        value, told = head_before(heads, rid), shown.get(rid)
+        if value is None and told is not None and told.before is not None:
+            # From before there was a chain: it begins where both sides are.
+            value = told.before
+            put_point(conn, tables, rid, floors[rid], value)
+        before[rid] = value
+    chain, ends = chain_of(records, before)
+    keys = known_keys(conn, tables) | {own_rid: public_key_of(conn, tables)}
+    for rid, last in lasts.items():
+        told = shown.get(rid)
+        _check_last(rid, ends[rid], told)
+        if rid in keys and not is_trusted:
+            signed = _require_signed(rid, ends[rid], told, keys[rid])
+            if signed.csn == last and rid != own_rid:
+                _put_signature(conn, tables, rid, signed)
+    return chain
+
+
+def _check_last(rid: int, value: bytes | None, told: RidProof | None) -> None:
+    if value is not None and told is not None and told.last is not None and value != told.last:
+        detail = f"the records of {rid} do not lead from this replica's history to the supplier's"
+        raise HistoryDiverged(detail, {"rids": [rid]})
+
+
+def _require_signed(rid: int, value: bytes | None, told: RidProof | None, key: bytes) -> Head:
+    signed = None if told is None else told.signed
+    if signed is None or told is None or signed.signature is None:
+        detail = f"changes of {rid} come without the signature of that replica"
+        raise ChangesUnproven(detail, {"rids": [rid]})
+    end = follow(value, told.tail)
+    if end is None or not is_signed(key, rid, signed.csn, end, signed.signature):
+        detail = f"changes of {rid} are not those that this replica has signed"
+        raise ChangesUnproven(detail, {"rids": [rid]})
+    return signed
