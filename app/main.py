@@ -59,6 +59,7 @@ from app.replication.compare_api import router as compare_router
 from app.replication.dead_letters_api import router as dead_letters_router
 from app.replication.digests_api import router as digests_router
 from app.replication.entries_api import router as entries_router
+from app.replication.content_digest import AnswerDigests
 from app.replication.grouping import ChangeWriters
 from app.replication.parking import ParkingLot
 from app.replication.peer_api import router as replicas_router
@@ -222,13 +223,343 @@ def _add_middleware(app: FastAPI, settings: Settings) -> None:
         body_limits=(
             BodyLimit(
                 re.compile(r"/v1/replicas/[^/]+/sessions/[^/]+/batches"),
-                settings.replication_batch_max_bytes,
+                settings.replication_batch_max_bytes + PROOF_MAX_BYTES,
                 "BATCH_TOO_LARGE",
             ),
             BodyLimit(re.compile(r"/v1/stores/[^/]+/changes"), settings.replication_bulk_max_bytes),
             BodyLimit(re.compile(r"/v1/stores/[^/]+/extinction-status:query"), STATUS_BODY_MAX_BYTES),
         ),
     )
+    app.add_middleware(AnswerDigests)
+
+
+def _query_names(dependant: Dependant) -> set[str]:
+    """The query parameters of a route and of all that it depends on."""
+    own = {parameter.alias for parameter in dependant.query_params}
+    return own.union(*(_query_names(child) for child in dependant.dependencies))
+
+
+def _refuse_unknown_query(request: Request) -> None:
+    """Refuse a change whose query has a name that nobody reads: a typo in `validate_only` must not purge."""
+    route = request.scope.get("route")
+    if request.method in ("GET", "HEAD") or not isinstance(route, APIRoute):
+        return
+    unknown = sorted(set(request.query_params) - _query_names(route.dependant))
+    if unknown:
+        wrong = [
+            {"pointer": f"query:{name[:100]}", "detail": "there is no such parameter"} for name in unknown
+        ]
+        raise errors.InvalidRequest("a query parameter is not known", errors=wrong)
+
+
+def _add_routes(app: FastAPI) -> None:
+    for router in ROUTERS:
+        app.include_router(router, dependencies=[Depends(_refuse_unknown_query)])
+    _add_probes(app)
+    _add_documents(app)
+
+
+def _add_probes(app: FastAPI) -> None:
+    @app.get(
+        "/livez", summary="Alive", operation_id="livez", tags=["operation"], openapi_extra={"security": []}
+    )
+    async def livez() -> dict[str, str]:
+        """The process answers."""
+        return {"status": "alive"}
+
+    @app.get(
+        "/readyz",
+        summary="Ready",
+        operation_id="readyz",
+        tags=["operation"],
+        openapi_extra={"security": []},
+        responses={503: {"description": "starting, stopping, metadata-away or spark-failed"}},
+    )
+    async def readyz(request: Request) -> Response:
+        """200 when metadata is at head, a runner is alive, and Spark has not been given up."""
+        readiness: Readiness = request.app.state.readiness
+        status = readiness.status
+        if status == "ready" and not await run_in_threadpool(_answers, request.app.state.database):
+            status = "metadata-away"
+        return JSONResponse({"status": status}, status_code=200 if status == "ready" else 503)
+
+
+def _answers(database: Database) -> bool:
+    """Whether the metadata database can be read now."""
+    try:
+        with database.reading() as db:
+            db.execute(text("select 1"))
+    except (errors.MetadataUnavailable, errors.MetadataBusy):
+        return False
+    return True
+
+
+def _add_documents(app: FastAPI) -> None:
+    @app.get(
+        "/metrics",
+        summary="Figures for Prometheus",
+        operation_id="metrics",
+        tags=["operation"],
+        dependencies=[Depends(requires(Scope.JOBS_READ))],
+        responses=problems() | {200: {"content": {"text/plain": {}}, "description": "Exposition format"}},
+        response_class=Response,
+    )
+    def metrics(request: Request) -> Response:
+        """Read from the metadata, so that every instance tells the same; lethe_spark_* is its own."""
+        settings: Settings = request.app.state.settings
+        text = render_metrics(
+            request.app.state.database, alive_within_s=settings.lease_ttl_s, spark=request.app.state.spark
+        )
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    @app.get(
+        "/openapi.json",
+        summary="This description",
+        operation_id="get_openapi",
+        tags=["operation"],
+        dependencies=[Depends(requires(Scope.STORES_READ))],
+        responses=problems() | {200: {"content": {"application/json": {}}, "description": "OpenAPI 3.1"}},
+    )
+    def openapi_document() -> dict[str, Any]:
+        """OpenAPI 3.1 of this very service."""
+        return describe(app)
+
+
+from spark.replication.proof_values import PROOF_MAX_BYTES
+
+"""create_app(): routers, errors, and the life of the application."""
+
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+import anyio.to_thread
+from fastapi import Depends, FastAPI, Request
+from fastapi.dependencies.models import Dependant
+from fastapi.middleware.cors import CORSMiddleware
+from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
+from sqlalchemy import text
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from app import errors
+from app.archives.api import router as archives_router
+from app.auth.access import requires
+from app.auth.api import router as auth_router
+from app.auth.scopes import Scope
+from app.backups.api import router as backups_router
+from app.clock import Clock, SystemClock
+from app.db import Database
+from app.description import describe
+from app.erase.api import router as erase_router
+from app.erase.certificate_api import router as certificates_router
+from app.events.api import router as events_router
+from app.events.cleanup_api import router as cleanups_router
+from app.events.precondition_api import router as preconditions_router
+from app.events.switch_api import router as switches_router
+from app.events.wait_api import router as waits_router
+from app.extinction.api import router as extinction_router
+from app.extinction.attest_api import router as attest_router
+from app.extinction.forget_api import router as forget_router
+from app.extinction.wire import STATUS_BODY_MAX_BYTES
+from app.handlers import BATCH_SUBMITTERS, STORE_HOOKS, TRIMMING, scopes_of
+from app.jobs.api import router as jobs_router
+from app.jobs.batch_api import router as batch_router
+from app.jobs.spark_api import router as spark_router
+from app.jobs.spark_service import SparkService
+from app.jobs.watch import JobWatch
+from app.kit.problems import problems
+from app.kit.request_scope import BodyLimit, RequestScope
+from app.metrics import render_metrics
+from app.parameters.api import router as parameters_router
+from app.protection.abort_api import router as abort_router
+from app.protection.api import router as protection_router
+from app.protection.waiting import WaitingRoom
+from app.purge.api import router as purge_router
+from app.replication.agreements_api import router as agreements_router
+from app.replication.api import router as replication_router
+from app.replication.audits_api import router as audits_router
+from app.replication.changes_api import router as changes_router
+from app.replication.compare_api import router as compare_router
+from app.replication.dead_letters_api import router as dead_letters_router
+from app.replication.digests_api import router as digests_router
+from app.replication.entries_api import router as entries_router
+from app.replication.content_digest import AnswerDigests
+from app.replication.grouping import ChangeWriters
+from app.replication.parking import ParkingLot
+from app.replication.peer_api import router as replicas_router
+from app.replication.replicas import close_idle_replicas
+from app.replication.sessions_api import router as replication_sessions_router
+from app.settings import Settings
+from app.stores.api import router as stores_router
+from app.stores.parameters_api import router as store_parameters_router
+
+DESCRIPTION = (
+    "Lethe makes replicated data go away safely: purges, erasure, extinction, event cleanup, and the "
+    "replication that must come first. Errors are application/problem+json with a stable `code`."
+)
+VERSION = version("lethe")
+ROUTERS = (
+    stores_router,
+    store_parameters_router,
+    purge_router,
+    erase_router,
+    certificates_router,
+    extinction_router,
+    attest_router,
+    forget_router,
+    archives_router,
+    protection_router,
+    abort_router,
+    backups_router,
+    replication_router,
+    replicas_router,
+    digests_router,
+    dead_letters_router,
+    audits_router,
+    changes_router,
+    entries_router,
+    agreements_router,
+    replication_sessions_router,
+    compare_router,
+    events_router,
+    waits_router,
+    preconditions_router,
+    cleanups_router,
+    switches_router,
+    batch_router,
+    jobs_router,
+    spark_router,
+    parameters_router,
+    auth_router,
+)
+
+
+@dataclass(slots=True)
+class Readiness:
+    """What `/readyz` tells.
+
+    Args:
+        runner_alive: whether this process can take work.
+        spark_failed: whether Spark has been given up; one that still starts does not count.
+    """
+
+    runner_alive: Callable[[], bool] = field(default=lambda: False)
+    spark_failed: Callable[[], bool] = field(default=lambda: False)
+    stopping: bool = False
+
+    @property
+    def status(self) -> str:
+        """One word."""
+        if self.stopping:
+            return "stopping"
+        if not self.runner_alive():
+            return "starting"
+        return "spark-failed" if self.spark_failed() else "ready"
+
+
+def create_app(
+    settings: Settings,
+    database: Database,
+    *,
+    clock: Clock | None = None,
+    readiness: Readiness | None = None,
+    wake_runner: Callable[[], None] = lambda: None,
+    spark: SparkService | None = None,
+    instance_id: str = "",
+) -> FastAPI:
+    """Build the application over an opened metadata database.
+
+    Args:
+        wake_runner: called when a job may have work or orders; the runner belongs to the caller.
+        spark: the pool of this process; it belongs to the caller too.
+        instance_id: of this process's data directory: a restart knows by it what its own past has left.
+    """
+    watch = JobWatch(database, interval_s=settings.watch_interval_s, waiters_max=settings.waiters_max)
+    writers = ChangeWriters(database, settings, clock or SystemClock())
+
+    app = FastAPI(
+        title="Lethe",
+        version=VERSION,
+        description=DESCRIPTION,
+        lifespan=_life(watch, writers, threads_max=settings.api_threads_max),
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+    )
+
+    def changed(job_id: str) -> None:
+        wake_runner()
+        watch.notify(job_id)
+
+    state = app.state
+    state.settings, state.database, state.watch = settings, database, watch
+    state.clock = clock or SystemClock()
+    state.readiness = readiness or Readiness()
+    state.changed = changed
+    state.store_hooks, state.batch_submitters = STORE_HOOKS, BATCH_SUBMITTERS
+    state.scopes_of, state.trimming = scopes_of, TRIMMING
+    state.spark = spark
+    state.instance_id = instance_id
+    state.waiting_room = WaitingRoom(settings.waiters_max)
+    state.parking = _parking(settings)
+    state.change_writers = writers
+    errors.install(app)
+    _add_middleware(app, settings)
+    _add_routes(app)
+    return app
+
+
+def _life(
+    watch: JobWatch, writers: ChangeWriters, *, threads_max: int
+) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        anyio.to_thread.current_default_thread_limiter().total_tokens = threads_max
+        await watch.start()
+        yield
+        writers.close()
+        close_idle_replicas()
+        await watch.close()
+
+    return lifespan
+
+
+def _parking(settings: Settings) -> ParkingLot:
+    return ParkingLot(
+        in_flight=settings.replication_in_flight,
+        batches_max=settings.replication_batches_max,
+        wait_max_s=settings.replication_parking_s,
+    )
+
+
+def _add_middleware(app: FastAPI, settings: Settings) -> None:
+    if settings.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.cors_origins,
+            allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+            allow_headers=["*"],
+            expose_headers=["ETag", "Location", "Retry-After", "X-Request-ID", "Idempotency-Replayed"],
+        )
+    app.add_middleware(
+        RequestScope,
+        body_max_bytes=settings.request_body_max_bytes,
+        body_limits=(
+            BodyLimit(
+                re.compile(r"/v1/replicas/[^/]+/sessions/[^/]+/batches"),
+                settings.replication_batch_max_bytes + PROOF_MAX_BYTES,
+                "BATCH_TOO_LARGE",
+            ),
+            BodyLimit(re.compile(r"/v1/stores/[^/]+/changes"), settings.replication_bulk_max_bytes),
+            BodyLimit(re.compile(r"/v1/stores/[^/]+/extinction-status:query"), STATUS_BODY_MAX_BYTES),
+        ),
+    )
+    app.add_middleware(AnswerDigests)
 
 
 def _query_names(dependant: Dependant) -> set[str]:

@@ -2,6 +2,7 @@
 
 PeerError
  +- PeerUnanswered      no connection, no answer in time, or one that broke off
+ |   +- PeerAnswerDamaged   one that does not match its digest
  +- PeerRefused         a problem, with its status and code
  +- PeerAnswerInvalid   something else than this protocol's answer
 """
@@ -16,6 +17,7 @@ from typing import Any, Final
 
 from spark.formats.csn import Csn, CsnInvalid
 from spark.formats.ruv import parse_rid
+from spark.replication.proof_values import History
 
 DETAIL_MAX_CHARS: Final = 500
 WORD_MAX_CHARS: Final = 64
@@ -36,6 +38,12 @@ class PeerUnanswered(PeerError):
     """No answer came: the request may have been carried out all the same."""
 
     code = "PEER_UNANSWERED"
+
+
+class PeerAnswerDamaged(PeerUnanswered):
+    """The answer is not the one that was sent: whether the request was carried out nobody knows."""
+
+    code = "PEER_ANSWER_DAMAGED"
 
 
 class PeerAnswerInvalid(PeerError):
@@ -93,6 +101,8 @@ class Acquired:
     Attributes:
         resume_after: TOTAL: the last entry that was copied already, (database, key).
         is_copied: TOTAL: all entries are there.
+        history: None: the consumer's version proves nothing.
+        unproven: replica ids of which it could not compare the histories.
     """
 
     epoch: int
@@ -102,6 +112,8 @@ class Acquired:
     limits: PeerLimits
     resume_after: tuple[bytes, bytes] | None = None
     is_copied: bool = False
+    history: History | None = None
+    unproven: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +174,8 @@ def read_acquired(answer: Mapping[str, Any]) -> Acquired:
             ),
             resume_after=_position(total.get("resume_after")),
             is_copied=total.get("is_copied") is True,
+            history=None if answer.get("history") is None else History.of(answer["history"]),
+            unproven=frozenset(_whole(rid) for rid in answer.get("unproven", ())),
         )
 
 

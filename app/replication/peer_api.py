@@ -4,7 +4,7 @@ Between services: no Idempotency-Key, for every request may be repeated as it is
 """
 
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 from starlette.concurrency import run_in_threadpool
@@ -18,7 +18,9 @@ from app.errors import Conflict
 from app.kit.ids import new_id
 from app.kit.problems import problems
 from app.replication.parking import ParkingLot
-from app.replication.peer_batches import decode_batch, media_type_of, read_body
+from app.replication.content_digest import HEADER, require_digest
+from app.replication.peer_batches import media_type_of, read_batch, read_body
+from app.replication.peer_errors import peer_problem
 from app.replication.peer_examples import ROW
 from app.replication.peer_models import (
     SESSION_ID,
@@ -55,15 +57,29 @@ from spark.replication.session import (
     release,
     renew,
 )
+from spark.replication.session_errors import ProofsMissing
 from spark.replication.session_row import Ticket
 from spark.targets.connection import Connection
 
-router = APIRouter(tags=["replicas"])
+
+async def whole_body(request: Request) -> None:
+    """Refuse a JSON body that is not what its digest says; batches are looked at where they are read.
+
+    Raises: BodyDamaged.
+    """
+    if request.headers.get(HEADER) is not None and not request.url.path.endswith("/batches"):
+        require_digest(request.headers.get(HEADER), await request.body())
+
+
+router = APIRouter(tags=["replicas"], dependencies=[Depends(whole_body)])
 SessionId = Annotated[str, Path(pattern=SESSION_ID)]
 Peer = Annotated[Caller, Depends(requires(Scope.REPLICATION_PEER))]
 Epoch = Annotated[int, Query(ge=1, le=2**62, description="As the lease was granted.")]
 BatchSeq = Annotated[int, Query(ge=1, le=2**62, description="From 1 in each epoch, one after the other.")]
 REPLICA = "/v1/replicas/{store_id}"
+WITHOUT_PROOFS: Final = (
+    "this supplier proves nothing of its history: upgrade it, or set LETHE_REPLICATION_UNPROVEN_PEERS here"
+)
 ONE = f"{REPLICA}/sessions/{{session_id}}"
 _BATCH_BODY = {
     "requestBody": {
@@ -135,7 +151,11 @@ def post_session(
         discard_consumer_changes=body.discard_consumer_changes,
         capabilities=frozenset(body.supplier.capabilities),
         extinctions=body.supplier.extinctions,
+        history=body.supplier.history,
+        is_trusted=body.supplier.rid in settings.replication_trusted_suppliers,
     )
+    if wanted.history is None and not settings.replication_unproven_peers:
+        raise peer_problem(ProofsMissing(WITHOUT_PROOFS))
     found = consumer.begin(lambda conn: acquire(conn, wanted, now_s=consumer.now_s))
     asked = body.model_dump(mode="json", include={"mode", "discard_consumer_changes"})
     supplier = {"supplier": body.supplier.store, "supplier_rid": body.supplier.rid, "epoch": found.epoch}
@@ -169,13 +189,21 @@ async def post_batch(
         answered(),
         parking_of(request).place((consumer.store.id, session_id), epoch=epoch, batch_seq=batch_seq) as place,
     ):
-        batch = await run_in_threadpool(
-            decode_batch, await read_body(request), media_type_of(request), settings
+        batch, proof = await run_in_threadpool(
+            read_batch, await read_body(request), media_type_of(request), settings
         )
-        apply = apply_batch if batch.schema == RECORD_SCHEMA else apply_entries
 
         def transact(conn: Connection) -> Applied:
-            return apply(conn, ticket, batch, now_s=consumer.now_s)
+            if batch.schema != RECORD_SCHEMA:
+                return apply_entries(conn, ticket, batch, now_s=consumer.now_s)
+            return apply_batch(
+                conn,
+                ticket,
+                batch,
+                now_s=consumer.now_s,
+                proof=proof,
+                trusted_rids=settings.replication_trusted_suppliers,
+            )
 
         return AppliedRead.of(await place.in_turn(partial(run_in_threadpool, consumer.attempt, transact)))
 

@@ -21,9 +21,11 @@ from urllib.parse import quote
 
 import httpx
 
+from app.replication.content_digest import HEADER, digest_of, matches
 from app.replication.peer_answers import (
     Acknowledged,
     Acquired,
+    PeerAnswerDamaged,
     PeerAnswerInvalid,
     PeerRefused,
     PeerReplica,
@@ -136,7 +138,10 @@ class PeerClient:
             params={"epoch": epoch, "batch_seq": batch_seq},
             content=body,
         )
-        return read_acknowledged(answer)
+        acknowledged = read_acknowledged(answer)
+        if acknowledged.batch_seq != batch_seq:
+            raise PeerAnswerDamaged(f"an answer to batch {acknowledged.batch_seq}, not to {batch_seq}")
+        return acknowledged
 
     def renew(self, session_id: str, *, epoch: int, lease: str) -> datetime:
         """Keep the lease; until when it is ours then.
@@ -216,6 +221,8 @@ class PeerClient:
             headers={"Content-Type": ARROW_STREAM} if content is not None else None,
             extensions={"trace": self._trace},
         )
+        if request.content:
+            request.headers[HEADER] = digest_of(request.content)
         try:
             response = self._http.send(request, stream=True)
             try:
@@ -224,6 +231,8 @@ class PeerClient:
                 response.close()
         except (httpx.TransportError, httpx.InvalidURL, httpx.DecodingError) as error:
             raise PeerUnanswered(f"{self.address.url}: {error or type(error).__name__}") from error
+        if not matches(response.headers.get(HEADER), text):
+            raise PeerAnswerDamaged(f"{self.address.url}: the answer does not match its Content-Digest")
         return _document(response, text)
 
     def _trace(self, event: str, info: Mapping[str, Any]) -> None:

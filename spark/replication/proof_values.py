@@ -16,7 +16,10 @@ from spark.replication.chain import CHAIN_BYTES
 
 KEY_BYTES: Final = 32
 SIGNATURE_BYTES: Final = 64
-TAIL_MAX: Final = 50_000
+TAIL_MAX: Final = 20_000
+"""Records between a batch's last one and the next head that their replica has signed."""
+PROOF_MAX_BYTES: Final = 4 * 1_048_576
+"""What a proof may add to a body."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -263,6 +263,8 @@ def judge_consumer(
     consumer_rid: int,
     shown: History | None,
     ruv: Mapping[int, Csn],
+    *,
+    is_trusted: bool = False,
 ) -> tuple[int, ...]:
     """Compare a consumer that has given its lease with this supplier; no transaction is open.
 
@@ -270,6 +272,7 @@ def judge_consumer(
         seen: this replica, after the acquire.
         shown: the consumer's; None: it proves nothing, and an admin lets it.
         ruv: the consumer's.
+        is_trusted: an admin lets it speak for this replica without its signature.
     Returns: replica ids that cannot be compared.
     Raises: DuplicateRid, HistoryDiverged; HistoryUnproven: it has own changes of this replica that this one
         has not signed.
@@ -283,7 +286,7 @@ def judge_consumer(
         found = compare_heads(conn, seen.vectors.ruv, heads)
         require_one_history(found)
         theirs = ruv.get(own_rid)
-        if theirs is not None and theirs > seen.vectors.ruv.get(own_rid, ""):
+        if not is_trusted and theirs is not None and theirs > seen.vectors.ruv.get(own_rid, ""):
             check_own_claim(conn, tables, own_rid, theirs, shown)
         keep_signatures(conn, tables, heads, own_rid=own_rid)
     settle_beginnings(conn, found)

@@ -272,7 +272,7 @@ def _look_for_loss(
         return
     own, theirs = vectors.ruv.get(replica.rid), request.ruv.get(replica.rid)
     if theirs is not None and theirs > (own or ""):
-        if request.history is not None:
+        if request.history is not None and not request.is_trusted:
             check_own_claim(conn, tables, replica.rid, theirs, request.history)
         mark_restored(conn, upto=theirs)
     level_if_reached(conn, tables, own_max=own, now_s=now_s)

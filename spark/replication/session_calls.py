@@ -19,6 +19,7 @@ class Acquire:
         capabilities: what it takes, as a consumer of somebody else.
         extinctions: of each replica id the greatest CSN of the extinctions that it has.
         history: None: it proves nothing, and an admin lets it.
+        is_trusted: an admin lets it speak for other replicas without their signature.
     """
 
     session_id: str
@@ -33,6 +34,7 @@ class Acquire:
     capabilities: frozenset[str] = frozenset()
     extinctions: Mapping[int, Csn] = field(default_factory=dict)
     history: History | None = None
+    is_trusted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
