@@ -17,8 +17,8 @@ from app.db import Database
 from app.errors import Conflict
 from app.kit.ids import new_id
 from app.kit.problems import problems
-from app.replication.parking import ParkingLot
 from app.replication.content_digest import HEADER, require_digest
+from app.replication.parking import ParkingLot
 from app.replication.peer_batches import media_type_of, read_batch, read_body
 from app.replication.peer_errors import peer_problem
 from app.replication.peer_examples import ROW

@@ -77,8 +77,8 @@ Generation = Annotated[
 ]
 _HISTORY_SCHEMA: Final = {
     "type": "object",
-    "description": "The public key of the replica, its heads (CSN, value of the chain, signature) by RID, the "
-    "keys that it knows by RID; of a copy also its values at the consumer's heads.",
+    "description": "The public key of the replica; by RID its heads (CSN, value of the chain, signature) and "
+    "the keys that it knows; of a copy also its values at the consumer's heads.",
     "properties": {
         "key": {"type": "string"},
         "heads": {"type": "object"},

@@ -116,7 +116,8 @@ def apply_batch(
         proof: what came beside the batch.
         trusted_rids: suppliers whom an admin lets bring changes of others without their signature.
     Raises: SessionNotFound, SessionEnded, StaleEpoch, BatchGap, PrevGap, GenerationMismatch,
-        ReplicaInitializing, TotalIncomplete, ClockSkewed, HistoryDiverged, ChangesUnproven: nothing has changed. TargetLockTimeout: try again.
+        ReplicaInitializing, TotalIncomplete, ClockSkewed, HistoryDiverged, ChangesUnproven: nothing has
+        changed. TargetLockTimeout: try again.
     """
     tables, arrival = tables_of(conn), arrange(batch)
     with conn.transaction():

@@ -158,7 +158,7 @@ def _fill(conn: Connection, tables: ReplicaTables, rid: int) -> None:
             )
             if not rows:
                 return
-            before = _value_before(conn, tables, rid, rows[0][1])
+            before = _value_before(conn, rid, rows[0][1])
             if before is None:
                 return
             batch = _batch(rows)
@@ -173,7 +173,7 @@ def _fill(conn: Connection, tables: ReplicaTables, rid: int) -> None:
         after = rows[-1][0]
 
 
-def _value_before(conn: Connection, tables: ReplicaTables, rid: int, prev: str | None) -> bytes | None:
+def _value_before(conn: Connection, rid: int, prev: str | None) -> bytes | None:
     if prev is None:
         return seed_of(rid)
     return find_points(conn, {rid: prev})[rid].chain

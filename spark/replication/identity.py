@@ -1,8 +1,8 @@
 """Who a replica is beyond its number: a key of its own, which signs how far its history has come.
 
 The key lies in the replica's own tables: it goes where the changes go. A target that is put back has it, and
-so has one that is served by another metadata; metadata that is put back loses nothing. Whoever can read it can
-write changes into the tables as well. Another replica that was given the same number has another key.
+so has one that is served by another metadata; metadata that is put back loses nothing. Whoever can read it
+can write changes into the tables as well. Another replica that was given the same number has another key.
 
 Keys of others are learned when they are first heard of, and never change by themselves.
 """

@@ -48,7 +48,7 @@ class Compared:
     Attributes:
         diverged: of these the other side has another history.
         unproven: of these the lower CSN has left this changelog, and nothing is known of it.
-        lacking: of these the other side's value is unknown here, or ours to it: (CSN, its value) to begin with.
+        lacking: of these no value is known here at the other side's head, from which the chain may begin.
     """
 
     diverged: tuple[int, ...] = ()
@@ -105,7 +105,8 @@ def proof_of(conn: Connection, batch: pa.RecordBatch) -> BatchProof:
     """
     tables = tables_of(conn)
     with conn.transaction(read_only=True):
-        [(own_rid,)] = conn.execute(f"select rid from {tables.replica}")
+        rows = conn.execute(f"select rid from {tables.replica}")
+        own_rid = rows[0][0] if rows else None
         prevs: dict[int, str | None] = {}
         lasts: dict[int, Csn] = {}
         rids = rids_of(batch.column("csn")).tolist()

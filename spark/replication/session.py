@@ -84,8 +84,8 @@ def acquire(conn: Connection, request: Acquire, *, now_s: int) -> Acquired:
     Args:
         now_s: this service's clock, by which CSNs are made.
     Raises: ClockSkewed, DuplicateRid, GenerationMismatch, ReplicaBusy, ReplicaSupplies, ConsumerAhead,
-        HistoryDiverged, HistoryUnproven, in this order; of a TOTAL GenerationMismatch says that a supplier without one has nothing to copy.
-        ReplicaMissing, TargetLockTimeout.
+        HistoryDiverged, HistoryUnproven, in this order; of a TOTAL GenerationMismatch says that a supplier
+        without one has nothing to copy. ReplicaMissing, TargetLockTimeout.
     """
     tables = tables_of(conn)
     with conn.transaction():

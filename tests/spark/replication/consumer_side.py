@@ -77,9 +77,7 @@ class ConsumerSide:
         """A batch of changes arrives."""
         ticket = Ticket(session_id, epoch, seq)
         # Made by hand, they come without proofs: test_histories.py is about those.
-        return apply_batch(
-            self.conn, ticket, records(rows), now_s=self.now_s, trusted_rids=range(RID_MAX)
-        )
+        return apply_batch(self.conn, ticket, records(rows), now_s=self.now_s, trusted_rids=range(RID_MAX))
 
     def copy(
         self,

@@ -19,7 +19,6 @@ from spark.replication.apply import apply_batch, apply_entries
 from spark.replication.decide import Consumer, Outcome, Strategy, Supplier, decide
 from spark.replication.entries import read_entries
 from spark.replication.errors import ReplicaNotOnline, ReplicationRefused, ReplicaWasRestored
-from spark.replication.proof_values import History
 from spark.replication.proofs import judge_consumer, proof_of, shown_history
 from spark.replication.records import LOCAL_SCHEMA, ReplicaStatus, SessionMode
 from spark.replication.session import Acquire, Completion, acquire, complete_total, release
@@ -59,6 +58,7 @@ class Machine:
             self.target, application_name="histories", limits=SessionLimits(lock_timeout_ms=200)
         )
         self.conn.execute("pragma synchronous = off")
+        self.conn.execute("pragma journal_mode = memory")
         replica.ensure_layout(self.conn, rid=self.rid, generation=GENERATION, incarnation="inc_0")
         self.compare()
 
@@ -95,7 +95,8 @@ class Machine:
         [answer] = done.requests
         assert isinstance(answer, local_write.RequestWritten)
         rows_there = self.conn.execute(
-            "select csn from replica_changelog where rid = :rid and csn between :first and :last order by csn",
+            "select csn from replica_changelog"
+            " where rid = :rid and csn between :first and :last order by csn",
             {"rid": self.rid, "first": answer.first_csn, "last": answer.last_csn},
         )
         return [csn for (csn,) in rows_there]
@@ -135,14 +136,6 @@ class Machine:
 
     def log(self) -> set[str]:
         return {csn for (csn,) in self.conn.execute("select csn from replica_changelog")}
-
-
-@dataclass
-class Wire:
-    """What an attacker, or a bad cable, makes of what a supplier shows."""
-
-    history: History | None = None
-    batch: pa.RecordBatch | None = None
 
 
 def session(

@@ -199,7 +199,7 @@ def test_forged_changes_of_another_replica_are_refused_and_nothing_waits(
     forged = _forged(1, b.clock_s, Csn(last))
     proof: BatchProof | None = None
     if with_proof:
-        chain, ends = proofs.chain_of(forged, {1: proofs.heads_of(b.conn, proofs.tables_of(b.conn))[1]})
+        _, ends = proofs.chain_of(forged, {1: proofs.heads_of(b.conn, proofs.tables_of(b.conn))[1]})
         csn = Csn(forged.column("csn")[0].as_py())
         assert ends[1] is not None
         signature = proofs.sign_head(nine.conn, proofs.tables_of(nine.conn), 1, csn, ends[1])
@@ -242,8 +242,7 @@ def test_a_changed_record_does_not_follow(make: Make) -> None:
 
 def test_what_was_trimmed_can_still_be_compared_where_it_was_acknowledged(make: Make) -> None:
     a, b = make(1), make(2)
-    [first] = a.write(b"a")
-    a.write(b"b")
+    a.write(b"a", b"b")
     _level(a, b)
     assert a.trim(str(a.state().vectors.ruv[1]), 1) == 2
     assert session(a, b) == session(b, a) == "UP_TO_DATE"
