@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from spark.formats.csn import Csn, CsnInvalid
 from spark.formats.ruv import parse_rid
+from spark.replication.history_points import Point, Where
 from spark.replication.proof_values import History
 
 DETAIL_MAX_CHARS: Final = 500
@@ -74,7 +75,8 @@ class PeerReplica:
     """A consumer as it describes itself; `ruv` is None where it has none.
 
     Attributes:
-        capabilities: without a session; in one they stand in the answer to acquire.
+        capabilities, history: without a session; in one they stand in the answer to acquire.
+        points: places of CSNs that were asked for.
     """
 
     rid: int
@@ -83,6 +85,8 @@ class PeerReplica:
     ruv: Mapping[int, Csn] | None
     purged: Mapping[int, Csn] = field(default_factory=dict)
     capabilities: frozenset[str] = frozenset()
+    history: History | None = None
+    points: Mapping[int, Point] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +244,8 @@ def read_replica(document: Any) -> PeerReplica:
         ruv=None if ruv is None else read_ruv(ruv),
         purged=read_ruv(document.get("purged") or {}),
         capabilities=frozenset(map(str, document.get("capabilities", ()))),
+        history=None if document.get("history") is None else History.of(document["history"]),
+        points={parse_rid(rid): _point(each) for rid, each in (document.get("points") or {}).items()},
     )
 
 
@@ -249,6 +255,11 @@ def _rejected(document: Any) -> Rejected:
     if _CODE.fullmatch(code) is None:
         raise ValueError("a code is a word in capitals")
     return Rejected(csn.rid, csn, code, clean(str(document["detail"])))
+
+
+def _point(document: Any) -> Point:
+    chain = document["chain"]
+    return Point(Where(document["place"]), None if chain is None else bytes.fromhex(chain))
 
 
 def _position(document: Any) -> tuple[bytes, bytes] | None:

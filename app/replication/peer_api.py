@@ -7,6 +7,7 @@ from functools import partial
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Path, Query, Request
+from pydantic import StringConstraints
 from starlette.concurrency import run_in_threadpool
 
 from app.auth.access import ClockDep, DatabaseDep, SettingsDep, requires
@@ -31,6 +32,7 @@ from app.replication.peer_models import (
     LeaseRead,
     PeerLimits,
     PeerReplicaRead,
+    PointRead,
     ReleasedRead,
     RenewLeaseRequest,
     ReplicaRuvRead,
@@ -46,6 +48,8 @@ from spark.formats.csn import Csn
 from spark.formats.ruv import Ruv, RuvElement, format_ruv
 from spark.replication.apply import Applied, apply_batch, apply_entries
 from spark.replication.errors import ReplicaMissing
+from spark.replication.history_points import find_points
+from spark.replication.proofs import shown_history
 from spark.replication.records import RECORD_SCHEMA, ReplicaStatus, Snapshot
 from spark.replication.replica import snapshot
 from spark.replication.session import (
@@ -75,6 +79,8 @@ router = APIRouter(tags=["replicas"], dependencies=[Depends(whole_body)])
 SessionId = Annotated[str, Path(pattern=SESSION_ID)]
 Peer = Annotated[Caller, Depends(requires(Scope.REPLICATION_PEER))]
 Epoch = Annotated[int, Query(ge=1, le=2**62, description="As the lease was granted.")]
+AT_MAX: Final = 200
+CsnQuery = Annotated[str, StringConstraints(pattern="^[0-9a-f]{20}$")]
 BatchSeq = Annotated[int, Query(ge=1, le=2**62, description="From 1 in each epoch, one after the other.")]
 REPLICA = "/v1/replicas/{store_id}"
 WITHOUT_PROOFS: Final = (
@@ -286,14 +292,39 @@ def delete_session(
     operation_id="get_replica_ruv",
     responses=problems(404, 409),
 )
-def get_ruv(consumer: ConsumerDep) -> PeerReplicaRead:
+def get_ruv(
+    consumer: ConsumerDep,
+    at: Annotated[
+        list[CsnQuery] | None,
+        Query(max_length=AT_MAX, description="CSNs whose place in this history is wanted: `points`."),
+    ] = None,
+) -> PeerReplicaRead:
     """Without a session, and without making anything. `ruv` is null where there is none, or half a copy."""
+    wanted = {csn.rid: csn for csn in map(Csn, at or ())}
     try:
-        return _shown(consumer.read(snapshot))
+        return consumer.read(lambda conn: _with_history(conn, wanted))
     except Conflict as error:
         if error.code != ReplicaMissing.code:
             raise
         return _untouched(consumer.store)
+
+
+def _with_history(conn: Connection, wanted: dict[int, Csn]) -> PeerReplicaRead:
+    with conn.transaction(read_only=True):
+        found = snapshot(conn)
+        read = _shown(found)
+        if read.ruv is None:
+            return read
+        read.history = shown_history(conn, found.vectors.ruv, found.replica.rid).document()
+        read.points = {
+            str(rid): PointRead(
+                csn=wanted[rid],
+                place=point.where.value,
+                chain=None if point.chain is None else point.chain.hex(),
+            )
+            for rid, point in find_points(conn, wanted).items()
+        }
+    return read
 
 
 def _untouched(store: Store) -> PeerReplicaRead:

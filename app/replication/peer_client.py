@@ -12,7 +12,7 @@ import json
 import socket
 import ssl
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
@@ -46,6 +46,7 @@ CONNECT_TIMEOUT_S: Final = 5.0
 ANSWER_TIMEOUT_S: Final = 30.0
 """The consumer parks a batch up to 5 s for its predecessors, and then has to write it."""
 ARROW_STREAM: Final = "application/vnd.apache.arrow.stream"
+AT_MAX: Final = 200
 USER_AGENT: Final = "lethe-supplier/1"
 
 
@@ -182,12 +183,14 @@ class PeerClient:
             params["batch_seq"] = batch_seq
         return self._call("DELETE", f"sessions/{quote(session_id, safe='')}", params=params)
 
-    def ruv(self) -> PeerReplica:
+    def ruv(self, *, at: Collection[Csn] = ()) -> PeerReplica:
         """Ask for the consumer's vectors, without a session.
 
+        Args:
+            at: CSNs whose place in its history is wanted; AT_MAX of them are asked for.
         Raises: PeerError.
         """
-        answer = self._call("GET", "ruv")
+        answer = self._call("GET", "ruv", params={"at": [str(csn) for csn in at][:AT_MAX]} if at else None)
         with reading("the answer to ruv"):
             return read_replica(answer)
 

@@ -318,6 +318,14 @@ class ReleasedRead(BaseModel):
     status: str
 
 
+class PointRead(BaseModel):
+    """A CSN in the history of a replica."""
+
+    csn: str
+    place: Literal["HERE", "TRIMMED", "FOREIGN", "AHEAD"]
+    chain: str | None = Field(description="null: it is from before there was a chain, or not here.")
+
+
 class PeerReplicaRead(BaseModel):
     """A replica as its peers may see it at any time."""
 
@@ -332,6 +340,8 @@ class PeerReplicaRead(BaseModel):
     purged: RuvRead
     lines: list[str] = Field(description="The RUV in 389's text form.")
     capabilities: list[str]
+    history: HistoryShown = None
+    points: dict[str, PointRead] = Field(default_factory=dict, description="By RID, of `at`.")
 
 
 def shown_vector(vector: Mapping[int, str]) -> dict[str, str]:

@@ -21,6 +21,7 @@ from spark.formats.csn import Csn
 from spark.formats.replica import ReplicaTables, tables_of
 from spark.replication.chain import chain_of, digests_of, follow, seed_of
 from spark.replication.history_points import (
+    Point,
     Where,
     adopt_point,
     find_points,
@@ -293,6 +294,49 @@ def judge_consumer(
     settle_beginnings(conn, found)
     # Below the purge point the consumer needs a total initialisation anyway; at it there is a point.
     return found.unproven
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What looking alone tells of a consumer's history; see Compared."""
+
+    is_duplicate: bool
+    diverged: tuple[int, ...]
+    unproven: tuple[int, ...]
+
+
+def judge_remote(
+    conn: Connection,
+    asked: Mapping[int, Csn],
+    points: Mapping[int, Point],
+    peer_rid: int,
+    shown: History | None,
+    ruv: Mapping[int, Csn],
+) -> Judged:
+    """Compare with a consumer without a session, inside a read transaction.
+
+    Args:
+        asked: this replica's CSNs of which the consumer was ahead; points: what it said of them.
+    """
+    if shown is None:
+        return Judged(False, (), tuple(sorted(ruv)))
+    tables = tables_of(conn)
+    [(own_rid,)] = conn.execute(f"select rid from {tables.replica}")
+    known = known_keys(conn, tables) | {own_rid: public_key_of(conn, tables)}
+    told = {**shown.keys, peer_rid: shown.key}
+    is_duplicate = peer_rid == own_rid or any(key != known.get(rid, key) for rid, key in told.items())
+    rows = conn.execute(f"select rid, max_csn from {tables.ruv} where max_csn is not null")
+    found = compare_heads(conn, {rid: Csn(csn) for rid, csn in rows}, shown.heads)
+    diverged, unproven = set(found.diverged), set(found.unproven)
+    ours = find_points(conn, asked)
+    for rid in asked:
+        there, value = points.get(rid, Point(Where.TRIMMED)), ours[rid].chain
+        is_other = there.chain is not None and value is not None and there.chain != value
+        if there.where is Where.FOREIGN or is_other:
+            diverged.add(rid)
+        elif there.where is not Where.HERE:
+            unproven.add(rid)
+    return Judged(is_duplicate, tuple(sorted(diverged)), tuple(sorted(unproven)))
 
 
 def keep_signatures(

@@ -15,6 +15,7 @@ import pytest
 from spark.formats.csn import Csn
 from spark.replication import proofs
 from spark.replication.apply import apply_batch
+from spark.replication.history_points import find_points
 from spark.replication.proof_values import BatchProof, Head, History
 from spark.replication.proofs import proof_of, shown_history
 from spark.replication.records import RECORD_SCHEMA, ReplicaStatus, SessionMode
@@ -77,6 +78,18 @@ def test_a_machine_put_back_and_written_to_is_never_green_and_nothing_goes(
     assert session(supplier, consumer, mode=mode) in ("DIVERGED", "CONSUMER_AHEAD")
     assert (a.log(), b.log(), a.entries(), b.entries()) == before
     assert set(lost) <= b.log()
+
+
+def test_a_comparison_without_a_session_finds_it_from_either_side(make: Make) -> None:
+    a, b, _ = _put_back_and_written(make)
+    for ours, theirs in ((a, b), (b, a)):
+        mine, other = ours.state().vectors.ruv, theirs.state().vectors.ruv
+        asked = {rid: csn for rid, csn in mine.items() if other.get(rid, "") > csn}
+        points = find_points(theirs.conn, asked)
+        shown = shown_history(theirs.conn, other, theirs.rid)
+        with ours.conn.transaction(read_only=True):
+            found = proofs.judge_remote(ours.conn, asked, points, theirs.rid, shown, other)
+        assert (found.is_duplicate, found.diverged) == (False, (1,))
 
 
 def test_an_admin_may_discard_what_has_parted(make: Make) -> None:
