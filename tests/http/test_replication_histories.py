@@ -55,6 +55,6 @@ def test_a_machine_put_back_and_written_to_is_diverged_on_both_ways(
         assert job["error"]["code"] in ("DIVERGED", "CONSUMER_AHEAD")
         if job["error"]["code"] == "DIVERGED":
             assert each.session_of(job)["outcome"] == "DIVERGED"
-        assert each.status()["state"] == "red"
+        assert each.status()["last_update_status_json"]["state"] == "red"
     assert (entries(pair.supplier), entries(pair.consumer)) == before
     assert sum(key.startswith("lost") for key in entries(pair.consumer)) == 3
