@@ -49,7 +49,6 @@ from spark.formats.ruv import Ruv, RuvElement, format_ruv
 from spark.replication.apply import Applied, apply_batch, apply_entries
 from spark.replication.errors import ReplicaMissing
 from spark.replication.history_points import find_points
-from spark.replication.proofs import shown_history
 from spark.replication.records import RECORD_SCHEMA, ReplicaStatus, Snapshot
 from spark.replication.replica import snapshot
 from spark.replication.session import (
@@ -63,6 +62,7 @@ from spark.replication.session import (
 )
 from spark.replication.session_errors import ProofsMissing
 from spark.replication.session_row import Ticket
+from spark.replication.shown_proofs import shown_history
 from spark.targets.connection import Connection
 
 

@@ -14,9 +14,10 @@ from app.replication.replicas import writer_turn
 from app.replication.supplier_ground import Ground
 from spark.formats.csn import Csn
 from spark.replication.proof_values import History
-from spark.replication.proofs import judge_consumer, shown_history
+from spark.replication.proofs import judge_consumer
 from spark.replication.records import Snapshot
 from spark.replication.session_errors import SessionRefused
+from spark.replication.shown_proofs import shown_history
 
 if TYPE_CHECKING:
     from app.replication.supplier_lease import Lease

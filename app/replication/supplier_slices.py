@@ -21,9 +21,9 @@ from app.replication.supplier_record import Record
 from app.settings import Settings
 from app.stores.targets import target_of
 from spark.replication.decide import Window
-from spark.replication.proofs import proof_of
 from spark.replication.proved_batches import encode_with
 from spark.replication.run import SlicedBatch, SlicedReader, slice_work, spool_folder
+from spark.replication.shown_proofs import proof_of
 from spark.replication.slices import Bounds, ranges_of
 from spark.targets.connection import Connection
 from spark.targets.silence import application_name

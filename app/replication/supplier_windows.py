@@ -19,9 +19,9 @@ from app.replication.supplier_record import Record
 from app.stores.targets import target_of
 from spark.replication.classic import ClassicReader
 from spark.replication.decide import Anchor, Outcome, Supplier, Window
-from spark.replication.proofs import proof_of
 from spark.replication.proved_batches import encode_with
 from spark.replication.records import Snapshot
+from spark.replication.shown_proofs import proof_of
 from spark.replication.skip import Verdict
 from spark.replication.slices import ranges_of
 from spark.replication.window import WindowReader

@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from spark.formats.change_batch_checks import csn_column, rids_of
 from spark.formats.csn import Csn
 from spark.formats.replica import ReplicaTables, tables_of
+from spark.replication.applied_chain import chain_of_applied
 from spark.replication.arrival import (
     EXTINCTION_UNREADABLE,
     Arrival,
@@ -44,7 +45,6 @@ from spark.replication.dead_letters import Direction, put_dead_letters, resolve_
 from spark.replication.extinction_index import judge, read_index
 from spark.replication.extinctions import count_late, put_extinctions
 from spark.replication.proof_values import BatchProof
-from spark.replication.proofs import prove_batch
 from spark.replication.records import RecordKind, ReplicaStatus, SessionMode, Snapshot
 from spark.replication.replica import (
     advance_ruv,
@@ -113,7 +113,6 @@ def apply_batch(
     Args:
         batch: of RECORD_SCHEMA, as it was decoded and checked.
         now_s: this service's clock, by which CSNs are made.
-        proof: what came beside the batch.
         trusted_rids: suppliers whom an admin lets bring changes of others without their signature.
     Raises: SessionNotFound, SessionEnded, StaleEpoch, BatchGap, PrevGap, GenerationMismatch,
         ReplicaInitializing, TotalIncomplete, ClockSkewed, HistoryDiverged, ChangesUnproven: nothing has
@@ -134,15 +133,8 @@ def apply_batch(
         if _meets_local_writes(found, sorted_out, now_s=now_s):
             status, sorted_out = _after_local_writes(conn, tables, arrival, now_s=now_s)
             found = snapshot(conn)
-        chain = _chain(
-            conn,
-            tables,
-            found,
-            arrival,
-            sorted_out,
-            proof,
-            is_trusted=row.supplier_rid in trusted_rids,
-        )
+        is_trusted = row.supplier_rid in trusted_rids
+        chain = chain_of_applied(conn, found, arrival, sorted_out, proof, is_trusted=is_trusted)
         ruv, extinct = _write(conn, tables, row, sorted_out, chain)
         if status is ReplicaStatus.RESTORED:
             level_if_reached(conn, tables, own_max=ruv.get(found.replica.rid), now_s=now_s)
@@ -298,43 +290,6 @@ def _write(
         put_dead_letters(conn, Direction.RECEIVED, row.peer, sorted_out.refused, now_s=at_s)
     resolve_dead_letters(conn, Direction.RECEIVED, ruv, now_s=at_s)
     return ruv, _by_rid(judged.those_of(changes))
-
-
-def _chain(
-    conn: Connection,
-    tables: ReplicaTables,
-    found: Snapshot,
-    arrival: Arrival,
-    sorted_out: Sorted,
-    proof: BatchProof | None,
-    *,
-    is_trusted: bool,
-) -> pa.Array:
-    """The chain of the records that are applied, which are those that the supplier's proof stands for."""
-    lasts = {rid: advance.last for rid, advance in sorted_out.advances.items()}
-    records = sorted_out.applied
-    is_whole = not sorted_out.refused and not sorted_out.halted
-    if not is_whole:
-        records = arrival.new_of(found.vectors.ruv, lasts)
-    chain = prove_batch(
-        conn,
-        tables,
-        found.replica.rid,
-        records,
-        lasts,
-        found.vectors.ruv,
-        proof,
-        is_trusted=is_trusted,
-    )
-    if is_whole:
-        return chain
-    is_applied = [
-        csn <= lasts[rid].encode()
-        for rid, csn in zip(
-            rids_of(records.column("csn")).tolist(), csn_column(records.column("csn")).tolist(), strict=True
-        )
-    ]
-    return chain.filter(pa.array(is_applied, pa.bool_()))
 
 
 def _extinctions_of(records: pa.RecordBatch) -> pa.RecordBatch:

@@ -7,13 +7,16 @@ from spark.formats.replica import (
     ADDED_LATER,
     COLUMNS,
     COLUMNS_LATER,
+    LACKING_BEFORE,
     LAYOUT_VERSION,
     TABLES,
+    ReplicaTables,
     column_statements,
     create_statements,
     tables_of,
 )
 from spark.replication.errors import LayoutUnknown, ReplicaMissing
+from spark.replication.records import ReplicaStatus
 from spark.targets.connection import Connection
 from spark.targets.errors import TargetTablesMissing
 
@@ -27,6 +30,19 @@ def tables_there(conn: Connection) -> set[str]:
     Raises: LayoutUnknown: one of that name has other columns: it is not ours.
     """
     return set(_columns_there(conn))
+
+
+def is_layout_there(conn: Connection) -> bool:
+    """Whether there is a replica, of whatever version.
+
+    Raises: LayoutUnknown: some of its tables are missing, or not ours.
+    """
+    there = tables_there(conn)
+    lacking = set(TABLES) - there
+    if there and lacking not in LACKING_BEFORE:
+        names = ", ".join(sorted(lacking))
+        raise LayoutUnknown(f"some tables of a replica are there, but not: {names}")
+    return bool(there)
 
 
 def is_current(conn: Connection) -> bool:
@@ -49,6 +65,25 @@ def upgrade_layout(conn: Connection) -> None:
     if any(set(later) - there.get(table, set()) for table, later in COLUMNS_LATER.items() if table in there):
         for statement in column_statements(conn):
             conn.execute(statement)
+
+
+def put_first_rows(conn: Connection, tables: ReplicaTables, *, rid: int, incarnation: str) -> None:
+    """Write the rows of a new replica that is EMPTY, inside the caller's transaction."""
+    conn.execute(
+        f"insert into {tables.replica} (one, layout_version, rid, incarnation, status)"
+        " values (1, :version, :rid, :incarnation, :status)",
+        {
+            "version": LAYOUT_VERSION,
+            "rid": rid,
+            "incarnation": incarnation,
+            "status": ReplicaStatus.EMPTY.value,
+        },
+    )
+    conn.execute(
+        f"insert into {tables.generator} (one, sampled_s, local_offset_s, remote_offset_s, sequence)"
+        " values (1, 0, 0, 0, 0)"
+    )
+    conn.execute(f"insert into {tables.session} (one, epoch, batch_seq) values (1, 0, 0)")
 
 
 def finish_upgrade(conn: Connection) -> None:

@@ -7,7 +7,7 @@ import pyarrow as pa
 from spark.formats.change_batch import encode_arrow
 from spark.formats.change_batch_errors import BatchUnreadable
 from spark.replication.proof_values import BatchProof
-from spark.replication.proofs import proof_of
+from spark.replication.shown_proofs import proof_of
 from spark.targets.connection import Connection
 
 PROOF_KEY: Final = b"lethe.history"

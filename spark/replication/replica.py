@@ -14,14 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from spark.formats.csn import Csn
-from spark.formats.replica import (
-    LACKING_BEFORE,
-    LAYOUT_VERSION,
-    LAYOUTS_READ,
-    TABLES,
-    ReplicaTables,
-    tables_of,
-)
+from spark.formats.replica import LAYOUT_VERSION, LAYOUTS_READ, ReplicaTables, tables_of
 from spark.replication.csn_generator import GeneratorState, adjust
 from spark.replication.errors import (
     GenerationDiffers,
@@ -32,7 +25,14 @@ from spark.replication.errors import (
 )
 from spark.replication.history_points import fill_chains
 from spark.replication.identity import ensure_identity
-from spark.replication.layout import finish_upgrade, is_current, lock_creation, tables_there, upgrade_layout
+from spark.replication.layout import (
+    finish_upgrade,
+    is_current,
+    is_layout_there,
+    lock_creation,
+    put_first_rows,
+    upgrade_layout,
+)
 from spark.replication.records import ReplicaRow, ReplicaStatus, Snapshot, Vectors
 from spark.targets.connection import Connection, Target, sqlite_path
 from spark.targets.errors import TargetSchemaUnsupported, TargetTablesMissing
@@ -102,15 +102,7 @@ def find_replica(conn: Connection) -> ReplicaRow | None:
 
     Raises: LayoutUnknown: a table of that name is there and is not ours, or of another version.
     """
-    tables = tables_of(conn)
-    there = tables_there(conn)
-    if not there:
-        return None
-    lacking = set(TABLES) - there
-    if lacking not in LACKING_BEFORE:
-        names = ", ".join(sorted(lacking))
-        raise LayoutUnknown(f"some tables of a replica are there, but not: {names}")
-    return _read_row(conn, tables)
+    return _read_row(conn, tables_of(conn)) if is_layout_there(conn) else None
 
 
 def read_vectors(conn: Connection) -> Vectors:
@@ -361,18 +353,7 @@ def _created(conn: Connection, *, rid: int, generation: str | None, incarnation:
     upgrade_layout(conn)
     ensure_identity(conn, tables)
     if is_new:
-        conn.execute(
-            f"insert into {tables.replica} (one, layout_version, rid, incarnation, status)"
-            " values (1, :version, :rid, :incarnation, :status)",
-            {
-                "version": LAYOUT_VERSION,
-                "rid": rid,
-                "incarnation": incarnation,
-                "status": ReplicaStatus.EMPTY.value,
-            },
-        )
-        conn.execute(f"insert into {tables.generator} (one, {_GENERATOR}) values (1, 0, 0, 0, 0)")
-        conn.execute(f"insert into {tables.session} (one, epoch, batch_seq) values (1, 0, 0)")
+        put_first_rows(conn, tables, rid=rid, incarnation=incarnation)
     row, _ = lock_replica(conn, tables)
     if row.status is ReplicaStatus.EMPTY and generation is not None and row.rid == rid:
         row = replace(row, generation=generation, status=ReplicaStatus.ONLINE)

@@ -24,16 +24,15 @@ from spark.replication.csn_generator import (
     adjust,
 )
 from spark.replication.dead_letters import Direction, resolve_dead_letters
-from spark.replication.history_points import put_point
 from spark.replication.peers import CAPABILITY, note_told
 from spark.replication.proofs import (
     check_identity,
     check_own_claim,
     compare_heads,
+    keep_copied,
     keep_signatures,
     require_covered,
     require_one_history,
-    shown_history,
 )
 from spark.replication.records import ReplicaRow, ReplicaStatus, SessionMode, Snapshot, Vectors
 from spark.replication.replica import (
@@ -58,6 +57,7 @@ from spark.replication.session_errors import (
     TotalRuvDiffers,
 )
 from spark.replication.session_row import SessionRow, Ticket, TotalCopy, lock_session, save_session
+from spark.replication.shown_proofs import shown_history
 from spark.replication.supplying import require_not_supplying
 from spark.targets.connection import Connection
 
@@ -350,7 +350,7 @@ def _take_over(conn: Connection, tables: ReplicaTables, total: TotalCopy, *, now
         " values (:rid, :csn, :csn, :now_s)",
         [{"rid": rid, "csn": str(csn), "now_s": now_s} for rid, csn in sorted(total.ruv.items())],
     )
-    _keep_heads(conn, tables, total, own_rid=replica.rid)
+    keep_copied(conn, tables, total.heads, total.ruv, own_rid=replica.rid)
     if total.ruv:
         try:
             followed = adjust(generator, remote=max(total.ruv.values()), now_s=now_s)
@@ -359,15 +359,6 @@ def _take_over(conn: Connection, tables: ReplicaTables, total: TotalCopy, *, now
         save_generator(conn, tables, followed)
     save_replica(conn, tables, replace(replica, generation=total.generation))
     resolve_dead_letters(conn, Direction.RECEIVED, total.ruv, now_s=now_s)
-
-
-def _keep_heads(conn: Connection, tables: ReplicaTables, total: TotalCopy, *, own_rid: int) -> None:
-    """The chains of a copy go on from the supplier's values."""
-    heads = {rid: head for rid, head in total.heads.items() if total.ruv.get(rid) == head.csn}
-    for rid, head in heads.items():
-        if head.chain is not None:
-            put_point(conn, tables, rid, head.csn, head.chain)
-    keep_signatures(conn, tables, heads, own_rid=own_rid)
 
 
 def _go_online(

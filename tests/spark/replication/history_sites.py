@@ -19,10 +19,11 @@ from spark.replication.apply import apply_batch, apply_entries
 from spark.replication.decide import Consumer, Outcome, Strategy, Supplier, decide
 from spark.replication.entries import read_entries
 from spark.replication.errors import ReplicaNotOnline, ReplicationRefused, ReplicaWasRestored
-from spark.replication.proofs import judge_consumer, proof_of, shown_history
+from spark.replication.proofs import judge_consumer
 from spark.replication.records import LOCAL_SCHEMA, ReplicaStatus, SessionMode
 from spark.replication.session import Acquire, Completion, acquire, complete_total, release
 from spark.replication.session_row import Ticket
+from spark.replication.shown_proofs import proof_of, shown_history
 from spark.replication.window import WindowReader
 from spark.targets.connection import Connection, SessionLimits, Target, connect
 

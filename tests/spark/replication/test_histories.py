@@ -13,15 +13,18 @@ import pyarrow as pa
 import pytest
 
 from spark.formats.csn import Csn
+from spark.formats.replica import tables_of
 from spark.replication import proofs
 from spark.replication.apply import apply_batch
-from spark.replication.history_points import find_points
-from spark.replication.proof_values import BatchProof, Head, History
-from spark.replication.proofs import proof_of, shown_history
+from spark.replication.chain import chain_of
+from spark.replication.history_points import find_points, heads_of
+from spark.replication.identity import sign_head
+from spark.replication.proof_values import BatchProof, Head, History, RidProof
 from spark.replication.records import RECORD_SCHEMA, ReplicaStatus, SessionMode
 from spark.replication.session import Acquire, acquire
 from spark.replication.session_errors import ChangesUnproven, HistoryDiverged, HistoryUnproven
 from spark.replication.session_row import Ticket
+from spark.replication.shown_proofs import proof_of, shown_history
 from tests.spark.replication.broken_rule import broken_rule
 from tests.spark.replication.history_sites import GENERATION, Machine, session
 
@@ -182,7 +185,7 @@ def test_a_claim_about_our_own_changes_that_we_have_not_signed_is_not_believed(
     chain = bytes(32)
     signature = None
     if signed_by:
-        signature = proofs.sign_head(nine.conn, proofs.tables_of(nine.conn), 1, claimed, chain)
+        signature = sign_head(nine.conn, tables_of(nine.conn), 1, claimed, chain)
     heads = {**shown.heads, 1: Head(claimed, chain, signature)}
     ruv = nine.state().vectors.ruv | {1: claimed}
     with pytest.raises(HistoryUnproven):
@@ -212,11 +215,11 @@ def test_forged_changes_of_another_replica_are_refused_and_nothing_waits(
     forged = _forged(1, b.clock_s, Csn(last))
     proof: BatchProof | None = None
     if with_proof:
-        _, ends = proofs.chain_of(forged, {1: proofs.heads_of(b.conn, proofs.tables_of(b.conn))[1]})
+        _, ends = chain_of(forged, {1: heads_of(b.conn, tables_of(b.conn))[1]})
         csn = Csn(forged.column("csn")[0].as_py())
         assert ends[1] is not None
-        signature = proofs.sign_head(nine.conn, proofs.tables_of(nine.conn), 1, csn, ends[1])
-        proof = BatchProof({1: proofs.RidProof(None, ends[1], Head(csn, ends[1], signature))})
+        signature = sign_head(nine.conn, tables_of(nine.conn), 1, csn, ends[1])
+        proof = BatchProof({1: RidProof(None, ends[1], Head(csn, ends[1], signature))})
     before = b.log()
     with pytest.raises(ChangesUnproven):
         apply_batch(b.conn, Ticket("rps_attack", epoch, 1), forged, now_s=b.clock_s, proof=proof)

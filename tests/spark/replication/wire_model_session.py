@@ -31,7 +31,7 @@ from spark.replication.changelog_pages import ChangelogIncomplete
 from spark.replication.decide import Consumer, Decision, Outcome, Strategy, Supplier, Window, decide
 from spark.replication.entries import read_entries
 from spark.replication.proof_values import BatchProof
-from spark.replication.proofs import judge_consumer, proof_of, shown_history
+from spark.replication.proofs import judge_consumer
 from spark.replication.records import RECORD_SCHEMA, ReplicaStatus, SessionMode, Snapshot
 from spark.replication.session_errors import (
     BatchGap,
@@ -45,6 +45,7 @@ from spark.replication.session_errors import (
     TotalRuvDiffers,
 )
 from spark.replication.session_row import Ticket
+from spark.replication.shown_proofs import proof_of, shown_history
 from spark.targets.connection import Connection
 from spark.targets.errors import TargetRowConflict
 from tests.spark.replication.wire_model_site import Site, Violation
