@@ -66,6 +66,7 @@ from app.replication.audits_api import router as audits_router
 from app.replication.changes_api import router as changes_router
 from app.replication.clock_api import router as clock_router
 from app.replication.compare_api import router as compare_router
+from app.replication.content_digest import AnswerDigests
 from app.replication.dead_letters_api import router as dead_letters_router
 from app.replication.digests_api import router as digests_router
 from app.replication.discard_api import router as discard_router
@@ -79,6 +80,7 @@ from app.secrets.api import router as secrets_router
 from app.settings import Settings
 from app.stores.api import router as stores_router
 from app.stores.parameters_api import router as store_parameters_router
+from spark.replication.proof_values import PROOF_MAX_BYTES
 
 DESCRIPTION = (
     "Lethe makes replicated data go away safely: purges, erasure, extinction, event cleanup, and the "
@@ -240,13 +242,14 @@ def _add_middleware(app: FastAPI, settings: Settings) -> None:
         body_limits=(
             BodyLimit(
                 re.compile(r"/v1/replicas/[^/]+/sessions/[^/]+/batches"),
-                settings.replication_batch_max_bytes,
+                settings.replication_batch_max_bytes + PROOF_MAX_BYTES,
                 "BATCH_TOO_LARGE",
             ),
             BodyLimit(re.compile(r"/v1/stores/[^/]+/changes"), settings.replication_bulk_max_bytes),
             BodyLimit(re.compile(r"/v1/stores/[^/]+/extinction-status:query"), STATUS_BODY_MAX_BYTES),
         ),
     )
+    app.add_middleware(AnswerDigests)
 
 
 def _query_names(dependant: Dependant) -> set[str]:

@@ -179,6 +179,11 @@ class Settings(BaseSettings):
     replication_parking_s: Annotated[float, Field(gt=0, le=60)] = 5.0
     """How long a batch waits for those before it."""
 
+    replication_unproven_peers: bool = False
+    """Whether peers of a version that proves nothing of its history are let in."""
+    replication_trusted_suppliers: Annotated[list[int], NoDecode] = []
+    """Replica ids that may bring changes of others without the signature of those."""
+
     # replication, the supplier's side
     replication_tick_s: Annotated[float, Field(gt=0)] = 1.0
     """How often agreements with an interval are asked whether a session is due."""
@@ -204,7 +209,14 @@ class Settings(BaseSettings):
     erasure_tick_s: Annotated[float, Field(gt=0)] = 2.0
     """How often stores are asked whether a cycle is due, or their parameters have changed."""
 
-    @field_validator("labels", "cors_origins", "allowed_roots", "allowed_hosts", mode="before")
+    @field_validator(
+        "labels",
+        "cors_origins",
+        "allowed_roots",
+        "allowed_hosts",
+        "replication_trusted_suppliers",
+        mode="before",
+    )
     @classmethod
     def _comma_separated(cls, value: object) -> object:
         return _split(value)

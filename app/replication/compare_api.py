@@ -20,7 +20,17 @@ from app.replication.supplier_errors import peer_problem
 from app.stores.api import StoreId
 from spark.formats.csn import Csn
 from spark.replication.backlog import count_missing
-from spark.replication.decide import Consumer, Decision, Strategy, Supplier, Window, decide
+from spark.replication.decide import (
+    Consumer,
+    Decision,
+    Outcome,
+    Reason,
+    Strategy,
+    Supplier,
+    Window,
+    decide,
+)
+from spark.replication.proofs import Judged, judge_remote
 from spark.replication.records import Snapshot
 from spark.replication.replica import snapshot
 from spark.targets.connection import Connection
@@ -45,20 +55,39 @@ def post_compare(
     with database.reading() as db:
         agreement = get_agreement(db, store_id, body.agreement_id)
     address = address_of(agreement, settings, database)
-    try:
-        with PeerClient(address, answer_timeout_s=COMPARE_TIMEOUT_S) as client:
-            theirs = client.ruv()
-    except PeerError as error:
-        raise peer_problem(error) from error
     strategy = Strategy(body.strategy or agreement.strategy)
-    with (
-        opened_replica(database, settings, store, purpose="compare") as conn,
-        conn.transaction(read_only=True),
-    ):
-        return _compared(conn, snapshot(conn), theirs, strategy)
+    with opened_replica(database, settings, store, purpose="compare") as conn:
+        shown = snapshot(conn).vectors.ruv
+        try:
+            with PeerClient(address, answer_timeout_s=COMPARE_TIMEOUT_S) as client:
+                theirs = client.ruv()
+                asked = {rid: shown[rid] for rid in _ahead(shown, theirs)}
+                points = client.ruv(at=list(asked.values())).points if asked else {}
+        except PeerError as error:
+            raise peer_problem(error) from error
+        with conn.transaction(read_only=True):
+            found = judge_remote(conn, asked, points, theirs.rid, theirs.history, theirs.ruv or {})
+            return _compared(conn, snapshot(conn), theirs, strategy, found)
 
 
-def _compared(conn: Connection, ours: Snapshot, theirs: PeerReplica, strategy: Strategy) -> CompareRead:
+def _ahead(shown: Mapping[int, Csn], theirs: PeerReplica) -> list[int]:
+    return [rid for rid, csn in (theirs.ruv or {}).items() if rid in shown and csn > shown[rid]]
+
+
+def _outcome(decision: Decision, found: Judged) -> str:
+    if decision.reason is not None and decision.reason is not Reason.PURGED:
+        return decision.outcome.value
+    if found.is_duplicate:
+        return "DUPLICATE_RID"
+    if found.diverged:
+        return "DIVERGED"
+    is_level = decision.outcome is Outcome.UP_TO_DATE
+    return "UNPROVEN" if is_level and found.unproven else decision.outcome.value
+
+
+def _compared(
+    conn: Connection, ours: Snapshot, theirs: PeerReplica, strategy: Strategy, found: Judged
+) -> CompareRead:
     vectors = ours.vectors
     decision = decide(
         Supplier(vectors.ruv, vectors.min, vectors.purged, ours.replica.generation),
@@ -68,7 +97,9 @@ def _compared(conn: Connection, ours: Snapshot, theirs: PeerReplica, strategy: S
     missing = count_missing(conn, _lacked(decision, vectors.ruv, theirs.ruv or {}))
     anchor = decision.anchor
     return CompareRead(
-        outcome=decision.outcome.value,
+        outcome=_outcome(decision, found),
+        diverged=list(found.diverged),
+        unproven=list(found.unproven),
         reason=None if decision.reason is None else decision.reason.value,
         need=list(decision.need),
         blocked_rids=list(decision.blocked_rids),

@@ -3,6 +3,7 @@
 PeerError
  +- PeerUnanswered      no connection, no answer in time, or one that broke off
  |   +- PeerTooSlow     it had begun, perhaps; the time of the whole request was over
+ |   +- PeerAnswerDamaged   one that does not match its digest
  +- PeerCertificateInvalid  it is not known to be who it should be
  +- PeerRefused         a problem, with its status and code
  +- PeerAnswerInvalid   something else than this protocol's answer
@@ -18,6 +19,8 @@ from typing import Any, Final
 
 from spark.formats.csn import Csn, CsnInvalid
 from spark.formats.ruv import parse_rid
+from spark.replication.history_points import Point, Where
+from spark.replication.proof_values import History
 
 DETAIL_MAX_CHARS: Final = 500
 WORD_MAX_CHARS: Final = 64
@@ -58,6 +61,12 @@ class PeerCertificateInvalid(PeerError):
     code = "PEER_CERTIFICATE_INVALID"
 
 
+class PeerAnswerDamaged(PeerUnanswered):
+    """The answer is not the one that was sent: whether the request was carried out nobody knows."""
+
+    code = "PEER_ANSWER_DAMAGED"
+
+
 class PeerAnswerInvalid(PeerError):
     """The answer is none of this protocol."""
 
@@ -86,7 +95,8 @@ class PeerReplica:
     """A consumer as it describes itself; `ruv` is None where it has none.
 
     Attributes:
-        capabilities: without a session; in one they stand in the answer to acquire.
+        capabilities, history: without a session; in one they stand in the answer to acquire.
+        points: places of CSNs that were asked for.
     """
 
     rid: int
@@ -95,6 +105,8 @@ class PeerReplica:
     ruv: Mapping[int, Csn] | None
     purged: Mapping[int, Csn] = field(default_factory=dict)
     capabilities: frozenset[str] = frozenset()
+    history: History | None = None
+    points: Mapping[int, Point] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +125,8 @@ class Acquired:
     Attributes:
         resume_after: TOTAL: the last entry that was copied already, (database, key).
         is_copied: TOTAL: all entries are there.
+        history: None: the consumer's version proves nothing.
+        unproven: replica ids of which it could not compare the histories.
     """
 
     epoch: int
@@ -122,6 +136,8 @@ class Acquired:
     limits: PeerLimits
     resume_after: tuple[bytes, bytes] | None = None
     is_copied: bool = False
+    history: History | None = None
+    unproven: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +198,8 @@ def read_acquired(answer: Mapping[str, Any]) -> Acquired:
             ),
             resume_after=_position(total.get("resume_after")),
             is_copied=total.get("is_copied") is True,
+            history=None if answer.get("history") is None else History.of(answer["history"]),
+            unproven=frozenset(_whole(rid) for rid in answer.get("unproven", ())),
         )
 
 
@@ -246,6 +264,8 @@ def read_replica(document: Any) -> PeerReplica:
         ruv=None if ruv is None else read_ruv(ruv),
         purged=read_ruv(document.get("purged") or {}),
         capabilities=frozenset(map(str, document.get("capabilities", ()))),
+        history=None if document.get("history") is None else History.of(document["history"]),
+        points={parse_rid(rid): _point(each) for rid, each in (document.get("points") or {}).items()},
     )
 
 
@@ -255,6 +275,11 @@ def _rejected(document: Any) -> Rejected:
     if _CODE.fullmatch(code) is None:
         raise ValueError("a code is a word in capitals")
     return Rejected(csn.rid, csn, code, clean(str(document["detail"])))
+
+
+def _point(document: Any) -> Point:
+    chain = document["chain"]
+    return Point(Where(document["place"]), None if chain is None else bytes.fromhex(chain))
 
 
 def _position(document: Any) -> tuple[bytes, bytes] | None:

@@ -4,9 +4,10 @@ Between services: no Idempotency-Key, for every request may be repeated as it is
 """
 
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Path, Query, Request
+from pydantic import StringConstraints
 from starlette.concurrency import run_in_threadpool
 
 from app.auth.access import ClockDep, DatabaseDep, SettingsDep, requires
@@ -17,9 +18,11 @@ from app.db import Database
 from app.errors import Conflict
 from app.kit.ids import new_id
 from app.kit.problems import problems
+from app.replication.content_digest import HEADER, require_digest
 from app.replication.discard_grants import GrantConsent, naming_the_grant
 from app.replication.parking import ParkingLot
-from app.replication.peer_batches import decode_batch, media_type_of, read_body
+from app.replication.peer_batches import media_type_of, read_batch, read_body
+from app.replication.peer_errors import peer_problem
 from app.replication.peer_examples import ROW
 from app.replication.peer_models import (
     SESSION_ID,
@@ -30,6 +33,7 @@ from app.replication.peer_models import (
     LeaseRead,
     PeerLimits,
     PeerReplicaRead,
+    PointRead,
     ReleasedRead,
     RenewLeaseRequest,
     ReplicaRuvRead,
@@ -45,6 +49,7 @@ from spark.formats.csn import Csn
 from spark.formats.ruv import Ruv, RuvElement, format_ruv
 from spark.replication.apply import Applied, apply_batch, apply_entries
 from spark.replication.errors import ReplicaMissing
+from spark.replication.history_points import find_points
 from spark.replication.records import RECORD_SCHEMA, ReplicaStatus, Snapshot
 from spark.replication.replica import snapshot
 from spark.replication.session import (
@@ -56,15 +61,32 @@ from spark.replication.session import (
     release,
     renew,
 )
+from spark.replication.session_errors import ProofsMissing
 from spark.replication.session_row import Ticket
+from spark.replication.shown_proofs import shown_history
 from spark.targets.connection import Connection
 
-router = APIRouter(tags=["replicas"])
+
+async def whole_body(request: Request) -> None:
+    """Refuse a JSON body that is not what its digest says; batches are looked at where they are read.
+
+    Raises: BodyDamaged.
+    """
+    if request.headers.get(HEADER) is not None and not request.url.path.endswith("/batches"):
+        require_digest(request.headers.get(HEADER), await request.body())
+
+
+router = APIRouter(tags=["replicas"], dependencies=[Depends(whole_body)])
 SessionId = Annotated[str, Path(pattern=SESSION_ID)]
 Peer = Annotated[Caller, Depends(requires(Scope.REPLICATION_PEER))]
 Epoch = Annotated[int, Query(ge=1, le=2**62, description="As the lease was granted.")]
+AT_MAX: Final = 200
+CsnQuery = Annotated[str, StringConstraints(pattern="^[0-9a-f]{20}$")]
 BatchSeq = Annotated[int, Query(ge=1, le=2**62, description="From 1 in each epoch, one after the other.")]
 REPLICA = "/v1/replicas/{store_id}"
+WITHOUT_PROOFS: Final = (
+    "this supplier proves nothing of its history: upgrade it, or set LETHE_REPLICATION_UNPROVEN_PEERS here"
+)
 ONE = f"{REPLICA}/sessions/{{session_id}}"
 _BATCH_BODY = {
     "requestBody": {
@@ -138,7 +160,11 @@ def post_session(
         discard_consumer_changes=body.discard_consumer_changes,
         capabilities=frozenset(body.supplier.capabilities),
         extinctions=body.supplier.extinctions,
+        history=body.supplier.history,
+        is_trusted=body.supplier.rid in settings.replication_trusted_suppliers,
     )
+    if wanted.history is None and not settings.replication_unproven_peers:
+        raise peer_problem(ProofsMissing(WITHOUT_PROOFS))
     consent = GrantConsent(
         database,
         store_id,
@@ -187,14 +213,23 @@ async def post_batch(
             (consumer.store.id, session_id), token=caller.token_id, epoch=epoch, batch_seq=batch_seq
         ) as place,
     ):
-        batch = await run_in_threadpool(
-            decode_batch, await read_body(request), media_type_of(request), settings
+        batch, proof = await run_in_threadpool(
+            read_batch, await read_body(request), media_type_of(request), settings
         )
-        apply = apply_batch if batch.schema == RECORD_SCHEMA else apply_entries
         ahead_max_s = await run_in_threadpool(lambda: consumer.ahead_max_s)
 
         def transact(conn: Connection) -> Applied:
-            return apply(conn, ticket, batch, now_s=consumer.now_s, ahead_max_s=ahead_max_s)
+            if batch.schema != RECORD_SCHEMA:
+                return apply_entries(conn, ticket, batch, now_s=consumer.now_s, ahead_max_s=ahead_max_s)
+            return apply_batch(
+                conn,
+                ticket,
+                batch,
+                now_s=consumer.now_s,
+                ahead_max_s=ahead_max_s,
+                proof=proof,
+                trusted_rids=settings.replication_trusted_suppliers,
+            )
 
         return AppliedRead.of(await place.in_turn(partial(run_in_threadpool, consumer.attempt, transact)))
 
@@ -277,14 +312,39 @@ def delete_session(
     operation_id="get_replica_ruv",
     responses=problems(404, 409, 502),
 )
-def get_ruv(consumer: ConsumerDep) -> PeerReplicaRead:
+def get_ruv(
+    consumer: ConsumerDep,
+    at: Annotated[
+        list[CsnQuery] | None,
+        Query(max_length=AT_MAX, description="CSNs whose place in this history is wanted: `points`."),
+    ] = None,
+) -> PeerReplicaRead:
     """Without a session, and without making anything. `ruv` is null where there is none, or half a copy."""
+    wanted = {csn.rid: csn for csn in map(Csn, at or ())}
     try:
-        return _shown(consumer.read(snapshot))
+        return consumer.read(lambda conn: _with_history(conn, wanted))
     except Conflict as error:
         if error.code != ReplicaMissing.code:
             raise
         return _untouched(consumer.store)
+
+
+def _with_history(conn: Connection, wanted: dict[int, Csn]) -> PeerReplicaRead:
+    with conn.transaction(read_only=True):
+        found = snapshot(conn)
+        read = _shown(found)
+        if read.ruv is None:
+            return read
+        read.history = shown_history(conn, found.vectors.ruv, found.replica.rid).document()
+        read.points = {
+            str(rid): PointRead(
+                csn=wanted[rid],
+                place=point.where.value,
+                chain=None if point.chain is None else point.chain.hex(),
+            )
+            for rid, point in find_points(conn, wanted).items()
+        }
+    return read
 
 
 def _untouched(store: Store) -> PeerReplicaRead:

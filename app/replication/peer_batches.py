@@ -4,8 +4,10 @@ import json
 
 import pyarrow as pa
 from fastapi import Request
+from starlette.concurrency import run_in_threadpool
 
 from app.errors import UnsupportedMediaType
+from app.replication.content_digest import HEADER, require_digest
 from app.settings import Settings
 from spark.formats.change_batch import (
     ARROW_MEDIA_TYPE,
@@ -14,6 +16,8 @@ from spark.formats.change_batch import (
     decode_ndjson,
 )
 from spark.formats.change_batch_json import LINE_MAX_BYTES
+from spark.replication.proof_values import BatchProof
+from spark.replication.proved_batches import proof_in
 from spark.replication.records import ENTRY_SCHEMA, RECORD_SCHEMA
 
 _ENTRIES_ONLY = "is_tombstone"
@@ -25,8 +29,23 @@ def media_type_of(request: Request) -> str:
 
 
 async def read_body(request: Request) -> bytes:
-    """The body as it arrived; its bound is that of its path."""
-    return b"".join([part async for part in request.stream()])
+    """The body as it arrived and was sent; its bound is that of its path.
+
+    Raises: BodyDamaged.
+    """
+    body = b"".join([part async for part in request.stream()])
+    await run_in_threadpool(require_digest, request.headers.get(HEADER), body)
+    return body
+
+
+def read_batch(body: bytes, media_type: str, settings: Settings) -> tuple[pa.RecordBatch, BatchProof | None]:
+    """Read a batch, and the proof beside its records.
+
+    Raises: UnsupportedMediaType, BatchUnreadable, BatchTooLarge.
+    """
+    batch = decode_batch(body, media_type, settings)
+    has_proof = media_type == ARROW_MEDIA_TYPE and batch.schema == RECORD_SCHEMA
+    return batch, proof_in(body) if has_proof else None
 
 
 def decode_batch(body: bytes, media_type: str, settings: Settings) -> pa.RecordBatch:

@@ -14,7 +14,7 @@ import math
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import TracebackType
@@ -23,9 +23,11 @@ from urllib.parse import quote
 
 import httpx
 
+from app.replication.content_digest import HEADER, digest_of, matches
 from app.replication.peer_answers import (
     Acknowledged,
     Acquired,
+    PeerAnswerDamaged,
     PeerAnswerInvalid,
     PeerCertificateInvalid,
     PeerError,
@@ -60,6 +62,7 @@ BODY_BYTES_PER_S: Final = 65_536
 DEADLINE_LEAST_S: Final = 5.0
 """A request that is made at the end of a session's time has this long."""
 ARROW_STREAM: Final = "application/vnd.apache.arrow.stream"
+AT_MAX: Final = 200
 USER_AGENT: Final = "lethe-supplier/1"
 
 
@@ -164,7 +167,10 @@ class PeerClient:
             params={"epoch": epoch, "batch_seq": batch_seq},
             content=body,
         )
-        return read_acknowledged(answer)
+        acknowledged = read_acknowledged(answer)
+        if acknowledged.batch_seq != batch_seq:
+            raise PeerAnswerDamaged(f"an answer to batch {acknowledged.batch_seq}, not to {batch_seq}")
+        return acknowledged
 
     def renew(self, session_id: str, *, epoch: int, lease: str) -> datetime:
         """Keep the lease; until when it is ours then.
@@ -206,12 +212,14 @@ class PeerClient:
             params["batch_seq"] = batch_seq
         return self._call("DELETE", f"sessions/{quote(session_id, safe='')}", params=params)
 
-    def ruv(self) -> PeerReplica:
+    def ruv(self, *, at: Collection[Csn] = ()) -> PeerReplica:
         """Ask for the consumer's vectors, without a session.
 
+        Args:
+            at: CSNs whose place in its history is wanted; AT_MAX of them are asked for.
         Raises: PeerError.
         """
-        answer = self._call("GET", "ruv")
+        answer = self._call("GET", "ruv", params={"at": [str(csn) for csn in at][:AT_MAX]} if at else None)
         with reading("the answer to ruv"):
             return read_replica(answer)
 
@@ -246,6 +254,8 @@ class PeerClient:
             headers={"Content-Type": ARROW_STREAM} if content is not None else None,
             extensions={"trace": self._trace},
         )
+        if request.content:
+            request.headers[HEADER] = digest_of(request.content)
         seconds = self._seconds(0 if content is None else len(content))
         with self._deadline.within(seconds):
             try:
@@ -260,6 +270,8 @@ class PeerClient:
                 raise PeerUnanswered(f"{self.address.url}: {error.detail}") from error
             except (httpx.TransportError, httpx.InvalidURL, httpx.DecodingError) as error:
                 raise self._unanswered(error, seconds) from error
+        if not matches(response.headers.get(HEADER), text):
+            raise PeerAnswerDamaged(f"{self.address.url}: the answer does not match its Content-Digest")
         return _document(response, text)
 
     def _seconds(self, body_bytes: int) -> float:

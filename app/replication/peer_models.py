@@ -23,6 +23,7 @@ from app.replication.peer_errors import ProtocolUnknown
 from spark.formats.csn import RID_MAX, RID_MIN, Csn
 from spark.formats.ruv import ELEMENTS_MAX, parse_rid
 from spark.replication.apply import Applied
+from spark.replication.proof_values import History
 from spark.replication.records import SessionMode
 from spark.replication.session import CAPABILITIES, Acquired
 
@@ -74,6 +75,26 @@ Generation = Annotated[
     PlainValidator(lambda value: None if value is None else _csn(value)),
     WithJsonSchema({"anyOf": [_CSN_SCHEMA, {"type": "null"}]}),
 ]
+_HISTORY_SCHEMA: Final = {
+    "type": "object",
+    "description": "The public key of the replica; by RID its heads (CSN, value of the chain, signature) and "
+    "the keys that it knows; of a copy also its values at the consumer's heads.",
+    "properties": {
+        "key": {"type": "string"},
+        "heads": {"type": "object"},
+        "keys": {"type": "object"},
+        "covers": {"type": "object"},
+    },
+    "required": ["key"],
+}
+HistoryBody = Annotated[
+    History | None,
+    PlainValidator(lambda value: None if value is None else History.of(value)),
+    WithJsonSchema({"anyOf": [_HISTORY_SCHEMA, {"type": "null"}]}),
+]
+HistoryShown = Annotated[
+    dict[str, Any] | None, WithJsonSchema({"anyOf": [_HISTORY_SCHEMA, {"type": "null"}]})
+]
 Lease = Annotated[Duration, AfterValidator(_lease)]
 SessionIdText = Annotated[str, StringConstraints(pattern=SESSION_ID)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=r"^[^\x00-\x1f]*$")]
@@ -97,6 +118,7 @@ class SupplierIntroduction(BaseModel):
     extinctions: RuvMap = Field(
         default_factory=dict, description="The greatest CSN of the extinctions that it has, of each replica."
     )
+    history: HistoryBody = Field(default=None, description="What it proves of its history.")
 
 
 class AcquireRequest(BaseModel):
@@ -169,6 +191,10 @@ class AcquiredRead(BaseModel):
     capabilities: list[str]
     limits: PeerLimits
     total: CopyRead | None
+    history: HistoryShown = None
+    unproven: list[int] = Field(
+        default_factory=list, description="Replicas of which the histories cannot be compared: trimmed."
+    )
 
     @classmethod
     def of(cls, session_id: str, found: Acquired, *, mode: SessionMode, limits: PeerLimits) -> Self:
@@ -191,6 +217,8 @@ class AcquiredRead(BaseModel):
             capabilities=list(CAPABILITIES),
             limits=limits,
             total=total if mode is SessionMode.TOTAL else None,
+            history=None if found.history is None else found.history.document(),
+            unproven=list(found.unproven),
         )
 
 
@@ -291,6 +319,14 @@ class ReleasedRead(BaseModel):
     status: str
 
 
+class PointRead(BaseModel):
+    """A CSN in the history of a replica."""
+
+    csn: str
+    place: Literal["HERE", "TRIMMED", "FOREIGN", "AHEAD"]
+    chain: str | None = Field(description="null: it is from before there was a chain, or not here.")
+
+
 class PeerReplicaRead(BaseModel):
     """A replica as its peers may see it at any time."""
 
@@ -305,6 +341,8 @@ class PeerReplicaRead(BaseModel):
     purged: RuvRead
     lines: list[str] = Field(description="The RUV in 389's text form.")
     capabilities: list[str]
+    history: HistoryShown = None
+    points: dict[str, PointRead] = Field(default_factory=dict, description="By RID, of `at`.")
 
 
 def shown_vector(vector: Mapping[int, str]) -> dict[str, str]:

@@ -44,6 +44,8 @@ class SessionOutcome(StrEnum):
     HALTED = "HALTED"
     FAILED = "FAILED"
     ABORTED = "ABORTED"
+    DIVERGED = "DIVERGED"
+    UNPROVEN = "UNPROVEN"
 
 
 class ReplicaOwn(SQLModel, table=True):

@@ -9,7 +9,7 @@ from app.jobs.models import ThrottleSetting
 from app.kit.durations import Duration
 from app.kit.values import Text
 from app.replication.agreement_models import MaxChanges, Span
-from app.replication.models import AnchorRead, OutcomeName, ReasonName, StrategyName
+from app.replication.models import AnchorRead, ReasonName, StrategyName
 from app.replication.rows import SessionOutcome, SessionState
 from app.replication.supplier_examples import COMPARISON, SESSION
 from app.settings import EngineChoice
@@ -86,17 +86,25 @@ class ReplicaVectorsRead(BaseModel):
     purged: dict[str, str]
 
 
+ComparedName = Literal["UP_TO_DATE", "SEND", "NEEDS_TOTAL", "DIVERGED", "DUPLICATE_RID", "UNPROVEN"]
+
+
 class CompareRead(BaseModel):
     """What a session would decide now."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [COMPARISON]})
 
-    outcome: OutcomeName
+    outcome: ComparedName = Field(
+        description="DIVERGED: two histories; DUPLICATE_RID: two replicas of one number; UNPROVEN: nothing is"
+        " known to be missing, but histories cannot be compared."
+    )
     reason: ReasonName | None
     need: list[int]
     blocked_rids: list[int]
     anchor: AnchorRead | None
     windows: dict[str, tuple[str | None, str]]
+    diverged: list[int] = Field(default_factory=list, description="RIDs with two histories.")
+    unproven: list[int] = Field(default_factory=list, description="RIDs that cannot be compared.")
     missing: dict[str, int] = Field(
         description="Records of this changelog that the consumer lacks, by RID; trimmed ones are not counted."
     )

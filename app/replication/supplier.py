@@ -30,7 +30,7 @@ from app.replication.rows import SessionOutcome
 from app.replication.session_models import SessionParams
 from app.replication.submitted import agreement_as_submitted
 from app.replication.supplier_ground import Ground
-from app.replication.supplier_record import Record, SessionProblem
+from app.replication.supplier_record import FAILED_OUTCOMES, Record, SessionProblem
 from app.replication.supplier_signals import (
     PREV_GAP,
     REPLICA_BUSY,
@@ -43,6 +43,7 @@ from app.replication.supplier_signals import (
 from app.replication.supplier_work import Again, NeedsTotal, Supply, foreign
 from app.stores.models import Store, is_suspended
 from spark.replication.decide import Reason
+from spark.replication.session_errors import HistoryDiverged
 
 QUICK_TRIES_MAX: Final = 3
 QUICK_WAIT_S: Final = 0.5
@@ -69,7 +70,9 @@ def run_session(context: JobContext, *, engines: Engines) -> Mapping[str, Any]:
         return _attempt(context, store, params, record, engines)
     except JobFailed as failed:
         if not record.is_ended:
-            record.end(SessionOutcome.FAILED, SessionProblem(failed.code, failed.detail))
+            is_parted = failed.code == HistoryDiverged.code
+            outcome = SessionOutcome.DIVERGED if is_parted else SessionOutcome.FAILED
+            record.end(outcome, SessionProblem(failed.code, failed.detail))
         failed.result = failed.result or record.result()
         raise
 
@@ -77,7 +80,7 @@ def run_session(context: JobContext, *, engines: Engines) -> Mapping[str, Any]:
 def _again(record: Record) -> Mapping[str, Any]:
     """The end of a session that was written already."""
     problem = record.row.problem or {}
-    if record.row.outcome in (SessionOutcome.FAILED, SessionOutcome.NEEDS_TOTAL):
+    if record.row.outcome in FAILED_OUTCOMES:
         raise JobFailed(problem["code"], problem["detail"], result=record.result())
     return record.result()
 
@@ -171,12 +174,27 @@ def _rest(context: JobContext, seconds: float) -> None:
 
 def _ended(supply: Supply, outcome: SessionOutcome) -> Mapping[str, Any]:
     record = supply.record
+    if outcome is SessionOutcome.UNPROVEN:
+        return _unproven(supply)
     if outcome is not SessionOutcome.HALTED:
         return record.end(outcome)
     rids = sorted(supply.halted)
     detail = f"the consumer refused a record of {', '.join(map(str, rids))}: see the dead letters"
     problem = SessionProblem("HALTED", detail, rids=rids)
     result = record.end(outcome, problem)
+    supply.context.note(EVENT_WARNING, problem.document())
+    return result | {"warnings": [problem.document()]}
+
+
+def _unproven(supply: Supply) -> Mapping[str, Any]:
+    """All that is known to be missing was sent; whether both have one history, nobody can tell yet."""
+    rids = sorted(supply.unproven)
+    detail = (
+        f"the histories of {', '.join(map(str, rids))} cannot be compared: what this replica has of them was"
+        " trimmed at the consumer, which is ahead"
+    )
+    problem = SessionProblem("UNPROVEN_HISTORY", detail, rids=rids)
+    result = supply.record.end(SessionOutcome.UNPROVEN, problem)
     supply.context.note(EVENT_WARNING, problem.document())
     return result | {"warnings": [problem.document()]}
 

@@ -22,6 +22,7 @@ from app.replication.peer_clock import PeerClockSkewed
 from app.replication.replicas import writer_turn
 from app.replication.rows import ReplicationSession, SessionState
 from app.replication.supplier_ground import Ground
+from app.replication.supplier_history import WITHOUT_PROOFS, introduced_history
 from app.replication.supplier_sending import Epoch
 from app.replication.supplier_signals import OVER, REPLICA_BUSY
 from spark.formats.csn import Csn
@@ -33,6 +34,7 @@ from spark.replication.extinctions import newest_by_rid
 from spark.replication.records import ReplicaStatus, SessionMode, Snapshot
 from spark.replication.replica import adjust_generator, mark_restored
 from spark.replication.session import CAPABILITIES
+from spark.replication.session_errors import ProofsMissing
 
 NEEDED: Final = frozenset({"CHANGE", "ARROW_ZSTD"})
 
@@ -78,6 +80,9 @@ def acquire(ground: Ground, seen: Snapshot) -> Lease:
         give_back(ground, epoch)
         detail = f"the consumer does not take {', '.join(sorted(lacking))}"
         raise JobFailed("CAPABILITY_MISSING", detail)
+    if acquired.history is None and not context.settings.replication_unproven_peers:
+        give_back(ground, epoch)
+        raise JobFailed(ProofsMissing.code, WITHOUT_PROOFS)
     consumer = acquired.consumer
     if record.total is not None and not record.total["is_complete"]:
         ground.take_back(record.ruv if acquired.is_copied else begun_ruv(ground))
@@ -166,6 +171,7 @@ def _introduction(ground: Ground, seen: Snapshot) -> dict[str, Any]:
             "csn_now": str(csn_now),
             "capabilities": list(CAPABILITIES),
             "extinctions": shown_ruv(newest_by_rid(ground.conn)),
+            "history": introduced_history(ground, seen, read_ruv(ruv), is_total=is_total).document(),
         },
         "lease": format_duration(timedelta(seconds=ground.context.settings.replication_lease_s)),
         "discard_consumer_changes": ground.params.discard_consumer_changes,

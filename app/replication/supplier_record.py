@@ -32,7 +32,9 @@ _COUNTED: Final = ("batches_sent", "bytes_sent", "rows_read", "windows_done", "c
 """What is changed in memory first, and written with the next save."""
 BACKOFF_FIRST_S: Final = 3.0
 BACKOFF_MAX_S: Final = 300.0
-FAILED_OUTCOMES: Final = frozenset({SessionOutcome.FAILED, SessionOutcome.NEEDS_TOTAL})
+FAILED_OUTCOMES: Final = frozenset(
+    {SessionOutcome.FAILED, SessionOutcome.NEEDS_TOTAL, SessionOutcome.DIVERGED}
+)
 
 
 @dataclass(frozen=True, slots=True)

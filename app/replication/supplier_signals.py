@@ -31,6 +31,7 @@ BUSY_WAIT_S: Final = 3.0
 GRANT_WAIT_S: Final = 10.0
 """An admin who has just granted something looks at what becomes of it."""
 BATCH_GAP: Final = "BATCH_GAP"
+BODY_DAMAGED: Final = "BODY_DAMAGED"
 PREV_GAP: Final = "PREV_GAP"
 REPLICA_BUSY: Final = "REPLICA_BUSY"
 REACQUIRED: Final = frozenset(
@@ -51,7 +52,7 @@ WAIT_REF_MAX_CHARS: Final = 200
 def is_passing(error: PeerError) -> bool:
     """Whether the very same request may succeed a moment later."""
     if isinstance(error, PeerRefused):
-        return error.status == 429 or error.status >= 500 or error.code == BATCH_GAP
+        return error.status == 429 or error.status >= 500 or error.code in (BATCH_GAP, BODY_DAMAGED)
     return isinstance(error, PeerUnanswered)
 
 

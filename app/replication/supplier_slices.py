@@ -20,9 +20,10 @@ from app.replication.supplier_ground import Ground
 from app.replication.supplier_record import Record
 from app.settings import Settings
 from app.stores.targets import place_of, target_of
-from spark.formats.change_batch import encode_arrow
 from spark.replication.decide import Window
+from spark.replication.proved_batches import encode_with
 from spark.replication.run import SlicedBatch, SlicedReader, slice_work, spool_folder
+from spark.replication.shown_proofs import proof_of
 from spark.replication.slices import Bounds, ranges_of
 from spark.targets.connection import Connection
 from spark.targets.silence import application_name
@@ -84,6 +85,7 @@ class SlicedSource:
         workers = context.settings.purge_workers
         lease = stack.enter_context(engine.lease(work, workers=workers, borrower=borrower))
         stack.callback(context.on_cancel(lease.cancel))
+        self._conn = conn
         self._reader = SlicedReader(conn, windows, bounds=bounds, map_slices=lease.map)
 
     def batches(self, rows_max: int | None) -> Iterator[Outgoing]:
@@ -91,7 +93,7 @@ class SlicedSource:
         left = rows_max
         for batch in self._reader:
             if left is not None and batch.rows >= left:
-                yield _cut(batch, left)
+                yield _cut(self._conn, batch, left)
                 return
             yield Outgoing(batch.rows, batch.ranges, partial(_body, batch), batch.records)
             if left is not None:
@@ -108,9 +110,10 @@ def _body(batch: SlicedBatch) -> bytes:
     return batch.body
 
 
-def _cut(batch: SlicedBatch, rows: int) -> Outgoing:
+def _cut(conn: Connection, batch: SlicedBatch, rows: int) -> Outgoing:
     part = batch.records().slice(0, rows)
-    return Outgoing(rows, ranges_of(part), encode=lambda: encode_arrow(part), records=lambda: part)
+    proof = proof_of(conn, part)
+    return Outgoing(rows, ranges_of(part), encode=lambda: encode_with(part, proof), records=lambda: part)
 
 
 def spool_of(settings: Settings, job_id: str) -> Path:

@@ -90,6 +90,10 @@ _FAILURES: Final[Mapping[str, tuple[int, str]]] = {
     "PROTOCOL_UNKNOWN": (5, "unknown update protocol"),
     "STORE_NOT_FOUND": (6, "no such replica"),
     "STORE_KIND_WRONG": (6, "no such replica"),
+    "DIVERGED": (19, "RUV error"),
+    "HISTORY_UNPROVEN": (19, "RUV error"),
+    "CHANGES_UNPROVEN": (3, "permission denied"),
+    "PROOFS_MISSING": (5, "unknown update protocol"),
     "DUPLICATE_RID": (11, "duplicate replica ID detected"),
 }
 """Codes of a session that has failed, with 389's return code and its words."""
@@ -132,7 +136,7 @@ def _failed(outcome: str | None, code: str, problem: Mapping[str, Any]) -> Words
         return UNREACHABLE
     else:
         rc, text = _FAILURES.get(code, INTERNAL)
-    state = "amber" if outcome == SessionOutcome.HALTED else "red"
+    state = "amber" if outcome in (SessionOutcome.HALTED, SessionOutcome.UNPROVEN) else "red"
     return Words(state, rc, text, f"{detail} ({text})")
 
 

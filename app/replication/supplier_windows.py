@@ -17,10 +17,11 @@ from app.replication.supplier_ground import Ground
 from app.replication.supplier_lease import Lease, consumer_side
 from app.replication.supplier_record import Record
 from app.stores.targets import target_of
-from spark.formats.change_batch import encode_arrow
 from spark.replication.classic import ClassicReader
 from spark.replication.decide import Anchor, Outcome, Supplier, Window
+from spark.replication.proved_batches import encode_with
 from spark.replication.records import Snapshot
+from spark.replication.shown_proofs import proof_of
 from spark.replication.skip import Verdict
 from spark.replication.slices import ranges_of
 from spark.replication.window import WindowReader
@@ -65,12 +66,13 @@ def batch_bounds(ground: Ground, lease: Lease) -> tuple[int, int]:
     return min(params.batch_rows, limits.batch_rows), min(params.batch_bytes, limits.batch_bytes)
 
 
-def outgoing(batch: pa.RecordBatch) -> Outgoing:
-    """A batch of records as it is sent."""
+def outgoing(conn: Connection, batch: pa.RecordBatch) -> Outgoing:
+    """A batch of records as it is sent, with its proof."""
+    proof = proof_of(conn, batch)
     return Outgoing(
         rows=batch.num_rows,
         ranges=ranges_of(batch),
-        encode=partial(encode_arrow, batch),
+        encode=partial(encode_with, batch, proof),
         records=lambda: batch,
     )
 
@@ -81,12 +83,13 @@ class WindowSource:
     def __init__(
         self, conn: Connection, windows: Mapping[int, Window], *, rows_max: int, bytes_max: int
     ) -> None:
+        self._conn = conn
         self._reader = WindowReader(conn, windows, rows_max=rows_max, bytes_max=bytes_max)
 
     def batches(self, rows_max: int | None) -> Iterator[Outgoing]:
         """Read them."""
         for batch in at_most(self._reader, rows_max):
-            yield outgoing(batch)
+            yield outgoing(self._conn, batch)
 
     def count_into(self, record: Record) -> None:
         """Every row that was read is one that is sent."""
@@ -125,7 +128,7 @@ class ClassicSource:
     def batches(self, rows_max: int | None) -> Iterator[Outgoing]:
         """Load until nothing is missing, by what was picked; whether it arrived is asked after it."""
         for batch in at_most(self._loads(), rows_max):
-            yield outgoing(batch)
+            yield outgoing(self._conn, batch)
 
     def _loads(self) -> Iterator[pa.RecordBatch]:
         while True:

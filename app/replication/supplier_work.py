@@ -25,6 +25,7 @@ from app.replication.supplier_extinctions import (
     require_supported,
 )
 from app.replication.supplier_ground import Ground
+from app.replication.supplier_history import compare_histories
 from app.replication.supplier_lease import (
     Lease,
     acquire,
@@ -87,6 +88,7 @@ class Supply:
 
     Attributes:
         halted: replica ids of which the consumer has refused a record.
+        unproven: replica ids of which the two histories cannot be compared.
     """
 
     def __init__(self, ground: Ground) -> None:
@@ -94,6 +96,7 @@ class Supply:
         self.context = ground.context
         self.record = ground.record
         self.halted: set[int] = set()
+        self.unproven: frozenset[int] = frozenset()
         self._lease: Lease | None = None
         self._window_rows: int | None = None
         self._expected_rows: int | None = None
@@ -180,11 +183,12 @@ class Supply:
         for number in range(WINDOWS_MAX):
             seen = self._look(self.ground.conn)
             if number == 0:
+                self.unproven = compare_histories(self.ground, lease, seen)
                 compare_own(self.ground, lease, seen)
             decision = self._decide(lease, seen)
             self.record.decided(decision, seen)
             if decision.outcome is Outcome.UP_TO_DATE:
-                return SessionOutcome.HALTED if self.halted else SessionOutcome.UP_TO_DATE
+                return self._level()
             if decision.outcome is Outcome.NEEDS_TOTAL:
                 raise NeedsTotal(decision, _why_total(decision))
             windows = {rid: each for rid, each in decision.windows.items() if rid not in self.halted}
@@ -200,6 +204,12 @@ class Supply:
                 return SessionOutcome.YIELDED
             self.record.row.windows_done += 1
         return SessionOutcome.YIELDED
+
+    def _level(self) -> SessionOutcome:
+        if self.halted:
+            return SessionOutcome.HALTED
+        # A copy has taken over the supplier's history as it is.
+        return SessionOutcome.UNPROVEN if self.unproven and not self.is_total else SessionOutcome.UP_TO_DATE
 
     def _look(self, conn: Connection) -> Snapshot:
         """A snapshot of which nothing may be passed over; any thread."""

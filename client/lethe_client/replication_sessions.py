@@ -60,7 +60,10 @@ class SessionProblem(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicationSession(Result):
-    """`outcome` is UP_TO_DATE, YIELDED, NEEDS_TOTAL, HALTED, FAILED or ABORTED; `counters` are by RID."""
+    """One session; `counters` are by RID.
+
+    `outcome` is UP_TO_DATE, YIELDED, NEEDS_TOTAL, HALTED, DIVERGED, UNPROVEN, FAILED or ABORTED.
+    """
 
     id: str
     store: str
@@ -105,6 +108,8 @@ class Comparison(Result):
     missing: Mapping[str, Any] = field(default_factory=dict)
     missing_total: int = 0
     consumer_ahead: Mapping[str, Any] = field(default_factory=dict)
+    diverged: tuple[int, ...] = ()
+    unproven: tuple[int, ...] = ()
     supplier: Mapping[str, Any] = field(default_factory=dict)
     consumer: Mapping[str, Any] = field(default_factory=dict)
 

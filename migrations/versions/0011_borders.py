@@ -1,7 +1,7 @@
 """The borders of tenants: who chose a store's target, and scopes of their own for what reading gave too much.
 
 Revision: 0011
-Revises: 0009
+Revises: 0010
 
 Stores that are there keep their targets, whoever chose them. Tokens keep what their other scopes make them
 need: whoever writes changes reads the data, whoever makes events waits for them, whoever purges or erases
@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0011"
-down_revision = "0009"
+down_revision = "0010"
 branch_labels = None
 depends_on = None
 

@@ -9,6 +9,9 @@
     agreements     the consumers of this replica; agreement_ruv: what each of them has acknowledged
     dead_letters   records that a consumer refused
     requests       Idempotency-Keys of local writes, in the transaction of the writes
+    identity       one row: the key that this replica signs its own history with
+    points         values of chains at CSNs whose records are not here (spark/replication/chain.py)
+    known_keys     of other replica ids; signed_heads: what their replicas have signed
 
 CSNs are text that compares byte by byte, databases and keys are bytes; times are seconds since 1970 by the
 target's clock. Every record keeps `prev`, the CSN of its replica's record before it: a hole shows at once,
@@ -24,7 +27,9 @@ from typing import Final
 from spark.targets.connection import Connection
 from spark.targets.dialects.dialect import Dialect
 
-LAYOUT_VERSION: Final = 1
+LAYOUT_VERSION: Final = 2
+LAYOUTS_READ: Final = frozenset({1, 2})
+"""Version 1 knew no chain and no key; it becomes 2 at its next use."""
 NAMED_MAX: Final = 1_024
 """Replicas whose quoted names are kept."""
 PREFIX_DEFAULT: Final = "replica_"
@@ -48,9 +53,19 @@ TABLES: Final = (
     "extinction_slices",
     "announced",
     "peers",
+    "identity",
+    "points",
+    "known_keys",
+    "signed_heads",
 )
-ADDED_LATER: Final = frozenset({"extinctions", "extinction_slices", "announced", "peers"})
-"""A replica of before has none of them; they are made at its next use."""
+_OF_EXTINCTIONS: Final = frozenset({"extinctions", "extinction_slices", "announced", "peers"})
+_OF_PROOFS: Final = frozenset({"identity", "points", "known_keys", "signed_heads"})
+ADDED_LATER: Final = _OF_EXTINCTIONS | _OF_PROOFS
+"""A replica of before lacks some of them; they are made at its next use."""
+LACKING_BEFORE: Final = frozenset({frozenset(), _OF_PROOFS, ADDED_LATER})
+"""Which tables a replica of any version may lack."""
+COLUMNS_LATER: Final = {"changelog": ("chain",)}
+"""Columns that a table of before lacks; they are added at its next use."""
 
 COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "replica": (
@@ -85,6 +100,7 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
         "key {bytes} not null",
         "payload {bytes}",  # CHANGE: the value, null where the entry is deleted
         "logged_at_s bigint not null",
+        "chain {bytes}",  # chain.py; null: from before there was one
         "primary key (rid, csn)",
     ),
     "entries": (
@@ -185,9 +201,30 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
         "heard_at_s bigint not null",
         "primary key (role, peer)",
     ),
+    "identity": (
+        "one integer not null primary key check (one = 1)",
+        "private_key {bytes} not null",  # Ed25519, 32 bytes each
+        "public_key {bytes} not null",
+    ),
+    "points": (  # of chains, where the record itself is not here: purge points, and what a copy stands for
+        "rid integer not null",
+        "csn {csn} not null",
+        "chain {bytes} not null",
+        "primary key (rid, csn)",
+    ),
+    "known_keys": (
+        "rid integer not null primary key",
+        "public_key {bytes} not null",
+    ),
+    "signed_heads": (  # what other replicas have signed of their own changes
+        "rid integer not null",
+        "csn {csn} not null",
+        "signature {bytes} not null",
+        "primary key (rid, csn)",
+    ),
 }
 # One tree each instead of a table and an index: both are read and written by their keys alone.
-_WITHOUT_ROWID: Final = frozenset({"changelog", "entries", "agreement_ruv"})
+_WITHOUT_ROWID: Final = frozenset({"changelog", "entries", "agreement_ruv", "points", "signed_heads"})
 _WORDS: Final = {
     "postgresql": {"csn": 'text collate "C"', "bytes": "bytea", "boolean": "boolean"},
     "sqlite": {"csn": "text", "bytes": "blob", "boolean": "integer"},
@@ -212,6 +249,10 @@ class ReplicaTables:
     extinction_slices: str
     announced: str
     peers: str
+    identity: str
+    points: str
+    known_keys: str
+    signed_heads: str
 
 
 def tables_of(conn: Connection) -> ReplicaTables:
@@ -237,3 +278,14 @@ def create_statements(conn: Connection, there: Collection[str] = ()) -> list[str
         tail = " without rowid" if conn.dialect.name == "sqlite" and table in _WITHOUT_ROWID else ""
         statements.append(f"create table {getattr(names, table)} ({columns}){tail}")
     return statements
+
+
+def column_statements(conn: Connection) -> list[str]:
+    """The statements that add the columns of COLUMNS_LATER."""
+    names, words = tables_of(conn), _WORDS[conn.dialect.name]
+    return [
+        f"alter table {getattr(names, table)} add column {line}".format(**words)
+        for table, later in COLUMNS_LATER.items()
+        for line in COLUMNS[table]
+        if line.split()[0] in later
+    ]

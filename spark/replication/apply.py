@@ -12,7 +12,7 @@ entry is not written.
 Source: design.md, Replication; facts/replication-decision-table, sections 6 and 7.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import NamedTuple
@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from spark.formats.change_batch_checks import csn_column, rids_of
 from spark.formats.csn import Csn
 from spark.formats.replica import ReplicaTables, tables_of
+from spark.replication.applied_chain import chain_of_applied
 from spark.replication.arrival import (
     EXTINCTION_UNREADABLE,
     Arrival,
@@ -44,6 +45,7 @@ from spark.replication.csn_generator import (
 from spark.replication.dead_letters import Direction, put_dead_letters, resolve_dead_letters
 from spark.replication.extinction_index import judge, read_index
 from spark.replication.extinctions import count_late, put_extinctions
+from spark.replication.proof_values import BatchProof
 from spark.replication.records import RecordKind, ReplicaStatus, SessionMode, Snapshot
 from spark.replication.replica import (
     advance_ruv,
@@ -99,7 +101,14 @@ class Applied:
 
 
 def apply_batch(
-    conn: Connection, ticket: Ticket, batch: pa.RecordBatch, *, now_s: int, ahead_max_s: int = AHEAD_MAX_S
+    conn: Connection,
+    ticket: Ticket,
+    batch: pa.RecordBatch,
+    *,
+    now_s: int,
+    ahead_max_s: int = AHEAD_MAX_S,
+    proof: BatchProof | None = None,
+    trusted_rids: Collection[int] = (),
 ) -> Applied:
     """Apply changes, in one transaction.
 
@@ -107,8 +116,10 @@ def apply_batch(
         batch: of RECORD_SCHEMA, as it was decoded and checked.
         now_s: this service's clock, by which CSNs are made.
         ahead_max_s: how far ahead of it a CSN may be.
+        trusted_rids: suppliers whom an admin lets bring changes of others without their signature.
     Raises: SessionNotFound, SessionEnded, StaleEpoch, BatchGap, PrevGap, GenerationMismatch,
-        ReplicaInitializing, TotalIncomplete, ClockSkewed: nothing has changed. TargetLockTimeout: try again.
+        ReplicaInitializing, TotalIncomplete, ClockSkewed, HistoryDiverged, ChangesUnproven: nothing has
+        changed. TargetLockTimeout: try again.
     """
     tables, arrival = tables_of(conn), arrange(batch)
     with conn.transaction():
@@ -126,7 +137,10 @@ def apply_batch(
             status, sorted_out = _after_local_writes(
                 conn, tables, arrival, now_s=now_s, ahead_max_s=ahead_max_s
             )
-        ruv, extinct = _write(conn, tables, row, sorted_out)
+            found = snapshot(conn)
+        is_trusted = row.supplier_rid in trusted_rids
+        chain = chain_of_applied(conn, found, arrival, sorted_out, proof, is_trusted=is_trusted)
+        ruv, extinct = _write(conn, tables, row, sorted_out, chain)
         if status is ReplicaStatus.RESTORED:
             level_if_reached(conn, tables, own_max=ruv.get(found.replica.rid), now_s=now_s)
         row = _renewed(conn, tables, row, ticket)
@@ -272,11 +286,11 @@ def _next(generator: GeneratorState, *, now_s: int) -> Csn:
 
 
 def _write(
-    conn: Connection, tables: ReplicaTables, row: SessionRow, sorted_out: Sorted
+    conn: Connection, tables: ReplicaTables, row: SessionRow, sorted_out: Sorted, chain: pa.Array
 ) -> tuple[Mapping[int, Csn], Mapping[int, int]]:
     """Write what is applied and what is refused; the RUV after it, and the changes of extinct keys by RID."""
     at_s, records = int(row.now_s), sorted_out.applied
-    put_changes(conn, tables, records, logged_at_s=at_s)
+    put_changes(conn, tables, records, logged_at_s=at_s, chain=chain)
     put_extinctions(conn, tables, _extinctions_of(records), now_s=at_s)
     changes = records.filter(pc.equal(records.column("kind"), RecordKind.CHANGE.value))
     # After the extinctions of this very batch: they hold for what stands before them too.

@@ -8,7 +8,7 @@ A record is, looked at in this order within its replica:
 Source: facts/replication-decision-table, sections 3 and 7; design.md ("halts its RID; never a silent skip").
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
@@ -85,6 +85,13 @@ class Arrival:
     def floors(self, ruv: Mapping[int, Csn]) -> NDArray[np.bytes_]:
         """For each of `order` the CSN up to which its replica is here."""
         return np.array([ruv.get(rid, "").encode() for rid in self.rids], dtype=f"S{CSN_CHARS}")[self.group]
+
+    def new_of(self, ruv: Mapping[int, Csn], rids: Collection[int]) -> pa.RecordBatch:
+        """The records of some replica ids that are not here, in the order of the batch."""
+        is_wanted = np.array([rid in rids for rid in self.rids], dtype=np.bool_)[self.group]
+        mask = np.zeros(len(self.order), dtype=np.bool_)
+        mask[self.order] = is_wanted & (self.csns > self.floors(ruv))
+        return self.batch.filter(pa.array(mask))
 
     def count_covered(self, ruv: Mapping[int, Csn]) -> int:
         """How many are here already."""

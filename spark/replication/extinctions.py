@@ -18,6 +18,7 @@ import pyarrow as pa
 from spark.formats.csn import Csn
 from spark.formats.extinction import Extinction
 from spark.formats.replica import ReplicaTables, tables_of
+from spark.replication.chain import chain_of
 from spark.replication.csn_generator import adjust
 from spark.replication.errors import ReplicaMissing, ReplicaNotOnline
 from spark.replication.extinction_index import parse_stored
@@ -204,7 +205,8 @@ def _write(
     own: Own,
 ) -> Csn:
     record = _records([(str(csn), own.max_csn or own.purged_csn, extinction.to_json())])
-    put_changes(conn, tables, record, logged_at_s=own.now_s)
+    chain, _ = chain_of(record, {row.rid: own.chain_before(row.rid)})
+    put_changes(conn, tables, record, logged_at_s=own.now_s, chain=chain)
     _insert(conn, tables, [_values(extinction, csn, now_s=own.now_s)])
     advance_ruv(conn, tables, row.rid, first=csn, last=csn, now_s=own.now_s)
     return csn

@@ -3,8 +3,20 @@
 from collections.abc import Collection
 from typing import Final
 
-from spark.formats.replica import COLUMNS, TABLES, create_statements, tables_of
+from spark.formats.replica import (
+    ADDED_LATER,
+    COLUMNS,
+    COLUMNS_LATER,
+    LACKING_BEFORE,
+    LAYOUT_VERSION,
+    TABLES,
+    ReplicaTables,
+    column_statements,
+    create_statements,
+    tables_of,
+)
 from spark.replication.errors import LayoutUnknown, ReplicaMissing
+from spark.replication.records import ReplicaStatus
 from spark.targets.connection import Connection
 from spark.targets.errors import TargetTablesMissing
 
@@ -17,6 +29,70 @@ def tables_there(conn: Connection) -> set[str]:
 
     Raises: LayoutUnknown: one of that name has other columns: it is not ours.
     """
+    return set(_columns_there(conn))
+
+
+def is_layout_there(conn: Connection) -> bool:
+    """Whether there is a replica, of whatever version.
+
+    Raises: LayoutUnknown: some of its tables are missing, or not ours.
+    """
+    there = tables_there(conn)
+    lacking = set(TABLES) - there
+    if there and lacking not in LACKING_BEFORE:
+        names = ", ".join(sorted(lacking))
+        raise LayoutUnknown(f"some tables of a replica are there, but not: {names}")
+    return bool(there)
+
+
+def is_current(conn: Connection) -> bool:
+    """Whether a replica that is there has everything that this version keeps.
+
+    Raises: LayoutUnknown.
+    """
+    there = _columns_there(conn)
+    lacks_column = any(set(later) - there.get(table, set()) for table, later in COLUMNS_LATER.items())
+    if lacks_column or not there.keys() >= ADDED_LATER:
+        return False
+    [(version,)] = conn.execute(f"select layout_version from {tables_of(conn).replica}")
+    return bool(version == LAYOUT_VERSION)
+
+
+def upgrade_layout(conn: Connection) -> None:
+    """Add what a replica of an older version lacks, inside the caller's transaction and `lock_creation`."""
+    there = _columns_there(conn)
+    create_tables(conn, there)
+    if any(set(later) - there.get(table, set()) for table, later in COLUMNS_LATER.items() if table in there):
+        for statement in column_statements(conn):
+            conn.execute(statement)
+
+
+def put_first_rows(conn: Connection, tables: ReplicaTables, *, rid: int, incarnation: str) -> None:
+    """Write the rows of a new replica that is EMPTY, inside the caller's transaction."""
+    conn.execute(
+        f"insert into {tables.replica} (one, layout_version, rid, incarnation, status)"
+        " values (1, :version, :rid, :incarnation, :status)",
+        {
+            "version": LAYOUT_VERSION,
+            "rid": rid,
+            "incarnation": incarnation,
+            "status": ReplicaStatus.EMPTY.value,
+        },
+    )
+    conn.execute(
+        f"insert into {tables.generator} (one, sampled_s, local_offset_s, remote_offset_s, sequence)"
+        " values (1, 0, 0, 0, 0)"
+    )
+    conn.execute(f"insert into {tables.session} (one, epoch, batch_seq) values (1, 0, 0)")
+
+
+def finish_upgrade(conn: Connection) -> None:
+    """Say that the replica is of this version, in a transaction of its own; the last step of an upgrade."""
+    with conn.transaction():
+        conn.execute(f"update {tables_of(conn).replica} set layout_version = {LAYOUT_VERSION}")
+
+
+def _columns_there(conn: Connection) -> dict[str, set[str]]:
     prefix = conn.target.table_prefix
     names = [f"{prefix}{table}" for table in TABLES]
     if conn.dialect.name == "postgresql":
@@ -42,10 +118,10 @@ def tables_there(conn: Connection) -> set[str]:
         columns.setdefault(name.removeprefix(prefix), set()).add(column)
     for table, found in columns.items():
         wanted = {line.split()[0] for line in COLUMNS[table] if not line.startswith("primary key")}
-        if found != wanted:
+        if found != wanted and found != wanted - set(COLUMNS_LATER.get(table, ())):
             other = ", ".join(sorted(str(name) for name in found ^ wanted))
             raise LayoutUnknown(f"{prefix}{table} is not Lethe's table: {other}")
-    return set(columns)
+    return columns
 
 
 def lock_creation(conn: Connection) -> None:

@@ -19,6 +19,7 @@ import pyarrow as pa
 from spark.formats.csn import FIELD_MAX, Csn
 from spark.formats.extinction import ExtinctionIndex
 from spark.formats.replica import ReplicaTables, tables_of
+from spark.replication.chain import chain_of, seed_of
 from spark.replication.csn_generator import GeneratorState, adjust, next_csn
 from spark.replication.errors import ReplicaNotOnline
 from spark.replication.extinction_index import index_of, judge, mark_of
@@ -115,6 +116,15 @@ class Own:
     purged_csn: str | None
     now_s: int
     extinctions: str | None
+    logged_chain: bytes | None = None
+    kept_chain: bytes | None = None
+
+    def chain_before(self, rid: int) -> bytes | None:
+        """The value that the next own change follows."""
+        if self.max_csn is None:
+            return seed_of(rid)
+        found = self.logged_chain if self.logged_chain is not None else self.kept_chain
+        return None if found is None else bytes(found)
 
 
 def write_group(
@@ -188,7 +198,8 @@ def _write(
             save_replica(conn, tables, replace(row, generation=generation, status=ReplicaStatus.ONLINE))
         csns, state = give_csns(state, count, now_s=now_s)
         records = _records(batches, csns, before=own.max_csn or own.purged_csn)
-        put_changes(conn, tables, records, logged_at_s=own.now_s)
+        chain, _ = chain_of(records, {row.rid: own.chain_before(row.rid)})
+        put_changes(conn, tables, records, logged_at_s=own.now_s, chain=chain)
         put_entries(conn, tables, entries_of(records))
         advance_ruv(conn, tables, row.rid, first=csns[0], last=csns[-1], now_s=own.now_s)
         save_generator(conn, tables, state)
@@ -226,8 +237,10 @@ def forget_requests(conn: Connection, tables: ReplicaTables, *, now_s: int) -> N
 def read_own(conn: Connection, tables: ReplicaTables, rid: int) -> Own:
     """What a local writer must know, under `lock_replica`; one statement."""
     rows = conn.execute(
-        f"select u.max_csn, u.purged_csn, {clock_of(conn)}, {mark_of(conn, tables)} from (select 1 as one) o"
-        f" left join {tables.ruv} u on u.rid = :rid",
+        f"select u.max_csn, u.purged_csn, {clock_of(conn)}, {mark_of(conn, tables)}, c.chain, p.chain"
+        f" from (select 1 as one) o left join {tables.ruv} u on u.rid = :rid"
+        f" left join {tables.changelog} c on c.rid = :rid and c.csn = u.max_csn"
+        f" left join {tables.points} p on p.rid = :rid and p.csn = u.max_csn",
         {"rid": rid},
     )
     return Own(*rows[0])

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from spark.formats.csn import Csn
-from spark.formats.replica import ADDED_LATER, LAYOUT_VERSION, TABLES, ReplicaTables, tables_of
+from spark.formats.replica import LAYOUT_VERSION, LAYOUTS_READ, ReplicaTables, tables_of
 from spark.replication.csn_generator import GeneratorState, adjust
 from spark.replication.errors import (
     GenerationDiffers,
@@ -23,7 +23,16 @@ from spark.replication.errors import (
     ReplicaWasRestored,
     RidDiffers,
 )
-from spark.replication.layout import create_tables, lock_creation, tables_there
+from spark.replication.history_points import fill_chains
+from spark.replication.identity import ensure_identity
+from spark.replication.layout import (
+    finish_upgrade,
+    is_current,
+    is_layout_there,
+    lock_creation,
+    put_first_rows,
+    upgrade_layout,
+)
 from spark.replication.records import ReplicaRow, ReplicaStatus, Snapshot, Vectors
 from spark.targets.connection import Connection, Target, sqlite_path
 from spark.targets.errors import TargetSchemaUnsupported, TargetTablesMissing
@@ -74,14 +83,17 @@ def ensure_layout(conn: Connection, *, rid: int, generation: str | None, incarna
         another one. TargetLockTimeout: somebody else is creating them. TargetReadOnly: this role may not.
     """
     row = find_replica(conn)
-    lacks_later = row is not None and not tables_there(conn) >= ADDED_LATER
-    if row is None or lacks_later or (row.generation is None and generation is not None):
+    is_old = row is not None and not is_current(conn)
+    if row is None or is_old or (row.generation is None and generation is not None):
         with conn.transaction():
             row = _created(conn, rid=rid, generation=generation, incarnation=incarnation)
     if row.rid != rid:
         raise RidDiffers(found=row.rid, wanted=rid)
     if generation is not None and row.generation is not None and row.generation != generation:
         raise GenerationDiffers(found=row.generation, wanted=generation)
+    if is_old:
+        fill_chains(conn)
+        finish_upgrade(conn)
     return row
 
 
@@ -90,15 +102,7 @@ def find_replica(conn: Connection) -> ReplicaRow | None:
 
     Raises: LayoutUnknown: a table of that name is there and is not ours, or of another version.
     """
-    tables = tables_of(conn)
-    there = tables_there(conn)
-    if not there:
-        return None
-    lacking = set(TABLES) - there
-    if lacking and lacking != ADDED_LATER:
-        names = ", ".join(sorted(lacking))
-        raise LayoutUnknown(f"some tables of a replica are there, but not: {names}")
-    return _read_row(conn, tables)
+    return _read_row(conn, tables_of(conn)) if is_layout_there(conn) else None
 
 
 def read_vectors(conn: Connection) -> Vectors:
@@ -346,20 +350,10 @@ def _created(conn: Connection, *, rid: int, generation: str | None, incarnation:
     lock_creation(conn)
     tables = tables_of(conn)
     is_new = find_replica(conn) is None
-    create_tables(conn, tables_there(conn))
+    upgrade_layout(conn)
+    ensure_identity(conn, tables)
     if is_new:
-        conn.execute(
-            f"insert into {tables.replica} (one, layout_version, rid, incarnation, status)"
-            " values (1, :version, :rid, :incarnation, :status)",
-            {
-                "version": LAYOUT_VERSION,
-                "rid": rid,
-                "incarnation": incarnation,
-                "status": ReplicaStatus.EMPTY.value,
-            },
-        )
-        conn.execute(f"insert into {tables.generator} (one, {_GENERATOR}) values (1, 0, 0, 0, 0)")
-        conn.execute(f"insert into {tables.session} (one, epoch, batch_seq) values (1, 0, 0)")
+        put_first_rows(conn, tables, rid=rid, incarnation=incarnation)
     row, _ = lock_replica(conn, tables)
     if row.status is ReplicaStatus.EMPTY and generation is not None and row.rid == rid:
         row = replace(row, generation=generation, status=ReplicaStatus.ONLINE)
@@ -377,7 +371,7 @@ def _read_row(conn: Connection, tables: ReplicaTables) -> ReplicaRow:
     if len(rows) != 1:
         raise LayoutUnknown(f"{tables.replica} has {len(rows)} rows, not one")
     rid, generation, incarnation, status, upto, version = rows[0]
-    if version != LAYOUT_VERSION:
+    if version not in LAYOUTS_READ:
         raise LayoutUnknown(f"the layout has version {version}, this Lethe knows {LAYOUT_VERSION}")
     try:
         known = ReplicaStatus(status)

@@ -21,8 +21,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from spark.formats.change_batch import decode_arrow, encode_arrow
+from spark.formats.change_batch import decode_arrow
 from spark.replication.decide import Window
+from spark.replication.proved_batches import encode_proved
 from spark.replication.records import RECORD_SCHEMA
 from spark.replication.slices import (
     Bounds,
@@ -164,5 +165,5 @@ class SlicedReader:
             return
         rest = unit.reader(self._conn, self._bounds, after=spooled.left_after)
         for found in rest:
-            yield SlicedBatch(len(found), ranges_of(found), encode_arrow(found))
+            yield SlicedBatch(len(found), ranges_of(found), encode_proved(self._conn, found))
         self.read.update(rest.read)

@@ -26,6 +26,15 @@ from spark.replication.csn_generator import (
 )
 from spark.replication.dead_letters import Direction, resolve_dead_letters
 from spark.replication.peers import CAPABILITY, note_told
+from spark.replication.proofs import (
+    check_identity,
+    check_own_claim,
+    compare_heads,
+    keep_copied,
+    keep_signatures,
+    require_covered,
+    require_one_history,
+)
 from spark.replication.records import ReplicaRow, ReplicaStatus, SessionMode, Snapshot, Vectors
 from spark.replication.replica import (
     level_if_reached,
@@ -43,6 +52,7 @@ from spark.replication.session_errors import (
     DiscardNotGranted,
     DuplicateRid,
     GenerationMismatch,
+    HistoryDiverged,
     SessionEnded,
     SessionNotFound,
     TotalIncomplete,
@@ -50,10 +60,11 @@ from spark.replication.session_errors import (
     TotalRuvDiffers,
 )
 from spark.replication.session_row import SessionRow, Ticket, TotalCopy, lock_session, save_session
+from spark.replication.shown_proofs import shown_history
 from spark.replication.supplying import require_not_supplying
 from spark.targets.connection import Connection
 
-CAPABILITIES: Final = ("CHANGE", "KEEPALIVE", "TOTAL", "ARROW_ZSTD", CAPABILITY)
+CAPABILITIES: Final = ("CHANGE", "KEEPALIVE", "TOTAL", "ARROW_ZSTD", CAPABILITY, "HISTORY")
 """What this replica takes, as both sides tell at acquire."""
 __all__ = [
     "CAPABILITIES",
@@ -86,8 +97,8 @@ def acquire(
         consent: asked, in this transaction, before changes that only this replica has are discarded: whether
             an admin here has granted it, once.
     Raises: ClockSkewed, DuplicateRid, GenerationMismatch, ReplicaBusy, ReplicaSupplies, ConsumerAhead or
-        DiscardNotGranted, in this order; of a TOTAL GenerationMismatch says that a supplier without one has
-        nothing to copy. ReplicaMissing, TargetLockTimeout.
+        DiscardNotGranted, HistoryDiverged, HistoryUnproven, in this order; of a TOTAL GenerationMismatch says
+        that a supplier without one has nothing to copy. ReplicaMissing, TargetLockTimeout.
     """
     tables = tables_of(conn)
     with conn.transaction():
@@ -98,17 +109,21 @@ def acquire(
         followed = _followed(generator, replica, request, now_s=now_s)
         if request.supplier_rid == replica.rid:
             raise DuplicateRid(f"both are replica {replica.rid}", {"rid": replica.rid})
+        if request.history is not None:
+            check_identity(conn, tables, replica.rid, request.supplier_rid, request.history)
         _refuse_foreign(replica, request)
         row.require_free(request.session_id)
         row = _granted(row, request)
+        unproven: tuple[int, ...] = ()
         if request.mode is SessionMode.TOTAL:
             row = _begin_total(conn, tables, row, replica, vectors, request, consent)
         elif request.generation is not None and request.generation == replica.generation:
             save_generator(conn, tables, followed)
+            unproven = _compare(conn, tables, replica, vectors, request)
             _look_for_loss(conn, tables, replica, vectors, request, now_s=now_s)
         note_told(conn, tables, row, replica, vectors, request)
         save_session(conn, tables, row)
-        return _acquired(row, snapshot(conn))
+        return replace(_acquired(conn, row, snapshot(conn)), unproven=unproven)
 
 
 def renew(conn: Connection, ticket: Ticket, *, lease_s: float) -> datetime:
@@ -252,6 +267,21 @@ def _granted(row: SessionRow, request: Acquire) -> SessionRow:
     )
 
 
+def _compare(
+    conn: Connection, tables: ReplicaTables, replica: ReplicaRow, vectors: Vectors, request: Acquire
+) -> tuple[int, ...]:
+    """Compare the histories where the supplier is not ahead; of which replica ids that cannot be done.
+
+    Raises: HistoryDiverged.
+    """
+    if request.history is None or replica.status is ReplicaStatus.INITIALIZING:
+        return ()
+    found = compare_heads(conn, vectors.ruv, request.history.heads)
+    require_one_history(found)
+    keep_signatures(conn, tables, request.history.heads, own_rid=replica.rid)
+    return found.unproven
+
+
 def _look_for_loss(
     conn: Connection,
     tables: ReplicaTables,
@@ -266,6 +296,8 @@ def _look_for_loss(
         return
     own, theirs = vectors.ruv.get(replica.rid), request.ruv.get(replica.rid)
     if theirs is not None and theirs > (own or ""):
+        if request.history is not None and not request.is_trusted:
+            check_own_claim(conn, tables, replica.rid, theirs, request.history)
         mark_restored(conn, upto=theirs)
     level_if_reached(conn, tables, own_max=own, now_s=now_s)
 
@@ -290,7 +322,7 @@ def _begin_total(
     if replica.status is not ReplicaStatus.INITIALIZING:
         try:
             _refuse_ahead(conn, tables, replica, vectors, request)
-        except ConsumerAhead as ahead:
+        except (ConsumerAhead, HistoryDiverged) as ahead:
             _require_consent(ahead, request, consent)
             is_discarding = True
     _empty(conn, tables)
@@ -300,7 +332,10 @@ def _begin_total(
         # The supplier has them now; it may be put back before the copy is complete.
         initializing = replace(initializing, restored_upto=max(own, replica.restored_upto or own))
     save_replica(conn, tables, initializing)
-    total = TotalCopy(request.session_id, request.supplier_rid, request.generation, dict(request.ruv))
+    heads = {} if request.history is None else request.history.heads
+    total = TotalCopy(
+        request.session_id, request.supplier_rid, request.generation, dict(request.ruv), heads=heads
+    )
     return replace(row, total=total, cursor=None)
 
 
@@ -325,9 +360,13 @@ def _refuse_ahead(
         holds = bool(ahead) or bool(conn.execute(f"select 1 from {tables.entries} limit 1"))
     if holds:
         raise ConsumerAhead("the replica holds changes that the supplier lacks", {"rids": sorted(ahead)})
+    if request.history is not None:
+        require_covered(conn, vectors.ruv, request.history)
 
 
-def _require_consent(ahead: ConsumerAhead, request: Acquire, consent: Callable[[], bool]) -> None:
+def _require_consent(
+    ahead: ConsumerAhead | HistoryDiverged, request: Acquire, consent: Callable[[], bool]
+) -> None:
     """Raise unless the supplier asks to discard what it lacks, and an admin here has granted it."""
     if not request.discard_consumer_changes:
         raise ahead
@@ -337,7 +376,7 @@ def _require_consent(ahead: ConsumerAhead, request: Acquire, consent: Callable[[
 
 
 def _empty(conn: Connection, tables: ReplicaTables) -> None:
-    names = (tables.changelog, tables.entries, tables.ruv)
+    names = (tables.changelog, tables.entries, tables.ruv, tables.points, tables.signed_heads)
     if conn.dialect.name == "postgresql":
         conn.execute(f"truncate {', '.join(names)}")
         return
@@ -352,6 +391,7 @@ def _take_over(conn: Connection, tables: ReplicaTables, total: TotalCopy, *, now
         " values (:rid, :csn, :csn, :now_s)",
         [{"rid": rid, "csn": str(csn), "now_s": now_s} for rid, csn in sorted(total.ruv.items())],
     )
+    keep_copied(conn, tables, total.heads, total.ruv, own_rid=replica.rid)
     if total.ruv:
         try:
             followed = adjust(generator, remote=max(total.ruv.values()), now_s=now_s)
@@ -378,7 +418,7 @@ def _go_online(
     completion.adopt(completion.incarnation, max(filter(None, (own_max, lacking)), default=None))
 
 
-def _acquired(row: SessionRow, found: Snapshot) -> Acquired:
+def _acquired(conn: Connection, row: SessionRow, found: Snapshot) -> Acquired:
     replica = found.replica
     # A session that brings changes can do nothing for half a copy, and must not take its RUV for true.
     is_whole = row.mode is SessionMode.TOTAL or replica.status is not ReplicaStatus.INITIALIZING
@@ -392,4 +432,5 @@ def _acquired(row: SessionRow, found: Snapshot) -> Acquired:
         purged=found.vectors.purged,
         is_copied=row.total is not None and row.total.is_copied,
         resume_after=row.cursor,
+        history=shown_history(conn, {} if generation is None else found.vectors.ruv, replica.rid),
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from spark.formats.csn import Csn
+from spark.replication.proof_values import History
 from spark.replication.records import ReplicaRow, SessionMode
 
 
@@ -17,6 +18,8 @@ class Acquire:
         csn_now: what its generator would give now: its clock.
         capabilities: what it takes, as a consumer of somebody else.
         extinctions: of each replica id the greatest CSN of the extinctions that it has.
+        history: None: it proves nothing, and an admin lets it.
+        is_trusted: an admin lets it speak for other replicas without their signature.
     """
 
     session_id: str
@@ -30,6 +33,8 @@ class Acquire:
     discard_consumer_changes: bool = False
     capabilities: frozenset[str] = frozenset()
     extinctions: Mapping[int, Csn] = field(default_factory=dict)
+    history: History | None = None
+    is_trusted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,7 @@ class Acquired:
     Attributes:
         generation, ruv: None where there is none, or where half a copy makes them worthless.
         total: TOTAL: whether the copy is complete, and the last entry that it has.
+        unproven: replica ids of which the supplier's CSN has left this changelog: nobody can compare them.
     """
 
     epoch: int
@@ -49,6 +55,8 @@ class Acquired:
     purged: Mapping[int, Csn]
     is_copied: bool = False
     resume_after: tuple[bytes, bytes] | None = None
+    history: History | None = None
+    unproven: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,11 @@
 
 SessionRefused                SESSION_REFUSED         never raised itself
 ├── ClockSkewed               CLOCK_SKEW              a clock is too far off
-├── DuplicateRid              DUPLICATE_RID           supplier and consumer are the same replica
+├── DuplicateRid              DUPLICATE_RID           two replicas bear one number
+├── HistoryDiverged           DIVERGED                two histories of one replica id
+├── HistoryUnproven           HISTORY_UNPROVEN        a claim about this replica that it has not signed
+├── ChangesUnproven           CHANGES_UNPROVEN        changes that their replica has not signed
+├── ProofsMissing             PROOFS_MISSING          the peer's version proves nothing
 ├── ReplicaBusy               REPLICA_BUSY            another supplier holds the lease
 ├── ConsumerAhead             CONSUMER_AHEAD          a TOTAL would discard changes that the supplier lacks
 ├── DiscardNotGranted         DISCARD_NOT_GRANTED     it asks to discard them, ungranted by an admin here
@@ -46,6 +50,28 @@ class ClockSkewed(SessionRefused):
 
 class DuplicateRid(SessionRefused):
     code = "DUPLICATE_RID"
+
+
+class HistoryDiverged(SessionRefused):
+    """Facts: rids."""
+
+    code = "DIVERGED"
+
+
+class HistoryUnproven(SessionRefused):
+    """Facts: rids."""
+
+    code = "HISTORY_UNPROVEN"
+
+
+class ChangesUnproven(SessionRefused):
+    """Facts: rids."""
+
+    code = "CHANGES_UNPROVEN"
+
+
+class ProofsMissing(SessionRefused):
+    code = "PROOFS_MISSING"
 
 
 class ReplicaBusy(SessionRefused):

@@ -17,6 +17,7 @@ from typing import Any, Final, Self
 from spark.formats.csn import Csn
 from spark.formats.replica import ReplicaTables
 from spark.replication.errors import ReplicaMissing
+from spark.replication.proof_values import Head
 from spark.replication.records import SessionMode
 from spark.replication.session_errors import BatchGap, ReplicaBusy, SessionEnded, SessionNotFound, StaleEpoch
 from spark.targets.connection import Connection, target_now
@@ -59,6 +60,7 @@ class TotalCopy:
     Attributes:
         ruv: the supplier's when its copy began; what the copy holds of every replica at least.
         is_copied: all entries are here; changes follow.
+        heads: the supplier's values at that RUV.
     """
 
     session_id: str
@@ -66,6 +68,7 @@ class TotalCopy:
     generation: str
     ruv: Mapping[int, Csn] = field(default_factory=dict)
     is_copied: bool = False
+    heads: Mapping[int, Head] = field(default_factory=dict)
 
     def text(self) -> str:
         """As the row keeps it."""
@@ -76,6 +79,7 @@ class TotalCopy:
                 "generation": self.generation,
                 "ruv": {str(rid): str(csn) for rid, csn in self.ruv.items()},
                 "is_copied": self.is_copied,
+                "heads": {str(rid): head.document() for rid, head in self.heads.items()},
             },
             sort_keys=True,
         )
@@ -85,7 +89,8 @@ class TotalCopy:
         """Read what `text` has written."""
         found = json.loads(text)
         ruv = {int(rid): Csn(csn) for rid, csn in found.pop("ruv").items()}
-        return cls(ruv=ruv, **found)
+        heads = {int(rid): Head.of(head, int(rid)) for rid, head in found.pop("heads", {}).items()}
+        return cls(ruv=ruv, heads=heads, **found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,12 +21,12 @@ from typing import BinaryIO, Final
 
 import pyarrow as pa
 
-from spark.formats.change_batch import encode_arrow
 from spark.formats.change_batch_checks import rids_of
 from spark.formats.replica import tables_of
 from spark.replication.changelog_pages import AFTER_ALL, BEFORE_ALL, ONLY_BY_KEY
 from spark.replication.decide import Window
 from spark.replication.errors import ReplicationRefused
+from spark.replication.proved_batches import encode_proved
 from spark.replication.window import WindowReader
 from spark.targets.connection import Connection
 from spark.targets.errors import TargetError
@@ -171,7 +171,7 @@ def spool_slice(conn: Connection, unit: Slice, *, folder: str, bounds: Bounds) -
     path = Path(folder) / f"slice-{unit.number:06d}-{secrets.token_hex(8)}.batches"
     try:
         with open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
-            return _spool(file, unit.reader(conn, bounds), path, bounds)
+            return _spool(conn, file, unit.reader(conn, bounds), path, bounds)
     except BaseException as error:
         with suppress(OSError):
             path.unlink(missing_ok=True)
@@ -180,7 +180,9 @@ def spool_slice(conn: Connection, unit: Slice, *, folder: str, bounds: Bounds) -
         raise
 
 
-def _spool(file: BinaryIO, reader: WindowReader, path: Path, bounds: Bounds) -> SpooledSlice:
+def _spool(
+    conn: Connection, file: BinaryIO, reader: WindowReader, path: Path, bounds: Bounds
+) -> SpooledSlice:
     batches: list[SpooledBatch] = []
     offset = 0
     left_after = refusal = None
@@ -193,7 +195,7 @@ def _spool(file: BinaryIO, reader: WindowReader, path: Path, bounds: Bounds) -> 
             break
         if batch is None:
             break
-        body = encode_arrow(batch)
+        body = encode_proved(conn, batch)
         if batches and offset + len(body) > bounds.file_max_bytes:
             # What the reader has beyond this is read again by whoever reads on.
             left_after = max(each.last for each in batches[-1].ranges.values())

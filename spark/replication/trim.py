@@ -21,6 +21,7 @@ from spark.formats.csn import Csn
 from spark.formats.replica import ReplicaTables, tables_of
 from spark.replication.agreements import Floor, floors, lock_agreements
 from spark.replication.errors import ReplicationRefused
+from spark.replication.history_points import keep_trimmed
 from spark.replication.records import ReplicaStatus
 from spark.replication.replica import read_vectors
 from spark.targets.archive import archive_delete
@@ -277,6 +278,7 @@ def _remove(conn: Connection, unit: TrimUnit) -> Trimmed:
     )
     if greatest is None:
         return Trimmed(0)
+    keep_trimmed(conn, tables, span.rid, greatest)
     delete = f"delete from {tables.changelog} where rid = :rid and csn >= :lo and csn <= :hi"
     entry = None
     if unit.archive_dir is None:

@@ -18,7 +18,7 @@ from spark.targets.connection import Connection
 from spark.targets.dialects.postgresql_copy import encode_rows
 from spark.targets.errors import TargetRowConflict
 
-_CHANGELOG: Final = ("rid", "csn", "prev", "kind", "database", "key", "payload", "logged_at_s")
+_CHANGELOG: Final = ("rid", "csn", "prev", "kind", "database", "key", "payload", "logged_at_s", "chain")
 _ENTRY: Final = ("database", "key", "value", "csn", "is_tombstone")
 _STAGING: Final = "lethe_entries"
 _FEW_ROWS: Final = 16
@@ -35,13 +35,19 @@ _NEWER_WINS: Final = (
 
 
 def put_changes(
-    conn: Connection, tables: ReplicaTables, batch: pa.RecordBatch, *, logged_at_s: int | None = None
+    conn: Connection,
+    tables: ReplicaTables,
+    batch: pa.RecordBatch,
+    *,
+    logged_at_s: int | None = None,
+    chain: pa.Array | None = None,
 ) -> None:
     """Append records to the changelog, inside the caller's transaction.
 
     Args:
         batch: of RECORD_SCHEMA, without records that are there already.
         logged_at_s: seconds since 1970 by the target's clock; None asks it.
+        chain: of each record (chain.py).
     Raises: TargetRowConflict: one of the CSNs is there already.
     """
     assert conn.in_transaction, "records and the RUV share one transaction"
@@ -54,6 +60,7 @@ def put_changes(
             rids_of(batch.column("csn")),
             *batch.columns,
             pa.repeat(pa.scalar(at_s, pa.int64()), batch.num_rows),
+            pa.nulls(batch.num_rows, pa.binary()) if chain is None else chain,
         ],
         names=list(_CHANGELOG),
     )

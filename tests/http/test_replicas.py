@@ -76,7 +76,14 @@ def test_a_session_brings_changes_and_is_released(consumer: ConsumerStore, gener
         "purged": {},
     }
     assert (body["epoch"], body["session_id"], body["total"]) == (1, session, None)
-    assert set(body["capabilities"]) == {"CHANGE", "KEEPALIVE", "TOTAL", "ARROW_ZSTD", "EXTINCTION"}
+    assert set(body["capabilities"]) == {
+        "CHANGE",
+        "KEEPALIVE",
+        "TOTAL",
+        "ARROW_ZSTD",
+        "EXTINCTION",
+        "HISTORY",
+    }
     rows = chain(1, [1, 2]) + chain(3, [1])
     done = consumer.send(session, records(rows), epoch=1, seq=1)
     assert done.status_code == 200, done.text

@@ -16,6 +16,7 @@ import pytest
 from app.kit.ids import new_id
 from spark.formats.change_batch import ARROW_MEDIA_TYPE, NDJSON_MEDIA_TYPE, encode_arrow, encode_ndjson
 from spark.formats.csn import Csn
+from spark.replication.proof_values import PROOF_MAX_BYTES
 from spark.targets.connection import Target
 from tests.http.problem import pointers, problem
 from tests.http.replica_stores import ConsumerStore, acquire_body, make_replica
@@ -206,12 +207,14 @@ def test_a_small_body_that_decodes_to_more_than_agreed_is_refused(open_session: 
 
 
 def test_a_body_larger_than_agreed_is_refused_before_it_is_read(open_session: Opened) -> None:
+    most = BATCH_MAX_BYTES + PROOF_MAX_BYTES
+
     def chunks() -> Iterator[bytes]:
-        for _ in range(BATCH_MAX_BYTES // 65_536 + 2):
+        for _ in range(most // 65_536 + 2):
             yield b"\x00" * 65_536
 
     with open_session.unchanged():
-        problem(open_session.send(b"\x00" * (BATCH_MAX_BYTES + 1)), 413, "BATCH_TOO_LARGE")
+        problem(open_session.send(b"\x00" * (most + 1)), 413, "BATCH_TOO_LARGE")
         answer = open_session.store.http.post(
             f"{open_session.store.url}/sessions/{open_session.session}/batches",
             params={"epoch": open_session.epoch, "batch_seq": 2},

@@ -41,6 +41,7 @@ def chain(rid: int, numbers: list[int]) -> list[Row]:
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
     """A service with few threads, where batches wait for a second only."""
     settings = {
+        "LETHE_REPLICATION_UNPROVEN_PEERS": "true",
         "LETHE_REPLICATION_PARKING_S": str(PARKING_S),
         "LETHE_API_THREADS_MAX": str(API_THREADS),
         "LETHE_REPLICATION_BATCHES_MAX": "10",

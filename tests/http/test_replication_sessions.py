@@ -12,6 +12,8 @@ import httpx
 import pytest
 
 from spark.formats.csn import Csn
+from spark.replication.history_points import fill_chains
+from spark.targets.connection import Target, connect
 from tests.http.problem import problem
 from tests.http.replica_stores import ConsumerStore, grant_discard, make_replica
 from tests.http.service_process import ServiceProcess
@@ -284,8 +286,10 @@ def test_an_empty_replica_supplies_nothing(http: httpx.Client, service: ServiceP
     assert pair.run("FAILED")["error"]["code"] == "REPLICA_NOT_ONLINE"
 
 
-def test_a_supplier_that_lacks_own_changes_which_its_consumer_has_was_restored(pair: Pair) -> None:
-    """A restored server that gives its numbers anew loses changes silently (facts, K6)."""
+def test_a_consumer_that_claims_own_changes_of_its_supplier_without_its_signature_is_not_believed(
+    pair: Pair,
+) -> None:
+    """It made the supplier RESTORED and read-only; a signed claim still does (test_histories.py)."""
     write(pair.supplier, 5)
     pair.run("SUCCEEDED")
     last = pair.supplier.ruv()["ruv"]["1"]
@@ -294,8 +298,8 @@ def test_a_supplier_that_lacks_own_changes_which_its_consumer_has_was_restored(p
     _execute(pair.consumer, f"update replica_ruv set max_csn = '{ahead}' where rid = 1")
     assert earlier < last < ahead
     job = pair.run("FAILED")
-    assert job["error"]["code"] == "REPLICA_NOT_ONLINE"
-    assert pair.supplier.ruv()["status"] == "RESTORED"
+    assert job["error"]["code"] == "HISTORY_UNPROVEN"
+    assert pair.supplier.ruv()["status"] == "ONLINE"
 
 
 # -- troubles that pass
@@ -413,6 +417,18 @@ def test_after_an_abort_nothing_is_written(http: httpx.Client, service: ServiceP
 # -- dead letters
 
 
+def _write_kind(store: ConsumerStore, csn: Csn, kind: str) -> None:
+    """Let a record be of another kind, as if its replica had written it so."""
+    _execute(
+        store,
+        f"update replica_changelog set kind = '{kind}' where csn = '{csn}'",
+        f"update replica_changelog set chain = null where rid = {csn.rid} and csn >= '{csn}'",
+    )
+    target = Target(f"sqlite:///{store.path}", table_prefix="replica_")
+    with connect(target, application_name="test") as conn:
+        fill_chains(conn)
+
+
 def test_a_refused_record_halts_its_rid_and_no_other(
     http: httpx.Client, service: ServiceProcess, roots: Path
 ) -> None:
@@ -425,7 +441,7 @@ def test_a_refused_record_halts_its_rid_and_no_other(
     Pair(third, pair.supplier, made).run("SUCCEEDED")
     written = write(pair.supplier, 10)
     bad = Csn.of(Csn(written["first_csn"]).timestamp, Csn(written["first_csn"]).sequence + 5, 1)
-    _execute(pair.supplier, f"update replica_changelog set kind = 'UNHEARD_OF' where csn = '{bad}'")
+    _write_kind(pair.supplier, bad, "UNHEARD_OF")
     job = pair.run("SUCCEEDED")
     session = pair.session_of(job)
     assert (session["outcome"], session["problem"]["rids"]) == ("HALTED", [1])
@@ -437,7 +453,7 @@ def test_a_refused_record_halts_its_rid_and_no_other(
     letters = http.get(f"{pair.store}/dead-letters").json()["items"]
     assert [each["csn"] for each in letters if each["direction"] == "SENT"] == [bad]
     assert pair.status()["changes_sent"] == "1:5/1 3:4/0 "
-    _execute(pair.supplier, f"update replica_changelog set kind = 'CHANGE' where csn = '{bad}'")
+    _write_kind(pair.supplier, bad, "CHANGE")
     assert pair.session_of(pair.run("SUCCEEDED"))["outcome"] == "UP_TO_DATE"
     assert entries(pair.consumer) == entries(pair.supplier)
     [letter] = [

@@ -30,6 +30,8 @@ from spark.replication import (
 from spark.replication.changelog_pages import ChangelogIncomplete
 from spark.replication.decide import Consumer, Decision, Outcome, Strategy, Supplier, Window, decide
 from spark.replication.entries import read_entries
+from spark.replication.proof_values import BatchProof
+from spark.replication.proofs import judge_consumer
 from spark.replication.records import RECORD_SCHEMA, ReplicaStatus, SessionMode, Snapshot
 from spark.replication.session_errors import (
     BatchGap,
@@ -43,6 +45,7 @@ from spark.replication.session_errors import (
     TotalRuvDiffers,
 )
 from spark.replication.session_row import Ticket
+from spark.replication.shown_proofs import proof_of, shown_history
 from spark.targets.connection import Connection
 from spark.targets.errors import TargetRowConflict
 from tests.spark.replication.wire_model_site import Site, Violation
@@ -94,6 +97,7 @@ class Flight:
 
     ticket: Ticket
     batch: pa.RecordBatch
+    proof: BatchProof | None = None
     attempts: int = 0
     answer: apply.Applied | None = None
     trouble: Exception | None = None
@@ -175,7 +179,13 @@ class Link:
         schema_is_records = "prev" in flight.batch.schema.names
         act = apply.apply_batch if schema_is_records else apply.apply_entries
         try:
-            found = act(self.consumer.conn, flight.ticket, flight.batch, now_s=self.consumer.clock_s)
+            found = act(
+                self.consumer.conn,
+                flight.ticket,
+                flight.batch,
+                now_s=self.consumer.clock_s,
+                **({"proof": flight.proof} if schema_is_records else {}),
+            )
         except TargetRowConflict as error:
             raise Violation("APPLIED_TWICE", error) from error
         except InjectedFault:
@@ -340,6 +350,12 @@ def _acquire(link: Link, seen: Snapshot, *, is_total: bool) -> session.Acquired:
             csn_now=csn_now,
             lease_s=600.0,
             discard_consumer_changes=record.discard,
+            history=shown_history(
+                supplier.conn,
+                ruv,
+                supplier.rid,
+                covers=consumer.state().vectors.ruv if is_total else None,
+            ),
         ),
         now_s=consumer.clock_s,
         consent=lambda: True,
@@ -430,6 +446,7 @@ def _windows(lease: Lease, halted: set[int], *, is_total: bool) -> Steps:
     for number in range(WINDOWS_MAX):
         seen = _look(link)
         if number == 0:
+            _compare_histories(lease, seen)
             _compare_own(lease, seen)
         yield
         vectors = seen.vectors
@@ -455,6 +472,18 @@ def _windows(lease: Lease, halted: set[int], *, is_total: bool) -> Steps:
         if not is_total and link.random.random() < link.loss:
             raise Ended("YIELDED")
     raise Ended("YIELDED")
+
+
+def _compare_histories(lease: Lease, seen: Snapshot) -> None:
+    """A consumer with another history ends the session."""
+    shown = lease.granted.history
+    is_same = lease.generation == seen.replica.generation
+    try:
+        judge_consumer(
+            lease.link.supplier.conn, seen, lease.link.consumer.rid, shown, lease.ruv if is_same else {}
+        )
+    except SessionRefused as error:
+        raise Ended(error.code, error.detail) from error
 
 
 def _compare_own(lease: Lease, seen: Snapshot) -> None:
@@ -553,7 +582,9 @@ def _pipeline(lease: Lease, source: Iterator[pa.RecordBatch], *, told: Callable[
             is_read = batch is None
             if batch is not None and len(batch):
                 ticket = Ticket(record.session_id, lease.granted.epoch, seq)
-                link.flights.append(Flight(ticket, batch))
+                is_records = "prev" in batch.schema.names
+                proof = proof_of(link.supplier.conn, batch) if is_records else None
+                link.flights.append(Flight(ticket, batch, proof))
                 seq += 1
         while link.flights and link.flights[0].answer is not None:
             flight = link.flights.pop(0)

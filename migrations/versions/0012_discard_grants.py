@@ -1,7 +1,7 @@
 """An admin's word that a supplier may discard what only a replica here has, once.
 
-Revision: 0014
-Revises: 0009
+Revision: 0012
+Revises: 0011
 """
 
 import sqlalchemy as sa
@@ -9,8 +9,8 @@ from alembic import op
 
 import app.db
 
-revision = "0014"
-down_revision = "0009"
+revision = "0012"
+down_revision = "0011"
 branch_labels = None
 depends_on = None
 

@@ -1,7 +1,7 @@
 """Jobs that an admin ended without a proof of silence, and jobs that wait without their claims.
 
-Revision: 0015
-Revises: 0009
+Revision: 0013
+Revises: 0012
 """
 
 import sqlalchemy as sa
@@ -9,8 +9,8 @@ from alembic import op
 
 import app.db
 
-revision = "0015"
-down_revision = "0009"
+revision = "0013"
+down_revision = "0012"
 branch_labels = None
 depends_on = None
 

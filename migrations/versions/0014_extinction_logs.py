@@ -1,7 +1,7 @@
 """How far the logs of JE stores are read for what JE has discarded; which of its databases have duplicates.
 
-Revision: 0018
-Revises: 0009
+Revision: 0014
+Revises: 0013
 """
 
 import sqlalchemy as sa
@@ -9,8 +9,8 @@ from alembic import op
 
 import app.db
 
-revision = "0018"
-down_revision = "0009"
+revision = "0014"
+down_revision = "0013"
 branch_labels = None
 depends_on = None
 

@@ -1,0 +1,77 @@
+"""Digests over what travels between replicas: `Content-Digest: sha-256=:...:` of every request and answer.
+
+A bit that flips on the way, where no TLS finds it, is found before anything is decoded, and the same request
+is sent again. A client of one's own may leave the digest of its requests out.
+Source: RFC 9530.
+"""
+
+import re
+from base64 import b64encode
+from hashlib import sha256
+from typing import Final
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.errors import Unprocessable
+
+HEADER: Final = "content-digest"
+PATHS: Final = "/v1/replicas/"
+_SHA_256: Final = re.compile(r"(?:^|,)\s*sha-256=:([A-Za-z0-9+/=]+):")
+
+
+class BodyDamaged(Unprocessable):
+    """The body is not the one that was sent: nothing was done with it, and it may be sent again."""
+
+    def __init__(self) -> None:
+        super().__init__("the body does not match its Content-Digest", headers={"Retry-After": "0"})
+        self.retryable = True
+
+
+def digest_of(body: bytes) -> str:
+    """The value of the header for a body."""
+    return f"sha-256=:{b64encode(sha256(body).digest()).decode()}:"
+
+
+def matches(header: str | None, body: bytes) -> bool:
+    """Whether a body is what its header says; without a header, or one of SHA-256, nothing is said."""
+    found = None if header is None else _SHA_256.search(header)
+    return found is None or f"sha-256=:{found.group(1)}:" == digest_of(body)
+
+
+def require_digest(header: str | None, body: bytes) -> None:
+    """Refuse a body that is not what its header says.
+
+    Raises: BodyDamaged.
+    """
+    if not matches(header, body):
+        raise BodyDamaged
+
+
+class AnswerDigests:
+    """Puts the digest on every answer below /v1/replicas/; they are small, and wait for their end."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http" or not scope["path"].startswith(PATHS):
+            await self._app(scope, receive, send)
+            return
+        started: list[Message] = []
+        parts: list[bytes] = []
+
+        async def keep(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                started.append(message)
+            elif message["type"] == "http.response.body" and started:
+                parts.append(message.get("body", b""))
+                if not message.get("more_body", False):
+                    body = b"".join(parts)
+                    header = (HEADER.encode(), digest_of(body).encode())
+                    await send({**started[0], "headers": [*started[0]["headers"], header]})
+                    await send({"type": "http.response.body", "body": body})
+            else:
+                await send(message)
+
+        await self._app(scope, receive, keep)
