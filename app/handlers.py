@@ -75,8 +75,7 @@ def task_kinds(engines: Engines, workshop: Workshop) -> TaskKinds:
         return workshop.take_hands(context, "INLINE", directory=directory)[0]
 
     def plan(context: JobContext) -> Mapping[str, Any]:
-        if context.job.params.get("plan") not in _SCOPE_OF_PLAN:
-            raise JobFailed("JOB_KIND_UNKNOWN", "this version does not know what the job is to plan")
+        _require_known_plan(context)
         if _plans_extinction(context.job.params):
             return run_extinction_plan(context, take_hands=take_hands)
         if _plans_erasure(context.job.params):
@@ -119,6 +118,11 @@ def task_kinds(engines: Engines, workshop: Workshop) -> TaskKinds:
         JOB_CLEANUP: TaskKind(run=partial(run_cleanup, engines=engines), prove_silence=prove_cleanup_silent),
         JOB_SWITCH: TaskKind(run=run_switch, prove_silence=prove_silence),
     }
+
+
+def _require_known_plan(context: JobContext) -> None:
+    if context.job.params.get("plan") not in _SCOPE_OF_PLAN:
+        raise JobFailed("JOB_KIND_UNKNOWN", "this version does not know what the job is to plan")
 
 
 def _plans_extinction(params: Mapping[str, Any]) -> bool:

@@ -44,6 +44,7 @@ from app.extinction.forget_api import router as forget_router
 from app.extinction.log_api import router as extinction_log_router
 from app.extinction.wire import STATUS_BODY_MAX_BYTES
 from app.handlers import BATCH_SUBMITTERS, STORE_HOOKS, TRIMMING, scopes_of, secret_users
+from app.jobs.abandon_api import router as abandon_router
 from app.jobs.api import router as jobs_router
 from app.jobs.batch_api import router as batch_router
 from app.jobs.spark_api import router as spark_router
@@ -120,6 +121,7 @@ ROUTERS = (
     switches_router,
     batch_router,
     jobs_router,
+    abandon_router,
     spark_router,
     parameters_router,
     secrets_router,

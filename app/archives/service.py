@@ -11,11 +11,13 @@ from app.archives.models import Archive, ArchiveDetail, ArchiveFileRead, Archive
 from app.errors import NotFound
 from app.jobs.context import JobContext
 from app.jobs.sql_target import archive_wait
+from app.jobs.writing import EVENT_WARNING
 from app.kit.durations import parse_duration
 from app.kit.pagination import Page, read_page
 from spark.targets.archive import list_attempts, scan_directory
 from spark.targets.archive_file import job_directory
 from spark.targets.connection import Connection
+from spark.targets.errors import ArchiveFailed, ArchiveFull
 from spark.targets.ledger import archive_manifest
 from spark.targets.manifest import (
     MANIFEST_NAME,
@@ -109,6 +111,26 @@ def close_archive(
     if has_ledger and (entries or (directory / MANIFEST_NAME).exists()):
         write_manifest_json(directory, entries)
     return {"directory": str(directory), "counts": counts, **totals}
+
+
+def close_or_tell(
+    context: JobContext, conn: Connection, *, has_ledger: bool, retention: str, is_end: bool
+) -> dict[str, Any] | None:
+    """The archive as far as it is, if there is one; a folder that cannot be written ends nothing.
+
+    Raises: ArchiveFull: at the end of all work (`is_end`) its manifest is waited for.
+    """
+    directory = archive_directory(context)
+    if directory is None:
+        return None
+    try:
+        return close_archive(context, conn, directory, has_ledger=has_ledger, retention=retention)
+    except ArchiveFailed as error:
+        if is_end and isinstance(error, ArchiveFull):
+            raise
+        data = {"code": error.code, "detail": error.detail}
+        context.note(EVENT_WARNING, data)
+        return {"directory": str(directory), "error": data}
 
 
 def archive_directory(context: JobContext) -> Path | None:

@@ -57,20 +57,7 @@ def make_plan(attempt: Attempt) -> None:
     is_first = attempt.cycle.plan is None
     known = attempt.record.read(lambda db: extinctions_of(db, get_store(db, attempt.store.id)))
     signature = log_signature(attempt.directory)
-    cutoff = attempt.cycle.cutoff_at
-    assert cutoff is not None, "a cycle that plans has started"
-    call = plan_call(
-        attempt.store,
-        attempt.directory,
-        kinds=attempt.cycle.kinds,
-        cutoff=cutoff,
-        now=attempt.now,
-        backups=backups_of(attempt.context, attempt.store),
-        extinctions=known.terms,
-    )
-    answer = attempt.call(lambda hands: hands.plan(call))
-    if answer.refusal is not None:
-        raise attempt.refused(answer.refusal)
+    answer = _ask(attempt, known.terms)
     if not is_first:  # a crash between here and the end has it made once more
         attempt.record.change(lambda _db, cycle: setattr(cycle, "step", CycleStep.SELECTED))
     _check_limits(attempt, answer)
@@ -100,6 +87,24 @@ def make_plan(attempt: Attempt) -> None:
     attempt.wants_plan = False
     if is_first:
         _warn(attempt, answer)
+
+
+def _ask(attempt: Attempt, extinctions: ExtinctionTerms) -> PlanAnswer:
+    cutoff = attempt.cycle.cutoff_at
+    assert cutoff is not None, "a cycle that plans has started"
+    call = plan_call(
+        attempt.store,
+        attempt.directory,
+        kinds=attempt.cycle.kinds,
+        cutoff=cutoff,
+        now=attempt.now,
+        backups=backups_of(attempt.context, attempt.store),
+        extinctions=extinctions,
+    )
+    answer = attempt.call(lambda hands: hands.plan(call))
+    if answer.refusal is not None:
+        raise attempt.refused(answer.refusal)
+    return answer
 
 
 def _check_limits(attempt: Attempt, answer: PlanAnswer) -> None:

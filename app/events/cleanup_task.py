@@ -16,7 +16,7 @@ from typing import Any, Final
 import structlog
 
 from app.archives.housekeeping import trim_old_ledgers
-from app.archives.service import archive_directory, close_archive, open_archive
+from app.archives.service import close_or_tell, open_archive
 from app.errors import ServiceError
 from app.events.cleanup_loop import CHECKPOINT_REMOVED, WORKERS, Cleanup, CleanupLoop, wait_for_lock
 from app.events.cleanup_models import CleanupLogSwitch, CleanupParams, CleanupRule, CleanupVia
@@ -39,7 +39,6 @@ from app.jobs.engine_choice import Engines, Work
 from app.jobs.errors import JobFailed
 from app.jobs.sql_target import claim, controlled, counts_by_ledger, prove_silence, read_store_of
 from app.jobs.suspension import suspended_wait
-from app.jobs.writing import EVENT_WARNING
 from app.stores.models import StoreLimits, is_suspended
 from app.stores.targets import place_of, session_limits, target_of
 from spark.events.catalog import read_catalog
@@ -54,7 +53,7 @@ from spark.events.run import cleanup_work
 from spark.formats.slony import LogStatus
 from spark.targets.archive_file import prepare_directory
 from spark.targets.connection import Connection, target_now
-from spark.targets.errors import ArchiveFailed, ArchiveFull, archive_failure
+from spark.targets.errors import archive_failure
 from spark.targets.ledger import has_ledger
 from spark.targets.silence import application_name
 from spark.targets.target import is_on_this_machine
@@ -279,9 +278,7 @@ def _clean(cleanup: Cleanup, engines: Engines) -> dict[str, Any]:
     else:
         log = {"step": "BY_PROGRAM", "status": int(native.status)}
     assert cleanup.claimed is not None
-    kept = None
-    if archive_directory(cleanup.context) is not None:
-        kept = _close_archive(cleanup.context, cleanup.conn, exact=cleanup.claimed.has_ledger, is_end=True)
+    kept = _close_archive(cleanup.context, cleanup.conn, exact=cleanup.claimed.has_ledger, is_end=True)
     left = remaining(plan) if cleanup.is_as_planned else _plan(cleanup)
     result = cleanup_result(cleanup, start, native, log=log, archive=kept, left=left)
     logger.info(
@@ -391,19 +388,5 @@ def _made(archive: Path) -> str:
 def _close_archive(
     context: JobContext, conn: Connection, *, exact: bool, is_end: bool = False
 ) -> dict[str, Any] | None:
-    """The archive as far as it is; a folder that cannot be written is told, and ends nothing.
-
-    Raises: ArchiveFull: at the end of all work (`is_end`) its manifest is waited for.
-    """
-    directory = archive_directory(context)
-    if directory is None:
-        return None
     retention = CleanupParams.model_validate(context.job.params).archive_retention
-    try:
-        return close_archive(context, conn, directory, has_ledger=exact, retention=retention)
-    except ArchiveFailed as error:
-        if is_end and isinstance(error, ArchiveFull):
-            raise
-        data = {"code": error.code, "detail": error.detail}
-        context.note(EVENT_WARNING, data)
-        return {"directory": str(directory), "error": data}
+    return close_or_tell(context, conn, has_ledger=exact, retention=retention, is_end=is_end)

@@ -13,7 +13,8 @@ from app.stores.errors import StoreUrlRefused
 from app.stores.limits import Reach
 from app.stores.models import Store
 from app.stores.targets import environment_directory
-from spark.erase.calls import CountAnswer, CountCall, RefusalCode
+from spark.erase.calls import RefusalCode
+from spark.erase.count_calls import CountAnswer, CountCall
 from spark.erase.hands import Hands, HandsLost
 from spark.erase.request import LogExtinction
 from spark.formats.extinction import Extinction

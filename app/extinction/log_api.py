@@ -36,6 +36,12 @@ class AcceptGapRequest(BaseModel):
 class AcceptedGapRead(BaseModel):
     """What was accepted."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"store": "orders", "gap": "files behind 0000001a.jdb went before they were read"}]
+        }
+    )
+
     store: str
     gap: str | None = Field(description="What had gone unread; null: nothing had.")
 

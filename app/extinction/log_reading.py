@@ -26,8 +26,8 @@ from app.kit.rests import Rest, forget_others, is_resting
 from app.settings import Settings
 from app.stores.models import ExtinctionFilterMode, Store, StoreKind
 from app.stores.targets import environment_directory
-from spark.erase.calls import CountAnswer, CountCall
 from spark.erase.child import ChildHands
+from spark.erase.count_calls import CountAnswer, CountCall
 from spark.erase.hands import HandsLost
 from spark.erase.log_tail import LogPosition, TailCause, TailLook, look_at_tail
 

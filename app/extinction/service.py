@@ -47,8 +47,8 @@ from app.stores.errors import StoreKindWrong
 from app.stores.limits import Reach, is_limited, judge
 from app.stores.models import ExtinctionFilterMode, Store, StoreKind, is_suspended
 from app.stores.targets import environment_directory
-from spark.erase.calls import CountCall
 from spark.erase.child import ChildHands
+from spark.erase.count_calls import CountCall
 from spark.erase.hands import HandsLost
 from spark.extinction.counting import count_entries, count_matching
 from spark.formats.extinction import Extinction, ExtinctionInvalid

@@ -17,7 +17,6 @@ from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.db import Database
 from app.errors import InvalidHeader
-from app.jobs.abandonment import abandon
 from app.jobs.again import retry, set_throttle
 from app.jobs.hidden import page_seen_by, seen_by
 from app.jobs.models import InstanceRead, Job, JobEventRead, JobRead, ThrottleSetting, read_job
@@ -76,17 +75,6 @@ class JobAction(BaseModel):
     model_config = {
         "extra": "forbid",
         "json_schema_extra": {"examples": [{"reason": "nightly window is over"}]},
-    }
-
-
-class AbandonRequest(BaseModel):
-    """An admin's word that a job's target is gone."""
-
-    reason: Text = Field(min_length=1, max_length=500)
-
-    model_config = {
-        "extra": "forbid",
-        "json_schema_extra": {"examples": [{"reason": "node 3 burnt down on Friday and is not rebuilt"}]},
     }
 
 
@@ -266,38 +254,6 @@ def post_abort(
 ) -> Response:
     """ABORTED is said only when nothing is being written any more."""
     return _act(request, caller, job_id, body, "abort", request_abort)
-
-
-@router.post(
-    "/v1/jobs/{job_id}:abandon",
-    response_model=JobRead,
-    summary="End a job whose target is gone for good",
-    operation_id="abandon_job",
-    responses=problems(404, 409),
-)
-def post_abandon(
-    job_id: JobId,
-    request: Request,
-    caller: Admin,
-    body: AbandonRequest,
-    clock: ClockDep,
-    idempotency_key: IdempotencyKeyHeader = None,
-) -> Response:
-    """Nobody proves that it is silent: `silence_proved` is false, and stays so. Its claims go back.
-
-    For a job in ABORTING or PAUSING whose proof of silence fails (`waiting_on` says TARGET_SILENCE), and one
-    in WAITING for a target that is away. Whoever writes to that target next shuts it out there first.
-    """
-
-    def effect(db: Session) -> Answer:
-        caller.require_store(get_job(db, job_id).store)
-        job = abandon(db, job_id, now=clock.now(), actor=caller.name, reason=body.reason)
-        audit = {"reason": body.reason, "silence_proved": False}
-        return replace(accepted(job, status=200), audit=audit)
-
-    response = mutate(request, caller, effect, action="job.abandon", subject=("job", job_id), body=body)
-    request.app.state.changed(job_id)
-    return response
 
 
 @router.post(

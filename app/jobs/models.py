@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from pydantic import BaseModel, FiniteFloat
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, String, Text
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, String, Text, false
 from sqlmodel import Field, SQLModel
 
 from app.db import JSON_TYPE, UtcDateTime
@@ -142,7 +142,11 @@ class Job(JobBase, table=True):
         default=None, max_length=200, description="Of the target it writes to."
     )
     claim_resource: str | None = Field(default=None, max_length=200, description="What it writes there.")
-    gave_back: bool = Field(default=False, description="It waits for a target that is away, without claims.")
+    gave_back: bool = Field(
+        default=False,
+        sa_column_kwargs={"server_default": false()},
+        description="It waits for a target that is away, without claims.",
+    )
     waiting_on: list[dict[str, Any]] = Field(default_factory=list, sa_type=JSON_TYPE)
     throttle_requested: dict[str, Any] | None = Field(default=None, sa_type=JSON_TYPE, nullable=True)
     throttle_effective: dict[str, Any] | None = Field(default=None, sa_type=JSON_TYPE, nullable=True)

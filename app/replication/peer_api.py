@@ -21,6 +21,7 @@ from app.kit.problems import problems
 from app.replication.content_digest import HEADER, require_digest
 from app.replication.discard_grants import GrantConsent, naming_the_grant
 from app.replication.parking import ParkingLot
+from app.replication.peer_acquire import wanted_of
 from app.replication.peer_batches import media_type_of, read_batch, read_body
 from app.replication.peer_errors import peer_problem
 from app.replication.peer_examples import ROW
@@ -54,7 +55,6 @@ from spark.replication.records import RECORD_SCHEMA, ReplicaStatus, Snapshot
 from spark.replication.replica import snapshot
 from spark.replication.session import (
     CAPABILITIES,
-    Acquire,
     Completion,
     acquire,
     complete_total,
@@ -148,21 +148,7 @@ def post_session(
     the supplier decides by the answer.
     """
     consumer = _consumer(read_row(database, store_id, caller), database, settings, clock)
-    wanted = Acquire(
-        session_id=body.session_id,
-        mode=body.mode,
-        supplier_store=body.supplier.store,
-        supplier_rid=body.supplier.rid,
-        generation=body.supplier.generation,
-        ruv=body.supplier.ruv,
-        csn_now=body.supplier.csn_now,
-        lease_s=body.lease.total_seconds(),
-        discard_consumer_changes=body.discard_consumer_changes,
-        capabilities=frozenset(body.supplier.capabilities),
-        extinctions=body.supplier.extinctions,
-        history=body.supplier.history,
-        is_trusted=body.supplier.rid in settings.replication_trusted_suppliers,
-    )
+    wanted = wanted_of(body, settings)
     if wanted.history is None and not settings.replication_unproven_peers:
         raise peer_problem(ProofsMissing(WITHOUT_PROOFS))
     consent = GrantConsent(

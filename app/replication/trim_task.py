@@ -10,13 +10,12 @@ from datetime import datetime
 from typing import Any
 
 from app.archives.housekeeping import trim_old_ledgers
-from app.archives.service import archive_directory, close_archive, open_archive
+from app.archives.service import close_or_tell, open_archive
 from app.errors import ServiceError
 from app.jobs.context import JobContext
 from app.jobs.errors import JobFailed
 from app.jobs.sql_target import claim, controlled, counts_by_ledger, prove_silence, read_store_of
 from app.jobs.suspension import suspended_wait
-from app.jobs.writing import EVENT_WARNING
 from app.kit.instants import instant_text
 from app.replication.agreements import register_missing
 from app.replication.replicas import compare_with_memory
@@ -34,7 +33,6 @@ from spark.replication.trim import ReplicaNotTrimmed, step_of
 from spark.replication.trim_plan import TrimPlan
 from spark.targets.advisory import hold
 from spark.targets.connection import Connection, target_now
-from spark.targets.errors import ArchiveFailed, ArchiveFull
 from spark.targets.ledger import has_ledger, ledger_totals
 
 CHECKPOINT_CUTOFF = "cutoff"
@@ -197,22 +195,8 @@ def _so_far(trim: Trim) -> dict[int, int]:
 def _close_archive(
     context: JobContext, conn: Connection, *, exact: bool, is_end: bool = False
 ) -> dict[str, Any] | None:
-    """The archive as far as it is; a folder that cannot be written is told, and ends nothing.
-
-    Raises: ArchiveFull: at the end of all work (`is_end`) its manifest is waited for.
-    """
-    directory = archive_directory(context)
-    if directory is None:
-        return None
     retention = TrimParams.model_validate(context.job.params).archive_retention
-    try:
-        return close_archive(context, conn, directory, has_ledger=exact, retention=retention)
-    except ArchiveFailed as error:
-        if is_end and isinstance(error, ArchiveFull):
-            raise
-        data = {"code": error.code, "detail": error.detail}
-        context.note(EVENT_WARNING, data)
-        return {"directory": str(directory), "error": data}
+    return close_or_tell(context, conn, has_ledger=exact, retention=retention, is_end=is_end)
 
 
 def _result(trim: Trim) -> dict[str, Any]:

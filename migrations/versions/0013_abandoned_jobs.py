@@ -20,8 +20,6 @@ def upgrade() -> None:
         batch_op.add_column(sa.Column("silence_proved", sa.Boolean(), nullable=True))
         batch_op.add_column(sa.Column("fenced_off_at", app.db.UtcDateTime(timezone=True), nullable=True))
         batch_op.add_column(sa.Column("gave_back", sa.Boolean(), nullable=False, server_default=sa.false()))
-    with op.batch_alter_table("jobs", schema=None) as batch_op:
-        batch_op.alter_column("gave_back", existing_type=sa.Boolean(), server_default=None)
 
 
 def downgrade() -> None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from spark.erase.directory import Identity, Witness
-from spark.erase.log_tail import LogPosition
 from spark.erase.request import LogExtinction, PlanRequest
 from spark.erase.verified import FileToVerify, VerifiedFile
 
@@ -370,39 +369,3 @@ class VerifyAnswer:
     moved: bool = False
     costs: Costs = field(default_factory=Costs)
     refusal: Refusal | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CountCall:
-    """Name the databases of an environment, and count what an extinction covers.
-
-    Attributes:
-        extinction: its record (`formats.extinction`); None: only the names are wanted.
-        discards: what JE itself has discarded is wanted, up to the end of the log.
-    """
-
-    directory: str
-    extinction: bytes | None = None
-    discards: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class CountAnswer:
-    """Databases of the application, and how many live records are covered; bytes of keys and values.
-
-    Attributes:
-        read_to: where `discards` were read up to; None: one in the log is not decided yet.
-    """
-
-    databases: tuple[str, ...] = ()
-    records: int = 0
-    bytes: int = 0
-    log_extinctions: tuple[LogExtinction, ...] = ()
-    refusal: Refusal | None = None
-    read_to: LogPosition | None = None
-
-
-_Reading = HeaderTimesCall | PlanCall | VerifyCall | CountCall
-Call = _Reading | PrepareCall | RoundCall | ProveCall | DeleteReservedCall
-_Read = HeaderTimesAnswer | PlanAnswer | VerifyAnswer | CountAnswer
-Done = _Read | PrepareAnswer | RoundAnswer | ProveAnswer | DeleteReservedAnswer

@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final, cast
 
-from spark.erase.calls import Call, Done
+from spark.erase.any_call import Call, Done
 from spark.erase.hands import Answer, Hands, HandsLost
 
 LENGTH: Final = struct.Struct("<Q")

@@ -8,7 +8,7 @@ import threading
 import time
 from typing import Final, cast
 
-from spark.erase.calls import Call
+from spark.erase.any_call import Call
 from spark.erase.child import read_message, write_message
 from spark.erase.unit import do
 

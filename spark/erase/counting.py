@@ -10,7 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from spark.erase.calls import CountAnswer, CountCall, Refusal, RefusalCode
+from spark.erase.calls import Refusal, RefusalCode
+from spark.erase.count_calls import CountAnswer, CountCall
 from spark.erase.databases import Databases, find_databases
 from spark.erase.deciding import USER_LN
 from spark.erase.errors import LogFileChanged, LogFileVanished, LogRefused

@@ -3,10 +3,8 @@
 from abc import ABC, abstractmethod
 from typing import TypeVar
 
+from spark.erase.any_call import Call
 from spark.erase.calls import (
-    Call,
-    CountAnswer,
-    CountCall,
     DeleteReservedAnswer,
     DeleteReservedCall,
     HeaderTimesAnswer,
@@ -22,6 +20,7 @@ from spark.erase.calls import (
     VerifyAnswer,
     VerifyCall,
 )
+from spark.erase.count_calls import CountAnswer, CountCall
 
 Answer = TypeVar("Answer")
 

@@ -18,16 +18,8 @@ from typing import Final, Self, TypeVar, cast
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-from spark.erase.calls import (
-    Call,
-    DeleteReservedCall,
-    Done,
-    PlanAnswer,
-    PlanCall,
-    RoundCall,
-    VerifyAnswer,
-    VerifyCall,
-)
+from spark.erase.any_call import Call, Done
+from spark.erase.calls import DeleteReservedCall, PlanAnswer, PlanCall, RoundCall, VerifyAnswer, VerifyCall
 from spark.erase.errors import LogRefused
 from spark.erase.hands import Answer, Hands, HandsLost
 from spark.erase.live_properties import refuse_own_eraser

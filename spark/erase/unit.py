@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from spark.erase import plan_answer
+from spark.erase.any_call import Call, Done
 from spark.erase.calls import (
-    Call,
-    CountCall,
     DeleteReservedAnswer,
     DeleteReservedCall,
-    Done,
     HeaderTimesAnswer,
     HeaderTimesCall,
     LiveTerms,
@@ -28,6 +26,7 @@ from spark.erase.calls import (
     RoundCall,
     VerifyCall,
 )
+from spark.erase.count_calls import CountCall
 from spark.erase.counting import count_records
 from spark.erase.errors import LogFileChanged, LogRefused
 from spark.erase.file_layer import Clock, FileLayer

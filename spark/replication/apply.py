@@ -144,6 +144,17 @@ def apply_batch(
         if status is ReplicaStatus.RESTORED:
             level_if_reached(conn, tables, own_max=ruv.get(found.replica.rid), now_s=now_s)
         row = _renewed(conn, tables, row, ticket)
+    return _applied(ticket, sorted_out, ruv=ruv, expires_at=row.expires_at, extinct=extinct)
+
+
+def _applied(
+    ticket: Ticket,
+    sorted_out: Sorted,
+    *,
+    ruv: Mapping[int, Csn],
+    expires_at: datetime,
+    extinct: Mapping[int, int],
+) -> Applied:
     return Applied(
         batch_seq=ticket.batch_seq,
         applied=sorted_out.applied.num_rows,
@@ -151,7 +162,7 @@ def apply_batch(
         rejected=tuple(Rejected(each.csn, each.code, each.detail) for each in sorted_out.refused),
         halted=sorted_out.halted,
         ruv=ruv,
-        expires_at=row.expires_at,
+        expires_at=expires_at,
         extinct=extinct,
     )
 

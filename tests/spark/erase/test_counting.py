@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from spark.erase.calls import CountAnswer, CountCall, RefusalCode
+from spark.erase.calls import RefusalCode
+from spark.erase.count_calls import CountAnswer, CountCall
 from spark.erase.extinct import primary_key
 from spark.erase.unit import do
 from spark.formats.extinction import Extinction

@@ -1,0 +1,62 @@
+"""`/v1/jobs/{id}:abandon`: the end of a job by an admin's word, where its target is gone for good."""
+
+from dataclasses import replace
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, Field
+from sqlmodel import Session
+from starlette.responses import Response
+
+from app.auth.access import ClockDep
+from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
+from app.jobs.abandonment import abandon
+from app.jobs.api import Admin, JobId, accepted
+from app.jobs.models import JobRead
+from app.jobs.queries import get_job
+from app.kit.problems import problems
+from app.kit.values import Text
+
+router = APIRouter(tags=["jobs"])
+
+
+class AbandonRequest(BaseModel):
+    """An admin's word that a job's target is gone."""
+
+    reason: Text = Field(min_length=1, max_length=500)
+
+    model_config = {
+        "extra": "forbid",
+        "json_schema_extra": {"examples": [{"reason": "node 3 burnt down on Friday and is not rebuilt"}]},
+    }
+
+
+@router.post(
+    "/v1/jobs/{job_id}:abandon",
+    response_model=JobRead,
+    summary="End a job whose target is gone for good",
+    operation_id="abandon_job",
+    responses=problems(404, 409),
+)
+def post_abandon(
+    job_id: JobId,
+    request: Request,
+    caller: Admin,
+    body: AbandonRequest,
+    clock: ClockDep,
+    idempotency_key: IdempotencyKeyHeader = None,
+) -> Response:
+    """Nobody proves that it is silent: `silence_proved` is false, and stays so. Its claims go back.
+
+    For a job in ABORTING or PAUSING whose proof of silence fails (`waiting_on` says TARGET_SILENCE), and one
+    in WAITING for a target that is away. Whoever writes to that target next shuts it out there first.
+    """
+
+    def effect(db: Session) -> Answer:
+        caller.require_store(get_job(db, job_id).store)
+        job = abandon(db, job_id, now=clock.now(), actor=caller.name, reason=body.reason)
+        audit = {"reason": body.reason, "silence_proved": False}
+        return replace(accepted(job, status=200), audit=audit)
+
+    response = mutate(request, caller, effect, action="job.abandon", subject=("job", job_id), body=body)
+    request.app.state.changed(job_id)
+    return response
