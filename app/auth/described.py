@@ -34,13 +34,15 @@ def describe_rights(operation: dict[str, Any], requirement: Requirement) -> None
     """The scopes as the security requirement, as extensions for programs, and as a sentence for readers."""
     names = [str(scope) for scope in requirement.any_of]
     [scheme] = operation["security"][0]
-    operation["security"] = [{scheme: [name]} for name in names]
+    operation["security"] = [{scheme: [name]} for name in names] or [{scheme: []}]
     operation["x-required-scopes"] = names
     operation["x-conditional-scopes"] = [
         {"scope": str(condition.scope), "when": condition.when} for condition in requirement.conditions
     ]
     operation["x-unlimited-token"] = requirement.is_unlimited
-    lines = [f"Needs the scope {' or '.join(f'`{name}`' for name in names)}."]
+    lines = [
+        f"Needs the scope {' or '.join(f'`{name}`' for name in names)}." if names else "Any token will do."
+    ]
     lines += [f"Needs `{each.scope}` too when {each.when}." for each in requirement.conditions]
     if requirement.is_unlimited:
         lines.append("A token that is limited to stores will not do.")

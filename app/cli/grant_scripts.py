@@ -73,6 +73,8 @@ GRANT SELECT, DELETE ON {schema}.{prefix}data, {schema}.{prefix}data_event,
 -- the marks of stranded batches, and the right to lock the rows of batches
 GRANT UPDATE ON {schema}.{prefix}outgoing_batch TO {role};
 GRANT SELECT ON {schema}.{prefix}node, {schema}.{prefix}parameter TO {role};
+-- from 3.9 on: how far the program itself has purged (2.x has no such table)
+GRANT SELECT ON {schema}.{prefix}context TO {role};
 -- 2.x: the program's own lock
 GRANT SELECT, INSERT, UPDATE ON {schema}.{prefix}lock TO {role};
 -- `archive restore --live` alone; leave it out where nobody restores

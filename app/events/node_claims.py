@@ -14,7 +14,7 @@ Source: facts/slony, sections 1 to 4.
 
 from sqlmodel import Session, col, select
 
-from app.jobs.claims import claim_target
+from app.jobs.claims import claim_target, is_free
 from app.jobs.context import JobContext
 from app.jobs.errors import ConflictingJob, JobFailed, JobWaiting
 from app.jobs.models import Job, JobClaim, WaitingOn
@@ -61,7 +61,7 @@ def _conflict(context: JobContext, other: str, place: Place, *, queue: bool) -> 
         [WaitingOn(kind="JOB", ref=other)],
         not_before=context.clock.now() + CONFLICT_LOOK_AGAIN,
         wake_key=claim_key(*place),
-        overtaken=lambda db: db.get(JobClaim, place) is None,
+        overtaken=lambda db: is_free(db, *place),
         detail=detail,
     )
 

@@ -41,7 +41,7 @@ from app.settings import Settings
 from app.stores.models import Store
 
 JOB_BATCH = "BATCH"
-LOOK_AGAIN: Final = timedelta(minutes=5)
+LOOK_AGAIN: Final = timedelta(minutes=1)
 """A child that ends wakes its parent; this is for a wake that got lost."""
 INVALID: Final = 422
 
@@ -108,9 +108,7 @@ def run_batch(context: JobContext, *, submitters: Submitters) -> Mapping[str, An
             waiting_on,
             not_before=context.clock.now() + LOOK_AGAIN,
             wake_key=children_key(context.job.id),
-            overtaken=lambda db: (
-                has_orders(db, context.job.id) or count_children(db, context.job.id) != counts
-            ),
+            overtaken=lambda db: _is_overtaken(db, context, counts),
         )
     result = context.write(lambda db: _results(db, context))
     failed = [name for name, item in result["stores"].items() if item["state"] != JobState.SUCCEEDED]
@@ -118,6 +116,16 @@ def run_batch(context: JobContext, *, submitters: Submitters) -> Mapping[str, An
         detail = f"{len(failed)} of {len(result['stores'])} stores: {', '.join(failed[:20])}"
         raise JobFailed("CHILDREN_FAILED", detail, result=result)
     return result
+
+
+def _is_overtaken(db: Session, context: JobContext, counts: Mapping[JobState, int]) -> bool:
+    """Whether a child has ended, or something was asked for, since the parent looked.
+
+    Its row is locked first: whoever ends a child locks it too, and so comes before this look, or finds it
+    WAITING.
+    """
+    context.change(db, {})
+    return has_orders(db, context.job.id) or count_children(db, context.job.id) != counts
 
 
 def _next_piece(db: Session, context: JobContext, submitters: Submitters) -> bool:

@@ -310,3 +310,8 @@ def claim_target(
             raise MetadataBusy from None
         return winner.job_id
     return None
+
+
+def is_free(db: Session, target_identity: str, resource: str) -> bool:
+    """Whether nobody holds a claim; one that is being given back is waited for: its wake is not missed."""
+    return db.get(JobClaim, (target_identity, resource), with_for_update=True, populate_existing=True) is None

@@ -299,6 +299,8 @@ def wake(db: Session, wake_key: str, *, now: datetime) -> None:
 def wake_parent(db: Session, parent_id: str | None, *, now: datetime) -> None:
     """Let a parent look at its children."""
     if parent_id is not None:
+        # Also a parent that does not wait yet: before it does it looks at its children under this lock.
+        db.exec(select(Job.id).where(Job.id == parent_id).with_for_update()).first()
         wake(db, children_key(parent_id), now=now)
 
 

@@ -16,10 +16,10 @@ from app.jobs.abandonment import (
     AbandonedStillRuns,
     shut_out_abandoned,
 )
-from app.jobs.claims import claim_target, current_epoch, next_token
+from app.jobs.claims import claim_target, current_epoch, is_free, next_token
 from app.jobs.context import JobContext
 from app.jobs.errors import JobFailed, JobStopped, JobWaiting, LeaseLost
-from app.jobs.models import JobClaim, WaitingOn
+from app.jobs.models import WaitingOn
 from app.jobs.service import claim_key
 from app.secrets.errors import SecretUnavailable
 from app.stores.borders import TargetOfOtherStores, judge
@@ -42,7 +42,7 @@ from spark.targets.ledger import ensure_ledger, has_ledger
 from spark.targets.silence import application_name, running_statements, terminate_older
 
 CLAIM_TRIES_MAX = 20
-CONFLICT_LOOK_AGAIN = timedelta(minutes=10)
+CONFLICT_LOOK_AGAIN = timedelta(minutes=2)
 """A claim that is given back wakes who waits for it; this is for a wake that got lost."""
 ARCHIVE_LOOK_AGAIN = timedelta(seconds=15)
 ABANDONED_LOOK_AGAIN = timedelta(seconds=5)
@@ -204,7 +204,7 @@ def _conflict(clock: Clock, other: str, target_identity: str, resource: str, *, 
         waiting_on,
         not_before=clock.now() + CONFLICT_LOOK_AGAIN,
         wake_key=claim_key(target_identity, resource),
-        overtaken=lambda db: db.get(JobClaim, (target_identity, resource)) is None,
+        overtaken=lambda db: is_free(db, target_identity, resource),
     )
 
 

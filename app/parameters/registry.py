@@ -325,7 +325,7 @@ REGISTRY: tuple[ParameterSpec, ...] = (
         needs=Scope.PURGES_WRITE,
     ),
     ParameterSpec(
-        "lethe.replication.clock.ahead.max",
+        "replication.clock.ahead.max",
         ParameterType.DURATION,
         "PT5M",
         "How far ahead of this service's clock a CSN of a peer may be: a supplier's or consumer's clock, an"

@@ -15,7 +15,7 @@ from spark.formats.csn import Csn
 from spark.replication.clock_bound import news, require_in_time
 from spark.replication.session_errors import ClockSkewed
 
-AHEAD_MAX: Final = "lethe.replication.clock.ahead.max"
+AHEAD_MAX: Final = "replication.clock.ahead.max"
 
 
 class PeerClockSkewed(PeerError):

@@ -16,15 +16,13 @@ depends_on = None
 
 
 def upgrade() -> None:
-    with op.batch_alter_table("jobs", schema=None) as batch_op:
-        batch_op.add_column(sa.Column("silence_proved", sa.Boolean(), nullable=True))
-        batch_op.add_column(sa.Column("fenced_off_at", app.db.UtcDateTime(timezone=True), nullable=True))
-        batch_op.add_column(sa.Column("gave_back", sa.Boolean(), nullable=False, server_default=sa.false()))
+    # Each by itself: a table that others refer to is not made anew, as a batch would with this default.
+    op.add_column("jobs", sa.Column("silence_proved", sa.Boolean(), nullable=True))
+    op.add_column("jobs", sa.Column("fenced_off_at", app.db.UtcDateTime(timezone=True), nullable=True))
+    gave_back = sa.Column("gave_back", sa.Boolean(), nullable=False, server_default=sa.false())
+    op.add_column("jobs", gave_back)
 
 
 def downgrade() -> None:
-    op.execute("update jobs set state = 'FAILED' where state = 'ABANDONED'")
-    with op.batch_alter_table("jobs", schema=None) as batch_op:
-        batch_op.drop_column("gave_back")
-        batch_op.drop_column("fenced_off_at")
-        batch_op.drop_column("silence_proved")
+    for name in ("gave_back", "fenced_off_at", "silence_proved"):
+        op.drop_column("jobs", name)

@@ -11,7 +11,7 @@ header of that moment on to the next one.
 """
 
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -20,11 +20,13 @@ from spark.erase.directory import LogFile, Witness, file_names, opened
 from spark.erase.entry_tables import unpack
 from spark.erase.errors import LogFileChanged, LogRefused
 from spark.erase.file_layer import READ_FLAGS, FileLayer, Tally
-from spark.erase.log import Log
 from spark.erase.planned_file import opened_file
 from spark.erase.refusing import Refused
 from spark.formats import je_log
 from spark.formats.je_log import EntryType, file_name, file_number, lsn_file, lsn_of, lsn_offset
+
+if TYPE_CHECKING:  # reading a log needs the compiler of its loops
+    from spark.erase.log import Log
 
 # A checkpoint's end has some dozens of bytes, with a thousand running scans some thousands.
 ENTRY_BYTES_MAX: Final = 1024 * 1024
@@ -48,7 +50,7 @@ def _read_end(file: LogFile, checkpoint_lsn: int) -> Witness:
     return Witness(checkpoint_lsn, header + file.read(offset + je_log.HEADER_BYTES, item_bytes))
 
 
-def newest_witness(log: Log, checkpoint_lsn: int) -> Witness:
+def newest_witness(log: "Log", checkpoint_lsn: int) -> Witness:
     """The newest witness for a checkpoint in a log that was read: a header behind its end, or that end.
 
     The header of its own file tells nothing of it: an older state of that file has the same.

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark.formats.change_batch_checks import csn_column, rids_of
+from spark.formats.change_batch_checks import rids_of
 from spark.formats.csn import Csn
 from spark.formats.replica import ReplicaTables, tables_of
 from spark.replication.applied_chain import chain_of_applied
@@ -30,11 +30,11 @@ from spark.replication.arrival import (
     Arrival,
     Sorted,
     arrange,
-    csn_limit,
+    refuse_future,
     sort_out,
     unreadable_extinctions,
 )
-from spark.replication.clock_bound import AHEAD_MAX_S, require_in_time
+from spark.replication.clock_bound import AHEAD_MAX_S
 from spark.replication.csn_generator import (
     ClockSkewExceeded,
     GeneratorState,
@@ -186,7 +186,7 @@ def apply_entries(
         if not is_replay:
             if require_total(row).is_copied:
                 raise TotalNotUnderWay("the copy has ended: changes follow, not entries")
-            _refuse_future(batch, now_s=now_s, ahead_max_s=ahead_max_s)
+            refuse_future(batch, now_s=now_s, ahead_max_s=ahead_max_s)
             put_entries(conn, tables, judge(read_index(conn, tables), batch).rest_of(batch))
             row = replace(row, cursor=_cursor_after(row, batch))
         row = _renewed(conn, tables, row, ticket)
@@ -387,16 +387,6 @@ def _replayed(
         replayed=True,
         extinct=extinct,
     )
-
-
-def _refuse_future(batch: pa.RecordBatch, *, now_s: int, ahead_max_s: int) -> None:
-    csns = csn_column(batch.column("csn"))
-    beyond = csns[csns > csn_limit(now_s, ahead_max_s=ahead_max_s)]
-    require_in_time(map(_csn, beyond[:1].tolist()), now_s=now_s, ahead_max_s=ahead_max_s)
-
-
-def _csn(text: bytes) -> Csn:
-    return Csn(text.decode())
 
 
 def _cursor_after(row: SessionRow, batch: pa.RecordBatch) -> tuple[bytes, bytes] | None:

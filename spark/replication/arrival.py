@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from spark.formats.change_batch_checks import csn_column, record_faults, rids_of
 from spark.formats.csn import CSN_CHARS, FIELD_MAX, TIMESTAMP_MAX, Csn
 from spark.formats.extinction import Extinction, ExtinctionInvalid
-from spark.replication.clock_bound import AHEAD_MAX_S
+from spark.replication.clock_bound import AHEAD_MAX_S, require_in_time
 from spark.replication.dead_letters import Refused
 from spark.replication.records import RecordKind
 from spark.replication.session_errors import PrevGap
@@ -171,6 +171,16 @@ def sort_out(
 def csn_limit(now_s: int, *, ahead_max_s: int) -> bytes:
     """The greatest CSN that is not further ahead of the clock than that."""
     return Csn.of(min(now_s + ahead_max_s, TIMESTAMP_MAX), FIELD_MAX, FIELD_MAX, FIELD_MAX).encode()
+
+
+def refuse_future(batch: pa.RecordBatch, *, now_s: int, ahead_max_s: int) -> None:
+    """Raise where a batch of entries has one that is too far ahead of the clock: it is refused whole.
+
+    Raises: ClockSkewed.
+    """
+    csns = csn_column(batch.column("csn"))
+    beyond = csns[csns > csn_limit(now_s, ahead_max_s=ahead_max_s)]
+    require_in_time(map(_csn, beyond[:1].tolist()), now_s=now_s, ahead_max_s=ahead_max_s)
 
 
 def _with_gaps(column: pa.Array) -> NDArray[np.bytes_]:

@@ -187,7 +187,7 @@ def test_role_that_may_only_read_plans_but_does_not_purge(
     plan = http.post(
         f"/v1/stores/{store}/purges",
         params={"validate_only": "true"},
-        json={"kind": "OUTGOING", "cutoff": CUTOFF},
+        json={"kind": "OUTGOING", "cutoff": CUTOFF, "stranded": "MARK"},
         headers={"Prefer": "wait=20"},
     )
     removed = {item["table"].removeprefix("sym_"): item["rows_to_remove"] for item in plan.json()["tables"]}
@@ -345,8 +345,8 @@ def test_purge_of_a_postgresql_store_removes_what_the_document_says(
     name = f"purged_{next(_numbers)}"
     build(Place(guarded_server.create_database(name), "3.x", schema="shop"), read_reference("3.x").rows)
     store = make_store(database=name)
-    answer = http.post(f"/v1/stores/{store}/purges", json={"kind": "OUTGOING", "cutoff": CUTOFF})
-    job = wait_for(http, accepted(answer))
+    request = {"kind": "OUTGOING", "cutoff": CUTOFF, "stranded": "MARK"}
+    job = wait_for(http, accepted(http.post(f"/v1/stores/{store}/purges", json=request)))
     assert job["state"] == "SUCCEEDED", job["error"]
     assert job["result"]["removed"] == REMOVED_3X
     assert job["result"]["stranded"]["marked"] == STRANDED_3X

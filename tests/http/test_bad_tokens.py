@@ -47,6 +47,7 @@ def _fill(path: str) -> str:
         session_id=f"bks_{zeros}",
         protection_id=f"prt_{zeros}",
         agreement_id=f"agr_{zeros}",
+        discard_grant_id=f"dgr_{zeros}",
         extinction_id=f"ext_{zeros}",
         replication_session_id=f"rps_{zeros}",
         key_id=f"ed25519:{'0' * 64}",

@@ -290,7 +290,13 @@ def test_writing_wants_its_scope_and_its_store(
 ) -> None:
     with service.http(make_token("stores:read")) as reader:
         problem(WrittenStore(reader, plain_store.id).put(b"k", b"v"), 403, "SCOPE_MISSING")
+        for kind in ("entries", "changes"):
+            refused = problem(reader.get(f"/v1/stores/{plain_store.id}/{kind}"), 403, "SCOPE_MISSING")
+            assert refused["scope"] == "data:read"
+    with service.http(make_token("data:read")) as reader:
+        problem(WrittenStore(reader, plain_store.id).put(b"k", b"v"), 403, "SCOPE_MISSING")
         assert WrittenStore(reader, plain_store.id).entries() == {}
+        assert WrittenStore(reader, plain_store.id).records() == []
     with service.http(make_token("changes:write", stores=["elsewhere"])) as stranger:
         problem(WrittenStore(stranger, plain_store.id).put(b"k", b"v"), 403, "STORE_FORBIDDEN")
     with service.http(make_token("changes:write", stores=[plain_store.id])) as writer:

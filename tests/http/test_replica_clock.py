@@ -48,7 +48,7 @@ def test_a_clock_a_day_ahead_is_refused_until_the_store_says_otherwise(
     assert http.get(_clock(store)).json()["standing"]["ahead"] == "PT0S"
     path = f"/v1/stores/{store.id}"
     etag = http.get(path).headers["etag"]
-    wider = {"parameters": {"lethe.replication.clock.ahead.max": "PT2H"}}
+    wider = {"parameters": {"replication.clock.ahead.max": "PT2H"}}
     assert http.patch(path, json=wider, headers={"If-Match": etag}).status_code == 200
     assert store.acquire(session_id=new_id("rps"), **ahead).status_code == 201
 

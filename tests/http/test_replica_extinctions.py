@@ -14,7 +14,7 @@ import pytest
 from spark.formats.csn import Csn
 from tests.http.discarding import b64, discard, discarded, old_consumer
 from tests.http.problem import problem
-from tests.http.replica_stores import ConsumerStore, make_replica
+from tests.http.replica_stores import ConsumerStore, grant_discard, make_replica
 from tests.http.service_process import ServiceProcess
 from tests.http.shop import wait_for
 from tests.http.supplying import GENERATION, Pair, agree, entries, make_pair, token_file, write
@@ -123,6 +123,7 @@ def test_a_total_copy_brings_extinctions_and_nothing_extinct(
     write(pair.supplier, 2, prefix="z")
     pair.run("SUCCEEDED", mode="TOTAL")
     found = discarded(pair.supplier, start_key=b64(b"k"), end_key=b64(b"l"))
+    grant_discard(pair.consumer, supplier_rid=1)
     session = pair.session_of(pair.run("SUCCEEDED", mode="TOTAL", discard_consumer_changes=True))
     assert session["outcome"] == "UP_TO_DATE"
     assert session["total"]["entries_sent"] == 2

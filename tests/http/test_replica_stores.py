@@ -119,7 +119,7 @@ def test_a_check_makes_nothing_and_then_tells_what_is_there(http: httpx.Client, 
     store.put(b"k", b"v")
     check = http.post(f"/v1/stores/{store.id}:check").json()
     assert (check["ok"], check["reachable"], check["findings"]) == (True, True, [])
-    assert check["layout"] == "replica layout 1"
+    assert check["layout"] == "replica layout 2"
     sizes = {item["table"]: item["rows_estimate"] for item in check["sizes"]}
     assert (sizes["replica_changelog"], sizes["replica_entries"]) == (1, 1)
     assert "WRITE_CHANGES" in check["can"]

@@ -96,7 +96,7 @@ def test_only_an_unlimited_admin_touches_secrets(
 ) -> None:
     assert http.post("/v1/secrets", json=body_of(name)).status_code == 201
     with service.http(make_token("stores:write", "stores:read")) as writer:
-        for caller, code in ((limited, "STORE_FORBIDDEN"), (writer, "SCOPE_MISSING")):
+        for caller, code in ((limited, "TOKEN_LIMITED_TO_STORES"), (writer, "SCOPE_MISSING")):
             with metadata.unchanged():
                 for answer in (
                     caller.post("/v1/secrets", json=body_of(f"{name}-own")),

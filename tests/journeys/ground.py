@@ -102,6 +102,25 @@ def expect(place: Place, before: Rows, **options: Any) -> Expected:
     return Expected(after, removed, len(stranded))
 
 
+def within_plan(place: Place, before: Rows, planned: Expected, now: Expected) -> Expected:
+    """What a purge with `plan_id` leaves of `before`: rows that could go now and are in the plan go.
+
+    Args:
+        planned: what the oracle said when the plan was made; nothing stranded has come since.
+        now: what it says of `before`.
+    """
+    assert planned.marked == now.marked
+    after, removed = dict(now.after), {}
+    for table in PURGED:
+        reviewed = {_key(place, table, row) for row in planned.removed[table]}
+        removed[table] = [row for row in now.removed[table] if _key(place, table, row) in reviewed]
+        gone = {_key(place, table, row) for row in removed[table]}
+        left = {_key(place, table, row): row for row in now.after[table]}
+        keyed = [(_key(place, table, row), row) for row in before[table]]
+        after[table] = [left.get(key, row) for key, row in keyed if key not in gone]
+    return Expected(after, removed, now.marked)
+
+
 def _key(place: Place, table: str, row: Row) -> tuple[Any, ...]:
     return tuple(row[name] for name in tables(place.version)[table].primary_key)
 

@@ -22,8 +22,10 @@ from tests.journeys.ground import (
     connection_to,
     expect,
     purge_request,
+    within_plan,
 )
 from tests.journeys.resending import (
+    BATCHES,
     ROWS_IN_BATCH,
     Resender,
     StressThread,
@@ -156,11 +158,15 @@ def test_resend_that_commits_while_the_unit_waits_for_its_lock_keeps_everything(
 def test_resend_between_plan_and_run_or_while_paused_leaves_the_oracles_rows(
     service: Service, standing_postgresql: PostgresqlServer
 ) -> None:
-    """After the plan, in the queue of a suspended store, and in PAUSED before the first unit: exact rows."""
+    """After the plan, in the queue of a suspended store, and in PAUSED before the first unit: exact rows.
+
+    The batch that is routed since makes the newest batch of the plan an older one; it stays all the same.
+    """
     client, store = service.client, "planned"
     place = Place(standing_postgresql.create_database("planned"))
     build_stepped(place)
     add_store(client, store, place)
+    planned = expect(place, snapshot(place))
     plan = client.purges.plan(store, purge_request(place))
     with connection_to(place.url) as connection:
         resender = Resender(connection)
@@ -174,11 +180,28 @@ def test_resend_between_plan_and_run_or_while_paused_leaves_the_oracles_rows(
         await_job(client, job.id, "PAUSED")
         client.stores.resume(store)
         resender.resend(LATE)
-    expected = expect(place, snapshot(place))
+    before = snapshot(place)
+    expected = within_plan(place, before, planned, expect(place, before))
     client.jobs.resume(job.id)
     result = succeeded(client, job.id)
     assert_exact(place, expected, result)
     assert listed(result) == []
+    # Three batches were set back; the data of a fourth are in a new batch, its own events and batch go.
+    data, batches = BATCHES * ROWS_IN_BATCH + ROWS_IN_BATCH - 1, BATCHES
+    assert planned.counts == {
+        "data": data,
+        "data_event": batches * ROWS_IN_BATCH,
+        "outgoing_batch": batches,
+    }
+    assert result["planned"] == planned.counts
+    assert result["removed"] == {
+        "data": data - 4 * ROWS_IN_BATCH,
+        "data_event": (batches - 3) * ROWS_IN_BATCH,
+        "outgoing_batch": batches - 3,
+    }
+    assert result["fewer_than_planned"] == 7 * ROWS_IN_BATCH + 3
+    newest = [row["batch_id"] for row in snapshot(place)["data_event"]].count(BATCHES + 1)
+    assert newest == ROWS_IN_BATCH
 
 
 @pytest.mark.alone

@@ -41,7 +41,9 @@ def test_odd_defaults_of_a_database_change_nothing(purges: Purges, postgresql_ur
         for setting in ODD:
             target.run(f'alter database "{name}" set {setting}')
     purges.store(place)
-    job = purges.run(purges.submit(cutoff=OLD_CUTOFF, max_rows_in_tx=100, throttle={"rows_per_s": 300}))
+    job = purges.run(
+        purges.submit(cutoff=OLD_CUTOFF, stranded="MARK", max_rows_in_tx=100, throttle={"rows_per_s": 300})
+    )
     assert (job.state, job.error, job.attempt) == ("SUCCEEDED", None, 1)
     with session(place) as target:
         target.run(f'alter database "{name}" reset all')

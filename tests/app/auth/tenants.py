@@ -181,6 +181,8 @@ def call_of(operation: Operation, tenant: Tenant, *, stores_of: Tenant | None = 
     names = FIXED | tenant.things | ({} if kind is None else {"store_id": f"{owner.name}-{kind}"})
     if operation.path.startswith(("/v1/replicas", "/v1/stores/{store_id}/backup")):
         names |= {"session_id": tenant.things["backup_id" if "backup" in operation.path else "peer_id"]}
+    if operation.path.startswith("/v1/secrets"):
+        names |= {"name": tenant.things["secret"]}
     path = operation.path.format(**{name: names[name] for name in operation.parameters("path")})
     if query := operation.parameters("query"):
         path += "?" + "&".join(f"{name}={names[name]}" for name in query)
@@ -202,6 +204,13 @@ def call_of(operation: Operation, tenant: Tenant, *, stores_of: Tenant | None = 
 
 STORE_OF = {"archive": "sym"}
 BODIES: Mapping[str, Any] = {
+    "create_secret": lambda tenant, owner: {
+        "name": f"{owner.name}-new",
+        "reference": "env:LETHE_SECRET_NONE",
+        "stores": [f"{tenant.name}-replica"],
+        "hosts": ["127.0.0.1"],
+    },
+    "change_secret": lambda *_: {"reference": "env:LETHE_SECRET_OTHER"},
     "create_store": lambda tenant, owner: {
         "id": f"{owner.name}-new",
         "kind": "SYMMETRICDS",
@@ -214,8 +223,12 @@ BODIES: Mapping[str, Any] = {
         "params": {"kind": "OUTGOING"},
         "stores": [f"{tenant.name}-sym"],
     },
-    "create_agreement": lambda *_: {
-        "consumer": {"url": "http://127.0.0.1:1", "store": "x", "token": "env:LETHE_NO_TOKEN"},
+    "create_agreement": lambda tenant, owner: {
+        "consumer": {
+            "url": "http://127.0.0.1:1",
+            "store": "x",
+            "token": f"secret:{owner.things['secret']}",
+        },
     },
     "restore_archive": lambda *_: {"into": {"schema": "restored"}},
     "create_purge": lambda *_: {"kind": "OUTGOING"},
@@ -326,7 +339,12 @@ class World:
         things["job_id"] = self._made(f"/v1/stores/{name}-sym/purges", {"kind": "OUTGOING"})["id"]
         key = {"databases": ["ZA=="], "start_key": "eg==", "label": name, "confirm_keys_never_reused": True}
         things["extinction_id"] = self._made(f"{replica}/extinctions", key)["subject"]["id"]
-        agreement = {"url": "http://127.0.0.1:1", "store": f"{name}-x", "token": "env:LETHE_NO_TOKEN"}
+        things["secret"] = f"{name}-peer"
+        secret = {"name": things["secret"], "reference": "env:LETHE_SECRET_NONE", "hosts": ["127.0.0.1"]}
+        self._made("/v1/secrets", secret | {"stores": [f"{name}-replica"]})
+        grant = {"supplier_rid": 9, "expires_in": "PT1H", "reason": "tried"}
+        things["discard_grant_id"] = self._made(f"{replica}/discard-grants", grant)["id"]
+        agreement = {"url": "http://127.0.0.1:1", "store": f"{name}-x", "token": f"secret:{name}-peer"}
         things["agreement_id"] = self._made(f"{replica}/agreements", {"consumer": agreement})["id"]
         session = self._made(f"{replica}/replication-sessions", {"agreement_id": things["agreement_id"]})
         things["replication_session_id"] = session["subject"]["id"]

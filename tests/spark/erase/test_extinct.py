@@ -345,6 +345,6 @@ def test_beside_a_running_process_only_what_je_itself_knows_to_be_extinct_goes(t
     plain = written(tmp_path / "plain", scanned=True)
     noted = written(tmp_path / "noted", scanned=True, scan=SCAN)
     request = PlanRequest(extinctions=TERMS)
-    found = [of_plan(plan_live(each, request, NO_GRACE)) for each in (plain, noted)]
+    found = [of_plan(plan_live(each, request, NO_GRACE)[0]) for each in (plain, noted)]
     assert [len(extinct_places(each)) for each in found] == [0, len(EXTINCT_KEYS)]
     assert kept(found[0], Cause.UNSETTLED) >= len(EXTINCT_KEYS)

@@ -98,7 +98,7 @@ def test_batches_and_local_writes_of_the_same_keys_lose_nothing(place: Target) -
         end = ConsumerSide(conn)
         newest: dict[bytes, tuple[bytes, str]] = {}
         chains: dict[int, list[tuple[str, str | None]]] = {}
-        for rid, at, prev, _, _, key, payload, _ in end.rows("changelog"):
+        for rid, at, prev, _, _, key, payload, *_ in end.rows("changelog"):
             chains.setdefault(rid, []).append((at, prev))
             if at > newest.get(key, (b"", ""))[1]:
                 newest[key] = (payload, at)

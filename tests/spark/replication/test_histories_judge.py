@@ -162,10 +162,11 @@ def test_many_lives(share: int) -> None:
 
 def test_the_judge_finds_what_histories_alone_forbid() -> None:
     from spark.replication import session as product
+    from spark.replication import session_begin as beginning
 
     with (
         broken_rule(product, "require_one_history", lambda found: None),
-        broken_rule(product, "require_covered", lambda *told: None),
+        broken_rule(beginning, "require_covered", lambda *told: None),
         broken_rule(proofs, "require_one_history", lambda found: None),
         broken_rule(proofs, "_check_last", lambda *told: None),
         pytest.raises(Wrong),

@@ -124,7 +124,7 @@ def test_of_two_that_would_empty_each_other_one_is_left(two: tuple[ConsumerSide,
 def test_without_the_notes_both_are_emptied(
     two: tuple[ConsumerSide, ConsumerSide], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark.replication.session.require_not_supplying", lambda *_: None)
+    monkeypatch.setattr("spark.replication.session_begin.require_not_supplying", lambda *_: None)
     a, b = two
     total(b, COPIES)
     side = a.acquire(BESIDE, mode=SessionMode.TOTAL, ruv={3: csn(1, 3)}, rid=2)

@@ -50,6 +50,9 @@ from spark.targets.connection import Connection
 from spark.targets.errors import TargetRowConflict
 from tests.spark.replication.wire_model_site import Site, Violation
 
+AHEAD_MAX_S = 86_400
+"""Clocks of the model differ by hours: its sites let them, as `replication.clock.ahead.max: P1D` does."""
+
 Steps = Generator[None, None, None]
 IN_FLIGHT = 4
 TRIES_MAX = 6
@@ -184,6 +187,7 @@ class Link:
                 flight.ticket,
                 flight.batch,
                 now_s=self.consumer.clock_s,
+                ahead_max_s=AHEAD_MAX_S,
                 **({"proof": flight.proof} if schema_is_records else {}),
             )
         except TargetRowConflict as error:
@@ -358,6 +362,7 @@ def _acquire(link: Link, seen: Snapshot, *, is_total: bool) -> session.Acquired:
             ),
         ),
         now_s=consumer.clock_s,
+        ahead_max_s=AHEAD_MAX_S,
         consent=lambda: True,
     )
     if is_total:

@@ -13,7 +13,7 @@ from typing import Any
 
 from spark.formats.csn import Csn
 from spark.formats.replica import tables_of
-from spark.replication import apply, arrival, classic, local_write, replica, session, trim
+from spark.replication import apply, arrival, classic, local_write, proofs, replica, session, trim
 from spark.replication.arrival import Arrival
 from spark.replication.decide import Anchor, Consumer, Decision, Outcome, Strategy, Supplier, decide
 from spark.replication.session_row import SessionRow, lock_session, save_session
@@ -65,7 +65,7 @@ def _advance_outside(*, before: bool) -> Patch:
     """`apply_batch` that leaves the RUV to a transaction of its own."""
     real_apply, real_sort, real_advance = apply.apply_batch, apply.sort_out, replica.advance_ruv
 
-    def naive(conn: Any, ticket: Any, batch: Any, *, now_s: int) -> Any:
+    def naive(conn: Any, ticket: Any, batch: Any, *, now_s: int, **others: Any) -> Any:
         tables, held = tables_of(conn), apply.arrange(batch)
         with conn.transaction():
             row = lock_session(conn, tables)
@@ -74,13 +74,14 @@ def _advance_outside(*, before: bool) -> Patch:
         is_next = ticket.batch_seq == row.batch_seq + 1
 
         def advance() -> None:
-            moves = real_sort(held, ruv, now_s=now_s, open_letters={}).advances if is_next else {}
+            ahead = {"ahead_max_s": others["ahead_max_s"]}
+            moves = real_sort(held, ruv, now_s=now_s, open_letters={}, **ahead).advances if is_next else {}
             with conn.transaction():
                 for rid, move in moves.items():
                     real_advance(conn, tables, rid, first=move.first, last=move.last, now_s=now_s)
 
-        def sort_by_old(found: Arrival, _: Any, **others: Any) -> Any:
-            return real_sort(found, ruv, **others)
+        def sort_by_old(found: Arrival, _: Any, **named: Any) -> Any:
+            return real_sort(found, ruv, **named)
 
         broken = apply.advance_ruv  # stays breakable: the fault comes inside of the transaction
 
@@ -93,9 +94,9 @@ def _advance_outside(*, before: bool) -> Patch:
             advance()
         with broken_rule(apply, "sort_out", sort_by_old):
             if before:
-                return real_apply(conn, ticket, batch, now_s=now_s)
+                return real_apply(conn, ticket, batch, now_s=now_s, **others)
             with broken_rule(apply, "advance_ruv", does_nothing):
-                answer = real_apply(conn, ticket, batch, now_s=now_s)
+                answer = real_apply(conn, ticket, batch, now_s=now_s, **others)
         if len(batch) % 3:  # the process may end in between
             advance()
         return answer
@@ -131,6 +132,15 @@ def _no_dedupe(found: Arrival, ruv: Any, **others: Any) -> Any:
 
 
 _REAL_SORT = apply.sort_out
+
+
+def _chain_of_anyone(*args: Any, is_trusted: bool) -> Any:
+    """The chain is kept, but no signature of the records' replica is asked for."""
+    assert not is_trusted, "the model trusts nobody"
+    return _REAL_CHAIN(*args, is_trusted=True)
+
+
+_REAL_CHAIN = apply.chain_of_applied
 
 
 def _require_session(self: SessionRow, ticket: Any) -> None:
@@ -177,15 +187,43 @@ _QUIET = Profile(loss=0.02, faults=0.0, deaths=0.2, classic=0.0, trims=False)
 _BAD = Profile(loss=0.12, faults=0.15, classic=0.0, trims=False)
 _PUT_BACK = Profile(steps=120, put_backs=2, trims=False, sites=2, classic=0.0)
 _TOTALS = Profile(totals=True, put_backs=0, classic=0.0, sites=2)
-_NO_PREV = _attribute(arrival, "_refuse_gap", lambda *_: None)
+_NO_PROOF = (
+    _attribute(apply, "chain_of_applied", _chain_of_anyone),
+    _attribute(proofs, "_check_last", does_nothing),
+)
+"""Records need not lead to the supplier's chain: else it finds what another rule should have found."""
+
+
+class _Gap:
+    """Whether the batch that is applied now has one: only such a batch goes on without its proof."""
+
+    is_there = False
+
+
+def _pass_gap(_: Arrival, is_gap: Any, __: Any) -> None:
+    _Gap.is_there = bool(is_gap.any())
+
+
+def _chain_over_a_gap(*args: Any, is_trusted: bool) -> Any:
+    act = _chain_of_anyone if _Gap.is_there else _REAL_CHAIN
+    return act(*args, is_trusted=is_trusted)
+
+
+_NO_PREV = (
+    _attribute(arrival, "_refuse_gap", _pass_gap),
+    _attribute(apply, "chain_of_applied", _chain_over_a_gap),
+    _attribute(proofs, "_check_last", does_nothing),
+)
 
 SETTINGS = {
     Naive.RUV_BEFORE_THE_COMMIT: Setting(_BAD, patches=(_advance_outside(before=True),)),
     Naive.RUV_AFTER_THE_COMMIT: Setting(_BAD, patches=(_advance_outside(before=False),)),
     Naive.PRESENCE_OF_THE_ANCHOR: Setting(Profile(classic=0.0, sites=3), Rules(decide=_presence)),
-    Naive.PRESENCE_AND_NO_PREV: Setting(Profile(classic=0.0, sites=3), Rules(decide=_presence), (_NO_PREV,)),
-    Naive.NO_DEDUPE: Setting(replace(_BAD, sites=3), patches=(_attribute(apply, "sort_out", _no_dedupe),)),
-    Naive.NO_PREV: Setting(_PUT_BACK, patches=(_NO_PREV,), seeds=(87,)),
+    Naive.PRESENCE_AND_NO_PREV: Setting(Profile(classic=0.0, sites=3), Rules(decide=_presence), _NO_PREV),
+    Naive.NO_DEDUPE: Setting(
+        replace(_BAD, sites=3), patches=(_attribute(apply, "sort_out", _no_dedupe), *_NO_PROOF)
+    ),
+    Naive.NO_PREV: Setting(_PUT_BACK, patches=_NO_PREV, seeds=(87,)),
     Naive.NO_EPOCH: Setting(
         replace(_BAD, totals=True, deaths=4.0, sites=2, steps=120),
         patches=(_attribute(SessionRow, "require", _require_session),),
