@@ -11,6 +11,7 @@ import pytest
 
 from app.cli.main import main
 from tests.http.service_process import ServiceProcess
+from tests.http.slony_cleaning import fall_behind
 from tests.http.slony_nodes import NodeStore, recorded_nodes
 from tests.spark.events.catalogs import Catalogs
 
@@ -97,6 +98,7 @@ def test_a_cleanup_is_planned_and_run(lethe: Lethe, nodes: dict[int, NodeStore])
 
 
 def test_a_log_that_is_not_drained_is_not_emptied(lethe: Lethe, nodes: dict[int, NodeStore]) -> None:
+    fall_behind(nodes[1])
     code, text = lethe("switch-log", nodes[1].id, "--action", "FINISH", "--timeout", "0")
     assert code == 75
     assert ["log", "switch", "TIMED_OUT"] in cells(text)
