@@ -192,6 +192,7 @@ def _params(store: Store) -> dict[str, Any]:
         retention_minutes=None,
         default_retention_minutes=Sourced(value=7200, source="DEFAULT"),
         stranded=StrandedMode.MARK,
+        stranded_by="REQUEST",
         strict=False,
         data_rows_in_tx=None,
         event_batches_in_tx=None,
