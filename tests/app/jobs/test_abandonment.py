@@ -8,11 +8,12 @@ import pytest
 
 from app.jobs import outcome
 from app.jobs.abandonment import TARGET_SILENCE, abandon
+from app.jobs.again import retry
 from app.jobs.claims import claim_target
 from app.jobs.context import JobContext
 from app.jobs.errors import ConflictingJob, IllegalTransition, JobFailed, JobWaiting, LeaseLost, TargetNotGone
 from app.jobs.models import Job, JobClaim, WaitingOn, read_job
-from app.jobs.service import refuse_conflict, request_abort, retry
+from app.jobs.service import refuse_conflict, request_abort
 from app.jobs.states import JobState
 from tests.app.jobs.workbench import Workbench, kind
 

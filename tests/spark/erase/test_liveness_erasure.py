@@ -9,8 +9,8 @@ from typing import TypeVar
 
 import pytest
 
+from spark.erase.any_call import Done
 from spark.erase.calls import (
-    Done,
     Mode,
     PlanAnswer,
     PlanCall,
