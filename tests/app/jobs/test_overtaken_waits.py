@@ -4,6 +4,7 @@ The parent of a batch looked at its children, the last of them ended and woke no
 became WAITING: it slept until it looked again by itself.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -12,10 +13,11 @@ from app.jobs import outcome
 from app.jobs.batch import run_batch
 from app.jobs.claims import claim_target
 from app.jobs.errors import JobWaiting
-from app.jobs.service import claim_key, release_claims
+from app.jobs.service import claim_key, release_claims, wake_parent
 from app.jobs.sql_target import _conflict
 from app.jobs.states import JobState
-from tests.app.jobs.workbench import Workbench
+from app.jobs.writing import change_job
+from tests.app.jobs.workbench import Workbench, until_somebody_waits_for_a_row
 
 
 def test_child_that_ends_before_its_parent_waits_is_noticed(bench: Workbench) -> None:
@@ -77,3 +79,25 @@ def test_wait_behind_a_paused_holder_is_woken_not_polled(bench: Workbench) -> No
     assert woken.not_before is not None
     assert woken.not_before <= woken.updated_at
     assert holding.job.id == holder
+
+
+def test_child_that_is_just_ending_is_waited_for(postgresql_bench: Workbench) -> None:
+    # The end of a child woke a parent that did not wait yet, and its commit came after the parent's look: the
+    # parent slept until it looked again by itself.
+    bench = postgresql_bench
+    parent = bench.submit("BATCH", store=None)
+    context = bench.context()
+    child = bench.submit(parent_id=parent)
+    with pytest.raises(JobWaiting) as caught:
+        run_batch(context, submitters={})
+    with ThreadPoolExecutor(1) as pool:
+        with bench.database.transaction() as db:
+            wake_parent(db, parent, now=bench.database.now(db))
+            change_job(db, child, guards=[], values={"state": JobState.SUCCEEDED}, now=bench.clock.now())
+            waited = pool.submit(outcome.wait, context, caught.value, proven=True)
+            until_somebody_waits_for_a_row(bench)
+        waited.result(20)
+    job = bench.job(parent)
+    assert job.state == "WAITING"
+    assert job.not_before is not None
+    assert job.not_before <= job.updated_at
