@@ -12,60 +12,60 @@ from app.archives.models import RestoreInto
 from app.archives.task import run_restore, run_verify
 from app.auth.scopes import Scope
 from app.db import Database
-from app.erase.attempt import Workshop
+from app.erase.certificates.verify_service import JOB_ERASURE_VERIFY
+from app.erase.certificates.verify_task import run_erasure_verify
 from app.erase.check import check_environment
-from app.erase.plan_task import run_erasure_plan
+from app.erase.cycle.attempt import Workshop
+from app.erase.cycle.plan_task import run_erasure_plan
+from app.erase.cycle.silence import prove_erasure_silent
+from app.erase.cycle.task import run_erasure
 from app.erase.recover import is_environment_ahead, recover_environment
 from app.erase.service import JOB_ERASURE
-from app.erase.silence import prove_erasure_silent
-from app.erase.task import run_erasure
-from app.erase.verify_service import JOB_ERASURE_VERIFY
-from app.erase.verify_task import run_erasure_verify
 from app.events.batch import submit_cleanup_child, submit_switch_child
 from app.events.check import check_node
-from app.events.cleanup_models import JOB_CLEANUP
-from app.events.cleanup_task import prove_cleanup_silent, run_cleanup, run_cleanup_plan
+from app.events.cleanup.models import JOB_CLEANUP
+from app.events.cleanup.switch_models import JOB_SWITCH
+from app.events.cleanup.switch_task import run_switch
+from app.events.cleanup.task import prove_cleanup_silent, run_cleanup, run_cleanup_plan
 from app.events.recover import is_node_ahead, recover_node
-from app.events.switch_models import JOB_SWITCH
-from app.events.switch_task import run_switch
-from app.events.wait_models import JOB_WAIT
-from app.events.wait_task import prove_wait_silent, run_wait
-from app.extinction.je_task import run_environment_extinction
-from app.extinction.plan_task import PLAN_EXTINCTION, run_extinction_plan
+from app.events.waits.models import JOB_WAIT
+from app.events.waits.task import prove_wait_silent, run_wait
 from app.extinction.records import JOB_EXTINCTION
-from app.extinction.replica_scan import run_replica_scan
+from app.extinction.scan.je_task import run_environment_extinction
+from app.extinction.scan.plan_task import PLAN_EXTINCTION, run_extinction_plan
+from app.extinction.scan.replica_scan import run_replica_scan
 from app.extinction.status import known_extinctions
-from app.jobs.batch import JOB_BATCH, Submitters, prove_children_silent, run_batch
-from app.jobs.context import JobContext
-from app.jobs.engine_choice import Engines
+from app.jobs.batches.service import JOB_BATCH, Submitters, prove_children_silent, run_batch
+from app.jobs.engines.choice import Engines
 from app.jobs.errors import JobFailed, JobKindUnknown
-from app.jobs.plans import JOB_PLAN
+from app.jobs.plans.plans import JOB_PLAN
 from app.jobs.queries import count_active_jobs
+from app.jobs.running.context import JobContext
+from app.jobs.running.sql_target import prove_silence, read_store_of
+from app.jobs.running.suspension import store_key
+from app.jobs.running.tasks import TaskKind, TaskKinds
 from app.jobs.service import wake
-from app.jobs.sql_target import prove_silence, read_store_of
-from app.jobs.suspension import store_key
-from app.jobs.tasks import TaskKind, TaskKinds
 from app.jobs.trimming import CHANGELOG, JOB_PURGE, Trimming
 from app.protection.queries import count_active
 from app.purge.batch import submit_child
 from app.purge.check import check_store
 from app.purge.recover import is_epoch_ahead, recover_store
 from app.purge.task import prove_purge_silent, run_plan, run_purge
-from app.replication import trim_service
-from app.replication.agreements import agreements_naming
-from app.replication.audit_models import JOB_AUDIT
-from app.replication.audit_task import run_audit
+from app.replication.agreements.service import agreements_naming
+from app.replication.agreements.sessions import JOB_SESSION
+from app.replication.audits.models import JOB_AUDIT
+from app.replication.audits.task import run_audit
 from app.replication.check import check_replica, recover_replica
-from app.replication.sessions import JOB_SESSION
-from app.replication.supplier import run_session
-from app.replication.supplier_silence import prove_session_silent
-from app.replication.trim_task import prove_trimming_silent, run_trim_plan, run_trimming
+from app.replication.supplier.silence import prove_session_silent
+from app.replication.supplier.task import run_session
+from app.replication.trimming import service as trim_service
+from app.replication.trimming.task import prove_trimming_silent, run_trim_plan, run_trimming
 from app.settings import Settings
 from app.stores.findings import RecoveryRead
 from app.stores.hooks import StoreHooks
 from app.stores.models import Store, StoreKind
 from app.stores.service import stores_naming
-from spark.erase.hands import Hands
+from spark.erase.hands.hands import Hands
 
 
 def task_kinds(engines: Engines, workshop: Workshop) -> TaskKinds:

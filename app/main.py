@@ -32,23 +32,23 @@ from app.clock import Clock, SystemClock
 from app.db import Database
 from app.description import describe
 from app.erase.api import router as erase_router
-from app.erase.certificate_api import router as certificates_router
+from app.erase.certificates.api import router as certificates_router
 from app.events.api import router as events_router
-from app.events.cleanup_api import router as cleanups_router
-from app.events.precondition_api import router as preconditions_router
-from app.events.switch_api import router as switches_router
-from app.events.wait_api import router as waits_router
+from app.events.cleanup.api import router as cleanups_router
+from app.events.cleanup.switch_api import router as switches_router
+from app.events.preconditions.api import router as preconditions_router
+from app.events.waits.api import router as waits_router
 from app.extinction.api import router as extinction_router
 from app.extinction.attest_api import router as attest_router
 from app.extinction.forget_api import router as forget_router
 from app.extinction.log_api import router as extinction_log_router
-from app.extinction.wire import STATUS_BODY_MAX_BYTES
+from app.extinction.models import STATUS_BODY_MAX_BYTES
 from app.handlers import BATCH_SUBMITTERS, STORE_HOOKS, TRIMMING, scopes_of, secret_users
 from app.jobs.abandon_api import router as abandon_router
 from app.jobs.api import router as jobs_router
-from app.jobs.batch_api import router as batch_router
-from app.jobs.spark_api import router as spark_router
-from app.jobs.spark_service import SparkService
+from app.jobs.batches.api import router as batch_router
+from app.jobs.engines.spark_api import router as spark_router
+from app.jobs.engines.spark_service import SparkService
 from app.jobs.watch import JobWatch
 from app.kit.conditional import IfNoneMatch, is_current
 from app.kit.head import HeadAsGet
@@ -61,27 +61,27 @@ from app.protection.abort_api import router as abort_router
 from app.protection.api import router as protection_router
 from app.protection.waiting import WaitingRoom
 from app.purge.api import router as purge_router
-from app.replication.agreements_api import router as agreements_router
-from app.replication.api import router as replication_router
-from app.replication.audits_api import router as audits_router
-from app.replication.changes_api import router as changes_router
-from app.replication.clock_api import router as clock_router
-from app.replication.compare_api import router as compare_router
-from app.replication.content_digest import AnswerDigests
-from app.replication.dead_letters_api import router as dead_letters_router
-from app.replication.digests_api import router as digests_router
-from app.replication.discard_api import router as discard_router
-from app.replication.entries_api import router as entries_router
-from app.replication.grouping import ChangeWriters
-from app.replication.parking import ParkingLot
-from app.replication.peer_api import router as replicas_router
-from app.replication.replicas import close_idle_replicas
-from app.replication.sessions_api import router as replication_sessions_router
+from app.replication.agreements.api import router as agreements_router
+from app.replication.agreements.compare_api import router as compare_router
+from app.replication.agreements.sessions_api import router as replication_sessions_router
+from app.replication.audits.api import router as audits_router
+from app.replication.audits.digests_api import router as digests_router
+from app.replication.consumer.api import router as replicas_router
+from app.replication.consumer.dead_letters_api import router as dead_letters_router
+from app.replication.consumer.discard_api import router as discard_router
+from app.replication.consumer.parking import ParkingLot
+from app.replication.decide.api import router as replication_router
+from app.replication.peer.content_digest import AnswerDigests
+from app.replication.replica.changes_api import router as changes_router
+from app.replication.replica.entries_api import router as entries_router
+from app.replication.replica.grouping import ChangeWriters
+from app.replication.replica.replicas import close_idle_replicas
+from app.replication.supplier.clock_api import router as clock_router
 from app.secrets.api import router as secrets_router
 from app.settings import Settings
 from app.stores.api import router as stores_router
 from app.stores.parameters_api import router as store_parameters_router
-from spark.replication.proof_values import PROOF_MAX_BYTES
+from spark.replication.proofs.values import PROOF_MAX_BYTES
 
 DESCRIPTION = (
     "Lethe makes replicated data go away safely: purges, erasure, extinction, event cleanup, and the "

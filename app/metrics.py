@@ -12,12 +12,12 @@ from sqlalchemy import ColumnElement, func, true
 from sqlmodel import Session, col, select
 
 from app.db import Database
-from app.erase.models import ErasureStore
+from app.erase.models import EraserStats
 from app.erase.queries import newest_cycle, state_now
+from app.erase.rows import ErasureStore
 from app.erase.stats import stats_of_store
-from app.erase.wire import EraserStats
+from app.jobs.engines.spark_service import SparkService
 from app.jobs.models import Instance, Job, SparkPoolRead
-from app.jobs.spark_service import SparkService
 from app.jobs.states import HELD, JobState
 from app.protection.models import Protection, ProtectionKind, ProtectionState
 from app.stores.models import Store, StoreKind

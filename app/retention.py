@@ -12,8 +12,8 @@ from app.archives.models import Archive
 from app.auth.models import AuditEvent, IdempotencyKey
 from app.backups.models import BackupFile, BackupSession
 from app.db import Database
-from app.erase.models import ErasureCycle
-from app.erase.signing_models import ErasureCertificate
+from app.erase.certificates.rows import ErasureCertificate
+from app.erase.rows import ErasureCycle
 from app.jobs.models import Job, JobCheckpoint, JobEvent
 from app.jobs.states import TERMINAL
 from app.jobs.writing import EVENT_PROGRESS

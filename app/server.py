@@ -21,7 +21,7 @@ from app.auth.service import ensure_admin_token
 from app.db import Database
 from app.errors import ServiceError
 from app.handlers import recover as recover_target
-from app.jobs.instances import InstanceBusy, InstanceLock
+from app.jobs.running.instances import InstanceBusy, InstanceLock
 from app.kit.door import Door, Listener
 from app.kit.http_protocol import timed_by
 from app.kit.ids import new_id

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from spark.master import check_master, is_on_loopback
+from spark.pool.master import check_master, is_on_loopback
 
 
 def _split(value: object) -> object:

@@ -11,28 +11,28 @@ from sqlmodel import select
 from app.backups.settling import keep_backups
 from app.clock import SystemClock
 from app.db import Database
-from app.erase.attempt import Workshop
-from app.erase.certificate import issue_missing
+from app.erase.certificates.certificate import issue_missing
+from app.erase.cycle.attempt import Workshop
+from app.erase.cycle.tick import Look
 from app.erase.errors import SigningKeyUnusable
-from app.erase.tick import Look
 from app.errors import MetadataBusy, MetadataUnavailable
-from app.events.tick import tick_once as cleanup_tick_once
+from app.events.cleanup.tick import tick_once as cleanup_tick_once
 from app.extinction.log_reading import LogReading
-from app.extinction.settling import Settling
+from app.extinction.scan.settling import Settling
 from app.handlers import is_ahead, task_kinds
-from app.jobs.claims import Claimer
-from app.jobs.instances import InstanceLock, heartbeat, register_instance
-from app.jobs.runner import Runner, survive
+from app.jobs.engines.spark_hands import HandsSource
+from app.jobs.engines.spark_service import engines_of, spark_service
+from app.jobs.running.claims import Claimer
+from app.jobs.running.instances import InstanceLock, heartbeat, register_instance
+from app.jobs.running.runner import Runner, survive
+from app.jobs.running.suspension import store_key
 from app.jobs.service import wake
-from app.jobs.spark_hands import HandsSource
-from app.jobs.spark_service import engines_of, spark_service
-from app.jobs.suspension import store_key
 from app.kit.ids import new_id
 from app.kit.rests import Rest
 from app.main import VERSION
 from app.purge.tick import tick_once
-from app.replication.tick import Look as AgreementLook
-from app.replication.trim_tick import trim_tick_once
+from app.replication.agreements.tick import Look as AgreementLook
+from app.replication.trimming.tick import trim_tick_once
 from app.retention import forget_rows, remove_expired_archives
 from app.settings import Settings
 from app.stores.models import Store

@@ -18,14 +18,14 @@ from pathlib import Path
 
 import numpy as np
 
-from spark.erase.calls import PlanCall, PlannedFile, PrepareCall, ProveCall
-from spark.erase.directory import file_names, opened
-from spark.erase.gathering import Rows
+from spark.erase.calls.calls import PlanCall, PlannedFile, PrepareCall, ProveCall
+from spark.erase.calls.request import PlanRequest
 from spark.erase.native import types as t
 from spark.erase.native.types import Buffer, Outcome
 from spark.erase.native.walking import walk
-from spark.erase.reading import ENTRIES_PER_CALL, UNIT_BYTES, Room, read_file
-from spark.erase.request import PlanRequest
+from spark.erase.reading.directory import file_names, opened
+from spark.erase.reading.files import ENTRIES_PER_CALL, UNIT_BYTES, Room, read_file
+from spark.erase.reading.gathering import Rows
 from spark.erase.unit import do
 from tests.spark.erase.hands_at_work import claim, rounds_of
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.process_tree import tree_memory_mib
-from spark.erase.calls import PlanCall
-from spark.erase.request import PlanRequest
+from spark.erase.calls.calls import PlanCall
+from spark.erase.calls.request import PlanRequest
 from spark.erase.run import SparkHands
-from spark.options import SparkOptions, default_cds_archive
-from spark.pool import PoolLimits, SparkPool
+from spark.pool.options import SparkOptions, default_cds_archive
+from spark.pool.pool import PoolLimits, SparkPool
 
 READY_MAX_S = 120.0
 LOOK_S = 0.1

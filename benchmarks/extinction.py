@@ -29,7 +29,7 @@ import pyarrow as pa
 from benchmarks.gates import Gate
 from benchmarks.replication import DIALECTS, Bench, _ended
 from benchmarks.replication_bare import ENTRIES, GENERATION, LIMITS, make_layout
-from spark.formats.change_batch import ARROW_MEDIA_TYPE, encode_arrow
+from spark.formats.changes.batch import ARROW_MEDIA_TYPE, encode_arrow
 from spark.formats.csn import Csn
 from spark.formats.extinction import Extinction, ExtinctionIndex
 from spark.formats.extinction_filter import Filter, encode_base64

@@ -23,11 +23,11 @@ from sqlmodel import SQLModel
 
 from app.clock import SystemClock
 from app.db import Database
-from app.jobs.claims import ClaimedJob
-from app.jobs.context import JobContext
-from app.jobs.engine import ANYBODY, Borrower, EngineLease, InlineEngine, Outcome, UnitWork
-from app.jobs.engine_choice import Engines
+from app.jobs.engines.choice import Engines
+from app.jobs.engines.engine import ANYBODY, Borrower, EngineLease, InlineEngine, Outcome, UnitWork
 from app.jobs.models import Job
+from app.jobs.running.claims import ClaimedJob
+from app.jobs.running.context import JobContext
 from app.jobs.states import JobState
 from app.purge.models import Overlap, PurgeKind, PurgeParams, Sourced, StrandedMode
 from app.purge.service import target_fields

@@ -13,8 +13,8 @@ import pyarrow as pa
 from spark.formats.csn import Csn
 from spark.formats.replica import ReplicaTables, tables_of
 from spark.replication.records import ENTRY_SCHEMA, RECORD_SCHEMA, RecordKind
-from spark.replication.replica import create_file, ensure_layout
-from spark.replication.upsert import entries_of, rids_of
+from spark.replication.replica.replica import create_file, ensure_layout
+from spark.replication.replica.upsert import entries_of, rids_of
 from spark.targets.connection import Connection, Target, connect
 from spark.targets.dialects.postgresql_copy import encode_rows
 from spark.targets.target import SessionLimits

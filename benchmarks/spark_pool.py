@@ -27,7 +27,7 @@ from typing import Any
 
 import httpx
 
-from app.cli.demo_data import build
+from app.cli.demo.data import build
 from app.kit.durations import parse_duration
 from tests.http.service_process import ServiceProcess
 from tests.http.shop import wait_for

@@ -15,8 +15,8 @@ java_identity() {
 }
 
 identity=$(java_identity) || exit 0
-archive=$("$PYTHON" -c 'from spark.options import default_cds_archive; print(default_cds_archive())') || exit 0
-jars=$("$PYTHON" -c 'from spark.jvm import spark_home; print(spark_home() / "jars")') || exit 0
+archive=$("$PYTHON" -c 'from spark.pool.options import default_cds_archive; print(default_cds_archive())') || exit 0
+jars=$("$PYTHON" -c 'from spark.pool.jvm import spark_home; print(spark_home() / "jars")') || exit 0
 
 if [ -f "$archive" ] && [ "$archive" -nt "$jars" ] && [ "$identity" = "$(cat "$archive.java" 2>/dev/null)" ]; then
   exit 0

@@ -10,8 +10,8 @@ import structlog
 from sqlmodel import Session, col, select
 
 from app.archives.models import Archive
-from app.jobs.context import JobContext
 from app.jobs.models import Job
+from app.jobs.running.context import JobContext
 from app.parameters.registry import as_timedelta
 from app.parameters.service import effective_by_name
 from spark.targets.connection import Connection

@@ -9,13 +9,13 @@ from sqlmodel import Session, col, select
 
 from app.archives.models import Archive, ArchiveDetail, ArchiveFileRead, ArchiveRead
 from app.errors import NotFound
-from app.jobs.context import JobContext
-from app.jobs.sql_target import archive_wait
+from app.jobs.running.context import JobContext
+from app.jobs.running.sql_target import archive_wait
 from app.jobs.writing import EVENT_WARNING
 from app.kit.durations import parse_duration
 from app.kit.pagination import Page, read_page
-from spark.targets.archive import list_attempts, scan_directory
-from spark.targets.archive_file import job_directory
+from spark.targets.archive.archive import list_attempts, scan_directory
+from spark.targets.archive.file import job_directory
 from spark.targets.connection import Connection
 from spark.targets.errors import ArchiveFailed, ArchiveFull
 from spark.targets.ledger import archive_manifest

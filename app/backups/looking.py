@@ -10,9 +10,9 @@ from app.backups.models import BackupFile, FileFault
 from app.protection.control import Environment, busy_files, control_faults
 from app.protection.errors import EnvironmentUnusable
 from app.protection.files import name_of
-from spark.targets import ofd_lock
-from spark.targets.control_errors import ControlFileInvalid, ControlFileMissing
-from spark.targets.control_file import ControlFile
+from spark.targets.files import ofd_lock
+from spark.targets.files.control_errors import ControlFileInvalid, ControlFileMissing
+from spark.targets.files.control_file import ControlFile
 
 LOCK_FILE = "je.lck"
 WRITER_BYTE = 0

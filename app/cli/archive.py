@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from app.cli.arguments import Timeout
-from app.cli.exits import ExitCode
-from app.cli.job_options import Wait
-from app.cli.session import Session, on_service
-from app.cli.watching import finish
+from app.cli.shell.arguments import Timeout
+from app.cli.shell.exits import ExitCode
+from app.cli.shell.job_options import Wait
+from app.cli.shell.session import Session, on_service
+from app.cli.shell.watching import finish
 
 app = typer.Typer(
     name="archive",

@@ -13,10 +13,10 @@ from typing import Annotated, Any, BinaryIO, Final
 import typer
 from lethe_client import Change, LetheError, Written
 
-from app.cli.arguments import LIMIT_DEFAULT, Limit, StoreId
-from app.cli.byte_values import Base64Option, bytes_of, shown
-from app.cli.exits import ExitCode
-from app.cli.session import Session, on_service
+from app.cli.shell.arguments import LIMIT_DEFAULT, Limit, StoreId
+from app.cli.shell.byte_values import Base64Option, bytes_of, shown
+from app.cli.shell.exits import ExitCode
+from app.cli.shell.session import Session, on_service
 
 LINE_MAX_BYTES: Final = 4 * 1024 * 1024
 PROGRESS_EVERY_S: Final = 2.0

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from app.cli.arguments import LIMIT_DEFAULT, Limit, StoreId
-from app.cli.byte_values import Base64Option, bytes_of, shown
-from app.cli.exits import ExitCode
-from app.cli.session import Session, on_service
+from app.cli.shell.arguments import LIMIT_DEFAULT, Limit, StoreId
+from app.cli.shell.byte_values import Base64Option, bytes_of, shown
+from app.cli.shell.exits import ExitCode
+from app.cli.shell.session import Session, on_service
 
 Tombstones = Annotated[bool, typer.Option("--tombstones", help="Show deleted keys too.")]
 

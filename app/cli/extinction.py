@@ -10,12 +10,12 @@ from typing import Annotated, Any
 import typer
 from lethe_client import Availability, Extinction, ExtinctionPlan, ExtinctionRequest
 
-from app.cli.arguments import LIMIT_DEFAULT, Limit, StoreId, Timeout
-from app.cli.byte_values import bytes_of
-from app.cli.exits import ExitCode
-from app.cli.job_options import REASON, Reason, Wait
-from app.cli.session import Session, on_service
-from app.cli.watching import finish
+from app.cli.shell.arguments import LIMIT_DEFAULT, Limit, StoreId, Timeout
+from app.cli.shell.byte_values import bytes_of
+from app.cli.shell.exits import ExitCode
+from app.cli.shell.job_options import REASON, Reason, Wait
+from app.cli.shell.session import Session, on_service
+from app.cli.shell.watching import finish
 
 app = typer.Typer(
     name="extinction",

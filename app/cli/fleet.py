@@ -4,8 +4,6 @@ from typing import Annotated
 
 import typer
 
-from app.cli.arguments import Timeout, pairs
-from app.cli.job_options import REASON, Reason, Wait
 from app.cli.purge import (
     Archive,
     Cutoff,
@@ -19,8 +17,10 @@ from app.cli.purge import (
     Strict,
     purge_request,
 )
-from app.cli.session import Session, on_service
-from app.cli.watching import finish
+from app.cli.shell.arguments import Timeout, pairs
+from app.cli.shell.job_options import REASON, Reason, Wait
+from app.cli.shell.session import Session, on_service
+from app.cli.shell.watching import finish
 
 app = typer.Typer(name="fleet", no_args_is_help=True, add_completion=False, help="One job over many stores.")
 

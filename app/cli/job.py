@@ -6,11 +6,11 @@ from typing import Annotated
 import typer
 from lethe_client import Job
 
-from app.cli.arguments import LIMIT_DEFAULT, JobId, Limit, States, Timeout
-from app.cli.exits import ExitCode
-from app.cli.progress import describe
-from app.cli.session import Interrupted, Session, on_service
-from app.cli.watching import finish, follow, outcome
+from app.cli.shell.arguments import LIMIT_DEFAULT, JobId, Limit, States, Timeout
+from app.cli.shell.exits import ExitCode
+from app.cli.shell.progress import describe
+from app.cli.shell.session import Interrupted, Session, on_service
+from app.cli.shell.watching import finish, follow, outcome
 
 app = typer.Typer(
     name="job", no_args_is_help=True, add_completion=False, help="Watch and control what is running."

@@ -10,35 +10,35 @@ from typing import Annotated, ClassVar
 import typer
 from typer.main import get_command
 
-from app.cli.exits import Complaint, ExitCode
-from app.cli.lazy import LazyGroup, Noun
-from app.cli.output import Output
+from app.cli.shell.exits import Complaint, ExitCode
+from app.cli.shell.lazy import LazyGroup, Noun
+from app.cli.shell.output import Output
 
 
 class Root(LazyGroup):
     """All nouns, in the order in which help lists them."""
 
     nouns: ClassVar[Mapping[str, Noun]] = {
-        "serve": Noun("app.cli.serve", "Run the service: API, runner, metadata."),
-        "worker": Noun("app.cli.worker", "Run a runner alone, on the same PostgreSQL metadata."),
-        "migrate": Noun("app.cli.migrate", "Bring the metadata database to this version."),
-        "demo": Noun("app.cli.demo", "See a purge and an erasure, from plan to archive and certificate."),
+        "serve": Noun("app.cli.service.serve", "Run the service: API, runner, metadata."),
+        "worker": Noun("app.cli.service.worker", "Run a runner alone, on the same PostgreSQL metadata."),
+        "migrate": Noun("app.cli.service.migrate", "Bring the metadata database to this version."),
+        "demo": Noun("app.cli.demo.commands", "See a purge and an erasure, from plan to certificate."),
         "store": Noun("app.cli.store", "Register targets, look at them, check them."),
         "secret": Noun("app.cli.secret", "Where passwords and tokens lie, and who may use them."),
         "purge": Noun("app.cli.purge", "Plan and run purges."),
-        "erasure": Noun("app.cli.erasure", "Erase obsolete data from the logs of JE environments."),
+        "erasure": Noun("app.cli.erasure.commands", "Erase obsolete data from the logs of JE environments."),
         "extinction": Noun("app.cli.extinction", "Discard records whose keys will never be used again."),
         "fleet": Noun("app.cli.fleet", "One purge over many stores."),
         "job": Noun("app.cli.job", "Watch and control what is running."),
-        "backup": Noun("app.cli.backup", "A backup tool around an environment that is being erased."),
+        "backup": Noun("app.cli.backup.commands", "A backup tool around an environment in erasure."),
         "protection": Noun("app.cli.protection", "Files that no eraser may touch."),
-        "certificate": Noun("app.cli.certificate", "What an erasure has done, signed: fetch and check."),
+        "certificate": Noun("app.cli.erasure.certificate", "What an erasure did, signed: fetch and check."),
         "archive": Noun("app.cli.archive", "What purges kept: list, verify, restore."),
         "changes": Noun("app.cli.changes", "Write changes to a replica; list its changelog."),
         "entries": Noun("app.cli.entries", "What a replica holds, by key."),
-        "replication": Noun("app.cli.replication", "What a consumer needs."),
-        "slony": Noun("app.cli.slony", "Nodes of a Slony-I cluster: status, wait, cleanup, log switch."),
-        "je": Noun("app.cli.je", "Look into the log of a Berkeley DB JE environment."),
+        "replication": Noun("app.cli.replication.commands", "What a consumer needs."),
+        "slony": Noun("app.cli.slony.commands", "Slony-I nodes: status, wait, cleanup, log switch."),
+        "je": Noun("app.cli.erasure.je", "Look into the log of a Berkeley DB JE environment."),
         "parameter": Noun("app.cli.parameter", "The parameters by their documents' names."),
         "token": Noun("app.cli.token", "Who may do what."),
         "spark-pool": Noun("app.cli.spark_pool", "The pooled Spark session: look, recycle, drain, resume."),

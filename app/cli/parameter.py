@@ -5,10 +5,10 @@ from typing import Annotated, Any
 import typer
 from lethe_client import Parameter
 
-from app.cli.arguments import scalar
-from app.cli.exits import ExitCode
-from app.cli.output import cell
-from app.cli.session import Session, on_service
+from app.cli.shell.arguments import scalar
+from app.cli.shell.exits import ExitCode
+from app.cli.shell.output import cell
+from app.cli.shell.session import Session, on_service
 
 app = typer.Typer(
     name="parameter",

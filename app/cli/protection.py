@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 from lethe_client import FileRange, Protection
 
-from app.cli.arguments import LIMIT_DEFAULT, Limit, States, StoreId
-from app.cli.exits import ExitCode
-from app.cli.session import Session, on_service
+from app.cli.shell.arguments import LIMIT_DEFAULT, Limit, States, StoreId
+from app.cli.shell.exits import ExitCode
+from app.cli.shell.session import Session, on_service
 
 app = typer.Typer(
     name="protection", no_args_is_help=True, add_completion=False, help="Files that no eraser may touch."

@@ -6,11 +6,11 @@ from typing import Annotated, Any
 import typer
 from lethe_client import Plan, PurgeRequest, RidPlan
 
-from app.cli.arguments import StoreId, Timeout, instant
-from app.cli.exits import ExitCode
-from app.cli.job_options import REASON, EngineChoice, Reason, Wait
-from app.cli.session import Session, on_service
-from app.cli.watching import finish, warning_text
+from app.cli.shell.arguments import StoreId, Timeout, instant
+from app.cli.shell.exits import ExitCode
+from app.cli.shell.job_options import REASON, EngineChoice, Reason, Wait
+from app.cli.shell.session import Session, on_service
+from app.cli.shell.watching import finish, warning_text
 
 app = typer.Typer(name="purge", no_args_is_help=True, add_completion=False, help="Plan and run purges.")
 

@@ -5,10 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.arguments import StoreId
-from app.cli.exits import ExitCode
-from app.cli.process import MetadataUrl, run_process
-from app.cli.session import Session, on_service
+from app.cli.service.process import MetadataUrl, run_process
+from app.cli.shell.arguments import StoreId
+from app.cli.shell.exits import ExitCode
+from app.cli.shell.session import Session, on_service
 from app.server import recover as recover_here
 from app.settings import Settings
 

@@ -5,9 +5,9 @@ from typing import Annotated, Any
 import typer
 from lethe_client.secrets import Secret
 
-from app.cli.arguments import pairs
-from app.cli.exits import ExitCode
-from app.cli.session import Session, on_service
+from app.cli.shell.arguments import pairs
+from app.cli.shell.exits import ExitCode
+from app.cli.shell.session import Session, on_service
 
 app = typer.Typer(
     name="secret",

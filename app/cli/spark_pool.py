@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 from lethe_client import SparkPoolState
 
-from app.cli.exits import ExitCode
-from app.cli.session import Session, on_service
+from app.cli.shell.exits import ExitCode
+from app.cli.shell.session import Session, on_service
 
 app = typer.Typer(
     name="spark-pool", no_args_is_help=True, add_completion=False, help="The pooled Spark session."

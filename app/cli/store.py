@@ -5,11 +5,11 @@ from typing import Annotated, Any
 import typer
 from lethe_client import CheckReport, Store
 
-from app.cli.arguments import StoreId, pairs, scalar
-from app.cli.exits import ExitCode
 from app.cli.grant_scripts import POSTGRESQL, SCRIPTS, grant_script
-from app.cli.output import Output
-from app.cli.session import Session, on_service
+from app.cli.shell.arguments import StoreId, pairs, scalar
+from app.cli.shell.exits import ExitCode
+from app.cli.shell.output import Output
+from app.cli.shell.session import Session, on_service
 
 app = typer.Typer(
     name="store",

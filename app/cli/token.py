@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from app.cli.arguments import instant
-from app.cli.exits import ExitCode
-from app.cli.session import Session, on_service
+from app.cli.shell.arguments import instant
+from app.cli.shell.exits import ExitCode
+from app.cli.shell.session import Session, on_service
 
 app = typer.Typer(name="token", no_args_is_help=True, add_completion=False, help="Who may do what.")
 

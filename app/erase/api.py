@@ -15,8 +15,16 @@ from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.db import Database
 from app.erase.entries import read_log_entry
-from app.erase.models import CycleState, FileState
+from app.erase.models import (
+    CycleFileRead,
+    CycleRead,
+    CycleRequest,
+    ErasurePlanRead,
+    LogEntryRead,
+    StatsRead,
+)
 from app.erase.queries import get_cycle, list_cycles, list_files, newest_cycle, read_cycle
+from app.erase.rows import CycleState, FileState
 from app.erase.service import (
     directory_of,
     look_early,
@@ -25,20 +33,12 @@ from app.erase.service import (
     target_of,
 )
 from app.erase.stats import stats_of_store
-from app.erase.wire import (
-    CycleFileRead,
-    CycleRead,
-    CycleRequest,
-    ErasurePlanRead,
-    LogEntryRead,
-    StatsRead,
-)
 from app.jobs.api import accepted
-from app.jobs.engine_choice import check_engine
+from app.jobs.engines.choice import check_engine
+from app.jobs.engines.spark_api import check_room
 from app.jobs.models import Job, JobRead
-from app.jobs.plan_answer import plan_answer, plan_responses
-from app.jobs.plans import submit_plan
-from app.jobs.spark_api import check_room
+from app.jobs.plans.plan_answer import plan_answer, plan_responses
+from app.jobs.plans.plans import submit_plan
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.prefer import PreferHeader
 from app.kit.problems import problems

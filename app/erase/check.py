@@ -8,22 +8,22 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from app.erase.attempt import MEDIUM_KEEPS_COPIES
+from app.erase.cycle.attempt import MEDIUM_KEEPS_COPIES
 from app.erase.place import place_of
 from app.settings import Settings
 from app.stores.errors import StoreUrlRefused
 from app.stores.findings import Finding, FindingSeverity, MissingPermission, StoreCheck, TableSize
 from app.stores.models import Store, StoreMode
 from app.stores.targets import environment_directory
-from spark.erase.directory import file_names, opened, read_file_header
-from spark.erase.environment_lock import is_in_use
 from spark.erase.errors import LogRefused
-from spark.erase.live_properties import refuse_own_eraser
-from spark.formats import je_log
-from spark.targets.control_errors import ControlError, ControlFileInvalid, ControlFileMissing
-from spark.targets.control_file import ControlFile
-from spark.targets.medium import medium_of
-from spark.targets.mode_bits import may
+from spark.erase.live.properties import refuse_own_eraser
+from spark.erase.overwrite.environment_lock import is_in_use
+from spark.erase.reading.directory import file_names, opened, read_file_header
+from spark.formats.je import log as je_log
+from spark.targets.files.control_errors import ControlError, ControlFileInvalid, ControlFileMissing
+from spark.targets.files.control_file import ControlFile
+from spark.targets.files.medium import medium_of
+from spark.targets.files.mode_bits import may
 
 LAYOUT: Final = f"JE log version {je_log.VERSION}"
 LOCK_NAME: Final = "je.lck"

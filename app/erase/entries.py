@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from app.erase.errors import EnvironmentRefused, LogEntryNotFound
-from app.erase.wire import LogEntryRead
-from spark.erase.entry import read_entry
+from app.erase.models import LogEntryRead
 from spark.erase.errors import LogRefused
-from spark.formats.je_log import EntryType
+from spark.erase.reading.entry import read_entry
+from spark.formats.je.log import EntryType
 
 
 def read_log_entry(directory: Path, file: str, offset: int) -> LogEntryRead:

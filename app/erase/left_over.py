@@ -6,7 +6,7 @@ from typing import Final
 
 from sqlmodel import Session, col, select
 
-from app.erase.models import REMAINING, CycleState, ErasureCycle, ErasureFile, FileState
+from app.erase.rows import REMAINING, CycleState, ErasureCycle, ErasureFile, FileState
 from app.kit.instants import instant_text
 from app.protection.models import Protection
 from app.protection.service import protected_files

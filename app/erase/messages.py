@@ -13,7 +13,7 @@ import structlog
 from sqlalchemy import func
 from sqlmodel import Session, col, select
 
-from app.erase.models import REMAINING, ErasureCycle, ErasureFile, FileState
+from app.erase.rows import REMAINING, ErasureCycle, ErasureFile, FileState
 from app.kit.instants import instant_text
 
 EVENT_ERASER: Final = "eraser"

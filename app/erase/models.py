@@ -1,240 +1,308 @@
-"""Erasure cycles as tables: the cycle, its files, what is planned in each, and the sums of a store.
+"""Erasure cycles over HTTP: the request, the snapshot that a job keeps, and what is answered."""
 
-Times that a file carries are kept as the file system and JE have them (`_ms`, `_ns`); the others are
-instants.
-"""
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal
 
-from datetime import datetime
-from enum import StrEnum
-from typing import Any
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, LargeBinary, String, Text
-from sqlmodel import Field, SQLModel
+from app.erase.rows import CycleState, EraseKind, FileState, Origin
+from app.jobs.models import ThrottleSetting, WaitingOn
+from app.jobs.states import JobState
+from app.kit.durations import Duration, parse_duration
+from app.kit.values import Text
+from app.settings import EngineChoice
+from app.stores.limits import LimitsRead
 
-from app.db import JSON_TYPE, UtcDateTime
-
-
-class CycleState(StrEnum):
-    """Where a cycle stands (design.md, Erase). The first two are active."""
-
-    RUNNING = "RUNNING"
-    SUSPENDED = "SUSPENDED"
-    COMPLETE = "COMPLETE"
-    INCOMPLETE = "INCOMPLETE"
-    EXPIRED = "EXPIRED"
-    DROPPED = "DROPPED"
-    ABORTED = "ABORTED"
-    FAILED = "FAILED"
+SPAN_MAX = timedelta(days=36_500)
+PLAN_OF_ERASURE = "ERASURE"
 
 
-ACTIVE = frozenset({CycleState.RUNNING, CycleState.SUSPENDED})
+def _written(value: object) -> object:
+    if isinstance(value, timedelta):
+        return value
+    if not isinstance(value, str):
+        raise ValueError("an ISO 8601 duration such as P25D")
+    try:
+        return parse_duration(value)
+    except OverflowError as error:
+        raise ValueError("longer than any duration here") from error
 
 
-class CycleStep(StrEnum):
-    """How far a cycle is with itself; each is noted when it is reached."""
-
-    NEW = "NEW"  # nothing was read
-    HEADERS = "HEADERS"  # creation times are being read
-    SELECTED = "SELECTED"  # the files are chosen, the throttle has its rate
-    PLANNED = "PLANNED"  # the plan is kept
-    DONE = "DONE"
+def _bounded(value: timedelta) -> timedelta:
+    if value > SPAN_MAX:
+        raise ValueError("at most P36500D")
+    return value
 
 
-class EraseKind(StrEnum):
-    """What is erased: the four `je.erase.*` parameters by name. The last one brings the others with it."""
-
-    DELETED_DATABASES = "DELETED_DATABASES"
-    EXTINCT_RECORDS = "EXTINCT_RECORDS"
-    KNOWN_OBSOLETE_ENTRIES = "KNOWN_OBSOLETE_ENTRIES"
-    ALL_OBSOLETE_ENTRIES = "ALL_OBSOLETE_ENTRIES"
+def _positive(value: timedelta) -> timedelta:
+    if value <= timedelta(0):
+        raise ValueError("longer than PT0S; a cycle without a throttle has `duration: PT0S`")
+    return value
 
 
-class Origin(StrEnum):
-    """Who began a cycle: a request, or the store's own parameters."""
-
-    REQUEST = "REQUEST"
-    PARAMETERS = "PARAMETERS"
+Span = Annotated[Duration, BeforeValidator(_written), AfterValidator(_bounded)]
+Period = Annotated[Span, AfterValidator(_positive)]
 
 
-class FileState(StrEnum):
-    """Where a file of a cycle stands. PENDING and IN_WORK are what remains."""
+class CycleRequest(BaseModel):
+    """What to erase, and over which time."""
 
-    NOT_SELECTED = "NOT_SELECTED"  # too young when the cycle began, or the last file
-    PENDING = "PENDING"
-    IN_WORK = "IN_WORK"  # its first write has been announced in this row
-    ERASED = "ERASED"  # every planned entry is erased, and proved
-    CLEAN = "CLEAN"  # there was nothing to erase
-    DELETED = "DELETED"  # a reserved file that Lethe has deleted
-    ALREADY_DELETED = "ALREADY_DELETED"  # it vanished under us
-    KEPT = "KEPT"  # `causes` forbid it, and this cycle does not ask again
-    REFUSED = "REFUSED"  # see `refusal`
-    UNPROVEN = "UNPROVEN"  # a failed fsync, or bytes that are not what they should be
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"period": "P25D", "reason": "erasure within 60 days"},
+                {"min_file_age": "PT0S", "duration": "PT0S", "reason": "before the disk is given back"},
+            ]
+        },
+    )
+
+    period: Period | None = Field(
+        default=None,
+        description="Age of the files and length of the cycle; null: the store's je.erase.period.",
+    )
+    min_file_age: Span | None = Field(default=None, description="With `duration`, instead of `period`.")
+    duration: Span | None = Field(default=None, description="PT0S: no throttle, no end, no rest.")
+    kinds: list[EraseKind] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=len(EraseKind),
+        description="Null: what the store's four je.erase.* switches say.",
+    )
+    engine: EngineChoice | None = Field(default=None, description="Null: the service's default.")
+    throttle: ThrottleSetting | None = Field(
+        default=None,
+        description="Upper bounds besides the cycle's own throttle; rows_per_s is not known here.",
+    )
+    reason: Text | None = Field(default=None, max_length=500)
+
+    @model_validator(mode="after")
+    def _one_length(self) -> "CycleRequest":
+        if self.period is not None and (self.min_file_age is not None or self.duration is not None):
+            raise ValueError("period excludes min_file_age and duration")
+        if (self.min_file_age is None) != (self.duration is None):
+            raise ValueError("min_file_age and duration are given together")
+        if self.throttle is not None and self.throttle.rows_per_s is not None:
+            raise ValueError("a cycle has no rows_per_s: bytes_per_s and intensity")
+        return self
 
 
-REMAINING = frozenset({FileState.PENDING, FileState.IN_WORK})
-
-
-class EraserCounts(SQLModel):
-    """The document's stats that count; read_bytes and write_bytes are real bytes."""
-
-    files_erased: int = Field(default=0, sa_type=BigInteger)
-    files_deleted: int = Field(default=0, sa_type=BigInteger)
-    files_already_deleted: int = Field(default=0, sa_type=BigInteger)
-    fsyncs: int = Field(default=0, sa_type=BigInteger)
-    reads: int = Field(default=0, sa_type=BigInteger)
-    read_bytes: int = Field(default=0, sa_type=BigInteger)
-    writes: int = Field(default=0, sa_type=BigInteger)
-    write_bytes: int = Field(default=0, sa_type=BigInteger)
-
-
-COUNTS = tuple(EraserCounts.model_fields)
-
-
-class ErasureCycle(EraserCounts, table=True):
-    """One cycle of one store; it has one job.
+class CycleParams(BaseModel):
+    """The snapshot of a cycle at its submission.
 
     Attributes:
-        period_s: where it was given as one: it is both the age of the files and the length of the cycle.
-        duration_s: 0: no throttle, no end, no rest.
-        follows_period, follows_kinds: taken from the store's parameters, so that a change of them acts.
-        cutoff_at: files created at or before it are selected.
-        ends_at: None where the duration is 0, and before the start.
-        process: of the service that last worked at it: another one resumes it.
-        next_at: of the throttle: no work before it.
-        debt_bytes: of `PATCH /throttle`: what a wait was cut off with.
-        plan: first_active, checkpoint_lsn, vetoed, vetoed_count, missing_count, vlsn, torn_at, nodes_wait,
-            planned_at, signature (what of the log it was made from), plans (how often it was made).
-        incomplete: causes of what remained at the end, by cause.
-        followed: whether a fresh cycle was begun for an EXPIRED or DROPPED one.
+        plan: set in the params of a PLAN job.
+        target: what the store named then.
     """
 
-    __tablename__ = "erasure_cycles"
-    __table_args__ = (Index("ix_erasure_cycles_store", "store", "id"),)
+    plan: Literal["ERASURE"] | None = None
+    period: Duration | None
+    min_file_age: Duration
+    duration: Duration
+    follows_period: bool
+    follows_kinds: bool
+    kinds: list[EraseKind]
+    engine: EngineChoice | None
+    throttle: ThrottleSetting | None
+    origin: Origin
+    target: dict[str, Any]
 
-    id: str = Field(primary_key=True, max_length=40)
-    store: str = Field(max_length=63)
-    job_id: str = Field(
-        sa_column=Column(
-            String(40), ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False, unique=True, index=True
-        )
+
+class Place(BaseModel):
+    """A place in the log."""
+
+    file: str
+    offset: int
+
+
+class CauseRead(BaseModel):
+    """Why nothing of a file is erased."""
+
+    cause: str
+    detail: str
+
+
+class AmountRead(BaseModel):
+    """So many entries, and the bytes of their items."""
+
+    code: str = Field(description="A reason to erase, or a cause to keep.")
+    entries: int
+    bytes: int
+
+
+class RefusalRead(BaseModel):
+    """What ended the work at a file, or held it up last."""
+
+    code: str
+    detail: str
+    ref: str = ""
+    offset: int | None = None
+    step: str | None = None
+
+
+class EraserStats(BaseModel):
+    """The document's eleven statistics, by its names; read and written bytes are real bytes."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    eraserCycleStart: str = Field(description="UTC; empty before the first cycle.")  # noqa: N815
+    eraserCycleEnd: str  # noqa: N815
+    eraserFilesRemaining: int  # noqa: N815
+    eraserFilesErased: int  # noqa: N815
+    eraserFilesDeleted: int  # noqa: N815
+    eraserFilesAlreadyDeleted: int  # noqa: N815
+    eraserFSyncs: int  # noqa: N815
+    eraserReads: int  # noqa: N815
+    eraserReadBytes: int  # noqa: N815
+    eraserWrites: int  # noqa: N815
+    eraserWriteBytes: int  # noqa: N815
+
+
+class StatsRead(BaseModel):
+    """The statistics of a store."""
+
+    store: str
+    erasure_cycle_id: str | None = Field(description="The newest cycle.")
+    cycle: EraserStats = Field(description="Of the newest cycle alone.")
+    cumulative: EraserStats = Field(description="Of all cycles of the store that Lethe has run.")
+    not_begun: str | None = Field(
+        description="Why a cycle that is due by itself did not begin; null: none is."
     )
-    state: CycleState = Field(default=CycleState.RUNNING, sa_type=String(12))
-    step: CycleStep = Field(default=CycleStep.NEW, sa_type=String(12))
-    origin: Origin = Field(default=Origin.REQUEST, sa_type=String(12))
-    mode: str | None = Field(default=None, max_length=8, description="Of the plan: CLOSED or LIVE.")
-    engine: str = Field(default="INLINE", max_length=8)
-    period_s: float | None = None
-    min_file_age_s: float
-    duration_s: float
-    follows_period: bool = False
-    follows_kinds: bool = False
-    kinds: list[str] = Field(default_factory=list, sa_type=JSON_TYPE)
-    process: str | None = Field(default=None, max_length=40)
-    created_at: datetime = Field(sa_type=UtcDateTime)
-    started_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    cutoff_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    ends_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    ended_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    total_units: int = Field(default=0, sa_type=BigInteger)
-    done_units: int = Field(default=0, sa_type=BigInteger)
-    ms_per_unit: float = 0.0
-    next_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    debt_bytes: int = Field(default=0, sa_type=BigInteger)
-    files_selected: int = 0
-    files_remaining: int = 0
-    plan: dict[str, Any] | None = Field(default=None, sa_type=JSON_TYPE, nullable=True)
-    incomplete: dict[str, Any] | None = Field(default=None, sa_type=JSON_TYPE, nullable=True)
-    followed: bool = False
-    version: int = 1
-    updated_at: datetime = Field(sa_type=UtcDateTime)
 
 
-class ErasureFile(SQLModel, table=True):
-    """One data file of a cycle.
+class VetoRead(Place):
+    """An entry that the rule would erase and a tree still reaches."""
 
-    Attributes:
-        identity: device, inode, size, links and mtime_ns as planned; mtime_ns is that before the first write.
-        causes: why nothing of it may be erased, the weightiest first: [[cause, what there is to say]].
-        planned, kept: reason or cause -> [entries, bytes of their items].
-        entry_count: rows of the plan; rows_done: of them, those whose rounds have ended.
-        done_offset: up to here the throttle has been charged for what was written.
-        passes: how often work at it was begun or taken up again.
-        fsync_s: seconds that the fsyncs took, at most FSYNC_TIMES_MAX of them.
-        refusal: code, detail, ref, offset, step of what ended it or last held it up.
-        charged_units: what the throttle has been charged for it.
-        prepares: how often it was hashed before a write; every time but the first is redundant.
-        extinct: id of an extinction -> [entries, bytes of their items] that are erased by it.
-        in_use: offsets of those of them that slots lead to, as PlannedFile.in_use.
-    """
-
-    __tablename__ = "erasure_files"
-
-    cycle_id: str = Field(
-        sa_column=Column(String(40), ForeignKey("erasure_cycles.id", ondelete="CASCADE"), primary_key=True)
-    )
-    number: int = Field(sa_type=BigInteger, primary_key=True)
-    state: FileState = Field(default=FileState.PENDING, sa_type=String(16))
-    size_bytes: int = Field(default=0, sa_type=BigInteger)
-    created_ms: int | None = Field(default=None, sa_type=BigInteger)
-    identity: dict[str, Any] | None = Field(default=None, sa_type=JSON_TYPE, nullable=True)
-    causes: list[Any] = Field(default_factory=list, sa_type=JSON_TYPE)
-    planned: dict[str, Any] = Field(default_factory=dict, sa_type=JSON_TYPE)
-    kept: dict[str, Any] = Field(default_factory=dict, sa_type=JSON_TYPE)
-    is_reserved: bool = False
-    is_barren: bool = False
-    mode: str | None = Field(default=None, max_length=8, description="That its plan is good for.")
-    entry_count: int = 0
-    rows_done: int = 0
-    rounds: int = 0
-    passes: int = 0
-    done_offset: int = Field(default=0, sa_type=BigInteger)
-    charged_units: int = Field(default=0, sa_type=BigInteger)
-    prepares: int = 0
-    was_written: bool = False
-    sha256_before: str | None = Field(default=None, max_length=64)
-    sha256_expected: str | None = Field(default=None, max_length=64)
-    sha256_after: str | None = Field(default=None, max_length=64)
-    mtime_before_ns: int | None = Field(default=None, sa_type=BigInteger)
-    first_write_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    finished_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    fsync_s: list[float] = Field(default_factory=list, sa_type=JSON_TYPE)
-    fsyncs: int = Field(default=0, sa_type=BigInteger)
-    reads: int = Field(default=0, sa_type=BigInteger)
-    read_bytes: int = Field(default=0, sa_type=BigInteger)
-    writes: int = Field(default=0, sa_type=BigInteger)
-    write_bytes: int = Field(default=0, sa_type=BigInteger)
-    refusal: dict[str, Any] | None = Field(default=None, sa_type=JSON_TYPE, nullable=True)
-    is_proved: bool | None = None
-    proved_by: str | None = Field(default=None, max_length=20, description="How its bytes were read.")
-    entries_erased: int | None = None
-    extinct: dict[str, Any] | None = Field(default=None, sa_type=JSON_TYPE, nullable=True)
-    in_use: bytes | None = Field(default=None, sa_type=LargeBinary, nullable=True)
+    reason: str
 
 
-class ErasureEntries(SQLModel, table=True):
-    """The planned entries of a file (spark.erase.plan.PLANNED, Arrow IPC); gone with its end."""
+class PlanFacts(BaseModel):
+    """What a plan says of the log."""
 
-    __tablename__ = "erasure_entries"
+    first_active: Place
+    checkpoint: Place
+    vetoed_count: int = Field(description="More than none: the plan wants a look.")
+    vetoed: list[VetoRead] = Field(description="The first of them.")
+    missing_count: int
+    vlsn: dict[str, int | None] | None = Field(description="Null: the environment is not replicated.")
+    torn_at: Place | None
+    nodes_wait: bool = Field(description="LIVE: old nodes wait for a later checkpoint.")
 
-    cycle_id: str = Field(
-        sa_column=Column(String(40), ForeignKey("erasure_cycles.id", ondelete="CASCADE"), primary_key=True)
-    )
-    number: int = Field(sa_type=BigInteger, primary_key=True)
-    entries: bytes = Field(sa_type=LargeBinary)
+
+class CycleThrottleRead(BaseModel):
+    """The cycle's own throttle."""
+
+    total_units: int = Field(description="Three for each byte of the selected files.")
+    done_units: int = Field(description="What a file did not need of its units counts as done at its end.")
+    rate_per_s: float | None = Field(description="Units per second; null: no throttle.")
+    next_at: datetime | None = Field(description="No work before it.")
 
 
-class ErasureStore(EraserCounts, table=True):
-    """What is known of the eraser of a store: its sums over all cycles, and the switches as last seen.
+class CycleRead(BaseModel):
+    """A cycle as clients see it."""
 
-    Attributes:
-        seen_enabled, seen_period_s: of the parameters; a change of them begins a cycle after an abort.
-        trouble: why the last look began none.
-    """
+    id: str
+    store: str
+    job_id: str
+    job_state: JobState
+    state: CycleState
+    origin: Origin
+    mode: str | None = Field(description="Of the plan; null before it.")
+    engine: str
+    period: Duration | None
+    min_file_age: Duration
+    duration: Duration
+    kinds: list[EraseKind]
+    created_at: datetime
+    started_at: datetime | None
+    cutoff: datetime | None = Field(description="Files created at or before it are selected.")
+    ends_at: datetime | None = Field(description="Null: it has no end, or has not started.")
+    ended_at: datetime | None
+    waiting_on: list[WaitingOn]
+    throttle: CycleThrottleRead
+    files: dict[FileState, int] = Field(description="How many files stand in which state.")
+    plan: PlanFacts | None
+    incomplete: dict[str, list[str]] | None = Field(description="Files that remained, by cause.")
+    stats: EraserStats
 
-    __tablename__ = "erasure_stores"
 
-    store: str = Field(primary_key=True, max_length=63)
-    seen_enabled: bool = False
-    seen_period_s: float = 0.0
-    trouble: str | None = Field(default=None, sa_type=Text)
-    updated_at: datetime = Field(sa_type=UtcDateTime)
+class CycleFileRead(BaseModel):
+    """A file of a cycle as clients see it."""
+
+    file: str
+    state: FileState
+    size_bytes: int
+    created_at: datetime | None
+    causes: list[CauseRead]
+    protected_by: str | None = Field(description="Id of the protection that holds it now.")
+    planned: list[AmountRead] = Field(description="What is erased, by reason.")
+    kept: list[AmountRead] = Field(description="What is not erased, by cause.")
+    reserved: bool = Field(description="JE has put it aside for deletion.")
+    barren: bool = Field(description="Nothing in it is live or vetoed.")
+    entries_planned: int
+    entries_done: int = Field(description="Of the rounds that have ended.")
+    entries_erased: int | None = Field(description="As the proof has found them.")
+    rounds: int
+    passes: int
+    sha256_before: str | None
+    sha256_expected: str | None
+    sha256_after: str | None
+    sha256_now: str | None = Field(description="The digest that holds now; null: none is known to.")
+    erasure_generation: int = Field(description="How many passes have changed the file.")
+    mtime_before: datetime | None
+    first_write_at: datetime | None
+    finished_at: datetime | None
+    fsync_times: list[Duration]
+    fsyncs: int
+    reads: int
+    read_bytes: int
+    writes: int
+    write_bytes: int
+    refusal: RefusalRead | None
+    proved: bool | None
+    proved_by: str | None
+
+
+class PlannedFileRead(BaseModel):
+    """One file of a plan."""
+
+    file: str
+    size_bytes: int
+    created_at: datetime | None
+    causes: list[CauseRead]
+    erase: list[AmountRead]
+    keep: list[AmountRead]
+    reserved: bool
+
+
+class ErasurePlanRead(BaseModel):
+    """What a cycle would do now; nothing was written."""
+
+    plan_id: str
+    store: str
+    mode: str
+    kinds: list[EraseKind]
+    cutoff: datetime
+    files: list[PlannedFileRead]
+    erase: list[AmountRead] = Field(description="Over all files, by reason.")
+    keep: list[AmountRead] = Field(description="Over all files: what is not erased, by cause.")
+    limits: LimitsRead
+    facts: PlanFacts
+
+
+class LogEntryRead(BaseModel):
+    """One entry of the log: the document's isEntryErased, and how to know."""
+
+    file: str
+    offset: int
+    type: str
+    type_number: int
+    erased: bool = Field(description="Its type is LOG_ERASED (43).")
+    all_zero: bool = Field(description="Nothing of what it held is left.")
+    item_bytes: int
+
+
+def amounts(shown: Mapping[str, Any]) -> list[AmountRead]:
+    """Counts by reason or cause, as rows keep them."""
+    return [AmountRead(code=code, entries=pair[0], bytes=pair[1]) for code, pair in shown.items()]

@@ -6,9 +6,9 @@ from sqlmodel import Session
 
 from app.erase.rules import RESOURCE
 from app.errors import ServiceError
-from app.jobs.claims import claim_target
-from app.jobs.context import JobContext
 from app.jobs.errors import JobFailed
+from app.jobs.running.claims import claim_target
+from app.jobs.running.context import JobContext
 from app.stores.borders import judge_environment
 from app.stores.models import Store, StoreKind
 from app.stores.service import get_store

@@ -8,9 +8,7 @@ from sqlalchemy import func, or_
 from sqlmodel import Session, col, select
 
 from app.erase.errors import CycleNotFound
-from app.erase.models import ACTIVE, CycleState, ErasureCycle, ErasureFile, FileState
-from app.erase.stats import stats_of_cycle
-from app.erase.wire import (
+from app.erase.models import (
     CauseRead,
     CycleFileRead,
     CycleRead,
@@ -21,6 +19,8 @@ from app.erase.wire import (
     VetoRead,
     amounts,
 )
+from app.erase.rows import ACTIVE, CycleState, ErasureCycle, ErasureFile, FileState
+from app.erase.stats import stats_of_cycle
 from app.jobs.models import Job, WaitingOn
 from app.jobs.states import JobState
 from app.kit.durations import duration_of
@@ -28,7 +28,7 @@ from app.kit.pagination import Page, decode_token, make_page, read_page
 from app.protection.models import LogFileDigest
 from app.protection.queries import digests_of, protected_files
 from app.stores.models import Store, is_suspended
-from spark.formats.je_log import file_name, lsn_file, lsn_offset
+from spark.formats.je.log import file_name, lsn_file, lsn_offset
 
 SUSPENDED_BY = frozenset({"STORE_SUSPENDED", "SHUTDOWN", "ERASER_DISABLED"})
 """Where its job waits for this, a cycle rests."""

@@ -16,7 +16,7 @@ from sqlmodel import Session, col, select
 
 from app.erase.left_over import note_left_over
 from app.erase.messages import Message, message
-from app.erase.models import (
+from app.erase.rows import (
     ACTIVE,
     COUNTS,
     REMAINING,
@@ -28,9 +28,9 @@ from app.erase.models import (
     ErasureStore,
     FileState,
 )
-from app.jobs.context import JobContext
+from app.jobs.running.context import JobContext
 from app.jobs.writing import EVENT_WARNING
-from spark.erase.calls import Costs, Refusal
+from spark.erase.calls.calls import Costs, Refusal
 
 FSYNC_TIMES_MAX: Final = 300
 T = TypeVar("T")

@@ -3,16 +3,16 @@
 from app.db import Database
 from app.erase.errors import EnvironmentRefused
 from app.errors import Conflict
-from app.jobs.claims import current_epoch, raise_epoch
+from app.jobs.running.claims import current_epoch, raise_epoch
 from app.settings import Settings
 from app.stores.errors import StoreUrlRefused
 from app.stores.findings import RecoveryRead
 from app.stores.models import Store
 from app.stores.targets import environment_directory
-from spark.erase.directory import file_names
 from spark.erase.errors import LogRefused
-from spark.targets.control_errors import ControlError, ControlFileMissing
-from spark.targets.control_file import ControlFile
+from spark.erase.reading.directory import file_names
+from spark.targets.files.control_errors import ControlError, ControlFileMissing
+from spark.targets.files.control_file import ControlFile
 
 
 def recover_environment(database: Database, settings: Settings, store: Store, _actor: str) -> RecoveryRead:

@@ -4,7 +4,7 @@ from typing import Final
 
 from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.models import WaitingOn
-from spark.erase.calls import Refusal, RefusalCode
+from spark.erase.calls.calls import Refusal, RefusalCode
 
 WHERE_MAX_CHARS: Final = 200
 LOG_FILE_CHANGED: Final = "LOG_FILE_CHANGED"

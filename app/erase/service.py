@@ -8,14 +8,14 @@ from sqlmodel import Session
 
 from app.auth.service import Caller
 from app.erase.errors import CycleRunning, EnvironmentRefused, PeriodMissing
-from app.erase.models import ACTIVE, CycleState, EraseKind, ErasureCycle, Origin
+from app.erase.models import CycleParams, CycleRequest
 from app.erase.place import place_of
 from app.erase.queries import cycle_of, newest_cycle
 from app.erase.record import end_cycle, store_row
+from app.erase.rows import ACTIVE, CycleState, EraseKind, ErasureCycle, Origin
 from app.erase.rules import RESOURCE, Wanted, wanted
-from app.erase.wire import CycleParams, CycleRequest
-from app.jobs.context import JobContext
 from app.jobs.models import Job, Subject
+from app.jobs.running.context import JobContext
 from app.jobs.service import JobRequest, refuse_conflict, submit
 from app.jobs.states import TERMINAL, JobState
 from app.kit.ids import new_id
@@ -24,8 +24,8 @@ from app.stores.borders import require_border
 from app.stores.models import Store, StoreKind
 from app.stores.service import require_kind
 from app.stores.targets import environment_directory
-from spark.erase.directory import file_names
 from spark.erase.errors import LogRefused
+from spark.erase.reading.directory import file_names
 
 JOB_ERASURE: Final = "ERASURE"
 

@@ -4,8 +4,8 @@ from datetime import datetime
 
 from sqlmodel import Session
 
-from app.erase.models import COUNTS, EraserCounts, ErasureCycle, ErasureStore
-from app.erase.wire import EraserStats, StatsRead
+from app.erase.models import EraserStats, StatsRead
+from app.erase.rows import COUNTS, EraserCounts, ErasureCycle, ErasureStore
 from app.kit.instants import instant_text
 
 

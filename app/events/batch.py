@@ -13,9 +13,10 @@ from sqlmodel import Session
 
 from app.auth.service import Caller
 from app.errors import InvalidRequest, Unprocessable, faults_of
-from app.events import cleanup_service, switch_service
-from app.events.cleanup_models import CleanupRequest, EventOverlap
-from app.events.switch_models import SwitchRequest
+from app.events.cleanup import service as cleanup_service
+from app.events.cleanup import switch_service
+from app.events.cleanup.models import CleanupRequest, EventOverlap
+from app.events.cleanup.switch_models import SwitchRequest
 from app.jobs.models import Job
 from app.settings import Settings
 from app.stores.models import Store

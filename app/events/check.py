@@ -26,7 +26,7 @@ from app.stores.findings import (
 )
 from app.stores.models import Store, StoreKind
 from app.stores.targets import session_limits, target_of
-from spark.events.cleanup_records import LogStatusRead, Session
+from spark.events.cleaning.records import LogStatusRead, Session
 from spark.events.confirmations import confirmed_upto
 from spark.events.inspect import Slon, SlonyInspection, inspect_node
 from spark.events.records import Catalog

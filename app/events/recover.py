@@ -1,10 +1,10 @@
 """A node whose target has seen a greater epoch than our metadata: found, and recovered."""
 
 from app.db import Database
-from app.events.cleanup_models import JOB_CLEANUP
-from app.events.cleanup_service import cleanup_resource
-from app.events.switch_service import switch_resource
-from app.jobs.recovery import is_target_ahead, recover_target
+from app.events.cleanup.models import JOB_CLEANUP
+from app.events.cleanup.service import cleanup_resource
+from app.events.cleanup.switch_service import switch_resource
+from app.jobs.running.recovery import is_target_ahead, recover_target
 from app.settings import Settings
 from app.stores.findings import RecoveryRead
 from app.stores.models import Store

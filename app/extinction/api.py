@@ -33,10 +33,20 @@ from app.auth.mutation import (
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.errors import ServiceError
-from app.extinction.models import HOLDING, ExtinctionState
-from app.extinction.plan_task import PlanParams
+from app.extinction.models import (
+    AvailabilityRead,
+    ExtinctionBundleRead,
+    ExtinctionPlanRead,
+    ExtinctionRead,
+    ExtinctionRequest,
+    StatusAnswer,
+    StatusQuery,
+    read_availability,
+)
 from app.extinction.queries import get_extinction, list_extinctions, read_extinction
 from app.extinction.records import extinction_of, insert_row, note_logged, submit_job
+from app.extinction.rows import HOLDING, ExtinctionState
+from app.extinction.scan.plan_task import PlanParams
 from app.extinction.service import (
     check_target,
     commit_at_target,
@@ -50,27 +60,17 @@ from app.extinction.service import (
 )
 from app.extinction.target import ask_availability
 from app.extinction.verdicts import View, view_of
-from app.extinction.wire import (
-    AvailabilityRead,
-    ExtinctionBundleRead,
-    ExtinctionPlanRead,
-    ExtinctionRead,
-    ExtinctionRequest,
-    StatusAnswer,
-    StatusQuery,
-    read_availability,
-)
 from app.jobs.api import accepted
 from app.jobs.models import Job, JobRead
-from app.jobs.plan_answer import plan_answer, plan_responses
-from app.jobs.plans import submit_plan
+from app.jobs.plans.plan_answer import plan_answer, plan_responses
+from app.jobs.plans.plans import submit_plan
 from app.jobs.queries import get_job
 from app.kit.conditional import IfNoneMatch, conditional_answer, etag
 from app.kit.ids import new_id
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.prefer import PreferHeader
 from app.kit.problems import problems
-from app.replication.replicas import note_own_max
+from app.replication.replica.replicas import note_own_max
 from app.stores.api import StoreId, read_row
 from app.stores.models import Store, StoreKind
 from app.stores.service import get_store, lock_unchanged

@@ -11,10 +11,10 @@ from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.extinction.api import ALL, ExtinctionId
+from app.extinction.models import AttestRequest, ExtinctionRead
 from app.extinction.queries import get_extinction, read_extinction
 from app.extinction.records import note_attested
 from app.extinction.service import check_attestable
-from app.extinction.wire import AttestRequest, ExtinctionRead
 from app.kit.conditional import etag
 from app.kit.problems import problems
 from app.stores.api import StoreId

@@ -6,19 +6,19 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from app.jobs.context import JobContext
 from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.models import WaitingOn
+from app.jobs.running.context import JobContext
 from app.stores.errors import StoreUrlRefused
 from app.stores.limits import Reach
 from app.stores.models import Store
 from app.stores.targets import environment_directory
-from spark.erase.calls import RefusalCode
-from spark.erase.count_calls import CountAnswer, CountCall
-from spark.erase.hands import Hands, HandsLost
-from spark.erase.request import LogExtinction
+from spark.erase.calls.calls import RefusalCode
+from spark.erase.calls.count_calls import CountAnswer, CountCall
+from spark.erase.calls.request import LogExtinction
+from spark.erase.hands.hands import Hands, HandsLost
 from spark.formats.extinction import Extinction
-from spark.formats.je_log import FILE_NAME
+from spark.formats.je.log import FILE_NAME
 
 HandsTaker = Callable[[JobContext, Path], Hands]
 """Takes hands for a job that reads an environment."""

@@ -19,17 +19,17 @@ from sqlmodel import Session, col, select
 
 from app.db import Database
 from app.errors import ServiceError
-from app.extinction.models import ExtinctionLogRow
+from app.extinction.models import MaybeBecause
+from app.extinction.rows import ExtinctionLogRow
 from app.extinction.status import note_log_extinctions
-from app.extinction.wire import MaybeBecause
 from app.kit.rests import Rest, forget_others, is_resting
 from app.settings import Settings
 from app.stores.models import ExtinctionFilterMode, Store, StoreKind
 from app.stores.targets import environment_directory
-from spark.erase.child import ChildHands
-from spark.erase.count_calls import CountAnswer, CountCall
-from spark.erase.hands import HandsLost
-from spark.erase.log_tail import LogPosition, TailCause, TailLook, look_at_tail
+from spark.erase.calls.count_calls import CountAnswer, CountCall
+from spark.erase.hands.child import ChildHands
+from spark.erase.hands.hands import HandsLost
+from spark.erase.reading.log_tail import LogPosition, TailCause, TailLook, look_at_tail
 
 TAIL_MAX_BYTES: Final = 32 << 20
 """More than that behind a position is read by hands, not in the thread of a request."""

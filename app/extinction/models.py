@@ -1,128 +1,304 @@
-"""Extinctions as rows of the metadata: what was asked for, and how far each store is with it.
+"""Extinctions over HTTP: what is asked, and what is answered. Keys stand in base64."""
 
-Of a REPLICA the target's own row decides (spark.replication.extinctions); a row here is its reservation, its
-mirror and its history. Of a JE environment this row is all there is.
-"""
-
+from collections.abc import Iterable
+from dataclasses import asdict
 from datetime import datetime
-from enum import StrEnum
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, String, Text
-from sqlmodel import Field, SQLModel
+from annotated_types import MaxLen
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from app.db import JSON_TYPE, UtcDateTime
+from app.extinction.rows import ExtinctionOrigin, ExtinctionState
+from app.kit.values import Text
+from app.replication.replica.models import Base64Bytes, base64_schema
+from app.stores.limits import LimitsRead
+from spark.formats.extinction import DATABASES_MAX, LABEL_MAX_CHARS, ExtinctionStatus
+from spark.formats.replica import DATABASE_MAX_BYTES, KEY_MAX_BYTES
+from spark.replication.sessions.peers import LackingPeer
 
+KEYS_MAX: Final = 10_000
+STATUS_BODY_MAX_BYTES: Final = 32 * 1024 * 1024
+"""So many of the longest keys, in base64."""
+DATABASE_MAX_CHARS: Final = -(-DATABASE_MAX_BYTES // 3) * 4
+"""In base64."""
+SUPPLIER_MAX_CHARS: Final = 63 + len("/65534")
+"""Its store, and its replica id."""
+EXAMPLE_ID: Final = "ext_01k9x2m4c6d8e0f2g4h6j8k0mn"
+_RANGE: Final[dict[str, Any]] = {
+    "databases": ["b3JkZXJz"],
+    "start_key": "MjAyNC0wMQ==",
+    "end_key": "MjAyNC0wMg==",
+    "filter": {"not": {"prefix": "MjAyNC0wMS0zMQ=="}},
+    "label": "orders of January 2024",
+}
 
-class ExtinctionState(StrEnum):
-    """How far it is.
-
-    RESERVED: asked for, not known to be committed: its keys are MAYBE_EXTINCT. DROPPED: it never was.
-    LOGGED: committed. SCANNING: records are counted or removed. DONE: that is over.
-    """
-
-    RESERVED = "RESERVED"
-    LOGGED = "LOGGED"
-    SCANNING = "SCANNING"
-    DONE = "DONE"
-    DROPPED = "DROPPED"
-
-
-HOLDING: Final = frozenset({ExtinctionState.LOGGED, ExtinctionState.SCANNING, ExtinctionState.DONE})
-"""States in which its keys are extinct."""
-ENDED: Final = frozenset({ExtinctionState.DONE, ExtinctionState.DROPPED})
-
-
-class ExtinctionOrigin(StrEnum):
-    """Where it was first said: to this service, to another replica, or to JE itself, in whose log it is."""
-
-    LOCAL = "LOCAL"
-    REPLICATED = "REPLICATED"
-    LOG = "LOG"
+DatabaseName = Annotated[str, StringConstraints(min_length=1, max_length=DATABASE_MAX_CHARS)]
+Key = Annotated[Base64Bytes, MaxLen(KEY_MAX_BYTES), base64_schema(0, KEY_MAX_BYTES)]
 
 
-class ExtinctionRow(SQLModel, table=True):
-    """One extinction at one store; replicas of one world share its id.
+class ExtinctionRequest(BaseModel):
+    """Records that are not needed, and whose keys will never be used again."""
 
-    Attributes:
-        databases, start_key, end_key: in base64, whatever the kind of the store; a null key is open.
-        csn: of its record, at a REPLICA.
-        records, bytes: matching ones that were removed or, at JE, counted; octets of keys and values.
-        hint: what is worth knowing of its size.
-        has_java_filter: found in a JE log with a filter that only JE can evaluate: it covers nothing here,
-            and the keys of its range may be extinct.
-        secondary: found in a JE log: those of `databases` that have duplicates, in base64; null: not known.
-        attested_at, attested_by, attest_reason: an admin has said that the application's own filter is
-            installed and says EXTINCT.
-    """
-
-    __tablename__ = "extinctions"
-    __table_args__ = (Index("ix_extinctions_state", "state"),)
-
-    store: str = Field(
-        sa_column=Column(String(63), ForeignKey("stores.id", ondelete="CASCADE"), primary_key=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{**_RANGE, "confirm_keys_never_reused": True, "reason": "retention of 18 months"}]
+        },
     )
-    id: str = Field(primary_key=True, max_length=40)
-    state: ExtinctionState = Field(sa_type=String(10))
-    origin: ExtinctionOrigin = Field(default=ExtinctionOrigin.LOCAL, sa_type=String(12))
-    databases: list[str] = Field(sa_type=JSON_TYPE)
-    start_key: str | None = Field(default=None, sa_type=Text)
-    end_key: str | None = Field(default=None, sa_type=Text)
-    filter: dict[str, Any] | None = Field(default=None, sa_type=JSON_TYPE, nullable=True)
-    label: str = Field(max_length=200)
-    reason: str | None = Field(default=None, max_length=500)
-    requested_by: str | None = Field(default=None, max_length=120)
-    csn: str | None = Field(default=None, max_length=20)
-    records: int = Field(default=0, sa_type=BigInteger)
-    bytes: int = Field(default=0, sa_type=BigInteger)
-    hint: str | None = Field(default=None, sa_type=Text)
-    job_id: str | None = Field(default=None, max_length=40)
-    created_at: datetime = Field(sa_type=UtcDateTime)
-    logged_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    done_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    has_java_filter: bool = False
-    secondary: list[str] | None = Field(default=None, sa_type=JSON_TYPE, nullable=True)
-    attested_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    attested_by: str | None = Field(default=None, max_length=120)
-    attest_reason: str | None = Field(default=None, max_length=500)
-    version: int = 1
 
-
-class ExtinctionLogRow(SQLModel, table=True):
-    """How far the log of a JE store was read for what JE itself has discarded.
-
-    Attributes:
-        path: of the environment that was read; another one is another log.
-        number, offset, checksum, device, inode: the last entry, as a LogPosition of spark.erase.log_tail;
-            null: it was not read.
-        gap: files that nobody had read were gone, and which; null: none, or an admin has accepted it.
-        trouble: why it could not be read up to its end.
-    """
-
-    __tablename__ = "extinction_logs"
-
-    store: str = Field(
-        sa_column=Column(String(63), ForeignKey("stores.id", ondelete="CASCADE"), primary_key=True)
+    databases: list[DatabaseName] = Field(
+        min_length=1,
+        max_length=DATABASES_MAX,
+        description="REPLICA: in base64. JE: names as they are.",
     )
-    path: str = Field(max_length=1000)
-    number: int | None = Field(default=None, sa_type=BigInteger)
-    offset: int | None = Field(default=None, sa_type=BigInteger)
-    checksum: int | None = Field(default=None, sa_type=BigInteger)
-    device: int | None = Field(default=None, sa_type=BigInteger)
-    inode: str | None = Field(default=None, max_length=20)
-    gap: str | None = Field(default=None, max_length=300)
-    trouble: str | None = Field(default=None, max_length=300)
-    updated_at: datetime = Field(sa_type=UtcDateTime)
-
-
-class ExtinctionBundleRow(SQLModel, table=True):
-    """The number of a store's filter: it grows whenever what the filter says has changed."""
-
-    __tablename__ = "extinction_bundles"
-
-    store: str = Field(
-        sa_column=Column(String(63), ForeignKey("stores.id", ondelete="CASCADE"), primary_key=True)
+    start_key: Key | None = Field(default=None, description="Inclusive; null: from the first key on.")
+    end_key: Key | None = Field(default=None, description="Exclusive; null: to the last key.")
+    filter: dict[str, Any] | None = Field(
+        default=None,
+        description="An expression over the key: one of prefix, range, modulo, field, all, any, not"
+        " (docs/extinction.md); null: every key of the range.",
     )
-    version: int = Field(sa_type=BigInteger)
-    digest: str = Field(max_length=64)
-    updated_at: datetime = Field(sa_type=UtcDateTime)
+    label: Annotated[Text, StringConstraints(min_length=1, max_length=LABEL_MAX_CHARS)]
+    confirm_keys_never_reused: bool = Field(
+        default=False,
+        description="true: the application's word that these keys will never be used again.",
+    )
+    reason: Text | None = Field(default=None, max_length=500)
+
+
+class AttestRequest(BaseModel):
+    """An admin's word that the filter of the application that has the environment is installed."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{"statement": "FILTER_INSTALLED", "reason": "release 4.2 runs on all nodes"}]
+        },
+    )
+
+    statement: Literal["FILTER_INSTALLED"] = Field(
+        description="The ExtinctionFilter is installed wherever the environment is opened, and says"
+        " EXTINCT of every key of this extinction.",
+    )
+    reason: Annotated[Text, StringConstraints(min_length=1, max_length=500)]
+
+
+class AttestedRead(BaseModel):
+    """Who has attested that the application's filter is installed, when and why."""
+
+    by: str
+    at: datetime
+    reason: str
+
+
+class ExtinctionRead(BaseModel):
+    """An extinction at a store."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "id": EXAMPLE_ID,
+                    "store": "orders",
+                    "state": "DONE",
+                    "active": False,
+                    "origin": "LOCAL",
+                    **_RANGE,
+                    "reason": "retention of 18 months",
+                    "requested_by": "cleanup",
+                    "csn": "6aff000a000000010000",
+                    "records": 120_000,
+                    "bytes": 9_600_000,
+                    "hint": None,
+                    "job_id": "job_01k9x2m4c6d8e0f2g4h6j8k0mp",
+                    "created_at": "2026-11-20T10:54:39Z",
+                    "logged_at": "2026-11-20T10:54:39Z",
+                    "done_at": "2026-11-20T10:55:02Z",
+                    "java_filter": False,
+                    "attested": None,
+                }
+            ]
+        }
+    )
+
+    id: str
+    store: str
+    state: ExtinctionState
+    active: bool = Field(description="isRecordExtinctionActive: its work here is not over.")
+    origin: ExtinctionOrigin
+    databases: list[str] = Field(description="REPLICA: in base64. JE: names as they are.")
+    start_key: str | None
+    end_key: str | None
+    filter: dict[str, Any] | None
+    label: str
+    reason: str | None
+    requested_by: str | None
+    csn: str | None = Field(description="Of its record; null at a JE store.")
+    records: int = Field(description="REPLICA: removed here. JE: matching ones in the log.")
+    bytes: int = Field(description="Octets of their keys and values.")
+    hint: str | None
+    job_id: str | None
+    created_at: datetime
+    logged_at: datetime | None
+    done_at: datetime | None
+    java_filter: bool = Field(
+        description="Found in a JE log with a filter that only JE can evaluate: its keys may be extinct."
+    )
+    attested: AttestedRead | None = Field(
+        description="JE: what slots still lead to is erased too; null: nobody has said that it may be."
+    )
+
+
+class ExtinctionPlanRead(BaseModel):
+    """What an extinction would reach now; nothing is written."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "plan_id": "job_01k9x2m4c6d8e0f2g4h6j8k0mp",
+                    "store": "orders",
+                    "records": 120_000,
+                    "bytes": 9_600_000,
+                    "hint": None,
+                    "limits": {
+                        "max_rows": 1_000_000,
+                        "max_fraction": None,
+                        "max_bytes": None,
+                        "exceeded": [],
+                    },
+                }
+            ]
+        }
+    )
+
+    plan_id: str
+    store: str
+    records: int
+    bytes: int
+    hint: str | None
+    limits: LimitsRead
+
+
+class StatusQuery(BaseModel):
+    """Keys of one database that are to be judged."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{"database": "b3JkZXJz", "dups": False, "keys": ["MjAyNC0wMS0wMQ=="]}]
+        },
+    )
+
+    database: DatabaseName = Field(description="REPLICA: in base64. JE: its name as it is.")
+    dups: bool = Field(
+        default=False,
+        description="The database has duplicates, which is assumed to mean that it is secondary: `keys` are"
+        " the primary keys, which are its records' data.",
+    )
+    keys: list[Key] = Field(max_length=KEYS_MAX)
+
+
+class MaybeBecause(BaseModel):
+    """Why keys may be extinct; `detail` is for people."""
+
+    code: str = Field(
+        description="STARTING, ALWAYS_MAYBE, TARGET, ANNOUNCED, RESERVED, JAVA_FILTER, LOG_NOT_READ, LOG_GAP,"
+        " SECONDARY_RANGE."
+    )
+    detail: str
+
+
+class StatusAnswer(BaseModel):
+    """A verdict for each key."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"statuses": ["EXTINCT", "NOT_EXTINCT"], "version": 7, "maybe_because": []}]
+        }
+    )
+
+    statuses: list[ExtinctionStatus] = Field(description="In the order of the keys.")
+    version: int = Field(description="Of the filter that has judged; it only grows.")
+    maybe_because: list[MaybeBecause]
+
+
+class BundleExtinction(BaseModel):
+    """An extinction as the bundle has it."""
+
+    id: str
+    databases: list[str]
+    start_key: str | None
+    end_key: str | None
+    filter: dict[str, Any] | None
+    label: str
+
+
+class ExtinctionBundleRead(BaseModel):
+    """The whole filter of a store, to be evaluated elsewhere (`lethe_client.extinction_filter`)."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "format": 1,
+                    "store": "orders",
+                    "version": 7,
+                    "databases_are": "BASE64",
+                    "everything_maybe": False,
+                    "maybe_because": [],
+                    "extinctions": [{"id": EXAMPLE_ID, **_RANGE}],
+                    "maybe": [],
+                }
+            ]
+        }
+    )
+
+    format: int = Field(description="Of this document: whoever does not know it must answer MAYBE_EXTINCT.")
+    store: str
+    version: int = Field(description="Grows whenever what the filter says has changed.")
+    databases_are: str = Field(description="BASE64 or UTF8.")
+    everything_maybe: bool = Field(description="No key can be judged now: all are MAYBE_EXTINCT.")
+    maybe_because: list[MaybeBecause]
+    extinctions: list[BundleExtinction] = Field(description="Their keys are EXTINCT.")
+    maybe: list[BundleExtinction] = Field(description="Their keys are MAYBE_EXTINCT.")
+
+
+class LackingPeerRead(BaseModel):
+    """A peer that has not announced that it knows extinctions."""
+
+    role: str = Field(description="CONSUMER or SUPPLIER.")
+    peer: str
+    rid: int | None = Field(description="null: it was never heard of.")
+    heard: bool = Field(description="It has said what it knows.")
+
+
+class AvailabilityRead(BaseModel):
+    """isRecordExtinctionAvailable, and who stands in the way."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"available": True, "lacking": []}]})
+
+    available: bool
+    lacking: list[LackingPeerRead]
+
+
+class ForgetRequest(BaseModel):
+    """A supplier that will not come again."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{"supplier": "orders-a/1", "reason": "switched off with its data centre"}]
+        },
+    )
+
+    supplier: Annotated[Text, StringConstraints(min_length=1, max_length=SUPPLIER_MAX_CHARS)] = Field(
+        description="The `peer` of a SUPPLIER in `lacking`: its store and replica id."
+    )
+    reason: Annotated[Text, StringConstraints(min_length=1, max_length=500)]
+
+
+def read_availability(lacking: Iterable[LackingPeer]) -> AvailabilityRead:
+    """The availability with these peers in its way."""
+    found = [LackingPeerRead(**asdict(each)) for each in lacking]
+    return AvailabilityRead(available=not found, lacking=found)

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from sqlmodel import Session, col, select
 
 from app.extinction.errors import ExtinctionNotFound
-from app.extinction.models import ENDED, ExtinctionRow, ExtinctionState
+from app.extinction.models import AttestedRead, ExtinctionRead
 from app.extinction.records import extinction_of
+from app.extinction.rows import ENDED, ExtinctionRow, ExtinctionState
 from app.extinction.verdicts import shown
-from app.extinction.wire import AttestedRead, ExtinctionRead
 from app.kit.pagination import Page, read_page
 from app.stores.models import Store, StoreKind
 

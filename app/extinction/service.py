@@ -32,11 +32,11 @@ from app.extinction.errors import (
     StoreSuspended,
     UnknownDatabase,
 )
-from app.extinction.models import HOLDING, ExtinctionRow
-from app.extinction.wire import ExtinctionRequest, LackingPeerRead
+from app.extinction.models import ExtinctionRequest, LackingPeerRead
+from app.extinction.rows import HOLDING, ExtinctionRow
 from app.jobs.errors import LimitExceeded
-from app.replication.refusals import NoReplicaYet, refusal
-from app.replication.replicas import (
+from app.replication.replica.refusals import NoReplicaYet, refusal
+from app.replication.replica.replicas import (
     log_restored,
     opened_replica,
     remember,
@@ -47,16 +47,16 @@ from app.stores.errors import StoreKindWrong
 from app.stores.limits import Reach, is_limited, judge
 from app.stores.models import ExtinctionFilterMode, Store, StoreKind, is_suspended
 from app.stores.targets import environment_directory
-from spark.erase.child import ChildHands
-from spark.erase.count_calls import CountCall
-from spark.erase.hands import HandsLost
+from spark.erase.calls.count_calls import CountCall
+from spark.erase.hands.child import ChildHands
+from spark.erase.hands.hands import HandsLost
 from spark.extinction.counting import count_entries, count_matching
 from spark.formats.extinction import Extinction, ExtinctionInvalid
 from spark.formats.extinction_filter import Filter, FilterInvalid, decode_base64
 from spark.formats.replica import DATABASE_MAX_BYTES
+from spark.replication.consumer.extinctions import find_extinction, knows_database, write_extinction
 from spark.replication.errors import ReplicaWasRestored
-from spark.replication.extinctions import find_extinction, knows_database, write_extinction
-from spark.replication.peers import availability
+from spark.replication.sessions.peers import availability
 from spark.targets.connection import Connection
 
 KINDS: Final = frozenset({StoreKind.JE, StoreKind.REPLICA})

@@ -10,11 +10,11 @@ from typing import Any
 
 from sqlmodel import Session
 
-from app.extinction.models import HOLDING, ExtinctionOrigin, ExtinctionRow, ExtinctionState
 from app.extinction.records import extinction_of, insert_row, rows_of
+from app.extinction.rows import HOLDING, ExtinctionOrigin, ExtinctionRow, ExtinctionState
 from app.kit.instants import instant_text
 from app.stores.models import ExtinctionFilterMode, Store
-from spark.erase.request import ExtinctionTerms, FilterMode, HoldingExtinction, LogExtinction
+from spark.erase.calls.request import ExtinctionTerms, FilterMode, HoldingExtinction, LogExtinction
 from spark.formats.extinction import Extinction
 
 

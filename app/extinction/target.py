@@ -4,17 +4,17 @@ from dataclasses import dataclass
 
 from app.db import Database
 from app.errors import ServiceError
-from app.replication.refusals import NoReplicaYet
-from app.replication.replicas import find_status, opened_replica
+from app.replication.replica.refusals import NoReplicaYet
+from app.replication.replica.replicas import find_status, opened_replica
 from app.replication.rows import ReplicaOwn
 from app.settings import Settings
 from app.stores.models import Store
 from spark.formats.csn import Csn
 from spark.formats.replica import tables_of
-from spark.replication.extinction_index import mark_of
-from spark.replication.extinctions import KnownExtinction, read_extinctions
-from spark.replication.peers import LackingPeer, announced_missing, availability
+from spark.replication.consumer.extinctions import KnownExtinction, read_extinctions
 from spark.replication.records import ReplicaStatus
+from spark.replication.replica.extinction_index import mark_of
+from spark.replication.sessions.peers import LackingPeer, announced_missing, availability
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,11 +23,11 @@ from sqlmodel import Session, col, select
 from app.db import Database
 from app.errors import ServiceError
 from app.extinction.log_reading import unread_log
-from app.extinction.models import ExtinctionBundleRow, ExtinctionRow
+from app.extinction.models import ExtinctionBundleRead, MaybeBecause
 from app.extinction.records import note_known
+from app.extinction.rows import ExtinctionBundleRow, ExtinctionRow
 from app.extinction.status import known_extinctions
 from app.extinction.target import TargetSays, try_target
-from app.extinction.wire import ExtinctionBundleRead, MaybeBecause
 from app.settings import Settings
 from app.stores.models import ExtinctionFilterMode, Store, StoreKind
 from app.stores.service import get_store

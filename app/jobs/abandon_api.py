@@ -9,10 +9,10 @@ from starlette.responses import Response
 
 from app.auth.access import ClockDep
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
-from app.jobs.abandonment import abandon
 from app.jobs.api import Admin, JobId, accepted
 from app.jobs.models import JobRead
 from app.jobs.queries import get_job
+from app.jobs.running.abandonment import abandon
 from app.kit.problems import problems
 from app.kit.values import Text
 

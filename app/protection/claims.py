@@ -18,7 +18,7 @@ from app.protection.control import (
 from app.protection.models import EnvironmentClaim
 from app.settings import Settings
 from app.stores.models import Store
-from spark.targets.control_file import ControlFile
+from spark.targets.files.control_file import ControlFile
 
 PROOF_PAUSE_MAX_S = 0.05
 _SYSTEM_CLOCK = SystemClock()

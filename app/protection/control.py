@@ -32,14 +32,14 @@ from app.settings import Settings
 from app.stores.models import Store, StoreKind
 from app.stores.service import require_kind
 from app.stores.targets import environment_directory
-from spark.erase.directory import file_names
 from spark.erase.errors import LogRefused
-from spark.formats import je_log
-from spark.targets import writing_lock
-from spark.targets.control_errors import ControlError, ControlFileInvalid, ControlFileMissing
-from spark.targets.control_file import ControlFile
-from spark.targets.control_record import ControlRecord, ProtectedRange
-from spark.targets.mode_bits import may
+from spark.erase.reading.directory import file_names
+from spark.formats.je import log as je_log
+from spark.targets.files import writing_lock
+from spark.targets.files.control_errors import ControlError, ControlFileInvalid, ControlFileMissing
+from spark.targets.files.control_file import ControlFile
+from spark.targets.files.control_record import ControlRecord, ProtectedRange
+from spark.targets.files.mode_bits import may
 
 CONTROL_WAIT_S = 2.0
 """A change of the control file takes milliseconds; whoever holds it for longer is stopped or dead."""

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import StringConstraints
 
-from spark.formats import je_log
+from spark.formats.je import log as je_log
 
 LogFileName = Annotated[str, StringConstraints(pattern=r"^[0-7][0-9a-f]{7}\.jdb$")]
 """A log file as JE names it."""

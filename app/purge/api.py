@@ -15,12 +15,12 @@ from app.auth.mutation import IdempotencyKeyHeader, find_replay
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.db import Database
+from app.jobs.engines.spark_api import check_room
 from app.jobs.job_answer import job_answer
 from app.jobs.models import Job, JobRead
-from app.jobs.plan_answer import plan_answer, plan_responses
-from app.jobs.plans import submit_plan
+from app.jobs.plans.plan_answer import plan_answer, plan_responses
+from app.jobs.plans.plans import submit_plan
 from app.jobs.queries import list_jobs_of
-from app.jobs.spark_api import check_room
 from app.jobs.states import JobState
 from app.jobs.trimming import JOB_PURGE, ChangelogPlanRead, Trimming
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken

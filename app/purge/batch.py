@@ -9,7 +9,7 @@ from sqlmodel import Session
 
 from app.auth.service import Caller
 from app.errors import InvalidRequest, Unprocessable, faults_of
-from app.jobs.engine_choice import check_engine
+from app.jobs.engines.choice import check_engine
 from app.jobs.models import Job
 from app.jobs.trimming import Trimming
 from app.purge.models import PurgeKind, PurgeRequest

@@ -12,7 +12,7 @@ from app.stores.findings import Finding, FindingSeverity, MissingPermission, Sto
 from app.stores.models import Store
 from app.stores.targets import session_limits, target_of
 from spark.formats.symmetricds import KindName
-from spark.purge.inspect import Inspection, inspect
+from spark.purge.reading.inspect import Inspection, inspect
 from spark.targets.connection import Connection, connect
 from spark.targets.errors import TargetError
 

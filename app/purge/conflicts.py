@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from spark.purge.inspect import Inspection
+from spark.purge.reading.inspect import Inspection
 
 START_2X = "start.purge.job"
 START_OUTGOING = "start.purge.outgoing.job"

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from app.kit.instants import instant_text
 from app.purge.errors import FutureCutoff, RetentionTooShort
 from app.purge.models import PurgeKind, PurgeParams, Sourced
-from spark.purge.inspect import Inspection
+from spark.purge.reading.inspect import Inspection
 
 LEAST_RETENTION = timedelta(minutes=10)
 TARGET_PARAMETER = "purge.retention.minutes"

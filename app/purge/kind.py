@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-from app.jobs.context import JobContext
+from app.jobs.running.context import JobContext
 from app.purge.cutoff import Cutoff
 from app.purge.models import PurgeKind, PurgeParams
 from app.purge.reviewed import PlannedKeys
@@ -14,9 +14,9 @@ from app.settings import Settings
 from app.stores.models import Store
 from spark.formats.symmetricds import KindName
 from spark.purge.cutoff import CutoffValue, convert
-from spark.purge.inspect import Inspection
 from spark.purge.keys import KeySink
 from spark.purge.planned import PurgePlan
+from spark.purge.reading.inspect import Inspection
 from spark.purge.transaction import UnitResult
 from spark.purge.walk import Piece, Walk
 from spark.targets.connection import Connection

@@ -14,15 +14,15 @@ from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from app.jobs.context import JobContext
 from app.jobs.errors import JobWaiting, StopCause
 from app.jobs.models import WaitingOn
+from app.jobs.running.context import JobContext
 from app.kit.instants import instant_text
 from app.purge.kind import Kind, Purge
 from spark.formats.symmetricds import LOCK_ACTIONS
 from spark.purge.cutoff import CutoffValue, convert, instant_of
-from spark.purge.inspect import OWN_LOCK_PREFIX
-from spark.purge.sym_lock import Holder, LockUnusable, release_lock, take_lock
+from spark.purge.reading.inspect import OWN_LOCK_PREFIX
+from spark.purge.reading.sym_lock import Holder, LockUnusable, release_lock, take_lock
 from spark.targets.connection import Connection, target_now
 from spark.targets.errors import TargetError
 

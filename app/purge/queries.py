@@ -24,8 +24,8 @@ from app.settings import Settings
 from app.stores.models import Store
 from app.stores.targets import opened
 from spark.purge.cutoff import instant_of
-from spark.purge.inspect import Inspection, inspect
-from spark.purge.stats import TableStats, purge_stats
+from spark.purge.reading.inspect import Inspection, inspect
+from spark.purge.reading.stats import TableStats, purge_stats
 
 JOBS_SUMMED_MAX = 10_000
 Params = Mapping[PurgeKind, PurgeParams]

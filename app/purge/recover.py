@@ -1,7 +1,7 @@
 """A store whose target has seen a greater epoch than our metadata: found, and recovered."""
 
 from app.db import Database
-from app.jobs.recovery import is_target_ahead, recover_target
+from app.jobs.running.recovery import is_target_ahead, recover_target
 from app.jobs.trimming import JOB_PURGE
 from app.purge.kinds import KINDS
 from app.purge.rules import fence_resource

@@ -16,8 +16,8 @@ from app.purge.models import (
     StrandedNodeRead,
 )
 from spark.purge.cutoff import CutoffValue
-from spark.purge.inspect import Inspection
 from spark.purge.planned import PurgePlan
+from spark.purge.reading.inspect import Inspection
 from spark.purge.resent import ResentReport
 
 RESENT_SHOWN_MAX = 1_000

@@ -11,10 +11,10 @@ from sqlmodel import Session
 from app.auth.service import Caller
 from app.db import Database
 from app.errors import InvalidRequest
-from app.jobs.engine_choice import check_engine
+from app.jobs.engines.choice import check_engine
 from app.jobs.errors import PlanNoLongerHolds, PlanNotUsable
 from app.jobs.models import Job
-from app.jobs.reviewed_plan import check_still_holds, finished_plan
+from app.jobs.plans.reviewed_plan import check_still_holds, finished_plan
 from app.jobs.service import JobRequest, refuse_conflict, submit
 from app.jobs.trimming import JOB_PURGE
 from app.parameters.service import effective_by_name
@@ -41,7 +41,7 @@ from app.stores.models import Store, StoreKind, StoreLimits
 from app.stores.service import require_kind
 from app.stores.targets import session_limits, target_of
 from spark.purge.cutoff import CutoffValue, convert
-from spark.purge.inspect import Inspection, inspect
+from spark.purge.reading.inspect import Inspection, inspect
 from spark.purge.scan import PlanStopped
 from spark.purge.statements import PurgeSpec
 from spark.purge.stranded import stranded_nodes

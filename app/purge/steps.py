@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.jobs.context import JobContext
-from app.jobs.engine import EngineLease
+from app.jobs.engines.engine import EngineLease
 from app.jobs.errors import JobStopped
 from app.jobs.models import ThrottleSetting, WaitingOn
+from app.jobs.running.context import JobContext
 from app.purge.sizing import UnitSize
 from spark.purge.transaction import AnyUnit, UnitResult
 from spark.purge.walk import Bounds, Key, Piece, Walk

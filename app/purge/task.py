@@ -10,12 +10,19 @@ from typing import Any, TypeVar
 from app.archives.housekeeping import trim_old_ledgers
 from app.archives.service import archive_directory, close_archive, open_archive
 from app.errors import ServiceError
-from app.jobs.context import JobContext
-from app.jobs.engine import Engine, borrower_of
-from app.jobs.engine_choice import Engines, Work
+from app.jobs.engines.choice import Engines, Work
+from app.jobs.engines.engine import Engine, borrower_of
 from app.jobs.errors import JobFailed, JobStopped
-from app.jobs.sql_target import Claimed, claim, controlled, counts_by_ledger, prove_silence, read_store_of
-from app.jobs.suspension import suspended_wait
+from app.jobs.running.context import JobContext
+from app.jobs.running.sql_target import (
+    Claimed,
+    claim,
+    controlled,
+    counts_by_ledger,
+    prove_silence,
+    read_store_of,
+)
+from app.jobs.running.suspension import suspended_wait
 from app.jobs.writing import EVENT_WARNING
 from app.kit.instants import instant_text
 from app.purge.conflicts import conflicts
@@ -34,11 +41,11 @@ from app.purge.steps import CHECKPOINT_LOOP, LoopPlan, LoopState, PurgeLoop
 from app.stores.models import Store, StoreLimits, is_suspended
 from app.stores.targets import place_of, session_limits, target_of
 from spark.purge.cutoff import convert
-from spark.purge.inspect import Inspection, inspect
 from spark.purge.planned import PurgePlan
+from spark.purge.reading.inspect import Inspection, inspect
 from spark.purge.scan import PlanStopped
 from spark.purge.transaction import AnyUnit, UnitResult
-from spark.targets.archive_file import prepare_directory
+from spark.targets.archive.file import prepare_directory
 from spark.targets.connection import Connection
 from spark.targets.errors import ArchiveFailed, archive_failure
 from spark.targets.ledger import has_ledger, ledger_totals

@@ -24,8 +24,8 @@ from app.jobs.recurring import Ticked, last_job_of, submit_recurring
 from app.kit.cron import next_time
 from app.parameters.service import effective_by_name
 from app.purge.models import PurgeKind, PurgeRequest, PurgeTickRead
+from app.purge.rows import PurgeTick
 from app.purge.service import submit_unseen
-from app.purge.tick_models import PurgeTick
 from app.settings import Settings
 from app.stores.models import Store, StoreKind
 

@@ -7,9 +7,9 @@ from typing import Final
 from sqlmodel import col, select
 
 from app.db import Database
-from app.jobs.claims import current_epoch, raise_epoch
+from app.jobs.running.claims import current_epoch, raise_epoch
 from app.kit.ids import new_id
-from app.replication.replicas import (
+from app.replication.replica.replicas import (
     adopt_replica,
     find_expected,
     opened_replica,
@@ -17,7 +17,7 @@ from app.replication.replicas import (
     replica_limits,
     writer_turn,
 )
-from app.replication.trim_service import trim_resource
+from app.replication.trimming.service import trim_resource
 from app.secrets.errors import SecretUnavailable
 from app.settings import Settings
 from app.stores.findings import (
@@ -33,14 +33,14 @@ from app.stores.models import Store, StoreKind
 from app.stores.targets import target_of
 from spark.formats.replica import LAYOUT_VERSION, tables_of
 from spark.replication.errors import ReplicationRefused
-from spark.replication.inspect import ReplicaInspection, inspect_replica
 from spark.replication.records import ReplicaStatus
-from spark.replication.replica import accept_loss, find_replica, own_max_of
+from spark.replication.replica.inspect import ReplicaInspection, inspect_replica
+from spark.replication.replica.replica import accept_loss, find_replica, own_max_of
 from spark.targets.connection import Target, connect, sqlite_path
 from spark.targets.errors import TargetError
 from spark.targets.fence import read_fence
+from spark.targets.files.mode_bits import may
 from spark.targets.ledger import shows_ledger
-from spark.targets.mode_bits import may
 
 CLOCK_TOLERANCE_S: Final = 5.0
 LAYOUT: Final = f"replica layout {LAYOUT_VERSION}"

@@ -13,8 +13,8 @@ import pyarrow as pa
 from spark.erase.native import planned
 from spark.erase.native.planned import PLANNED
 from spark.erase.native.types import Table
-from spark.formats import je_log
-from spark.formats.je_log import NODE_TYPES, USER_LN_TYPES, EntryType
+from spark.formats.je import log as je_log
+from spark.formats.je.log import NODE_TYPES, USER_LN_TYPES, EntryType
 
 BATCH_ROWS: Final = 5_120
 WRITE_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="zstd")

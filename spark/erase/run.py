@@ -18,19 +18,26 @@ from typing import Final, Self, TypeVar, cast
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-from spark.erase.any_call import Call, Done
-from spark.erase.calls import DeleteReservedCall, PlanAnswer, PlanCall, RoundCall, VerifyAnswer, VerifyCall
+from spark.erase.calls.any_call import Call, Done
+from spark.erase.calls.calls import (
+    DeleteReservedCall,
+    PlanAnswer,
+    PlanCall,
+    RoundCall,
+    VerifyAnswer,
+    VerifyCall,
+)
+from spark.erase.calls.refusing import Refused
+from spark.erase.calls.request import PlanRequest
 from spark.erase.errors import LogRefused
-from spark.erase.hands import Answer, Hands, HandsLost
-from spark.erase.live_properties import refuse_own_eraser
-from spark.erase.log_at_rest import log_at_rest
-from spark.erase.refusing import Refused
-from spark.erase.request import PlanRequest
-from spark.erase.spread import plan_spread
+from spark.erase.hands.hands import Answer, Hands, HandsLost
+from spark.erase.live.properties import refuse_own_eraser
+from spark.erase.overwrite.log_at_rest import log_at_rest
+from spark.erase.overwrite.verify import verify
+from spark.erase.plan.spread import plan_spread
 from spark.erase.unit import do, refused_by_log, with_witness
-from spark.erase.verify import verify
-from spark.errors import SparkRunError
-from spark.lease import Lease
+from spark.pool.errors import SparkRunError
+from spark.pool.lease import Lease
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")

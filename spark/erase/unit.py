@@ -7,9 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from spark.erase import plan_answer
-from spark.erase.any_call import Call, Done
-from spark.erase.calls import (
+from spark.erase.calls.any_call import Call, Done
+from spark.erase.calls.calls import (
     DeleteReservedAnswer,
     DeleteReservedCall,
     HeaderTimesAnswer,
@@ -26,23 +25,24 @@ from spark.erase.calls import (
     RoundCall,
     VerifyCall,
 )
-from spark.erase.count_calls import CountCall
-from spark.erase.counting import count_records
+from spark.erase.calls.count_calls import CountCall
+from spark.erase.calls.refusing import Refused
+from spark.erase.calls.request import PlanRequest
 from spark.erase.errors import LogFileChanged, LogRefused
-from spark.erase.file_layer import Clock, FileLayer
-from spark.erase.header_times import read_header_times
-from spark.erase.live import check_live_round, plan_live
-from spark.erase.live_properties import refuse_own_eraser
-from spark.erase.log_at_rest import log_at_rest
-from spark.erase.overwrite import overwrite
-from spark.erase.plan import plan_erasure
-from spark.erase.prepare import prepare
-from spark.erase.proof import prove
-from spark.erase.refusing import Refused
-from spark.erase.request import PlanRequest
-from spark.erase.reserved import delete_reserved
-from spark.erase.verify import InTurn, verify
-from spark.erase.witness import read_witness
+from spark.erase.live.live import check_live_round, plan_live
+from spark.erase.live.properties import refuse_own_eraser
+from spark.erase.overwrite.file_layer import Clock, FileLayer
+from spark.erase.overwrite.header_times import read_header_times
+from spark.erase.overwrite.log_at_rest import log_at_rest
+from spark.erase.overwrite.overwrite import overwrite
+from spark.erase.overwrite.prepare import prepare
+from spark.erase.overwrite.proof import prove
+from spark.erase.overwrite.reserved import delete_reserved
+from spark.erase.overwrite.verify import InTurn, verify
+from spark.erase.overwrite.witness import read_witness
+from spark.erase.plan import plan_answer
+from spark.erase.plan.plan import plan_erasure
+from spark.erase.rule.counting import count_records
 
 SYSTEM: Final = FileLayer()
 # A plan that the log has outrun is made again at once; one that is outrun so often waits.

@@ -10,7 +10,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from spark.events.cleanup_records import (
+from spark.events.cleaning.log_switch import heal_status, start_switch, try_finish
+from spark.events.cleaning.log_tables import read_status
+from spark.events.cleaning.records import (
     TABLE_OF,
     Blocked,
     CleanupPlan,
@@ -21,8 +23,6 @@ from spark.events.cleanup_records import (
     Step,
 )
 from spark.events.floors import oldest_sync
-from spark.events.log_switch import heal_status, start_switch, try_finish
-from spark.events.log_tables import read_status
 from spark.events.records import Catalog
 from spark.events.unit import CleanupUnit, Span, UnitJob, UnitResult
 from spark.formats.slony import SEQNO_MAX, SYNC

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from spark.events.catalog import read_catalog, require_tables
-from spark.events.cleanup_records import LogStatusRead
-from spark.events.log_switch import read_log_status
+from spark.events.cleaning.log_switch import read_log_status
+from spark.events.cleaning.records import LogStatusRead
 from spark.events.records import Catalog
 from spark.events.rights import Ability, MissingRight, missing_rights
 from spark.formats.slony import schema_of

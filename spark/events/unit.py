@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from spark.events.cleanup_records import Rule, Step
-from spark.events.cluster_lock import lock_cluster
+from spark.events.cleaning.cluster_lock import lock_cluster
+from spark.events.cleaning.nodelock import remove_stale
+from spark.events.cleaning.records import Rule, Step
 from spark.events.floors import (
     OldestSync,
     confirmed_by_all,
@@ -29,9 +30,8 @@ from spark.events.floors import (
     oldest_sync,
     read_receivers,
 )
-from spark.events.nodelock import remove_stale
 from spark.formats.slony import SYNC
-from spark.targets.archive import archive_delete
+from spark.targets.archive.archive import archive_delete
 from spark.targets.connection import Connection
 from spark.targets.fence import check_fence
 from spark.targets.key_order import read_by_index

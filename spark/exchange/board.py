@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from spark.errors import LeaseRefused, SparkError, SparkJobCancelled, SparkLost
 from spark.exchange.errors import TaskBroken, UnitsLost
 from spark.exchange.gather import Gathered, Pending, Waiting, gather, has_room
-from spark.snapshot import JobClass
+from spark.pool.errors import LeaseRefused, SparkError, SparkJobCancelled, SparkLost
+from spark.pool.snapshot import JobClass
 from spark.targets.errors import TargetCancelled
 from spark.targets.task import Report, Task
 from spark.targets.work import Outcome

@@ -15,10 +15,10 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
-from spark.errors import LeaseRefused, LeaseWaitEnded, PoolStopped, SparkError, SparkRunError
 from spark.exchange.board import Board, ExchangeLimits, ExchangeSnapshot, Flight
 from spark.exchange.lease import ExchangeLease, LeaseTerms
-from spark.snapshot import JobClass
+from spark.pool.errors import LeaseRefused, LeaseWaitEnded, PoolStopped, SparkError, SparkRunError
+from spark.pool.snapshot import JobClass
 from spark.targets.run import Deliver, parallelism, run_tasks
 from spark.targets.task import Task
 from spark.targets.work import UnitWork

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from spark.snapshot import JobClass
+from spark.pool.snapshot import JobClass
 
 UNIT_FIRST_S = 0.3
 """What a unit is taken to last before one has ended."""

@@ -7,7 +7,7 @@ from typing import Generic, Self, TypeVar
 
 from spark.exchange.board import Board, LeaseState
 from spark.exchange.errors import TaskBroken
-from spark.snapshot import JobClass
+from spark.pool.snapshot import JobClass
 from spark.targets.task import Unsendable, pack
 from spark.targets.work import Outcome, UnitWork
 

@@ -11,9 +11,9 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from spark.formats import je_log
-from spark.formats.je_log_items import LN_ABORT_LSN, LN_INSERT_CREATION_TIME
-from spark.formats.je_log_packed import ONE_BYTE_MAX
+from spark.formats.je import log as je_log
+from spark.formats.je.items import LN_ABORT_LSN, LN_INSERT_CREATION_TIME
+from spark.formats.je.packed import ONE_BYTE_MAX
 
 Ints: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 Bytes: TypeAlias = "np.ndarray[Any, np.dtype[np.uint8]]"

@@ -1,7 +1,7 @@
 """Removes a whole file of a log, as JE's cleaner does: what lives in it is written again first."""
 
-from spark.formats.je_log import NULL_LSN, file_name, lsn_file
-from spark.formats.je_log_items import MAPPING_DB, NAMING_DB
+from spark.formats.je.items import MAPPING_DB, NAMING_DB
+from spark.formats.je.log import NULL_LSN, file_name, lsn_file
 from spark.formats.je_write_database import Database
 from spark.formats.je_write_environment import Environment
 from spark.formats.je_write_tree import Node, Slot

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from spark.formats.je_log import NULL_LSN
-from spark.formats.je_log_items import DATABASE_DUPS
-from spark.formats.je_log_packed import ItemReader
+from spark.formats.je.items import DATABASE_DUPS
+from spark.formats.je.log import NULL_LSN
+from spark.formats.je.packed import ItemReader
 from spark.formats.je_write_flush import NodeLog
 from spark.formats.je_write_items import DatabaseItem
 from spark.formats.je_write_packed import two_part_key

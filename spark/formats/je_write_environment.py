@@ -8,15 +8,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from spark.formats.je_extinct_scan import ExtinctScan
-from spark.formats.je_log import NULL_LSN, EntryType
-from spark.formats.je_log_items import (
+from spark.formats.je.extinct_scan import ExtinctScan
+from spark.formats.je.items import (
     DATABASE_DUPS,
     MAPPING_DB,
     NAMING_DB,
     RESERVED_FILES_NAME,
     SLOT_KNOWN_DELETED,
 )
+from spark.formats.je.log import NULL_LSN, EntryType
 from spark.formats.je_write_database import DATABASE_PREFIXING, Database, Txn, split_two_part_key
 from spark.formats.je_write_flush import NodeLog
 from spark.formats.je_write_items import (

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
-from spark.formats import je_log
-from spark.formats import je_log_items as items
-from spark.formats.je_log import NULL_LSN, EntryType
+from spark.formats.je import items
+from spark.formats.je import log as je_log
+from spark.formats.je.log import NULL_LSN, EntryType
 from spark.formats.je_write_log import LogWriter
 from spark.formats.je_write_nodes import (
     COMPACT_KEY_BYTES_MAX,

@@ -7,9 +7,9 @@ in `je_log_items`.
 from dataclasses import dataclass
 from typing import Final
 
-from spark.formats import je_log_items as items
-from spark.formats.je_extinct_scan import OF_RECORDS, RECORD_VERSION, ExtinctScan
-from spark.formats.je_log import HAS_CREATION_TIME_TYPES, NULL_LSN, TRANSACTIONAL_TYPES, VERSION, EntryType
+from spark.formats.je import items
+from spark.formats.je.extinct_scan import OF_RECORDS, RECORD_VERSION, ExtinctScan
+from spark.formats.je.log import HAS_CREATION_TIME_TYPES, NULL_LSN, TRANSACTIONAL_TYPES, VERSION, EntryType
 from spark.formats.je_write_packed import byte_array, fixed_long, pack, text, triggers
 
 NODE_CAPACITY: Final = 128

@@ -5,8 +5,8 @@ import zlib
 from pathlib import Path
 from typing import Final
 
-from spark.formats import je_log
-from spark.formats.je_log import NULL_LSN, EntryType, file_name, lsn_of
+from spark.formats.je import log as je_log
+from spark.formats.je.log import NULL_LSN, EntryType, file_name, lsn_of
 
 FILE_BYTES_DEFAULT: Final = 10_000_000
 LOCK_NAME: Final = "je.lck"

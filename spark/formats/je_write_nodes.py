@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from spark.formats import je_log_items as items
-from spark.formats.je_log import NULL_LSN, EntryType
+from spark.formats.je import items
+from spark.formats.je.log import NULL_LSN, EntryType
 from spark.formats.je_write_items import NO_EXPIRATION_BASE, NODE_CAPACITY
 from spark.formats.je_write_packed import byte_array, pack
 

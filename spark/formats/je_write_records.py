@@ -7,9 +7,9 @@ no LN of its own (embedded), and the size and file of the version that it makes 
 import copy
 from typing import Any, Final, TypeAlias
 
-from spark.formats import je_log
-from spark.formats.je_log import NULL_LSN, EntryType, lsn_file
-from spark.formats.je_log_items import SLOT_KNOWN_DELETED, SLOT_PENDING_DELETED
+from spark.formats.je import log as je_log
+from spark.formats.je.items import SLOT_KNOWN_DELETED, SLOT_PENDING_DELETED
+from spark.formats.je.log import NULL_LSN, EntryType, lsn_file
 from spark.formats.je_write_database import Database, RecordLocked, Txn
 from spark.formats.je_write_items import AbortVersion, LnItem, TxnEndItem, write_ln, write_txn_end
 from spark.formats.je_write_log import LogWriter

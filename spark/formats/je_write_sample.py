@@ -10,9 +10,9 @@ from typing import Final
 
 import numpy as np
 
-from spark.formats import je_log
-from spark.formats.je_log import EntryType, lsn_of
-from spark.formats.je_log_items import NODE_LOGGED_SIZES, NODE_ROOT
+from spark.formats.je import log as je_log
+from spark.formats.je.items import NODE_LOGGED_SIZES, NODE_ROOT
+from spark.formats.je.log import EntryType, lsn_of
 from spark.formats.je_write_bulk import (
     OFFSET_MIN,
     SERIAL_DIGITS,

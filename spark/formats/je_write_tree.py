@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from spark.formats.je_log import NULL_LSN
-from spark.formats.je_log_items import SLOT_KNOWN_DELETED, SLOT_PENDING_DELETED
+from spark.formats.je.items import SLOT_KNOWN_DELETED, SLOT_PENDING_DELETED
+from spark.formats.je.log import NULL_LSN
 from spark.formats.je_write_nodes import LEVEL_BIN
 
 DELETED: Final = SLOT_KNOWN_DELETED | SLOT_PENDING_DELETED

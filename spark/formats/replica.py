@@ -10,7 +10,7 @@
     dead_letters   records that a consumer refused
     requests       Idempotency-Keys of local writes, in the transaction of the writes
     identity       one row: the key that this replica signs its own history with
-    points         values of chains at CSNs whose records are not here (spark/replication/chain.py)
+    points         values of chains at CSNs whose records are not here (spark/replication/proofs/chain.py)
     known_keys     of other replica ids; signed_heads: what their replicas have signed
 
 CSNs are text that compares byte by byte, databases and keys are bytes; times are seconds since 1970 by the

@@ -30,12 +30,12 @@ from spark.formats.symmetricds import (
     OUTGOING_BATCH,
     PURGED_DATA_ID,
 )
-from spark.purge.catalog import has_table
 from spark.purge.cutoff import CutoffValue
 from spark.purge.findings import Finding, warnings_of
 from spark.purge.keys import KeySink, among, bound_keys
 from spark.purge.planned import PurgePlan, TablePlan
 from spark.purge.ranges import key_order
+from spark.purge.reading.catalog import has_table
 from spark.purge.scan import ShouldStop, Source, scan
 from spark.purge.transaction import Done, UnitResult, delete_rows, run_in_transaction
 from spark.purge.walk import Bounds, Key, Piece

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from spark.targets.archive import archive_delete
+from spark.targets.archive.archive import archive_delete
 from spark.targets.connection import Connection
 from spark.targets.fence import check_fence
 from spark.targets.ledger import LedgerRow, find_unit, record_manifest, record_unit

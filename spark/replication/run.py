@@ -21,11 +21,11 @@ from typing import Final
 
 import pyarrow as pa
 
-from spark.formats.change_batch import decode_arrow
-from spark.replication.decide import Window
-from spark.replication.proved_batches import encode_proved
+from spark.formats.changes.batch import decode_arrow
+from spark.replication.proofs.proved_batches import encode_proved
 from spark.replication.records import RECORD_SCHEMA
-from spark.replication.slices import (
+from spark.replication.supplier.decide import Window
+from spark.replication.supplier.slices import (
     Bounds,
     RidRows,
     Slice,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from spark.targets.connection import Connection, sqlite_path
 from spark.targets.errors import TargetReadOnly, TargetSchemaUnsupported
-from spark.targets.mode_bits import may
+from spark.targets.files.mode_bits import may
 from spark.targets.mysql_rights import may_run, refuses_writes
 
 # Any constant will do; it is the same in every Lethe, so that two of them do not create at the same time.

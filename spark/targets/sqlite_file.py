@@ -5,7 +5,6 @@ import os
 import secrets
 import sqlite3
 
-from spark.targets.beneath import is_within, link_beneath, open_beneath, unlink_beneath
 from spark.targets.errors import (
     TargetDatabaseMissing,
     TargetPathRefused,
@@ -13,6 +12,7 @@ from spark.targets.errors import (
     TargetUnreachable,
     classify,
 )
+from spark.targets.files.beneath import is_within, link_beneath, open_beneath, unlink_beneath
 from spark.targets.sqlite_opening import OUTSIDE, open_sqlite
 
 

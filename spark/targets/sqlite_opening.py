@@ -10,14 +10,14 @@ import stat
 import threading
 from urllib.parse import quote
 
-from spark.targets.beneath import is_within, open_beneath
 from spark.targets.errors import (
     TargetAuthFailed,
     TargetDatabaseMissing,
     TargetPathRefused,
     TargetUnreachable,
 )
-from spark.targets.mode_bits import may
+from spark.targets.files.beneath import is_within, open_beneath
+from spark.targets.files.mode_bits import may
 
 DESCRIPTORS = "/proc/self/fd"
 OUTSIDE = "the path is outside of LETHE_ALLOWED_ROOTS"

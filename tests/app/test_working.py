@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from app.db import Database
-from app.jobs.instances import InstanceLock
+from app.jobs.running.instances import InstanceLock
 from app.settings import Settings
 from app.working import Worker
 

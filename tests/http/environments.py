@@ -15,8 +15,8 @@ from typing import Any
 
 import httpx
 
-from spark.targets.control_file import ControlFile
-from spark.targets.control_record import ControlRecord
+from spark.targets.files.control_file import ControlFile
+from spark.targets.files.control_record import ControlRecord
 
 DATA = Path(__file__).parents[1] / "data" / "je"
 _numbers = itertools.count(1)

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pyarrow as pa
 
-from spark.formats.change_batch import ARROW_MEDIA_TYPE, encode_arrow
+from spark.formats.changes.batch import ARROW_MEDIA_TYPE, encode_arrow
 from spark.formats.csn import Csn
 
 _numbers = itertools.count(1)

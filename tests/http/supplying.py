@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pyarrow as pa
 
-from spark.formats.change_batch import ARROW_MEDIA_TYPE, encode_arrow
+from spark.formats.changes.batch import ARROW_MEDIA_TYPE, encode_arrow
 from spark.replication.records import LOCAL_SCHEMA
 from tests.http.replica_stores import ConsumerStore, make_replica
 from tests.http.service_process import ServiceProcess

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from sqlalchemy.engine import make_url
 
-from app.replication import audits
+from app.replication.audits import service as audits
 from spark.formats.csn import Csn
 from tests.http.problem import pointers, problem
 from tests.http.replica_stores import ConsumerStore, make_replica

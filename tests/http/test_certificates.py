@@ -16,7 +16,7 @@ import pytest
 from lethe_client.certificates import verify_certificate
 
 from app.cli.main import main
-from spark.formats.je_log import LN_TYPES, file_name, lsn_file, lsn_offset
+from spark.formats.je.log import LN_TYPES, file_name, lsn_file, lsn_offset
 from tests.http.conftest import assert_quiet_log
 from tests.http.environments import EnvironmentStore, make_environment_store, unpack
 from tests.http.problem import problem

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from spark.formats.change_batch import ARROW_MEDIA_TYPE, NDJSON_MEDIA_TYPE, encode_arrow
+from spark.formats.changes.batch import ARROW_MEDIA_TYPE, NDJSON_MEDIA_TYPE, encode_arrow
 from spark.formats.replica import VALUE_MAX_BYTES
 from tests.http.metadata_rows import MetadataRows
 from tests.http.problem import pointers, problem

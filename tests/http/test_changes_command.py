@@ -13,8 +13,8 @@ import httpx
 import pytest
 from lethe_client import Change, Conflict, Lethe, NotFound, RequestInvalid
 
-from app.cli.exits import ExitCode
 from app.cli.main import main
+from app.cli.shell.exits import ExitCode
 from tests.http.service_process import ServiceProcess
 from tests.http.writers import WrittenStore, make_written, text64
 

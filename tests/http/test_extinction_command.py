@@ -11,8 +11,8 @@ import httpx
 import pytest
 from lethe_client import Conflict, ExtinctionBundle, ExtinctionRequest, Lethe, NotFound, RequestInvalid
 
-from app.cli.exits import ExitCode
 from app.cli.main import main
+from app.cli.shell.exits import ExitCode
 from spark.formats.csn import Csn
 from tests.http.replica_stores import make_replica
 from tests.http.service_process import ServiceProcess

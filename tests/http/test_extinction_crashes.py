@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from spark.replication.extinctions import read_extinctions
+from spark.replication.consumer.extinctions import read_extinctions
 from spark.targets.connection import connect
 from spark.targets.target import Target
 from tests.http.service_process import ServiceProcess

@@ -13,7 +13,7 @@ import pytest
 from lethe_client.certificates import verify_certificate
 
 from app.cli.main import main
-from spark.formats.je_extinct_scan import ExtinctScan
+from spark.formats.je.extinct_scan import ExtinctScan
 from spark.formats.je_write_environment import Environment
 from tests.http.environments import EnvironmentStore, await_log, make_environment_store
 from tests.http.problem import problem

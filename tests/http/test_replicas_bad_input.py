@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 from app.kit.ids import new_id
-from spark.formats.change_batch import ARROW_MEDIA_TYPE, NDJSON_MEDIA_TYPE, encode_arrow, encode_ndjson
+from spark.formats.changes.batch import ARROW_MEDIA_TYPE, NDJSON_MEDIA_TYPE, encode_arrow, encode_ndjson
 from spark.formats.csn import Csn
-from spark.replication.proof_values import PROOF_MAX_BYTES
+from spark.replication.proofs.values import PROOF_MAX_BYTES
 from spark.targets.connection import Target
 from tests.http.problem import pointers, problem
 from tests.http.replica_stores import ConsumerStore, acquire_body, make_replica

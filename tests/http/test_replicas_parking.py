@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from app.kit.ids import new_id
-from spark.formats.change_batch import ARROW_MEDIA_TYPE
+from spark.formats.changes.batch import ARROW_MEDIA_TYPE
 from spark.formats.csn import Csn
 from tests.http.problem import problem
 from tests.http.replica_stores import ConsumerStore, make_replica

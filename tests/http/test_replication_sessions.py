@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from spark.formats.csn import Csn
-from spark.replication.history_points import fill_chains
+from spark.replication.proofs.history_points import fill_chains
 from spark.targets.connection import Target, connect
 from tests.http.problem import problem
 from tests.http.replica_stores import ConsumerStore, grant_discard, make_replica

@@ -20,13 +20,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spark.erase.calls import Mode, PlanAnswer, PlanCall, PlannedFile, PrepareCall, RoundAnswer, RoundCall
-from spark.erase.directory import identity_of
-from spark.erase.file_layer import FileLayer
-from spark.erase.request import PlanRequest
-from spark.erase.rounds import slice_entries
+from spark.erase.calls.calls import (
+    Mode,
+    PlanAnswer,
+    PlanCall,
+    PlannedFile,
+    PrepareCall,
+    RoundAnswer,
+    RoundCall,
+)
+from spark.erase.calls.request import PlanRequest
+from spark.erase.overwrite.file_layer import FileLayer
+from spark.erase.overwrite.rounds import slice_entries
+from spark.erase.reading.directory import identity_of
 from spark.erase.unit import do
-from spark.targets.control_file import ControlFile
+from spark.targets.files.control_file import ControlFile
 
 EPOCH = 1
 HOLD_MAX_S = 20.0

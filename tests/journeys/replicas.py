@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pyarrow as pa
 
-from spark.formats.change_batch import ARROW_MEDIA_TYPE, encode_arrow
+from spark.formats.changes.batch import ARROW_MEDIA_TYPE, encode_arrow
 from spark.replication.records import LOCAL_SCHEMA
 from spark.targets.connection import Connection, Target, connect
 from spark.targets.errors import TargetDatabaseMissing, TargetTablesMissing

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from spark.jvm import spark_home
+from spark.pool.jvm import spark_home
 from tests.journeys.service import Service, _die_with_the_test, free_port, until
 from tests.journeys.spark_processes import DAEMON, children_of, command_of, descendants_of, ended
 

@@ -22,8 +22,8 @@ import httpx
 import pytest
 from lethe_client import CycleRequest
 
-from spark.targets import ofd_lock
-from spark.targets.control_file import NAME, ControlFile
+from spark.targets.files import ofd_lock
+from spark.targets.files.control_file import NAME, ControlFile
 from tests.journeys.service import LETHE, Service, await_job, environment, serving, until
 from tests.journeys.standing_in import post, register, standing_in
 

@@ -17,10 +17,10 @@ from random import Random
 import pytest
 from lethe_client import Lethe
 
-from app.jobs.spark_service import _options
+from app.jobs.engines.spark_service import _options
 from app.settings import Settings, SparkSettings
-from spark.options import default_cds_archive
-from spark.session import discard, start_session
+from spark.pool.options import default_cds_archive
+from spark.pool.session import discard, start_session
 from tests.journeys.crashes import CRASHING, CrashedPurge, build_large
 from tests.journeys.ground import (
     add_store,

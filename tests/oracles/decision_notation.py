@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spark.formats.csn import Csn
-from spark.replication.decide import Consumer, Decision, Previous, Strategy, Supplier, Vector, decide
+from spark.replication.supplier.decide import Consumer, Decision, Previous, Strategy, Supplier, Vector, decide
 
 EPOCH = 0x65000000
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from spark.formats.csn import Csn
 from spark.formats.ruv import parse_ruv
-from spark.replication.decide import Anchor, Consumer, Previous, Strategy, Supplier, decide
-from spark.replication.skip import SkipRules, Verdict
+from spark.replication.supplier.decide import Anchor, Consumer, Previous, Strategy, Supplier, decide
+from spark.replication.supplier.skip import SkipRules, Verdict
 from tests.oracles.changelog_export import DATA, read_export
 
 

@@ -9,15 +9,15 @@ from typing import Any
 
 from app.archives.models import Archive
 from app.clock import SystemClock
-from app.erase.attempt import Workshop
+from app.erase.cycle.attempt import Workshop
 from app.handlers import task_kinds
-from app.jobs.context import JobContext
-from app.jobs.engine import InlineEngine
-from app.jobs.engine_choice import Engines
+from app.jobs.engines.choice import Engines
+from app.jobs.engines.engine import InlineEngine
+from app.jobs.engines.spark_hands import HandsSource
 from app.jobs.models import Job
+from app.jobs.running.context import JobContext
+from app.jobs.running.tasks import TaskKinds
 from app.jobs.service import JobRequest, submit
-from app.jobs.spark_hands import HandsSource
-from app.jobs.tasks import TaskKinds
 from app.purge.models import PurgeRequest
 from app.purge.rules import fence_resource
 from app.purge.service import JOB_PURGE, snapshot

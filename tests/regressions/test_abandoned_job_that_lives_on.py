@@ -10,12 +10,12 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from app.jobs import outcome
-from app.jobs.abandonment import abandon
 from app.jobs.errors import JobWaiting
 from app.jobs.models import WaitingOn
-from app.jobs.recovery import recover_target
-from app.jobs.sql_target import claim, controlled, read_store_of
+from app.jobs.running import outcome
+from app.jobs.running.abandonment import abandon
+from app.jobs.running.recovery import recover_target
+from app.jobs.running.sql_target import claim, controlled, read_store_of
 from app.purge.rules import fence_resource
 from app.purge.service import JOB_PURGE
 from app.stores.models import Store

@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from app.clock import SystemClock
-from app.jobs import sql_target
 from app.jobs.models import Job
+from app.jobs.running import sql_target
 from app.jobs.service import request_abort
-from spark.targets import archive_file, manifest
-from spark.targets.archive import scan_directory, verify
+from spark.targets import manifest
+from spark.targets.archive import file as archive_file
+from spark.targets.archive.archive import scan_directory, verify
 from spark.targets.manifest import read_manifest_json
 from tests.oracles.symmetricds import Place
 from tests.regressions.purges import OLD_CUTOFF, Purges

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from app.purge.models import PurgeKind, PurgeParams, PurgeRequest, StrandedMode
+from app.purge.rows import PurgeTick
 from app.purge.service import MARK_STRANDED, snapshot
 from app.purge.tick import tick_once
-from app.purge.tick_models import PurgeTick
 from app.stores.models import Store
 from spark.purge.plan import plan_outgoing
 from spark.purge.statements import PurgeSpec

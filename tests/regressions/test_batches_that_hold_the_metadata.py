@@ -20,15 +20,15 @@ from app.auth.service import Caller
 from app.clock import SystemClock
 from app.db import Database
 from app.jobs.again import retry, set_throttle
-from app.jobs.batch import JOB_BATCH, prove_children_silent, run_batch
-from app.jobs.batch_api import BatchRequest, _submit
-from app.jobs.context import JobContext
+from app.jobs.batches.api import BatchRequest, _submit
+from app.jobs.batches.service import JOB_BATCH, prove_children_silent, run_batch
 from app.jobs.errors import ConflictingJob, JobFailed
 from app.jobs.family import PIECE
 from app.jobs.models import Job, ThrottleSetting
+from app.jobs.running.context import JobContext
+from app.jobs.running.tasks import TaskKind, TaskKinds
 from app.jobs.service import JobRequest, request_abort, request_pause, request_resume, submit
 from app.jobs.states import JobState
-from app.jobs.tasks import TaskKind, TaskKinds
 from app.settings import Settings
 from app.stores.models import Store
 from tests.app.jobs.workbench import Workbench, silent, work_until_stopped

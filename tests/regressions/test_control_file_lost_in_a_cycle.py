@@ -5,7 +5,7 @@ anew from the metadata.
 
 import pytest
 
-from spark.erase.calls import Refusal, RefusalCode
+from spark.erase.calls.calls import Refusal, RefusalCode
 from tests.app.erase.conftest import erasers, log  # noqa: F401 -- fixtures
 from tests.app.erase.erasers import Erasers
 from tests.app.erase.fake_hands import FakeLog

@@ -17,8 +17,8 @@ from app.protection.models import ProtectionKind
 from app.protection.service import NewProtection, create_protection, prove_no_writer
 from app.settings import Settings
 from app.stores.models import Store
-from spark.erase.calls import RefusalCode
-from spark.targets.control_file import NAME
+from spark.erase.calls.calls import RefusalCode
+from spark.targets.files.control_file import NAME
 from tests.app.fake_clock import FakeClock
 from tests.app.protection.conftest import CALLER, make_store  # noqa: F401 -- a fixture
 from tests.regressions.environments import write_history

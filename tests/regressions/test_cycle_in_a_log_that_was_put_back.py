@@ -10,9 +10,9 @@ import pytest
 
 from app.db import Database
 from app.settings import Settings
-from spark.erase.calls import PlanCall, Refusal, RefusalCode
-from spark.erase.directory import Witness
-from spark.formats.je_log import FILE_HEADER_BYTES, lsn_of
+from spark.erase.calls.calls import PlanCall, Refusal, RefusalCode
+from spark.erase.reading.directory import Witness
+from spark.formats.je.log import FILE_HEADER_BYTES, lsn_of
 from tests.app.erase.erasers import Erasers
 from tests.app.erase.fake_hands import FakeLog
 from tests.app.fake_clock import FakeClock

@@ -5,8 +5,8 @@ no log file of that name, called it deleted by somebody else, and left all of it
 from dataclasses import replace
 from pathlib import Path
 
-from spark.erase.calls import DeleteReservedCall, RefusalCode
-from spark.erase.reserved import delete_reserved
+from spark.erase.calls.calls import DeleteReservedCall, RefusalCode
+from spark.erase.overwrite.reserved import delete_reserved
 from tests.regressions.environments import write_history
 from tests.spark.erase.hands_at_work import EPOCH, Killed, Traced, claim, plan
 

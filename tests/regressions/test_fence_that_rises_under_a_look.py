@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from app.db import Database
-from app.events import cleanup_service
-from app.jobs.claims import current_epoch, next_token
+from app.events.cleanup import service as cleanup_service
 from app.jobs.errors import EpochAhead
+from app.jobs.running.claims import current_epoch, next_token
 from app.purge.models import PurgeRequest
 from app.purge.recover import is_epoch_ahead
 from app.purge.rules import fence_resource
@@ -51,7 +51,7 @@ def claims(purges: Purges, store: Store, monkeypatch: pytest.MonkeyPatch) -> lis
         raise_to(store, resource, tokens[-1], owner=OURS)
         return read_fence(conn, resource)
 
-    monkeypatch.setattr("app.jobs.recovery.read_fence", claimed_first)
+    monkeypatch.setattr("app.jobs.running.recovery.read_fence", claimed_first)
     return tokens
 
 

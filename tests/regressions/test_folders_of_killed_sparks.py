@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from app.clock import SystemClock
-from app.jobs.spark_service import SparkService
+from app.jobs.engines.spark_service import SparkService
 from app.settings import Settings
-from spark.scratch import make_scratch
+from spark.pool.scratch import make_scratch
 
 
 def test_spark_lives_in_the_data_directory_and_a_start_removes_the_folder_of_a_dead_one(

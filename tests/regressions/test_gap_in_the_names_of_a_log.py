@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from spark.erase.calls import LiveTerms, PlanAnswer, PlanCall
-from spark.erase.directory import file_names
+from spark.erase.calls.calls import LiveTerms, PlanAnswer, PlanCall
+from spark.erase.calls.request import PlanRequest
 from spark.erase.errors import LogInDataDirectories
-from spark.erase.request import PlanRequest
+from spark.erase.reading.directory import file_names
 from spark.erase.unit import do
 from spark.formats.je_write_cleaning import clean_file
 from tests.spark.erase.live_environments import NO_GRACE, begin, write_environment, write_versions

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from spark.erase.calls import RefusalCode, Step
-from spark.erase.environment_lock import NAME
+from spark.erase.calls.calls import RefusalCode, Step
+from spark.erase.overwrite.environment_lock import NAME
 from tests.regressions.environments import write_history
 from tests.spark.erase.hands_at_work import Meddling, claim, overwrite, plan, rounds_of
 

@@ -7,7 +7,7 @@ import errno
 from dataclasses import dataclass
 from pathlib import Path
 
-from spark.erase.calls import RefusalCode, Step
+from spark.erase.calls.calls import RefusalCode, Step
 from tests.regressions.environments import write_history
 from tests.spark.erase.hands_at_work import Failing, claim, overwrite, plan, rounds_of
 

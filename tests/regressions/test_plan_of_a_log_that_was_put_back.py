@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from spark.erase.calls import DeleteReservedAnswer, DeleteReservedCall, PlannedFile, RefusalCode, Step
-from spark.erase.directory import identity_of
+from spark.erase.calls.calls import DeleteReservedAnswer, DeleteReservedCall, PlannedFile, RefusalCode, Step
+from spark.erase.reading.directory import identity_of
 from spark.erase.unit import do
-from spark.formats.je_log import file_name, lsn_file, lsn_offset
+from spark.formats.je.log import file_name, lsn_file, lsn_offset
 from tests.oracles.je_liveness_reader import read_environment
 from tests.oracles.je_liveness_recovery import recover
 from tests.regressions.environments import begin_history, write_versions

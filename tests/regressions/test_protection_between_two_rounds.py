@@ -4,7 +4,7 @@ asked only the control file, and wrote to a protected file.
 """
 
 from app.protection.models import Protection
-from spark.erase.calls import RoundCall
+from spark.erase.calls.calls import RoundCall
 from tests.app.erase.conftest import erasers, log  # noqa: F401 -- fixtures
 from tests.app.erase.erasers import Erasers
 from tests.app.erase.fake_hands import FakeLog

@@ -5,7 +5,7 @@ came. The same for a unit that failed transiently: its retries never ran out.
 
 from __future__ import annotations
 
-from app.jobs.context import JobContext
+from app.jobs.running.context import JobContext
 from tests.app.jobs.workbench import Workbench
 
 

@@ -10,9 +10,8 @@ import pyarrow as pa
 import pytest
 
 from app.db import Database
-from app.replication import supplier_copy
-from app.replication.agreements import register_missing
-from app.replication.replicas import (
+from app.replication.agreements.service import register_missing
+from app.replication.replica.replicas import (
     close_idle_replicas,
     compare_with_memory,
     note_own_max,
@@ -21,15 +20,16 @@ from app.replication.replicas import (
     remember_incarnation,
 )
 from app.replication.rows import Agreement, AgreementState
+from app.replication.supplier import copying as supplier_copy
 from app.settings import Settings
 from app.stores.models import Store, StoreCreate
 from app.stores.service import create_store
 from spark.formats.replica import tables_of
-from spark.replication import replica as replica_module
 from spark.replication.agreements import acknowledge, floors, read_agreements, register_agreement, take_back
-from spark.replication.local_write import LocalRequest, write_group
 from spark.replication.records import LOCAL_SCHEMA, ReplicaStatus, Snapshot
-from spark.replication.replica import Expected, find_replica, lock_replica, save_replica, snapshot
+from spark.replication.replica import replica as replica_module
+from spark.replication.replica.local_write import LocalRequest, write_group
+from spark.replication.replica.replica import Expected, find_replica, lock_replica, save_replica, snapshot
 from spark.targets.connection import Connection
 from spark.targets.errors import TargetLockTimeout
 from tests.app.fake_clock import FakeClock
@@ -90,7 +90,7 @@ def test_a_first_use_that_meets_the_end_of_an_initialisation_does_not_mark_the_r
         _write(sqlite_database, conn, clock, remember(sqlite_database, conn, "r"))
         known = remember(sqlite_database, conn, "r")
         _make_anew(sqlite_database, conn)
-        monkeypatch.setattr("app.replication.replicas.remember", lambda *_: known)
+        monkeypatch.setattr("app.replication.replica.replicas.remember", lambda *_: known)
         assert compare_with_memory(sqlite_database, conn, "r") is ReplicaStatus.ONLINE
 
 

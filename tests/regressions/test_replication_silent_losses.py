@@ -11,13 +11,15 @@ from pathlib import Path
 import pytest
 
 from spark.formats.csn import Csn
-from spark.replication import agreements, arrival, trim
-from spark.replication.decide import Consumer, Decision, Outcome, Reason, Strategy, Supplier, decide
+from spark.replication import agreements
+from spark.replication.consumer import arrival
 from spark.replication.records import ReplicaStatus, SessionMode
-from spark.replication.session import Acquire, Completion, acquire, complete_total, release
 from spark.replication.session_errors import BatchGap, PrevGap
-from spark.replication.session_row import Ticket
-from spark.replication.window import WindowReader
+from spark.replication.sessions.row import Ticket
+from spark.replication.sessions.session import Acquire, Completion, acquire, complete_total, release
+from spark.replication.supplier.decide import Consumer, Decision, Outcome, Reason, Strategy, Supplier, decide
+from spark.replication.supplier.window import WindowReader
+from spark.replication.trimming import units as trim
 from tests.spark.replication.broken_rule import broken_rule, does_nothing
 from tests.spark.replication.consumer_side import ConsumerSide, chain
 from tests.spark.replication.wire_model_site import GENERATION, START_S, Oracle, Pending, Site

@@ -6,7 +6,7 @@ found the lock free, and removed the unit's rows after ABORTED had been said.
 from __future__ import annotations
 
 from app.clock import SystemClock
-from app.jobs.engine import Borrower, InlineEngine
+from app.jobs.engines.engine import Borrower, InlineEngine
 from spark.targets.connection import Connection, SessionLimits, Target
 from spark.targets.errors import TargetCancelled
 from spark.targets.work import UnitWork

@@ -6,8 +6,8 @@ import time
 from contextlib import closing
 
 from spark.events.catalog import read_catalog
-from spark.events.cleanup_records import Blocked
-from spark.events.log_switch import read_log_status, start_switch, try_finish
+from spark.events.cleaning.log_switch import read_log_status, start_switch, try_finish
+from spark.events.cleaning.records import Blocked
 from tests.slony_cluster import SlonyCluster
 from tests.spark.events.catalogs import LoadedCatalog
 

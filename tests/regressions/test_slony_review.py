@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from spark.events.catalog import read_catalog
-from spark.events.cleanup_plan import plan_cleanup
-from spark.events.cleanup_records import Blocked, Finished, Hazard
-from spark.events.log_switch import read_log_status, start_switch, try_finish
+from spark.events.cleaning.log_switch import read_log_status, start_switch, try_finish
+from spark.events.cleaning.plan import plan_cleanup
+from spark.events.cleaning.records import Blocked, Finished, Hazard
 from spark.events.records import Catalog
 from spark.events.unit import UnitJob
 from spark.targets.connection import Connection
@@ -98,7 +98,7 @@ def test_transactions_that_may_not_be_seen_and_read_the_status_keep_the_switch_o
 def test_writer_from_before_the_switch_is_seen_behind_many_older_readers(
     node: LoadedCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark.events.blockers.SESSIONS_MAX", 2)
+    monkeypatch.setattr("spark.events.cleaning.blockers.SESSIONS_MAX", 2)
     with ExitStack() as stack:
         conn, catalog = stack.enter_context(_opened(node))
         for _ in range(2):

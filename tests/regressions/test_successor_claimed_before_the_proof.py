@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from app.jobs import outcome
 from app.jobs.errors import JobWaiting, LeaseLost
+from app.jobs.running import outcome
+from app.jobs.running.sql_target import claim, controlled, prove_silence, read_store_of
 from app.jobs.service import request_abort
-from app.jobs.sql_target import claim, controlled, prove_silence, read_store_of
 from app.purge.rules import fence_resource
 from app.purge.service import JOB_PURGE
 from tests.app.jobs.workbench import claimer

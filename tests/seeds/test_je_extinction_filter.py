@@ -17,25 +17,25 @@ from lethe_client import ExtinctionBundle
 from app.clock import SystemClock
 from app.db import Database
 from app.extinction.errors import ExtinctionFilterMissing, ExtinctionNotAvailable
-from app.extinction.models import ExtinctionState
+from app.extinction.models import ExtinctionRequest
 from app.extinction.queries import read_extinction
 from app.extinction.records import insert_row, note_logged, note_progress
+from app.extinction.rows import ExtinctionState
 from app.extinction.service import check_target, commit_at_target, read_request
 from app.extinction.sizing import hint_of
 from app.extinction.verdicts import forget_views, view_of
-from app.extinction.wire import ExtinctionRequest
 from app.kit.ids import new_id
-from app.replication.replicas import close_idle_replicas, find_expected, opened_replica, writer_turn
+from app.replication.replica.replicas import close_idle_replicas, find_expected, opened_replica, writer_turn
 from app.settings import Settings
 from app.stores.models import ExtinctionFilterMode, Store, StoreKind
 from migrations.upgrade import upgrade
-from spark.erase.extinct import primary_key
+from spark.erase.rule.extinct import primary_key
 from spark.formats.extinction import Extinction, ExtinctionIndex, ExtinctionStatus
 from spark.formats.je_write_packed import two_part_key
 from spark.formats.replica import tables_of
 from spark.replication.agreements import register_agreement
-from spark.replication.local_write import LocalRequest, write_group
 from spark.replication.records import LOCAL_SCHEMA
+from spark.replication.replica.local_write import LocalRequest, write_group
 from tests.spark.extinction.cases import World, naive_status, near, random_extinction, random_key
 
 EXTINCT, MAYBE = ExtinctionStatus.EXTINCT, ExtinctionStatus.MAYBE_EXTINCT

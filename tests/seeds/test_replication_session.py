@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark.replication.decide import (
+from spark.replication.supplier.decide import (
     Anchor,
     Consumer,
     Decision,
@@ -20,7 +20,7 @@ from spark.replication.decide import (
     Window,
     decide,
 )
-from spark.replication.skip import SkipRules, Verdict
+from spark.replication.supplier.skip import SkipRules, Verdict
 from tests.oracles.changelog_export import read_export
 from tests.oracles.decision_notation import at, classic, vector, window
 from tests.oracles.replication_recordings import is_read

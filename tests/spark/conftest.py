@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from spark.lease import Lease
-from spark.options import FAST_START, SparkOptions, default_cds_archive
-from spark.pool import PoolLimits, SparkPool
+from spark.pool.lease import Lease
+from spark.pool.options import FAST_START, SparkOptions, default_cds_archive
+from spark.pool.pool import PoolLimits, SparkPool
 
 READY_S = 60.0
 

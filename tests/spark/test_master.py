@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark.errors import SparkStartFailed
-from spark.master import (
+from spark.pool.errors import SparkStartFailed
+from spark.pool.master import (
     addresses_of,
     answers,
     await_master,

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.errors import SparkJobCancelled
-from spark.lease import Lease
-from spark.pool import SparkPool
+from spark.pool.errors import SparkJobCancelled
+from spark.pool.lease import Lease
+from spark.pool.pool import SparkPool
 from tests.spark.conftest import wait_until
 
 # A task looks whether it was killed once for a thousand rows of `a`: few of `b`, or it outlives its cancel by

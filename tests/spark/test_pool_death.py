@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.errors import SparkLost
-from spark.pool import SparkPool
+from spark.pool.errors import SparkLost
+from spark.pool.pool import SparkPool
 from tests.spark.conftest import wait_until
 
 SERVES_AGAIN_S = 20.0
@@ -112,7 +112,7 @@ def test_killed_jvm_is_replaced_and_leaves_no_process_thread_or_descriptor(
     snapshot = pool.snapshot()
     assert max(took) < SERVES_AGAIN_S
     warned = {record.name for record in caplog.records if record.levelno >= logging.WARNING}
-    assert warned == {"spark.pool"}, "py4j writes stacks to the root logger"
+    assert warned == {"spark.pool.pool"}, "py4j writes stacks to the root logger"
     assert snapshot.rebuilds == rebuilds + rounds
     assert snapshot.last_error == "the JVM ended with -9"
     # The two slots and a cancel may have got a connection since; nothing grows with the rounds.

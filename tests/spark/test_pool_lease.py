@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 
-from spark.errors import SparkJobCancelled, SparkJobFailed
-from spark.lease import Lease
-from spark.pool import SparkPool
+from spark.pool.errors import SparkJobCancelled, SparkJobFailed
+from spark.pool.lease import Lease
+from spark.pool.pool import SparkPool
 from tests.spark.conftest import wait_until
 
 

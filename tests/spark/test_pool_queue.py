@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from spark.errors import LeaseRefused, LeaseWaitEnded, PoolDraining, PoolQueueFull, PoolStopped
-from spark.pool import SparkPool
+from spark.pool.errors import LeaseRefused, LeaseWaitEnded, PoolDraining, PoolQueueFull, PoolStopped
+from spark.pool.pool import SparkPool
 from tests.spark.conftest import wait_until
 
 

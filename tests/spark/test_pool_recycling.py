@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from spark.errors import SparkLost
-from spark.pool import PoolLimits, SparkPool
+from spark.pool.errors import SparkLost
+from spark.pool.pool import PoolLimits, SparkPool
 from tests.spark.conftest import READY_S, spark_options, wait_until
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from spark.errors import PoolFailed, PoolStopped, SparkStartFailed
-from spark.options import SparkOptions
-from spark.pool import PoolLimits, SparkPool
-from spark.session import start_session
+from spark.pool.errors import PoolFailed, PoolStopped, SparkStartFailed
+from spark.pool.options import SparkOptions
+from spark.pool.pool import PoolLimits, SparkPool
+from spark.pool.session import start_session
 from tests.spark.conftest import spark_options, wait_until
 
 pytestmark = pytest.mark.usefixtures("no_spark")

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from spark.options import SparkOptions, spark_conf
-from spark.packages import write_package
-from spark.pool import SparkPool
-from spark.scratch import make_scratch
+from spark.pool.options import SparkOptions, spark_conf
+from spark.pool.packages import write_package
+from spark.pool.pool import SparkPool
+from spark.pool.scratch import make_scratch
 from tests.spark.conftest import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -44,7 +44,7 @@ def test_configuration_names_no_package_on_this_machine_and_ours_on_a_cluster(tm
         directory=tmp_path,
         packages=(package,),
     )
-    assert (local["spark.master"], local["spark.driver.host"]) == ("local[2,4]", "127.0.0.1")
+    assert (local["spark.pool.master"], local["spark.driver.host"]) == ("local[2,4]", "127.0.0.1")
     assert "spark.submit.pyFiles" not in local
     assert remote["spark.submit.pyFiles"] == str(package)
     assert remote["spark.driver.host"] == "10.0.0.5"
@@ -59,7 +59,7 @@ def test_missing_class_archive_is_left_out_of_the_start(tmp_path: Path) -> None:
 
 def test_folder_of_a_dead_process_is_removed_by_the_next_start_and_a_living_one_stays(tmp_path: Path) -> None:
     program = (
-        "import os, sys; from pathlib import Path; from spark.scratch import make_scratch;"
+        "import os, sys; from pathlib import Path; from spark.pool.scratch import make_scratch;"
         "print(make_scratch(Path(sys.argv[1])).path, flush=True); os._exit(9)"
     )
     dead = subprocess.run(

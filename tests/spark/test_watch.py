@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from spark.watch import NEVER_ANY_S, WITHOUT_EXECUTORS_S, Watch
+from spark.pool.watch import NEVER_ANY_S, WITHOUT_EXECUTORS_S, Watch
 
 PATIENCE_S = 1e9
 

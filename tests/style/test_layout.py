@@ -107,12 +107,12 @@ def test_metadata_is_committed_in_one_place() -> None:
 def test_environment_is_read_only_by_settings() -> None:
     # A secret may lie in a variable LETHE_SECRET_*: reading it is what app/secrets/reading.py is for.
     # libpq reads PGSERVICE by itself: postgresql_connect takes it away, app/db.py keeps it for the metadata.
-    # The JVM inherits the environment, with a few names changed: spark/jvm.py hands it on.
+    # The JVM inherits the environment, with a few names changed: spark/pool/jvm.py hands it on.
     allowed = {
         "app/db.py",
         "app/secrets/reading.py",
         "app/settings.py",
-        "spark/jvm.py",
+        "spark/pool/jvm.py",
         "spark/targets/dialects/postgresql_connect.py",
     }
     found = [

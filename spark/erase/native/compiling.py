@@ -21,7 +21,7 @@ CONFIG: Final[Any] = numba.config
 def _digest() -> str:
     """Name the code that is compiled: numba looks only at the file of a function, not at what it calls."""
     native = [each for each in files("spark.erase.native").iterdir() if each.name.endswith(".py")]
-    formats = [files("spark.formats") / name for name in ("je_log.py", "je_log_items.py")]
+    formats = [files("spark.formats.je") / name for name in ("log.py", "items.py")]
     sources = sorted([*native, *formats], key=lambda source: source.name)
     return sha256(b"\0".join(source.read_bytes() for source in sources)).hexdigest()[:16]
 

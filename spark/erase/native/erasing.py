@@ -12,7 +12,7 @@ from spark.erase.native.compiling import compiled
 from spark.erase.native.planned import CHECKSUM, FLAGS, HEADER_BYTES, ITEM_BYTES, OFFSET, PREVIOUS, TYPE, VLSN
 from spark.erase.native.reading import is_zero
 from spark.erase.native.types import Buffer, Int, Table
-from spark.formats import je_log
+from spark.formats.je import log as je_log
 
 ERASED: Final = int(je_log.EntryType.ERASED)
 NOTHING: Final = -1

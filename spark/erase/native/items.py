@@ -16,8 +16,8 @@ from spark.erase.native.reading import (
     skip_packed,
 )
 from spark.erase.native.types import Buffer, Int, Table
-from spark.formats import je_log
-from spark.formats.je_log_items import (
+from spark.formats.je import log as je_log
+from spark.formats.je.items import (
     LN_ABORT_CREATION_TIME,
     LN_ABORT_DATA,
     LN_ABORT_EXPIRATION,

@@ -8,7 +8,7 @@ from spark.erase.native.compiling import compiled
 from spark.erase.native.reading import entry_checksum, fixed
 from spark.erase.native.types import Buffer, Int
 from spark.erase.native.walking import ERASED, FILE_HEADER, HEADER_BYTES, KIND, UNKNOWN, entry_bytes
-from spark.formats import je_log
+from spark.formats.je import log as je_log
 
 NOTHING: Final = -1
 

@@ -9,7 +9,7 @@ from spark.erase.native.compiling import compiled, inlined
 from spark.erase.native.items import parse_end, parse_ln, parse_node
 from spark.erase.native.reading import entry_checksum, fixed, is_zero
 from spark.erase.native.types import Buffer, Int, Outcome, Table
-from spark.formats import je_log
+from spark.formats.je import log as je_log
 
 DONE: Final = int(Outcome.DONE)
 MORE: Final = int(Outcome.MORE)

@@ -43,8 +43,8 @@ from app.protection.service import (
 from app.protection.waiting import Silence
 from app.settings import Settings
 from app.stores.models import Store
-from spark.targets import ofd_lock
-from spark.targets.control_file import ControlFile
+from spark.targets.files import ofd_lock
+from spark.targets.files.control_file import ControlFile
 from tests.app.fake_clock import FakeClock
 from tests.app.protection.conftest import CALLER, ON_SQLITE
 

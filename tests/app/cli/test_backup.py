@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from lethe_client import BackupFile, ConfigurationInvalid
 
-from app.cli import backup_lease
-from app.cli.backup_files import Kept, list_of, read_kept, write_kept
-from app.cli.child_command import ChildCommand
+from app.cli.backup import lease as backup_lease
+from app.cli.backup.child_command import ChildCommand
+from app.cli.backup.files import Kept, list_of, read_kept, write_kept
 from tests.app.cli.conftest import Run, Service
 
 BEGIN = "POST /v1/stores/orders/backup-sessions"

@@ -114,7 +114,7 @@ def test_bug_ends_with_70_and_a_file_instead_of_a_traceback(lethe, service, monk
     def broken(*_arguments: object, **_options: object) -> None:
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr("app.cli.session.Lethe", broken)
+    monkeypatch.setattr("app.cli.shell.session.Lethe", broken)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     run = lethe("store", "list", "--json")
     assert run.code == 70
@@ -276,7 +276,7 @@ def test_interrupt_while_watching_leaves_the_job_and_ends_with_130(lethe, servic
     def interrupt(*_arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("app.cli.progress.PlainLines.show", interrupt)
+    monkeypatch.setattr("app.cli.shell.progress.PlainLines.show", interrupt)
     run = lethe("purge", "run", "shop", "--json")
     assert run.code == 130
     assert run.json()["state"] == "RUNNING"

@@ -4,7 +4,7 @@ import sqlite3
 from contextlib import closing
 from datetime import datetime, timedelta
 
-from app.cli.demo_data import UNROUTED_ROWS, build
+from app.cli.demo.data import UNROUTED_ROWS, build
 
 NOW = datetime(2026, 11, 20, 12)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.cli.main import main
-from spark.formats.je_log import LN_TYPES
+from spark.formats.je.log import LN_TYPES
 from tests.spark.erase.damage import in_use, zero_out
 from tests.spark.erase.hands_at_work import claim, erase
 

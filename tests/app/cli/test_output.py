@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from app.cli.output import cell
+from app.cli.shell.output import cell
 
 
 @pytest.mark.parametrize(

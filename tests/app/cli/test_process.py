@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from app.cli.process import run_process
+from app.cli.service.process import run_process
 from app.settings import Settings
 
 
@@ -44,8 +44,8 @@ def test_setting_out_of_its_range_ends_with_78_before_anything_starts(monkeypatc
     [
         ("LETHE_SPARK__CONF", "spark.ui.enabled=true", "LETHE_SPARK__CONF"),
         ("LETHE_SPARK__JAVA_OPTIONS", "-Xss1m", "LETHE_SPARK__JAVA_OPTIONS"),
-        ("LETHE_SPARK__SLOT", "2", "spark.slot"),
-        ("LETHE_SPARK__MASTER", "mesos://a:1", "spark.master"),
+        ("LETHE_SPARK__SLOT", "2", "spark.pool.slot"),
+        ("LETHE_SPARK__MASTER", "mesos://a:1", "spark.pool.master"),
     ],
 )
 def test_spark_setting_that_is_none_ends_with_78_and_is_named(

@@ -8,7 +8,7 @@ from lethe_client.decoding import decode
 from lethe_client.results import WaitingOn
 from rich.console import Console
 
-from app.cli.progress import Bar, PlainLines, describe
+from app.cli.shell.progress import Bar, PlainLines, describe
 
 
 def running(done: int, total: int | None = 100) -> Job:

@@ -11,22 +11,22 @@ from sqlmodel import col, select
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.db import Database
-from app.erase.attempt import Workshop
-from app.erase.models import ErasureCycle, ErasureEntries, ErasureFile, ErasureStore
+from app.erase.cycle.attempt import Workshop
+from app.erase.cycle.silence import prove_erasure_silent
+from app.erase.cycle.task import run_erasure
+from app.erase.cycle.tick import Look
+from app.erase.models import CycleRead, CycleRequest
 from app.erase.queries import read_cycle
+from app.erase.rows import ErasureCycle, ErasureEntries, ErasureFile, ErasureStore
 from app.erase.service import JOB_ERASURE, params_of, submit_cycle
-from app.erase.silence import prove_erasure_silent
-from app.erase.task import run_erasure
-from app.erase.tick import Look
-from app.erase.wire import CycleRead, CycleRequest
 from app.jobs.again import retry
-from app.jobs.claims import claim_next, reap
-from app.jobs.context import JobContext
 from app.jobs.errors import StopCause
 from app.jobs.models import Job, JobClass, JobEvent
-from app.jobs.runner import Runner
+from app.jobs.running.claims import claim_next, reap
+from app.jobs.running.context import JobContext
+from app.jobs.running.runner import Runner
+from app.jobs.running.tasks import TaskKind
 from app.jobs.service import request_abort, request_pause, request_resume
-from app.jobs.tasks import TaskKind
 from app.protection.models import Protection, ProtectionKind
 from app.protection.service import NewProtection, create_protection, end_protection
 from app.settings import Settings

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark.erase.calls import (
+from spark.erase.calls.calls import (
     Costs,
     DeleteReservedAnswer,
     DeleteReservedCall,
@@ -31,11 +31,11 @@ from spark.erase.calls import (
     RoundCall,
     Step,
 )
-from spark.erase.directory import Witness, file_names, identity_of
 from spark.erase.entry_tables import pack, unpack
-from spark.erase.hands import HandsLost
+from spark.erase.hands.hands import HandsLost
 from spark.erase.native.planned import PLANNED
-from spark.formats.je_log import EntryType, file_name, file_number
+from spark.erase.reading.directory import Witness, file_names, identity_of
+from spark.formats.je.log import EntryType, file_name, file_number
 
 MIB = 1024 * 1024
 BEFORE, EXPECTED = "a" * 64, "b" * 64

@@ -9,9 +9,9 @@ from typing import Any
 from lethe_client.certificates import verify_certificate
 
 from app.db import Database
-from app.erase.certificate import document_of, issue_certificate
-from app.erase.models import CycleState, ErasureCycle, ErasureFile, FileState
-from app.erase.signing_models import ErasureCertificate
+from app.erase.certificates.certificate import document_of, issue_certificate
+from app.erase.certificates.rows import ErasureCertificate
+from app.erase.rows import CycleState, ErasureCycle, ErasureFile, FileState
 from app.jobs.service import JobRequest, submit
 from app.jobs.states import JobState
 from app.kit.ids import new_id

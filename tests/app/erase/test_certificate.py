@@ -13,12 +13,12 @@ import pytest
 from lethe_client.certificates import verify_certificate
 from sqlmodel import select
 
-from app.erase.certificate import document_of, issue_missing
-from app.erase.certificate_example import CERTIFICATE_EXAMPLE, KEY_ID
+from app.erase.certificates.certificate import document_of, issue_missing
+from app.erase.certificates.example import CERTIFICATE_EXAMPLE, KEY_ID
+from app.erase.certificates.rows import ErasureCertificate, SigningKey
+from app.erase.certificates.verify_claims import claims_of
 from app.erase.errors import CycleNotEnded
-from app.erase.models import CycleState, ErasureCycle, FileState
-from app.erase.signing_models import ErasureCertificate, SigningKey
-from app.erase.verify_claims import claims_of
+from app.erase.rows import CycleState, ErasureCycle, FileState
 from app.jobs.models import Job
 from app.jobs.states import JobState
 from app.kit.ids import new_id

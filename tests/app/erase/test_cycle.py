@@ -8,7 +8,7 @@ import pytest
 
 from app.erase.errors import CycleRunning, PeriodMissing
 from app.jobs.errors import StopCause
-from spark.erase.calls import PrepareCall, Refusal, RefusalCode, RoundCall
+from spark.erase.calls.calls import PrepareCall, Refusal, RefusalCode, RoundCall
 from tests.app.erase.erasers import Erasers
 from tests.app.erase.fake_hands import BEFORE, EXPECTED, MIB, FakeLog
 

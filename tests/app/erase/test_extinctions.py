@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from app.extinction.models import ExtinctionOrigin, ExtinctionRow, ExtinctionState
 from app.extinction.records import insert_row, note_attested, note_dropped, note_logged
+from app.extinction.rows import ExtinctionOrigin, ExtinctionRow, ExtinctionState
 from app.extinction.status import known_extinctions, note_log_extinctions
 from app.stores.models import ExtinctionFilterMode
-from spark.erase.calls import PlanCall
-from spark.erase.request import ExtinctionTerms, FilterMode, HoldingExtinction, LogExtinction
+from spark.erase.calls.calls import PlanCall
+from spark.erase.calls.request import ExtinctionTerms, FilterMode, HoldingExtinction, LogExtinction
 from spark.formats.extinction import Extinction
 from tests.app.erase.erasers import Erasers
 from tests.app.erase.fake_hands import FakeLog

@@ -11,11 +11,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from lethe_client.certificates import verify_certificate
 
-from app.erase.certificate import document_of, issue_certificate
-from app.erase.lateness import time_in
-from app.erase.models import FileState
+from app.erase.certificates.certificate import document_of, issue_certificate
+from app.erase.cycle.lateness import time_in
+from app.erase.rows import FileState
 from app.kit.durations import parse_duration
-from spark.erase.calls import Refusal, RefusalCode
+from spark.erase.calls.calls import Refusal, RefusalCode
 from tests.app.erase.erasers import Erasers
 from tests.app.erase.fake_hands import FakeLog
 

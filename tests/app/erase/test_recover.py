@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from app.erase.recover import is_environment_ahead, recover_environment
-from app.jobs.claims import next_token
+from app.jobs.running.claims import next_token
 from app.stores.models import Store
 from app.stores.service import get_store
 from app.stores.targets import environment_directory
-from spark.targets.control_file import ControlFile
+from spark.targets.files.control_file import ControlFile
 from tests.app.erase.erasers import Erasers
 from tests.app.erase.fake_hands import FakeLog
 

@@ -11,9 +11,9 @@ import pytest
 from lethe_client.certificates import key_id_of, verify_certificate
 
 from app.db import Database
+from app.erase.certificates.rows import SigningKey
+from app.erase.certificates.signing import FOLDER, KEY_FILE, Signer, register, retire, rotate, signer_of
 from app.erase.errors import SigningKeyUnusable
-from app.erase.signing import FOLDER, KEY_FILE, Signer, register, retire, rotate, signer_of
-from app.erase.signing_models import SigningKey
 from tests.app.fake_clock import FakeClock
 
 SAID = {"format": "lethe-erasure-certificate/1", "store": "ä"}

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.erase.throttle import Rate, header_times_s, round_units
+from app.erase.cycle.throttle import Rate, header_times_s, round_units
 from app.jobs.again import set_throttle
 from app.jobs.models import ThrottleSetting
-from spark.erase.calls import RoundCall
+from spark.erase.calls.calls import RoundCall
 from tests.app.erase.erasers import Erasers
 from tests.app.erase.fake_hands import MIB, FakeLog
 

@@ -9,7 +9,7 @@ from app.auth.models import AuditEvent
 from app.jobs.models import Job
 from app.stores.models import Store
 from app.stores.service import get_store
-from spark.erase.calls import Refusal, RefusalCode
+from spark.erase.calls.calls import Refusal, RefusalCode
 from tests.app.erase.erasers import Erasers
 from tests.app.erase.fake_hands import FakeLog
 

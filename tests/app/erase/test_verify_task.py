@@ -10,24 +10,24 @@ import pytest
 
 from app.auth.scopes import Scope
 from app.auth.service import Caller
-from app.erase.attempt import Workshop
+from app.erase.certificates.verify_service import VerifyRequest, submit_verify
+from app.erase.certificates.verify_task import run_erasure_verify
+from app.erase.cycle.attempt import Workshop
 from app.erase.errors import CycleNotFound
-from app.erase.models import CycleState, FileState
-from app.erase.verify_service import VerifyRequest, submit_verify
-from app.erase.verify_task import run_erasure_verify
+from app.erase.rows import CycleState, FileState
 from app.errors import Conflict
-from app.jobs.context import JobContext
 from app.jobs.errors import JobFailed, JobWaiting
+from app.jobs.running.context import JobContext
 from app.jobs.states import JobState
 from app.stores.models import SuspendRequest
 from app.stores.service import get_store, suspend_store
-from spark.erase.calls import (
+from spark.erase.calls.calls import (
     Refusal,
     RefusalCode,
     VerifyAnswer,
     VerifyCall,
 )
-from spark.erase.hands import HandsLost
+from spark.erase.hands.hands import HandsLost
 from spark.erase.verified import VerifiedFile
 from tests.app.erase.ledger import AFTER, STORE, Ledger, file, proved
 from tests.app.jobs.workbench import Workbench

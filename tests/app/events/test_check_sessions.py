@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from app.events.check import IDLE_TRANSACTION_S, LONG_TRANSACTION_S, holds_back
-from spark.events.cleanup_records import Session
+from spark.events.cleaning.records import Session
 
 
 def _session(state: str | None, age_s: float | None, *, pid: int | None = 7, name: str = "shop") -> Session:

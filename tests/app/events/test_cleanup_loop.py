@@ -15,11 +15,11 @@ from typing import Any, cast
 
 import pytest
 
-from app.events.cleanup_loop import Cleanup, CleanupLoop
+from app.events.cleanup.loop import Cleanup, CleanupLoop
 from app.jobs.errors import JobStopped, StopCause
 from app.jobs.models import ThrottleSetting
-from app.jobs.sql_target import Claimed
-from spark.events.cleanup_records import CleanupPlan, OriginPlan, SwitchForecast
+from app.jobs.running.sql_target import Claimed
+from spark.events.cleaning.records import CleanupPlan, OriginPlan, SwitchForecast
 from spark.events.records import Catalog
 from spark.events.unit import CleanupUnit, Span, UnitJob, UnitResult
 from spark.formats.slony import LogStatus

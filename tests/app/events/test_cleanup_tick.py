@@ -12,8 +12,8 @@ from sqlmodel import select
 
 from app.auth.models import AuditEvent
 from app.db import Database
-from app.events.tick import SWITCH, read_tick, tick_once
-from app.events.tick_models import CleanupTick
+from app.events.cleanup.rows import CleanupTick
+from app.events.cleanup.tick import SWITCH, read_tick, tick_once
 from app.jobs.models import Job, JobEvent
 from app.jobs.recurring import TickOutcome
 from app.jobs.states import JobState

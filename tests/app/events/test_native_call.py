@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from app.db import Database
-from app.events.cleanup_loop import Cleanup
-from app.events.native_call import WRITERS_LOOK_AGAIN, WRITERS_WAIT_MAX, _wait_for_writers
+from app.events.cleanup.loop import Cleanup
+from app.events.cleanup.native_call import WRITERS_LOOK_AGAIN, WRITERS_WAIT_MAX, _wait_for_writers
 from app.jobs.errors import JobFailed, JobWaiting
 from app.settings import Settings
-from spark.events.cleanup_errors import LogStillWritten
-from spark.events.cleanup_records import Session
+from spark.events.cleaning.errors import LogStillWritten
+from spark.events.cleaning.records import Session
 from tests.app.fake_clock import FakeClock
 from tests.app.jobs.workbench import Workbench
 

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from app.auth.service import Caller
 from app.errors import ServiceError
-from app.events.wait_models import WaitRequest
+from app.events.waits.models import WaitRequest
 from app.stores.models import Store
 from tests.app.events.waits import ADMIN, Waits
 from tests.app.jobs.workbench import Workbench

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from app.jobs.again import retry
-from app.jobs.claims import reap
 from app.jobs.models import Job
+from app.jobs.running.claims import reap
 from app.jobs.service import request_abort
 from app.stores.models import Store
 from tests.app.events.waits import Waits

@@ -8,13 +8,13 @@ from typing import Any
 
 from app.auth.scopes import Scope
 from app.auth.service import Caller
-from app.events.wait_models import WaitRequest
-from app.events.wait_service import Prepared, check_request, prepare_wait, submit_wait
-from app.events.wait_task import prove_wait_silent, run_wait
-from app.jobs import outcome
-from app.jobs.context import JobContext
+from app.events.waits.models import WaitRequest
+from app.events.waits.service import Prepared, check_request, prepare_wait, submit_wait
+from app.events.waits.task import prove_wait_silent, run_wait
 from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.models import Job, JobClass
+from app.jobs.running import outcome
+from app.jobs.running.context import JobContext
 from app.stores.models import Store, StoreKind
 from tests.app.jobs.workbench import Workbench, claimer
 from tests.spark.events.catalogs import LoadedCatalog

@@ -18,20 +18,20 @@ from sqlmodel import select
 
 from app.db import Database
 from app.extinction import verdicts
-from app.extinction.models import ENDED, HOLDING, ExtinctionRow, ExtinctionState
 from app.extinction.records import insert_row, note_logged, note_progress, submit_job
+from app.extinction.rows import ENDED, HOLDING, ExtinctionRow, ExtinctionState
+from app.extinction.scan.settling import RESERVED_MAX, Settling
 from app.extinction.service import commit_at_target
-from app.extinction.settling import RESERVED_MAX, Settling
 from app.extinction.verdicts import View, view_of
 from app.jobs.models import Job
 from app.kit.ids import new_id
-from app.replication.replicas import close_idle_replicas, opened_replica, writer_turn
+from app.replication.replica.replicas import close_idle_replicas, opened_replica, writer_turn
 from app.settings import Settings
 from app.stores.models import Store, StoreKind
 from app.stores.service import get_store
 from spark.formats.extinction import Extinction
 from spark.formats.replica import tables_of
-from spark.replication.extinctions import read_extinctions
+from spark.replication.consumer.extinctions import read_extinctions
 from tests.app.fake_clock import FakeClock
 from tests.spark.extinction.cases import DATABASES, World, naive_status, near, random_extinction, random_key
 

@@ -24,9 +24,9 @@ from app.extinction.log_reading import LogReading, accept_gap, read_by_child
 from app.extinction.verdicts import View, forget_views, view_of
 from app.settings import Settings
 from app.stores.models import Store
-from spark.erase.count_calls import CountAnswer, CountCall
+from spark.erase.calls.count_calls import CountAnswer, CountCall
 from spark.erase.unit import do
-from spark.formats.je_extinct_scan import ExtinctScan
+from spark.formats.je.extinct_scan import ExtinctScan
 from spark.formats.je_write_environment import Environment
 
 CREATED_MS = 1_795_163_000_000

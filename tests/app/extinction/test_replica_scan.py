@@ -13,25 +13,25 @@ import pytest
 from sqlalchemy import delete
 
 from app.db import Database
-from app.extinction.models import ExtinctionRow, ExtinctionState
 from app.extinction.queries import get_extinction
 from app.extinction.records import insert_row, note_logged, submit_job
-from app.extinction.replica_scan import run_replica_scan
+from app.extinction.rows import ExtinctionRow, ExtinctionState
+from app.extinction.scan.replica_scan import run_replica_scan
+from app.extinction.scan.settling import Settling
 from app.extinction.service import commit_at_target
-from app.extinction.settling import Settling
-from app.jobs.claims import reap
-from app.jobs.context import JobContext
-from app.jobs.engine import InlineEngine
-from app.jobs.engine_choice import Engines
+from app.jobs.engines.choice import Engines
+from app.jobs.engines.engine import InlineEngine
 from app.jobs.errors import JobStopped, JobWaiting, StopCause
 from app.jobs.models import JobClaim
+from app.jobs.running.claims import reap
+from app.jobs.running.context import JobContext
 from app.kit.rests import Rest
-from app.replication.replicas import close_idle_replicas, note_supplied, opened_replica
+from app.replication.replica.replicas import close_idle_replicas, note_supplied, opened_replica
 from app.settings import Settings
 from app.stores.models import Store, StoreKind
 from spark.formats.extinction import Extinction
 from spark.formats.replica import tables_of
-from spark.replication.extinctions import read_extinctions
+from spark.replication.consumer.extinctions import read_extinctions
 from spark.targets.connection import Connection
 from tests.app.fake_clock import FakeClock
 from tests.app.jobs.workbench import Workbench, claimer
@@ -197,7 +197,7 @@ def test_a_pause_is_as_long_as_it_was_said_and_ends_when_the_job_must_stop(
 ) -> None:
     if is_on_workers:
         engine = _Elsewhere(bench.clock)
-        monkeypatch.setattr("app.extinction.replica_scan._engine", lambda _scan, _engines: engine)
+        monkeypatch.setattr("app.extinction.scan.replica_scan._engine", lambda _scan, _engines: engine)
     parameters = {"je.cleaner.extinctScanBatchSize": 4, "je.cleaner.extinctScanBatchDelay": "PT7.5S"}
     bench.store.parameters = parameters
     bench.fill([b"b%03d" % number for number in range(16)])

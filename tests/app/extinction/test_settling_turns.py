@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from app.db import Database
-from app.extinction.models import ExtinctionRow, ExtinctionState
-from app.extinction.settling import ASKED_PER_LOOK_MAX, REST_MAX, Settling
+from app.extinction.rows import ExtinctionRow, ExtinctionState
+from app.extinction.scan.settling import ASKED_PER_LOOK_MAX, REST_MAX, Settling
 from app.kit.rests import Rest
-from app.replication.replicas import note_supplied
+from app.replication.replica.replicas import note_supplied
 from app.settings import Settings
 from app.stores.models import Store, StoreKind
 

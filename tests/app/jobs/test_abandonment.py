@@ -6,13 +6,13 @@ from datetime import timedelta
 
 import pytest
 
-from app.jobs import outcome
-from app.jobs.abandonment import TARGET_SILENCE, abandon
 from app.jobs.again import retry
-from app.jobs.claims import claim_target
-from app.jobs.context import JobContext
 from app.jobs.errors import ConflictingJob, IllegalTransition, JobFailed, JobWaiting, LeaseLost, TargetNotGone
 from app.jobs.models import Job, JobClaim, WaitingOn, read_job
+from app.jobs.running import outcome
+from app.jobs.running.abandonment import TARGET_SILENCE, abandon
+from app.jobs.running.claims import claim_target
+from app.jobs.running.context import JobContext
 from app.jobs.service import refuse_conflict, request_abort
 from app.jobs.states import JobState
 from tests.app.jobs.workbench import Workbench, kind

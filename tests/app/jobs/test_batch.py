@@ -11,14 +11,14 @@ import pytest
 from sqlalchemy import text
 
 from app.clock import SystemClock
-from app.jobs import outcome
 from app.jobs.again import retry
-from app.jobs.batch import JOB_BATCH, prove_children_silent, run_batch
-from app.jobs.context import JobContext
+from app.jobs.batches.service import JOB_BATCH, prove_children_silent, run_batch
 from app.jobs.errors import IllegalTransition, JobFailed
+from app.jobs.running import outcome
+from app.jobs.running.context import JobContext
+from app.jobs.running.tasks import TaskKind, TaskKinds
 from app.jobs.service import request_abort, request_pause, request_resume
 from app.jobs.states import JobState
-from app.jobs.tasks import TaskKind, TaskKinds
 from app.jobs.writing import change_job
 from tests.app.jobs.workbench import Workbench, silent, until_somebody_waits_for_a_row, work_until_stopped
 

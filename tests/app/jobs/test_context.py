@@ -13,9 +13,9 @@ from sqlmodel import Session
 from app.db import Database
 from app.errors import MetadataUnavailable
 from app.jobs.again import set_throttle
-from app.jobs.context import JobContext
 from app.jobs.errors import JobStopped, LeaseLost, StopCause
 from app.jobs.models import ThrottleSetting
+from app.jobs.running.context import JobContext
 from app.jobs.service import request_pause, request_resume
 from app.kit.instants import instant_text
 from tests.app.fake_clock import FakeClock

@@ -7,10 +7,10 @@ from itertools import pairwise
 import pytest
 from sqlalchemy import text
 
-from app.jobs import outcome
 from app.jobs.again import set_throttle
 from app.jobs.errors import IllegalTransition, JobFailed, LeaseLost
 from app.jobs.models import Job, JobEvent, ThrottleSetting
+from app.jobs.running import outcome
 from app.jobs.service import request_abort, request_pause, request_resume
 from app.jobs.states import TRANSITIONS, JobState
 from app.jobs.writing import change_job

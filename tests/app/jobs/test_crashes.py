@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from app.jobs.claims import reap
-from app.jobs.context import JobContext
 from app.jobs.errors import JobWaiting
+from app.jobs.running.claims import reap
+from app.jobs.running.context import JobContext
 from app.jobs.service import request_abort, request_pause, request_resume
 from tests.app.jobs.workbench import Workbench, claimer, finish, kind
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.clock import SystemClock
-from app.jobs.engine import InlineEngine
+from app.jobs.engines.engine import InlineEngine
 from spark.targets.connection import Connection, SessionLimits, Target
 from spark.targets.errors import TargetCancelled, TargetDatabaseMissing, TargetUnreachable
 from spark.targets.work import Outcome, UnitWork

@@ -13,11 +13,11 @@ from sqlalchemy import text
 from sqlmodel import Session
 
 from app.db import Database
-from app.jobs import outcome
-from app.jobs.claims import reap, renew
-from app.jobs.context import JobContext
 from app.jobs.errors import LeaseLost
-from app.jobs.instances import InstanceBusy, InstanceLock
+from app.jobs.running import outcome
+from app.jobs.running.claims import reap, renew
+from app.jobs.running.context import JobContext
+from app.jobs.running.instances import InstanceBusy, InstanceLock
 from app.jobs.service import request_abort, request_pause
 from app.jobs.states import JobState
 from app.jobs.writing import change_job

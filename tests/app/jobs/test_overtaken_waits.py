@@ -9,12 +9,12 @@ from datetime import timedelta
 
 import pytest
 
-from app.jobs import outcome
-from app.jobs.batch import run_batch
-from app.jobs.claims import claim_target
+from app.jobs.batches.service import run_batch
 from app.jobs.errors import JobWaiting
+from app.jobs.running import outcome
+from app.jobs.running.claims import claim_target
+from app.jobs.running.sql_target import _conflict
 from app.jobs.service import claim_key, release_claims, wake_parent
-from app.jobs.sql_target import _conflict
 from app.jobs.states import JobState
 from app.jobs.writing import change_job
 from tests.app.jobs.workbench import Workbench, until_somebody_waits_for_a_row

@@ -11,8 +11,8 @@ from starlette.responses import Response
 
 from app.db import Database
 from app.jobs.models import Job
-from app.jobs.plan_answer import plan_answer
-from app.jobs.plans import JOB_PLAN
+from app.jobs.plans.plan_answer import plan_answer
+from app.jobs.plans.plans import JOB_PLAN
 from app.jobs.service import JobRequest, submit
 from app.jobs.states import JobState
 from app.kit.prefer import PreferHeader

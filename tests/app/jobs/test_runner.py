@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from app.jobs import outcome
-from app.jobs.context import JobContext
 from app.jobs.errors import JobFailed, JobWaiting, LeaseLost
 from app.jobs.models import JobClass, WaitingOn
+from app.jobs.running import outcome
+from app.jobs.running.context import JobContext
 from app.jobs.service import request_abort, request_pause, request_resume, wake
 from app.jobs.states import JobState
 from tests.app.jobs.workbench import Workbench, claimer, finish, in_threads, kind, work_until_stopped

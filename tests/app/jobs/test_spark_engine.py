@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 from app.clock import SystemClock
-from app.jobs.engine import Borrower, InlineEngine
-from app.jobs.engine_choice import CHECKPOINT_ENGINE, EVENT_ENGINE, Engines, Work
+from app.jobs.engines.choice import CHECKPOINT_ENGINE, EVENT_ENGINE, Engines, Work
+from app.jobs.engines.engine import Borrower, InlineEngine
+from app.jobs.engines.spark_engine import FAILED_REST_S, SparkEngine
 from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.models import WaitingOn
-from app.jobs.spark_engine import FAILED_REST_S, SparkEngine
 from app.settings import Settings, SparkSettings
-from spark.errors import PoolDraining, PoolFailed, PoolQueueFull, SparkError, SparkJobFailed
 from spark.exchange.board import ExchangeLimits
 from spark.exchange.dispatch import Exchange
-from spark.snapshot import PoolSnapshot, PoolState
+from spark.pool.errors import PoolDraining, PoolFailed, PoolQueueFull, SparkError, SparkJobFailed
+from spark.pool.snapshot import PoolSnapshot, PoolState
 from spark.targets.target import Target, is_on_this_machine
 from tests.app.jobs.workbench import Workbench
 from tests.spark.exchange.slots import CORES, ThreadSlots

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from app.clock import SystemClock
-from app.jobs.engine_choice import CHECKPOINT_ENGINE, EVENT_ENGINE
+from app.jobs.engines.choice import CHECKPOINT_ENGINE, EVENT_ENGINE
+from app.jobs.engines.spark_engine import SPARK_POOL, SparkEngine
+from app.jobs.engines.spark_hands import HandsSource, borrow_spark_hands, log_bytes
 from app.jobs.errors import JobStopped, JobWaiting, StopCause
-from app.jobs.spark_engine import SPARK_POOL, SparkEngine
-from app.jobs.spark_hands import HandsSource, borrow_spark_hands, log_bytes
 from app.settings import Settings, SparkSettings
-from spark.errors import LeaseWaitEnded, PoolDraining, PoolQueueFull, SparkError
+from spark.pool.errors import LeaseWaitEnded, PoolDraining, PoolQueueFull, SparkError
 from tests.app.jobs.test_spark_engine import Pool
 from tests.app.jobs.workbench import Workbench
 

@@ -9,11 +9,11 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import select
 
-from app.jobs import outcome
-from app.jobs.claims import claim_target
-from app.jobs.context import JobContext
 from app.jobs.errors import ConflictingJob, JobFailed, JobWaiting
 from app.jobs.models import JobClaim, WaitingOn
+from app.jobs.running import outcome
+from app.jobs.running.claims import claim_target
+from app.jobs.running.context import JobContext
 from app.jobs.service import JobRequest, claim_key, refuse_conflict, request_abort, request_pause, submit
 from app.jobs.states import JobState
 from tests.app.jobs.workbench import Workbench, in_threads, kind

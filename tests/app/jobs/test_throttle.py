@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.jobs.models import ThrottleSetting
-from app.jobs.throttle import Throttle
+from app.jobs.running.throttle import Throttle
 from tests.app.fake_clock import FakeClock
 
 RATES = st.floats(min_value=1, max_value=1e6)

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from app.jobs import outcome
-from app.jobs.context import JobContext
 from app.jobs.errors import JobWaiting
 from app.jobs.models import WaitingOn
+from app.jobs.running import outcome
+from app.jobs.running.context import JobContext
+from app.jobs.running.suspension import store_key, suspended_wait
 from app.jobs.service import request_abort, request_pause, wake
 from app.jobs.states import JobState
-from app.jobs.suspension import store_key, suspended_wait
 from tests.app.jobs.workbench import Workbench, kind, work_until_stopped
 
 

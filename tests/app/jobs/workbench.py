@@ -12,14 +12,14 @@ from sqlmodel import Session, col, select, update
 
 from app.clock import Clock, SystemClock
 from app.db import Database
-from app.jobs.claims import ClaimedJob, Claimer, claim_next
-from app.jobs.context import JobContext
 from app.jobs.errors import JobStopped
 from app.jobs.models import Job, JobCheckpoint, JobClass, JobEvent
-from app.jobs.runner import Runner
+from app.jobs.running.claims import ClaimedJob, Claimer, claim_next
+from app.jobs.running.context import JobContext
+from app.jobs.running.runner import Runner
+from app.jobs.running.tasks import TaskKind, TaskKinds
 from app.jobs.service import JobRequest, submit
 from app.jobs.states import JobState
-from app.jobs.tasks import TaskKind, TaskKinds
 from app.settings import Settings
 
 PATIENCE_S = 20.0

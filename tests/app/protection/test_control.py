@@ -24,8 +24,8 @@ from app.protection.service import (
 from app.settings import Settings
 from app.stores.errors import StoreKindWrong
 from app.stores.models import Store, StoreKind
-from spark.targets.control_file import NAME, ControlFile
-from spark.targets.control_record import ControlRecord, ProtectedRange
+from spark.targets.files.control_file import NAME, ControlFile
+from spark.targets.files.control_record import ControlRecord, ProtectedRange
 from tests.app.fake_clock import FakeClock
 from tests.app.protection.conftest import ON_SQLITE
 from tests.app.protection.test_service import protect

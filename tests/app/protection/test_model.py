@@ -33,9 +33,9 @@ from app.protection.service import (
 from app.settings import Settings
 from app.stores.models import ExtinctionFilterMode, Store, StoreKind, StoreMode
 from migrations.upgrade import upgrade
-from spark.targets.control_errors import ControlError
-from spark.targets.control_file import NAME, ControlFile
-from spark.targets.control_record import ControlRecord
+from spark.targets.files.control_errors import ControlError
+from spark.targets.files.control_file import NAME, ControlFile
+from spark.targets.files.control_record import ControlRecord
 from tests.app.fake_clock import FakeClock
 from tests.app.protection.conftest import CALLER
 

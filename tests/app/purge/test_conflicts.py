@@ -9,7 +9,7 @@ import pytest
 
 from app.purge.conflicts import conflicts
 from spark.formats.symmetricds import Layout, Version
-from spark.purge.inspect import Inspection
+from spark.purge.reading.inspect import Inspection
 
 
 def _inspection(version: Version, own: dict[str, str | None]) -> Inspection:

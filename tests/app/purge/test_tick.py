@@ -16,8 +16,8 @@ from app.jobs.models import Job
 from app.jobs.recurring import TickOutcome
 from app.jobs.states import JobState
 from app.purge.models import PurgeKind, PurgeTickRead
+from app.purge.rows import PurgeTick
 from app.purge.tick import list_ticks, tick_once
-from app.purge.tick_models import PurgeTick
 from app.settings import Settings
 from app.stores.models import Store, StoreKind
 from tests.app.fake_clock import FakeClock

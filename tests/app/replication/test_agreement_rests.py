@@ -11,8 +11,8 @@ import pytest
 
 from app.db import Database
 from app.kit.rests import Rest
+from app.replication.agreements.tick import Look
 from app.replication.rows import Agreement, AgreementState
-from app.replication.tick import Look
 from app.settings import Settings
 from app.stores.models import Store, StoreKind
 

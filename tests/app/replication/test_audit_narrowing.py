@@ -8,9 +8,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from app.replication.audit_models import SideRead
-from app.replication.audit_narrowing import Budget, Compared, Piece, narrow
-from app.replication.audit_sides import together
+from app.replication.audits.models import SideRead
+from app.replication.audits.narrowing import Budget, Compared, Piece, narrow
+from app.replication.audits.sides import together
 
 LAST = 200
 Side = Mapping[int, str]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from app.db import Database
-from app.replication.peer_service import Consumer
-from app.replication.replicas import close_idle_replicas
+from app.replication.consumer.service import Consumer
+from app.replication.replica.replicas import close_idle_replicas
 from app.settings import Settings
 from app.stores.models import Store, StoreCreate
 from app.stores.service import create_store

@@ -17,15 +17,15 @@ import pytest
 from starlette.requests import Request
 from starlette.types import Message, Scope
 
-from app.replication.content_digest import HEADER, AnswerDigests, BodyDamaged, digest_of, matches
-from app.replication.peer_answers import PeerAnswerDamaged, PeerError, PeerRefused
-from app.replication.peer_batches import read_batch, read_body
-from app.replication.peer_client import ConsumerAddress, PeerClient
-from app.replication.supplier_signals import is_passing
+from app.replication.consumer.batches import read_batch, read_body
+from app.replication.peer.answers import PeerAnswerDamaged, PeerError, PeerRefused
+from app.replication.peer.client import ConsumerAddress, PeerClient
+from app.replication.peer.content_digest import HEADER, AnswerDigests, BodyDamaged, digest_of, matches
+from app.replication.supplier.signals import is_passing
 from app.settings import Settings
-from spark.formats.change_batch import ARROW_MEDIA_TYPE
-from spark.replication.proof_values import BatchProof, Head, RidProof
-from spark.replication.proved_batches import encode_with
+from spark.formats.changes.batch import ARROW_MEDIA_TYPE
+from spark.replication.proofs.proved_batches import encode_with
+from spark.replication.proofs.values import BatchProof, Head, RidProof
 from tests.spark.replication.consumer_side import chain, records
 
 FLIPS = 400

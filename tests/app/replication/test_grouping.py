@@ -13,14 +13,14 @@ import sqlalchemy as sa
 
 from app.db import Database
 from app.errors import Conflict, MetadataUnavailable, ServiceError, Unavailable, Unprocessable
-from app.replication.grouping import ChangeWriters, Outcome, Waiting, Writer
-from app.replication.refusals import ReplicaBusy
+from app.replication.replica.grouping import ChangeWriters, Outcome, Waiting, Writer
+from app.replication.replica.refusals import ReplicaBusy
 from app.settings import Settings
 from app.stores.errors import StoreNotFound
 from app.stores.models import StoreCreate
 from app.stores.service import create_store
-from spark.replication.local_write import LocalRequest, RequestKey, RequestWritten
 from spark.replication.records import LOCAL_SCHEMA
+from spark.replication.replica.local_write import LocalRequest, RequestKey, RequestWritten
 from tests.app.fake_clock import FakeClock
 
 ANSWER_S = 20.0

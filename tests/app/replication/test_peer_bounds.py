@@ -22,10 +22,10 @@ from typing import Any
 import httpx
 import pytest
 
-from app.replication import peer_client
-from app.replication.peer_answers import PeerAnswerInvalid, PeerCertificateInvalid, PeerTooSlow
-from app.replication.peer_client import ConsumerAddress, PeerClient
-from app.replication.supplier_signals import is_reacquired, is_waited_for
+from app.replication.peer import client as peer_client
+from app.replication.peer.answers import PeerAnswerInvalid, PeerCertificateInvalid, PeerTooSlow
+from app.replication.peer.client import ConsumerAddress, PeerClient
+from app.replication.supplier.signals import is_reacquired, is_waited_for
 
 Serve = Callable[[socket.socket], None]
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"

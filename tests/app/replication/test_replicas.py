@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from app.db import Database
-from app.replication.connections import ConnectionPool, WriterTurns
-from app.replication.refusals import NoReplicaYet
-from app.replication.replicas import (
+from app.replication.replica.connections import ConnectionPool, WriterTurns
+from app.replication.replica.refusals import NoReplicaYet
+from app.replication.replica.replicas import (
     adopt_replica,
     close_idle_replicas,
     compare_with_memory,

@@ -9,11 +9,11 @@ import pytest
 from sqlmodel import update
 
 from app.db import Database
-from app.jobs.context import JobContext
 from app.jobs.errors import JobFailed
+from app.jobs.running.context import JobContext
+from app.replication.agreements.sessions import consumer_of, target_of_store
+from app.replication.agreements.submitted import agreement_as_submitted
 from app.replication.rows import Agreement, AgreementState
-from app.replication.sessions import consumer_of, target_of_store
-from app.replication.submitted import agreement_as_submitted
 from app.settings import Settings
 from app.stores.models import Store, StoreKind
 from tests.app.fake_clock import FakeClock

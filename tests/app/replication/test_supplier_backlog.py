@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from spark.formats.change_batch import ROW_BYTES
+from spark.formats.changes.batch import ROW_BYTES
 from spark.formats.csn import CSN_CHARS
 from spark.formats.replica import tables_of
-from spark.replication.backlog import count_fitting, count_missing, oldest_missing
-from spark.replication.decide import Window
-from spark.replication.entries import read_entries
+from spark.replication.replica.entries import read_entries
+from spark.replication.supplier.backlog import count_fitting, count_missing, oldest_missing
+from spark.replication.supplier.decide import Window
 from spark.targets.connection import Connection
 from tests.spark.replication.replica_tables import (
     NOW_S,

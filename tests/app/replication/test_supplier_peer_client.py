@@ -13,16 +13,16 @@ from typing import Any
 import httpx
 import pytest
 
-from app.replication import peer_client
-from app.replication.peer_answers import (
+from app.replication.peer import client as peer_client
+from app.replication.peer.answers import (
     PeerAnswerInvalid,
     PeerRefused,
     PeerUnanswered,
     read_ruv,
     shown_ruv,
 )
-from app.replication.peer_client import ConsumerAddress, PeerClient
-from app.replication.supplier_signals import is_passing, is_reacquired, is_waited_for
+from app.replication.peer.client import ConsumerAddress, PeerClient
+from app.replication.supplier.signals import is_passing, is_reacquired, is_waited_for
 
 CSN = "65000001000000010000"
 ACQUIRED: dict[str, Any] = {

@@ -10,9 +10,9 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from app.replication.peer_answers import Acknowledged, PeerRefused, PeerUnanswered
-from app.replication.supplier_batches import Outgoing
-from app.replication.supplier_pipeline import READ_AHEAD, Pipeline, Send, Sent
+from app.replication.peer.answers import Acknowledged, PeerRefused, PeerUnanswered
+from app.replication.supplier.batches import Outgoing
+from app.replication.supplier.pipeline import READ_AHEAD, Pipeline, Send, Sent
 
 
 def _batch(number: int) -> Outgoing:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from app.replication.agreements.status import changes_sent, message_of, status_json, words_of
 from app.replication.rows import Agreement, ReplicationSession
-from app.replication.supplier_record import BACKOFF_MAX_S, backoff_s, show_end
-from app.replication.supplier_status import changes_sent, message_of, status_json, words_of
+from app.replication.supplier.record import BACKOFF_MAX_S, backoff_s, show_end
 
 AT = datetime(2026, 11, 20, 8, 1, 33, 999_000, UTC)
 # Of data/replication/status-json-lines.txt, each kind of line once.

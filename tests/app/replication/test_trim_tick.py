@@ -13,7 +13,7 @@ from app.auth.models import AuditEvent
 from app.db import Database
 from app.jobs.models import Job
 from app.jobs.states import JobState
-from app.replication.trim_tick import INTERVAL, trim_tick_once
+from app.replication.trimming.tick import INTERVAL, trim_tick_once
 from app.settings import Settings
 from app.stores.models import Store, StoreKind
 from tests.app.fake_clock import FakeClock

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from spark.erase.calls import Mode, PlanAnswer, RoundCall
-from spark.formats.je_log import file_name
+from spark.erase.calls.calls import Mode, PlanAnswer, RoundCall
+from spark.formats.je.log import file_name
 from tests.spark.erase.hands_at_work import contents, erase, plan, planned_bytes, rounds_of, rows_of
 from tests.spark.erase.live_records import live_records
 

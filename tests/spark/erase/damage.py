@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from spark.erase.log import newest_checkpoint, read_log
-from spark.erase.plan import gather_facts
-from spark.formats.je_log import EntryType, file_name, lsn_file, lsn_offset
+from spark.erase.plan.plan import gather_facts
+from spark.erase.reading.log import newest_checkpoint, read_log
+from spark.formats.je.log import EntryType, file_name, lsn_file, lsn_offset
 
 
 def in_use(directory: Path, kinds: frozenset[EntryType]) -> list[int]:

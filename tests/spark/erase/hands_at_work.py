@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from spark.erase.calls import (
+from spark.erase.calls.calls import (
     Mode,
     PlanAnswer,
     PlanCall,
@@ -19,15 +19,15 @@ from spark.erase.calls import (
     RoundCall,
     Step,
 )
-from spark.erase.directory import Witness
+from spark.erase.calls.request import PlanRequest
 from spark.erase.entry_tables import unpack
-from spark.erase.file_layer import FileLayer
-from spark.erase.overwrite import overwrite as do_round
-from spark.erase.request import PlanRequest
-from spark.erase.rounds import slice_entries, split_rounds
+from spark.erase.overwrite.file_layer import FileLayer
+from spark.erase.overwrite.overwrite import overwrite as do_round
+from spark.erase.overwrite.rounds import slice_entries, split_rounds
+from spark.erase.reading.directory import Witness
 from spark.erase.unit import do
-from spark.targets.control_file import ControlFile
-from spark.targets.control_record import ProtectedRange
+from spark.targets.files.control_file import ControlFile
+from spark.targets.files.control_record import ProtectedRange
 
 EPOCH = 7
 

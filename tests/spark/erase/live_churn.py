@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from spark.formats.je_log import file_name
+from spark.formats.je.log import file_name
 from spark.formats.je_write_cleaning import clean_file
 from spark.formats.je_write_environment import Environment
 from tests.spark.erase.live_log import GrowingLog

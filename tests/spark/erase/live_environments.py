@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from spark.erase.calls import LiveTerms
-from spark.erase.live import plan_live
-from spark.erase.plan import Plan
-from spark.erase.request import PlanRequest
-from spark.formats.je_log import lsn_of
+from spark.erase.calls.calls import LiveTerms
+from spark.erase.calls.request import PlanRequest
+from spark.erase.live.live import plan_live
+from spark.erase.plan.plan import Plan
+from spark.formats.je.log import lsn_of
 from spark.formats.je_write_environment import Environment
-from spark.targets import ofd_lock
+from spark.targets.files import ofd_lock
 
 CREATED_MS = 1_790_000_000_000
 MINUTE_MS = 60_000

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from spark.erase.calls import (
+from spark.erase.calls.calls import (
     LiveTerms,
     Mode,
     PlanAnswer,
@@ -23,11 +23,11 @@ from spark.erase.calls import (
     RefusalCode,
     RoundCall,
 )
-from spark.erase.directory import Witness
-from spark.erase.request import PlanRequest
-from spark.erase.rounds import slice_entries, split_rounds
+from spark.erase.calls.request import PlanRequest
+from spark.erase.overwrite.rounds import slice_entries, split_rounds
+from spark.erase.reading.directory import Witness
 from spark.erase.unit import do
-from spark.targets.control_file import ControlFile
+from spark.targets.files.control_file import ControlFile
 
 EPOCH = 7
 NOW_MS = 1_800_000_000_000

@@ -7,7 +7,7 @@ needed and what may go, the environment must recover to the records that the cop
 from dataclasses import dataclass
 from pathlib import Path
 
-from spark.formats.je_log import file_name
+from spark.formats.je.log import file_name
 from tests.oracles.je_liveness import ERASED, NODES, USER_LNS, Needs, Rule
 from tests.oracles.je_liveness_reader import Log, read_environment
 from tests.oracles.je_liveness_recovery import as_the_user_sees, recover, replay

@@ -8,7 +8,7 @@ import os
 import random
 from pathlib import Path
 
-from spark.formats.je_log import file_name, lsn_file, lsn_offset
+from spark.formats.je.log import file_name, lsn_file, lsn_offset
 from spark.formats.je_write_log import LogWriter
 
 DURABLE_NAME = "durable"

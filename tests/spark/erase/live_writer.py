@@ -18,7 +18,7 @@ import sys
 import time
 from pathlib import Path
 
-from spark.formats.je_log import NULL_LSN
+from spark.formats.je.log import NULL_LSN
 from spark.formats.je_write_cleaning import clean_file
 from spark.formats.je_write_database import Database, RecordLocked, Txn
 from spark.formats.je_write_environment import Environment

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from spark.erase.plan import Plan, plan_erasure
+from spark.erase.calls.request import PlanRequest
+from spark.erase.plan.plan import Plan, plan_erasure
 from spark.erase.reasons import Reason
-from spark.erase.request import PlanRequest
 from tests.oracles.je_liveness import Verdict
 from tests.oracles.je_liveness_reader import Log
 from tests.oracles.je_liveness_recovery import recover, with_erased

@@ -8,7 +8,7 @@ from `random.Random(seed)`: the same seed makes the same bytes.
 from pathlib import Path
 from random import Random
 
-from spark.formats.je_log import EntryType
+from spark.formats.je.log import EntryType
 from spark.formats.je_write_cleaning import clean_file
 from spark.formats.je_write_database import Database, RecordLocked, Txn
 from spark.formats.je_write_environment import Environment

@@ -4,7 +4,7 @@ import pickle
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from spark.erase.calls import PlanAnswer
+from spark.erase.calls.calls import PlanAnswer
 from spark.erase.errors import LogRefused
 
 

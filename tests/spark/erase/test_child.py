@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from spark.erase.calls import (
+from spark.erase.calls.calls import (
     DeleteReservedCall,
     HeaderTimesCall,
     Mode,
@@ -29,9 +29,9 @@ from spark.erase.calls import (
     RoundCall,
     Step,
 )
-from spark.erase.child import LENGTH, ChildHands, MessageForeign, read_message
-from spark.erase.hands import HandsLost
-from spark.erase.request import PlanRequest
+from spark.erase.calls.request import PlanRequest
+from spark.erase.hands.child import LENGTH, ChildHands, MessageForeign, read_message
+from spark.erase.hands.hands import HandsLost
 from tests.spark.erase.aftermath import Aftermath
 from tests.spark.erase.hands_at_work import claim, plan, rounds_of
 from tests.spark.erase.live_records import live_records
@@ -150,9 +150,9 @@ def test_child_dies_with_its_parent(copy_of: Callable[[str], Path]) -> None:
     directory = copy_of("closed")
     program = (
         "import os, threading\n"
-        "from spark.erase.calls import HeaderTimesCall, PlanCall\n"
-        "from spark.erase.child import ChildHands\n"
-        "from spark.erase.request import PlanRequest\n"
+        "from spark.erase.calls.calls import HeaderTimesCall, PlanCall\n"
+        "from spark.erase.hands.child import ChildHands\n"
+        "from spark.erase.calls.request import PlanRequest\n"
         "hands = ChildHands()\n"
         f"hands.header_times(HeaderTimesCall({str(directory)!r}, 0, 1))\n"
         "print(hands.pid, flush=True)\n"

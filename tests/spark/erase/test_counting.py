@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from spark.erase.calls import RefusalCode
-from spark.erase.count_calls import CountAnswer, CountCall
-from spark.erase.extinct import primary_key
+from spark.erase.calls.calls import RefusalCode
+from spark.erase.calls.count_calls import CountAnswer, CountCall
+from spark.erase.rule.extinct import primary_key
 from spark.erase.unit import do
 from spark.formats.extinction import Extinction
 from spark.formats.extinction_filter import Filter

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from spark.erase.calls import Mode, PlannedFile, RoundCall, Step
-from spark.formats.je_log import file_name
+from spark.erase.calls.calls import Mode, PlannedFile, RoundCall, Step
+from spark.formats.je.log import file_name
 from tests.spark.erase.aftermath import Aftermath
 from tests.spark.erase.hands_at_work import (
     Ending,

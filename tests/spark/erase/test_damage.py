@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from spark.erase.calls.request import PlanRequest
 from spark.erase.errors import LogCorrupt, LogFileMissing, LogRefused, RestoreRequired, RollbackUnfinished
 from spark.erase.native import types as t
 from spark.erase.native.items import parse_ln, parse_node
-from spark.erase.plan import Plan, plan_erasure
+from spark.erase.plan.plan import Plan, plan_erasure
 from spark.erase.reasons import Cause
-from spark.erase.request import PlanRequest
-from spark.formats.je_log import USER_LN_TYPES, EntryType
+from spark.formats.je.log import USER_LN_TYPES, EntryType
 from tests.oracles import je_log as oracle
 from tests.spark.erase.conftest import Sample
 
@@ -136,8 +136,8 @@ def test_compiled_code_stays_within_its_arrays(copy_of: Callable[[str], Path], t
 import random
 from pathlib import Path
 from spark.erase.errors import LogRefused
-from spark.erase.plan import plan_erasure
-from spark.erase.request import PlanRequest
+from spark.erase.plan.plan import plan_erasure
+from spark.erase.calls.request import PlanRequest
 from tests.spark.erase.test_damage import mutate
 chance = random.Random(7)
 files = sorted(Path({str(copy_of("halted"))!r}).glob("*.jdb"))

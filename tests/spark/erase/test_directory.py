@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spark.erase.directory import file_names, opened
+from spark.erase.calls.request import PlanRequest
 from spark.erase.errors import (
     LogFileChanged,
     LogFileNotRegular,
@@ -17,9 +17,9 @@ from spark.erase.errors import (
     LogVersionUnsupported,
     NotAnEnvironment,
 )
-from spark.erase.log import read_log
-from spark.erase.plan import plan_erasure
-from spark.erase.request import PlanRequest
+from spark.erase.plan.plan import plan_erasure
+from spark.erase.reading.directory import file_names, opened
+from spark.erase.reading.log import read_log
 
 ROOT = Path(__file__).parents[3]
 

@@ -6,10 +6,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spark.erase.columns import FileColumns
-from spark.erase.directory import file_names, opened
-from spark.erase.reading import Room, read_file
-from spark.formats.je_log_items import CheckpointEnd, RareLn
+from spark.erase.reading.columns import FileColumns
+from spark.erase.reading.directory import file_names, opened
+from spark.erase.reading.files import Room, read_file
+from spark.formats.je.items import CheckpointEnd, RareLn
 from tests.oracles import je_log as oracle
 from tests.spark.erase.conftest import Sample
 

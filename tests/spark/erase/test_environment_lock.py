@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from spark.erase import environment_lock
-from spark.erase.environment_lock import NAME, try_lock
-from spark.targets.control_errors import ControlFileMissing, NotRegular, PermissionRefused
+from spark.erase.overwrite import environment_lock
+from spark.erase.overwrite.environment_lock import NAME, try_lock
+from spark.targets.files.control_errors import ControlFileMissing, NotRegular, PermissionRefused
 
 JE = """
 import fcntl, os, sys

@@ -10,19 +10,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spark.erase.calls import Costs, PlanAnswer, PlanCall
+from spark.erase.calls.calls import Costs, PlanAnswer, PlanCall
+from spark.erase.calls.request import ExtinctionTerms, FilterMode, HoldingExtinction, PlanRequest
 from spark.erase.entry_tables import unpack
-from spark.erase.live import plan_live
-from spark.erase.plan import plan_erasure
-from spark.erase.plan_answer import of_plan
+from spark.erase.live.live import plan_live
+from spark.erase.plan.plan import plan_erasure
+from spark.erase.plan.plan_answer import of_plan
+from spark.erase.plan.spread import plan_spread
 from spark.erase.reasons import Cause, Reason, Switches
-from spark.erase.request import ExtinctionTerms, FilterMode, HoldingExtinction, PlanRequest
-from spark.erase.spread import plan_spread
 from spark.erase.unit import do
 from spark.formats.extinction import Extinction
 from spark.formats.extinction_filter import Filter
-from spark.formats.je_extinct_scan import ExtinctScan
-from spark.formats.je_log import EntryType
+from spark.formats.je.extinct_scan import ExtinctScan
+from spark.formats.je.log import EntryType
 from spark.formats.je_write_environment import Environment
 from tests.oracles.je_small_engine import SmallEngine
 from tests.spark.erase.conftest import Sample

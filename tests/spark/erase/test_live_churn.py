@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spark.erase.calls import RefusalCode
+from spark.erase.calls.calls import RefusalCode
 from tests.oracles.je_liveness_reader import read_environment
 from tests.oracles.je_liveness_recovery import recover
 from tests.spark.erase.live_churn import cold

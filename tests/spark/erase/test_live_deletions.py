@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from spark.erase import live_reading
-from spark.erase.calls import Mode, PlanAnswer, PlannedFile, RefusalCode
+from spark.erase.calls.calls import Mode, PlanAnswer, PlannedFile, RefusalCode
+from spark.erase.reading import live_reading
 from tests.spark.erase.live_eraser import Eraser
 from tests.spark.erase.live_judge import Judged, judge
 from tests.spark.erase.live_runs import NODE_GRACE_MS

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from spark.erase import live_reading, live_rules
-from spark.erase.calls import Mode
-from spark.erase.log import Checkpoint, Log
-from spark.formats.je_log import lsn_of
+from spark.erase.calls.calls import Mode
+from spark.erase.live import rules as live_rules
+from spark.erase.reading import live_reading
+from spark.erase.reading.log import Checkpoint, Log
+from spark.formats.je.log import lsn_of
 from tests.spark.erase.live_eraser import Eraser
 from tests.spark.erase.live_judge import Judged
 from tests.spark.erase.live_runs import NODE_GRACE_MS, Run, killed_after, start, wait_until_ready

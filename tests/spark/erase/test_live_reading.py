@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from spark.erase import live_reading
-from spark.erase.calls import PlanCall, RefusalCode
+from spark.erase.calls.calls import PlanCall, RefusalCode
+from spark.erase.calls.refusing import Refused
+from spark.erase.calls.request import PlanRequest
 from spark.erase.errors import LogFileChanged, LogFileNotRegular, LogFileVanished
-from spark.erase.refusing import Refused
-from spark.erase.request import PlanRequest
+from spark.erase.reading import live_reading
 from spark.erase.unit import do
 from tests.spark.erase.live_environments import NO_GRACE, held, plan, planned, write_environment
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from spark.erase.calls import Mode, PlanCall, RefusalCode, RoundCall, Step
+from spark.erase.calls.calls import Mode, PlanCall, RefusalCode, RoundCall, Step
+from spark.erase.calls.request import PlanRequest
 from spark.erase.errors import (
     EnvironmentUnreadable,
     LiveBackupUnknown,
@@ -20,14 +21,13 @@ from spark.erase.errors import (
     OwnEraserOn,
     RestoreRequired,
 )
-from spark.erase.live import check_live_round, plan_live
-from spark.erase.live_properties import properties
-from spark.erase.plan import Plan, plan_erasure
+from spark.erase.live.live import check_live_round, plan_live
+from spark.erase.live.properties import properties
+from spark.erase.plan.plan import Plan, plan_erasure
 from spark.erase.reasons import Cause, Reason
-from spark.erase.request import PlanRequest
 from spark.erase.unit import do
-from spark.formats.je_log import EntryType, lsn_file
-from spark.targets.control_file import ControlFile
+from spark.formats.je.log import EntryType, lsn_file
+from spark.targets.files.control_file import ControlFile
 from tests.spark.erase.conftest import Sample
 from tests.spark.erase.hands_at_work import EPOCH, Traced, claim, planned_bytes, rounds_of
 from tests.spark.erase.live_environments import (

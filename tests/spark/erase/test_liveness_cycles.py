@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from spark.erase.plan import plan_erasure
+from spark.erase.calls.request import PlanRequest
+from spark.erase.plan.plan import plan_erasure
 from spark.erase.reasons import Switches
-from spark.erase.request import PlanRequest
 from tests.oracles.je_liveness import ERASED, Rule, first_vlsn_file, judge
 from tests.oracles.je_liveness_reader import Log, read_environment
 from tests.oracles.je_liveness_recovery import recover

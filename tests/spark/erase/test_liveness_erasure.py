@@ -9,8 +9,8 @@ from typing import TypeVar
 
 import pytest
 
-from spark.erase.any_call import Done
-from spark.erase.calls import (
+from spark.erase.calls.any_call import Done
+from spark.erase.calls.calls import (
     Mode,
     PlanAnswer,
     PlanCall,
@@ -23,12 +23,12 @@ from spark.erase.calls import (
     RoundCall,
     Step,
 )
+from spark.erase.calls.request import PlanRequest
 from spark.erase.entry_tables import unpack
+from spark.erase.overwrite.rounds import slice_entries, split_rounds
 from spark.erase.reasons import Cause
-from spark.erase.request import PlanRequest
-from spark.erase.rounds import slice_entries, split_rounds
 from spark.erase.unit import do
-from spark.targets.control_file import ControlFile
+from spark.targets.files.control_file import ControlFile
 from tests.oracles.je_liveness import ERASED, judge
 from tests.oracles.je_liveness_reader import Entry, Log, read_environment, split_duplicate
 from tests.oracles.je_liveness_recovery import Recovered, recover, with_erased

@@ -6,10 +6,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from spark.erase.log import read_log
-from spark.erase.plan import plan_erasure, plan_log
+from spark.erase.calls.request import PlanRequest
+from spark.erase.plan.plan import plan_erasure, plan_log
+from spark.erase.reading.log import read_log
 from spark.erase.reasons import Cause, Reason
-from spark.erase.request import PlanRequest
 from tests.oracles.je_liveness import judge
 from tests.oracles.je_liveness_reader import read_environment
 from tests.oracles.je_liveness_recovery import recover

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from spark.erase.plan import Plan, plan_erasure
+from spark.erase.calls.request import PlanRequest
+from spark.erase.plan.plan import Plan, plan_erasure
 from spark.erase.reasons import Cause
-from spark.erase.request import PlanRequest
 from tests.oracles.je_liveness import Rule, Verdict, judge
 from tests.oracles.je_liveness_reader import Log, read_environment
 from tests.oracles.je_liveness_recovery import as_the_user_sees, recover, replay, with_erased

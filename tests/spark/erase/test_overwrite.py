@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark.erase.calls import Mode, Step
+from spark.erase.calls.calls import Mode, Step
 from spark.formats.je_write_environment import Environment
 from tests.spark.erase.conftest import Sample
 from tests.spark.erase.hands_at_work import (

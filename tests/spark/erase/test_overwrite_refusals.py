@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from spark.erase.calls import (
+from spark.erase.calls.calls import (
     Mode,
     PlanAnswer,
     PlanCall,
@@ -22,12 +22,12 @@ from spark.erase.calls import (
     RoundCall,
     Step,
 )
-from spark.erase.environment_lock import try_lock
-from spark.erase.file_layer import FileLayer
-from spark.erase.request import PlanRequest
+from spark.erase.calls.request import PlanRequest
+from spark.erase.overwrite.environment_lock import try_lock
+from spark.erase.overwrite.file_layer import FileLayer
 from spark.erase.unit import do
-from spark.targets.control_file import ControlFile
-from spark.targets.control_record import ProtectedRange
+from spark.targets.files.control_file import ControlFile
+from spark.targets.files.control_record import ProtectedRange
 from tests.spark.erase.hands_at_work import (
     Failing,
     Meddling,

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from spark.erase.plan import FilePlan, Plan, plan_erasure
+from spark.erase.calls.request import PlanRequest
+from spark.erase.plan.plan import FilePlan, Plan, plan_erasure
 from spark.erase.reasons import Cause, Reason, Switches
-from spark.erase.request import PlanRequest
-from spark.formats.je_log import EntryType
+from spark.formats.je.log import EntryType
 from tests.oracles import je_log as oracle
 from tests.spark.erase.conftest import Sample
 

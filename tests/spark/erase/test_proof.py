@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from spark.erase.calls import PlannedFile, PrepareCall, RefusalCode
-from spark.erase.directory import Identity
+from spark.erase.calls.calls import PlannedFile, PrepareCall, RefusalCode
 from spark.erase.entry_tables import rows_of, slice_entries
-from spark.erase.file_layer import FileLayer
-from spark.erase.prepare import prepare as prepare_in_units
+from spark.erase.overwrite.file_layer import FileLayer
+from spark.erase.overwrite.prepare import prepare as prepare_in_units
+from spark.erase.reading.directory import Identity
 from tests.spark.erase.hands_at_work import (
     Failing,
     Traced,

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from spark.erase.calls.request import PlanRequest
 from spark.erase.errors import LogRefused
-from spark.erase.plan import plan_erasure
+from spark.erase.plan.plan import plan_erasure
 from spark.erase.reasons import Cause
-from spark.erase.request import PlanRequest
 from tests.oracles.je_liveness import Verdict, judge
 from tests.oracles.je_liveness_reader import Log, read_environment
 from tests.oracles.je_liveness_recovery import Recovered, recover, with_erased

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from spark.erase.calls import PlanAnswer, PlanCall, RefusalCode
+from spark.erase.calls.calls import PlanAnswer, PlanCall, RefusalCode
+from spark.erase.calls.request import PlanRequest
 from spark.erase.errors import LogRefused
-from spark.erase.plan import plan_erasure
-from spark.erase.request import PlanRequest
+from spark.erase.plan.plan import plan_erasure
 from spark.erase.unit import do
 from tests.oracles.je_liveness_reader import Entry, Log, read_environment
 from tests.oracles.je_log_bytes import TIME_MS, LogBytes, packed

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from spark.erase.calls import (
+from spark.erase.calls.calls import (
     DeleteReservedAnswer,
     DeleteReservedCall,
     PlannedFile,
     RefusalCode,
 )
-from spark.erase.environment_lock import try_lock
-from spark.erase.reserved import delete_reserved
-from spark.formats.je_log import file_name
+from spark.erase.overwrite.environment_lock import try_lock
+from spark.erase.overwrite.reserved import delete_reserved
+from spark.formats.je.log import file_name
 from spark.formats.je_write_cleaning import clean_file
 from spark.formats.je_write_environment import Environment
-from spark.targets.control_record import ProtectedRange
+from spark.targets.files.control_record import ProtectedRange
 from tests.spark.erase.hands_at_work import (
     Ending,
     Failing,

@@ -5,7 +5,7 @@ import pytest
 
 from spark.erase.entry_tables import BATCH_ROWS, pack, rows_of, unpack
 from spark.erase.native.planned import PLANNED
-from spark.erase.rounds import RoundSlice, slice_entries, split_rounds
+from spark.erase.overwrite.rounds import RoundSlice, slice_entries, split_rounds
 
 SIZE = 1 << 30
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from spark.erase.calls import (
+from spark.erase.calls.calls import (
     Costs,
     DeleteReservedCall,
     HeaderTimesCall,
@@ -19,15 +19,15 @@ from spark.erase.calls import (
     RefusalCode,
     VerifyCall,
 )
-from spark.erase.child import ChildHands
-from spark.erase.directory import identity_of
-from spark.erase.environment_lock import try_lock
-from spark.erase.hands import Hands, HandsLost
-from spark.erase.request import PlanRequest
+from spark.erase.calls.request import PlanRequest
+from spark.erase.hands.child import ChildHands
+from spark.erase.hands.hands import Hands, HandsLost
+from spark.erase.overwrite.environment_lock import try_lock
+from spark.erase.reading.directory import identity_of
 from spark.erase.run import SparkHands
 from spark.erase.unit import do
 from spark.erase.verified import FileToVerify
-from spark.pool import SparkPool
+from spark.pool.pool import SparkPool
 from tests.spark.erase.conftest import Sample
 from tests.spark.erase.dying import Deadly
 from tests.spark.erase.hands_at_work import claim, contents, rounds_of

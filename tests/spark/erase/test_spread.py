@@ -9,15 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark.erase.calls import Costs, PlanAnswer
-from spark.erase.overview import find_spread, overlook
-from spark.erase.plan import plan_erasure
-from spark.erase.plan_answer import of_plan
+from spark.erase.calls.calls import Costs, PlanAnswer
+from spark.erase.calls.request import PlanRequest
+from spark.erase.plan.overview import find_spread, overlook
+from spark.erase.plan.plan import plan_erasure
+from spark.erase.plan.plan_answer import of_plan
+from spark.erase.plan.spread import plan_spread, survey_packed
+from spark.erase.plan.survey import Survey, find_tasks, pack, survey_file, unpack, unpack_rising
+from spark.erase.plan.window import IS_ROWS, ROWS, look_through
 from spark.erase.reasons import Switches
-from spark.erase.request import PlanRequest
-from spark.erase.spread import plan_spread, survey_packed
-from spark.erase.survey import Survey, find_tasks, pack, survey_file, unpack, unpack_rising
-from spark.erase.window import IS_ROWS, ROWS, look_through
 from tests.oracles.je_small_engine import SmallEngine
 from tests.spark.erase.conftest import Sample
 from tests.spark.erase.random_environments import random_environment
@@ -170,8 +170,8 @@ def test_transactions_of_two_files_are_looked_at_together_and_no_other(samples: 
 def test_many_transactions_are_compared_some_at_a_time(
     samples: dict[str, Sample], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark.erase.overview.ENDED_AT_ONCE", 4)
-    monkeypatch.setattr("spark.erase.overview.SAMPLE_STEP", 2)
+    monkeypatch.setattr("spark.erase.plan.overview.ENDED_AT_ONCE", 4)
+    monkeypatch.setattr("spark.erase.plan.overview.SAMPLE_STEP", 2)
     first, second, *_ = surveys_of(samples["closed"].path)
     first = with_ends(first, list(range(0, 90, 3)), list(range(30)))
     second = with_ends(second, list(range(0, 90, 5)), list(range(18)))

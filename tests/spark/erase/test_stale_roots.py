@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from spark.erase.calls.request import PlanRequest
 from spark.erase.errors import TreeBroken
-from spark.erase.plan import plan_erasure
-from spark.erase.request import PlanRequest
-from spark.formats.je_log import FLAG_PROVISIONAL, EntryType, file_name, lsn_file, lsn_offset
+from spark.erase.plan.plan import plan_erasure
+from spark.formats.je.log import FLAG_PROVISIONAL, EntryType, file_name, lsn_file, lsn_offset
 from spark.formats.je_write_cleaning import clean_file
 from spark.formats.je_write_environment import Environment
 from spark.formats.je_write_items import CheckpointEndItem, write_checkpoint_end, write_checkpoint_start

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from spark.erase.calls import Costs, RefusalCode, VerifyAnswer, VerifyCall
-from spark.erase.child import ChildHands
-from spark.erase.log import newest_checkpoint, read_log
-from spark.erase.plan import gather_facts, plan_erasure
-from spark.erase.request import PlanRequest
+from spark.erase.calls.calls import Costs, RefusalCode, VerifyAnswer, VerifyCall
+from spark.erase.calls.request import PlanRequest
+from spark.erase.hands.child import ChildHands
+from spark.erase.overwrite.verify import verify
+from spark.erase.plan.plan import gather_facts, plan_erasure
+from spark.erase.reading.log import newest_checkpoint, read_log
 from spark.erase.run import SparkHands
 from spark.erase.unit import do
 from spark.erase.verified import FileToVerify
-from spark.erase.verify import verify
-from spark.formats.je_log import LN_TYPES, NODE_TYPES, file_name, lsn_file, lsn_offset
-from spark.pool import SparkPool
+from spark.formats.je.log import LN_TYPES, NODE_TYPES, file_name, lsn_file, lsn_offset
+from spark.pool.pool import SparkPool
 from tests.spark.erase.damage import in_use, zero_out
 from tests.spark.erase.hands_at_work import claim, erase
 from tests.spark.erase.live_eraser import Eraser

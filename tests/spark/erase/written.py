@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
-from spark.formats.je_log import lsn_file
+from spark.formats.je.log import lsn_file
 from spark.formats.je_write_database import Txn
 from spark.formats.je_write_environment import Environment
 

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Callable
 
+from spark.events.cleaning.records import CleanupPlan, Step
 from spark.events.cleanup import ROWS_IN_TX, CleanupWalk
-from spark.events.cleanup_records import CleanupPlan, Step
 from spark.events.records import Catalog
 from spark.events.unit import CleanupUnit, UnitJob, UnitResult, run_unit
 from spark.targets.connection import Connection

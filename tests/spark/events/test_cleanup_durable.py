@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from spark.events.catalog import read_catalog
-from spark.events.cleanup_plan import plan_cleanup
+from spark.events.cleaning.plan import plan_cleanup
 from spark.events.unit import UnitJob, make_durable
 from spark.targets.connection import target_now
 from spark.targets.fence import raise_fence

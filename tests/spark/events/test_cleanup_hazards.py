@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from spark.events.catalog import read_catalog
+from spark.events.cleaning.cluster_lock import locked
+from spark.events.cleaning.errors import ClusterLocked
+from spark.events.cleaning.plan import plan_cleanup
+from spark.events.cleaning.records import CleanupPlan, Hazard, Hold
 from spark.events.cleanup import CleanupWalk
-from spark.events.cleanup_errors import ClusterLocked
-from spark.events.cleanup_plan import plan_cleanup
-from spark.events.cleanup_records import CleanupPlan, Hazard, Hold
-from spark.events.cluster_lock import locked
 from spark.events.run import cleanup_work
 from spark.events.unit import CleanupUnit, UnitJob, UnitResult, run_unit
-from spark.targets.archive import read_rows, read_shape, verify_file
+from spark.targets.archive.archive import read_rows, read_shape, verify_file
 from spark.targets.connection import Connection, SessionLimits
 from spark.targets.errors import FenceRaised
 from spark.targets.fence import raise_fence

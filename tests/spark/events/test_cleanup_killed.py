@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from spark.events.catalog import read_catalog
+from spark.events.cleaning.errors import UnconfirmedWouldGo
+from spark.events.cleaning.log_switch import heal_status, start_switch, try_finish
+from spark.events.cleaning.log_tables import has_rows
+from spark.events.cleaning.native import NativeUnit, run_native
+from spark.events.cleaning.plan import plan_cleanup
+from spark.events.cleaning.records import Healed
 from spark.events.cleanup import log_step
-from spark.events.cleanup_errors import UnconfirmedWouldGo
-from spark.events.cleanup_plan import plan_cleanup
-from spark.events.cleanup_records import Healed
-from spark.events.log_switch import heal_status, start_switch, try_finish
-from spark.events.log_tables import has_rows
-from spark.events.native import NativeUnit, run_native
 from spark.events.unit import UnitJob
 from spark.targets.connection import Connection
 from spark.targets.errors import TargetUnreachable

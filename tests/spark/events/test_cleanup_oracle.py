@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from spark.events.catalog import read_catalog
+from spark.events.cleaning.log_switch import start_switch, try_finish
+from spark.events.cleaning.log_tables import read_status
+from spark.events.cleaning.plan import plan_cleanup
+from spark.events.cleaning.records import TABLE_OF, Blocked, CleanupPlan, Finished, Started
 from spark.events.cleanup import log_step
-from spark.events.cleanup_plan import plan_cleanup
-from spark.events.cleanup_records import TABLE_OF, Blocked, CleanupPlan, Finished, Started
-from spark.events.log_switch import start_switch, try_finish
-from spark.events.log_tables import read_status
 from spark.events.unit import UnitJob
 from spark.targets.connection import Connection
 from tests.spark.events.catalogs import (

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from spark.events.catalog import read_catalog
+from spark.events.cleaning.plan import plan_cleanup
 from spark.events.cleanup import CleanupWalk
-from spark.events.cleanup_plan import plan_cleanup
 from spark.events.unit import CleanupUnit, UnitJob, run_unit
 from tests.spark.events.catalogs import Catalogs, LoadedCatalog
 from tests.spark.events.random_catalogs import CUTOFF, contents, put, settled_catalog

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from spark.events.catalog import read_catalog
+from spark.events.cleaning.log_switch import read_log_status
 from spark.events.errors import CatalogIncomplete, NodeUninitialised, NotASlonyDatabase, UnknownCluster
 from spark.events.inspect import Slon, SlonyInspection, inspect_node
-from spark.events.log_switch import read_log_status
 from spark.events.rights import MissingRight
 from spark.targets.connection import Target, connect
 from tests.spark.events.catalogs import Catalogs, LoadedCatalog, recorded_rows

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 import pytest
 
 from spark.events.catalog import read_catalog
+from spark.events.cleaning.cluster_lock import locked
+from spark.events.cleaning.errors import ClusterLocked
+from spark.events.cleaning.log_switch import heal_status, read_log_status, start_switch, try_finish
+from spark.events.cleaning.records import Blocked, Finished, Healed, Started
 from spark.events.cleanup import log_step
-from spark.events.cleanup_errors import ClusterLocked
-from spark.events.cleanup_records import Blocked, Finished, Healed, Started
-from spark.events.cluster_lock import locked
-from spark.events.log_switch import heal_status, read_log_status, start_switch, try_finish
 from spark.events.records import Catalog
 from spark.targets.connection import Connection, Row
 from spark.targets.dialects.dialect import Params

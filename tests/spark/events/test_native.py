@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from spark.events.catalog import read_catalog
+from spark.events.cleaning.errors import UnconfirmedWouldGo
+from spark.events.cleaning.native import NativeUnit, run_native
+from spark.events.cleaning.native_outcome import classify
+from spark.events.cleaning.plan import plan_cleanup
+from spark.events.cleaning.records import TABLE_OF, CleanupPlan, NativeResult
 from spark.events.cleanup import log_step
-from spark.events.cleanup_errors import UnconfirmedWouldGo
-from spark.events.cleanup_plan import plan_cleanup
-from spark.events.cleanup_records import TABLE_OF, CleanupPlan, NativeResult
 from spark.events.errors import FunctionsMissing
-from spark.events.native import NativeUnit, run_native
-from spark.events.native_outcome import classify
 from spark.events.unit import UnitJob
 from spark.formats.slony import SYNC
 from spark.targets.fence import raise_fence

@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 import pytest
 
 from spark.events.catalog import read_catalog
+from spark.events.cleaning.log_switch import read_log_status, start_switch
+from spark.events.cleaning.plan import plan_cleanup
 from spark.events.cleanup import log_step
-from spark.events.cleanup_plan import plan_cleanup
 from spark.events.confirmations import confirm, read_matrix
 from spark.events.events import create_sync, select_events
-from spark.events.log_switch import read_log_status, start_switch
 from spark.events.records import Catalog
 from spark.events.rights import RIGHTS, Ability, MissingRight, missing_rights
 from spark.events.unit import UnitJob

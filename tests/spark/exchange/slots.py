@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-from spark.errors import SparkError, SparkJobCancelled
+from spark.pool.errors import SparkError, SparkJobCancelled
 from spark.targets.run import Deliver
 from spark.targets.task import Task, run_task
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from spark.errors import PoolDraining, SparkJobCancelled, SparkJobFailed, SparkLost
 from spark.exchange.board import ExchangeLimits
 from spark.exchange.dispatch import Exchange
 from spark.exchange.errors import TaskBroken, UnitsLost
 from spark.exchange.lease import LeaseTerms
+from spark.pool.errors import PoolDraining, SparkJobCancelled, SparkJobFailed, SparkLost
 from spark.targets.errors import TargetCancelled, TargetLockTimeout
 from tests.spark.exchange.slots import CORES, ThreadSlots
 from tests.spark.exchange.work import blunder, done, made_target, note, rest, think, trip, work_of

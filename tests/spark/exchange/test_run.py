@@ -15,7 +15,7 @@ from spark.exchange.board import ExchangeLimits
 from spark.exchange.dispatch import Exchange
 from spark.exchange.errors import TaskBroken
 from spark.exchange.lease import LeaseTerms
-from spark.pool import SparkPool
+from spark.pool.pool import SparkPool
 from spark.targets.errors import TargetCancelled
 from tests.spark.exchange.work import blunder, die_once, done, made_target, note, think_long, work_of
 

@@ -22,7 +22,12 @@ from spark.extinction.slices import (
 from spark.extinction.unit import SliceMoved, relax_durability, rows_of, run_batch
 from spark.formats.extinction import Extinction
 from spark.formats.extinction_filter import Filter
-from spark.replication.extinctions import KnownExtinction, ScanState, find_extinction, write_extinction
+from spark.replication.consumer.extinctions import (
+    KnownExtinction,
+    ScanState,
+    find_extinction,
+    write_extinction,
+)
 from spark.targets.connection import Connection, Target
 from spark.targets.errors import TargetError
 from tests.spark.extinction.scanning import scan_slice

@@ -12,8 +12,8 @@ from spark.exchange.lease import LeaseTerms
 from spark.extinction.run import scan_work
 from spark.extinction.slices import Removed, begin_scan, cut_slices, finish_scan, read_slices
 from spark.formats.extinction_filter import Filter
-from spark.pool import SparkPool
-from spark.replication.extinctions import write_extinction
+from spark.pool.pool import SparkPool
+from spark.replication.consumer.extinctions import write_extinction
 from tests.spark.replication.consumer_side import consumer_side, target_of
 from tests.spark.replication.extinct_keys import SOUND, extinction, local, write
 from tests.spark.replication.replica_tables import NOW_S, SHORT_WAITS

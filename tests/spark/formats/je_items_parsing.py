@@ -1,8 +1,8 @@
 """Items of real logs, read field by field into the writer's own classes, to be written again."""
 
-from spark.formats import je_log_items as items
-from spark.formats.je_log import HAS_CREATION_TIME_TYPES, TRANSACTIONAL_TYPES, EntryType
-from spark.formats.je_log_packed import ItemReader
+from spark.formats.je import items
+from spark.formats.je.log import HAS_CREATION_TIME_TYPES, TRANSACTIONAL_TYPES, EntryType
+from spark.formats.je.packed import ItemReader
 from spark.formats.je_write_items import (
     BEFORE_IMAGE_TYPES,
     AbortVersion,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark.formats.change_batch import (
+from spark.formats.changes.batch import (
     BATCH_BYTES,
     BatchTooLarge,
     BatchUnreadable,
@@ -19,8 +19,8 @@ from spark.formats.change_batch import (
     encode_arrow,
     row_bytes,
 )
-from spark.formats.change_batch_checks import record_faults
-from spark.formats.change_batch_messages import MESSAGES_MAX
+from spark.formats.changes.checks import record_faults
+from spark.formats.changes.messages import MESSAGES_MAX
 from spark.replication.records import LOCAL_SCHEMA, RECORD_SCHEMA
 from tests.spark.formats.hostile_batches import (
     COMPRESSIONS,

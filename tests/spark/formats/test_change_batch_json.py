@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark.formats.change_batch import BatchTooLarge, BatchUnreadable, decode_ndjson, encode_ndjson
-from spark.formats.change_batch_json import LINE_MAX_BYTES
+from spark.formats.changes.batch import BatchTooLarge, BatchUnreadable, decode_ndjson, encode_ndjson
+from spark.formats.changes.json_form import LINE_MAX_BYTES
 from tests.spark.formats.hostile_batches import SCHEMAS, batch_of, batches, csn_of, damaged, fault_of, sample
 
 MIB = 1_048_576

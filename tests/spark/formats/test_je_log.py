@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark.erase.native.reading import INT_BYTES, LONG_BYTES, packed
-from spark.formats import je_log
-from spark.formats.je_log import EntryType, lsn_file, lsn_of, lsn_offset, show_lsn
-from spark.formats.je_log_items import (
+from spark.formats.je import log as je_log
+from spark.formats.je.items import (
     check_plain,
     read_checkpoint_end,
     read_db_tree,
@@ -18,7 +17,8 @@ from spark.formats.je_log_items import (
     read_rollback,
     read_vlsn_range,
 )
-from spark.formats.je_log_packed import ItemMalformed, ItemReader
+from spark.formats.je.log import EntryType, lsn_file, lsn_of, lsn_offset, show_lsn
+from spark.formats.je.packed import ItemMalformed, ItemReader
 from tests.oracles import je_log as oracle
 
 

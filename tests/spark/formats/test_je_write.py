@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark.erase.log import read_log
-from spark.erase.plan import plan_erasure
-from spark.erase.request import PlanRequest
-from spark.formats.je_log import USER_LN_TYPES, EntryType, file_name, lsn_of
-from spark.formats.je_log_items import NODE_KEY_PREFIX
-from spark.formats.je_log_packed import ItemReader
+from spark.erase.calls.request import PlanRequest
+from spark.erase.plan.plan import plan_erasure
+from spark.erase.reading.log import read_log
+from spark.formats.je.items import NODE_KEY_PREFIX
+from spark.formats.je.log import USER_LN_TYPES, EntryType, file_name, lsn_of
+from spark.formats.je.packed import ItemReader
 from spark.formats.je_write_bulk import packed_widths
 from spark.formats.je_write_database import RecordLocked, split_two_part_key
 from spark.formats.je_write_environment import Environment

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from spark.erase.plan import plan_erasure
-from spark.erase.request import PlanRequest
-from spark.formats.je_log import EntryType
+from spark.erase.calls.request import PlanRequest
+from spark.erase.plan.plan import plan_erasure
+from spark.formats.je.log import EntryType
 from spark.formats.je_write_cleaning import clean_file
 from spark.formats.je_write_environment import Environment
 from tests.oracles.je_log import walk

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from spark.purge.data_gap import plan_data_gap
-from spark.purge.inspect import inspect
+from spark.purge.reading.inspect import inspect
 from spark.targets.connection import connect
 from spark.targets.errors import TargetSchemaUnsupported
 from tests.oracles.symmetricds import CUTOFF, Place, Rows, create, empty, load, session, snapshot

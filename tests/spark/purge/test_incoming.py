@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from spark.purge.incoming import node_ranges, plan_incoming, unit_id
-from spark.targets.archive_file import UNIT_ID
+from spark.targets.archive.file import UNIT_ID
 from spark.targets.connection import connect
 from tests.oracles.symmetricds import CUTOFF, Place, Row, create, empty, load, session, snapshot
 from tests.oracles.symmetricds_engines import named_place

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spark.purge.inspect import Inspection, inspect
+from spark.purge.reading.inspect import Inspection, inspect
 from spark.targets.connection import Target, connect, target_now
 from spark.targets.errors import MixedTimeTypes, TargetSchemaUnsupported, TargetTablesMissing
 from tests.oracles.symmetricds import (

@@ -14,7 +14,7 @@ import pytest
 from spark.purge.statements import PurgeSpec
 from spark.purge.transaction import Done, run_in_transaction
 from spark.purge.unit import UnitResult, UnitSpec, run_unit
-from spark.targets.archive import list_attempts, read_rows, verify
+from spark.targets.archive.archive import list_attempts, read_rows, verify
 from spark.targets.connection import connect
 from spark.targets.errors import TargetError, TargetLockTimeout
 from spark.targets.fence import raise_fence

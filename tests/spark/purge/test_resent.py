@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from spark.purge.inspect import inspect
+from spark.purge.reading.inspect import inspect
+from spark.purge.reading.stats import TableStats, purge_stats
 from spark.purge.resent import ResentBatch, ResentReport, list_resent
 from spark.purge.statements import PurgeSpec
-from spark.purge.stats import TableStats, purge_stats
 from spark.purge.unit import run_unit
 from spark.targets.connection import connect
 from tests.oracles.symmetricds import CUTOFF, Place, build, session

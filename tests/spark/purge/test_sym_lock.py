@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from spark.purge.sym_lock import Holder, LockUnusable, release_lock, take_lock
+from spark.purge.reading.sym_lock import Holder, LockUnusable, release_lock, take_lock
 from spark.targets.connection import Connection, connect
 from tests.oracles.symmetricds import Place, create, session
 from tests.oracles.symmetricds_engines import named_place

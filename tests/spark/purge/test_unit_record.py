@@ -12,7 +12,7 @@ import pytest
 
 from spark.purge.statements import PurgeSpec, Step
 from spark.purge.unit import UnitSpec, run_unit
-from spark.targets.archive import read_rows, read_shape, verify
+from spark.targets.archive.archive import read_rows, read_shape, verify
 from spark.targets.connection import connect
 from spark.targets.ledger import StepTotals, archive_manifest, has_ledger, ledger_totals
 from tests.oracles.symmetricds import CUTOFF, Place, build, random_database, snapshot

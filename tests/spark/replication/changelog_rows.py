@@ -11,8 +11,8 @@ import pytest
 
 from spark.formats.csn import Csn
 from spark.formats.replica import create_statements, tables_of
-from spark.replication.decide import Window
 from spark.replication.records import RECORD_SCHEMA
+from spark.replication.supplier.decide import Window
 from spark.targets.connection import Connection, Target
 from tests.oracles.changelog_export import read_export
 from tests.spark.replication.replica_tables import NOW_S, opened, postgresql_target, sqlite_target

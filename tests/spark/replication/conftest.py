@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spark.replication.replica import create_file
+from spark.replication.replica.replica import create_file
 from spark.targets.connection import Target
 from tests.conftest import SharedServer
 

@@ -13,11 +13,11 @@ import pytest
 
 from spark.formats.csn import RID_MAX, Csn
 from spark.formats.replica import COLUMNS, tables_of
-from spark.replication.apply import Applied, apply_batch, apply_entries
+from spark.replication.consumer.apply import Applied, apply_batch, apply_entries
 from spark.replication.records import ENTRY_SCHEMA, RECORD_SCHEMA, SessionMode
-from spark.replication.replica import create_file, ensure_layout
-from spark.replication.session import Acquire, Acquired, Completion, Released, acquire, release
-from spark.replication.session_row import Ticket
+from spark.replication.replica.replica import create_file, ensure_layout
+from spark.replication.sessions.row import Ticket
+from spark.replication.sessions.session import Acquire, Acquired, Completion, Released, acquire, release
 from spark.targets.connection import Connection, Target
 from tests.spark.replication.replica_tables import NOW_S, csn, opened, postgresql_target
 

@@ -9,8 +9,14 @@ import pyarrow as pa
 from spark.formats.csn import Csn
 from spark.formats.extinction import Extinction
 from spark.formats.extinction_filter import Filter
-from spark.replication.local_write import Expected, GroupWritten, LocalRequest, RequestKey, write_group
 from spark.replication.records import LOCAL_SCHEMA
+from spark.replication.replica.local_write import (
+    Expected,
+    GroupWritten,
+    LocalRequest,
+    RequestKey,
+    write_group,
+)
 from spark.targets.connection import Connection
 from tests.spark.replication.consumer_side import Row
 from tests.spark.replication.replica_tables import NOW_S

@@ -14,17 +14,19 @@ from pathlib import Path
 import pyarrow as pa
 
 from spark.formats.csn import Csn
-from spark.replication import agreements, local_write, replica, trim
-from spark.replication.apply import apply_batch, apply_entries
-from spark.replication.decide import Consumer, Outcome, Strategy, Supplier, decide
-from spark.replication.entries import read_entries
+from spark.replication import agreements
+from spark.replication.consumer.apply import apply_batch, apply_entries
 from spark.replication.errors import ReplicaNotOnline, ReplicationRefused, ReplicaWasRestored
-from spark.replication.proofs import judge_consumer
+from spark.replication.proofs.judging import judge_consumer
+from spark.replication.proofs.shown_proofs import proof_of, shown_history
 from spark.replication.records import LOCAL_SCHEMA, ReplicaStatus, SessionMode
-from spark.replication.session import Acquire, Completion, acquire, complete_total, release
-from spark.replication.session_row import Ticket
-from spark.replication.shown_proofs import proof_of, shown_history
-from spark.replication.window import WindowReader
+from spark.replication.replica import local_write, replica
+from spark.replication.replica.entries import read_entries
+from spark.replication.sessions.row import Ticket
+from spark.replication.sessions.session import Acquire, Completion, acquire, complete_total, release
+from spark.replication.supplier.decide import Consumer, Outcome, Strategy, Supplier, decide
+from spark.replication.supplier.window import WindowReader
+from spark.replication.trimming import units as trim
 from spark.targets.connection import Connection, SessionLimits, Target, connect
 
 START_S = 1_800_000_000

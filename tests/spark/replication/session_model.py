@@ -11,7 +11,7 @@ from enum import Enum
 from random import Random
 
 from spark.formats.csn import Csn
-from spark.replication.decide import (
+from spark.replication.supplier.decide import (
     Anchor,
     Consumer,
     Outcome,
@@ -20,7 +20,7 @@ from spark.replication.decide import (
     Supplier,
     decide,
 )
-from spark.replication.skip import SkipRules, Verdict
+from spark.replication.supplier.skip import SkipRules, Verdict
 from tests.oracles.replication_recordings import is_read
 
 RIDS = (1, 2, 3)

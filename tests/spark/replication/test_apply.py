@@ -9,7 +9,7 @@ import pytest
 
 from spark.formats.csn import Csn
 from spark.replication.csn_generator import next_csn
-from spark.replication.replica import snapshot
+from spark.replication.replica.replica import snapshot
 from spark.replication.session_errors import BatchGap, GenerationMismatch, PrevGap
 from tests.spark.replication.consumer_side import (
     ConsumerSide,

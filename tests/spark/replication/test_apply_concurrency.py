@@ -11,8 +11,8 @@ from random import Random
 import pyarrow as pa
 
 from spark.formats.csn import Csn
-from spark.replication.local_write import Expected, LocalRequest, write_group
 from spark.replication.records import LOCAL_SCHEMA
+from spark.replication.replica.local_write import Expected, LocalRequest, write_group
 from spark.targets.connection import SessionLimits, Target
 from spark.targets.errors import TargetLockTimeout
 from tests.spark.replication.consumer_side import OWN_RID, ConsumerSide, Row, change, consumer_side

@@ -14,8 +14,8 @@ import pytest
 
 from spark.formats.csn import Csn
 from spark.replication.records import SessionMode
-from spark.replication.session import Completion, complete_total
-from spark.replication.session_row import Ticket
+from spark.replication.sessions.row import Ticket
+from spark.replication.sessions.session import Completion, complete_total
 from spark.targets.connection import Connection, Target
 from spark.targets.errors import TargetError
 from tests.spark.replication.consumer_side import (

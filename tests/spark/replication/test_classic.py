@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from spark.formats.csn import Csn
-from spark.replication import classic
-from spark.replication.changelog_pages import ChangelogIncomplete
-from spark.replication.classic import ClassicReader
-from spark.replication.decide import Anchor, Consumer, Outcome, Reason, Supplier
-from spark.replication.skip import Verdict
+from spark.replication.supplier import classic
+from spark.replication.supplier.changelog_pages import ChangelogIncomplete
+from spark.replication.supplier.classic import ClassicReader
+from spark.replication.supplier.decide import Anchor, Consumer, Outcome, Reason, Supplier
+from spark.replication.supplier.skip import Verdict
 from spark.targets.connection import Connection
 from tests.spark.replication.changelog_rows import (
     Row,

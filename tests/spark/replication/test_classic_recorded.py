@@ -10,10 +10,10 @@ import pytest
 
 from spark.formats.csn import Csn
 from spark.formats.replica import tables_of
-from spark.replication.changelog_pages import ChangelogIncomplete
-from spark.replication.classic import ClassicReader
-from spark.replication.decide import Consumer, Outcome, Strategy, Supplier, decide
-from spark.replication.window import WindowReader
+from spark.replication.supplier.changelog_pages import ChangelogIncomplete
+from spark.replication.supplier.classic import ClassicReader
+from spark.replication.supplier.decide import Consumer, Outcome, Strategy, Supplier, decide
+from spark.replication.supplier.window import WindowReader
 from spark.targets.connection import Connection
 from tests.oracles.replication_recordings import (
     FIRST_CSNS,

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from spark.formats.csn import Csn
-from spark.replication.clock_repair import repair_clock
 from spark.replication.csn_generator import next_csn
 from spark.replication.errors import ReplicaNotOnline
 from spark.replication.records import SessionMode
-from spark.replication.replica import mark_restored, snapshot
+from spark.replication.replica.clock_repair import repair_clock
+from spark.replication.replica.replica import mark_restored, snapshot
 from spark.replication.session_errors import ClockSkewed, ConsumerAhead, DiscardNotGranted, SessionEnded
 from tests.spark.replication.consumer_side import (
     OWN_RID,

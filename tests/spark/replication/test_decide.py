@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark.formats.csn import Csn
-from spark.replication.decide import (
+from spark.replication.supplier.decide import (
     Anchor,
     Consumer,
     Decision,

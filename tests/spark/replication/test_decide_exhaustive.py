@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations, product
 
 from spark.formats.csn import Csn
-from spark.replication.decide import Anchor, Consumer, Outcome, Strategy, Supplier, decide
+from spark.replication.supplier.decide import Anchor, Consumer, Outcome, Strategy, Supplier, decide
 from tests.oracles.replication_recordings import is_read
 
 DEPTH = 3

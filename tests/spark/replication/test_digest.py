@@ -10,8 +10,8 @@ import pytest
 
 from spark.formats.csn import Csn
 from spark.formats.replica import tables_of
-from spark.replication import digest
-from spark.replication.digest import (
+from spark.replication.replica import digest
+from spark.replication.replica.digest import (
     Digest,
     Digester,
     change_marks,

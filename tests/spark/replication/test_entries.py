@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from spark.formats.replica import tables_of
-from spark.replication.entries import Entry, get_entry, read_entries
 from spark.replication.errors import ReplicaMissing
 from spark.replication.records import ENTRY_SCHEMA
-from spark.replication.replica import ensure_layout
-from spark.replication.upsert import put_entries
+from spark.replication.replica.entries import Entry, get_entry, read_entries
+from spark.replication.replica.replica import ensure_layout
+from spark.replication.replica.upsert import put_entries
 from spark.targets.connection import Connection, Target
 from tests.spark.replication.replica_tables import csn, opened
 

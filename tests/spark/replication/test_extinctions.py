@@ -12,9 +12,7 @@ import pytest
 from spark.formats.extinction import Extinction
 from spark.formats.extinction_filter import Filter
 from spark.formats.replica import ADDED_LATER, tables_of
-from spark.replication.digest import digest_entries
-from spark.replication.errors import ReplicaNotOnline, ReplicaWasRestored
-from spark.replication.extinctions import (
+from spark.replication.consumer.extinctions import (
     KnownExtinction,
     ScanState,
     find_extinction,
@@ -24,8 +22,12 @@ from spark.replication.extinctions import (
     read_records,
     write_extinction,
 )
-from spark.replication.local_write import Expected, KeyExtinct, RequestWritten
-from spark.replication.peers import (
+from spark.replication.errors import ReplicaNotOnline, ReplicaWasRestored
+from spark.replication.records import SessionMode
+from spark.replication.replica.digest import digest_entries
+from spark.replication.replica.local_write import Expected, KeyExtinct, RequestWritten
+from spark.replication.replica.replica import ensure_layout, mark_restored
+from spark.replication.sessions.peers import (
     LackingPeer,
     PeerRole,
     announced_missing,
@@ -34,10 +36,8 @@ from spark.replication.peers import (
     note_peer,
     role_of,
 )
-from spark.replication.records import SessionMode
-from spark.replication.replica import ensure_layout, mark_restored
-from spark.replication.session import Acquire, Acquired, Completion, acquire, complete_total, release
-from spark.replication.session_row import Ticket
+from spark.replication.sessions.row import Ticket
+from spark.replication.sessions.session import Acquire, Acquired, Completion, acquire, complete_total, release
 from tests.spark.replication.consumer_side import (
     GENERATION,
     OWN_RID,

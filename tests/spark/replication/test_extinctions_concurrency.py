@@ -13,8 +13,8 @@ from spark.extinction.slices import begin_scan, cut_slices, finish_scan, read_sl
 from spark.formats.csn import Csn
 from spark.formats.extinction import Extinction
 from spark.formats.extinction_filter import Filter
-from spark.replication.extinctions import find_extinction, write_extinction
-from spark.replication.local_write import KeyExtinct, RequestWritten
+from spark.replication.consumer.extinctions import find_extinction, write_extinction
+from spark.replication.replica.local_write import KeyExtinct, RequestWritten
 from spark.targets.connection import Connection, Target
 from tests.spark.extinction.scanning import scan_slice
 from tests.spark.replication.consumer_side import ConsumerSide, Row, change, consumer_side

@@ -14,17 +14,17 @@ import pytest
 
 from spark.formats.csn import Csn
 from spark.formats.replica import tables_of
-from spark.replication import proofs
-from spark.replication.apply import apply_batch
-from spark.replication.chain import chain_of
-from spark.replication.history_points import find_points, heads_of
-from spark.replication.identity import sign_head
-from spark.replication.proof_values import BatchProof, Head, History, RidProof
+from spark.replication.consumer.apply import apply_batch
+from spark.replication.proofs import judging as proofs
+from spark.replication.proofs.chain import chain_of
+from spark.replication.proofs.history_points import find_points, heads_of
+from spark.replication.proofs.identity import sign_head
+from spark.replication.proofs.shown_proofs import proof_of, shown_history
+from spark.replication.proofs.values import BatchProof, Head, History, RidProof
 from spark.replication.records import RECORD_SCHEMA, ReplicaStatus, SessionMode
-from spark.replication.session import Acquire, acquire
 from spark.replication.session_errors import ChangesUnproven, HistoryDiverged, HistoryUnproven
-from spark.replication.session_row import Ticket
-from spark.replication.shown_proofs import proof_of, shown_history
+from spark.replication.sessions.row import Ticket
+from spark.replication.sessions.session import Acquire, acquire
 from tests.spark.replication.broken_rule import broken_rule
 from tests.spark.replication.history_sites import GENERATION, Machine, session
 
@@ -125,7 +125,7 @@ def test_the_comparison_is_what_finds_it(make: Make) -> None:
         broken_rule(proofs, "_check_last", lambda *told: None),
     ):
         # Without it: green, over two histories.
-        from spark.replication import session as product
+        from spark.replication.sessions import session as product
 
         with broken_rule(product, "require_one_history", lambda found: None):
             assert session(b, a) in ("UP_TO_DATE", "UNPROVEN")

@@ -15,7 +15,7 @@ from random import Random
 import pytest
 
 from spark.formats.csn import Csn
-from spark.replication import proofs
+from spark.replication.proofs import judging as proofs
 from spark.replication.records import SessionMode
 from tests.spark.replication.broken_rule import broken_rule
 from tests.spark.replication.history_sites import Machine, session
@@ -161,8 +161,8 @@ def test_many_lives(share: int) -> None:
 
 
 def test_the_judge_finds_what_histories_alone_forbid() -> None:
-    from spark.replication import session as product
-    from spark.replication import session_begin as beginning
+    from spark.replication.sessions import begin as beginning
+    from spark.replication.sessions import session as product
 
     with (
         broken_rule(product, "require_one_history", lambda found: None),

@@ -17,7 +17,8 @@ from spark.formats.csn import Csn
 from spark.formats.replica import tables_of
 from spark.replication.csn_generator import ClockSkewExceeded, GeneratorState, next_csn
 from spark.replication.errors import ReplicaMissing, ReplicaNotOnline, ReplicaWasRestored
-from spark.replication.local_write import (
+from spark.replication.records import LOCAL_SCHEMA, RECORD_SCHEMA, ReplicaStatus
+from spark.replication.replica.local_write import (
     REQUESTS_KEPT_S,
     Expected,
     GroupWritten,
@@ -28,8 +29,7 @@ from spark.replication.local_write import (
     give_csns,
     write_group,
 )
-from spark.replication.records import LOCAL_SCHEMA, RECORD_SCHEMA, ReplicaStatus
-from spark.replication.replica import (
+from spark.replication.replica.replica import (
     accept_loss,
     advance_ruv,
     ensure_layout,
@@ -39,7 +39,7 @@ from spark.replication.replica import (
     save_generator,
     snapshot,
 )
-from spark.replication.upsert import entries_of, put_changes, put_entries
+from spark.replication.replica.upsert import entries_of, put_changes, put_entries
 from spark.targets.connection import Connection, SessionLimits, Target
 from spark.targets.errors import TargetError, TargetLockTimeout
 from tests.spark.replication.replica_tables import NOW_S, csn, opened

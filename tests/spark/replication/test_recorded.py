@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 from spark.formats.csn import Csn
-from spark.replication.decide import Consumer, Outcome, Reason, Strategy, Supplier, decide
+from spark.replication.supplier.decide import Consumer, Outcome, Reason, Strategy, Supplier, decide
 from tests.oracles.changelog_export import read_export
 from tests.oracles.replication_recordings import (
     DECISIONS,

@@ -24,7 +24,7 @@ from spark.replication.errors import (
     RidDiffers,
 )
 from spark.replication.records import ReplicaRow, ReplicaStatus
-from spark.replication.replica import (
+from spark.replication.replica.replica import (
     Expected,
     GivenUp,
     accept_loss,

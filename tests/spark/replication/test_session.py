@@ -13,8 +13,7 @@ import pytest
 from spark.formats.csn import Csn
 from spark.replication.csn_generator import next_csn
 from spark.replication.records import SessionMode
-from spark.replication.replica import snapshot
-from spark.replication.session import renew
+from spark.replication.replica.replica import snapshot
 from spark.replication.session_errors import (
     BatchGap,
     ClockSkewed,
@@ -27,7 +26,8 @@ from spark.replication.session_errors import (
     SessionRefused,
     StaleEpoch,
 )
-from spark.replication.session_row import Ticket
+from spark.replication.sessions.row import Ticket
+from spark.replication.sessions.session import renew
 from tests.spark.replication.consumer_side import (
     GENERATION,
     OTHER,

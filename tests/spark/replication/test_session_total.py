@@ -10,8 +10,7 @@ import pytest
 from spark.formats.csn import Csn
 from spark.replication.csn_generator import next_csn
 from spark.replication.records import SessionMode
-from spark.replication.replica import mark_restored, snapshot
-from spark.replication.session import Acquired, Completion, complete_total
+from spark.replication.replica.replica import mark_restored, snapshot
 from spark.replication.session_errors import (
     ClockSkewed,
     ConsumerAhead,
@@ -22,7 +21,8 @@ from spark.replication.session_errors import (
     TotalNotUnderWay,
     TotalRuvDiffers,
 )
-from spark.replication.session_row import Ticket
+from spark.replication.sessions.row import Ticket
+from spark.replication.sessions.session import Acquired, Completion, complete_total
 from tests.spark.replication.consumer_side import (
     GENERATION,
     OTHER,

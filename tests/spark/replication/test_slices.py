@@ -12,15 +12,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from spark.formats.change_batch import decode_arrow
+from spark.formats.changes.batch import decode_arrow
 from spark.formats.csn import Csn
 from spark.formats.replica import tables_of
-from spark.replication.changelog_pages import ChangelogIncomplete
-from spark.replication.decide import Window
 from spark.replication.records import RECORD_SCHEMA
 from spark.replication.run import MapSlices, SlicedReader, slice_work, spool_folder
-from spark.replication.slices import Bounds, Slice, SpooledSlice, plan_slices, ranges_of, spool_slice
-from spark.replication.window import WindowReader
+from spark.replication.supplier.changelog_pages import ChangelogIncomplete
+from spark.replication.supplier.decide import Window
+from spark.replication.supplier.slices import Bounds, Slice, SpooledSlice, plan_slices, ranges_of, spool_slice
+from spark.replication.supplier.window import WindowReader
 from spark.targets.connection import Connection
 from spark.targets.errors import ArchiveFailed, TargetCancelled, TargetLockTimeout
 from spark.targets.work import Outcome, do_unit, open_worker

@@ -10,10 +10,10 @@ import pytest
 from spark.exchange.board import ExchangeLimits
 from spark.exchange.dispatch import Exchange
 from spark.exchange.lease import LeaseTerms
-from spark.pool import SparkPool
+from spark.pool.pool import SparkPool
 from spark.replication.run import SlicedReader, slice_work, spool_folder
-from spark.replication.slices import Bounds
-from spark.replication.window import WindowReader
+from spark.replication.supplier.slices import Bounds
+from spark.replication.supplier.window import WindowReader
 from tests.spark.replication.changelog_rows import (
     as_rows,
     csn_at,

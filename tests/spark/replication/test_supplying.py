@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from spark.replication.records import ReplicaStatus, SessionMode
-from spark.replication.replica import snapshot
-from spark.replication.session import Acquired
+from spark.replication.replica.replica import snapshot
 from spark.replication.session_errors import ReplicaSupplies
-from spark.replication.supplying import SUPPLYING_S, end_supplying, note_supplying
+from spark.replication.sessions.session import Acquired
+from spark.replication.sessions.supplying import SUPPLYING_S, end_supplying, note_supplying
 from tests.spark.replication.consumer_side import (
     HELD,
     OTHER,
@@ -67,7 +67,7 @@ def test_each_session_takes_back_its_own_note(side: ConsumerSide) -> None:
 
 
 def test_a_note_ends_by_itself(side: ConsumerSide, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark.replication.supplying.SUPPLYING_S", 0.0)
+    monkeypatch.setattr("spark.replication.sessions.supplying.SUPPLYING_S", 0.0)
     note_supplying(side.conn, COPIES)
     total(side)
     assert SUPPLYING_S > 0
@@ -124,7 +124,7 @@ def test_of_two_that_would_empty_each_other_one_is_left(two: tuple[ConsumerSide,
 def test_without_the_notes_both_are_emptied(
     two: tuple[ConsumerSide, ConsumerSide], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark.replication.session_begin.require_not_supplying", lambda *_: None)
+    monkeypatch.setattr("spark.replication.sessions.begin.require_not_supplying", lambda *_: None)
     a, b = two
     total(b, COPIES)
     side = a.acquire(BESIDE, mode=SessionMode.TOTAL, ruv={3: csn(1, 3)}, rid=2)

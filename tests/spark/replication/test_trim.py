@@ -17,8 +17,9 @@ from spark.replication.agreements import (
     register_agreement,
     remove_agreement,
 )
-from spark.replication.decide import Consumer, Outcome, Reason, Strategy, Supplier, decide
-from spark.replication.trim import (
+from spark.replication.supplier.decide import Consumer, Outcome, Reason, Strategy, Supplier, decide
+from spark.replication.trimming.plan import plan_trim
+from spark.replication.trimming.units import (
     ReplicaNotTrimmed,
     Span,
     TrimRules,
@@ -26,7 +27,6 @@ from spark.replication.trim import (
     TrimWalk,
     run_trim,
 )
-from spark.replication.trim_plan import plan_trim
 from spark.targets.connection import Connection, target_now
 from spark.targets.errors import FenceRaised
 from spark.targets.fence import raise_fence

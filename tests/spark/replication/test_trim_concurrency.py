@@ -15,12 +15,12 @@ import pytest
 from spark.formats.csn import Csn
 from spark.formats.replica import tables_of
 from spark.replication.agreements import acknowledge, register_agreement, remove_agreement
-from spark.replication.decide import Consumer, Outcome, Strategy, Supplier, Vector, decide
-from spark.replication.local_write import Expected, LocalRequest, write_group
 from spark.replication.records import LOCAL_SCHEMA
-from spark.replication.replica import create_file, ensure_layout, read_vectors
-from spark.replication.trim import TrimRules, TrimUnit, TrimWalk, run_trim
-from spark.replication.window import WindowReader
+from spark.replication.replica.local_write import Expected, LocalRequest, write_group
+from spark.replication.replica.replica import create_file, ensure_layout, read_vectors
+from spark.replication.supplier.decide import Consumer, Outcome, Strategy, Supplier, Vector, decide
+from spark.replication.supplier.window import WindowReader
+from spark.replication.trimming.units import TrimRules, TrimUnit, TrimWalk, run_trim
 from spark.targets.connection import Connection, SessionLimits, Target, target_now
 from spark.targets.errors import TargetLockTimeout
 from spark.targets.fence import raise_fence

@@ -12,12 +12,12 @@ import pytest
 
 from spark.formats.csn import Csn
 from spark.formats.replica import TABLES, tables_of
-from spark.replication import upsert
-from spark.replication.entries import read_entries
-from spark.replication.inspect import inspect_replica
 from spark.replication.records import ENTRY_SCHEMA, RECORD_SCHEMA
-from spark.replication.replica import ensure_layout
-from spark.replication.upsert import entries_of, newest_of, put_changes, put_entries, rids_of
+from spark.replication.replica import upsert
+from spark.replication.replica.entries import read_entries
+from spark.replication.replica.inspect import inspect_replica
+from spark.replication.replica.replica import ensure_layout
+from spark.replication.replica.upsert import entries_of, newest_of, put_changes, put_entries, rids_of
 from spark.targets.connection import Connection, SessionLimits, Target
 from spark.targets.dialects import postgresql_copy
 from spark.targets.errors import TargetError, TargetLockTimeout, TargetReadOnly, TargetRowConflict

@@ -11,19 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from spark.formats.change_batch import decode_arrow, encode_arrow, row_bytes
+from spark.formats.changes.batch import decode_arrow, encode_arrow, row_bytes
 from spark.formats.csn import Csn
 from spark.formats.replica import tables_of
-from spark.replication.changelog_pages import (
+from spark.replication.records import RECORD_SCHEMA
+from spark.replication.supplier.changelog_pages import (
     ONLY_BY_KEY,
     ChangelogIncomplete,
     Page,
     page_statement,
     range_source,
 )
-from spark.replication.decide import Window
-from spark.replication.records import RECORD_SCHEMA
-from spark.replication.window import WindowReader
+from spark.replication.supplier.decide import Window
+from spark.replication.supplier.window import WindowReader
 from spark.targets.connection import Connection, sqlite_path
 from tests.spark.replication.changelog_rows import (
     Row,

@@ -19,9 +19,13 @@ from random import Random
 from typing import Any
 
 from spark.formats.csn import Csn
-from spark.replication import agreements, apply, local_write, replica, session, trim
-from spark.replication.decide import Strategy
+from spark.replication import agreements
+from spark.replication.consumer import apply
 from spark.replication.records import ReplicaStatus, SessionMode
+from spark.replication.replica import local_write, replica
+from spark.replication.sessions import session
+from spark.replication.supplier.decide import Strategy
+from spark.replication.trimming import units as trim
 from spark.targets.errors import TargetUnreachable
 from tests.spark.replication.broken_rule import broken_rule
 from tests.spark.replication.wire_model_session import (

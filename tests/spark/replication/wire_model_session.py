@@ -16,23 +16,14 @@ import pyarrow as pa
 
 from spark.formats.csn import Csn
 from spark.formats.replica import tables_of
-from spark.replication import (
-    agreements,
-    apply,
-    classic,
-    csn_generator,
-    dead_letters,
-    replica,
-    session,
-    supplying,
-    window,
-)
-from spark.replication.changelog_pages import ChangelogIncomplete
-from spark.replication.decide import Consumer, Decision, Outcome, Strategy, Supplier, Window, decide
-from spark.replication.entries import read_entries
-from spark.replication.proof_values import BatchProof
-from spark.replication.proofs import judge_consumer
+from spark.replication import agreements, csn_generator, dead_letters
+from spark.replication.consumer import apply
+from spark.replication.proofs.judging import judge_consumer
+from spark.replication.proofs.shown_proofs import proof_of, shown_history
+from spark.replication.proofs.values import BatchProof
 from spark.replication.records import RECORD_SCHEMA, ReplicaStatus, SessionMode, Snapshot
+from spark.replication.replica import replica
+from spark.replication.replica.entries import read_entries
 from spark.replication.session_errors import (
     BatchGap,
     ConsumerAhead,
@@ -44,8 +35,11 @@ from spark.replication.session_errors import (
     StaleEpoch,
     TotalRuvDiffers,
 )
-from spark.replication.session_row import Ticket
-from spark.replication.shown_proofs import proof_of, shown_history
+from spark.replication.sessions import session, supplying
+from spark.replication.sessions.row import Ticket
+from spark.replication.supplier import classic, window
+from spark.replication.supplier.changelog_pages import ChangelogIncomplete
+from spark.replication.supplier.decide import Consumer, Decision, Outcome, Strategy, Supplier, Window, decide
 from spark.targets.connection import Connection
 from spark.targets.errors import TargetRowConflict
 from tests.spark.replication.wire_model_site import Site, Violation

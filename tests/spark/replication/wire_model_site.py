@@ -17,9 +17,9 @@ from typing import Any
 import pyarrow as pa
 
 from spark.formats.csn import Csn
-from spark.replication import local_write, replica
 from spark.replication.errors import ReplicaNotOnline, ReplicaWasRestored
 from spark.replication.records import LOCAL_SCHEMA, ReplicaStatus
+from spark.replication.replica import local_write, replica
 from spark.targets.connection import Connection, SessionLimits, Target, connect
 
 START_S = 1_800_000_000

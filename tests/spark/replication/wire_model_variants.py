@@ -13,10 +13,15 @@ from typing import Any
 
 from spark.formats.csn import Csn
 from spark.formats.replica import tables_of
-from spark.replication import apply, arrival, classic, local_write, proofs, replica, session, trim
-from spark.replication.arrival import Arrival
-from spark.replication.decide import Anchor, Consumer, Decision, Outcome, Strategy, Supplier, decide
-from spark.replication.session_row import SessionRow, lock_session, save_session
+from spark.replication.consumer import apply, arrival
+from spark.replication.consumer.arrival import Arrival
+from spark.replication.proofs import judging as proofs
+from spark.replication.replica import local_write, replica
+from spark.replication.sessions import session
+from spark.replication.sessions.row import SessionRow, lock_session, save_session
+from spark.replication.supplier import classic
+from spark.replication.supplier.decide import Anchor, Consumer, Decision, Outcome, Strategy, Supplier, decide
+from spark.replication.trimming import units as trim
 from tests.spark.replication.broken_rule import broken_rule, does_nothing
 from tests.spark.replication.wire_model import Profile
 from tests.spark.replication.wire_model_session import Lease, Link, Rules

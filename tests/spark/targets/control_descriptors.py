@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from spark.erase import environment_lock
-from spark.erase.environment_lock import EnvironmentLock
-from spark.targets.control_file import ControlFile
-from spark.targets.system_calls import SystemCalls
+from spark.erase.overwrite import environment_lock
+from spark.erase.overwrite.environment_lock import EnvironmentLock
+from spark.targets.files.control_file import ControlFile
+from spark.targets.files.system_calls import SystemCalls
 from tests.spark.targets.control_directory import make_environment
 from tests.spark.targets.control_memory import DONE, Memory
 from tests.spark.targets.control_programs import ENVIRONMENT, Judge, Op, Program

@@ -3,9 +3,9 @@
 import os
 from pathlib import Path
 
-from spark.targets import control_record
-from spark.targets.control_file import NAME
-from spark.targets.control_record import COUNTER, SLOT_OFFSETS, ControlRecord, ProtectedRange
+from spark.targets.files import control_record
+from spark.targets.files.control_file import NAME
+from spark.targets.files.control_record import COUNTER, SLOT_OFFSETS, ControlRecord, ProtectedRange
 
 BACKUP = ProtectedRange("prt_backup", "BACKUP", 0, 4)
 SCAN = ProtectedRange("prt_scan", "SCAN", 2, None)

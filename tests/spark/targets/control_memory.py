@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from spark.targets.control_record import ControlRecord
+from spark.targets.files.control_record import ControlRecord
 from tests.spark.targets.control_programs import RECORD, Judge, Op, Program
 
 Lock = tuple[Any, str, bool]

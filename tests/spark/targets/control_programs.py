@@ -25,7 +25,7 @@ from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from spark.targets.control_record import ControlRecord, ProtectedRange
+from spark.targets.files.control_record import ControlRecord, ProtectedRange
 
 Op = tuple[Any, ...]
 Program = Generator[Op, Any, None]

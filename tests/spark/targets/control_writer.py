@@ -11,8 +11,8 @@ import sys
 import time
 from pathlib import Path
 
-from spark.erase import environment_lock
-from spark.targets.control_file import ControlFile
+from spark.erase.overwrite import environment_lock
+from spark.targets.files.control_file import ControlFile
 
 NUMBER = 0
 WRITES = 400

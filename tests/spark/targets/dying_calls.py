@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from spark.targets.system_calls import SystemCalls
+from spark.targets.files.system_calls import SystemCalls
 from tests.spark.targets.control_descriptors import Unsynced
 
 SECTOR = 512

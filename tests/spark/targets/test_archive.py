@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spark.targets.archive import (
+from spark.targets.archive.archive import (
     archive_delete,
     job_directory,
     list_attempts,
@@ -25,7 +25,7 @@ from spark.targets.archive import (
     verify,
     write_manifest_json,
 )
-from spark.targets.archive_sqlite import UndecodableText
+from spark.targets.archive.sqlite import UndecodableText
 from spark.targets.connection import Connection, Target
 from spark.targets.errors import ArchiveCorrupt, ArchiveFailed, TargetCancelled, TargetTablesMissing
 from spark.targets.manifest import ManifestEntry

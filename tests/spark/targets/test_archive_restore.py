@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from spark.targets.archive import ManifestEntry, archive_delete, scan_directory
-from spark.targets.archive_restore import restore_into_file, restore_into_schema, restore_live
+from spark.targets.archive.archive import ManifestEntry, archive_delete, scan_directory
+from spark.targets.archive.restore import restore_into_file, restore_into_schema, restore_live
 from spark.targets.connection import Connection, Target
 from spark.targets.dialects.dialect import Row
 from spark.targets.errors import ArchiveFailed, FenceRaised, RestoreConflict, TargetSchemaUnsupported

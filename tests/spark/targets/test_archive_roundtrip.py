@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spark.targets.archive import archive_delete, read_rows, verify_file
-from spark.targets.archive_restore import restore_into_file, restore_live
+from spark.targets.archive.archive import archive_delete, read_rows, verify_file
+from spark.targets.archive.restore import restore_into_file, restore_live
 from spark.targets.connection import Connection, Target
 from tests.spark.targets.conftest import Connect
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from spark.targets.control_errors import ControlError, ControlFileInvalid
-from spark.targets.control_file import NAME, ControlFile
-from spark.targets.control_record import ControlRecord
-from spark.targets.system_calls import SystemCalls
+from spark.targets.files.control_errors import ControlError, ControlFileInvalid
+from spark.targets.files.control_file import NAME, ControlFile
+from spark.targets.files.control_record import ControlRecord
+from spark.targets.files.system_calls import SystemCalls
 from tests.spark.targets.control_directory import (
     BACKUP,
     SCAN,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spark.targets.control_errors import (
+from spark.targets.files.control_errors import (
     ControlFileFull,
     ControlFileInvalid,
     ControlFileMissing,
@@ -16,10 +16,10 @@ from spark.targets.control_errors import (
     NotRegular,
     PermissionRefused,
 )
-from spark.targets.control_file import NAME, RECORD_BYTE, ControlFile
-from spark.targets.control_record import FILE_BYTES, SLOT_OFFSETS, ControlRecord, ProtectedRange
-from spark.targets.medium import Medium
-from spark.targets.system_calls import SystemCalls
+from spark.targets.files.control_file import NAME, RECORD_BYTE, ControlFile
+from spark.targets.files.control_record import FILE_BYTES, SLOT_OFFSETS, ControlRecord, ProtectedRange
+from spark.targets.files.medium import Medium
+from spark.targets.files.system_calls import SystemCalls
 from tests.spark.targets.control_directory import (
     BACKUP,
     SCAN,

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from spark.targets.control_record import ProtectedRange
+from spark.targets.files.control_record import ProtectedRange
 from tests.spark.targets.control_memory import Exploration, Programs, explore
 from tests.spark.targets.control_programs import (
     Program,

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from spark.targets.control_file import ControlFile
-from spark.targets.control_record import ProtectedRange
+from spark.targets.files.control_file import ControlFile
+from spark.targets.files.control_record import ProtectedRange
 from tests.spark.targets import control_writer
 from tests.spark.targets.control_descriptors import Unsynced
 from tests.spark.targets.control_directory import make_environment

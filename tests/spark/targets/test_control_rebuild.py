@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from spark.targets.control_errors import ControlFileInvalid, PermissionRefused
-from spark.targets.control_file import NAME, ControlFile
-from spark.targets.control_record import SLOT_BYTES
-from spark.targets.system_calls import SystemCalls
+from spark.targets.files.control_errors import ControlFileInvalid, PermissionRefused
+from spark.targets.files.control_file import NAME, ControlFile
+from spark.targets.files.control_record import SLOT_BYTES
+from spark.targets.files.system_calls import SystemCalls
 from tests.spark.targets.control_directory import BACKUP, SCAN, make_environment, names, put_counter, tear
 
 

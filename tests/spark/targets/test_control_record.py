@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark.targets import control_record
-from spark.targets.control_errors import ControlFileFull
-from spark.targets.control_record import ControlRecord, ProtectedRange, decode, encode
+from spark.targets.files import control_record
+from spark.targets.files.control_errors import ControlFileFull
+from spark.targets.files.control_record import ControlRecord, ProtectedRange, decode, encode
 
 numbers = st.integers(0, 2**62)
 ranges = st.builds(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spark.targets.control_record import ProtectedRange
+from spark.targets.files.control_record import ProtectedRange
 from tests.spark.targets.control_descriptors import InMemory, OnDisk, Unsynced, run_schedule
 from tests.spark.targets.control_programs import (
     Change,

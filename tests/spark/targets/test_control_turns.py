@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from spark.targets.control_file import NAME, ControlFile
-from spark.targets.control_record import ControlRecord, ProtectedRange
-from spark.targets.system_calls import SystemCalls
+from spark.targets.files.control_file import NAME, ControlFile
+from spark.targets.files.control_record import ControlRecord, ProtectedRange
+from spark.targets.files.system_calls import SystemCalls
 from tests.spark.targets.control_directory import BACKUP, SCAN, counter, make_environment, names
 from tests.spark.targets.dying_calls import Turns
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spark.targets.medium import Medium, medium_of
+from spark.targets.files.medium import Medium, medium_of
 
 
 def table(path: Path, *lines: str) -> Path:

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from spark.erase.calls import PlannedFile, RefusalCode, RoundCall
-from spark.erase.directory import opened
+from spark.erase.calls.calls import PlannedFile, RefusalCode, RoundCall
 from spark.erase.errors import LogRefused
+from spark.erase.reading.directory import opened
 from spark.targets.connection import Target, connect
-from spark.targets.control_errors import PermissionRefused
-from spark.targets.control_file import ControlFile
 from spark.targets.errors import TargetAuthFailed, TargetReadOnly
+from spark.targets.files.control_errors import PermissionRefused
+from spark.targets.files.control_file import ControlFile
 from tests.http.environments import write_small
 from tests.spark.erase.conftest import copy_of, samples
 from tests.spark.erase.hands_at_work import claim, contents, overwrite, plan, rounds_of

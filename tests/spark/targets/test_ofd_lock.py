@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from spark.targets import ofd_lock
-from spark.targets.control_errors import LockFailed
+from spark.targets.files import ofd_lock
+from spark.targets.files.control_errors import LockFailed
 
 POSIX_CHILD = """
 import fcntl, os, sys

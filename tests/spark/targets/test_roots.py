@@ -16,16 +16,16 @@ from pathlib import Path
 
 import pytest
 
-from spark.erase.directory import file_names, opened
 from spark.erase.errors import LogRefused
-from spark.erase.file_layer import READ_FLAGS, WRITE_FLAGS, FileLayer
-from spark.targets.archive_file import AttemptWriter, job_directory
-from spark.targets.archive_restore import restore_into_file
-from spark.targets.beneath import open_beneath
+from spark.erase.overwrite.file_layer import READ_FLAGS, WRITE_FLAGS, FileLayer
+from spark.erase.reading.directory import file_names, opened
+from spark.targets.archive.file import AttemptWriter, job_directory
+from spark.targets.archive.restore import restore_into_file
 from spark.targets.connection import Connection, SessionLimits, Target, connect
-from spark.targets.control_errors import ControlError
-from spark.targets.control_file import ControlFile
 from spark.targets.errors import ArchiveFailed, TargetError, TargetPathRefused
+from spark.targets.files.beneath import open_beneath
+from spark.targets.files.control_errors import ControlError
+from spark.targets.files.control_file import ControlFile
 from spark.targets.sqlite_file import create_sqlite_file
 from tests.http.environments import write_small
 

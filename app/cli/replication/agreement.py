@@ -1,0 +1,144 @@
+"""`lethe replication agreement`: which consumers a replica brings its changes to."""
+
+from itertools import islice
+from typing import Annotated, Final
+
+import typer
+from lethe_client import Agreement
+
+from app.cli.replication.session import AgreementId, MaxChanges, MaxDuration, StrategyOption
+from app.cli.shell.arguments import LIMIT_DEFAULT, Limit, StoreId
+from app.cli.shell.exits import ExitCode
+from app.cli.shell.session import Session, on_service
+
+COLUMNS: Final = ("id", "state", "consumer", "store", "rid", "strategy", "interval")
+
+app = typer.Typer(
+    name="agreement",
+    no_args_is_help=True,
+    add_completion=False,
+    help="Which consumers a replica brings its changes to.",
+)
+
+Interval = Annotated[
+    str | None,
+    typer.Option("--interval", metavar="DURATION", help="A session by itself, at most so often: PT10S."),
+]
+
+
+@app.command("create")
+@on_service
+def create(
+    session: Session,
+    store: StoreId,
+    consumer_url: Annotated[
+        str, typer.Argument(metavar="URL", help="Of the consumer's service: http or https.")
+    ],
+    consumer_store: Annotated[
+        str, typer.Argument(metavar="CONSUMER", help="The consumer's store of kind REPLICA.")
+    ],
+    *,
+    token: Annotated[
+        str,
+        typer.Option(
+            "--token", metavar="secret:NAME", help="Registered at the supplier: see `lethe secret`."
+        ),
+    ],
+    ca_file: Annotated[
+        str | None, typer.Option("--ca-file", metavar="PATH", help="Authority of the consumer's certificate.")
+    ] = None,
+    strategy: StrategyOption = None,
+    interval: Interval = None,
+    max_changes: MaxChanges = None,
+    max_duration: MaxDuration = None,
+    batch_rows: Annotated[int | None, typer.Option("--batch-rows", min=1, help="Rows of a batch.")] = None,
+    batch_bytes: Annotated[
+        int | None, typer.Option("--batch-bytes", min=65_536, help="Bytes of a batch.")
+    ] = None,
+    in_flight: Annotated[
+        int | None, typer.Option("--in-flight", min=1, max=4, help="Batches that wait for an answer.")
+    ] = None,
+) -> int:
+    """Agree to bring a consumer the changes of a store; an admin's word."""
+    made = session.client.agreements.create(
+        store,
+        url=consumer_url,
+        consumer_store=consumer_store,
+        token=token,
+        ca_file=ca_file,
+        strategy=None if strategy is None else strategy.value,
+        interval=interval,
+        max_changes=max_changes,
+        max_duration=max_duration,
+        batch_rows=batch_rows,
+        batch_bytes=batch_bytes,
+        in_flight=in_flight,
+    )
+    session.out.document(made.raw)
+    session.out.say(f"{made.id} is {made.state}.")
+    session.out.note(f"Bring the changes: lethe replication session start {store} {made.id}")
+    return ExitCode.OK
+
+
+@app.command("list")
+@on_service
+def list_(session: Session, store: StoreId, *, limit: Limit = LIMIT_DEFAULT) -> int:
+    """List the agreements of a store."""
+    found = list(islice(session.client.agreements.list(store), limit))
+    session.out.document([each.raw for each in found])
+    session.out.table(list(COLUMNS), [_row(each) for each in found])
+    return ExitCode.OK
+
+
+@app.command("show")
+@on_service
+def show(session: Session, store: StoreId, agreement: AgreementId) -> int:
+    """Show an agreement, and how its consumer stands by what it has acknowledged."""
+    found = session.client.agreements.get(store, agreement)
+    session.out.document(found.raw)
+    status = found.status
+    assert status is not None, "one agreement is shown with its status"
+    session.out.facts(
+        {
+            "consumer": f"{found.consumer.url} {found.consumer.store}",
+            "state": found.state,
+            "interval": found.interval,
+            "unsent changes": status.lag_changes,
+            "lag": status.lag,
+            "oldest unsent": None if status.oldest_unsent is None else status.oldest_unsent.csn,
+            "purge headroom": status.purge_headroom,
+            "needs total": status.needs_total,
+            "sent": status.changes_sent,
+            "last update": status.last_update_status,
+            "colour": status.last_update_status_json.get("state"),
+            "target": status.target_code,
+        }
+    )
+    rows = [(rid, csn) for rid, csn in status.acknowledged.items()]
+    session.out.table(["rid", "acknowledged"], rows)
+    return ExitCode.OK
+
+
+@app.command("delete")
+@on_service
+def delete(session: Session, store: StoreId, agreement: AgreementId) -> int:
+    """Take an agreement away; trimming minds its consumer for 7 days more."""
+    found = session.client.agreements.get(store, agreement)
+    session.client.agreements.remove(store, agreement, etag=found.etag)
+    session.out.document(found.raw)
+    session.out.say(f"{agreement} is removed.")
+    return ExitCode.OK
+
+
+def _row(agreement: Agreement) -> list[object]:
+    consumer = agreement.consumer
+    rid = None if consumer.rid is None else str(consumer.rid)
+    return [
+        agreement.id,
+        agreement.state,
+        consumer.url,
+        consumer.store,
+        rid,
+        agreement.strategy,
+        agreement.interval,
+    ]

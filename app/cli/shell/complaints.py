@@ -1,0 +1,71 @@
+"""What an error of the client means for the exit code and for the reader."""
+
+from lethe_client import (
+    ConfigurationInvalid,
+    LetheError,
+    NotAuthenticated,
+    PermissionDenied,
+    PlanFailed,
+    PreconditionFailed,
+    ProblemError,
+    RequestInvalid,
+    ServerFailed,
+    TransportFailed,
+    UnexpectedAnswer,
+    WaitTimedOut,
+)
+
+from app.cli.shell.exits import Complaint, ExitCode
+
+
+def complaint(error: LetheError) -> Complaint:
+    """Say what an error of the client means here."""
+    if isinstance(error, ProblemError):
+        return _of_problem(error)
+    if isinstance(error, TransportFailed):
+        advice = "Is the service running, and is --url (LETHE_URL) right?"
+        if error.maybe_done:
+            advice += " The request may have been carried out: look before you repeat it."
+        return Complaint("SERVICE_UNREACHABLE", error.detail, ExitCode.TRY_AGAIN, advice)
+    if isinstance(error, WaitTimedOut):
+        advice = f"The job goes on; follow it with: lethe job watch {error.job.id}"
+        return Complaint("WAIT_TIMED_OUT", str(error), ExitCode.TRY_AGAIN, advice)
+    if isinstance(error, PlanFailed):
+        retryable = error.job.error is not None and error.job.error.retryable
+        exit_code = ExitCode.TRY_AGAIN if retryable else ExitCode.FAILED
+        return Complaint("PLAN_FAILED", str(error), exit_code, f"See: lethe job show {error.job.id}")
+    if isinstance(error, ConfigurationInvalid):
+        return Complaint("CONFIGURATION_INVALID", str(error), ExitCode.CONFIGURATION)
+    if isinstance(error, UnexpectedAnswer):
+        advice = "Is --url (LETHE_URL) the address of Lethe, and of a version that this command knows?"
+        return Complaint("UNEXPECTED_ANSWER", str(error), ExitCode.CONFIGURATION, advice)
+    raise AssertionError(f"an error of the client without an exit code: {type(error).__name__}") from error
+
+
+def _of_problem(error: ProblemError) -> Complaint:
+    faults = [f"{fault.get('pointer', '')}: {fault.get('detail', '')}" for fault in error.errors]
+    detail = "; ".join([error.detail, *faults])
+    exit_code, advice = _meaning(error)
+    return Complaint(error.code, detail, exit_code, advice, error.document)
+
+
+def _meaning(error: ProblemError) -> tuple[ExitCode, str]:
+    if isinstance(error, NotAuthenticated):
+        return (
+            ExitCode.NOT_ALLOWED,
+            "Give a valid token: LETHE_TOKEN, --token-file, or --data-dir of the service.",
+        )
+    if isinstance(error, PermissionDenied):
+        return ExitCode.NOT_ALLOWED, "The token lacks a scope or this store; see: lethe token list"
+    if error.retryable or error.status in (429, 503):
+        return ExitCode.TRY_AGAIN, "This passes; try again later."
+    if isinstance(error, RequestInvalid):
+        return ExitCode.USAGE, ""
+    if isinstance(error, PreconditionFailed):
+        return ExitCode.FAILED, "It changed in the meantime; look at it again, then repeat."
+    if isinstance(error, ServerFailed):
+        request = f"The service's log has it under request id {error.request_id}."
+        return (ExitCode.BUG if error.status == 500 else ExitCode.FAILED), request
+    if other := error.document.get("job_id"):
+        return ExitCode.FAILED, f"See: lethe job show {other}"
+    return ExitCode.FAILED, ""

@@ -1,0 +1,134 @@
+"""Results go to stdout, everything else to stderr; `--json` makes stdout one document and nothing else."""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from app.cli.shell.exits import Complaint
+
+# A pipe has no width: nothing must be cut or wrapped there.
+PIPE_WIDTH: Final = 1_000
+
+
+def on_stdout() -> Console:
+    """The console for results; made anew each time, since tests and pipes exchange the stream."""
+    return _console(sys.stdout)
+
+
+def on_stderr() -> Console:
+    """The console for everything that is no result."""
+    return _console(sys.stderr)
+
+
+def _console(stream: Any) -> Console:
+    width = None if stream.isatty() else PIPE_WIDTH
+    return Console(file=stream, width=width, markup=False, highlight=False, emoji=False, soft_wrap=not width)
+
+
+def cell(value: Any) -> str:
+    """Write one value for people: grouped digits, UTC to the second, a dash for nothing."""
+    if value is None or value == "" or value == () or value == []:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if value.is_integer() else f"{value:,.2f}"
+    if isinstance(value, timedelta):
+        return _clock(value)
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    if isinstance(value, Mapping):
+        known = [f"{name}={cell(each)}" for name, each in value.items() if each is not None]
+        return ", ".join(known) or "-"
+    if isinstance(value, list | tuple):
+        return ", ".join(cell(each) for each in value)
+    return str(value)
+
+
+def _clock(value: timedelta) -> str:
+    days, rest_s = divmod(value.total_seconds(), 86_400)
+    if not days and rest_s < 60:
+        return f"{rest_s:.1f} s"
+    hours, minutes, seconds = int(rest_s // 3600), int(rest_s % 3600 // 60), int(rest_s % 60)
+    return f"{int(days)} d " * bool(days) + f"{hours}:{minutes:02}:{seconds:02}"
+
+
+def grid(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, terminal: bool = True) -> Table:
+    """Make a table whose cells are plain text; numbers stand to the right."""
+    table = Table(box=SIMPLE_HEAD if terminal else None, pad_edge=False)
+    body = [list(row) for row in rows]
+    for index, column in enumerate(columns):
+        numeric = any(
+            isinstance(row[index], int | float) and not isinstance(row[index], bool) for row in body
+        )
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in body:
+        table.add_row(*(Text(cell(value)) for value in row))
+    return table
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where a command's words go; `json` decides."""
+
+    json: bool
+
+    def document(self, value: Any) -> None:
+        """Print the one document of `--json`; nothing otherwise."""
+        if self.json:
+            sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
+            sys.stdout.flush()
+
+    def line(self, value: Any) -> None:
+        """Print one JSON line of a watch under `--json`; nothing otherwise."""
+        if self.json:
+            sys.stdout.write(json.dumps(value, ensure_ascii=False, default=str) + "\n")
+            sys.stdout.flush()
+
+    def say(self, text: str) -> None:
+        """Print a result for people."""
+        if not self.json:
+            on_stdout().print(Text(text))
+
+    def table(
+        self, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str | None = None
+    ) -> None:
+        """Print a table for people."""
+        if not self.json:
+            console = on_stdout()
+            if title:
+                console.print(Text(title))
+            console.print(grid(columns, rows, terminal=console.is_terminal))
+
+    def facts(self, facts: Mapping[str, Any], *, title: str | None = None) -> None:
+        """Print names and values for people, leaving out what has none."""
+        known = [(name, cell(value)) for name, value in facts.items() if cell(value) != "-"]
+        if not self.json and known:
+            width = max(len(name) for name, _ in known)
+            console = on_stdout()
+            if title:
+                console.print(Text(title))
+            for name, value in known:
+                console.print(Text(f"{name.ljust(width)}  {value}"))
+
+    def note(self, text: str) -> None:
+        """Say something beside the result, on stderr."""
+        on_stderr().print(Text(text))
+
+    def complain(self, complaint: Complaint) -> int:
+        """Show an error, once for people on stderr and under `--json` as a problem on stdout."""
+        self.note(f"lethe: {complaint.code}: {complaint.detail}")
+        if complaint.advice:
+            self.note(f"  {complaint.advice}")
+        self.document(complaint.problem())
+        return int(complaint.exit_code)

@@ -1,0 +1,77 @@
+"""What a certificate says of the directory itself, as it is when the certificate is issued.
+
+Nothing is believed of a directory that is not the one that was erased: the store may name another one by
+now, or the certificate may be issued on a machine that has another one by that path.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from app.kit.instants import instant_text
+from app.settings import Settings
+from app.stores.errors import StoreUrlRefused
+from app.stores.models import Store
+from app.stores.targets import environment_directory
+from spark.targets.files.medium import medium_of
+
+OTHER_FILES_MAX: Final = 200
+OTHER_SUFFIXES: Final = (".csv", ".info", ".del", ".bad", ".lck", ".properties")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a certificate shows of the directory, and the files beside the log that it found there."""
+
+    shown: Mapping[str, Any]
+    other_files: Sequence[str] = ()
+
+
+def look_at_environment(
+    store: Store | None, path: str | None, devices: frozenset[int], settings: Settings, *, now: datetime
+) -> Seen:
+    """Look at the directory of a cycle, if it is to be seen from here.
+
+    Args:
+        store: as it is now; None: it has been removed.
+        path: that the cycle was begun for.
+        devices: that the cycle's files were on.
+    """
+    shown: dict[str, Any] = {"path": path, "looked_at": instant_text(now), "medium": None}
+    if path is None or store is None or store.path != path:
+        why = "the store has been removed" if store is None else "the store names another directory by now"
+        return Seen(shown | {"unreadable": why})
+    try:
+        directory = environment_directory(store, settings)
+        status = directory.stat()
+        medium = medium_of(directory)
+        others = _other_files(directory)
+    except StoreUrlRefused as error:
+        return Seen(shown | {"unreadable": error.detail})
+    except OSError as error:
+        return Seen(shown | {"unreadable": str(error.strerror)})
+    if devices and status.st_dev not in devices:
+        return Seen(shown | {"unreadable": "another file system than the one that the cycle's files were on"})
+    shown |= {
+        "device": status.st_dev,
+        "inode": str(status.st_ino),
+        "medium": {
+            "file_system": medium.file_system,
+            "is_copy_on_write": medium.is_copy_on_write,
+            "notes": list(medium.notes),
+        },
+    }
+    return Seen(shown, others)
+
+
+def _other_files(directory: Path) -> list[str]:
+    """Files that are no log and that JE or somebody else may have written data into."""
+    # A name need not be UTF-8, but a certificate is.
+    names = sorted(os.fsencode(name).decode(errors="replace") for name in os.listdir(directory))
+    found = [name for name in names if ".jdb" not in name]
+    return [name for name in found if name.startswith("je.") or name.endswith(OTHER_SUFFIXES)][
+        :OTHER_FILES_MAX
+    ]

@@ -1,0 +1,392 @@
+"""The task of an event cleanup: heal, plan, limits, rows, log switch, result; resumable at every step.
+
+Invariants:
+- the instant that confirmations are measured by is fixed by the first attempt, by the target's clock;
+- nothing is removed before the plan is held against the store's limits;
+- what has been removed is told by the target's ledger, where there is one;
+- the log is switched once per job: the status before is noted, and what is not that any more was done.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from app.archives.housekeeping import trim_old_ledgers
+from app.archives.service import close_or_tell, open_archive
+from app.errors import ServiceError
+from app.events.cleanup.loop import CHECKPOINT_REMOVED, WORKERS, Cleanup, CleanupLoop, wait_for_lock
+from app.events.cleanup.models import CleanupLogSwitch, CleanupParams, CleanupRule, CleanupVia
+from app.events.cleanup.native_call import call_native
+from app.events.cleanup.node_claims import claim_node
+from app.events.cleanup.report import exceeded_limits, plan_read, plan_warnings, texts
+from app.events.cleanup.result import cleanup_result, known_removed, log_step_result, remaining
+from app.events.cleanup.service import (
+    CLEANUP_FUNCTION,
+    check_functions,
+    check_instant,
+    cleanup_resource,
+    target_fields,
+)
+from app.events.cleanup.switch_report import healed_warning
+from app.events.nodes import refuse_copy
+from app.jobs.engines.choice import Engines, Work
+from app.jobs.engines.engine import borrower_of
+from app.jobs.errors import JobFailed
+from app.jobs.running.context import JobContext
+from app.jobs.running.sql_target import claim, controlled, counts_by_ledger, prove_silence, read_store_of
+from app.jobs.running.suspension import suspended_wait
+from app.stores.models import StoreLimits, is_suspended
+from app.stores.targets import place_of, session_limits, target_of
+from spark.events.catalog import read_catalog
+from spark.events.cleaning.errors import ClusterLocked
+from spark.events.cleaning.log_switch import heal_status
+from spark.events.cleaning.log_tables import read_status
+from spark.events.cleaning.plan import plan_cleanup
+from spark.events.cleaning.records import STEPS, TABLE_OF, CleanupPlan, NativeResult, Reviewed, within
+from spark.events.cleanup import log_step
+from spark.events.rights import is_able
+from spark.events.run import cleanup_work
+from spark.formats.slony import LogStatus
+from spark.targets.archive.file import prepare_directory
+from spark.targets.connection import Connection, target_now
+from spark.targets.errors import archive_failure
+from spark.targets.ledger import has_ledger
+from spark.targets.silence import application_name
+from spark.targets.target import is_on_this_machine
+
+CHECKPOINT_INSTANT: Final = "confirmed_before"
+CHECKPOINT_START: Final = "start"
+CHECKPOINT_LOG: Final = "log_step"
+CHECKPOINT_WARNINGS: Final = "warnings"
+UNITS_NAME: Final = "units"
+logger = structlog.get_logger("lethe.events")
+
+
+def run_cleanup(context: JobContext, *, engines: Engines) -> Mapping[str, Any]:
+    """Clean, and return the result that clients see.
+
+    Raises: JobSignal.
+    """
+    with _prepared(context) as cleanup:
+        queue = cleanup.params.overlap == "QUEUE"
+        refuse_copy(context.database, context.settings, cleanup.store, cleanup.conn, cleanup.catalog)
+        cleanup.claimed = claim(context, cleanup.conn, resource=cleanup_resource(cleanup.store), queue=queue)
+        claim_node(context, cleanup.catalog, identity=cleanup.claimed.identity, queue=queue)
+        if cleanup.claimed.has_ledger:
+            trim_old_ledgers(context, cleanup.conn)
+        try:
+            return _clean(cleanup, engines)
+        except ClusterLocked as error:
+            raise wait_for_lock(cleanup, error) from error
+
+
+def run_cleanup_plan(context: JobContext) -> Mapping[str, Any]:
+    """Plan a cleanup: the same checks, nothing written to the target.
+
+    Raises: JobSignal.
+    """
+    with _prepared(context) as cleanup:
+        plan = _plan(cleanup)
+        shown = plan_read(
+            plan,
+            _with_limits(cleanup),
+            plan_id=context.job.id,
+            store=cleanup.store.id,
+            via=_possible_via(cleanup, plan),
+            valid_s=context.settings.plan_valid_s,
+            now=context.clock.now(),
+        )
+        return shown.model_dump(mode="json")
+
+
+def prove_cleanup_silent(context: JobContext) -> None:
+    """The proof of silence; then log status and archive are made whole, and what was done is shown.
+
+    Raises: JobWaiting.
+    """
+
+    def note(conn: Connection) -> None:
+        store = read_store_of(context)
+        assert store.cluster is not None, "a store of kind SLONY names its cluster"
+        # A call of the cluster's function that was cut off has rolled everything back but the status.
+        heal_status(conn, read_catalog(conn, store.cluster))
+        exact = counts_by_ledger(context) and has_ledger(conn)
+        removed, units = known_removed(context, conn, exact=exact)
+        result = {
+            "counts": "EXACT" if exact else "AT_LEAST",
+            "removed": removed,
+            "archive": _close_archive(context, conn, exact=exact),
+            "units": units,
+        }
+        context.write(lambda db: context.change(db, {"result": result}))
+
+    prove_silence(context, then=note)
+
+
+# -- before anything is removed
+
+
+@contextmanager
+def _prepared(context: JobContext) -> Iterator[Cleanup]:
+    """The node of a job, ready to be planned."""
+    store = read_store_of(context)
+    now = context.clock.now()
+    if is_suspended(store, now=now):
+        raise suspended_wait(store.id, now=now, until=store.suspended_until)
+    params = CleanupParams.model_validate(context.job.params)
+    if params.target != target_fields(store):  # a retry of a job from before the store was changed
+        raise JobFailed("STORE_CHANGED", "the store names another target than when this was submitted")
+    assert store.cluster is not None, "a store of kind SLONY names its cluster"
+    try:
+        with controlled(context, store) as conn:
+            catalog = read_catalog(conn, store.cluster)
+            check_functions(params.via, catalog)
+            instant = _fixed_instant(context, conn, params)
+            yield Cleanup(context, conn, store, params, catalog, instant)
+    except ServiceError as error:
+        raise JobFailed(error.code, error.detail) from error
+
+
+def _fixed_instant(context: JobContext, conn: Connection, params: CleanupParams) -> datetime:
+    """The instant of the first attempt holds for all."""
+    known = context.checkpoint(CHECKPOINT_INSTANT)
+    if known is not None:
+        return datetime.fromisoformat(known["at"])
+    now = target_now(conn)
+    check_instant(params.confirmed_before, now)
+    if params.confirmed_before is not None:
+        instant = params.confirmed_before
+    else:
+        assert params.interval is not None, "one of the two is known"
+        instant = now - params.interval
+    context.save_checkpoint(CHECKPOINT_INSTANT, {"at": instant.isoformat()})
+    return instant
+
+
+def _plan(cleanup: Cleanup, *, is_counted: bool = True) -> CleanupPlan:
+    return plan_cleanup(
+        cleanup.conn,
+        cleanup.catalog,
+        confirmed_before=cleanup.confirmed_before,
+        rule=cleanup.params.rule.value,
+        is_counted=is_counted,
+    )
+
+
+def _within_reviewed(cleanup: Cleanup, plan: CleanupPlan) -> CleanupPlan:
+    """What goes now of the plan that is executed; the program's own function cannot be held to that.
+
+    Raises: JobFailed: more would go, and only the function may do it.
+    """
+    params = cleanup.params
+    if params.planned is None:
+        return plan
+    reviewed = Reviewed(
+        events=params.planned_bounds,
+        confirmations={(origin, receiver): below for origin, receiver, below in params.planned_confirmations},
+        has_nodelock=bool(params.planned.get(TABLE_OF["NODELOCK"])),
+    )
+    bounded = within(plan, reviewed)
+    cleanup.is_cut_short = bounded != plan
+    if cleanup.is_cut_short and params.via is CleanupVia.NATIVE:
+        detail = "more has been confirmed since the plan, and NATIVE would remove that too: plan again"
+        raise JobFailed("PLAN_NO_LONGER_HOLDS", detail)
+    return bounded
+
+
+def _has_to_count(cleanup: Cleanup) -> bool:
+    """Whether a limit asks how many rows would go: to count means to read the whole table."""
+    params = _with_limits(cleanup)
+    is_limited = params.max_rows is not None or params.max_fraction is not None
+    return is_limited or params.rule is not CleanupRule.PROGRAM
+
+
+def _heal(cleanup: Cleanup) -> None:
+    """Repair a status that somebody's rollback left; before anything else."""
+    known = cleanup.context.checkpoint(CHECKPOINT_WARNINGS)
+    cleanup.warnings = [] if known is None else list(known["items"])
+    healed = heal_status(cleanup.conn, cleanup.catalog)
+    if healed is not None:
+        logger.warning("log status healed", store=cleanup.store.id, before=healed.before, after=healed.after)
+        cleanup.warnings.append(healed_warning(healed))
+        cleanup.context.save_checkpoint(CHECKPOINT_WARNINGS, {"items": cleanup.warnings})
+
+
+def _with_limits(cleanup: Cleanup) -> CleanupParams:
+    """With the store's limits as submitted, or tighter since."""
+    asked, now = cleanup.params, StoreLimits.model_validate(cleanup.store.limits)
+    rows = [bound for bound in (asked.max_rows, now.max_rows) if bound is not None]
+    fractions = [bound for bound in (asked.max_fraction, now.max_fraction) if bound is not None]
+    tighter = {"max_rows": min(rows, default=None), "max_fraction": min(fractions, default=None)}
+    return asked.model_copy(update=tighter)
+
+
+def _start(cleanup: Cleanup, plan: CleanupPlan) -> dict[str, Any]:
+    """Hold the first plan against the limits, and note what the job sets out to do.
+
+    Counted once: an attempt that goes on has removed some already.
+    """
+    known = cleanup.context.checkpoint(CHECKPOINT_START)
+    if known is not None:
+        return known
+    params = _with_limits(cleanup)
+    exceeded = exceeded_limits(plan, max_rows=params.max_rows, max_fraction=params.max_fraction)
+    if exceeded:
+        raise JobFailed("LIMIT_EXCEEDED", "; ".join(exceeded))
+    via = _possible_via(cleanup, plan)
+    start = {
+        "via": via.value,
+        "rows_to_remove": plan.rows_to_remove if plan.is_counted else None,
+        "bounds": {str(item.origin): item.bound for item in plan.origins},
+        "warnings": texts(plan_warnings(plan, via)),
+    }
+    cleanup.context.save_checkpoint(CHECKPOINT_START, start)
+    return start
+
+
+def _possible_via(cleanup: Cleanup, plan: CleanupPlan) -> CleanupVia:
+    """Who does it where the client leaves that open: the cluster's function, where it may and is safe."""
+    if cleanup.params.via is not None:
+        return cleanup.params.via
+    is_native = CLEANUP_FUNCTION in cleanup.catalog.functions and not plan.hazards
+    is_native = is_native and not cleanup.is_cut_short
+    if is_native and is_able(cleanup.conn, cleanup.catalog.cluster, "CLEANUP_NATIVE"):
+        return CleanupVia.NATIVE
+    return CleanupVia.BUILTIN
+
+
+# -- the work
+
+
+def _clean(cleanup: Cleanup, engines: Engines) -> dict[str, Any]:
+    _heal(cleanup)
+    plan = _within_reviewed(cleanup, _plan(cleanup, is_counted=_has_to_count(cleanup)))
+    start = _start(cleanup, plan)
+    cleanup.context.check()
+    native: NativeResult | None = None
+    if start["via"] == CleanupVia.NATIVE:
+        native = call_native(cleanup)
+    if native is None:
+        if start["via"] != CleanupVia.BUILTIN:  # for good: a later attempt must not call the function too
+            start["via"] = CleanupVia.BUILTIN.value
+            cleanup.context.save_checkpoint(CHECKPOINT_START, start)
+        log = _clean_builtin(cleanup, engines, plan)
+    else:
+        log = {"step": "BY_PROGRAM", "status": int(native.status)}
+    assert cleanup.claimed is not None
+    kept = _close_archive(cleanup.context, cleanup.conn, exact=cleanup.claimed.has_ledger, is_end=True)
+    left = remaining(plan) if cleanup.is_as_planned else _plan(cleanup)
+    result = cleanup_result(cleanup, start, native, log=log, archive=kept, left=left)
+    logger.info(
+        "events cleaned", store=cleanup.store.id, via=start["via"], removed=result["removed"], log=log["step"]
+    )
+    if native is not None and native.classification == "ALARM":
+        detail = "; ".join(native.differences)
+        raise JobFailed("CLEANUP_DIFFERS", f"what is left is not what was planned: {detail}", result=result)
+    return result
+
+
+def _clean_builtin(cleanup: Cleanup, engines: Engines, plan: CleanupPlan) -> dict[str, Any]:
+    context, claimed, params = cleanup.context, cleanup.claimed, cleanup.params
+    assert claimed is not None, "nothing is removed without a claim"
+    archive = None
+    if params.archive:
+        folder = open_archive(context, retention=params.archive_retention, resource=claimed.resource)
+        archive = _made(folder)
+    removed, _ = known_removed(context, cleanup.conn, exact=claimed.has_ledger)
+    if not claimed.has_ledger:
+        noted = context.checkpoint(CHECKPOINT_REMOVED) or {}
+        cleanup.removed.update({step: noted[step] for step in STEPS if step in noted})
+    work = cleanup_work(
+        target_of(cleanup.store, context.settings, context.database),
+        limits=session_limits(context.settings),
+        application_name=application_name(context.job.id, UNITS_NAME, context.job.token),
+        advisory_key=None if claimed.has_ledger else claimed.resource,
+        folder=archive,
+    )
+    engine = engines.choose(context, _work(cleanup, plan, archives=archive is not None))
+    with engine.lease(work, workers=WORKERS, borrower=borrower_of(context)) as lease:
+        forget = context.on_cancel(lease.cancel)
+        try:
+            before = sum(removed.values()) if claimed.has_ledger else 0
+            held = CleanupLoop(cleanup, lease, plan, archive=archive, before=before).run()
+        finally:
+            forget()
+    cleanup.is_as_planned = not held and not cleanup.is_cut_short and params.rule is CleanupRule.PROGRAM
+    cleanup.warnings += [
+        {
+            "code": "HELD_MEANWHILE",
+            "detail": f"events of node {origin} stay: a confirmation that the plan went by is gone",
+        }
+        for origin in held
+    ]
+    return _switch_log(
+        cleanup,
+        bounds={
+            item.origin: item.bound
+            for item in plan.origins
+            if item.bound is not None and item.origin not in held
+        },
+    )
+
+
+def _work(cleanup: Cleanup, plan: CleanupPlan, *, archives: bool) -> Work:
+    """What the choice of an engine goes by.
+
+    Few units of one cluster may go at once, and they work in the database: Spark would only be in between, so
+    it is taken where it is asked for, never by itself.
+    """
+    asked = cleanup.params.engine or cleanup.context.settings.engine
+    assert cleanup.claimed is not None
+    return Work(
+        "INLINE" if asked == "AUTO" else asked,
+        plan.rows_to_remove,
+        cleanup.claimed.has_ledger,
+        archives=archives,
+        is_here=is_on_this_machine(place_of(cleanup.store)),
+    )
+
+
+def _switch_log(cleanup: Cleanup, *, bounds: Mapping[int, int]) -> dict[str, Any]:
+    """The step of the log switch, unless an attempt that was cut off has done it.
+
+    Args:
+        bounds: by origin, where its events begin now.
+    """
+    status = read_status(cleanup.conn, cleanup.catalog.schema)
+    if cleanup.params.log_switch is CleanupLogSwitch.NONE:
+        return {"step": "NONE", "status": int(status)}
+    context = cleanup.context
+    context.check()
+    known = context.checkpoint(CHECKPOINT_LOG)
+    if known is None:
+        context.save_checkpoint(CHECKPOINT_LOG, {"before": int(status)})
+    elif LogStatus(known["before"]) != status:
+        return {"step": "DONE_BEFORE", "status_before": known["before"], "status": int(status)}
+    return log_step_result(log_step(cleanup.conn, cleanup.catalog, bounds=bounds))
+
+
+# -- the archive
+
+
+def _made(archive: Path) -> str:
+    """The archive's folder, made here: a worker elsewhere that does not see it must not write.
+
+    Raises: ArchiveFailed.
+    """
+    try:
+        prepare_directory(archive)
+    except OSError as error:
+        raise archive_failure(archive, error) from error
+    return str(archive)
+
+
+def _close_archive(
+    context: JobContext, conn: Connection, *, exact: bool, is_end: bool = False
+) -> dict[str, Any] | None:
+    retention = CleanupParams.model_validate(context.job.params).archive_retention
+    return close_or_tell(context, conn, has_ledger=exact, retention=retention, is_end=is_end)

@@ -1,0 +1,312 @@
+"""The work of an extinction at a REPLICA: its entries go, in batches with a pause; resumable at every one.
+
+Invariants:
+- what was removed is counted at the target, in the transaction that removed it; the row here mirrors it;
+- DONE is said here only after the target said it, durably;
+- a scan takes its turn behind other writers of a SQLite file, and lets them pass after each batch.
+Source: je-extinction-filter ("JE will asynchronously remove the specified records from the Btree");
+eraser-behaviour, section 11.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final
+
+from sqlmodel import Session
+
+from app.extinction.queries import get_extinction
+from app.extinction.records import note_progress
+from app.extinction.rows import ExtinctionRow
+from app.jobs.engines.choice import Engines, Work
+from app.jobs.engines.engine import Engine, borrower_of
+from app.jobs.errors import JobFailed, JobWaiting
+from app.jobs.models import WaitingOn
+from app.jobs.running.abandonment import CHECKPOINT_TARGET
+from app.jobs.running.claims import claim_target
+from app.jobs.running.context import JobContext
+from app.jobs.running.sql_target import controlled
+from app.jobs.running.suspension import suspended_wait
+from app.parameters.registry import as_timedelta
+from app.parameters.service import effective_by_name
+from app.replication.replica.replicas import replica_limits, writer_turn
+from app.replication.supplier.signals import supplying_replica
+from app.stores.models import Store, is_suspended
+from app.stores.targets import place_of, target_of
+from spark.extinction.run import scan_batch, scan_work
+from spark.extinction.slices import (
+    Removed,
+    ScanSlice,
+    begin_scan,
+    count_upto,
+    cut_slices,
+    finish_scan,
+    read_slices,
+)
+from spark.extinction.unit import relax_durability, rows_of
+from spark.formats.extinction import Extinction
+from spark.replication.consumer.extinctions import ScanState, find_extinction
+from spark.replication.errors import ReplicationRefused
+from spark.targets.connection import Connection, identity, target_now
+from spark.targets.silence import application_name
+from spark.targets.target import is_on_this_machine
+
+BATCH_SIZE: Final = "je.cleaner.extinctScanBatchSize"
+BATCH_DELAY: Final = "je.cleaner.extinctScanBatchDelay"
+SLICE_ROWS: Final = 200_000
+"""Entries of a part that one worker of the pool scans."""
+UNIT: Final = "rows"
+UNIT_NAME: Final = "scan"
+NOTE_EVERY_S: Final = 1.0
+MISSING_LOOK: Final = timedelta(seconds=10)
+
+
+@dataclass(slots=True)
+class Scan:
+    """What one attempt carries from step to step.
+
+    Attributes:
+        rests_until_s: no batch begins before it, of the clock's boot time.
+    """
+
+    context: JobContext
+    conn: Connection
+    store: Store
+    extinction: Extinction
+    batch_rows: int
+    pause_s: float
+    slices: dict[int, ScanSlice] = field(default_factory=dict)
+    noted_at_s: float = 0.0
+    rests_until_s: float = 0.0
+
+    @property
+    def removed(self) -> Removed:
+        """So far, by all attempts."""
+        found = self.slices.values()
+        return Removed(
+            sum(each.records for each in found),
+            sum(each.bytes for each in found),
+            sum(each.tombstones for each in found),
+        )
+
+    def open_slices(self) -> list[ScanSlice]:
+        """Those that are not done, in their order."""
+        return [each for each in self.slices.values() if not each.is_done]
+
+    def rest(self) -> None:
+        """The pause after a batch begins."""
+        self.rests_until_s = self.context.clock.boottime_s() + self.pause_s
+
+    def moved(self, number: int, part: ScanSlice | None, *, worked_s: float) -> ScanSlice:
+        """A slice stands elsewhere now; shown once in a while.
+
+        Raises: JobWaiting: it is gone.
+        """
+        if part is None:
+            raise _missing(self.context, self.extinction.id)
+        before = self.slices[number]
+        self.slices[number] = part
+        gone = part.records + part.tombstones - before.records - before.tombstones
+        self.context.throttle.charge(rows=gone, byte_count=part.bytes - before.bytes, worked_s=worked_s)
+        if self.context.clock.boottime_s() - self.noted_at_s >= NOTE_EVERY_S:
+            self.note()
+        return part
+
+    def note(self) -> None:
+        """Show how far it is, in the row of the extinction and in the job."""
+        self.noted_at_s = self.context.clock.boottime_s()
+        removed = self.removed
+        self.context.write(lambda db: _note(db, self, removed))
+        self.context.progress(unit=UNIT, done=removed.records + removed.tombstones, total=None)
+
+
+def run_replica_scan(context: JobContext, store: Store, *, engines: Engines) -> Mapping[str, Any]:
+    """LOGGED, SCANNING, DONE; the result that clients see.
+
+    Raises: JobSignal.
+    """
+    now = context.clock.now()
+    if is_suspended(store, now=now):
+        raise suspended_wait(store.id, now=now, until=store.suspended_until)
+    extinction_id = str(context.job.params["extinction_id"])
+    with supplying_replica(context, store) as conn:  # its layout is there, and was compared with the metadata
+        _claim(context, conn, extinction_id)
+    batch_rows, pause_s = context.write(lambda db: _parameters(db, store))
+    try:
+        with controlled(context, store) as conn:
+            known = find_extinction(conn, extinction_id)
+            if known is None:
+                raise _missing(context, extinction_id)
+            scan = Scan(context, conn, store, known.extinction, batch_rows, pause_s)
+            if known.state is not ScanState.DONE:
+                _scan(scan, engines)
+            removed = _finished(scan)
+    except ReplicationRefused as error:
+        raise JobFailed(error.code, error.detail) from error
+    return {
+        "extinction_id": extinction_id,
+        "records": removed.records,
+        "bytes": removed.bytes,
+        "tombstones": removed.tombstones,
+    }
+
+
+def _parameters(db: Session, store: Store) -> tuple[int, float]:
+    rows = int(effective_by_name(db, BATCH_SIZE, store.parameters).value)
+    pause = as_timedelta(effective_by_name(db, BATCH_DELAY, store.parameters).value)
+    return rows, pause.total_seconds()
+
+
+def _claim(context: JobContext, conn: Connection, extinction_id: str) -> None:
+    """One job at a time scans for an extinction; what it is proved silent by is noted with it."""
+    target_identity, resource = identity(conn), f"extinction:{extinction_id}"
+
+    def take(db: Session) -> str | None:
+        context.change(db, {"claim_identity": target_identity, "claim_resource": resource})
+        return claim_target(
+            db,
+            job_id=context.job.id,
+            target_identity=target_identity,
+            resource=resource,
+            now=context.database.now(db),
+        )
+
+    other = context.write(take)
+    if other is not None:
+        raise JobFailed("CONFLICTING_JOB", f"{other} scans for this extinction", retryable=True)
+    noted = {"identity": target_identity, "resource": resource, "ledger": False}
+    context.save_checkpoint(CHECKPOINT_TARGET, noted)
+
+
+def _missing(context: JobContext, extinction_id: str) -> JobWaiting:
+    """The target was put back to a time before it: a session brings it again."""
+    until = context.clock.now() + MISSING_LOOK
+    waiting_on = [WaitingOn(kind="EXTINCTION_METADATA", ref=extinction_id, until=until)]
+    return JobWaiting(waiting_on, not_before=until)
+
+
+def _scan(scan: Scan, engines: Engines) -> None:
+    """Scan every slice to its end.
+
+    Raises: JobSignal; TargetError.
+    """
+    conn, extinction = scan.conn, scan.extinction
+    engine = _engine(scan, engines)
+    if not read_slices(conn, extinction):
+        rows = SLICE_ROWS if engine is not None else None
+        bounds = list(cut_slices(conn, extinction, rows=rows))
+        with writer_turn(conn):
+            begin_scan(conn, extinction.id, bounds)
+    scan.slices = {each.number: each for each in read_slices(conn, extinction)}
+    scan.note()
+    if engine is None:
+        _scan_here(scan)
+    else:
+        _scan_on(scan, engine)
+
+
+def _engine(scan: Scan, engines: Engines) -> Engine | None:
+    """Workers of the pool for a large range; None: it is scanned here, and SQLite always."""
+    context, conn = scan.context, scan.conn
+    if conn.dialect.name == "sqlite":
+        context.write(lambda db: context.change(db, {"engine": "INLINE"}))
+        return None
+    rows = count_upto(conn, scan.extinction, rows_max=engines.min_rows)
+    work = Work(
+        context.settings.engine, rows, has_ledger=True, is_here=is_on_this_machine(place_of(scan.store))
+    )
+    engine = engines.choose(context, work)
+    return engine if engine.name == "SPARK" else None
+
+
+def _scan_here(scan: Scan) -> None:
+    """Batch after batch over the job's own connection."""
+    context, conn = scan.context, scan.conn
+    rows_max, looked = rows_of(conn, scan.batch_rows), 0
+    relax_durability(conn)
+    for part in scan.open_slices():
+        while not part.is_done:
+            if not _may_go_on(scan):
+                context.check()
+            with writer_turn(conn):
+                began_s = context.clock.boottime_s()
+                after = scan_batch(conn, part, rows_max=rows_max)
+            part = scan.moved(part.number, after, worked_s=context.clock.boottime_s() - began_s)
+            looked += rows_max
+            if looked >= scan.batch_rows:
+                looked = 0
+                scan.rest()
+    relax_durability(conn, relaxed=False)
+
+
+def _may_go_on(scan: Scan) -> bool:
+    """Wait for the throttle and for the end of the pause; False: the job must stop."""
+    context = scan.context
+    while context.stop_cause is None:
+        left_s = max(context.throttle.delay_s(), scan.rests_until_s - context.clock.boottime_s())
+        if left_s <= 0:
+            return True
+        context.sleep(left_s)
+    return False
+
+
+def _scan_on(scan: Scan, engine: Engine) -> None:
+    """Slices on the workers of an engine, a batch of each at a time."""
+    context = scan.context
+    work = scan_work(
+        target_of(scan.store, context.settings, context.database),
+        limits=replica_limits(context.settings),
+        application_name=application_name(context.job.id, UNIT_NAME, context.job.token),
+        rows_max=scan.batch_rows,
+    )
+    workers = context.settings.purge_workers
+    with engine.lease(work, workers=workers, borrower=borrower_of(context)) as lease:
+        forget = context.on_cancel(lease.cancel)
+        try:
+            # An engine with room for more than there are slices ends its round when it has drawn them all.
+            while left := deque(scan.open_slices()):
+                for outcome in lease.map(_drawn(scan, left)):
+                    if outcome.error is not None:
+                        raise outcome.error
+                    part = scan.moved(outcome.unit.number, outcome.result, worked_s=outcome.elapsed_s)
+                    if not part.is_done:
+                        left.append(part)
+                context.check()
+        finally:
+            forget()
+
+
+def _drawn(scan: Scan, left: deque[ScanSlice]) -> Iterator[ScanSlice]:
+    """Slices that nobody works on; of each pause one begins."""
+    while left and _may_go_on(scan):
+        yield left.popleft()
+        scan.rest()
+
+
+def _finished(scan: Scan) -> Removed:
+    """DONE at the target, then here."""
+    context, conn = scan.context, scan.conn
+    with writer_turn(conn):
+        now_s = int(target_now(conn).timestamp())
+        removed = finish_scan(conn, scan.extinction.id, now_s=now_s)
+    if removed is None:
+        raise _missing(context, scan.extinction.id)
+    context.write(lambda db: _note(db, scan, removed, is_done=True))
+    done = removed.records + removed.tombstones
+    context.progress(unit=UNIT, done=done, total=done, force=True)
+    return removed
+
+
+def _note(db: Session, scan: Scan, removed: Removed, *, is_done: bool = False) -> None:
+    context = scan.context
+    context.change(db, {})
+    row: ExtinctionRow = get_extinction(db, scan.store.id, scan.extinction.id)
+    note_progress(
+        db,
+        row,
+        job_id=context.job.id,
+        records=removed.records,
+        byte_count=removed.bytes,
+        done_at=context.clock.now() if is_done else None,
+    )

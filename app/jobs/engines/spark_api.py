@@ -1,0 +1,138 @@
+"""`/v1/spark-pool`: the pooled Spark session of the instance that answers."""
+
+from collections.abc import Callable
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
+from pydantic import BaseModel, Field
+from sqlmodel import Session
+from starlette.responses import Response
+
+from app.auth.access import requires_unlimited
+from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
+from app.auth.scopes import Scope
+from app.auth.service import Caller
+from app.jobs.engines.spark_service import SparkService
+from app.jobs.errors import SparkDisabled
+from app.jobs.models import SparkPoolRead
+from app.kit.problems import problems
+from app.kit.values import Text
+from app.settings import EngineChoice
+
+router = APIRouter(tags=["operation"])
+Reader = Annotated[Caller, Depends(requires_unlimited(Scope.JOBS_READ))]
+Admin = Annotated[Caller, Depends(requires_unlimited(Scope.ADMIN))]
+
+
+class PoolRecycle(BaseModel):
+    """How the JVM is replaced."""
+
+    force: bool = Field(default=False, description="Do not wait for what runs: its units are run again.")
+    reason: Text | None = Field(default=None, max_length=500)
+
+    model_config = {"extra": "forbid", "json_schema_extra": {"examples": [{"reason": "new Java"}]}}
+
+
+class PoolAction(BaseModel):
+    """Why it is done."""
+
+    reason: Text | None = Field(default=None, max_length=500)
+
+    model_config = {"extra": "forbid", "json_schema_extra": {"examples": [{"reason": "maintenance"}]}}
+
+
+def spark_of(request: Request) -> SparkService | None:
+    """The Spark side of this process."""
+    found: SparkService | None = request.app.state.spark
+    return found
+
+
+def check_room(request: Request, engine: EngineChoice | None) -> None:
+    """Raise PoolQueueFull when a request names Spark, and enough jobs of this process wait for it already."""
+    spark = spark_of(request)
+    if engine == "SPARK" and spark is not None:
+        spark.check_room()
+
+
+def _enabled(request: Request) -> SparkService:
+    spark = spark_of(request)
+    if spark is None:
+        raise SparkDisabled
+    return spark
+
+
+@router.get(
+    "/v1/spark-pool",
+    response_model=SparkPoolRead,
+    summary="Look at the Spark pool",
+    operation_id="get_spark_pool",
+    responses=problems(409),
+)
+def get_pool(request: Request, caller: Reader) -> SparkPoolRead:
+    """State, slots, queue, what runs, counters and limits, of the instance that answers."""
+    return _enabled(request).read()
+
+
+def _change(
+    request: Request,
+    caller: Caller,
+    body: PoolAction | PoolRecycle,
+    verb: str,
+    act: Callable[[SparkService], None],
+) -> Response:
+    """Order something; the pool carries it out in the background.
+
+    An order whose transaction fails may have been heard all the same: given again it changes nothing.
+    """
+    spark = _enabled(request)
+
+    def effect(_db: Session) -> Answer:
+        act(spark)
+        return Answer(body=spark.read(), status=200, audit=body.model_dump())
+
+    instance = spark.read().instance
+    return mutate(
+        request, caller, effect, action=f"spark_pool.{verb}", subject=("spark_pool", instance), body=body
+    )
+
+
+@router.post(
+    "/v1/spark-pool:recycle",
+    response_model=SparkPoolRead,
+    summary="Replace the JVM",
+    operation_id="recycle_spark_pool",
+    responses=problems(409),
+)
+def post_recycle(
+    body: PoolRecycle, request: Request, caller: Admin, idempotency_key: IdempotencyKeyHeader = None
+) -> Response:
+    """Start another JVM once what runs has ended; also the way out of FAILED. Waiting jobs stay."""
+    return _change(request, caller, body, "recycle", lambda spark: spark.recycle(force=body.force))
+
+
+@router.post(
+    "/v1/spark-pool:drain",
+    response_model=SparkPoolRead,
+    summary="Give no more slots",
+    operation_id="drain_spark_pool",
+    responses=problems(409),
+)
+def post_drain(
+    body: PoolAction, request: Request, caller: Admin, idempotency_key: IdempotencyKeyHeader = None
+) -> Response:
+    """What runs goes on; jobs that need Spark become WAITING, AUTO runs inline, until `:resume`."""
+    return _change(request, caller, body, "drain", lambda spark: spark.pool.drain())
+
+
+@router.post(
+    "/v1/spark-pool:resume",
+    response_model=SparkPoolRead,
+    summary="Give slots again",
+    operation_id="resume_spark_pool",
+    responses=problems(409),
+)
+def post_resume(
+    body: PoolAction, request: Request, caller: Admin, idempotency_key: IdempotencyKeyHeader = None
+) -> Response:
+    """Take back `:drain`."""
+    return _change(request, caller, body, "resume", lambda spark: spark.pool.resume())

@@ -1,0 +1,134 @@
+"""A SQL target that remembers more than our metadata: `lethe recover STORE` after that was restored.
+
+The target's fence tells the greatest token that anybody had there, its ledger the jobs that wrote.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from sqlmodel import Session
+
+from app.clock import SystemClock
+from app.db import Database
+from app.errors import ServiceError
+from app.jobs.models import Job, JobEvent
+from app.jobs.running.abandonment import shut_out_abandoned
+from app.jobs.running.claims import current_epoch, next_token, raise_epoch
+from app.jobs.states import JobState
+from app.jobs.writing import state_event
+from app.settings import Settings
+from app.stores.findings import RecoveryRead
+from app.stores.models import Store
+from app.stores.targets import opened
+from spark.targets.connection import Connection, identity
+from spark.targets.fence import read_fence
+from spark.targets.ledger import JobTotals, list_jobs, shows_ledger
+
+RECOVERED_FOREIGN: Final = "RECOVERED_FOREIGN"
+RECOVER_OWNER: Final = "recover"
+"""Who stands at the fence of an abandoned job that a recover has shut out."""
+
+
+@dataclass(frozen=True, slots=True)
+class FenceAhead:
+    """A fence that is above every token that we have ever given."""
+
+    token: int
+    owner: str
+    epoch: int
+    """Ours."""
+
+
+def recover_target(
+    database: Database, settings: Settings, store: Store, actor: str, *, kind: str, resources: Sequence[str]
+) -> RecoveryRead:
+    """Raise our epoch above the target's fence and mark the jobs that only the target remembers.
+
+    Abandoned jobs are shut out there first.
+
+    Args:
+        kind: of the jobs that are marked.
+        resources: whose fences are looked at.
+    Raises: ServiceError: the target cannot be asked.
+    """
+    with opened(store, settings, database, purpose="recover", read_only=False) as conn:
+        shut_out_abandoned(
+            database,
+            conn,
+            identity=identity(conn),
+            owner=RECOVER_OWNER,
+            token=next_token,
+            clock=SystemClock(),
+        )
+        ledger = shows_ledger(conn)
+        fence = _greatest_fence(conn, resources) if ledger else None
+        known = list_jobs(conn) if ledger else []
+    with database.transaction() as db:
+        before = current_epoch(db)
+        after = raise_epoch(db, fence[0]) if fence is not None and fence[0] > before else before
+        now = database.now(db)
+        foreign = [totals for totals in known if db.get(Job, totals.job_id) is None]
+        for totals in foreign:
+            _mark(db, store, totals, kind=kind, actor=actor, now=now)
+    return RecoveryRead(
+        epoch_before=before, epoch_after=after, foreign_jobs=[totals.job_id for totals in foreign]
+    )
+
+
+def is_target_ahead(database: Database, settings: Settings, store: Store, resources: Sequence[str]) -> bool:
+    """Whether a target can be asked and has seen a greater epoch than ours."""
+    try:
+        with opened(store, settings, database, purpose="epoch") as conn:
+            fence = _greatest_fence(conn, resources) if shows_ledger(conn) else None
+    except ServiceError:
+        return False
+    return _above_us(database, fence) is not None
+
+
+def fence_ahead(database: Database, conn: Connection, resource: str) -> FenceAhead | None:
+    """The fence of a resource where it is above us: another metadata has given its token."""
+    return _above_us(database, read_fence(conn, resource) if shows_ledger(conn) else None)
+
+
+def _above_us(database: Database, fence: tuple[int, str] | None) -> FenceAhead | None:
+    if fence is None:
+        return None
+    # Read after the fence: a job of ours that raises it at this moment has its token from before.
+    with database.reading() as db:
+        epoch = current_epoch(db)
+    token, owner = fence
+    return FenceAhead(token, owner, epoch) if token > epoch else None
+
+
+def _greatest_fence(conn: Connection, resources: Sequence[str]) -> tuple[int, str] | None:
+    """The greatest token that any job has left at the fences of these resources, and its owner."""
+    found = (read_fence(conn, resource) for resource in resources)
+    return max((fence for fence in found if fence is not None), default=None)
+
+
+def _mark(db: Session, store: Store, totals: JobTotals, *, kind: str, actor: str, now: datetime) -> None:
+    """A row for a job of a lost future: it ended, and the ledger tells what it did."""
+    result: dict[str, Any] = {"counts": "EXACT", "units": totals.units, "rows": totals.rows}
+    db.add(
+        Job(
+            id=totals.job_id,
+            kind=kind,
+            store=store.id,
+            state=JobState.ABORTED,
+            reason=RECOVERED_FOREIGN,
+            requested_by=actor,
+            params={},
+            result=result,
+            created_at=totals.first_committed_at,
+            started_at=totals.first_committed_at,
+            finished_at=totals.last_committed_at,
+            updated_at=now,
+            event_seq=1,
+        )
+    )
+    db.flush()
+    event, data = state_event(JobState.ABORTED, reason=RECOVERED_FOREIGN)
+    db.add(JobEvent(job_id=totals.job_id, seq=1, at=now, type=event, data=data))
+    db.flush()

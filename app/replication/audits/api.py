@@ -1,0 +1,96 @@
+"""`/v1/stores/{s}/audits`: a replica compared with a consumer."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from sqlmodel import Session
+from starlette.responses import Response
+
+from app.auth.access import DatabaseDep, clock_of, database_of, settings_of
+from app.auth.mutation import IdempotencyKeyHeader
+from app.jobs.hidden import page_seen_by
+from app.jobs.job_answer import job_answer
+from app.jobs.models import Job, JobRead
+from app.jobs.queries import list_jobs_of
+from app.jobs.service import JobRequest, submit
+from app.jobs.states import JobState
+from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
+from app.kit.problems import problems
+from app.replication.agreements.service import check_address, get_agreement
+from app.replication.agreements.sessions import consumer_of, target_of_store
+from app.replication.agreements.sessions_api import Reader, Writer, replica_store
+from app.replication.audits.models import JOB_AUDIT, AuditParams, AuditRequest
+from app.stores.api import StoreId
+from app.stores.service import get_store
+
+router = APIRouter(tags=["replication"])
+
+
+@router.post(
+    "/v1/stores/{store_id}/audits",
+    status_code=202,
+    response_model=JobRead,
+    summary="Compare what a replica and a consumer hold",
+    operation_id="create_audit",
+    responses=problems(404, 409, 429),
+)
+def post_audit(
+    store_id: StoreId,
+    body: AuditRequest,
+    request: Request,
+    caller: Writer,
+    idempotency_key: IdempotencyKeyHeader = None,
+) -> Response:
+    """202 with the job; its result says `agrees`, and where not, what differs. Nothing is written."""
+    replica_store(database_of(request), store_id, caller)
+    settings, now = settings_of(request), clock_of(request).now()
+
+    def queue(db: Session) -> Job:
+        store = get_store(db, store_id)
+        agreement = get_agreement(db, store_id, body.agreement_id)
+        check_address(db, agreement, settings)
+        params = AuditParams(
+            agreement_id=agreement.id,
+            range=None,
+            entries=body.entries,
+            consumer=consumer_of(agreement),
+            target=target_of_store(store),
+        ).model_dump(mode="json")
+        if body.range is not None:
+            params["range"] = {str(rid): list(found) for rid, found in body.range.items()}
+        wanted = JobRequest(
+            kind=JOB_AUDIT,
+            store=store_id,
+            params=params,
+            requested_by=caller.name,
+            token_id=caller.token_id,
+            runs_on=store.runs_on,
+            reason=body.reason,
+        )
+        return submit(db, wanted, now=now, queued_max=settings.jobs_queued_max)
+
+    audit = {"agreement_id": body.agreement_id, "entries": body.entries, "reason": body.reason}
+    return job_answer(
+        request, caller, queue, action="audit.create", store_id=store_id, body=body, audit=audit
+    )
+
+
+@router.get(
+    "/v1/stores/{store_id}/audits",
+    response_model=Page[JobRead],
+    summary="List a store's audits",
+    operation_id="list_audits",
+    responses=problems(404, 409),
+)
+def get_audits(
+    store_id: StoreId,
+    caller: Reader,
+    database: DatabaseDep,
+    page_size: PageSize = PAGE_SIZE_DEFAULT,
+    page_token: PageToken = "",
+    state: Annotated[list[JobState], Query(max_length=20, description="Any of these.")] = [],  # noqa: B006
+) -> Page[JobRead]:
+    """The jobs that compare this store with a consumer, newest first; differing keys need `data:read`."""
+    store = replica_store(database, store_id, caller)
+    found = list_jobs_of(database, store, JOB_AUDIT, states=state, page_size=page_size, page_token=page_token)
+    return page_seen_by(caller, found)

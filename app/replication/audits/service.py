@@ -1,0 +1,209 @@
+"""What an audit compares: the changes of each replica id that both sides hold, and the entries.
+
+Both sides hold a change when it is above what either has purged and not above either's RUV. Pieces of a
+bounded number of rows are counted and hashed on both sides; one that differs is narrowed down.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from app.replication.audits.digests import CsnRange, Wanted
+from app.replication.audits.models import (
+    ChangeDifferenceRead,
+    EntriesAuditRead,
+    EntryDifferenceRead,
+    EntryPlace,
+    NotCompared,
+    RidAuditRead,
+)
+from app.replication.audits.narrowing import Budget, Compared, Piece, narrow
+from app.replication.audits.sides import Sides, compared, together
+from app.replication.peer.answers import PeerReplica
+from app.replication.replica.models import base64_text
+from spark.formats.csn import FIELD_MAX, Csn
+from spark.replication.records import Vectors
+from spark.replication.replica.digest import (
+    FIRST_KEY,
+    EntryKey,
+    change_marks,
+    entry_marks,
+    list_changes,
+    piece_rows,
+)
+
+CompareChanges = Callable[[Csn | None, Csn | None], Compared]
+PIECE_ROWS: Final = 50_000
+PIECE_BYTES: Final = 64 * 1024 * 1024
+"""What either side reads in one request, well within its time."""
+ENTRIES_TRIES_MAX: Final = 3
+
+
+class RangeMoved(Exception):
+    """One side has trimmed, or written entries, while it was read."""
+
+
+def common_range(
+    rid: int, ours: Vectors, theirs: PeerReplica, asked: CsnRange | None
+) -> CsnRange | NotCompared:
+    """What both sides hold of a replica id, as far as was asked for."""
+    own, other = ours.ruv.get(rid), (theirs.ruv or {}).get(rid)
+    if own is None or other is None:
+        return NotCompared.ONLY_CONSUMER if own is None else NotCompared.ONLY_SUPPLIER
+    bounds = [ours.purged.get(rid), theirs.purged.get(rid), asked[0] if asked else None]
+    after = max((bound for bound in bounds if bound is not None), default=None)
+    upto = min(own, other) if asked is None else min(own, other, asked[1])
+    return NotCompared.NOTHING_IN_COMMON if after is not None and after >= upto else (after, upto)
+
+
+def audit_changes(
+    sides: Sides, rid: int, piece: CsnRange, budget: Budget
+) -> tuple[RidAuditRead, list[ChangeDifferenceRead]]:
+    """Compare the changes of one replica id over a range that both sides hold."""
+    after, upto = piece
+    try:
+        return _audited(sides, rid, after, upto, budget)
+    except RangeMoved:
+        moved = RidAuditRead(rid=rid, after=after, upto=upto, not_compared=NotCompared.TRIMMED_MEANWHILE)
+        return moved, []
+
+
+def _audited(
+    sides: Sides, rid: int, after: Csn | None, upto: Csn, budget: Budget
+) -> tuple[RidAuditRead, list[ChangeDifferenceRead]]:
+    def compare(low: Csn | None, high: Csn | None) -> Compared:
+        assert high is not None, "every range of changes has an end"
+        ours, theirs = sides.both(Wanted({rid: (low, high)}))
+        own, other = ours.rids[str(rid)], theirs.rids[str(rid)]
+        if not (own.whole and other.whole):
+            raise RangeMoved
+        return compared(own, other)
+
+    def middle(low: Csn | None, high: Csn | None, rows: int) -> Csn | None:
+        assert high is not None, "every range of changes has an end"
+        return Csn(next(change_marks(sides.conn, rid, after=low, upto=high, rows=rows))[1])
+
+    pieces: list[Piece[Csn | None]] = []
+    rows = _piece_rows(sides, entries=False)
+    for low, high in change_marks(sides.conn, rid, after=after, upto=upto, rows=rows):
+        begin = None if low is None else Csn(low)
+        pieces.append(Piece(begin, Csn(high), compare(begin, Csn(high))))
+    differing: list[ChangeDifferenceRead] = []
+    for piece in pieces:
+        if not piece.found.agrees:
+            for leaf in narrow(piece, compare=compare, middle=middle, budget=budget):
+                differing += _named(sides, rid, leaf, compare)
+    row = RidAuditRead(
+        rid=rid,
+        after=after,
+        upto=upto,
+        supplier=together(piece.found.supplier for piece in pieces),
+        consumer=together(piece.found.consumer for piece in pieces),
+        agrees=all(piece.found.agrees for piece in pieces),
+    )
+    return row, differing
+
+
+def _named(
+    sides: Sides, rid: int, leaf: Piece[Csn | None], compare: CompareChanges
+) -> list[ChangeDifferenceRead]:
+    """A leaf with one change of this side at most: that change alone, and what lies before and behind it."""
+    low, high = leaf.low, leaf.high
+    assert high is not None, "every range of changes has an end"
+    own = list_changes(sides.conn, rid, after=low, upto=high, rows_max=1)
+    if not own:
+        return [_difference(rid, None, low, high, leaf.found)]
+    csn = own[0]
+    below = just_below(csn)
+    found = []
+    for begin, end, name in ((low, below, None), (below, csn, csn), (csn, high, None)):
+        if end is not None and (begin is None or begin < end):
+            seen = compare(begin, end)
+            if not seen.agrees:
+                found.append(_difference(rid, name, begin, end, seen))
+    return found
+
+
+def _difference(
+    rid: int, csn: Csn | None, after: Csn | None, upto: Csn, found: Compared
+) -> ChangeDifferenceRead:
+    return ChangeDifferenceRead(
+        rid=rid,
+        kind=found.kind,
+        csn=csn,
+        after=after,
+        upto=upto,
+        supplier=found.supplier.count,
+        consumer=found.consumer.count,
+    )
+
+
+def just_below(csn: Csn) -> Csn | None:
+    """The greatest CSN of the same replica below one; None: there is none."""
+    if csn.subsequence:
+        return Csn.of(csn.timestamp, csn.sequence, csn.rid, csn.subsequence - 1)
+    if csn.sequence:
+        return Csn.of(csn.timestamp, csn.sequence - 1, csn.rid, FIELD_MAX)
+    return Csn.of(csn.timestamp - 1, FIELD_MAX, csn.rid, FIELD_MAX) if csn.timestamp else None
+
+
+def _piece_rows(sides: Sides, *, entries: bool) -> int:
+    return piece_rows(sides.conn, entries=entries, rows_max=PIECE_ROWS, byte_count=PIECE_BYTES)
+
+
+# -- entries
+
+
+def audit_entries(sides: Sides, budget: Budget) -> EntriesAuditRead:
+    """Compare all entries, where both RUVs are equal and stay so while they are read."""
+    for _ in range(ENTRIES_TRIES_MAX):
+        ours, theirs = sides.both(Wanted({}))
+        if ours.ruv != theirs.ruv:
+            return EntriesAuditRead(not_compared=NotCompared.RUVS_DIFFER)
+        try:
+            return _audited_entries(sides, ours.ruv, budget)
+        except RangeMoved:
+            continue
+    return EntriesAuditRead(not_compared=NotCompared.CHANGED_MEANWHILE)
+
+
+def _audited_entries(sides: Sides, ruv: Mapping[str, str], budget: Budget) -> EntriesAuditRead:
+    def compare(low: EntryKey | None, high: EntryKey | None) -> Compared:
+        ours, theirs = sides.both(Wanted({}, (low or FIRST_KEY, high)))
+        assert ours.entries is not None and theirs.entries is not None, "they were asked for"  # noqa: PT018
+        is_quiet = ours.entries.quiet and theirs.entries.quiet
+        if not is_quiet or not (ours.ruv == theirs.ruv == ruv):
+            raise RangeMoved
+        return compared(ours.entries, theirs.entries)
+
+    def middle(low: EntryKey | None, high: EntryKey | None, rows: int) -> EntryKey | None:
+        return next(entry_marks(sides.conn, after=low or FIRST_KEY, upto=high, rows=rows))[1]
+
+    pieces: list[Piece[EntryKey | None]] = []
+    for low, high in entry_marks(sides.conn, rows=_piece_rows(sides, entries=True)):
+        pieces.append(Piece(low, high, compare(low, high)))
+    differing = [
+        _entry_difference(leaf)
+        for piece in pieces
+        if not piece.found.agrees
+        for leaf in narrow(piece, compare=compare, middle=middle, budget=budget)
+    ]
+    return EntriesAuditRead(
+        supplier=together(piece.found.supplier for piece in pieces),
+        consumer=together(piece.found.consumer for piece in pieces),
+        agrees=all(piece.found.agrees for piece in pieces),
+        differing=differing,
+    )
+
+
+def _entry_difference(leaf: Piece[EntryKey | None]) -> EntryDifferenceRead:
+    return EntryDifferenceRead(
+        kind=leaf.found.kind,
+        after=None if leaf.low in (None, FIRST_KEY) else _place(leaf.low),
+        upto=_place(leaf.high),
+        supplier=leaf.found.supplier.count,
+        consumer=leaf.found.consumer.count,
+    )
+
+
+def _place(key: EntryKey | None) -> EntryPlace | None:
+    return None if key is None else EntryPlace(database=base64_text(key[0]), key=base64_text(key[1]))

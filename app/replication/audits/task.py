@@ -1,0 +1,134 @@
+"""The task of an audit: what this replica and a consumer hold, compared; nothing is written."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from app.errors import ServiceError
+from app.jobs.errors import JobFailed
+from app.jobs.running.context import JobContext
+from app.jobs.running.sql_target import read_store_of
+from app.jobs.running.suspension import suspended_wait
+from app.jobs.writing import EVENT_WARNING
+from app.replication.agreements.service import address_of
+from app.replication.agreements.submitted import agreement_as_submitted
+from app.replication.audits.models import (
+    AuditParams,
+    AuditResult,
+    EntriesAuditRead,
+    NotCompared,
+    RidAuditRead,
+)
+from app.replication.audits.narrowing import Budget
+from app.replication.audits.service import audit_changes, audit_entries, common_range
+from app.replication.audits.sides import Sides, sides_of
+from app.replication.peer.answers import PeerError, PeerReplica, shown_ruv
+from app.replication.peer.client import PeerClient
+from app.replication.supplier.signals import (
+    failed_by_peer,
+    is_waited_for,
+    supplying_replica,
+    waiting_for_peer,
+)
+from app.stores.models import Store, is_suspended
+from spark.replication.records import Snapshot
+from spark.replication.replica.replica import snapshot
+from spark.replication.supplier.decide import Reason
+
+
+def run_audit(context: JobContext) -> Mapping[str, Any]:
+    """Compare both sides, and return the result that clients see.
+
+    Raises: JobSignal.
+    """
+    store = read_store_of(context)
+    now = context.clock.now()
+    if is_suspended(store, now=now):
+        raise suspended_wait(store.id, now=now, until=store.suspended_until)
+    params = AuditParams.model_validate(context.job.params)
+    with supplying_replica(context, store) as conn, _client(context, store, params) as client:
+        forget = context.on_cancel(client.cut)
+        try:
+            theirs = client.ruv()
+            with conn.transaction(read_only=True):
+                ours = snapshot(conn)
+            with sides_of(context, conn, client) as sides:
+                result = _audited(sides, params, ours, theirs)
+        except PeerError as error:
+            context.check()  # an order to stop cuts the connections
+            if is_waited_for(error):
+                consumer = f"{client.address.url} {client.address.store}"
+                raise waiting_for_peer(context, error, consumer=consumer, failures=1) from error
+            raise failed_by_peer(error) from error
+        finally:
+            forget()
+    if not result.agrees:
+        differing = len(result.differing) + len(result.entries.differing)
+        context.note(EVENT_WARNING, {"code": "REPLICAS_DIFFER", "count": differing})
+    return result.model_dump(mode="json")
+
+
+def _client(context: JobContext, store: Store, params: AuditParams) -> PeerClient:
+    """The consumer of the agreement, which must be that of the submission."""
+    agreement = agreement_as_submitted(
+        context, store, params.agreement_id, consumer=params.consumer, target=params.target
+    )
+    try:
+        return PeerClient(address_of(agreement, context.settings, context.database))
+    except (ServiceError, PeerError) as error:
+        raise JobFailed(error.code, error.detail) from error
+
+
+def _audited(sides: Sides, params: AuditParams, ours: Snapshot, theirs: PeerReplica) -> AuditResult:
+    vectors = ours.vectors
+    reason = _incomparable(ours, theirs)
+    if reason is not None:
+        return _refused(reason, ours, theirs)
+    budget = Budget()
+    rows, differing = [], []
+    for rid in sorted({*vectors.ruv, *(theirs.ruv or {})} if params.range is None else params.range):
+        asked = None if params.range is None else params.range[rid]
+        piece = common_range(rid, vectors, theirs, asked)
+        if isinstance(piece, NotCompared):
+            rows.append(RidAuditRead(rid=rid, not_compared=piece))
+            continue
+        row, found = audit_changes(sides, rid, piece, budget)
+        rows.append(row)
+        differing += found
+    entries = EntriesAuditRead(not_compared=NotCompared.NOT_ASKED_FOR)
+    if params.entries:
+        entries = audit_entries(sides, budget)
+    agrees = all(row.agrees is not False for row in rows) and entries.agrees is not False
+    is_level = dict(vectors.ruv) == dict(theirs.ruv or {})
+    was_compared = all(row.not_compared in (None, NotCompared.NOTHING_IN_COMMON) for row in rows)
+    return AuditResult(
+        agrees=agrees,
+        complete=is_level and was_compared and entries.agrees is not None and params.range is None,
+        reason=None,
+        supplier_ruv=shown_ruv(vectors.ruv),
+        consumer_ruv=None if theirs.ruv is None else shown_ruv(theirs.ruv),
+        rids=rows,
+        entries=entries,
+        differing=differing,
+        truncated=not agrees and budget.is_spent,
+    )
+
+
+def _incomparable(ours: Snapshot, theirs: PeerReplica) -> Reason | None:
+    """Why the sides are of different worlds."""
+    if theirs.ruv is None:
+        return Reason.NO_RUV
+    return Reason.GENERATION_MISMATCH if ours.replica.generation != theirs.generation else None
+
+
+def _refused(reason: Reason, ours: Snapshot, theirs: PeerReplica) -> AuditResult:
+    return AuditResult(
+        agrees=False,
+        complete=False,
+        reason=reason.value,
+        supplier_ruv=shown_ruv(ours.vectors.ruv),
+        consumer_ruv=None if theirs.ruv is None else shown_ruv(theirs.ruv),
+        rids=[],
+        entries=EntriesAuditRead(not_compared=NotCompared.RUVS_DIFFER),
+        differing=[],
+        truncated=False,
+    )

@@ -1,0 +1,195 @@
+"""`POST /v1/stores/{s}/changes`: local writes, one or many, in groups."""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, cast
+
+import pyarrow as pa
+from fastapi import APIRouter, Depends, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import JSONResponse, Response
+
+from app.auth.access import requires, settings_of
+from app.auth.mutation import IdempotencyKeyHeader, idempotency_key_of
+from app.auth.scopes import Scope
+from app.auth.service import Caller
+from app.errors import InvalidJson, TooLarge, Unprocessable, UnsupportedMediaType
+from app.kit.json_bodies import TwiceNamed, loads
+from app.kit.problems import problems
+from app.replication.replica.grouping import ChangeWriters, Waiting, Writer
+from app.replication.replica.models import ChangesWrite, ChangesWritten, ChangeWrite, base64_text
+from app.settings import Settings
+from app.stores.api import StoreId, read_row
+from app.stores.models import StoreKind
+from app.stores.service import require_kind
+from spark.formats.changes.batch import (
+    ARROW_MEDIA_TYPE,
+    NDJSON_MEDIA_TYPE,
+    BatchTooLarge,
+    BatchUnreadable,
+    decode_arrow,
+    decode_ndjson,
+)
+from spark.replication.records import LOCAL_SCHEMA
+from spark.replication.replica.local_write import LocalRequest, RequestKey
+
+router = APIRouter(tags=["replication"])
+ChangesWriter = Annotated[Caller, Depends(requires(Scope.CHANGES_WRITE))]
+
+JSON_MEDIA_TYPE: Final = "application/json"
+ROWS_MAX: Final = 1_000_000
+
+
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
+    """A model's schema with nothing beside it; those of a body that is read here are in no component."""
+    found = model.model_json_schema()
+    definitions = found.pop("$defs", {})
+    text = json.dumps(found)
+    for name, definition in definitions.items():
+        text = text.replace(json.dumps({"$ref": f"#/$defs/{name}"}), json.dumps(definition))
+    return cast(dict[str, Any], json.loads(text))
+
+
+_LINE: Final = '{"database":"b3JkZXJz","key":"MTAwMQ==","value":null}\n'
+_BODY: Final[dict[str, Any]] = {
+    "required": True,
+    "content": {
+        JSON_MEDIA_TYPE: {"schema": {"oneOf": [_schema(ChangeWrite), _schema(ChangesWrite)]}},
+        NDJSON_MEDIA_TYPE: {
+            "schema": {
+                "type": "string",
+                "description": "A change on each line. All are written, or none.",
+            },
+            "example": _LINE,
+        },
+        ARROW_MEDIA_TYPE: {
+            "schema": {
+                "type": "string",
+                "format": "binary",
+                "description": "An Arrow IPC stream with the columns database and key (binary) and value"
+                " (binary, null deletes); buffers may be compressed. All rows are written, or none.",
+            },
+            "example": "(Arrow IPC stream)",
+        },
+    },
+}
+_BODY["content"][JSON_MEDIA_TYPE]["examples"] = {
+    "one": {"summary": "One change", "value": ChangeWrite.model_json_schema()["examples"][0]},
+    "many": {"summary": "Several, together", "value": ChangesWrite.model_json_schema()["examples"][0]},
+}
+
+
+def writers_of(request: Request) -> ChangeWriters:
+    """The groups of this application."""
+    return cast(ChangeWriters, request.app.state.change_writers)
+
+
+@router.post(
+    "/v1/stores/{store_id}/changes",
+    response_model=ChangesWritten,
+    summary="Write changes",
+    operation_id="write_changes",
+    responses=problems(404, 409, 415, 502),
+    openapi_extra={"requestBody": _BODY},
+)
+async def post_changes(
+    store_id: StoreId,
+    request: Request,
+    caller: ChangesWriter,
+    idempotency_key: IdempotencyKeyHeader = None,
+) -> Response:
+    """Each change gets a CSN of this replica; the answer comes when all are durable, or none is.
+
+    Requests of several writers share a transaction. An Idempotency-Key lies with the changes at the target:
+    a repeated request writes nothing and answers the same for 7 days, also after a crash.
+    """
+    caller.require_store(store_id)
+    writers = writers_of(request)
+    with writers.admitted(_announced_bytes(request)):
+        body = await request.body()
+        with writers.arriving(store_id):
+            rid, waiting = await run_in_threadpool(_read, request, caller, store_id, body)
+            del body
+            writers.submit(store_id, waiting)
+        written = await asyncio.wrap_future(waiting.answer)
+    found = ChangesWritten(
+        rid=rid, changes=written.changes, first_csn=written.first_csn, last_csn=written.last_csn
+    )
+    headers = {"Idempotency-Replayed": "true"} if written.replayed else {}
+    return JSONResponse(found.model_dump(mode="json"), headers=headers)
+
+
+def _announced_bytes(request: Request) -> int:
+    """How large the body says it will be; one that does not say may become as large as any."""
+    declared = request.headers.get("content-length", "")
+    return int(declared) if declared.isdigit() else settings_of(request).replication_bulk_max_bytes
+
+
+def _read(request: Request, caller: Caller, store_id: str, body: bytes) -> tuple[int, Waiting]:
+    """The store's RID, and the request as its group takes it.
+
+    Raises: ServiceError: the store is not there or of another kind, or the body is not right.
+    """
+    key = idempotency_key_of(request)
+    store = read_row(request.app.state.database, store_id, caller)
+    require_kind(store, StoreKind.REPLICA)
+    assert store.rid is not None, "a store of kind REPLICA has a RID"
+    media_type = request.headers.get("content-type", JSON_MEDIA_TYPE).partition(";")[0].strip().lower()
+    batch = _read_batch(media_type, body, settings_of(request))
+    found = None
+    if key is not None:
+        found = RequestKey(key=f"{caller.token_id}:{key}", fingerprint=_fingerprint(media_type, body, batch))
+    writer = Writer(caller.token_id, caller.name, request.state.request_id)
+    return store.rid, Waiting(LocalRequest(batch, found), writer)
+
+
+def _read_batch(media_type: str, body: bytes, settings: Settings) -> pa.RecordBatch:
+    """The changes of a body, of LOCAL_SCHEMA, in their order."""
+    if media_type == JSON_MEDIA_TYPE:
+        return _batch_of(_read_json(body))
+    read = {NDJSON_MEDIA_TYPE: decode_ndjson, ARROW_MEDIA_TYPE: decode_arrow}.get(media_type)
+    if read is None:
+        known = f"{JSON_MEDIA_TYPE}, {NDJSON_MEDIA_TYPE} or {ARROW_MEDIA_TYPE}"
+        raise UnsupportedMediaType(f"changes come as {known}")
+    try:
+        return read(body, LOCAL_SCHEMA, rows_max=ROWS_MAX, bytes_max=settings.replication_bulk_max_bytes)
+    except BatchUnreadable as error:
+        raise Unprocessable(error.detail, code=error.code) from error
+    except BatchTooLarge as error:
+        raise TooLarge(error.detail, code=error.code) from error
+
+
+def _read_json(body: bytes) -> list[ChangeWrite]:
+    try:
+        found = loads(body)
+    except TwiceNamed as error:
+        raise InvalidJson(str(error)) from error
+    except (ValueError, RecursionError) as error:
+        raise InvalidJson("the body is not valid JSON") from error
+    model = ChangesWrite if isinstance(found, Mapping) and "changes" in found else ChangeWrite
+    try:
+        read = model.model_validate(found)
+    except ValidationError as error:
+        faults = [{**fault, "loc": ("body", *fault["loc"])} for fault in error.errors(include_url=False)]
+        raise RequestValidationError(faults) from error
+    return read.changes if isinstance(read, ChangesWrite) else [read]
+
+
+def _batch_of(changes: list[ChangeWrite]) -> pa.RecordBatch:
+    names = LOCAL_SCHEMA.names
+    columns = {name: [getattr(change, name) for change in changes] for name in names}
+    return pa.RecordBatch.from_pydict(columns, schema=LOCAL_SCHEMA)
+
+
+def _fingerprint(media_type: str, body: bytes, batch: pa.RecordBatch) -> str:
+    """What makes two requests the same; of JSON its values, of the others their bytes."""
+    if media_type != JSON_MEDIA_TYPE:
+        return hashlib.sha256(f"{media_type}\n".encode() + body).hexdigest()
+    rows = [
+        [None if value is None else base64_text(value) for value in row.values()] for row in batch.to_pylist()
+    ]
+    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()

@@ -1,0 +1,156 @@
+"""The copy of a total initialisation: all entries in the order of their keys, then what they stand for.
+
+The pages are read while others write: the copy holds, of every key, its state at the session's first snapshot
+or a later one, as the RUV proves that is read with each page. What was changed meanwhile lies above that
+snapshot's RUV in the changelog, and follows in windows. Resumable behind the consumer's last entry.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, Final
+
+import pyarrow as pa
+
+from app.jobs.errors import JobFailed
+from app.replication.peer.answers import PeerRefused, read_ruv
+from app.replication.replica.replicas import replica_limits
+from app.replication.supplier.batches import Outgoing
+from app.replication.supplier.ground import Ground
+from app.replication.supplier.lease import Lease, begun_ruv, is_behind
+from app.replication.supplier.pipeline import Pipeline, Sent
+from app.stores.targets import target_of
+from spark.formats.changes.batch import BATCH_BYTES, encode_arrow
+from spark.formats.csn import Csn
+from spark.replication.replica.entries import read_entries
+from spark.replication.replica.layout import keep_filled
+from spark.replication.replica.replica import snapshot
+from spark.replication.supplier.backlog import count_fitting
+from spark.targets.connection import Connection, connect
+from spark.targets.silence import application_name
+
+UNIT_NAME: Final = "copy"
+TOTAL_RUV_DIFFERS: Final = "TOTAL_RUV_DIFFERS"
+
+
+def copy_entries(ground: Ground, lease: Lease, *, check: Callable[[], None]) -> None:
+    """Send what the consumer lacks of the copy, and complete it.
+
+    Raises: PeerError, JobSignal.
+    """
+    record = ground.record
+    assert record.total is not None, "noted before the acquire"
+    if not lease.acquired.is_copied:
+        # What is at or below it travels in the entries: trimming minds the rest from here on.
+        ground.acknowledge(begun_ruv(ground), consumer_rid=lease.acquired.consumer.rid)
+        _send(ground, lease, check)
+    completed = _complete(ground, lease)
+    ground.bound.require(completed)
+    record.ruv = dict(completed)
+    record.set_total(record.total | {"is_copied": True})
+    lease.generation, lease.has_ruv = record.total["generation"], True
+    record.save(lease_until=lease.epoch.until)
+
+
+def _send(ground: Ground, lease: Lease, check: Callable[[], None]) -> None:
+    context, limits, total = ground.context, lease.acquired.limits, ground.record.total
+    assert total is not None, "noted before the acquire"
+    name = application_name(context.job.id, UNIT_NAME, context.job.token)
+
+    def told(sent: Sent) -> None:
+        ground.record.told_entries(sent)
+        context.throttle.charge(rows=sent.batch.rows, byte_count=sent.body_bytes, worked_s=sent.worked_s)
+
+    with connect(
+        target_of(ground.store, context.settings, context.database),
+        application_name=name,
+        limits=replica_limits(context.settings),
+        read_only=True,
+    ) as conn:
+        forget = context.on_cancel(lambda: conn.cancel())
+        pipeline = Pipeline(
+            send=lease.epoch.send,
+            in_flight=min(ground.params.in_flight, limits.in_flight),
+            first_seq=lease.next_seq,
+            pace=context.throttle.delay_s,
+        )
+        source = _batches(
+            conn,
+            generation=str(total["generation"]),
+            begun=begun_ruv(ground),
+            after=lease.acquired.resume_after,
+            rows_max=min(ground.params.batch_rows, limits.batch_rows),
+            bytes_max=min(ground.params.batch_bytes, limits.batch_bytes),
+        )
+        try:
+            pipeline.run(source, told=told, check=check)
+        finally:
+            lease.next_seq = pipeline.next_unanswered
+            forget()
+
+
+def _complete(ground: Ground, lease: Lease) -> Mapping[int, Any]:
+    """Tell the consumer that all entries are there.
+
+    Its copy may have begun by an acquire whose answer was lost, at an earlier snapshot: that one counts.
+    """
+    total = ground.record.total
+    assert total is not None, "noted before the acquire"
+    complete = partial(
+        ground.client.complete_total,
+        ground.record.row.id,
+        epoch=lease.epoch.epoch,
+        batch_seq=lease.next_seq - 1,
+        generation=total["generation"],
+    )
+    try:
+        return complete(ruv=begun_ruv(ground))
+    except PeerRefused as error:
+        if error.code != TOTAL_RUV_DIFFERS or error.facts.get("generation") != total["generation"]:
+            raise
+        ruv = read_ruv(error.facts.get("ruv"))
+        ground.record.set_total(total | {"ruv": error.facts["ruv"]})
+        return complete(ruv=ruv)
+
+
+def _batches(
+    conn: Connection,
+    *,
+    generation: str,
+    begun: Mapping[int, Csn],
+    after: tuple[bytes, bytes] | None,
+    rows_max: int,
+    bytes_max: int,
+) -> Iterator[Outgoing]:
+    """Pages of entries as batches; an entry that is too large for one comes alone.
+
+    Args:
+        generation, begun: what each page must belong to, and hold at least.
+    Raises: JobFailed: the replica was put back to a state before it, or made anew.
+    """
+    bytes_max = max(1, bytes_max - BATCH_BYTES)
+    while len(page := _page(conn, generation, begun, after=after, rows_max=rows_max, bytes_max=bytes_max)):
+        after = (page.column("database")[-1].as_py(), page.column("key")[-1].as_py())
+        yield _outgoing(page)
+
+
+def _page(
+    conn: Connection,
+    generation: str,
+    begun: Mapping[int, Csn],
+    *,
+    after: tuple[bytes, bytes] | None,
+    rows_max: int,
+    bytes_max: int,
+) -> pa.RecordBatch:
+    with conn.transaction(read_only=True):
+        keep_filled(conn)
+        seen = snapshot(conn)
+        if seen.replica.generation != generation or is_behind(seen.vectors.ruv, begun):
+            detail = "this replica was put back to a state before the beginning of its copy, or made anew"
+            raise JobFailed("REPLICA_PUT_BACK", detail, retryable=True)
+        rows = count_fitting(conn, after=after, rows_max=rows_max, bytes_max=bytes_max)
+        return read_entries(conn, after=after, rows_max=rows)
+
+
+def _outgoing(page: pa.RecordBatch) -> Outgoing:
+    return Outgoing(rows=page.num_rows, ranges={}, encode=partial(encode_arrow, page), records=lambda: page)

@@ -1,0 +1,87 @@
+"""From the lower floor's plan of a trimming to what clients see."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from app.jobs.trimming import CHANGELOG, ChangelogPlanRead, RidTrimRead, TrimLimitsRead
+from app.replication.trimming.models import TrimParams
+from spark.replication.trimming.plan import RidPlan, TrimPlan
+
+
+def exceeded_limits(plan: TrimPlan, *, max_rows: int | None, max_fraction: float | None) -> list[str]:
+    """The store's limits that a plan exceeds, each with its numbers."""
+    found = []
+    if max_rows is not None and plan.rows_to_remove > max_rows:
+        found.append(f"max_rows: {plan.rows_to_remove} rows would go, {max_rows} may")
+    if max_fraction is not None and plan.rows and plan.rows_to_remove / plan.rows > max_fraction:
+        share = plan.rows_to_remove / plan.rows
+        found.append(f"max_fraction: {share:.4f} of {plan.rows} rows would go, {max_fraction:g} may")
+    return found
+
+
+def plan_read(
+    plan: TrimPlan,
+    params: TrimParams,
+    *,
+    plan_id: str,
+    store: str,
+    cutoff: datetime | None,
+    valid_s: int,
+    now: datetime,
+) -> ChangelogPlanRead:
+    """Show a plan."""
+    exceeded = exceeded_limits(plan, max_rows=params.max_rows, max_fraction=params.max_fraction)
+    return ChangelogPlanRead(
+        plan_id=plan_id,
+        store=store,
+        kind=CHANGELOG,
+        cutoff=cutoff,
+        retention_minutes=params.retention_minutes,
+        retention_source=params.retention_source,
+        max_entries=params.max_entries,
+        max_entries_source=params.max_entries_source,
+        rows=plan.rows,
+        rows_to_remove=plan.rows_to_remove,
+        rows_over_max_entries=plan.excess,
+        rids=[_rid_read(item) for item in plan.rids],
+        limits=TrimLimitsRead(max_rows=params.max_rows, max_fraction=params.max_fraction, exceeded=exceeded),
+        expires_at=now + timedelta(seconds=valid_s),
+    )
+
+
+def _rid_read(item: RidPlan) -> RidTrimRead:
+    return RidTrimRead(
+        rid=item.rid,
+        rows=item.rows,
+        rows_eligible_by_age=item.rows_eligible_by_age,
+        rows_to_remove=item.rows_to_remove,
+        rows_held=item.rows_held,
+        held_by=list(item.held_by),
+        floor=item.floor,
+        upto=item.upto,
+        purged=item.purged,
+        purge_headroom=item.headroom,
+    )
+
+
+def rids_result(left: TrimPlan, removed: dict[int, int]) -> list[dict[str, Any]]:
+    """What a finished trimming says of each replica id: what it removed, what stays and who holds it.
+
+    Args:
+        left: planned again when everything was done.
+        removed: rows by replica id.
+    """
+    return [
+        {
+            "rid": item.rid,
+            "rows_removed": removed.get(item.rid, 0),
+            "rows_left": item.rows,
+            "rows_eligible_by_age": item.rows_eligible_by_age + removed.get(item.rid, 0),
+            "rows_held": item.rows_held,
+            "held_by": list(item.held_by),
+            "floor": item.floor,
+            "purged": item.purged,
+            "purge_headroom": item.headroom,
+        }
+        for item in left.rids
+    ]

@@ -1,0 +1,218 @@
+"""Rules of a purge CHANGELOG at its submission: the snapshot, the early look at the replica, the plan."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from pydantic import BaseModel
+from sqlmodel import Session
+
+from app.auth.service import Caller
+from app.db import Database
+from app.errors import Conflict, ServiceError, Unprocessable
+from app.jobs.errors import PlanNotUsable
+from app.jobs.models import Job
+from app.jobs.plans.reviewed_plan import check_still_holds, finished_plan
+from app.jobs.service import JobRequest, refuse_conflict
+from app.jobs.service import submit as submit_job
+from app.jobs.trimming import JOB_PURGE, ChangelogPlanRead
+from app.kit.instants import instant_text
+from app.parameters.registry import as_timedelta
+from app.parameters.service import effective_by_name
+from app.replication.agreements.sessions import target_of_store
+from app.replication.replica.replicas import find_status, opened_replica
+from app.replication.trimming.models import TrimFields, TrimParams
+from app.secrets.errors import SecretUnavailable
+from app.settings import Settings
+from app.stores.models import Store, StoreKind, StoreLimits
+from app.stores.service import require_kind
+from spark.replication.errors import ReplicaMissing
+from spark.replication.records import ReplicaStatus
+from spark.targets.connection import target_now
+
+MAX_AGE = "nsslapd-changelogmaxage"
+MAX_ENTRIES = "nsslapd-changelogmaxentries"
+TRIMMABLE = frozenset({ReplicaStatus.ONLINE, ReplicaStatus.EMPTY})
+
+
+def trim_resource(store: Store) -> str:
+    """The table that a trimming writes, as its claim and its fence name it."""
+    return f"{store.schema_name or 'public'}.{store.table_prefix.lower()}changelog"
+
+
+def prepare(
+    database: Database,
+    store: Store,
+    fields: Mapping[str, Any],
+    *,
+    settings: Settings,
+    now: datetime,
+    for_write: bool,
+) -> TrimParams:
+    """Snapshot and early look of a request; see app.jobs.trimming.
+
+    Raises: ServiceError: StoreKindWrong, FUTURE_CUTOFF, PLAN_NOT_USABLE, PLAN_NO_LONGER_HOLDS,
+        LIMIT_EXCEEDED, ReplicaRestored, ReplicaInitializing.
+    """
+    require_kind(store, StoreKind.REPLICA)
+    request = TrimFields.model_validate(fields)
+    with database.reading() as db:
+        plan = _find_plan(db, store, request, now=now)
+        params = snapshot(db, store, request, plan)
+    if set(store.runs_on) <= set(settings.labels):  # else only other runners reach it
+        _look_early(database, store, params, settings=settings, for_write=for_write)
+    return params
+
+
+def snapshot(
+    db: Session, store: Store, request: TrimFields, plan: ChangelogPlanRead | None = None
+) -> TrimParams:
+    """Everything that decides what the job does, now: request over store over global over default."""
+    retention, source = _retention(db, store, request, plan)
+    bound, bound_source = _max_entries(db, store, request, plan)
+    limits = StoreLimits.model_validate(store.limits)
+    return TrimParams(
+        cutoff=plan.cutoff if plan else request.cutoff,
+        retention=retention,
+        retention_source=source,
+        max_entries=bound,
+        max_entries_source=bound_source,
+        rows_in_tx=request.max_rows_in_tx,
+        archive=request.archive is not None,
+        archive_retention=str(effective_by_name(db, "lethe.retention.archives", {}).value),
+        throttle=request.throttle,
+        overlap=request.overlap,
+        plan_id=request.plan_id,
+        planned_upto=None if plan is None else {item.rid: item.upto for item in plan.rids if item.upto},
+        planned=None if plan is None else {item.rid: item.rows_to_remove for item in plan.rids},
+        max_rows=limits.max_rows,
+        max_fraction=limits.max_fraction,
+        target=target_of_store(store),
+    )
+
+
+def _retention(
+    db: Session, store: Store, request: TrimFields, plan: ChangelogPlanRead | None
+) -> tuple[timedelta | None, str]:
+    if plan is not None:
+        return None, "PLAN"
+    if request.cutoff is not None:
+        return None, "REQUEST"
+    if request.retention_minutes is not None:
+        return timedelta(minutes=request.retention_minutes), "REQUEST"
+    in_effect = effective_by_name(db, MAX_AGE, store.parameters)
+    # As in 389: an age of nothing is no bound.
+    return as_timedelta(in_effect.value) or None, in_effect.source
+
+
+def _max_entries(
+    db: Session, store: Store, request: TrimFields, plan: ChangelogPlanRead | None
+) -> tuple[int | None, str]:
+    if plan is not None:
+        return plan.max_entries, "PLAN"
+    if request.max_entries is not None:
+        return request.max_entries, "REQUEST"
+    in_effect = effective_by_name(db, MAX_ENTRIES, store.parameters)
+    return int(in_effect.value) or None, in_effect.source
+
+
+def _find_plan(db: Session, store: Store, request: TrimFields, *, now: datetime) -> ChangelogPlanRead | None:
+    """The plan that a request names, if it may still be executed.
+
+    Raises: PlanNotUsable, also with PLAN_DIFFERS; PlanNoLongerHolds, LimitExceeded.
+    """
+    if request.plan_id is None:
+        return None
+    job = finished_plan(db, store, request.plan_id)
+    if (job.result or {}).get("kind") != "CHANGELOG":
+        raise PlanNotUsable("the plan is of another kind", code="PLAN_DIFFERS")
+    plan = ChangelogPlanRead.model_validate(job.result)
+    if request.max_entries is not None and request.max_entries != plan.max_entries:
+        raise PlanNotUsable("max_entries must be that of the plan", code="PLAN_DIFFERS")
+    reviewed = TrimParams.model_validate(job.params).target
+    check_still_holds(plan, store, reviewed_target=reviewed, target=target_of_store(store), now=now)
+    return plan
+
+
+def _look_early(
+    database: Database, store: Store, params: TrimParams, *, settings: Settings, for_write: bool
+) -> None:
+    """Refuse at once what the job would refuse later; a target that is away is no error."""
+    try:
+        with opened_replica(database, settings, store, purpose="preflight", create=False) as conn:
+            if params.cutoff is not None:
+                check_cutoff(params.cutoff, target_now(conn))
+            status = find_status(conn)
+    except SecretUnavailable:
+        raise
+    except ServiceError as error:
+        if error.retryable or error.code == ReplicaMissing.code:
+            return
+        raise
+    if for_write and status not in TRIMMABLE:
+        detail = f"a replica that is {status} is not trimmed: what it still needs is not known"
+        raise Conflict(detail, code=f"REPLICA_{status}")
+
+
+def check_cutoff(cutoff: datetime, now: datetime) -> None:
+    """Raise FUTURE_CUTOFF for one that is later than the target's clock."""
+    if cutoff > now:
+        detail = f"the cut-off {instant_text(cutoff)} is later than the target's {instant_text(now)}"
+        raise Unprocessable(detail, code="FUTURE_CUTOFF")
+
+
+def submit_unseen(
+    db: Session,
+    store: Store,
+    fields: Mapping[str, Any],
+    *,
+    caller: Caller,
+    reason: str | None,
+    settings: Settings,
+    now: datetime,
+    parent_id: str | None,
+) -> Job:
+    """Queue a job whose target is looked at when it runs; see app.jobs.trimming.
+
+    Raises: StoreKindWrong, ConflictingJob, QueueFull.
+    """
+    require_kind(store, StoreKind.REPLICA)
+    params = snapshot(db, store, TrimFields.model_validate(fields))
+    return submit(
+        db, store, params, caller=caller, reason=reason, settings=settings, now=now, parent_id=parent_id
+    )
+
+
+def submit(
+    db: Session,
+    store: Store,
+    params: BaseModel,
+    *,
+    caller: Caller,
+    reason: str | None,
+    settings: Settings,
+    now: datetime,
+    parent_id: str | None = None,
+) -> Job:
+    """Queue the job; see app.jobs.trimming.
+
+    Raises: ConflictingJob, QueueFull.
+    """
+    assert isinstance(params, TrimParams), "what `prepare` has made"
+    resource = trim_resource(store)
+    if params.overlap == "REFUSE":
+        refuse_conflict(db, store=store.id, identity=store.target_identity, resource=resource)
+    request = JobRequest(
+        kind=JOB_PURGE,
+        store=store.id,
+        params=params.model_dump(mode="json"),
+        requested_by=caller.name,
+        token_id=caller.token_id,
+        runs_on=store.runs_on,
+        parent_id=parent_id,
+        reason=reason,
+        throttle=params.throttle,
+        claim_identity=store.target_identity,
+        claim_resource=resource,
+    )
+    return submit_job(db, request, now=now, queued_max=settings.jobs_queued_max)

@@ -1,0 +1,73 @@
+"""Deleting a file that JE has put aside: in CLOSED mode, under the same locks as a round."""
+
+from pathlib import Path
+
+from spark.erase.calls.calls import DeleteReservedAnswer, DeleteReservedCall, Mode, RefusalCode
+from spark.erase.calls.refusing import Refused
+from spark.erase.overwrite.file_layer import DIRECTORY_FLAGS, READ_FLAGS, Clock, FileLayer, OpenFile, Tally
+from spark.erase.overwrite.locking import Claim, claimed_file
+from spark.erase.overwrite.planned_file import opened_as_planned, opened_file
+from spark.erase.overwrite.witness import check_witness
+from spark.formats.je.log import file_name
+
+
+def delete_reserved(call: DeleteReservedCall, *, layer: FileLayer, clock: Clock) -> DeleteReservedAnswer:
+    """Rename a file to `.del` as JE does, and unlink it; the directory is synced after each.
+
+    A crash between the two leaves a `.del`, which JE does not read, with all that was in the file: the same
+    call unlinks it.
+    """
+    tally = Tally(clock)
+    directory = Path(call.directory)
+    path = directory / file_name(call.number)
+    try:
+        with (
+            claimed_file(directory, call.number, epoch=call.epoch, mode=Mode.CLOSED) as claim,
+            opened_file(layer, tally, directory, DIRECTORY_FLAGS) as folder,
+        ):
+            if not _is_aside(call, path, layer):
+                _put_aside(call, claim, folder, tally)
+            claim.check_stop()
+            _unlink(folder, path, layer)
+    except Refused as refused:
+        return DeleteReservedAnswer(costs=tally.costs(), refusal=refused.refusal)
+    return DeleteReservedAnswer(deleted=True, costs=tally.costs())
+
+
+def _is_aside(call: DeleteReservedCall, path: Path, layer: FileLayer) -> bool:
+    """Whether we have renamed the file before; JE may do so too, and be told to keep it."""
+    if not call.was_begun or path.exists():
+        return False
+    try:
+        found = layer.stat(path.with_suffix(".del"))
+    except OSError:
+        return False
+    planned = call.identity
+    return (found.st_dev, found.st_ino, found.st_size) == (planned.device, planned.inode, planned.size)
+
+
+def _put_aside(call: DeleteReservedCall, claim: Claim, folder: OpenFile, tally: Tally) -> None:
+    layer, directory = folder.layer, Path(call.directory)
+    path = directory / file_name(call.number)
+    with opened_as_planned(
+        layer, tally, directory, call.number, identity=call.identity, flags=READ_FLAGS, with_mtime=True
+    ):
+        if call.witness is not None:
+            check_witness(layer, directory, call.witness)
+        claim.check_stop()
+        try:
+            layer.rename(path, path.with_suffix(".del"))
+        except OSError as error:
+            raise Refused.of_name(error, "rename", file=path.name) from error
+    folder.fsync()
+
+
+def _unlink(folder: OpenFile, path: Path, layer: FileLayer) -> None:
+    aside = path.with_suffix(".del")
+    try:
+        layer.unlink(aside)
+    except OSError as error:
+        code = RefusalCode.UNPROVEN
+        detail = f"it is {aside.name} now; unlink: {Refused.reason(error)}"
+        raise Refused(code, detail, ref=Refused.errno_name(error), file=path.name) from error
+    folder.fsync()

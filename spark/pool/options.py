@@ -1,0 +1,147 @@
+"""How Spark is started: one frozen, picklable value, and the configuration that follows from it.
+
+Nothing in it is a secret: configuration travels as command-line arguments of the JVM, where `ps` shows it.
+"""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from spark.pool.master import own_address_towards
+
+LOOPBACK: Final = "127.0.0.1"
+
+# Tests and small machines: half the work of the compiler, at the price of speed later on.
+FAST_START: Final = "-XX:TieredStopAtLevel=1"
+
+
+@dataclass(frozen=True, slots=True)
+class SparkOptions:
+    """How a session is started.
+
+    Args:
+        master: `local[N,4]` (four attempts a task), `spark://host:port`, ...; None: local with `cores`.
+        cores: how many tasks run at a time on a local master.
+        driver_memory: heap of the driver's JVM, in Java's notation.
+        driver_host: the name under which executors reach this machine; only for a master that is not local.
+            None: this machine's address on the way to the master.
+        executor_memory: heap of an executor; only for a master that is not local.
+        executor_cores: cores of an executor; only for a master that is not local. None: the cluster decides.
+        cores_max: cores to take of a cluster in all. None: all that it gives.
+        python: interpreter of the workers; it must have what `spark` imports.
+        packages: more zips for the executors; our own goes by itself when the master is not local.
+        cds_archive: class data archive that halves the start; one that is missing or stale does no harm.
+        local_dir: where shuffles, our zip and the log go. None: a new folder where the system keeps such.
+        log_file: where the JVM and its workers write. None: `spark.log` in `local_dir`.
+        start_timeout_s: how long a start may take, from the process to the session.
+        java_home: Java to use. None: that of the environment.
+        java_options: more options of the driver's JVM.
+        conf: more Spark configuration; it wins over what is set here.
+    """
+
+    master: str | None = None
+    cores: int = 2
+    driver_memory: str = "2g"
+    driver_host: str | None = None
+    executor_memory: str = "1g"
+    executor_cores: int | None = None
+    cores_max: int | None = None
+    python: str = sys.executable
+    packages: tuple[Path, ...] = ()
+    cds_archive: Path | None = None
+    local_dir: Path | None = None
+    log_file: Path | None = None
+    start_timeout_s: float = 120.0
+    java_home: Path | None = None
+    java_options: tuple[str, ...] = ()
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def master_url(self) -> str:
+        """The master as Spark wants it."""
+        return self.master or f"local[{self.cores},4]"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether tasks run in workers of this machine's driver."""
+        return self.master_url.startswith("local")
+
+
+def default_cds_archive() -> Path:
+    """Where `make setup` puts the class data archive: it goes with the environment that it was made from."""
+    return Path(sys.prefix) / "share" / "lethe" / "spark-classes.jsa"
+
+
+def spark_conf(options: SparkOptions, *, directory: Path, packages: tuple[Path, ...]) -> dict[str, str]:
+    """The configuration of a session.
+
+    Args:
+        directory: a folder of this JVM alone, for whatever it wants to keep for a while.
+        packages: zips that executors put on their path.
+    """
+    conf = {
+        "spark.pool.master": options.master_url,
+        "spark.app.name": "lethe",
+        "spark.api.mode": "classic",
+        "spark.driver.memory": options.driver_memory,
+        "spark.driver.extraJavaOptions": " ".join(_java_options(options, directory)),
+        "spark.local.dir": str(directory),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        # Kept even without a UI; what a service of months does not look at.
+        "spark.ui.retainedJobs": "200",
+        "spark.ui.retainedStages": "200",
+        "spark.ui.retainedTasks": "2000",
+        "spark.sql.ui.retainedExecutions": "100",
+        "spark.log.level": "WARN",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.warehouse.dir": str(directory / "warehouse"),
+        "spark.sql.shuffle.partitions": str(3 * options.cores),
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+        "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.scheduler.mode": "FAIR",
+        "spark.scheduler.allocation.file": f"file:{directory / 'fair-pools.xml'}",
+        "spark.speculation": "false",
+        "spark.python.task.killTimeout": "100ms",
+        "spark.task.reaper.enabled": "true",
+        "spark.task.reaper.killTimeout": "60s",
+        "spark.task.reaper.pollingInterval": "5s",
+    }
+    if not options.is_local:
+        conf |= _cluster_conf(options, packages)
+    else:
+        conf |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+    return conf | dict(options.conf)
+
+
+def _java_options(options: SparkOptions, directory: Path) -> list[str]:
+    flags = [
+        "-XX:+ExitOnOutOfMemoryError",
+        f'"-Djava.io.tmpdir={directory}"',  # paths may hold spaces
+        *options.java_options,
+    ]
+    if options.cds_archive is not None and options.cds_archive.is_file():
+        flags.append(f'"-XX:SharedArchiveFile={options.cds_archive}"')
+    return flags
+
+
+def _cluster_conf(options: SparkOptions, packages: tuple[Path, ...]) -> dict[str, str]:
+    conf = {
+        "spark.submit.pyFiles": ",".join(str(package) for package in packages),
+        "spark.executor.memory": options.executor_memory,
+        "spark.executor.extraJavaOptions": "-XX:+ExitOnOutOfMemoryError",
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    }
+    driver_host = options.driver_host or own_address_towards(options.master_url)
+    if driver_host is not None:
+        conf |= {"spark.driver.host": driver_host, "spark.driver.bindAddress": driver_host}
+    if options.executor_cores is not None:
+        conf["spark.executor.cores"] = str(options.executor_cores)
+    if options.cores_max is not None:
+        conf["spark.cores.max"] = str(options.cores_max)
+    return conf

@@ -1,0 +1,97 @@
+"""Whether the JVM below still serves: its process, and a call that must be answered.
+
+Invariants:
+- a verdict never waits for the JVM;
+- a process that has ended is told at once; one that is only slow (garbage collection) gets `patience_s`;
+- a cluster that has taken every executor away gets `WITHOUT_EXECUTORS_S`: a master that was started anew
+  knows nothing of us and never gives one. One that has given none yet is busy, and asking anew would cost our
+  place in its queue.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from spark.pool.session import StartedSession
+
+INTERVAL_S: Final = 1.0
+WITHOUT_EXECUTORS_S: Final = 20.0
+NEVER_ANY_S: Final = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What the JVM has answered; `executors` is None where tasks run in its own workers."""
+
+    is_stopped: bool
+    executors: int | None
+
+
+class Watch:
+    """Looks at one JVM at a time, by a thread of its own for the calls."""
+
+    def __init__(self, *, patience_s: float, monotonic: Callable[[], float]) -> None:
+        """Make a watch.
+
+        Args:
+            patience_s: how long the JVM may leave calls unanswered.
+        """
+        self._patience_s = patience_s
+        self._monotonic = monotonic
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="lethe-spark-probe")
+        self._asking: Future[_Seen] | None = None
+        self._asked_at = 0.0
+        self._answered_at = 0.0
+        self._alone_since = 0.0
+        self._had_executors = False
+        self.executors: int | None = None
+
+    def begin(self) -> None:
+        """Forget what was seen of an earlier JVM."""
+        self._asking = None
+        self._asked_at = self._answered_at = self._alone_since = self._monotonic()
+        self._had_executors, self.executors = False, None
+
+    def verdict(self, started: StartedSession) -> str | None:
+        """Why the JVM must be replaced, None while it serves; call it a few times a second."""
+        if not started.alive:
+            return f"the JVM ended with {started.jvm.process.returncode}"
+        now = self._monotonic()
+        if self._asking is not None and self._asking.done():
+            if self._asking.exception() is None:
+                self._note(self._asking.result(), now)
+                if self._asking.result().is_stopped:
+                    return "the context has stopped by itself"
+            self._asking = None
+        if now - self._answered_at > self._patience_s + INTERVAL_S:
+            return f"the JVM has not answered for {self._patience_s:g} s"
+        if self.executors == 0 and now - self._alone_since > self._patience_without_executors_s:
+            return "the cluster gives no executor"
+        if self._asking is None and now - self._asked_at >= INTERVAL_S:
+            self._asked_at = now
+            self._asking = self._thread.submit(_look, started)
+        return None
+
+    @property
+    def _patience_without_executors_s(self) -> float:
+        return WITHOUT_EXECUTORS_S if self._had_executors else NEVER_ANY_S
+
+    def _note(self, seen: _Seen, now: float) -> None:
+        self._answered_at = now
+        self.executors = seen.executors
+        if seen.executors != 0:
+            self._alone_since = now
+            self._had_executors = True
+
+    def end(self) -> None:
+        """Let the thread end."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def _look(started: StartedSession) -> _Seen:
+    context = started.session.sparkContext._jsc.sc()
+    is_stopped = bool(context.isStopped())
+    if is_stopped or context.isLocal():
+        return _Seen(is_stopped, None)
+    return _Seen(is_stopped, int(context.getExecutorMemoryStatus().size()) - 1)  # without the driver

@@ -1,0 +1,173 @@
+"""How archived rows enter a table: a new one in a file, one beside the live one, or the live one itself."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from spark.targets.archive import mysql as archive_mysql
+from spark.targets.archive.columns import Column, TableShape, quoted_columns
+from spark.targets.archive.postgresql import copy_lines, encoding_option
+from spark.targets.archive.sqlite import insert_rows
+from spark.targets.connection import Connection
+from spark.targets.errors import RestoreConflict, TargetSchemaUnsupported
+
+# Types come out of a file: nothing but the words, numbers and quotes that a type is made of.
+_TYPE = re.compile(r'[A-Za-z0-9_ ."]*(\([0-9, -]*\))?[A-Za-z0-9_ ."\[\]]*')
+_DRAFT = "pg_temp.lethe_restore"
+
+
+@dataclass(frozen=True, slots=True)
+class Inserted:
+    """Rows that were written, and rows that were there already."""
+
+    rows: int
+    skipped: int = 0
+
+
+def add_file_table(conn: Connection, shape: TableShape) -> None:
+    """Create the table of an archive in a SQLite file, or add the columns that it lacks there."""
+    there = {
+        name for (name,) in conn.execute("select name from pragma_table_info(:table)", {"table": shape.table})
+    }
+    if not there:
+        columns = [
+            f"{conn.dialect.quote(column.name)} {_file_type(shape, column)}" for column in shape.columns
+        ]
+        if shape.primary_key:
+            columns.append(f"primary key ({quoted_columns(conn, shape.primary_key)})")
+        conn.execute(f"create table {conn.dialect.quote(shape.table)} ({', '.join(columns)})")
+        return
+    # The table was altered between two units.
+    for column in shape.columns:
+        if column.name not in there:
+            conn.execute(
+                f"alter table {conn.dialect.quote(shape.table)} "
+                f"add column {conn.dialect.quote(column.name)} {_file_type(shape, column)}"
+            )
+
+
+def create_like(conn: Connection, schema: str, shape: TableShape) -> None:
+    """Create a table like the live one; like the archived one where that is gone."""
+    name = conn.dialect.qualify(schema, shape.table)
+    live = conn.dialect.qualify(conn.target.schema, shape.table)
+    if conn.dialect.name == "mysql":
+        _create_like_mysql(conn, name, live, shape)
+        return
+    if conn.execute("select 1 where to_regclass(:name) is not null", {"name": name}):
+        return
+    if conn.execute("select 1 where to_regclass(:name) is not null", {"name": live}):
+        conn.execute(f"create table {name} (like {live} including indexes)")
+        return
+    columns = [f"{conn.dialect.quote(column.name)} {_safe_type(column)}" for column in shape.columns]
+    if shape.primary_key:
+        columns.append(f"primary key ({quoted_columns(conn, shape.primary_key)})")
+    conn.execute(f"create table {name} ({', '.join(columns)})")
+
+
+def _create_like_mysql(conn: Connection, name: str, live: str, shape: TableShape) -> None:
+    there = conn.execute(
+        "select 1 from information_schema.tables where table_schema = database() and table_name = :table",
+        {"table": shape.table},
+    )
+    if there:
+        conn.execute(f"create table if not exists {name} like {live}")
+        return
+    columns = [f"{conn.dialect.quote(column.name)} {_safe_type(column)}" for column in shape.columns]
+    if shape.primary_key:
+        columns.append(f"primary key ({quoted_columns(conn, shape.primary_key)})")
+    conn.execute(f"create table if not exists {name} ({', '.join(columns)}) engine=InnoDB")
+
+
+def insert_missing(
+    conn: Connection, schema: str | None, shape: TableShape, rows: Iterable[tuple[object, ...]]
+) -> Inserted:
+    """Not SQLite: insert the rows whose key is free; those that are there must be the same.
+
+    Raises: RestoreConflict: another row stands under the key of one of them.
+    """
+    name = conn.dialect.qualify(schema, shape.table)
+    names = [column.name for column in shape.columns]
+    if not shape.primary_key:
+        raise TargetSchemaUnsupported(f"{shape.table} has no primary key: restore into a file")
+    if conn.dialect.name == "mysql":
+        return Inserted(*archive_mysql.insert_missing(conn, name, shape, rows))
+    conn.execute(f"create temp table lethe_restore (like {name}) on commit drop")
+    came = _copy(conn, _DRAFT, shape, names, rows)
+    columns = quoted_columns(conn, names)
+    written = conn.execute_count(
+        f"insert into {name} ({columns}) select {columns} from {_DRAFT} on conflict do nothing"
+    )
+    same_key = " and ".join(
+        f"s.{column} = d.{column}" for column in map(conn.dialect.quote, shape.primary_key)
+    )
+    # As text, because some types (json, xml, point) have no equality.
+    same_row = " and ".join(
+        f"s.{column}::text is not distinct from d.{column}::text" for column in map(conn.dialect.quote, names)
+    )
+    [(others,)] = conn.execute(
+        f"select count(*) from {_DRAFT} d where not exists "
+        f"(select 1 from {name} s where {same_key} and {same_row})"
+    )
+    if others:
+        raise RestoreConflict(f"{others} keys of {name} are taken by other rows")
+    return Inserted(written, came - written)
+
+
+def insert_live(
+    conn: Connection, live: TableShape, shape: TableShape, rows: Iterable[tuple[object, ...]]
+) -> Inserted:
+    """Insert all rows, or none.
+
+    Raises: TargetRowConflict: a key is taken.
+    """
+    name = conn.dialect.qualify(conn.target.schema, shape.table)
+    names = [column.name for column in shape.columns]
+    missing = set(names) - {column.name for column in live.columns}
+    if missing:
+        raise TargetSchemaUnsupported(f"{shape.table} has no column {', '.join(sorted(missing))} any more")
+    if conn.dialect.name == "postgresql":
+        return Inserted(_copy(conn, name, shape, names, rows))
+    if conn.dialect.name == "mysql":
+        return Inserted(archive_mysql.insert_rows(conn, name, names, rows))
+    came, written = insert_rows(conn, name, names, rows)
+    assert came == written, "a plain INSERT writes or fails"
+    return Inserted(written)
+
+
+def insert_again(conn: Connection, shape: TableShape, rows: Iterable[tuple[object, ...]]) -> Inserted:
+    """Insert what has gone since an earlier restore of the same rows; what is still there stays.
+
+    Raises: RestoreConflict: another row stands under the key of one of them (not on SQLite).
+    """
+    if conn.dialect.name != "sqlite":
+        return insert_missing(conn, conn.target.schema, shape, rows)
+    name = conn.dialect.qualify(conn.target.schema, shape.table)
+    names = [column.name for column in shape.columns]
+    came, written = insert_rows(conn, name, names, rows, or_ignore=True)
+    return Inserted(written, came - written)
+
+
+def _copy(
+    conn: Connection, name: str, shape: TableShape, names: list[str], rows: Iterable[tuple[object, ...]]
+) -> int:
+    columns = quoted_columns(conn, names)
+    sql = f"copy {name} ({columns}) from stdin (format text{encoding_option(shape)})"
+    return conn.copy_in(sql, copy_lines(rows))
+
+
+def _file_type(shape: TableShape, column: Column) -> str:
+    """A type whose affinity stores what was archived unchanged."""
+    if shape.dialect == "sqlite":
+        return _safe_type(column)
+    kind = shape.kind(column)
+    if pa.types.is_uint64(shape.arrow_type(column)):
+        return "text"
+    return {"integer": "integer", "bytes": "blob"}.get(kind, "text")
+
+
+def _safe_type(column: Column) -> str:
+    if not _TYPE.fullmatch(column.source_type):
+        raise TargetSchemaUnsupported(f"type {column.source_type!r} of {column.name} cannot be declared")
+    return column.source_type

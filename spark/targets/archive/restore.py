@@ -1,0 +1,353 @@
+"""Bring archived rows back: into a new SQLite file, a schema beside the live tables, or the live tables.
+
+Invariants:
+- One transaction per unit. A unit whose file fails its check, or whose keys are taken, changes nothing, is
+  reported, and the others go on.
+- Repeating a restore changes nothing more.
+- The live tables get batches before events before data: a row whose batch is not there yet would look
+  stranded to the engine's own purge.
+Source: design.md, 'Purge', `archive`.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from spark.targets.archive.archive import ShouldStop, read_rows, read_shape, verify_file
+from spark.targets.archive.columns import TableShape, describe_table
+from spark.targets.archive.file import prepare_directory
+from spark.targets.archive.insert import (
+    Inserted,
+    add_file_table,
+    create_like,
+    insert_again,
+    insert_live,
+    insert_missing,
+)
+from spark.targets.archive.schemas import live_schema, relations_of, schema_exists
+from spark.targets.archive.sqlite import insert_rows
+from spark.targets.connection import Connection, SessionLimits, Target, connect
+from spark.targets.errors import (
+    ArchiveCorrupt,
+    ArchiveFailed,
+    RestoreConflict,
+    TargetError,
+    TargetPathRefused,
+    TargetRowConflict,
+    TargetSchemaUnsupported,
+    TargetTablesMissing,
+)
+from spark.targets.fence import check_fence
+from spark.targets.files.beneath import is_within, link_beneath, open_beneath, unlink_beneath
+from spark.targets.ledger import LedgerRow, find_unit, has_ledger, record_unit
+from spark.targets.manifest import ManifestEntry, sync_directory
+from spark.targets.sqlite_opening import OUTSIDE
+
+RestoreState = Literal["RESTORED", "ALREADY", "CONFLICT", "CORRUPT", "MISSING"]
+# Ends of table names, whatever their prefix; others follow.
+LIVE_ORDER = ("outgoing_batch", "data_event", "data", "incoming_batch", "data_gap")
+RESTORE_STEP = "RESTORE"
+FOREIGN_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredUnit:
+    """What became of one unit: rows written, and rows that were there already."""
+
+    job_id: str
+    unit_id: str
+    table_name: str
+    state: RestoreState
+    rows: int = 0
+    skipped: int = 0
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreReport:
+    """What a restore did; `stopped` when `should_stop` ended it before the last unit."""
+
+    units: tuple[RestoredUnit, ...]
+    stopped: bool = False
+
+    @property
+    def rows(self) -> int:
+        return sum(unit.rows for unit in self.units)
+
+    @property
+    def refused(self) -> tuple[RestoredUnit, ...]:
+        return tuple(unit for unit in self.units if unit.state in ("CONFLICT", "CORRUPT", "MISSING"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """The files of one unit and table, the newest attempt first; more than one only without a manifest."""
+
+    files: tuple[ManifestEntry, ...]
+
+    @property
+    def first(self) -> ManifestEntry:
+        return self.files[0]
+
+    def rows(self, shape: TableShape) -> Iterator[tuple[object, ...]]:
+        """Each row once: where attempts overlap, the newest one has the row."""
+        if len(self.files) == 1:
+            yield from read_rows(self.first.path)
+            return
+        names = [column.name for column in shape.columns]
+        key = [names.index(name) for name in shape.primary_key] or list(range(len(names)))
+        seen: set[tuple[object, ...]] = set()
+        for file in self.files:
+            for row in read_rows(file.path):
+                found = tuple(row[index] for index in key)
+                if found not in seen:
+                    seen.add(found)
+                    yield row
+
+
+def restore_into_file(
+    entries: Sequence[ManifestEntry],
+    path: Path,
+    *,
+    roots: tuple[str, ...] = (),
+    should_stop: ShouldStop | None = None,
+) -> RestoreReport:
+    """Write the rows into a new SQLite file with the tables of the archive.
+
+    The file appears when the restore has come to its end, not before.
+
+    Args:
+        roots: resolved directories in which it may lie; none: anywhere.
+    Raises: RestoreConflict: the file exists. ArchiveFailed: the disk refused. TargetPathRefused.
+    """
+    path = Path(os.path.realpath(path.parent), path.name)
+    if not is_within(str(path), roots):
+        raise TargetPathRefused(OUTSIDE)
+    if os.path.lexists(path):
+        raise RestoreConflict(f"{path} exists already")
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    _create_draft(draft)
+    try:
+        limits = SessionLimits(roots=roots)
+        with connect(Target(f"sqlite:///{draft}"), application_name="lethe-restore", limits=limits) as conn:
+            if entries:
+                _match_encoding(conn, entries)
+            report = _each(entries, lambda unit, shape: _into_file(conn, unit, shape), should_stop)
+        if not report.stopped:
+            _publish(draft, path)
+        return report
+    finally:
+        _remove(draft)
+
+
+def restore_into_schema(
+    conn: Connection,
+    schema: str,
+    entries: Sequence[ManifestEntry],
+    *,
+    fence: tuple[str, int] | None = None,
+    should_stop: ShouldStop | None = None,
+) -> RestoreReport:
+    """Write the rows into a schema (MySQL: a database), which is created, with tables like the live ones.
+
+    Rows that are there already, and are the same, are left; a different row under the same key is a conflict.
+
+    Args:
+        fence: resource and token that every unit checks first.
+    Raises: TargetSchemaUnsupported: SQLite. RestoreConflict: it is the schema of the live tables, or
+        of somebody else's. FenceRaised.
+    """
+    if conn.dialect.name == "sqlite":
+        raise TargetSchemaUnsupported("SQLite has no schemas: restore into a file")
+    if schema == live_schema(conn):
+        raise RestoreConflict(f"{schema} holds the live tables")
+    _refuse_foreign(conn, schema, {entry.table_name for entry in entries})
+    if not schema_exists(conn, schema):
+        conn.execute(f"create schema if not exists {conn.dialect.quote(schema)}")
+
+    def into_schema(unit: _Unit, shape: TableShape) -> RestoredUnit:
+        _same_dialect(conn, shape)
+        if conn.dialect.name == "mysql":  # whose DDL ends every transaction
+            create_like(conn, schema, shape)
+        with conn.transaction():
+            if fence is not None:
+                check_fence(conn, fence[0], token=fence[1])
+            if conn.dialect.name != "mysql":
+                create_like(conn, schema, shape)
+            done = insert_missing(conn, schema, shape, unit.rows(shape))
+        return _restored(unit, done)
+
+    return _each(entries, into_schema, should_stop)
+
+
+def _refuse_foreign(conn: Connection, schema: str, ours: set[str]) -> None:
+    """A schema that holds more than restored tables is in use: another store's, Lethe's own, the server's."""
+    found = relations_of(conn, schema)
+    foreign = [name for name in found if name not in ours and not name.endswith(LIVE_ORDER)]
+    if foreign:
+        raise RestoreConflict(
+            f"{schema} holds {', '.join(foreign[:FOREIGN_SHOWN])}: not a schema of restores"
+        )
+
+
+def restore_live(
+    conn: Connection,
+    entries: Sequence[ManifestEntry],
+    *,
+    fence: tuple[str, int] | None = None,
+    should_stop: ShouldStop | None = None,
+) -> RestoreReport:
+    """Write the rows back into the tables that they came from; any key that is taken refuses its unit.
+
+    Args:
+        fence: resource and token that every unit checks first.
+    Raises: FenceRaised; TargetLockTimeout and other transient errors: repeat, what was done is found again.
+    """
+    ledger = has_ledger(conn)
+
+    def into_live(unit: _Unit, shape: TableShape) -> RestoredUnit:
+        _same_dialect(conn, shape)
+        with conn.transaction():
+            if fence is not None:
+                check_fence(conn, fence[0], token=fence[1])
+            if ledger and find_unit(conn, unit.first.job_id, _ledger_id(unit)) is not None:
+                # Restored once, but a later purge may have taken the rows again.
+                return _restored(unit, insert_again(conn, shape, unit.rows(shape)))
+            live = describe_table(conn, shape.table)
+            if not live.primary_key:
+                raise RestoreConflict(f"{shape.table} has no primary key: a conflict would not be seen")
+            done = insert_live(conn, live, shape, unit.rows(shape))
+            if ledger:
+                record_unit(conn, _ledger_row(unit, done))
+        return _restored(unit, done)
+
+    return _each(entries, into_live, should_stop)
+
+
+def _each(
+    entries: Sequence[ManifestEntry],
+    restore: Callable[[_Unit, TableShape], RestoredUnit],
+    should_stop: ShouldStop | None,
+) -> RestoreReport:
+    found: list[RestoredUnit] = []
+    for unit in _units(entries):
+        if should_stop is not None and should_stop():
+            return RestoreReport(tuple(found), stopped=True)
+        found.append(_damage(unit) or _attempt(unit, restore))
+    return RestoreReport(tuple(found))
+
+
+def _attempt(unit: _Unit, restore: Callable[[_Unit, TableShape], RestoredUnit]) -> RestoredUnit:
+    try:
+        return restore(unit, read_shape(unit.first.path))
+    except ArchiveCorrupt as exc:
+        return RestoredUnit(*_names(unit), "CORRUPT", detail=exc.detail)
+    except (TargetRowConflict, RestoreConflict, TargetSchemaUnsupported, TargetTablesMissing) as exc:
+        return RestoredUnit(*_names(unit), "CONFLICT", detail=exc.detail)
+    except TargetError as exc:
+        if not (exc.sqlstate or "").startswith("22"):  # a value that the column no longer takes
+            raise
+        return RestoredUnit(*_names(unit), "CONFLICT", detail=exc.detail)
+
+
+def _damage(unit: _Unit) -> RestoredUnit | None:
+    for file in unit.files:
+        check = verify_file(file)
+        if check.state != "OK":
+            return RestoredUnit(*_names(unit), check.state, detail=check.detail)
+    return None
+
+
+def _units(entries: Sequence[ManifestEntry]) -> list[_Unit]:
+    grouped: dict[tuple[str, str, str], list[ManifestEntry]] = {}
+    for entry in entries:
+        grouped.setdefault((entry.job_id, entry.unit_id, entry.table_name), []).append(entry)
+    units = [_Unit(tuple(sorted(files, key=_age, reverse=True))) for files in grouped.values()]
+    return sorted(units, key=lambda unit: _rank(unit.first.table_name))
+
+
+def _age(entry: ManifestEntry) -> tuple[int, int]:
+    """Attempts in the order in which they were made: by token, then by the number behind it."""
+    again = Path(entry.path).name.removesuffix(".parquet").rpartition(f"-{entry.token}.")[2]
+    return entry.token, int(again) if again.isdecimal() else 1
+
+
+def _rank(table: str) -> int:
+    for rank, end in enumerate(LIVE_ORDER):
+        if table.endswith(end):
+            return rank
+    return len(LIVE_ORDER)
+
+
+def _into_file(conn: Connection, unit: _Unit, shape: TableShape) -> RestoredUnit:
+    with conn.transaction():
+        add_file_table(conn, shape)
+        names = [column.name for column in shape.columns]
+        came, written = insert_rows(
+            conn, conn.dialect.quote(shape.table), names, unit.rows(shape), or_ignore=True
+        )
+    return _restored(unit, Inserted(written, came - written))
+
+
+def _match_encoding(conn: Connection, entries: Sequence[ManifestEntry]) -> None:
+    """Give the new file the encoding of the archived one: texts that are none are kept as bytes."""
+    for entry in entries:
+        with suppress(ArchiveCorrupt):
+            encoding = read_shape(entry.path).encoding
+            if encoding in ("UTF-16le", "UTF-16be"):
+                conn.execute(f"pragma encoding = '{encoding}'")
+            return
+
+
+def _create_draft(draft: Path) -> None:
+    try:
+        prepare_directory(draft.parent)
+        _remove(draft)
+        os.close(open_beneath(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+    except OSError as exc:
+        raise ArchiveFailed(f"{draft}: {exc.strerror}") from exc
+
+
+def _publish(draft: Path, path: Path) -> None:
+    # A link, because a rename would replace a file that has come into being meanwhile.
+    try:
+        link_beneath(draft, path)
+        sync_directory(path.parent)
+    except FileExistsError:
+        raise RestoreConflict(f"{path} exists already") from None
+    except OSError as exc:
+        raise ArchiveFailed(f"{path}: {exc.strerror}") from exc
+
+
+def _remove(draft: Path) -> None:
+    for name in (draft, draft.with_name(f"{draft.name}-journal")):
+        with suppress(FileNotFoundError):
+            unlink_beneath(name)
+
+
+def _same_dialect(conn: Connection, shape: TableShape) -> None:
+    if shape.dialect != conn.dialect.name:
+        raise TargetSchemaUnsupported(f"the archive is of {shape.dialect}, the target of {conn.dialect.name}")
+
+
+def _names(unit: _Unit) -> tuple[str, str, str]:
+    return unit.first.job_id, unit.first.unit_id, unit.first.table_name
+
+
+def _restored(unit: _Unit, done: Inserted) -> RestoredUnit:
+    state: RestoreState = "ALREADY" if done.skipped and not done.rows else "RESTORED"
+    return RestoredUnit(*_names(unit), state, done.rows, done.skipped)
+
+
+def _ledger_id(unit: _Unit) -> str:
+    return f"restore:{unit.first.unit_id}"
+
+
+def _ledger_row(unit: _Unit, done: Inserted) -> LedgerRow:
+    entry = unit.first
+    return LedgerRow(
+        entry.job_id, _ledger_id(unit), RESTORE_STEP, 1, entry.token, done.rows, {"table": entry.table_name}
+    )
