@@ -6,7 +6,7 @@ from typing import Any
 
 from app.purge.kind import Kind, Look, MakeUnit, Purge
 from app.purge.reviewed import PlannedKeys
-from spark.purge.walk import Piece
+from spark.targets.walk import Piece
 
 
 @dataclass(slots=True)

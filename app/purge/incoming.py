@@ -6,8 +6,8 @@ from typing import Any
 
 from app.purge.kind import NOT_OUTGOING, Kind, Look, MakeUnit, Purge, Start, UnitHead
 from app.purge.models import PurgeKind, PurgeParams
-from app.purge.steps import LoopState
 from app.settings import Settings
+from app.sweeps.windows import LoopState
 from spark.formats.symmetricds import INCOMING_BATCH
 from spark.purge.cutoff import CutoffValue
 from spark.purge.incoming import (
@@ -21,7 +21,7 @@ from spark.purge.incoming import (
     unit_id,
 )
 from spark.purge.planned import PurgePlan
-from spark.purge.walk import Piece
+from spark.targets.walk import Piece
 
 
 def _plan(look: Look, now: CutoffValue) -> PurgePlan:

@@ -9,17 +9,17 @@ from app.jobs.running.context import JobContext
 from app.purge.cutoff import Cutoff
 from app.purge.models import PurgeKind, PurgeParams
 from app.purge.reviewed import PlannedKeys
-from app.purge.steps import LoopState
 from app.settings import Settings
 from app.stores.models import Store
+from app.sweeps.windows import LoopState
 from spark.formats.symmetricds import KindName
 from spark.purge.cutoff import CutoffValue, convert
 from spark.purge.keys import KeySink
 from spark.purge.planned import PurgePlan
 from spark.purge.reading.inspect import Inspection
-from spark.purge.transaction import UnitResult
-from spark.purge.walk import Piece, Walk
 from spark.targets.connection import Connection
+from spark.targets.transaction import UnitResult
+from spark.targets.walk import Piece, Walk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,8 @@ from app.jobs.writing import EVENT_WARNING
 from app.purge.kind import Kind, Look, MakeUnit, Purge, Start, UnitHead
 from app.purge.models import PurgeKind, PurgeParams, StrandedMode
 from app.purge.report import resent_read
-from app.purge.steps import LoopState
 from app.settings import Settings
+from app.sweeps.windows import LoopState
 from spark.formats.symmetricds import DATA, DATA_EVENT, OUTGOING_BATCH
 from spark.purge.cutoff import CutoffValue
 from spark.purge.plan import BASELINE_MAX, OutgoingPlan, plan_outgoing
@@ -18,7 +18,8 @@ from spark.purge.resent import ResentBatch, ResentReport, list_resent
 from spark.purge.statements import STEPS, PurgeSpec
 from spark.purge.stranded import stranded_nodes
 from spark.purge.unit import UnitSpec, run_unit
-from spark.purge.walk import Bounds, OutgoingWalk, Piece
+from spark.purge.walk import OutgoingWalk
+from spark.targets.walk import Bounds, Piece
 
 BATCHES_MAX = 5_000
 """A batch is looked up among its just-removed events: dead index entries make more of them slow."""

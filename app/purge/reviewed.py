@@ -17,8 +17,8 @@ from app.jobs.running.context import JobContext
 from app.purge.models import PurgeKind
 from spark.purge.keys import Key, Run, RunsOfKeys, first_of, keys_within, last_of, pack_runs, unpack_runs
 from spark.purge.planned import PurgePlan, TablePlan
-from spark.purge.walk import Bounds, Piece
 from spark.targets.connection import Connection
+from spark.targets.walk import Bounds, Piece
 
 CHECKPOINT_KEYS = "keys"
 PART_RUNS = 20_000

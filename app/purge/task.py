@@ -37,20 +37,20 @@ from app.purge.report import exceeded_limits, local_text, plan_read
 from app.purge.reviewed import KeyRecorder, PlannedKeys, PlannedWalk
 from app.purge.rules import check_permissions, fence_resource
 from app.purge.service import target_fields
-from app.purge.steps import CHECKPOINT_LOOP, LoopPlan, LoopState, PurgeLoop
 from app.stores.models import Store, StoreLimits, is_suspended
 from app.stores.targets import place_of, session_limits, target_of
+from app.sweeps.windows import CHECKPOINT_LOOP, LoopPlan, LoopState, PurgeLoop
 from spark.purge.cutoff import convert
 from spark.purge.planned import PurgePlan
 from spark.purge.reading.inspect import Inspection, inspect
 from spark.purge.scan import PlanStopped
-from spark.purge.transaction import AnyUnit, UnitResult
 from spark.targets.archive.file import prepare_directory
 from spark.targets.connection import Connection
 from spark.targets.errors import ArchiveFailed, archive_failure
 from spark.targets.ledger import has_ledger, ledger_totals
 from spark.targets.silence import application_name
 from spark.targets.target import is_on_this_machine
+from spark.targets.transaction import AnyUnit, UnitResult
 from spark.targets.work import UnitWork
 
 CHECKPOINT_CUTOFF = "cutoff"

@@ -37,9 +37,9 @@ from spark.purge.planned import PurgePlan, TablePlan
 from spark.purge.ranges import key_order
 from spark.purge.reading.catalog import has_table
 from spark.purge.scan import ShouldStop, Source, scan
-from spark.purge.transaction import Done, UnitResult, delete_rows, run_in_transaction
-from spark.purge.walk import Bounds, Key, Piece
 from spark.targets.connection import Connection
+from spark.targets.transaction import Done, UnitResult, delete_rows, run_in_transaction
+from spark.targets.walk import Bounds, Key, Piece
 
 STEP = "DATA_GAP"
 STEPS = (STEP,)

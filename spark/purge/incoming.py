@@ -18,9 +18,9 @@ from spark.purge.keys import KeySink, among, bound_keys
 from spark.purge.planned import PurgePlan, TablePlan
 from spark.purge.ranges import key_order
 from spark.purge.scan import CHUNK_ROWS, PlanStopped, ShouldStop, Source, scan
-from spark.purge.transaction import Done, UnitResult, delete_rows, run_in_transaction
-from spark.purge.walk import Bounds, Key, Piece
 from spark.targets.connection import Connection
+from spark.targets.transaction import Done, UnitResult, delete_rows, run_in_transaction
+from spark.targets.walk import Bounds, Key, Piece
 
 STEP = "INCOMING"
 STEPS = (STEP,)

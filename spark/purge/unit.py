@@ -15,9 +15,9 @@ from spark.purge.batch_locks import lock_batches
 from spark.purge.cutoff import CutoffValue
 from spark.purge.keys import bound_keys
 from spark.purge.statements import ALIAS_OF, PurgeSpec, Statements, Step, bound_nodes
-from spark.purge.transaction import Done, UnitResult, delete_rows, run_in_transaction
 from spark.targets.connection import Connection
 from spark.targets.manifest import ManifestEntry
+from spark.targets.transaction import Done, UnitResult, delete_rows, run_in_transaction
 
 __all__ = ["UnitResult", "UnitSpec", "run_unit"]
 

@@ -14,12 +14,12 @@ from spark.purge.data_gap import DataGapUnit, DataGapWalk, run_data_gap
 from spark.purge.data_gap import unit_id as gap_unit_id
 from spark.purge.incoming import IncomingUnit, IncomingWalk, node_ranges, run_incoming, unit_id
 from spark.purge.reading.inspect import inspect
-from spark.purge.transaction import UnitResult
-from spark.purge.walk import Key, Piece, Walk
 from spark.targets.archive.file import UNIT_ID
 from spark.targets.connection import Connection, connect
 from spark.targets.fence import raise_fence
 from spark.targets.ledger import ensure_ledger
+from spark.targets.transaction import UnitResult
+from spark.targets.walk import Key, Piece, Walk
 from tests.oracles.symmetricds import Place
 from tests.spark.purge.outgoing_run import target_of
 

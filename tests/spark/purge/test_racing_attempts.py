@@ -12,13 +12,13 @@ from random import Random
 import pytest
 
 from spark.purge.statements import PurgeSpec
-from spark.purge.transaction import Done, run_in_transaction
 from spark.purge.unit import UnitResult, UnitSpec, run_unit
 from spark.targets.archive.archive import list_attempts, read_rows, verify
 from spark.targets.connection import connect
 from spark.targets.errors import TargetError, TargetLockTimeout
 from spark.targets.fence import raise_fence
 from spark.targets.ledger import archive_manifest, find_unit, ledger_totals
+from spark.targets.transaction import Done, run_in_transaction
 from tests.oracles.symmetricds import CUTOFF, Place, build, random_database, snapshot
 from tests.spark.purge.outgoing_run import RESOURCE, OutgoingRun
 

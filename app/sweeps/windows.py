@@ -19,11 +19,11 @@ from app.jobs.engines.engine import EngineLease
 from app.jobs.errors import JobStopped
 from app.jobs.models import ThrottleSetting, WaitingOn
 from app.jobs.running.context import JobContext
-from app.purge.sizing import UnitSize
-from spark.purge.transaction import AnyUnit, UnitResult
-from spark.purge.walk import Bounds, Key, Piece, Walk
+from app.sweeps.sizing import UnitSize
 from spark.targets.connection import Connection
 from spark.targets.errors import TargetError, TargetStatementTimeout
+from spark.targets.transaction import AnyUnit, UnitResult
+from spark.targets.walk import Bounds, Key, Piece, Walk
 from spark.targets.work import Outcome
 
 CHECKPOINT_LOOP = "loop"
