@@ -15,6 +15,8 @@ from app.purge.models import (
     StrandedMode,
     StrandedNodeRead,
 )
+from app.stores.limits import Reach, exceeded
+from app.sweeps.limits import limits_as_submitted
 from spark.purge.cutoff import CutoffValue
 from spark.purge.planned import PurgePlan
 from spark.purge.reading.inspect import Inspection
@@ -29,18 +31,9 @@ def local_text(value: CutoffValue) -> str:
     return value.isoformat(sep=" ") if isinstance(value, datetime) else str(value)
 
 
-def exceeded_limits(params: PurgeParams, plan: PurgePlan) -> list[str]:
-    """The store's limits that a plan exceeds, each with its numbers."""
-    found = []
-    if params.max_rows is not None and plan.rows_to_remove > params.max_rows:
-        found.append(f"max_rows: {plan.rows_to_remove} rows would go, {params.max_rows} may")
-    if params.max_fraction is not None and plan.rows:
-        fraction = plan.rows_to_remove / plan.rows
-        if fraction > params.max_fraction:
-            found.append(
-                f"max_fraction: {fraction:.4f} of {plan.rows} rows would go, {params.max_fraction:g} may"
-            )
-    return found
+def reach_of(plan: PurgePlan) -> Reach:
+    """What a plan would remove."""
+    return Reach(rows=plan.rows_to_remove, part=plan.rows_to_remove, whole=plan.rows)
 
 
 def _warnings(plan: PurgePlan, inspection: Inspection) -> list[PlanWarningRead]:
@@ -92,7 +85,7 @@ def plan_read(
         limits=PlannedLimits(
             max_rows=params.max_rows,
             max_fraction=params.max_fraction,
-            exceeded=exceeded_limits(params, plan),
+            exceeded=exceeded(limits_as_submitted(params), reach_of(plan)),
         ),
         warnings=_warnings(plan, inspection),
         expires_at=now + timedelta(seconds=valid_s),

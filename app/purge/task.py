@@ -1,29 +1,23 @@
 """The task of a purge: from its snapshot to its result, resumable at every step."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from app.archives.housekeeping import trim_old_ledgers
-from app.archives.service import archive_directory, close_archive, open_archive
 from app.errors import ServiceError
 from app.jobs.engines.choice import Engines, Work
-from app.jobs.engines.engine import Engine, borrower_of
+from app.jobs.engines.engine import Engine
 from app.jobs.errors import JobFailed, JobStopped
 from app.jobs.running.context import JobContext
 from app.jobs.running.sql_target import (
     Claimed,
     claim,
     controlled,
-    counts_by_ledger,
-    prove_silence,
-    read_store_of,
 )
-from app.jobs.running.suspension import suspended_wait
-from app.jobs.writing import EVENT_WARNING
+from app.jobs.running.suspension import awake_store
 from app.kit.instants import instant_text
 from app.purge.conflicts import conflicts
 from app.purge.cutoff import Cutoff, decide_cutoff
@@ -32,22 +26,25 @@ from app.purge.kind import Kind, Purge, UnitHead
 from app.purge.kinds import KINDS
 from app.purge.models import PurgeKind, PurgeParams, StrandedMode
 from app.purge.outgoing import OUTGOING
-from app.purge.program_lock import give_back, holding
-from app.purge.report import exceeded_limits, local_text, plan_read
+from app.purge.program_lock import ProgramLock, give_back, holding
+from app.purge.report import local_text, plan_read, reach_of
 from app.purge.reviewed import KeyRecorder, PlannedKeys, PlannedWalk
 from app.purge.rules import check_permissions, fence_resource
 from app.purge.service import target_fields
-from app.stores.models import Store, StoreLimits, is_suspended
+from app.stores.limits import is_limited
+from app.stores.models import Store
 from app.stores.targets import place_of, session_limits, target_of
-from app.sweeps.windows import CHECKPOINT_LOOP, LoopPlan, LoopState, PurgeLoop
+from app.sweeps.archive import end_archive, folder_of, open_archive
+from app.sweeps.counts import Counts, ledger_counts, noted_counts
+from app.sweeps.limits import check_limits, limits_as_submitted
+from app.sweeps.loop import sweep_on
+from app.sweeps.silence import prove_sweep_silent
+from app.sweeps.windows import CHECKPOINT_LOOP, LoopState, WindowPlan, Windows
 from spark.purge.cutoff import convert
 from spark.purge.planned import PurgePlan
 from spark.purge.reading.inspect import Inspection, inspect
 from spark.purge.scan import PlanStopped
-from spark.targets.archive.file import prepare_directory
 from spark.targets.connection import Connection
-from spark.targets.errors import ArchiveFailed, archive_failure
-from spark.targets.ledger import has_ledger, ledger_totals
 from spark.targets.silence import application_name
 from spark.targets.target import is_on_this_machine
 from spark.targets.transaction import AnyUnit, UnitResult
@@ -67,7 +64,7 @@ def run_purge(context: JobContext, *, engines: Engines) -> Mapping[str, Any]:
     Raises: JobSignal.
     Source: design.md, Purge.
     """
-    store = _awake_store(context)
+    store = awake_store(context)
     with controlled(context, store) as conn:
         purge = _prepare(context, conn, store)
         check = partial(check_permissions, purge.inspection)
@@ -80,7 +77,7 @@ def run_purge(context: JobContext, *, engines: Engines) -> Mapping[str, Any]:
             trim_old_ledgers(context, conn)
         with holding(purge, _kind(purge)) as lock:
             start = _note_start(purge)
-            archive = _open_archive(purge, claimed)
+            archive = open_archive(context, resource=claimed.resource) if purge.params.archive else None
             asked = purge.params.engine or context.settings.engine
             wanted = Work(
                 asked,
@@ -90,10 +87,9 @@ def run_purge(context: JobContext, *, engines: Engines) -> Mapping[str, Any]:
                 is_here=is_on_this_machine(place_of(store)),
             )
             engine = engines.choose(context, wanted)
-            plan = replace(_loop_plan(purge, claimed, archive, start), keep=lock.keep)
-            state = _run_loop(purge, claimed, engine, plan, archive)
+            state = _sweep(purge, claimed, engine, start, archive=archive, lock=lock)
             warnings = [*conflicts(purge.inspection), *lock.warnings]
-            return _result(purge, claimed, archive, state, start) | {"warnings": warnings}
+            return _result(purge, claimed, state, start) | {"warnings": warnings}
 
 
 def run_plan(context: JobContext) -> Mapping[str, Any]:
@@ -101,7 +97,7 @@ def run_plan(context: JobContext) -> Mapping[str, Any]:
 
     Raises: JobSignal.
     """
-    store = _awake_store(context)
+    store = awake_store(context)
     with controlled(context, store) as conn:
         purge = _prepare(context, conn, store)
         recorder = KeyRecorder(context)
@@ -119,14 +115,6 @@ def run_plan(context: JobContext) -> Mapping[str, Any]:
             now=context.clock.now(),
         )
         return shown.model_dump(mode="json")
-
-
-def _awake_store(context: JobContext) -> Store:
-    store = read_store_of(context)
-    now = context.clock.now()
-    if is_suspended(store, now=now):
-        raise suspended_wait(store.id, now=now, until=store.suspended_until)
-    return store
 
 
 def _or_fail(check: partial[Any]) -> Any:
@@ -205,27 +193,15 @@ def _unless_stopped(purge: Purge, look: Callable[[], Seen]) -> Seen:
 
 
 def _check_limits(purge: Purge) -> None:
-    """Fail before the first delete when the plan exceeds the store's limits.
+    """Hold the plan against the store's limits before the first delete.
 
-    The limits are those of the submission, or tighter ones that the store has got since (a retry, a long
-    queue). What was counted by an attempt that stopped before its first unit is counted again.
+    What was counted by an attempt that stopped before its first unit is counted again.
     """
-    context = purge.context
-    limits = StoreLimits.model_validate(purge.store.limits)
-    params = purge.params.model_copy(
-        update={
-            "max_rows": _tighter(purge.params.max_rows, limits.max_rows),
-            "max_fraction": _tighter(purge.params.max_fraction, limits.max_fraction),
-        }
-    )
-    if params.max_rows is None and params.max_fraction is None:
-        return
-    if context.checkpoint(CHECKPOINT_LOOP) is not None:
+    context, submitted = purge.context, limits_as_submitted(purge.params)
+    if not is_limited(purge.store, submitted=submitted) or context.checkpoint(CHECKPOINT_LOOP) is not None:
         return
     plan = _plan(purge) if purge.reviewed is None else purge.reviewed.plan
-    exceeded = exceeded_limits(params, plan)
-    if exceeded:
-        raise JobFailed("LIMIT_EXCEEDED", "; ".join(exceeded))
+    check_limits(purge.store, purge.params, reach_of(plan))
     context.save_checkpoint(CHECKPOINT_LIMITS, {"rows": plan.rows, "rows_to_remove": plan.rows_to_remove})
 
 
@@ -236,10 +212,6 @@ def _check_drift(purge: Purge) -> None:
     fault = _unless_stopped(purge, partial(drift_of, purge, _kind(purge)))
     if fault is not None:
         raise JobFailed("PLAN_NO_LONGER_HOLDS", fault)
-
-
-def _tighter(ours: Bound | None, now: Bound | None) -> Bound | None:
-    return min((bound for bound in (ours, now) if bound is not None), default=None)
 
 
 def _kind(purge: Purge) -> Kind:
@@ -259,12 +231,17 @@ def _note_start(purge: Purge) -> dict[str, Any]:
     return start
 
 
-def _run_loop(
-    purge: Purge, claimed: Claimed, engine: Engine, plan: LoopPlan, archive: Path | None
+def _sweep(
+    purge: Purge,
+    claimed: Claimed,
+    engine: Engine,
+    start: Mapping[str, Any],
+    *,
+    archive: Path | None,
+    lock: ProgramLock,
 ) -> LoopState:
     context = purge.context
     alone = purge.conn.dialect.name == "sqlite" or not claimed.has_ledger
-    workers = 1 if alone else context.settings.purge_workers
     work: UnitWork[AnyUnit, UnitResult] = UnitWork(
         target=target_of(purge.store, context.settings, context.database),
         limits=session_limits(context.settings),
@@ -273,88 +250,31 @@ def _run_loop(
         # The lock lives in the database: that is in its key already, under whatever name it was reached.
         advisory_key=None if claimed.has_ledger else claimed.resource,
         place=claimed.identity,
-        folder=_made(archive) if archive is not None and engine.name == "SPARK" else None,
+        folder=folder_of(archive) if archive is not None and engine.name == "SPARK" else None,
     )
-    with engine.lease(work, workers=workers, borrower=borrower_of(context)) as lease:
-        forget = context.on_cancel(lease.cancel)
-        try:
-            return PurgeLoop(context, purge.conn, lease, plan).run()
-        finally:
-            forget()
-
-
-def _open_archive(purge: Purge, claimed: Claimed) -> Path | None:
-    if purge.params.archive is None:
-        return None
-    return open_archive(purge.context, retention=purge.params.archive_retention, resource=claimed.resource)
-
-
-def _made(archive: Path) -> str:
-    """The archive's folder, made here: a worker elsewhere that does not see it must not write.
-
-    Raises: ArchiveFailed.
-    """
-    try:
-        prepare_directory(archive)
-    except OSError as error:
-        raise archive_failure(archive, error) from error
-    return str(archive)
-
-
-def _close_archive(purge: Purge, claimed: Claimed, archive: Path) -> dict[str, Any]:
-    retention = purge.params.archive_retention
-    return close_archive(
-        purge.context, purge.conn, archive, has_ledger=claimed.has_ledger, retention=retention
-    )
+    windows = Windows(context, purge.conn, _window_plan(purge, claimed, archive, start))
+    workers = 1 if alone else context.settings.purge_workers
+    sweep_on(engine, work, windows, context, workers=workers, keep=lock.keep)
+    return windows.state
 
 
 def prove_purge_silent(context: JobContext) -> None:
-    """The proof of silence; then what was done so far is shown, and the archive gets its manifest.
+    """The proof of silence; the program's lock is given back, and what was done so far is shown.
 
     Raises: JobWaiting.
     """
-    prove_silence(context, then=partial(_note_partial, context))
-
-
-def _note_partial(context: JobContext, conn: Connection) -> None:
     kind = KINDS[PurgeParams.model_validate(context.job.params).kind]
-    give_back(context, conn, kind)
-    rows, units, counted = _done_so_far(context, conn)
-    result = {
-        "counts": "EXACT" if counted else "AT_LEAST",
-        "removed": kind.removed(rows),
-        **({"stranded": {"marked": rows.get("STRANDED", 0)}} if kind is OUTGOING else {}),
-        "archive": _partial_archive(context, conn, counted=counted),
-        "units": units,
-    }
-    context.write(lambda db: context.change(db, {"result": result}))
+
+    def tell(done: Counts) -> dict[str, Any]:
+        marked = {"stranded": {"marked": done.rows.get("STRANDED", 0)}} if kind is OUTGOING else {}
+        return {"removed": kind.removed(done.rows), **marked}
+
+    prove_sweep_silent(context, tell=tell, heal=lambda conn: give_back(context, conn, kind))
 
 
-def _done_so_far(context: JobContext, conn: Connection) -> tuple[dict[str, int], int, bool]:
-    """Rows by step and units; by the ledger, or by what finished windows told."""
-    if counts_by_ledger(context) and has_ledger(conn):
-        totals = ledger_totals(conn, context.job.id)
-        rows = {step: total.rows for step, total in totals.items()}
-        return rows, sum(total.units for total in totals.values()), True
-    state = LoopState.load(context.checkpoint(CHECKPOINT_LOOP), first="")
-    return state.rows, state.units, False
-
-
-def _partial_archive(context: JobContext, conn: Connection, *, counted: bool) -> dict[str, Any] | None:
-    """The archive as far as it is. A folder that cannot be written does not make the target less silent."""
-    directory = archive_directory(context)
-    if directory is None:
-        return None
-    retention = PurgeParams.model_validate(context.job.params).archive_retention
-    try:
-        return close_archive(context, conn, directory, has_ledger=counted, retention=retention)
-    except ArchiveFailed as error:
-        data = {"code": error.code, "detail": error.detail}
-        context.note(EVENT_WARNING, data)
-        return {"directory": str(directory), "error": data}
-
-
-def _loop_plan(purge: Purge, claimed: Claimed, archive: Path | None, start: Mapping[str, Any]) -> LoopPlan:
+def _window_plan(
+    purge: Purge, claimed: Claimed, archive: Path | None, start: Mapping[str, Any]
+) -> WindowPlan:
     kind, job, settings = _kind(purge), purge.context.job, purge.context.settings
     head = UnitHead(job.id, job.token, claimed.resource, claimed.has_ledger, archive)
     walk, make_unit = kind.walk(purge.params, purge.local, start), kind.units(purge, head, start)
@@ -362,7 +282,7 @@ def _loop_plan(purge: Purge, claimed: Claimed, archive: Path | None, start: Mapp
     if keys is not None:
         walk = PlannedWalk(walk.steps, keys, node_by_node=purge.params.kind is PurgeKind.INCOMING)
         make_unit = partial(unit_of_plan, keys, make_unit)
-    return LoopPlan(
+    return WindowPlan(
         walk=walk,
         make_unit=make_unit,
         removed=kind.removed,
@@ -370,7 +290,6 @@ def _loop_plan(purge: Purge, claimed: Claimed, archive: Path | None, start: Mapp
         total_rows=start["total_rows"],
         target_s=settings.purge_unit_target_ms / 1000,
         window_units=settings.purge_window_units,
-        retries_max=settings.purge_unit_retries_max,
     )
 
 
@@ -379,25 +298,21 @@ def _total_rows(inspection: Inspection) -> int | None:
     return sum(rows for rows in estimates if rows is not None) if None not in estimates else None
 
 
-def _result(
-    purge: Purge, claimed: Claimed, archive: Path | None, state: LoopState, start: Mapping[str, Any]
-) -> dict[str, Any]:
-    totals = ledger_totals(purge.conn, purge.context.job.id) if claimed.has_ledger else None
-    rows = state.rows if totals is None else {step: total.rows for step, total in totals.items()}
-    units = state.units if totals is None else sum(total.units for total in totals.values())
-    more = _kind(purge).finish(purge, state, rows, start)
-    kept = _close_archive(purge, claimed, archive) if archive else None
+def _result(purge: Purge, claimed: Claimed, state: LoopState, start: Mapping[str, Any]) -> dict[str, Any]:
+    done = ledger_counts(purge.context, purge.conn) if claimed.has_ledger else noted_counts(purge.context)
+    more = _kind(purge).finish(purge, state, done.rows, start)
+    kept = end_archive(purge.context, purge.conn, is_exact=done.is_exact)
     return {
         "cutoff": instant_text(purge.cutoff.at),
         "cutoff_local": local_text(purge.local),
         "retention_minutes": purge.cutoff.retention_minutes,
         "retention_source": purge.cutoff.source,
         "layout": purge.inspection.layout.version,
-        "counts": "EXACT" if claimed.has_ledger else "AT_LEAST",
-        "removed": _kind(purge).removed(rows),
-        **beside(purge, _kind(purge), rows),
+        "counts": done.word,
+        "removed": _kind(purge).removed(done.rows),
+        **beside(purge, _kind(purge), done.rows),
         **more,
         "archive": kept,
-        "units": units,
+        "units": done.units,
         "longest_hold_ms": round(state.longest_s * 1000),
     }

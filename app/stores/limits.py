@@ -1,11 +1,13 @@
 """What a destructive act would reach, judged by the store's limits before anything is removed."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from pydantic import BaseModel, Field
 
 from app.stores.models import Store, StoreKind, StoreLimits
+
+Bound = TypeVar("Bound", int, float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,24 +36,44 @@ class LimitsRead(BaseModel):
     exceeded: list[str]
 
 
-def is_limited(store: Store) -> bool:
-    """Whether a store bounds what an act may remove."""
-    limits = StoreLimits.model_validate(store.limits)
+def is_limited(store: Store, *, submitted: StoreLimits | None = None) -> bool:
+    """Whether a store bounds what an act may remove, or did when it was submitted."""
+    limits = tighter(StoreLimits.model_validate(store.limits), submitted)
     return any(bound is not None for bound in (limits.max_rows, limits.max_fraction, limits.max_bytes))
 
 
-def judge(store: Store, reach: Reach) -> LimitsRead:
-    """Hold an act's reach against the store's limits as they are now."""
-    limits = StoreLimits.model_validate(store.limits)
+def judge(store: Store, reach: Reach, *, submitted: StoreLimits | None = None) -> LimitsRead:
+    """Hold an act's reach against the store's limits as they are now.
+
+    Args:
+        submitted: those of a job's submission; the tighter ones of both hold.
+    """
+    limits = tighter(StoreLimits.model_validate(store.limits), submitted)
     return LimitsRead(
         max_rows=limits.max_rows,
         max_fraction=limits.max_fraction,
         max_bytes=limits.max_bytes,
-        exceeded=list(_exceeded(limits, reach, "entries" if store.kind == StoreKind.JE else "rows")),
+        exceeded=exceeded(limits, reach, unit="entries" if store.kind == StoreKind.JE else "rows"),
     )
 
 
-def _exceeded(limits: StoreLimits, reach: Reach, unit: str) -> Sequence[str]:
+def tighter(ours: StoreLimits, others: StoreLimits | None) -> StoreLimits:
+    """The lower one of each limit."""
+    if others is None:
+        return ours
+    return StoreLimits(
+        max_rows=_lower(ours.max_rows, others.max_rows),
+        max_fraction=_lower(ours.max_fraction, others.max_fraction),
+        max_bytes=_lower(ours.max_bytes, others.max_bytes),
+    )
+
+
+def _lower(ours: Bound | None, others: Bound | None) -> Bound | None:
+    return min((bound for bound in (ours, others) if bound is not None), default=None)
+
+
+def exceeded(limits: StoreLimits, reach: Reach, *, unit: str = "rows") -> list[str]:
+    """The limits that an act exceeds, each with its numbers."""
     found = []
     if limits.max_rows is not None and reach.rows > limits.max_rows:
         found.append(f"max_rows: {reach.rows} {unit} would go, {limits.max_rows} may")

@@ -1,41 +1,25 @@
-"""The loop of a purge: steps in the document's order, windows of ranges, units on an engine.
+"""The course of a sweep whose tables are cut into windows of pieces, noted before their first unit.
 
 Invariants:
 - a window is noted before its first unit, together with the end of the one before; a crash in between repeats
   a finished window, whose units find their ledger rows;
-- a unit that failed transiently is tried again before the step goes on; nothing is skipped;
-- a unit that the target gave up for its length is tried again in parts;
-- the range of a step is computed once, when the step begins, as the document does;
-- between two units the job's stop and its throttle are looked at.
+- the range of a step is computed once, when the step begins;
+- a window ends when every piece of it is done; the next one begins behind its last key.
 """
 
-import random
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.jobs.engines.engine import EngineLease
-from app.jobs.errors import JobStopped
-from app.jobs.models import ThrottleSetting, WaitingOn
 from app.jobs.running.context import JobContext
+from app.sweeps.loop import PARTS, Charge, Course
 from app.sweeps.sizing import UnitSize
 from spark.targets.connection import Connection
-from spark.targets.errors import TargetError, TargetStatementTimeout
 from spark.targets.transaction import AnyUnit, UnitResult
 from spark.targets.walk import Bounds, Key, Piece, Walk
-from spark.targets.work import Outcome
 
 CHECKPOINT_LOOP = "loop"
 UNIT = "rows examined"
-PARTS = 4
-"""Of a unit that was too long."""
-RETRY_FIRST_S = 0.05
-RETRY_MAX_S = 2.0
-SHOWN_AFTER_TRIES = 1
-HELD_UP_MAX_CHARS = 200
-
-PurgeLease = EngineLease[AnyUnit, UnitResult]
 
 
 @dataclass(slots=True)
@@ -100,15 +84,14 @@ def _key(value: int | list[int]) -> Key:
 
 
 @dataclass(frozen=True, slots=True)
-class LoopPlan:
-    """What the loop is to do.
+class WindowPlan:
+    """What the windows are cut from.
 
     Args:
         make_unit: from step and piece to the unit of this attempt.
         most_rows: step to the most rows of a unit.
         total_rows: an estimate of the rows that will be looked at.
         removed: from rows by step to those of them that are gone.
-        keep: called again and again between units: what the purge holds meanwhile is to be renewed.
     """
 
     walk: Walk
@@ -117,68 +100,62 @@ class LoopPlan:
     total_rows: int | None
     target_s: float
     window_units: int
-    retries_max: int
-    keep: Callable[[], None] = lambda: None
     removed: Callable[[Mapping[str, int]], Mapping[str, int]] = dict
 
 
-class PurgeLoop:
-    """Runs the steps from where an earlier attempt stood."""
+class Windows(Course[AnyUnit, UnitResult]):
+    """Goes on where an earlier attempt stood."""
 
-    def __init__(self, context: JobContext, conn: Connection, lease: PurgeLease, plan: LoopPlan) -> None:
+    def __init__(self, context: JobContext, conn: Connection, plan: WindowPlan) -> None:
         self._context = context
         self._conn = conn
-        self._lease = lease
         self._plan = plan
         self.state = LoopState.load(context.checkpoint(CHECKPOINT_LOOP), first=plan.walk.steps[0])
-        self._shown = ThrottleSetting()
+        self._size: UnitSize | None = None
+        self._open: dict[str, Piece] = {}
+        self._elapsed: list[float] = []
         self._window_done = 0
         self._repeated = 0
-        self._is_held_up = False
 
-    def run(self) -> LoopState:
-        """Run to the end.
+    def next_units(self) -> Iterator[AnyUnit] | None:
+        """The units of the window that an earlier attempt has left, or of the next one."""
+        if not self.state.window and not self._begin_window():
+            self.state.finished = True
+            self._save()
+            return None
+        return iter([self._unit(item) for item in self.state.window])
 
-        Raises: JobStopped at a safe point; TargetError when a unit failed for good or too often.
-        """
-        self._show_progress(force=True)
-        if self.state.window:
-            self._run_window()
+    def _begin_window(self) -> bool:
+        """Note the next window; False: there is none."""
         steps = self._plan.walk.steps
         remaining = steps[steps.index(self.state.step) :] if not self.state.finished else []
         for step in remaining:
+            self._context.check()
             if step != self.state.step:
-                self.state.step, self.state.after = step, None
-            self._run_step(step)
-        self.state.finished = True
-        self._save()
-        self._show_progress(force=True)
-        return self.state
+                self.state.step, self.state.after, self._size = step, None, None
+            self.state.window = self._pieces(step)
+            if self.state.window:
+                self._save()
+                return True
+        return False
 
-    def _run_step(self, step: str) -> None:
+    def _pieces(self, step: str) -> list[Piece]:
         bounds = self._bounds(step)
         if bounds is None:
-            return
-        size = UnitSize(
+            return []
+        self._size = self._size or UnitSize(
             most_rows=self._plan.most_rows[step],
             target_s=self._plan.target_s,
             window_units=self._plan.window_units,
         )
-        while True:
-            self._context.check()
-            self._plan.keep()
-            self.state.window = self._plan.walk.pieces(
-                self._conn,
-                step,
-                bounds,
-                after=self.state.after,
-                rows=size.within(self._context.throttle.setting.rows_per_s),
-                count=size.units,
-            )
-            if not self.state.window:
-                return
-            self._save()
-            size.learn(self._run_window())
+        return self._plan.walk.pieces(
+            self._conn,
+            step,
+            bounds,
+            after=self.state.after,
+            rows=self._size.within(self._context.throttle.setting.rows_per_s),
+            count=self._size.units,
+        )
 
     def _bounds(self, step: str) -> Bounds | None:
         if step not in self.state.bounds:
@@ -188,128 +165,67 @@ class PurgeLoop:
     def _save(self) -> None:
         self._context.save_checkpoint(CHECKPOINT_LOOP, self.state.dump())
 
-    # -- one window
+    def _unit(self, item: Piece) -> AnyUnit:
+        unit = self._plan.make_unit(self.state.step, item)
+        self._open[unit.unit_id] = item
+        return unit
 
-    def _run_window(self) -> list[float]:
-        """Run every unit of the window; returns how long each took."""
-        step = self.state.step
-        pending = deque((self._plan.make_unit(step, item), item, 0) for item in self.state.window)
-        under_way: dict[str, tuple[Piece, int]] = {}
-        elapsed: list[float] = []
-        self._window_done = 0
+    def done(self, unit: AnyUnit, result: UnitResult, *, elapsed_s: float) -> Charge | None:
+        """Count its rows; an earlier attempt's cost this one nothing."""
+        rows = self._open.pop(unit.unit_id).rows
+        state = self.state
+        state.rows[unit.step] = state.rows.get(unit.step, 0) + result.rows
+        state.units += 1
+        self._elapsed.append(elapsed_s)
+        self._window_done += rows
+        if result.repeated:
+            self._repeated += rows
+            return None
+        state.longest_s = max(state.longest_s, elapsed_s)
+        return result.rows, result.archive.bytes if result.archive else 0
 
-        def draw() -> Iterator[AnyUnit]:
-            while pending:
-                unit, item, tries = pending.popleft()
-                under_way[unit.unit_id] = (item, tries)
-                if not self._may_start(tries):
-                    pending.appendleft((unit, item, tries))
-                    return
-                yield unit
-
-        while pending:
-            for outcome in self._lease.map(draw()):
-                item, tries = under_way.pop(outcome.unit.unit_id)
-                if outcome.error is not None:
-                    self._retry_or_raise(outcome.error, tries)
-                    if isinstance(outcome.error, TargetStatementTimeout):
-                        elapsed.append(outcome.elapsed_s)  # the next windows are smaller
-                        parts = self._divide(step, item)
-                        pending.extend((self._plan.make_unit(step, part), part, tries + 1) for part in parts)
-                    else:
-                        pending.append((outcome.unit, item, tries + 1))
-                    continue
-                elapsed.append(outcome.elapsed_s)
-                self._account(outcome, item)
-            self._context.check()
-        self._finish_window()
-        return elapsed
-
-    def _divide(self, step: str, item: Piece) -> list[Piece]:
-        """The parts of a piece of the window that was too long for one statement; itself: it has none."""
+    def parts(self, unit: AnyUnit, *, elapsed_s: float) -> Sequence[AnyUnit]:
+        """Pieces of its piece, noted in its place; the next windows are smaller too."""
+        self._elapsed.append(elapsed_s)
+        item = self._open[unit.unit_id]
         parts = self._plan.walk.pieces(
             self._conn,
-            step,
+            self.state.step,
             (item.lo, item.hi),
             after=None,
             rows=max(1, item.rows // PARTS),
             count=PARTS,
         )
         if not parts or parts[0].hi >= item.hi:
-            return [item]
+            return [unit]
         if parts[-1].hi < item.hi:
             counted = sum(part.rows for part in parts)
             parts.append(Piece(parts[-1].after(), item.hi, max(0, item.rows - counted)))
         place = self.state.window.index(item)
         self.state.window[place : place + 1] = parts
         self._save()
-        return parts
+        del self._open[unit.unit_id]
+        return [self._unit(part) for part in parts]
 
-    def _may_start(self, tries: int) -> bool:
-        """Wait for the throttle and for the pause after a failure; False: the job must stop."""
-        pause_s = min(RETRY_MAX_S, RETRY_FIRST_S * 2**tries) * (0.5 + random.random()) if tries else 0.0  # noqa: S311
-        pause_until = self._context.clock.boottime_s() + pause_s
-        self._show_throttle()
-        while self._context.stop_cause is None:
-            throttled_s = self._context.throttle.delay_s()
-            left_s = max(throttled_s, pause_until - self._context.clock.boottime_s())
-            if left_s <= 0:
-                return True
-            self._plan.keep()  # an engine draws its units in the thread that runs this loop
-            self._show_throttle()
-            self._context.sleep(left_s)
-        return False
-
-    def _show_throttle(self) -> None:
-        setting = self._context.throttle.setting
-        if setting != self._shown:
-            self._shown = setting
-            bounded = setting.model_dump(exclude_none=True)
-            self._context.show_throttle(setting if bounded else None, "REQUESTED" if bounded else None)
-
-    def _retry_or_raise(self, error: TargetError, tries: int) -> None:
-        cause = self._context.stop_cause
-        if cause is not None:
-            raise JobStopped(cause)
-        if not error.transient or tries >= self._plan.retries_max:
-            raise error
-        if tries == SHOWN_AFTER_TRIES and not self._is_held_up:
-            self._is_held_up = True
-            self._context.show_waiting([WaitingOn(kind=error.code, ref=error.detail[:HELD_UP_MAX_CHARS])])
-
-    def _account(self, outcome: Outcome[AnyUnit, UnitResult], item: Piece) -> None:
-        result = outcome.result
-        assert result is not None
-        if self._is_held_up:
-            self._is_held_up = False
-            self._context.show_waiting([])
-        step = outcome.unit.step
-        self.state.rows[step] = self.state.rows.get(step, 0) + result.rows
-        self.state.units += 1
-        self._window_done += item.rows
-        self._plan.keep()
-        if result.repeated:
-            self._repeated += item.rows
-        else:
-            self.state.longest_s = max(self.state.longest_s, outcome.elapsed_s)
-            byte_count = result.archive.bytes if result.archive else 0
-            self._context.throttle.charge(rows=result.rows, byte_count=byte_count, worked_s=outcome.elapsed_s)
-        self._show_progress()
-
-    def _finish_window(self) -> None:
+    def ended(self) -> None:
+        """Go on behind the window, with units of the size that it has taught."""
+        assert not self._open, self._open
         self.state.examined += sum(item.rows for item in self.state.window)
         self.state.after = self.state.window[-1].hi
         self.state.window = []
         self._window_done = 0
+        if self._size is not None:  # the window of an earlier attempt had another size
+            self._size.learn(self._elapsed)
+        self._elapsed = []
 
-    def _show_progress(self, *, force: bool = False) -> None:
+    def show(self, *, is_done: bool, force: bool) -> None:
+        """Rows that were looked at, of about so many."""
         done = self.state.examined + self._window_done
-        total = done if self.state.finished else self._plan.total_rows
         self._context.progress(
             unit=UNIT,
             done=done,
-            total=total,
-            total_is_estimate=not self.state.finished,
+            total=done if is_done else self._plan.total_rows,
+            total_is_estimate=not is_done,
             repeated=self._repeated,
             removed=sum(self._plan.removed(self.state.rows).values()),
             force=force,

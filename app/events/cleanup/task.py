@@ -10,13 +10,11 @@ Invariants:
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Final
 
 import structlog
 
 from app.archives.housekeeping import trim_old_ledgers
-from app.archives.service import close_or_tell, open_archive
 from app.errors import ServiceError
 from app.events.cleanup.loop import CHECKPOINT_REMOVED, WORKERS, Cleanup, CleanupLoop, wait_for_lock
 from app.events.cleanup.models import CleanupLogSwitch, CleanupParams, CleanupRule, CleanupVia
@@ -41,6 +39,7 @@ from app.jobs.running.sql_target import claim, controlled, counts_by_ledger, pro
 from app.jobs.running.suspension import suspended_wait
 from app.stores.models import StoreLimits, is_suspended
 from app.stores.targets import place_of, session_limits, target_of
+from app.sweeps.archive import archive_so_far, end_archive, folder_of, open_archive
 from spark.events.catalog import read_catalog
 from spark.events.cleaning.errors import ClusterLocked
 from spark.events.cleaning.log_switch import heal_status
@@ -51,9 +50,7 @@ from spark.events.cleanup import log_step
 from spark.events.rights import is_able
 from spark.events.run import cleanup_work
 from spark.formats.slony import LogStatus
-from spark.targets.archive.file import prepare_directory
 from spark.targets.connection import Connection, target_now
-from spark.targets.errors import archive_failure
 from spark.targets.ledger import has_ledger
 from spark.targets.silence import application_name
 from spark.targets.target import is_on_this_machine
@@ -119,7 +116,7 @@ def prove_cleanup_silent(context: JobContext) -> None:
         result = {
             "counts": "EXACT" if exact else "AT_LEAST",
             "removed": removed,
-            "archive": _close_archive(context, conn, exact=exact),
+            "archive": archive_so_far(context, conn, is_exact=exact),
             "units": units,
         }
         context.write(lambda db: context.change(db, {"result": result}))
@@ -278,7 +275,7 @@ def _clean(cleanup: Cleanup, engines: Engines) -> dict[str, Any]:
     else:
         log = {"step": "BY_PROGRAM", "status": int(native.status)}
     assert cleanup.claimed is not None
-    kept = _close_archive(cleanup.context, cleanup.conn, exact=cleanup.claimed.has_ledger, is_end=True)
+    kept = end_archive(cleanup.context, cleanup.conn, is_exact=cleanup.claimed.has_ledger)
     left = remaining(plan) if cleanup.is_as_planned else _plan(cleanup)
     result = cleanup_result(cleanup, start, native, log=log, archive=kept, left=left)
     logger.info(
@@ -295,8 +292,7 @@ def _clean_builtin(cleanup: Cleanup, engines: Engines, plan: CleanupPlan) -> dic
     assert claimed is not None, "nothing is removed without a claim"
     archive = None
     if params.archive:
-        folder = open_archive(context, retention=params.archive_retention, resource=claimed.resource)
-        archive = _made(folder)
+        archive = folder_of(open_archive(context, resource=claimed.resource))
     removed, _ = known_removed(context, cleanup.conn, exact=claimed.has_ledger)
     if not claimed.has_ledger:
         noted = context.checkpoint(CHECKPOINT_REMOVED) or {}
@@ -368,25 +364,3 @@ def _switch_log(cleanup: Cleanup, *, bounds: Mapping[int, int]) -> dict[str, Any
     elif LogStatus(known["before"]) != status:
         return {"step": "DONE_BEFORE", "status_before": known["before"], "status": int(status)}
     return log_step_result(log_step(cleanup.conn, cleanup.catalog, bounds=bounds))
-
-
-# -- the archive
-
-
-def _made(archive: Path) -> str:
-    """The archive's folder, made here: a worker elsewhere that does not see it must not write.
-
-    Raises: ArchiveFailed.
-    """
-    try:
-        prepare_directory(archive)
-    except OSError as error:
-        raise archive_failure(archive, error) from error
-    return str(archive)
-
-
-def _close_archive(
-    context: JobContext, conn: Connection, *, exact: bool, is_end: bool = False
-) -> dict[str, Any] | None:
-    retention = CleanupParams.model_validate(context.job.params).archive_retention
-    return close_or_tell(context, conn, has_ledger=exact, retention=retention, is_end=is_end)

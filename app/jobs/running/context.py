@@ -72,6 +72,7 @@ class JobContext:
         self._began_at = clock.boottime_s()
         self._progress_at: float | None = None
         self._done_at_start: int | None = None
+        self._bounds_shown = ThrottleSetting()
 
     # -- stopping
 
@@ -286,3 +287,12 @@ class JobContext:
         }
         self.write(lambda db: self.change(db, values))
         self._changed(self.job.id)
+
+    def show_bounds(self) -> None:
+        """Tell clients which bounds hold the job from now on, once they are others than before."""
+        setting = self.throttle.setting
+        if setting == self._bounds_shown:
+            return
+        self._bounds_shown = setting
+        is_bounded = setting != ThrottleSetting()
+        self.show_throttle(setting if is_bounded else None, "REQUESTED" if is_bounded else None)

@@ -29,6 +29,7 @@ from app.stores.service import get_store
 from app.stores.targets import session_limits, target_of
 from spark.targets.connection import Connection, connect, identity
 from spark.targets.errors import (
+    ArchiveFailed,
     ArchiveFull,
     FenceRaised,
     TargetCancelled,
@@ -98,16 +99,18 @@ def signal_of(context: JobContext, error: TargetError) -> Exception:
             gives_back=isinstance(error, TargetUnreachable) and is_fenced(context),
         )
     if isinstance(error, ArchiveFull):
-        return archive_wait(context, error.detail)
+        return archive_wait(context, error)
     return JobFailed(error.code, error.detail)
 
 
-def archive_wait(context: JobContext, detail: str) -> JobWaiting:
-    """The wait of a job whose archive has no room: it goes on where it was as soon as there is some."""
+def archive_wait(context: JobContext, error: ArchiveFailed) -> JobWaiting:
+    """The wait of a job whose archive cannot be written: it goes on where it was as soon as it can be."""
     until = context.clock.now() + ARCHIVE_LOOK_AGAIN
-    waiting_on = [WaitingOn(kind=ArchiveFull.code, ref=detail[:REF_MAX_CHARS], until=until)]
-    advice = "make room there, and the job goes on by itself"
-    return JobWaiting(waiting_on, not_before=until, detail=f"{detail}; {advice}")
+    waiting_on = [WaitingOn(kind=error.code, ref=error.detail[:REF_MAX_CHARS], until=until)]
+    act = "make room there" if isinstance(error, ArchiveFull) else "let the service write there"
+    return JobWaiting(
+        waiting_on, not_before=until, detail=f"{error.detail}; {act}, and the job goes on by itself"
+    )
 
 
 def _fenced(context: JobContext, error: FenceRaised) -> Exception:

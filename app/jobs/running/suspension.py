@@ -6,6 +6,8 @@ from sqlmodel import Session
 
 from app.jobs.errors import JobWaiting
 from app.jobs.models import WaitingOn
+from app.jobs.running.context import JobContext
+from app.jobs.running.sql_target import read_store_of
 from app.stores.models import Store, is_suspended
 
 LOOK_AGAIN = timedelta(seconds=30)
@@ -14,6 +16,18 @@ LOOK_AGAIN = timedelta(seconds=30)
 def store_key(store: str) -> str:
     """The event "this store has been resumed"."""
     return f"store:{store}"
+
+
+def awake_store(context: JobContext) -> Store:
+    """The store of a job, now.
+
+    Raises: JobWaiting: it rests.
+    """
+    store = read_store_of(context)
+    now = context.clock.now()
+    if is_suspended(store, now=now):
+        raise suspended_wait(store.id, now=now, until=store.suspended_until)
+    return store
 
 
 def suspended_wait(store: str, *, now: datetime, until: datetime | None = None) -> JobWaiting:

@@ -10,7 +10,6 @@ from datetime import datetime
 from typing import Any
 
 from app.archives.housekeeping import trim_old_ledgers
-from app.archives.service import close_or_tell, open_archive
 from app.errors import ServiceError
 from app.jobs.errors import JobFailed
 from app.jobs.running.context import JobContext
@@ -25,6 +24,7 @@ from app.replication.trimming.models import TrimParams
 from app.replication.trimming.report import exceeded_limits, plan_read, rids_result
 from app.replication.trimming.service import TRIMMABLE, check_cutoff, trim_resource
 from app.stores.models import StoreLimits, is_suspended
+from app.sweeps.archive import archive_so_far, end_archive, open_archive
 from spark.replication.agreements import forget_removed
 from spark.replication.errors import ReplicationRefused
 from spark.replication.records import ReplicaStatus
@@ -59,7 +59,7 @@ def run_trimming(context: JobContext) -> Mapping[str, Any]:
         plan = trim.plan()
         _check_limits(trim, plan)
         if params.archive:
-            trim.archive = open_archive(context, retention=params.archive_retention, resource=resource)
+            trim.archive = open_archive(context, resource=resource)
         run_units(trim, plan, before=sum(_so_far(trim).values()))
         forget_removed(trim.conn, now_s=trim.now_s())
         return _result(trim)
@@ -99,7 +99,7 @@ def prove_trimming_silent(context: JobContext) -> None:
             "counts": "EXACT" if exact else "AT_LEAST",
             "removed": {"changelog": sum(removed.values())},
             "rids": [{"rid": rid, "rows_removed": rows} for rid, rows in sorted(removed.items())],
-            "archive": _close_archive(context, conn, exact=exact),
+            "archive": archive_so_far(context, conn, is_exact=exact),
             "units": units,
         }
         context.write(lambda db: context.change(db, {"result": result}))
@@ -192,13 +192,6 @@ def _so_far(trim: Trim) -> dict[int, int]:
     return _counted(trim.context, trim.conn)[0] if trim.claimed.has_ledger else trim.removed
 
 
-def _close_archive(
-    context: JobContext, conn: Connection, *, exact: bool, is_end: bool = False
-) -> dict[str, Any] | None:
-    retention = TrimParams.model_validate(context.job.params).archive_retention
-    return close_or_tell(context, conn, has_ledger=exact, retention=retention, is_end=is_end)
-
-
 def _result(trim: Trim) -> dict[str, Any]:
     context, claimed = trim.context, trim.claimed
     assert claimed is not None
@@ -213,7 +206,7 @@ def _result(trim: Trim) -> dict[str, Any]:
         "rows_left": left.rows,
         "rows_over_max_entries": left.excess,
         "rids": rids_result(left, removed),
-        "archive": _close_archive(context, trim.conn, exact=exact, is_end=True),
+        "archive": end_archive(context, trim.conn, is_exact=exact),
         "units": units,
         "longest_hold_ms": round(trim.longest_s * 1000),
         "warnings": [],
