@@ -86,6 +86,13 @@ class Replica:
             headers={"Prefer": "wait=20"},
         )
 
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """Jobs of the store wait."""
+        assert self.http.post(f"/v1/stores/{self.id}:suspend", json={"reason": "a test"}).status_code == 200
+        yield
+        assert self.http.post(f"/v1/stores/{self.id}:resume").status_code == 200
+
     def done(self, **fields: Any) -> dict[str, Any]:
         """Purge, and the result."""
         job = wait_for(self.http, accepted(self.purge(**fields)))
@@ -264,6 +271,60 @@ def test_a_plan_of_another_store_or_kind_is_not_executed(replica: Replica, shop:
     problem(shop.purge(plan_id=plan["plan_id"]), 422, "PLAN_NOT_USABLE")
     problem(replica.purge(plan_id=plan["plan_id"], max_entries=6), 422, "PLAN_DIFFERS")
     assert replica.done(plan_id=plan["plan_id"], max_entries=7)["max_entries_source"] == "PLAN"
+
+
+@pytest.mark.parametrize(("max_drift", "holds"), [(3, False), (0.3, False), (4, True), (0.5, True)])
+def test_fewer_records_than_max_drift_allows_are_412(replica: Replica, max_drift: float, holds: bool) -> None:
+    """`max_drift` was taken and had no effect: four of ten reviewed records were held by an agreement that
+    came after the review, and the purge of the plan said SUCCEEDED.
+    """
+    replica.log(_old(2, 10))
+    plan = replica.plan(retention_minutes=60).json()["plan_id"]
+    replica.acknowledge("agr_late", {1: Csn("f" * 8 + "0000" + "0001" + "0000"), 2: _csn(5, 2)})
+    before = replica.left()
+    if not holds:
+        told = problem(replica.purge(plan_id=plan, max_drift=max_drift), 412, "PLAN_NO_LONGER_HOLDS")
+        assert told["detail"].startswith("10 rows were reviewed, 6 of them would go now: 4 fewer")
+        assert replica.left() == before
+        return
+    result = replica.done(plan_id=plan, max_drift=max_drift)
+    assert (result["planned"], result["removed"]) == ({"changelog": 10}, {"changelog": 6})
+    assert (result["plan_id"], result["fewer_than_planned"]) == (plan, 4)
+
+
+def test_the_job_counts_once_more_before_its_first_record(replica: Replica) -> None:
+    replica.log(_old(2, 10))
+    plan = replica.plan(retention_minutes=60).json()["plan_id"]
+    with replica.suspended():
+        job_id = accepted(replica.purge(plan_id=plan, max_drift=0))
+        replica.acknowledge("agr_late", {1: Csn("f" * 8 + "0000" + "0001" + "0000"), 2: _csn(5, 2)})
+        before = replica.left()
+    job = wait_for(replica.http, job_id)
+    assert (job["state"], job["error"]["code"]) == ("FAILED", "PLAN_NO_LONGER_HOLDS")
+    assert "max_drift allows 0" in job["error"]["detail"]
+    assert replica.left() == before
+
+
+def test_records_that_came_below_the_reviewed_ones_are_another_changelog(replica: Replica) -> None:
+    replica.log(_old(2, 10)[5:])
+    plan = replica.plan(retention_minutes=60).json()["plan_id"]
+    replica.log([*_old(2, 5), (_csn(10, 2), OLD_S)])
+    told = problem(replica.purge(plan_id=plan), 412, "PLAN_NO_LONGER_HOLDS")
+    assert "5 records of replica id 2 were reviewed, and up to the last of them 10" in told["detail"]
+    assert len(replica.left()) == 12
+
+
+def test_a_limit_is_held_against_what_was_reviewed_not_against_what_came_since(
+    make: Callable[..., Replica],
+) -> None:
+    replica = make(limits={"max_rows": 6})
+    replica.log(_old(2, 6))
+    plan = replica.plan(retention_minutes=60).json()
+    assert plan["limits"] == {"max_rows": 6, "max_fraction": None, "exceeded": []}
+    replica.log([(_csn(number, 3), OLD_S) for number in range(5)])
+    result = replica.done(plan_id=plan["plan_id"], max_drift=0)
+    assert result["removed"] == result["planned"] == {"changelog": 6}
+    assert len(replica.left()) == 6
 
 
 def test_limits_of_the_store_stop_it_before_its_first_delete(make: Callable[..., Replica]) -> None:
