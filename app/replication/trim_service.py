@@ -161,7 +161,7 @@ def _look_early(
 
 
 def _check_plan(conn: Connection, params: TrimParams, settings: Settings) -> None:
-    """Raise PlanNoLongerHolds where that can be seen as fast as a plan is waited for; else the job sees it."""
+    """Raise PlanNoLongerHolds where that is seen as fast as a plan is waited for; else the job sees it."""
     if params.planned is None:
         return
     now, until = target_now(conn), time.monotonic() + settings.plan_wait_default_s

@@ -153,8 +153,9 @@ def _fixed_cutoff(context: JobContext, conn: Connection, params: TrimParams) -> 
 
 
 def _check_start(trim: Trim, plan: TrimPlan) -> None:
-    """Fail before the first delete when a reviewed plan does not hold, or the plan exceeds the store's limits,
-    as submitted or tighter since.
+    """Fail before the first delete when a reviewed plan does not hold, or more would go than the limits allow.
+
+    The limits are those of the submission, or tighter ones that the store has got since.
 
     Counted once: an attempt that goes on has removed some already.
     """
