@@ -153,7 +153,7 @@ def _fixed_cutoff(context: JobContext, conn: Connection, params: TrimParams) -> 
 
 
 def _check_start(trim: Trim, plan: TrimPlan) -> None:
-    """Fail before the first delete when a reviewed plan does not hold, or more would go than the limits allow.
+    """Fail before the first delete when a reviewed plan does not hold, or a limit is exceeded.
 
     The limits are those of the submission, or tighter ones that the store has got since.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -9,9 +10,9 @@ import pytest
 
 from spark.events.catalog import read_catalog
 from spark.events.cleanup import log_step
-from spark.events.cleanup_errors import UnconfirmedWouldGo
+from spark.events.cleanup_errors import BeyondReviewed, UnconfirmedWouldGo
 from spark.events.cleanup_plan import plan_cleanup
-from spark.events.cleanup_records import TABLE_OF, CleanupPlan, NativeResult
+from spark.events.cleanup_records import TABLE_OF, CleanupPlan, NativeResult, Reviewed, bounds_of
 from spark.events.errors import FunctionsMissing
 from spark.events.native import NativeUnit, run_native
 from spark.events.native_outcome import classify
@@ -174,6 +175,21 @@ def test_repeated_call_of_a_job_finds_its_ledger_row_and_changes_nothing(node: L
     assert (first.repeated, again.repeated) == (False, True)
     assert again.removed == first.removed
     assert contents(node) == left
+
+
+def test_what_was_not_reviewed_is_seen_under_the_lock_and_nothing_is_called(node: LoadedCatalog) -> None:
+    """The look before the job's lock was the only one: what was confirmed in between went unreviewed."""
+    put(node, random_catalog(3))
+    before = contents(node)
+    with node.connect() as conn:
+        catalog = read_catalog(conn, node.cluster)
+        with pytest.raises(BeyondReviewed):
+            run_native(conn, catalog, replace(NATIVE, reviewed=Reviewed(events={}, confirmations={})))
+        assert contents(node) == before
+        plan = plan_cleanup(conn, catalog, confirmed_before=CUTOFF)
+        pairs = {(pair.origin, pair.receiver): pair.newest + 1 for pair in plan.pairs}
+        reviewed = Reviewed(bounds_of(plan.origins), pairs, nodelock_rows=plan.nodelock_rows)
+        assert run_native(conn, catalog, replace(NATIVE, reviewed=reviewed)).removed == plan.to_remove
 
 
 def test_confirmation_arriving_before_the_call_counts_is_explained(node: LoadedCatalog) -> None:
