@@ -12,6 +12,7 @@ from app.jobs.models import Job
 from app.jobs.plans import JOB_PLAN
 from app.jobs.states import JobState
 from app.kit.instants import instant_text
+from app.stores.limits import LimitsRead
 from app.stores.models import Store, StoreLimits
 
 NO_PLAN_HERE: Final = "plan_id names no finished plan of this store"
@@ -76,7 +77,9 @@ def check_still_holds(
     if reviewed_target != target:
         raise PlanNoLongerHolds("the store's target has changed since the plan")
     limits = StoreLimits.model_validate(store.limits)
-    if (limits.max_rows, limits.max_fraction) != (plan.limits.max_rows, plan.limits.max_fraction):
+    judged = plan.limits
+    same = (limits.max_rows, limits.max_fraction) == (judged.max_rows, judged.max_fraction)
+    if not same or (isinstance(judged, LimitsRead) and judged.max_bytes != limits.max_bytes):
         raise PlanNoLongerHolds("the store's limits have changed since the plan")
     if plan.limits.exceeded:
         raise LimitExceeded("; ".join(plan.limits.exceeded))

@@ -254,7 +254,8 @@ def _origin_within(item: OriginPlan, bound: int | None) -> OriginPlan:
 
 
 def _pair_within(item: PairPlan, keep: int) -> PairPlan:
-    if not item.rows_to_remove or (item.keep is not None and item.keep <= keep):
+    end = item.newest + 1 if item.keep is None else item.keep
+    if not item.rows_to_remove or end <= keep:
         return item
     return replace(item, keep=keep, rows_to_remove=item.rows_to_remove if keep else 0)
 
