@@ -19,6 +19,7 @@ from sqlmodel import Session
 from app.extinction.models import ExtinctionRow
 from app.extinction.queries import get_extinction
 from app.extinction.records import note_progress
+from app.extinction.reviewed import beside
 from app.jobs.abandonment import CHECKPOINT_TARGET
 from app.jobs.claims import claim_target
 from app.jobs.context import JobContext
@@ -149,6 +150,7 @@ def run_replica_scan(context: JobContext, store: Store, *, engines: Engines) -> 
         "records": removed.records,
         "bytes": removed.bytes,
         "tombstones": removed.tombstones,
+        **beside(context, removed.records),
     }
 
 
