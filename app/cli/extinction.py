@@ -13,7 +13,7 @@ from lethe_client import Availability, Extinction, ExtinctionPlan, ExtinctionReq
 from app.cli.shell.arguments import LIMIT_DEFAULT, Limit, StoreId, Timeout
 from app.cli.shell.byte_values import bytes_of
 from app.cli.shell.exits import ExitCode
-from app.cli.shell.job_options import REASON, Reason, Wait
+from app.cli.shell.job_options import REASON, MaxDrift, PlanId, Reason, Wait, drift
 from app.cli.shell.session import Session, on_service
 from app.cli.shell.watching import finish
 
@@ -73,6 +73,8 @@ def discard(
         typer.Option("--confirm-keys-never-reused", help="The application will never use these keys again."),
     ] = False,
     plan: Annotated[bool, typer.Option("--plan", help="Count only; nothing is written.")] = False,
+    plan_id: PlanId = None,
+    max_drift: MaxDrift = None,
     base64: Base64Keys = False,
     reason: Reason = REASON,
     wait: Wait = True,
@@ -91,6 +93,8 @@ def discard(
         end_key=end,
         filter=_filter(filter_text),
         confirm_keys_never_reused=confirm,
+        plan_id=plan_id,
+        max_drift=drift(max_drift),
         reason=reason,
     )
     if plan:
@@ -104,6 +108,7 @@ def _show_plan(session: Session, plan: ExtinctionPlan) -> int:
     session.out.facts({"store": plan.store, "records": plan.records, "bytes": plan.bytes})
     if plan.hint is not None:
         session.out.note(plan.hint)
+    session.out.note(f"Discard exactly this: the same command with --plan-id {plan.plan_id} for --plan")
     return ExitCode.OK
 
 

@@ -8,7 +8,7 @@ from lethe_client import Plan, PurgeRequest, RidPlan
 
 from app.cli.shell.arguments import StoreId, Timeout, instant
 from app.cli.shell.exits import ExitCode
-from app.cli.shell.job_options import REASON, EngineChoice, Reason, Wait
+from app.cli.shell.job_options import REASON, EngineChoice, MaxDrift, PlanId, Reason, Wait, drift
 from app.cli.shell.session import Session, on_service
 from app.cli.shell.watching import finish, warning_text
 
@@ -62,25 +62,12 @@ MaxEntries = Annotated[
     int | None,
     typer.Option("--max-entries", min=0, help="CHANGELOG: keep so many records at most, the newest."),
 ]
-MaxDrift = Annotated[
-    float | None,
-    typer.Option(
-        "--max-drift",
-        min=0,
-        help="With --plan-id: rows of it that may be needed again by now, or a share below 1.",
-    ),
-]
 Force = Annotated[bool, typer.Option("--force", help="Allow a retention below 10 minutes.")]
 Archive = Annotated[bool, typer.Option("--archive", help="Keep the removed rows as Parquet.")]
 Engine = Annotated[
     EngineChoice | None,
     typer.Option("--engine", case_sensitive=False, help="What runs it; AUTO: by the rows."),
 ]
-
-
-def _drift(value: float | None) -> float | None:
-    """A whole number is of rows."""
-    return int(value) if value is not None and value.is_integer() else value
 
 
 def purge_request(
@@ -154,7 +141,7 @@ def run(
     overlap: Annotated[
         Overlap | None, typer.Option("--overlap", case_sensitive=False, help="Where another job is there.")
     ] = None,
-    plan_id: Annotated[str | None, typer.Option("--plan-id", help="Run exactly this reviewed plan.")] = None,
+    plan_id: PlanId = None,
     max_drift: MaxDrift = None,
     reason: Reason = REASON,
     wait: Wait = True,
@@ -176,7 +163,7 @@ def run(
         force=force,
         overlap=overlap,
         plan_id=plan_id,
-        max_drift=_drift(max_drift),
+        max_drift=drift(max_drift),
         reason=reason,
     )
     return finish(session, session.client.purges.create(store, request), wait=wait, timeout_s=timeout)

@@ -24,6 +24,7 @@ from app.erase.models import (
     StatsRead,
 )
 from app.erase.queries import get_cycle, list_cycles, list_files, newest_cycle, read_cycle
+from app.erase.reviewed import check_early, find_plan
 from app.erase.rows import CycleState, FileState
 from app.erase.service import (
     directory_of,
@@ -64,7 +65,7 @@ Offset = Annotated[int, Path(ge=0, le=0xFFFFFFFF)]
     response_model=JobRead,
     summary="Begin an erasure cycle, or plan one",
     operation_id="create_erasure_cycle",
-    responses=problems(404, 409, 429) | plan_responses(ErasurePlanRead),
+    responses=problems(404, 409, 412, 429) | plan_responses(ErasurePlanRead),
 )
 async def post_cycle(
     store_id: StoreId,
@@ -104,6 +105,10 @@ def _begin(request: Request, caller: Caller, store_id: str, body: CycleRequest) 
     require_kind(store, StoreKind.JE)
     check_engine(body.engine, settings)
     identity = look_early(store, settings)
+    with database.reading() as db:
+        reviewed = find_plan(db, store, body, now=clock.now())
+    if reviewed is not None and identity is not None:
+        check_early(database, reviewed, directory_of(store, settings), max_drift=body.max_drift)
     check_room(request, body.engine)
 
     def effect(db: Session) -> Answer:
@@ -111,7 +116,7 @@ def _begin(request: Request, caller: Caller, store_id: str, body: CycleRequest) 
         job, cycle = submit_cycle(
             db,
             current,
-            params_of(db, current, body),
+            params_of(db, current, body, reviewed=reviewed),
             identity=identity,
             caller=caller,
             reason=body.reason,
@@ -119,6 +124,7 @@ def _begin(request: Request, caller: Caller, store_id: str, body: CycleRequest) 
             now=clock.now(),
         )
         audit = {"erasure_cycle_id": cycle.id, "reason": body.reason, "kinds": cycle.kinds}
+        audit |= {"plan_id": body.plan_id} if body.plan_id else {}
         return replace(accepted(job), subject_id=cycle.id, audit=audit)
 
     response = mutate(

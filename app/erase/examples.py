@@ -110,6 +110,7 @@ PLAN: Final[dict[str, Any]] = {
             "erase": [{"code": "SUPERSEDED", "entries": 1416, "bytes": 184825}],
             "keep": [],
             "reserved": False,
+            "deleted": False,
         },
         {
             "file": "00000003.jdb",
@@ -119,12 +120,14 @@ PLAN: Final[dict[str, Any]] = {
             "erase": [],
             "keep": [{"code": "TAIL_OF_LOG", "entries": 2, "bytes": 220}],
             "reserved": False,
+            "deleted": False,
         },
     ],
     "erase": [{"code": "SUPERSEDED", "entries": 1416, "bytes": 184825}],
     "keep": [{"code": "TAIL_OF_LOG", "entries": 2, "bytes": 220}],
     "limits": {"max_rows": None, "max_fraction": 0.5, "max_bytes": None, "exceeded": []},
     "facts": FACTS,
+    "expires_at": "2026-11-27T17:08:18.245355Z",
 }
 EXAMPLES: Final[dict[str, Any]] = {
     "CycleRead": CYCLE,

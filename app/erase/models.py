@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from app.erase.rows import CycleState, EraseKind, FileState, Origin
 from app.jobs.models import ThrottleSetting, WaitingOn
+from app.jobs.plans.reviewed_plan import DRIFT_WITHOUT_PLAN, MaxDrift
 from app.jobs.states import JobState
 from app.kit.durations import Duration, parse_duration
 from app.kit.values import Text
@@ -75,13 +76,28 @@ class CycleRequest(BaseModel):
         default=None,
         description="Upper bounds besides the cycle's own throttle; rows_per_s is not known here.",
     )
+    plan_id: str | None = Field(
+        default=None,
+        pattern=r"^job_[0-9a-z]{26}$",
+        description="Erase entries of this plan and no others, or 412. The age of the files is the plan's;"
+        " `duration` may be another one.",
+    )
+    max_drift: MaxDrift | None = Field(
+        default=None,
+        description="With plan_id: how many of the reviewed entries may be gone or needed by now, a number or"
+        " a share below 1; more are 412, or end the cycle before its first write. Without it any number may.",
+    )
     reason: Text | None = Field(default=None, max_length=500)
 
     @model_validator(mode="after")
     def _one_length(self) -> "CycleRequest":
+        if self.max_drift is not None and self.plan_id is None:
+            raise ValueError(DRIFT_WITHOUT_PLAN)
+        if self.plan_id is not None and (self.period is not None or self.min_file_age is not None):
+            raise ValueError("with plan_id the plan's own age of files is used: name at most duration")
         if self.period is not None and (self.min_file_age is not None or self.duration is not None):
             raise ValueError("period excludes min_file_age and duration")
-        if (self.min_file_age is None) != (self.duration is None):
+        if self.plan_id is None and (self.min_file_age is None) != (self.duration is None):
             raise ValueError("min_file_age and duration are given together")
         if self.throttle is not None and self.throttle.rows_per_s is not None:
             raise ValueError("a cycle has no rows_per_s: bytes_per_s and intensity")
@@ -94,6 +110,7 @@ class CycleParams(BaseModel):
     Attributes:
         plan: set in the params of a PLAN job.
         target: what the store named then.
+        cutoff, planned_entries: of the reviewed plan that is executed.
     """
 
     plan: Literal["ERASURE"] | None = None
@@ -107,6 +124,10 @@ class CycleParams(BaseModel):
     throttle: ThrottleSetting | None
     origin: Origin
     target: dict[str, Any]
+    plan_id: str | None = None
+    max_drift: int | float | None = None
+    cutoff: datetime | None = None
+    planned_entries: int | None = None
 
 
 class Place(BaseModel):
@@ -274,6 +295,7 @@ class PlannedFileRead(BaseModel):
     erase: list[AmountRead]
     keep: list[AmountRead]
     reserved: bool
+    deleted: bool = Field(default=False, description="The whole file goes: JE has put it aside.")
 
 
 class ErasurePlanRead(BaseModel):
@@ -289,6 +311,7 @@ class ErasurePlanRead(BaseModel):
     keep: list[AmountRead] = Field(description="Over all files: what is not erased, by cause.")
     limits: LimitsRead
     facts: PlanFacts
+    expires_at: datetime = Field(description="Until then `plan_id` may be executed.")
 
 
 class LogEntryRead(BaseModel):

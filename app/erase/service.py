@@ -12,6 +12,7 @@ from app.erase.models import CycleParams, CycleRequest
 from app.erase.place import place_of
 from app.erase.queries import cycle_of, newest_cycle
 from app.erase.record import end_cycle, store_row
+from app.erase.reviewed import ReviewedCycle, params_of_plan
 from app.erase.rows import ACTIVE, CycleState, EraseKind, ErasureCycle, Origin
 from app.erase.rules import RESOURCE, Wanted, wanted
 from app.jobs.models import Job, Subject
@@ -30,12 +31,23 @@ from spark.erase.reading.directory import file_names
 JOB_ERASURE: Final = "ERASURE"
 
 
-def params_of(db: Session, store: Store, request: CycleRequest, *, is_plan: bool = False) -> CycleParams:
+def params_of(
+    db: Session,
+    store: Store,
+    request: CycleRequest,
+    *,
+    is_plan: bool = False,
+    reviewed: ReviewedCycle | None = None,
+) -> CycleParams:
     """The snapshot of a request: what it leaves open is taken from the store's parameters.
 
-    Raises: StoreKindWrong, PeriodMissing.
+    Args:
+        reviewed: the plan that is executed.
+    Raises: StoreKindWrong, PeriodMissing; PlanNotUsable: PLAN_DIFFERS.
     """
     require_kind(store, StoreKind.JE)
+    if reviewed is not None:
+        return params_of_plan(reviewed, request, target=target_of(store))
     asked = wanted(db, store)
     kinds = request.kinds
     if kinds is None:

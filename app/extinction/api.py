@@ -1,13 +1,9 @@
 """`/v1/stores/{s}/extinctions`, their filter, the status of keys, and whether extinctions are available."""
 
-import base64
-from dataclasses import replace
-from datetime import timedelta
 from functools import partial
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Path, Query, Request
-from sqlmodel import Session
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
@@ -22,17 +18,13 @@ from app.auth.access import (
     settings_of,
 )
 from app.auth.mutation import (
-    Answer,
-    Begun,
-    Conclude,
     IdempotencyKeyHeader,
     find_replay,
-    mutate,
     mutate_waiting,
 )
 from app.auth.scopes import Scope
 from app.auth.service import Caller
-from app.errors import ServiceError
+from app.extinction.discarding import Discarding, check_request, discard_in_environment
 from app.extinction.models import (
     AvailabilityRead,
     ExtinctionBundleRead,
@@ -43,38 +35,29 @@ from app.extinction.models import (
     StatusQuery,
     read_availability,
 )
+from app.extinction.plan_params import PlanParams
 from app.extinction.queries import get_extinction, list_extinctions, read_extinction
-from app.extinction.records import extinction_of, insert_row, note_logged, submit_job
-from app.extinction.rows import HOLDING, ExtinctionState
-from app.extinction.scan.plan_task import PlanParams
-from app.extinction.service import (
-    check_target,
-    commit_at_target,
-    is_at_target,
-    read_request,
-    refuse_suspended,
-    require_extinctions,
-)
+from app.extinction.reviewed import target_fields
+from app.extinction.rows import ExtinctionState
 from app.extinction.service import (
     database_of as bytes_of_database,
 )
+from app.extinction.service import (
+    read_request,
+    require_extinctions,
+)
 from app.extinction.target import ask_availability
 from app.extinction.verdicts import View, view_of
-from app.jobs.api import accepted
 from app.jobs.models import Job, JobRead
 from app.jobs.plans.plan_answer import plan_answer, plan_responses
 from app.jobs.plans.plans import submit_plan
-from app.jobs.queries import get_job
 from app.kit.conditional import IfNoneMatch, conditional_answer, etag
 from app.kit.ids import new_id
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.prefer import PreferHeader
 from app.kit.problems import problems
-from app.replication.replica.replicas import note_own_max
 from app.stores.api import StoreId, read_row
 from app.stores.models import Store, StoreKind
-from app.stores.service import get_store, lock_unchanged
-from spark.formats.extinction import Extinction
 
 router = APIRouter(tags=["extinction"])
 ExtinctionId = Annotated[str, Path(pattern=r"^ext_[0-9a-z]{26}$")]
@@ -82,8 +65,6 @@ Reader = Annotated[Caller, Depends(requires(Scope.STORES_READ))]
 Writer = Annotated[Caller, Depends(requires(Scope.EXTINCTIONS_WRITE))]
 ValidateOnly = Annotated[bool, Query(description="Plan only; nothing is written.")]
 ALL: Final = "/v1/stores/{store_id}/extinctions"
-COMMIT_MAX: Final = timedelta(seconds=30)
-"""So long another instance takes a request for alive."""
 
 
 @router.post(
@@ -92,7 +73,7 @@ COMMIT_MAX: Final = timedelta(seconds=30)
     response_model=JobRead,
     summary="Discard records whose keys will never be used again",
     operation_id="create_extinction",
-    responses=problems(404, 409, 429, 502) | plan_responses(ExtinctionPlanRead),
+    responses=problems(404, 409, 412, 429, 502) | plan_responses(ExtinctionPlanRead),
 )
 async def post_extinction(
     store_id: StoreId,
@@ -115,9 +96,8 @@ async def post_extinction(
         return replay
     store = await run_in_threadpool(read_row, database_of(request), store_id, caller)
     if store.kind == StoreKind.JE:
-        await run_in_threadpool(_check, request, store, body)
-        return await run_in_threadpool(_discard_in_environment, request, caller, store, body)
-    making = _Discarding(request, caller, store, body)
+        return await run_in_threadpool(discard_in_environment, request, caller, store, body)
+    making = Discarding(request, caller, store, body)
     await run_in_threadpool(making.look)
     response = await mutate_waiting(
         request,
@@ -134,157 +114,14 @@ async def post_extinction(
     return response
 
 
-def _check(request: Request, store: Store, body: ExtinctionRequest, *, is_plan: bool = False) -> None:
-    """Return where the request may be done, as far as can be seen now.
-
-    Raises: ServiceError.
-    """
-    extinction = read_request(store, body, new_id("ext"))
-    refuse_suspended(store, now=clock_of(request).now())
-    discards = None if is_plan else extinction
-    check_target(database_of(request), settings_of(request), store, body.databases, discards=discards)
-
-
 def _queue_plan(request: Request, caller: Caller, store_id: str, body: ExtinctionRequest) -> Job:
     store = read_row(database_of(request), store_id, caller)
-    _check(request, store, body, is_plan=True)
+    check_request(request, store, body, is_plan=True)
     extinction = read_request(store, body, new_id("ext"))
-    params = PlanParams(extinction=extinction.to_json().decode())
+    params = PlanParams(extinction=extinction.to_json().decode(), target=target_fields(store))
     now = clock_of(request).now()
     with database_of(request).transaction() as db:
         return submit_plan(db, store, params, caller=caller, settings=settings_of(request), now=now)
-
-
-def _audit(body: ExtinctionRequest) -> dict[str, object]:
-    fields = body.model_dump(mode="json", exclude={"start_key", "end_key", "confirm_keys_never_reused"})
-    keys = {name: getattr(body, name) for name in ("start_key", "end_key")}
-    return fields | {
-        name: None if key is None else base64.b64encode(key).decode() for name, key in keys.items()
-    }
-
-
-def _discard_in_environment(
-    request: Request, caller: Caller, store: Store, body: ExtinctionRequest
-) -> Response:
-    """A JE store has no target to commit at: row, job and key share one transaction."""
-    settings, now = settings_of(request), clock_of(request).now()
-
-    def effect(db: Session) -> Answer:
-        current = get_store(db, store.id, lock=True)
-        extinction = read_request(current, body, new_id("ext"))
-        refuse_suspended(current, now=now)
-        row = insert_row(
-            db,
-            store.id,
-            extinction,
-            state=ExtinctionState.RESERVED,
-            now=now,
-            reason=body.reason,
-            requested_by=caller.name,
-        )
-        note_logged(db, row, now=now)
-        job = submit_job(
-            db,
-            current,
-            row,
-            settings=settings,
-            now=now,
-            requested_by=caller.name,
-            token_id=caller.token_id,
-        )
-        return replace(accepted(job), subject_id=row.id, audit=_audit(body))
-
-    response = mutate(
-        request,
-        caller,
-        effect,
-        action="extinction.create",
-        subject=("extinction", ""),
-        store=store.id,
-        body=body,
-    )
-    request.app.state.changed(store.id)
-    return response
-
-
-class _Discarding:
-    """An extinction of a REPLICA: reserved, committed at the target, then LOGGED with its job."""
-
-    def __init__(self, request: Request, caller: Caller, store: Store, body: ExtinctionRequest) -> None:
-        self._request = request
-        self._caller = caller
-        self._store = store
-        self._body = body
-        self._refusal: ServiceError | None = None
-
-    def look(self) -> None:
-        """Find out what speaks against it. What `begin` refuses, a request that is taken up may have done."""
-        try:
-            _check(self._request, self._store, self._body)
-        except ServiceError as error:
-            self._refusal = error
-
-    def begin(self, db: Session) -> Begun:
-        """Reserve: from now on its keys may be extinct.
-
-        Raises: ServiceError: what `look` has found.
-        """
-        if self._refusal is not None:
-            raise self._refusal
-        now = clock_of(self._request).now()
-        store = lock_unchanged(db, self._store, lambda store: (store.kind, store.url))
-        refuse_suspended(store, now=now)
-        extinction = read_request(store, self._body, new_id("ext"))
-        row = insert_row(
-            db,
-            store.id,
-            extinction,
-            state=ExtinctionState.RESERVED,
-            now=now,
-            reason=self._body.reason,
-            requested_by=self._caller.name,
-        )
-        return Begun(subject_id=row.id, until=now + COMMIT_MAX, audit=_audit(self._body))
-
-    async def wait(self, begun: Begun) -> Conclude:
-        """Commit at the target."""
-        csn = await run_in_threadpool(self._commit, begun.subject_id)
-        return partial(self._conclude, begun.subject_id, csn)
-
-    def _commit(self, extinction_id: str) -> str:
-        request = self._request
-        extinction = self._reserved(extinction_id)
-        database, settings = database_of(request), settings_of(request)
-        if self._refusal is not None and not is_at_target(database, settings, self._store, extinction_id):
-            raise self._refusal  # it holds for what was reserved, and then cut off
-        now = clock_of(request).now()
-        return commit_at_target(database, settings, self._store, extinction, now=now)
-
-    def _reserved(self, extinction_id: str) -> Extinction:
-        with database_of(self._request).reading() as db:
-            return extinction_of(get_extinction(db, self._store.id, extinction_id))
-
-    def _conclude(self, extinction_id: str, csn: str, db: Session) -> Answer:
-        """LOGGED, and its job; whoever settles may have been here before."""
-        now = clock_of(self._request).now()
-        store = get_store(db, self._store.id, lock=True)
-        row = get_extinction(db, store.id, extinction_id)
-        db.refresh(row)
-        note_logged(db, row, now=now, csn=csn)
-        note_own_max(db, store.id, csn, now=now)
-        assert row.state in HOLDING, "it is committed at the target"
-        if row.job_id is not None:
-            return replace(accepted(get_job(db, row.job_id)), subject_id=row.id)
-        job = submit_job(
-            db,
-            store,
-            row,
-            settings=settings_of(self._request),
-            now=now,
-            requested_by=self._caller.name,
-            token_id=self._caller.token_id,
-        )
-        return replace(accepted(job), subject_id=row.id)
 
 
 @router.get(

@@ -14,7 +14,7 @@ from app.stores.limits import Reach
 from app.stores.models import Store
 from app.stores.targets import environment_directory
 from spark.erase.calls.calls import RefusalCode
-from spark.erase.calls.count_calls import CountAnswer, CountCall
+from spark.erase.calls.count_calls import CountAnswer, CountCall, Packed
 from spark.erase.calls.request import LogExtinction
 from spark.erase.hands.hands import Hands, HandsLost
 from spark.formats.extinction import Extinction
@@ -29,7 +29,7 @@ MOVED_AGAIN: Final = timedelta(seconds=5)
 class Counted:
     """What an extinction covers; `unknown`: databases that are not there; `noted`: those in the log.
 
-    `reach`: the same as limits are judged by.
+    `reach`: the same as limits are judged by; `keys`: see CountAnswer.
     """
 
     records: int
@@ -37,10 +37,16 @@ class Counted:
     reach: Reach
     unknown: tuple[str, ...] = ()
     noted: tuple[LogExtinction, ...] = ()
+    keys: Packed = b""
 
 
 def count_in_environment(
-    context: JobContext, store: Store, extinction: Extinction, *, take_hands: HandsTaker
+    context: JobContext,
+    store: Store,
+    extinction: Extinction,
+    *,
+    take_hands: HandsTaker,
+    keys: bool = False,
 ) -> Counted:
     """Count the live records of the log that an extinction covers.
 
@@ -50,11 +56,11 @@ def count_in_environment(
         directory = environment_directory(store, context.settings)
     except StoreUrlRefused as error:
         raise JobFailed(error.code, error.detail) from error
-    answer = _ask(context, CountCall(str(directory), extinction.to_json()), take_hands=take_hands)
+    answer = _ask(context, CountCall(str(directory), extinction.to_json(), keys=keys), take_hands=take_hands)
     there = {name.encode() for name in answer.databases}
     unknown = tuple(name.decode() for name in sorted(extinction.databases - there))
     reach = reach_in_log(answer, directory)
-    return Counted(answer.records, answer.bytes, reach, unknown, answer.log_extinctions)
+    return Counted(answer.records, answer.bytes, reach, unknown, answer.log_extinctions, answer.keys)
 
 
 def reach_in_log(answer: CountAnswer, directory: Path) -> Reach:

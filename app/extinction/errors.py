@@ -65,13 +65,13 @@ class FilterUnreadable(Conflict):
 
 
 class LimitsNotCounted(Conflict):
-    """The store has limits, and what an extinction reaches cannot be counted from here."""
+    """The store has limits, or a plan is executed, and what goes cannot be counted from here."""
 
     def __init__(self, labels: Sequence[str]) -> None:
         super().__init__(
-            "the store has limits, and only runners with the labels"
-            f" {', '.join(labels)} reach its environment: send this to an instance with them, or take the"
-            " limits away"
+            "the store has limits or a plan is executed, and only runners with the labels"
+            f" {', '.join(labels)} reach its environment: send this to an instance with them, or do it"
+            " without limits and plan"
         )
 
 

@@ -6,9 +6,10 @@ from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
 from annotated_types import MaxLen
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from app.extinction.rows import ExtinctionOrigin, ExtinctionState
+from app.jobs.plans.reviewed_plan import DRIFT_WITHOUT_PLAN, MaxDrift
 from app.kit.values import Text
 from app.replication.replica.models import Base64Bytes, base64_schema
 from app.stores.limits import LimitsRead
@@ -63,7 +64,24 @@ class ExtinctionRequest(BaseModel):
         default=False,
         description="true: the application's word that these keys will never be used again.",
     )
+    plan_id: str | None = Field(
+        default=None,
+        pattern=r"^job_[0-9a-z]{26}$",
+        description="Discard only if nothing but records of this plan goes, else 412. The range must be the"
+        " plan's.",
+    )
+    max_drift: MaxDrift | None = Field(
+        default=None,
+        description="With plan_id: how many of the reviewed records may be gone by now, a number or a share"
+        " below 1; more are 412. Without it any number may.",
+    )
     reason: Text | None = Field(default=None, max_length=500)
+
+    @model_validator(mode="after")
+    def _drift_of_plan(self) -> "ExtinctionRequest":
+        if self.max_drift is not None and self.plan_id is None:
+            raise ValueError(DRIFT_WITHOUT_PLAN)
+        return self
 
 
 class AttestRequest(BaseModel):
@@ -167,6 +185,7 @@ class ExtinctionPlanRead(BaseModel):
                         "max_bytes": None,
                         "exceeded": [],
                     },
+                    "expires_at": "2026-11-21T10:54:39Z",
                 }
             ]
         }
@@ -178,6 +197,7 @@ class ExtinctionPlanRead(BaseModel):
     bytes: int
     hint: str | None
     limits: LimitsRead
+    expires_at: datetime = Field(description="Until then `plan_id` may be executed.")
 
 
 class StatusQuery(BaseModel):

@@ -6,7 +6,7 @@ Invariants:
   after all is LOGGED again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -153,8 +153,12 @@ def submit_job(
     now: datetime,
     requested_by: str,
     token_id: str | None,
+    planned: Mapping[str, Any] | None = None,
 ) -> Job:
     """Queue the work of an extinction that is committed; its row names the job.
+
+    Args:
+        planned: of the plan that was executed, for the result.
 
     Raises: QueueFull.
     """
@@ -162,7 +166,7 @@ def submit_job(
     request = JobRequest(
         kind=JOB_EXTINCTION,
         store=store.id,
-        params={"extinction_id": row.id},
+        params={"extinction_id": row.id, **(planned or {})},
         requested_by=requested_by,
         token_id=token_id,
         runs_on=store.runs_on,

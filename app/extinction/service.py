@@ -33,6 +33,7 @@ from app.extinction.errors import (
     UnknownDatabase,
 )
 from app.extinction.models import ExtinctionRequest, LackingPeerRead
+from app.extinction.reviewed import ReviewedExtinction
 from app.extinction.rows import HOLDING, ExtinctionRow
 from app.jobs.errors import LimitExceeded
 from app.replication.replica.refusals import NoReplicaYet, refusal
@@ -152,17 +153,20 @@ def check_target(
     names: Sequence[str],
     *,
     discards: Extinction | None = None,
+    reviewed: ReviewedExtinction | None = None,
 ) -> None:
     """Look at the target: may extinctions be used, are the databases there, and do the store's limits hold.
 
     Args:
         names: the databases as the request has them.
         discards: what is about to be discarded; None: it is only planned, and the plan shows the limits.
-    Raises: ExtinctionNotAvailable, UnknownDatabase, LimitExceeded; ServiceError: the target cannot be asked.
+        reviewed: the plan that is executed.
+    Raises: ExtinctionNotAvailable, UnknownDatabase, LimitExceeded, PlanNoLongerHolds; ServiceError: the
+        target cannot be asked.
     """
-    limited = discards if is_limited(store) else None
+    counted = discards if is_limited(store) or reviewed is not None else None
     if store.kind == StoreKind.JE:
-        _check_environment(settings, store, names, limited)
+        _check_environment(settings, store, names, counted, reviewed)
         return
     unknown = dict(enumerate(names))
     with (
@@ -179,16 +183,22 @@ def check_target(
             for place, name in enumerate(names)
             if not knows_database(conn, database_of(store, name, pointer=""))
         }
-        if not unknown and limited is not None:
+        if not unknown and counted is not None:
             with conn.transaction(read_only=True):
-                _check_limits(conn, store, limited)
+                _check_reach(conn, store, counted, reviewed)
     if unknown:
         raise UnknownDatabase(unknown)
 
 
-def _check_limits(conn: Connection, store: Store, extinction: Extinction) -> None:
-    records, _size = count_matching(conn, extinction)
-    _refuse_exceeded(store, Reach(rows=records, part=records, whole=count_entries(conn)))
+def _check_reach(
+    conn: Connection, store: Store, extinction: Extinction, reviewed: ReviewedExtinction | None
+) -> None:
+    """Raises: PlanNoLongerHolds, LimitExceeded."""
+    if reviewed is not None:
+        reviewed.check_in_replica(conn, extinction)
+    if is_limited(store):
+        records, _size = count_matching(conn, extinction)
+        _refuse_exceeded(store, Reach(rows=records, part=records, whole=count_entries(conn)))
 
 
 def _refuse_exceeded(store: Store, reach: Reach) -> None:
@@ -199,22 +209,27 @@ def _refuse_exceeded(store: Store, reach: Reach) -> None:
 
 
 def _check_environment(
-    settings: Settings, store: Store, names: Sequence[str], limited: Extinction | None
+    settings: Settings,
+    store: Store,
+    names: Sequence[str],
+    counted: Extinction | None,
+    reviewed: ReviewedExtinction | None,
 ) -> None:
     """An environment that only other runners reach, or a large one, is the job's to look at.
 
-    Not where limits have to hold: from the answer on its keys are extinct, so they are counted before.
+    Not where limits or a plan have to hold: from the answer on its keys are extinct, so they are counted.
     """
     if not set(store.runs_on) <= set(settings.labels):
-        if limited is not None:
+        if counted is not None:
             raise LimitsNotCounted(store.runs_on)
         return
     directory = environment_directory(store, settings)
-    if limited is None and log_bytes(directory) > LOOK_MAX_BYTES:
+    if counted is None and log_bytes(directory) > LOOK_MAX_BYTES:
         return
     hands = ChildHands()
     try:
-        answer = hands.count(CountCall(str(directory), None if limited is None else limited.to_json()))
+        record = None if counted is None else counted.to_json()
+        answer = hands.count(CountCall(str(directory), record, keys=reviewed is not None))
     except HandsLost as lost:
         raise Unavailable(str(lost), code="HANDS_LOST", headers={"Retry-After": "5"}) from lost
     finally:
@@ -224,7 +239,9 @@ def _check_environment(
     unknown = {place: name for place, name in enumerate(names) if name not in answer.databases}
     if unknown:
         raise UnknownDatabase(unknown)
-    if limited is not None:
+    if reviewed is not None:
+        reviewed.check_keys(answer.keys)
+    if counted is not None:
         _refuse_exceeded(store, reach_in_log(answer, directory))
 
 
@@ -241,16 +258,21 @@ def is_at_target(database: Database, settings: Settings, store: Store, extinctio
 
 
 def commit_at_target(
-    database: Database, settings: Settings, store: Store, extinction: Extinction, *, now: datetime
+    database: Database,
+    settings: Settings,
+    store: Store,
+    extinction: Extinction,
+    *,
+    now: datetime,
+    reviewed: ReviewedExtinction | None = None,
 ) -> str:
     """Step 2: commit at a replica, once, however often it is called; returns the CSN.
 
-    Raises: LimitExceeded: by what was written since the first look; ServiceError.
+    Raises: LimitExceeded, PlanNoLongerHolds: by what was written since the first look; ServiceError.
     """
 
     def permit(conn: Connection) -> None:
-        if is_limited(store):
-            _check_limits(conn, store, extinction)
+        _check_reach(conn, store, extinction, reviewed)
 
     with opened_replica(database, settings, store, purpose="extinctions") as conn:
         expected = remember(database, conn, store.id)

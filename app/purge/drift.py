@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from app.jobs.plans.reviewed_plan import drift_fault
 from app.purge.kind import Kind, Look, MakeUnit, Purge
 from app.purge.reviewed import PlannedKeys
 from spark.targets.walk import Piece
@@ -21,12 +22,7 @@ class Drift:
         self.found[step] = self.found.get(step, 0) + self.keys.still(step, rows)
 
 
-def allowed_fewer(max_drift: float, planned: int) -> int:
-    """A whole number is of rows, another one a share of the planned."""
-    return max_drift if isinstance(max_drift, int) else int(planned * max_drift)
-
-
-def drift_fault(kind: Kind, look: Look, keys: PlannedKeys, *, max_drift: float) -> str | None:
+def fault_of(kind: Kind, look: Look, keys: PlannedKeys, *, max_drift: float) -> str | None:
     """Why a plan does not hold any more; None: it does.
 
     Raises: PlanStopped; any TargetError.
@@ -35,13 +31,7 @@ def drift_fault(kind: Kind, look: Look, keys: PlannedKeys, *, max_drift: float) 
     kind.plan(look.with_keys(drift.take), look.now)
     planned = sum(keys.count(step) for step in kind.tables)
     still = sum(drift.found.get(step, 0) for step in kind.tables)
-    allowed = allowed_fewer(max_drift, planned)
-    if planned - still <= allowed:
-        return None
-    return (
-        f"{planned} rows were reviewed, {still} of them would go now: {planned - still} fewer,"
-        f" and max_drift allows {allowed}; plan again"
-    )
+    return drift_fault(planned, still, max_drift=max_drift)
 
 
 def drift_of(purge: Purge, kind: Kind) -> str | None:
@@ -51,7 +41,7 @@ def drift_of(purge: Purge, kind: Kind) -> str | None:
     """
     if purge.reviewed is None or purge.params.max_drift is None:
         return None
-    return drift_fault(kind, purge, purge.reviewed, max_drift=purge.params.max_drift)
+    return fault_of(kind, purge, purge.reviewed, max_drift=purge.params.max_drift)
 
 
 def unit_of_plan(keys: PlannedKeys, make_unit: MakeUnit, step: str, piece: Piece) -> Any:

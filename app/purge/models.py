@@ -2,11 +2,12 @@
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from app.jobs.models import ThrottleSetting
+from app.jobs.plans.reviewed_plan import DRIFT_WITHOUT_PLAN, MaxDrift
 from app.jobs.recurring import LastJob, TickOutcome
 from app.kit.durations import Duration
 from app.kit.values import Instant, Text
@@ -48,12 +49,6 @@ class ArchiveRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     format: Literal["PARQUET"] = "PARQUET"
-
-
-MaxDrift = Annotated[
-    Annotated[int, Field(strict=True, ge=0)] | Annotated[float, Field(strict=True, ge=0, lt=1)],
-    Field(union_mode="left_to_right"),
-]
 
 
 class PurgeRequest(BaseModel):
@@ -130,7 +125,7 @@ class PurgeRequest(BaseModel):
         if self.plan_id is not None and (self.retention_minutes is not None or self.cutoff is not None):
             raise ValueError("with plan_id the plan's own cut-off is executed")
         if self.max_drift is not None and self.plan_id is None:
-            raise ValueError("max_drift is for the execution of a plan: name plan_id")
+            raise ValueError(DRIFT_WITHOUT_PLAN)
         return self
 
 

@@ -19,7 +19,7 @@ from app.jobs.service import JobRequest, refuse_conflict, submit
 from app.jobs.trimming import JOB_PURGE
 from app.parameters.service import effective_by_name
 from app.purge.cutoff import RETENTION_PARAMETERS, decide_cutoff
-from app.purge.drift import drift_fault
+from app.purge.drift import fault_of
 from app.purge.kind import Look
 from app.purge.kinds import KINDS
 from app.purge.models import (
@@ -222,7 +222,7 @@ def _check_drift(database: Database, settings: Settings, early: _EarlyLook) -> N
         should_stop=lambda: time.monotonic() > until,
     )
     with suppress(PlanStopped):
-        fault = drift_fault(KINDS[params.kind], look, keys, max_drift=params.max_drift)
+        fault = fault_of(KINDS[params.kind], look, keys, max_drift=params.max_drift)
         if fault is not None:
             raise PlanNoLongerHolds(fault)
 

@@ -23,6 +23,8 @@ class CycleRequest:
     """What to erase; durations are ISO 8601, None leaves a choice to the service and the store's parameters.
 
     `period` excludes `min_file_age` and `duration`, which go together; `duration="PT0S"` has no throttle.
+    `plan_id` erases entries of that plan and no others, and goes with `duration` alone; `max_drift`, entries
+    or a share below 1, goes with it.
     """
 
     period: str | None = None
@@ -32,6 +34,8 @@ class CycleRequest:
     engine: str | None = None
     bytes_per_s: float | None = None
     intensity: float | None = None
+    plan_id: str | None = None
+    max_drift: float | None = None
     reason: str | None = None
 
     def document(self) -> dict[str, Any]:
@@ -45,6 +49,8 @@ class CycleRequest:
             "kinds": None if self.kinds is None else list(self.kinds),
             "engine": self.engine,
             "throttle": throttle or None,
+            "plan_id": self.plan_id,
+            "max_drift": self.max_drift,
             "reason": self.reason,
         }
         return {name: value for name, value in body.items() if value is not None}

@@ -34,11 +34,12 @@ class PlannedFile(Result):
     erase: tuple[Amount, ...] = ()
     keep: tuple[Amount, ...] = ()
     reserved: bool = False
+    deleted: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class ErasurePlan(Result):
-    """What a cycle would do; nothing was written."""
+    """What a cycle would do; name `plan_id` in a cycle to erase this and no more. Nothing was written."""
 
     plan_id: str
     store: str
@@ -49,6 +50,7 @@ class ErasurePlan(Result):
     erase: tuple[Amount, ...] = ()
     keep: tuple[Amount, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
+    expires_at: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,6 +30,8 @@ class ExtinctionRequest:
         start_key: inclusive; None: from the first key on. end_key: exclusive; None: to the last key.
         filter: see docs/extinction.md; None: every key of the range.
         confirm_keys_never_reused: the application's word that these keys will never be used again.
+        plan_id: discard only if nothing but records of this plan goes; the range must be the plan's.
+        max_drift: with `plan_id`: so many of them, or such a share below 1, may be gone by now.
     """
 
     databases: Sequence[str]
@@ -38,6 +40,8 @@ class ExtinctionRequest:
     end_key: bytes | None = None
     filter: Mapping[str, Any] | None = None
     confirm_keys_never_reused: bool = False
+    plan_id: str | None = None
+    max_drift: float | None = None
     reason: str | None = None
 
     def document(self) -> dict[str, Any]:
@@ -49,6 +53,8 @@ class ExtinctionRequest:
             "filter": None if self.filter is None else dict(self.filter),
             "label": self.label,
             "confirm_keys_never_reused": self.confirm_keys_never_reused,
+            "plan_id": self.plan_id,
+            "max_drift": self.max_drift,
             "reason": self.reason,
         }
         return {name: value for name, value in body.items() if value is not None}
@@ -90,13 +96,14 @@ class Extinction(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class ExtinctionPlan(Result):
-    """How much an extinction would reach now."""
+    """How much an extinction would reach now; name `plan_id` in one of this range to discard just that."""
 
     plan_id: str
     store: str
     records: int
     bytes: int
     hint: str | None = None
+    expires_at: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +154,7 @@ class Extinctions:
         """Discard records; committed when it answers. The answer is the job that does the rest.
 
         Raises: RequestInvalid: CONFIRMATION_MISSING, UNKNOWN_DATABASE, FILTER_REFUSED, START_AFTER_END,
-            EXTINCTION_FILTER_MISSING. Conflict: EXTINCTION_NOT_AVAILABLE.
+            EXTINCTION_FILTER_MISSING, PLAN_DIFFERS. Conflict: EXTINCTION_NOT_AVAILABLE.
         """
         call = Call(
             method="POST",

@@ -62,7 +62,8 @@ class CleanupRequest:
     """What to clean; None leaves a choice to the service.
 
     `interval` (ISO 8601) and `confirmed_before` exclude each other; `via` is NATIVE or BUILTIN, `rule`
-    PROGRAM or MANUAL, `log_switch` AS_PROGRAM or NONE; `archive` keeps the removed events as Parquet.
+    PROGRAM or MANUAL, `log_switch` AS_PROGRAM or NONE; `archive` keeps the removed events as Parquet;
+    `max_drift`, rows or a share below 1, goes with `plan_id`.
     """
 
     interval: str | None = None
@@ -76,6 +77,7 @@ class CleanupRequest:
     rows_per_s: float | None = None
     overlap: str | None = None
     plan_id: str | None = None
+    max_drift: float | None = None
     reason: str | None = None
 
     def document(self) -> dict[str, Any]:
@@ -93,6 +95,7 @@ class CleanupRequest:
                 "throttle": None if self.rows_per_s is None else {"rows_per_s": self.rows_per_s},
                 "overlap": self.overlap,
                 "plan_id": self.plan_id,
+                "max_drift": self.max_drift,
                 "reason": self.reason,
             }
         )

@@ -46,6 +46,8 @@ class Cause(StrEnum):
     NODES_WAIT = "NODES_WAIT"
     INTERNAL_DATABASE = "INTERNAL_DATABASE"
     UNSETTLED = "UNSETTLED"
+    # Of a file or an entry, where a reviewed plan is executed.
+    NOT_REVIEWED = "NOT_REVIEWED"
 
 
 @dataclass(frozen=True, slots=True)

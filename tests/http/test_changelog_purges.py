@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,81 +14,19 @@ from sqlalchemy.engine import make_url
 
 from spark.formats.csn import Csn
 from spark.formats.replica import tables_of
-from spark.replication.agreements import acknowledge, register_agreement, remove_agreement
-from spark.targets.connection import Connection, Target
+from spark.replication.agreements import remove_agreement
 from spark.targets.fence import raise_fence, read_fence
 from tests.conftest import SharedServer
+from tests.http.changelogs import FENCE, OLD_S, RID, MakeChangelog, Replica, changelog_maker
+from tests.http.changelogs import csn as _csn
+from tests.http.changelogs import old as _old
 from tests.http.problem import pointers, problem
 from tests.http.replica_stores import make_replica
 from tests.http.service_process import ServiceProcess, run_to_end
 from tests.http.shop import Shop, accepted, wait_for
 from tests.spark.replication.replica_tables import (
-    left_in_changelog,
-    opened,
     postgresql_target,
-    put_records,
-    vectors,
 )
-
-OLD_S = int(time.time()) - 100_000
-RID = 1
-FENCE = "public.replica_changelog"
-
-
-@dataclass(frozen=True)
-class Replica:
-    """A registered replica and its target."""
-
-    http: httpx.Client
-    id: str
-    target: Target
-
-    @contextmanager
-    def opened(self) -> Iterator[Connection]:
-        """A connection of the test's own."""
-        with opened(self.target) as conn:
-            yield conn
-
-    def log(self, records: Sequence[tuple[Csn, int]]) -> None:
-        """Records as they were logged at other times."""
-        with self.opened() as conn, conn.transaction():
-            put_records(conn, records)
-
-    def acknowledge(self, agreement_id: str, ruv: dict[int, Csn]) -> None:
-        """As an agreement and its sessions do."""
-        with self.opened() as conn:
-            register_agreement(conn, agreement_id, now_s=OLD_S)
-            acknowledge(conn, agreement_id, ruv)
-
-    def left(self) -> set[Csn]:
-        """What the changelog holds."""
-        with self.opened() as conn:
-            return left_in_changelog(conn)
-
-    def purged(self) -> dict[int, Csn]:
-        """Its purge vector."""
-        with self.opened() as conn:
-            return dict(vectors(conn)[2])
-
-    def purge(self, **fields: Any) -> httpx.Response:
-        """Ask for a purge CHANGELOG."""
-        return self.http.post(f"/v1/stores/{self.id}/purges", json={"kind": "CHANGELOG"} | fields)
-
-    def plan(self, **fields: Any) -> httpx.Response:
-        """Ask for a plan."""
-        return self.http.post(
-            f"/v1/stores/{self.id}/purges",
-            params={"validate_only": "true"},
-            json={"kind": "CHANGELOG"} | fields,
-            headers={"Prefer": "wait=20"},
-        )
-
-    def done(self, **fields: Any) -> dict[str, Any]:
-        """Purge, and the result."""
-        job = wait_for(self.http, accepted(self.purge(**fields)))
-        assert job["state"] == "SUCCEEDED", job
-        result: dict[str, Any] = job["result"]
-        return result
 
 
 @pytest.fixture(scope="session")
@@ -101,37 +36,15 @@ def service(sqlite_service: ServiceProcess) -> ServiceProcess:
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
-def make(request: pytest.FixtureRequest, http: httpx.Client, roots: Path) -> Callable[..., Replica]:
+def make(request: pytest.FixtureRequest, http: httpx.Client, roots: Path) -> MakeChangelog:
     """Makes a replica on either kind of target; it has written one change already."""
-
-    def made(**fields: Any) -> Replica:
-        if request.param == "sqlite":
-            store = make_replica(http, rid=RID, folder=roots, **fields)
-            target = Target(f"sqlite:///{store.path}", table_prefix="replica_")
-        else:
-            url = request.getfixturevalue("postgresql_url")
-            store = make_replica(http, rid=RID, url=url, **fields)
-            target = postgresql_target(url)
-        change = {"database": "ZGI=", "key": "a2V5", "value": "dg=="}
-        assert http.post(f"/v1/stores/{store.id}/changes", json=change).status_code == 200
-        return Replica(http, store.id, target)
-
-    return made
+    return changelog_maker(request, http, roots)
 
 
 @pytest.fixture
-def replica(make: Callable[..., Replica]) -> Replica:
+def replica(make: MakeChangelog) -> Replica:
     """A replica with one change of its own, logged now."""
     return make()
-
-
-def _csn(number: int, rid: int) -> Csn:
-    """In the past of the own change."""
-    return Csn.of(OLD_S + number, 0, rid)
-
-
-def _old(rid: int, count: int, *, logged_at_s: int = OLD_S) -> list[tuple[Csn, int]]:
-    return [(_csn(number, rid), logged_at_s) for number in range(count)]
 
 
 def test_records_older_than_the_retention_go_and_the_plan_said_so(replica: Replica) -> None:
@@ -191,7 +104,7 @@ def test_by_count_the_newest_stay(replica: Replica) -> None:
     }
 
 
-def test_parameters_of_the_store_say_what_is_old(make: Callable[..., Replica]) -> None:
+def test_parameters_of_the_store_say_what_is_old(make: MakeChangelog) -> None:
     replica = make(parameters={"nsslapd-changelogmaxage": "PT1H", "nsslapd-changelogmaxentries": 3})
     replica.log(_old(2, 4, logged_at_s=int(time.time())))
     plan = replica.plan().json()
@@ -210,7 +123,7 @@ def test_by_default_seven_days_stay(replica: Replica) -> None:
     assert (result["retention_source"], result["max_entries"]) == ("DEFAULT", None)
 
 
-def test_an_age_of_nothing_is_no_bound(make: Callable[..., Replica]) -> None:
+def test_an_age_of_nothing_is_no_bound(make: MakeChangelog) -> None:
     replica = make(parameters={"nsslapd-changelogmaxage": "PT0S"})
     replica.log(_old(2, 3, logged_at_s=1))
     result = replica.done()
@@ -266,7 +179,7 @@ def test_a_plan_of_another_store_or_kind_is_not_executed(replica: Replica, shop:
     assert replica.done(plan_id=plan["plan_id"], max_entries=7)["max_entries_source"] == "PLAN"
 
 
-def test_limits_of_the_store_stop_it_before_its_first_delete(make: Callable[..., Replica]) -> None:
+def test_limits_of_the_store_stop_it_before_its_first_delete(make: MakeChangelog) -> None:
     replica = make(limits={"max_rows": 5})
     replica.log(_old(2, 6))
     plan = replica.plan(retention_minutes=60).json()
@@ -344,7 +257,7 @@ def test_without_a_ledger_it_works_and_counts_at_least(
         postgresql_server.execute(f"drop role {role}")
 
 
-def test_a_batch_trims_many_replicas(make: Callable[..., Replica], shop: Shop) -> None:
+def test_a_batch_trims_many_replicas(make: MakeChangelog, shop: Shop) -> None:
     replica = make(labels={"fleet": "trimmed"})
     replica.log(_old(2, 6))
     body = {

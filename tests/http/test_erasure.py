@@ -104,6 +104,30 @@ def test_plan_names_protected_files(make: MakeStore) -> None:
     assert store.post(f"backup-sessions/{session['id']}:end").json()["valid"] is True
 
 
+@ON_SQLITE
+def test_a_reviewed_plan_is_erased_and_refused_where_too_much_of_it_is_gone(make: MakeStore) -> None:
+    store = make()
+    url = f"{store.url}/erasure-cycles?validate_only=true"
+    plan = store.http.post(url, json=AT_ONCE, headers={"Prefer": "wait=60"}).json()
+    asked = {"plan_id": plan["plan_id"], "max_drift": 0, "duration": "PT0S"}
+    for fields, status, code in (
+        ({"kinds": ["EXTINCT_RECORDS"]}, 422, "PLAN_DIFFERS"),
+        ({"period": "P25D", "duration": None}, 422, "INVALID_REQUEST"),
+        ({"plan_id": f"job_{'0' * 26}"}, 422, "PLAN_NOT_USABLE"),
+    ):
+        problem(store.post("erasure-cycles", asked | fields), status, code)
+    moved = store.directory / "00000000.jdb"
+    moved.rename(store.directory / "moved")
+    told = problem(store.post("erasure-cycles", asked), 412, "PLAN_NO_LONGER_HOLDS")
+    assert "and max_drift allows 0" in told["detail"]
+    (store.directory / "moved").rename(moved)
+    job = ended(store, begun(store, **asked))
+    assert job["state"] == "SUCCEEDED", job
+    planned = sum(amount["entries"] for amount in plan["erase"])
+    assert job["result"]["planned"] == job["result"]["erased"] == {"entries": planned}
+    assert (job["result"]["plan_id"], job["result"]["fewer_than_planned"]) == (plan["plan_id"], 0)
+
+
 def test_unthrottled_cycle_erases_what_was_planned_and_nothing_else(make: MakeStore) -> None:
     store, expected = make(), expected_of("closed")
     job = ended(store, begun(store, **AT_ONCE, reason="test"))

@@ -8,7 +8,7 @@ from lethe_client import CycleRequest, ErasureCycle, ErasurePlan
 
 from app.cli.shell.arguments import StoreId, Timeout
 from app.cli.shell.exits import ExitCode
-from app.cli.shell.job_options import REASON, EngineChoice, Reason, Wait
+from app.cli.shell.job_options import REASON, EngineChoice, MaxDrift, PlanId, Reason, Wait, drift
 from app.cli.shell.session import Session, on_service
 from app.cli.shell.watching import finish
 
@@ -54,11 +54,15 @@ def _request(
     kind: list[Kind] | None,
     engine: EngineChoice | None = None,
     throttle_bytes: float | None = None,
+    plan_id: str | None = None,
+    max_drift: float | None = None,
     reason: str | None = None,
 ) -> CycleRequest:
+    if plan_id is not None and (period is not None or min_file_age is not None):
+        raise typer.BadParameter("the plan's age of files is used", param_hint="--period / --min-file-age")
     if period is not None and (min_file_age is not None or duration is not None):
         raise typer.BadParameter("give one of them", param_hint="--period / --min-file-age, --duration")
-    if (min_file_age is None) != (duration is None):
+    if plan_id is None and (min_file_age is None) != (duration is None):
         raise typer.BadParameter("give both", param_hint="--min-file-age, --duration")
     return CycleRequest(
         period=period,
@@ -67,6 +71,8 @@ def _request(
         kinds=[each.value for each in kind] if kind else None,
         engine=engine.value if engine else None,
         bytes_per_s=throttle_bytes,
+        plan_id=plan_id,
+        max_drift=drift(max_drift),
         reason=reason,
     )
 
@@ -88,6 +94,8 @@ def start(
         float | None,
         typer.Option("--throttle-bytes", min=0, metavar="BYTES_PER_S", help="At most this fast, besides."),
     ] = None,
+    plan_id: PlanId = None,
+    max_drift: MaxDrift = None,
     reason: Reason = REASON,
     wait: Wait = False,
     timeout: Timeout = None,
@@ -100,6 +108,8 @@ def start(
         kind=kind,
         engine=engine,
         throttle_bytes=throttle_bytes,
+        plan_id=plan_id,
+        max_drift=max_drift,
         reason=reason,
     )
     return finish(session, session.client.erasure.begin(store, request), wait=wait, timeout_s=timeout)
@@ -122,6 +132,7 @@ def plan(
     made = session.client.erasure.plan(store, request, timeout_s=timeout)
     session.out.document(made.raw)
     show_plan(session, made)
+    session.out.note(f"Erase exactly this: lethe erasure start {store} --plan-id {made.plan_id}")
     return ExitCode.OK
 
 

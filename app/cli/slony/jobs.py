@@ -8,7 +8,7 @@ from lethe_client import CleanupRequest, EventWait, Job
 
 from app.cli.shell.arguments import StoreId, Timeout, instant
 from app.cli.shell.exits import ExitCode
-from app.cli.shell.job_options import REASON, EngineChoice, Reason, Wait
+from app.cli.shell.job_options import REASON, EngineChoice, MaxDrift, PlanId, Reason, Wait, drift
 from app.cli.shell.session import Session, on_service
 from app.cli.shell.watching import finish, follow, note_failure
 from app.cli.slony.results import show_plan, show_result
@@ -87,7 +87,6 @@ Throttle = Annotated[
     float | None, typer.Option("--throttle", min=0, metavar="ROWS_PER_S", help="At most this fast.")
 ]
 Plan = Annotated[bool, typer.Option("--plan", help="Only tell what would go; nothing is written.")]
-PlanId = Annotated[str | None, typer.Option("--plan-id", help="Run exactly this reviewed plan.")]
 
 
 def _node(value: str, *, option: str) -> int | str:
@@ -159,6 +158,7 @@ def cleanup(
     overlap: OverlapOption = None,
     plan: Plan = False,
     plan_id: PlanId = None,
+    max_drift: MaxDrift = None,
     reason: Reason = REASON,
     wait: Wait = True,
     timeout: Timeout = None,
@@ -178,6 +178,7 @@ def cleanup(
         rows_per_s=throttle,
         overlap=_chosen(overlap),
         plan_id=plan_id,
+        max_drift=drift(max_drift),
         reason=reason,
     )
     if plan:

@@ -18,6 +18,7 @@ from app.erase.models import (
 from app.erase.place import store_of
 from app.erase.queries import instant_of_ms, plan_facts_read
 from app.erase.refusals import failure, in_use
+from app.erase.reviewed import is_deleted, keep_reviewed
 from app.extinction.status import extinctions_of, note_log_extinctions
 from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.running.context import JobContext
@@ -64,7 +65,11 @@ def run_erasure_plan(context: JobContext, *, workshop: Workshop) -> Mapping[str,
     )
     answer = _ask(context, call, workshop=workshop, directory=directory)
     context.write(lambda db: note_log_extinctions(db, store.id, answer.log_extinctions, now=now))
-    shown = _read(answer, store=store, params=params, cutoff=cutoff, plan_id=context.job.id)
+    keep_reviewed(context, answer, deletes=store.delete_reserved_files)
+    expires_at = now + timedelta(seconds=context.settings.plan_valid_s)
+    shown = _read(
+        answer, store=store, params=params, cutoff=cutoff, plan_id=context.job.id, expires_at=expires_at
+    )
     return shown.model_dump(mode="json")
 
 
@@ -105,7 +110,13 @@ def _ask(context: JobContext, call: PlanCall, *, workshop: Workshop, directory: 
 
 
 def _read(
-    answer: PlanAnswer, *, store: Store, params: CycleParams, cutoff: datetime, plan_id: str
+    answer: PlanAnswer,
+    *,
+    store: Store,
+    params: CycleParams,
+    cutoff: datetime,
+    plan_id: str,
+    expires_at: datetime,
 ) -> ErasurePlanRead:
     files = [_file(each, deletes=store.delete_reserved_files) for each in answer.files]
     return ErasurePlanRead(
@@ -119,6 +130,7 @@ def _read(
         keep=_sum(amount for file in files for amount in file.keep),
         limits=judge(store, _reach(answer.files)),
         facts=plan_facts_read(plan_facts(answer)),
+        expires_at=expires_at,
     )
 
 
@@ -142,6 +154,7 @@ def _file(planned: PlannedFile, *, deletes: bool) -> PlannedFileRead:
         erase=amounts(planned.erased),
         keep=keep,
         reserved=planned.reserved,
+        deleted=is_deleted(planned, deletes=deletes),
     )
 
 

@@ -18,6 +18,7 @@ from app.erase.cycle.lateness import SAID
 from app.erase.cycle.throttle import spread
 from app.erase.messages import Message
 from app.erase.record import count, note_remaining, refusal_row, spend
+from app.erase.reviewed import within_reviewed
 from app.erase.rows import REMAINING, CycleStep, ErasureCycle, ErasureEntries, ErasureFile, FileState
 from app.erase.rules import switches_of
 from app.extinction.status import extinctions_of, note_log_extinctions
@@ -41,7 +42,7 @@ from spark.formats.je.log import lsn_file, lsn_offset
 VETOED_KEPT_MAX: Final = 100
 NO_EXTINCTIONS: Final = ExtinctionTerms()
 # Nothing that the log does makes these pass: the file is set aside, as the document does with hard links.
-LASTING: Final = frozenset({Cause.HARD_LINKED, Cause.COMPARATOR, Cause.DEFERRED_WRITE})
+LASTING: Final = frozenset({Cause.HARD_LINKED, Cause.COMPARATOR, Cause.DEFERRED_WRITE, Cause.NOT_REVIEWED})
 # These pass when the engine writes on, or truncates its index.
 PASSING: Final = frozenset(
     {Cause.RECOVERY_INTERVAL, Cause.TAIL_OF_LOG, Cause.VLSN_INDEX, Cause.NO_VLSN, Cause.TOO_YOUNG}
@@ -57,7 +58,7 @@ def make_plan(attempt: Attempt) -> None:
     is_first = attempt.cycle.plan is None
     known = attempt.record.read(lambda db: extinctions_of(db, get_store(db, attempt.store.id)))
     signature = log_signature(attempt.directory)
-    answer = _ask(attempt, known.terms)
+    answer = within_reviewed(attempt, _ask(attempt, known.terms))
     if not is_first:  # a crash between here and the end has it made once more
         attempt.record.change(lambda _db, cycle: setattr(cycle, "step", CycleStep.SELECTED))
     _check_limits(attempt, answer)

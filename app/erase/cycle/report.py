@@ -6,8 +6,11 @@ from sqlmodel import Session, col, select
 
 from app.erase.left_over import why_left_over
 from app.erase.messages import hex_ranges
+from app.erase.models import CycleParams
+from app.erase.reviewed import beside
 from app.erase.rows import REMAINING, CycleState, ErasureCycle, ErasureFile, FileState
 from app.erase.stats import stats_of_cycle
+from app.jobs.models import Job
 from spark.erase.reasons import Cause
 
 WARNED: Final = {
@@ -23,6 +26,7 @@ def result_of(db: Session, cycle: ErasureCycle) -> dict[str, Any]:
     files = list(db.exec(query).all())
     remaining = [file for file in files if file.state in REMAINING]
     by_cause = _by_cause(remaining, cycle.state)
+    erased = sum(_erased(file) for file in files)
     return {
         "erasure_cycle_id": cycle.id,
         "state": str(cycle.state),
@@ -34,9 +38,18 @@ def result_of(db: Session, cycle: ErasureCycle) -> dict[str, Any]:
         "remaining": len(remaining),
         "remaining_by_cause": by_cause,
         "vetoed": (cycle.plan or {}).get("vetoed_count", 0),
+        "erased": {"entries": erased},
+        **beside(CycleParams.model_validate(db.get_one(Job, cycle.job_id).params), erased),
         "stats": stats_of_cycle(cycle).model_dump(),
         "warnings": _warnings(cycle, files, by_cause),
     }
+
+
+def _erased(file: ErasureFile) -> int:
+    """Entries that are overwritten, or went with their file."""
+    if file.state == FileState.DELETED:
+        return sum(int(entries) for entries, _bytes in file.planned.values())
+    return file.rows_done
 
 
 def _by_cause(remaining: list[ErasureFile], state: CycleState) -> dict[str, list[str]]:

@@ -13,6 +13,7 @@ from sqlmodel import Session, col, select
 from app.erase.cycle.attempt import Attempt
 from app.erase.cycle.throttle import UNITS_PER_BYTE, header_times_s, spread
 from app.erase.messages import Message
+from app.erase.models import CycleParams
 from app.erase.record import note_remaining, spend
 from app.erase.rows import CycleStep, ErasureCycle, ErasureFile, FileState
 from app.jobs.errors import JobFailed
@@ -49,10 +50,11 @@ def _start(attempt: Attempt) -> None:
     """Fix the cycle's start, end and cut-off."""
     now = attempt.now
     count = len(_names(attempt))
+    reviewed_cutoff = CycleParams.model_validate(attempt.context.job.params).cutoff
 
     def edit(_db: Session, cycle: ErasureCycle) -> None:
         cycle.started_at = now
-        cycle.cutoff_at = now - timedelta(seconds=cycle.min_file_age_s)
+        cycle.cutoff_at = reviewed_cutoff or now - timedelta(seconds=cycle.min_file_age_s)
         cycle.ends_at = now + timedelta(seconds=cycle.duration_s) if cycle.duration_s else None
         cycle.step = CycleStep.HEADERS
         cycle.next_at = now

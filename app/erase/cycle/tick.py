@@ -163,18 +163,18 @@ class Look:
             return False
         if newest is None:
             return asked.enabled
-        return self._follows(newest, asked) and db.get_one(Job, newest.job_id).state in TERMINAL
+        return self._follows(db, newest, asked) and db.get_one(Job, newest.job_id).state in TERMINAL
 
-    def _follows(self, newest: ErasureCycle, asked: Wanted) -> bool:
+    def _follows(self, db: Session, newest: ErasureCycle, asked: Wanted) -> bool:
         """Whether the next one comes now, once the job of the newest has ended."""
         if newest.state in FOLLOWED_AT_ONCE and not newest.followed:
-            return asked.enabled or _repeats(newest, asked)
+            return asked.enabled or (_repeats(newest, asked) and not _is_reviewed(db, newest))
         if newest.state not in FOLLOWED_AT_END or not asked.enabled:
             return False
         return self.now >= _rests_until(newest)
 
     def _begin(self, db: Session, store: Store, newest: ErasureCycle | None, asked: Wanted) -> list[str]:
-        params = _params(store, newest, asked)
+        params = _params(store, None if newest is None or _is_reviewed(db, newest) else newest, asked)
         row = store_row(db, store.id, now=self.now)
         caller = Caller("", ACTOR, frozenset({Scope.ERASURE_WRITE}), frozenset({store.id}))
         try:
@@ -230,6 +230,11 @@ def _repeats(cycle: ErasureCycle, asked: Wanted) -> bool:
     if cycle.origin != Origin.REQUEST:
         return False
     return not cycle.follows_period or asked.period > timedelta(0)
+
+
+def _is_reviewed(db: Session, cycle: ErasureCycle) -> bool:
+    """Whether a cycle executed a reviewed plan: a fresh one would go beyond it."""
+    return db.get_one(Job, cycle.job_id).params.get("plan_id") is not None
 
 
 def _params(store: Store, newest: ErasureCycle | None, asked: Wanted) -> CycleParams:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from app.jobs.models import ThrottleSetting
+from app.jobs.plans.reviewed_plan import DRIFT_WITHOUT_PLAN, MaxDrift
 from app.kit.durations import Duration
 from app.kit.values import Instant, Text
 from app.settings import EngineChoice
@@ -160,7 +161,14 @@ class CleanupRequest(BaseModel):
     throttle: ThrottleSetting | None = Field(default=None, description="BUILTIN.")
     overlap: EventOverlap = EventOverlap.REFUSE
     plan_id: str | None = Field(
-        default=None, pattern=r"^job_[0-9a-z]{26}$", description="Execute the plan that was reviewed, or 412."
+        default=None,
+        pattern=r"^job_[0-9a-z]{26}$",
+        description="Remove rows of this plan and no others, or 412.",
+    )
+    max_drift: MaxDrift | None = Field(
+        default=None,
+        description="With plan_id: how many of the reviewed rows may be gone or needed by now, a number of"
+        " rows or a share below 1; more are 412. Without it any number may.",
     )
     reason: Text | None = Field(default=None, max_length=500)
 
@@ -170,6 +178,8 @@ class CleanupRequest(BaseModel):
             raise ValueError("interval and confirmed_before exclude each other")
         if self.plan_id is not None and (self.interval is not None or self.confirmed_before is not None):
             raise ValueError("with plan_id the plan's own instant is used")
+        if self.max_drift is not None and self.plan_id is None:
+            raise ValueError(DRIFT_WITHOUT_PLAN)
         return self
 
     @property
@@ -202,6 +212,7 @@ class CleanupParams(BaseModel):
     throttle: ThrottleSetting | None
     overlap: EventOverlap
     plan_id: str | None
+    max_drift: int | float | None = None
     planned: dict[str, int] | None = Field(default=None, description="Rows by table, of a plan.")
     planned_bounds: dict[int, int] = Field(default_factory=dict, description="Of a plan's events, by origin.")
     planned_confirmations: list[tuple[int, int, int]] = Field(

@@ -10,9 +10,10 @@ from typing import Final
 from app.events.cleanup.loop import Cleanup
 from app.events.cleanup.models import CleanupVia
 from app.events.cleanup.switch_report import REF_MAX_CHARS, SHOWN_MAX, session_text
+from app.events.cleanup_reviewed import reviewed_of
 from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.models import WaitingOn
-from spark.events.cleaning.errors import LogStillWritten, UnconfirmedWouldGo
+from spark.events.cleaning.errors import BeyondReviewed, LogStillWritten, UnconfirmedWouldGo
 from spark.events.cleaning.native import NativeUnit, run_native
 from spark.events.cleaning.records import NativeResult
 
@@ -24,10 +25,10 @@ WRITERS_LOOK_AGAIN: Final = timedelta(seconds=2)
 
 
 def call_native(cleanup: Cleanup) -> NativeResult | None:
-    """Let the cluster's function do it; None: it would lose something by now, and nobody insisted on it.
+    """Let the cluster's function do it; None: it would go too far by now, and nobody insisted on it.
 
-    Raises: UnconfirmedWouldGo, ClusterLocked, other errors of the target. JobWaiting: sessions from before a
-        switch may still write; JobFailed: they did not end in WRITERS_WAIT_MAX.
+    Raises: UnconfirmedWouldGo, BeyondReviewed, ClusterLocked, other errors of the target. JobWaiting:
+        sessions from before a switch may still write; JobFailed: they did not end in WRITERS_WAIT_MAX.
     """
     context, claimed = cleanup.context, cleanup.claimed
     assert claimed is not None, "nothing is removed without a claim"
@@ -38,9 +39,15 @@ def call_native(cleanup: Cleanup) -> NativeResult | None:
         has_ledger=claimed.has_ledger,
         confirmed_before=cleanup.confirmed_before,
         statement_timeout_ms=CALL_MAX_MS,
+        reviewed=reviewed_of(cleanup.params),
     )
     try:
         return run_native(cleanup.conn, cleanup.catalog, unit)
+    except BeyondReviewed:
+        if cleanup.params.via is not CleanupVia.NATIVE:
+            cleanup.is_cut_short = True
+            return None
+        raise
     except UnconfirmedWouldGo as error:
         if cleanup.params.via is not CleanupVia.NATIVE:
             return None

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from app.events.cleanup.loop import CHECKPOINT_REMOVED, Cleanup
+from app.events.cleanup.models import CleanupParams
 from app.events.cleanup.report import hold_text
 from app.events.cleanup.switch_report import blocked_result, healed_warning
 from app.jobs.running.context import JobContext
@@ -68,7 +69,7 @@ def cleanup_result(
         "counts": "EXACT" if claimed.has_ledger and native is None else "PLANNED" if native else "AT_LEAST",
         "removed": removed,
         "planned_rows": _planned_rows(start, native),
-        **({} if params.planned is None else {"plan_id": params.plan_id, "planned": params.planned}),
+        **_beside(params, removed),
         "origins": _origins(start, left),
         "log_switch": log,
         "classification": _classification(native),
@@ -77,6 +78,17 @@ def cleanup_result(
         "units": units or cleanup.units,
         "longest_hold_ms": round(cleanup.longest_s * 1000),
         "warnings": [*start["warnings"], *cleanup.warnings],
+    }
+
+
+def _beside(params: CleanupParams, removed: dict[str, int]) -> dict[str, Any]:
+    """What was planned, beside what has gone."""
+    if params.planned is None:
+        return {}
+    return {
+        "plan_id": params.plan_id,
+        "planned": params.planned,
+        "fewer_than_planned": sum(params.planned.values()) - sum(removed.values()),
     }
 
 

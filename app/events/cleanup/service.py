@@ -15,13 +15,15 @@ from app.events.cleanup.models import (
     CleanupParams,
     CleanupPlanRead,
     CleanupRequest,
+    CleanupRule,
     CleanupVia,
     EventOverlap,
 )
 from app.events.cleanup.node_claims import Place, node_place, refuse_node_conflict
+from app.events.cleanup_reviewed import bounded, fault_of
 from app.events.nodes import refuse_copy
 from app.jobs.engines.choice import check_engine
-from app.jobs.errors import EpochAhead, PlanNotUsable
+from app.jobs.errors import EpochAhead, PlanNoLongerHolds, PlanNotUsable
 from app.jobs.models import Job
 from app.jobs.plans.reviewed_plan import check_still_holds, finished_plan
 from app.jobs.running.recovery import fence_ahead
@@ -37,6 +39,7 @@ from app.stores.models import Store, StoreKind, StoreLimits
 from app.stores.service import require_kind
 from app.stores.targets import session_limits, target_of
 from spark.events.catalog import read_catalog
+from spark.events.cleaning.plan import plan_cleanup
 from spark.events.records import Catalog
 from spark.formats.slony import schema_of
 from spark.targets.connection import Connection, connect, identity, target_now
@@ -110,6 +113,7 @@ def snapshot(
         throttle=request.throttle,
         overlap=request.overlap,
         plan_id=request.plan_id,
+        max_drift=request.max_drift,
         planned=None if plan is None else plan.tables,
         planned_bounds={} if plan is None else _bounds(plan),
         planned_confirmations=[] if plan is None else _confirmations(plan),
@@ -211,6 +215,8 @@ def look_early(
             if params is not None:
                 check_instant(params.confirmed_before, target_now(conn))
                 check_functions(params.via, catalog)
+                if params.planned is not None:
+                    _check_reviewed(conn, catalog, params)
             found = identity(conn)
     except TargetError as error:
         if error.transient:
@@ -233,6 +239,23 @@ def check_instant(confirmed_before: datetime | None, now: datetime) -> None:
         detail = f"confirmed_before {named} is later than the target's {there}"
         errors = [{"pointer": "/confirmed_before", "detail": "in the future of the target's clock"}]
         raise Unprocessable(detail, code="CONFIRMED_BEFORE_IN_THE_FUTURE", errors=errors)
+
+
+def _check_reviewed(conn: Connection, catalog: Catalog, params: CleanupParams) -> None:
+    """Raise PlanNoLongerHolds where a reviewed plan is another one by now; the job looks again."""
+    assert params.confirmed_before is not None, "a plan names its instant"
+    is_counted = params.max_drift is not None or params.rule is not CleanupRule.PROGRAM
+    plan = plan_cleanup(
+        conn,
+        catalog,
+        confirmed_before=params.confirmed_before,
+        rule=params.rule.value,
+        is_counted=is_counted,
+    )
+    found = bounded(conn, catalog, plan, params)
+    fault = fault_of(found, params, is_cut_short=found != plan)
+    if fault is not None:
+        raise PlanNoLongerHolds(fault)
 
 
 def check_functions(via: CleanupVia | None, catalog: Catalog) -> None:

@@ -30,6 +30,7 @@ from app.events.cleanup.service import (
     target_fields,
 )
 from app.events.cleanup.switch_report import healed_warning
+from app.events.cleanup_reviewed import bounded, fault_of
 from app.events.nodes import refuse_copy
 from app.jobs.engines.choice import Engines, Work
 from app.jobs.engines.engine import borrower_of
@@ -45,7 +46,7 @@ from spark.events.cleaning.errors import ClusterLocked
 from spark.events.cleaning.log_switch import heal_status
 from spark.events.cleaning.log_tables import read_status
 from spark.events.cleaning.plan import plan_cleanup
-from spark.events.cleaning.records import STEPS, TABLE_OF, CleanupPlan, NativeResult, Reviewed, within
+from spark.events.cleaning.records import STEPS, CleanupPlan, NativeResult
 from spark.events.cleanup import log_step
 from spark.events.rights import is_able
 from spark.events.run import cleanup_work
@@ -177,28 +178,21 @@ def _plan(cleanup: Cleanup, *, is_counted: bool = True) -> CleanupPlan:
 def _within_reviewed(cleanup: Cleanup, plan: CleanupPlan) -> CleanupPlan:
     """What goes now of the plan that is executed; the program's own function cannot be held to that.
 
-    Raises: JobFailed: more would go, and only the function may do it.
+    Raises: JobFailed: more would go, and only the function may do it; less would than somebody wants.
     """
-    params = cleanup.params
-    if params.planned is None:
-        return plan
-    reviewed = Reviewed(
-        events=params.planned_bounds,
-        confirmations={(origin, receiver): below for origin, receiver, below in params.planned_confirmations},
-        has_nodelock=bool(params.planned.get(TABLE_OF["NODELOCK"])),
-    )
-    bounded = within(plan, reviewed)
-    cleanup.is_cut_short = bounded != plan
-    if cleanup.is_cut_short and params.via is CleanupVia.NATIVE:
-        detail = "more has been confirmed since the plan, and NATIVE would remove that too: plan again"
-        raise JobFailed("PLAN_NO_LONGER_HOLDS", detail)
-    return bounded
+    found = bounded(cleanup.conn, cleanup.catalog, plan, cleanup.params)
+    cleanup.is_cut_short = found != plan
+    if cleanup.context.checkpoint(CHECKPOINT_START) is None:  # else some has been removed already
+        fault = fault_of(found, cleanup.params, is_cut_short=cleanup.is_cut_short)
+        if fault is not None:
+            raise JobFailed("PLAN_NO_LONGER_HOLDS", fault)
+    return found
 
 
 def _has_to_count(cleanup: Cleanup) -> bool:
-    """Whether a limit asks how many rows would go: to count means to read the whole table."""
+    """Whether somebody asks how many rows would go: to count means to read the whole table."""
     params = _with_limits(cleanup)
-    is_limited = params.max_rows is not None or params.max_fraction is not None
+    is_limited = any(each is not None for each in (params.max_rows, params.max_fraction, params.max_drift))
     return is_limited or params.rule is not CleanupRule.PROGRAM
 
 

@@ -11,6 +11,7 @@ from sqlmodel import Session
 from app.extinction.counting import HandsTaker, count_in_environment
 from app.extinction.queries import get_extinction
 from app.extinction.records import extinction_of, note_progress
+from app.extinction.reviewed import beside
 from app.extinction.rows import ExtinctionRow, ExtinctionState
 from app.extinction.status import note_log_extinctions
 from app.jobs.running.context import JobContext
@@ -49,7 +50,9 @@ def run_environment_extinction(
             return current
 
         row = context.write(end)
-    return {"extinction_id": row.id, "records": row.records, "bytes": row.bytes, "hint": row.hint}
+    return {"extinction_id": row.id, "records": row.records, "bytes": row.bytes, "hint": row.hint} | beside(
+        context, row.records
+    )
 
 
 def _begin(db: Session, context: JobContext, store: Store) -> ExtinctionRow:

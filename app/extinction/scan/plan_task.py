@@ -1,12 +1,13 @@
 """The task of a plan: how many records an extinction would reach now. Nothing is written."""
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal
-
-from pydantic import BaseModel
+from datetime import timedelta
+from typing import Any, Final
 
 from app.extinction.counting import Counted, HandsTaker, count_in_environment
 from app.extinction.models import ExtinctionPlanRead
+from app.extinction.plan_params import PlanParams
+from app.extinction.reviewed import keep_keys, keep_ruv
 from app.extinction.sizing import hint_of
 from app.jobs.running.context import JobContext
 from app.jobs.running.sql_target import read_store_of
@@ -16,15 +17,9 @@ from app.stores.limits import Reach, judge
 from app.stores.models import Store, StoreKind, is_suspended
 from spark.extinction.counting import count_entries, count_matching
 from spark.formats.extinction import Extinction
+from spark.replication.replica.replica import read_vectors
 
 PLAN_EXTINCTION: Final = "EXTINCTION"
-
-
-class PlanParams(BaseModel):
-    """The snapshot of a plan: the extinction as its record would be."""
-
-    plan: Literal["EXTINCTION"] = "EXTINCTION"
-    extinction: str
 
 
 def run_extinction_plan(context: JobContext, *, take_hands: HandsTaker) -> Mapping[str, Any]:
@@ -38,7 +33,8 @@ def run_extinction_plan(context: JobContext, *, take_hands: HandsTaker) -> Mappi
         raise suspended_wait(store.id, now=now, until=store.suspended_until)
     extinction = Extinction.parse(PlanParams.model_validate(context.job.params).extinction.encode())
     if store.kind == StoreKind.JE:
-        found = count_in_environment(context, store, extinction, take_hands=take_hands)
+        found = count_in_environment(context, store, extinction, take_hands=take_hands, keys=True)
+        keep_keys(context, found.keys)
     else:
         found = _count_in_replica(context, store, extinction)
     shown = ExtinctionPlanRead(
@@ -48,6 +44,7 @@ def run_extinction_plan(context: JobContext, *, take_hands: HandsTaker) -> Mappi
         bytes=found.bytes,
         hint=hint_of(found.records),
         limits=judge(store, found.reach),
+        expires_at=now + timedelta(seconds=context.settings.plan_valid_s),
     )
     return shown.model_dump(mode="json")
 
@@ -55,5 +52,6 @@ def run_extinction_plan(context: JobContext, *, take_hands: HandsTaker) -> Mappi
 def _count_in_replica(context: JobContext, store: Store, extinction: Extinction) -> Counted:
     with supplying_replica(context, store) as conn, conn.transaction(read_only=True):
         records, size = count_matching(conn, extinction)
-        entries = count_entries(conn)
+        entries, ruv = count_entries(conn), read_vectors(conn).ruv
+    keep_ruv(context, ruv)
     return Counted(records, size, Reach(rows=records, part=records, whole=entries))

@@ -18,6 +18,7 @@ from sqlmodel import Session
 
 from app.extinction.queries import get_extinction
 from app.extinction.records import note_progress
+from app.extinction.reviewed import beside
 from app.extinction.rows import ExtinctionRow
 from app.jobs.engines.choice import Engines, Work
 from app.jobs.engines.engine import Engine, borrower_of
@@ -149,6 +150,7 @@ def run_replica_scan(context: JobContext, store: Store, *, engines: Engines) -> 
         "records": removed.records,
         "bytes": removed.bytes,
         "tombstones": removed.tombstones,
+        **beside(context, removed.records),
     }
 
 

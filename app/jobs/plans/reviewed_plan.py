@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import Annotated, Any, Final, Protocol
 
+from pydantic import Field
 from sqlmodel import Session
 
 from app.jobs.errors import LimitExceeded, PlanNoLongerHolds, PlanNotUsable
@@ -11,9 +12,16 @@ from app.jobs.models import Job
 from app.jobs.plans.plans import JOB_PLAN
 from app.jobs.states import JobState
 from app.kit.instants import instant_text
+from app.stores.limits import LimitsRead
 from app.stores.models import Store, StoreLimits
 
 NO_PLAN_HERE: Final = "plan_id names no finished plan of this store"
+MaxDrift = Annotated[
+    Annotated[int, Field(strict=True, ge=0)] | Annotated[float, Field(strict=True, ge=0, lt=1)],
+    Field(union_mode="left_to_right"),
+]
+"""How many fewer than were reviewed may go: a whole number counts them, another one is a share."""
+DRIFT_WITHOUT_PLAN: Final = "max_drift is for the execution of a plan: name plan_id"
 
 
 class ReviewedLimits(Protocol):
@@ -69,7 +77,32 @@ def check_still_holds(
     if reviewed_target != target:
         raise PlanNoLongerHolds("the store's target has changed since the plan")
     limits = StoreLimits.model_validate(store.limits)
-    if (limits.max_rows, limits.max_fraction) != (plan.limits.max_rows, plan.limits.max_fraction):
+    judged = plan.limits
+    same = (limits.max_rows, limits.max_fraction) == (judged.max_rows, judged.max_fraction)
+    if not same or (isinstance(judged, LimitsRead) and judged.max_bytes != limits.max_bytes):
         raise PlanNoLongerHolds("the store's limits have changed since the plan")
     if plan.limits.exceeded:
         raise LimitExceeded("; ".join(plan.limits.exceeded))
+
+
+def allowed_fewer(max_drift: float, planned: int) -> int:
+    """A whole number counts what was planned, another one is a share of it."""
+    return max_drift if isinstance(max_drift, int) else int(planned * max_drift)
+
+
+def drift_fault(planned: int, still: int, *, max_drift: float | None, what: str = "rows") -> str | None:
+    """Why a plan does not hold any more; None: as much of it would go now as somebody wants.
+
+    Args:
+        planned: what was reviewed; still: of that, what would go now.
+        max_drift: None: any number may be missing.
+    """
+    if max_drift is None:
+        return None
+    allowed = allowed_fewer(max_drift, planned)
+    if planned - still <= allowed:
+        return None
+    return (
+        f"{planned} {what} were reviewed, {still} of them would go now: {planned - still} fewer,"
+        f" and max_drift allows {allowed}; plan again"
+    )

@@ -15,7 +15,6 @@ from app.jobs.running.sql_target import Claimed
 from app.replication.replica.replicas import writer_turn
 from app.replication.trimming.models import TrimParams
 from app.stores.models import Store
-from spark.formats.csn import Csn
 from spark.replication.trimming.plan import PlanStopped, TrimPlan, plan_trim
 from spark.replication.trimming.units import Span, Trimmed, TrimRules, TrimUnit, TrimWalk, run_trim
 from spark.targets.connection import Connection, target_now
@@ -56,8 +55,12 @@ class Trim:
         """The target's clock."""
         return int(target_now(self.conn).timestamp())
 
-    def plan(self) -> TrimPlan:
-        """Count what would go now."""
+    def plan(self, *, is_reviewed: bool = False) -> TrimPlan:
+        """Count what would go now.
+
+        Args:
+            is_reviewed: only of what the executed plan has.
+        """
         try:
             return plan_trim(
                 self.conn,
@@ -65,6 +68,7 @@ class Trim:
                 max_entries=self.params.max_entries,
                 now_s=self.now_s(),
                 should_stop=lambda: self.context.stop_cause is not None,
+                reviewed=self.params.reviewed if is_reviewed else None,
             )
         except PlanStopped as error:
             cause = self.context.stop_cause
@@ -80,9 +84,7 @@ def run_units(trim: Trim, plan: TrimPlan, *, before: int) -> None:
         before: rows that earlier attempts have removed.
     Raises: JobStopped; TargetError that is not transient, or came too often.
     """
-    reviewed = trim.params.planned_upto
-    upto = None if reviewed is None else {rid: Csn(csn) for rid, csn in reviewed.items()}
-    walk = TrimWalk(TrimRules(trim.cutoff_s, plan.excess, upto))
+    walk = TrimWalk(TrimRules(trim.cutoff_s, plan.excess, trim.params.reviewed))
     rows = ROWS_FIRST
     done = 0
     while True:

@@ -6,8 +6,10 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from app.jobs.models import ThrottleSetting
+from app.jobs.plans.reviewed_plan import MaxDrift
 from app.jobs.trimming import CHANGELOG
 from app.kit.durations import Duration
+from spark.formats.csn import Csn
 
 
 class TrimFields(BaseModel):
@@ -21,6 +23,7 @@ class TrimFields(BaseModel):
     throttle: ThrottleSetting | None = None
     overlap: Literal["REFUSE", "QUEUE"] = "REFUSE"
     plan_id: str | None = None
+    max_drift: MaxDrift | None = None
 
 
 class TrimParams(BaseModel):
@@ -38,6 +41,7 @@ class TrimParams(BaseModel):
     throttle: ThrottleSetting | None
     overlap: Literal["REFUSE", "QUEUE"]
     plan_id: str | None
+    max_drift: int | float | None = None
     planned_upto: dict[int, str] | None = Field(
         default=None, description="The last record of each replica id that a reviewed plan would remove."
     )
@@ -45,6 +49,13 @@ class TrimParams(BaseModel):
     max_rows: int | None
     max_fraction: float | None
     target: dict[str, Any] = Field(description="The store's target as it was.")
+
+    @property
+    def reviewed(self) -> dict[int, Csn] | None:
+        """Up to where the records of each replica id were reviewed; None: no plan is executed."""
+        if self.planned_upto is None:
+            return None
+        return {rid: Csn(csn) for rid, csn in self.planned_upto.items()}
 
     @property
     def retention_minutes(self) -> int | None:

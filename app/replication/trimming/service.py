@@ -1,6 +1,8 @@
 """Rules of a purge CHANGELOG at its submission: the snapshot, the early look at the replica, the plan."""
 
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,9 +12,9 @@ from sqlmodel import Session
 from app.auth.service import Caller
 from app.db import Database
 from app.errors import Conflict, ServiceError, Unprocessable
-from app.jobs.errors import PlanNotUsable
+from app.jobs.errors import PlanNoLongerHolds, PlanNotUsable
 from app.jobs.models import Job
-from app.jobs.plans.reviewed_plan import check_still_holds, finished_plan
+from app.jobs.plans.reviewed_plan import check_still_holds, drift_fault, finished_plan
 from app.jobs.service import JobRequest, refuse_conflict
 from app.jobs.service import submit as submit_job
 from app.jobs.trimming import JOB_PURGE, ChangelogPlanRead
@@ -28,7 +30,8 @@ from app.stores.models import Store, StoreKind, StoreLimits
 from app.stores.service import require_kind
 from spark.replication.errors import ReplicaMissing
 from spark.replication.records import ReplicaStatus
-from spark.targets.connection import target_now
+from spark.replication.trimming.plan import PlanStopped, TrimPlan, plan_trim
+from spark.targets.connection import Connection, target_now
 
 MAX_AGE = "nsslapd-changelogmaxage"
 MAX_ENTRIES = "nsslapd-changelogmaxentries"
@@ -83,6 +86,7 @@ def snapshot(
         throttle=request.throttle,
         overlap=request.overlap,
         plan_id=request.plan_id,
+        max_drift=request.max_drift,
         planned_upto=None if plan is None else {item.rid: item.upto for item in plan.rids if item.upto},
         planned=None if plan is None else {item.rid: item.rows_to_remove for item in plan.rids},
         max_rows=limits.max_rows,
@@ -143,6 +147,8 @@ def _look_early(
             if params.cutoff is not None:
                 check_cutoff(params.cutoff, target_now(conn))
             status = find_status(conn)
+            if for_write:
+                _check_plan(conn, params, settings)
     except SecretUnavailable:
         raise
     except ServiceError as error:
@@ -152,6 +158,42 @@ def _look_early(
     if for_write and status not in TRIMMABLE:
         detail = f"a replica that is {status} is not trimmed: what it still needs is not known"
         raise Conflict(detail, code=f"REPLICA_{status}")
+
+
+def _check_plan(conn: Connection, params: TrimParams, settings: Settings) -> None:
+    """Raise PlanNoLongerHolds where that is seen as fast as a plan is waited for; else the job sees it."""
+    if params.planned is None:
+        return
+    now, until = target_now(conn), time.monotonic() + settings.plan_wait_default_s
+    with suppress(PlanStopped):
+        plan = plan_trim(
+            conn,
+            cutoff_s=None if params.cutoff is None else int(params.cutoff.timestamp()),
+            max_entries=params.max_entries,
+            now_s=int(now.timestamp()),
+            should_stop=lambda: time.monotonic() > until,
+            reviewed=params.reviewed,
+        )
+        fault = fault_of(plan, params)
+        if fault is not None:
+            raise PlanNoLongerHolds(fault)
+
+
+def fault_of(plan: TrimPlan, params: TrimParams) -> str | None:
+    """Why a reviewed plan does not hold any more; None: it does, or none is executed.
+
+    Args:
+        plan: what would go now, within the reviewed.
+    """
+    if params.planned is None:
+        return None
+    for item in plan.rids:
+        if item.rows_to_remove > params.planned.get(item.rid, 0):
+            return (
+                f"{params.planned.get(item.rid, 0)} records of replica id {item.rid} were reviewed, and up to"
+                f" the last of them {item.rows_to_remove} would go now: it is another changelog; plan again"
+            )
+    return drift_fault(sum(params.planned.values()), plan.rows_to_remove, max_drift=params.max_drift)
 
 
 def check_cutoff(cutoff: datetime, now: datetime) -> None:

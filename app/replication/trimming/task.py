@@ -22,7 +22,7 @@ from app.replication.replica.replicas import compare_with_memory
 from app.replication.trimming.loop import CHECKPOINT_REMOVED, Trim, run_units
 from app.replication.trimming.models import TrimParams
 from app.replication.trimming.report import exceeded_limits, plan_read, rids_result
-from app.replication.trimming.service import TRIMMABLE, check_cutoff, trim_resource
+from app.replication.trimming.service import TRIMMABLE, check_cutoff, fault_of, trim_resource
 from app.stores.models import StoreLimits, is_suspended
 from app.sweeps.archive import archive_so_far, end_archive, open_archive
 from spark.replication.agreements import forget_removed
@@ -56,8 +56,8 @@ def run_trimming(context: JobContext) -> Mapping[str, Any]:
             hold(trim.conn, resource)
             trim.removed = _known_removed(context)
         register_missing(context.database, trim.conn, trim.store.id)
-        plan = trim.plan()
-        _check_limits(trim, plan)
+        plan = trim.plan(is_reviewed=True)
+        _check_start(trim, plan)
         if params.archive:
             trim.archive = open_archive(context, resource=resource)
         run_units(trim, plan, before=sum(_so_far(trim).values()))
@@ -152,13 +152,18 @@ def _fixed_cutoff(context: JobContext, conn: Connection, params: TrimParams) -> 
     return cutoff
 
 
-def _check_limits(trim: Trim, plan: TrimPlan) -> None:
-    """Fail before the first delete when the plan exceeds the store's limits, as submitted or tighter since.
+def _check_start(trim: Trim, plan: TrimPlan) -> None:
+    """Fail before the first delete when a reviewed plan does not hold, or a limit is exceeded.
+
+    The limits are those of the submission, or tighter ones that the store has got since.
 
     Counted once: an attempt that goes on has removed some already.
     """
     if trim.context.checkpoint(CHECKPOINT_LIMITS) is not None:
         return
+    fault = fault_of(plan, trim.params)
+    if fault is not None:
+        raise JobFailed("PLAN_NO_LONGER_HOLDS", fault)
     now = StoreLimits.model_validate(trim.store.limits)
     asked = trim.params
     rows = [bound for bound in (asked.max_rows, now.max_rows) if bound is not None]

@@ -6,6 +6,8 @@ from spark.erase.calls.calls import Refusal
 from spark.erase.calls.request import LogExtinction
 from spark.erase.reading.log_tail import LogPosition
 
+Packed = bytes
+
 
 @dataclass(frozen=True, slots=True)
 class CountCall:
@@ -13,12 +15,14 @@ class CountCall:
 
     Attributes:
         extinction: its record (`formats.extinction`); None: only the names are wanted.
+        keys: what names the covered records is wanted too.
         discards: what JE itself has discarded is wanted, up to the end of the log.
     """
 
     directory: str
     extinction: bytes | None = None
     discards: bool = False
+    keys: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,7 @@ class CountAnswer:
     """Databases of the application, and how many live records are covered; bytes of keys and values.
 
     Attributes:
+        keys: what names the covered records: 64-bit hashes of database and key, ascending.
         read_to: where `discards` were read up to; None: one in the log is not decided yet.
     """
 
@@ -35,3 +40,4 @@ class CountAnswer:
     log_extinctions: tuple[LogExtinction, ...] = ()
     refusal: Refusal | None = None
     read_to: LogPosition | None = None
+    keys: Packed = b""

@@ -5,6 +5,8 @@ of the log. A record is counted by its newest committed LN; one whose LN was cle
 lives in its node, is not seen.
 """
 
+from dataclasses import dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +29,7 @@ from spark.erase.rule.versions import compare_versions
 from spark.formats.extinction import Extinction
 from spark.formats.je.log import FILE_NUMBER_MAX, file_name, lsn_of
 
+HASH_BYTES: Final = 8
 LSN_MAX: Final = lsn_of(FILE_NUMBER_MAX, 0xFFFFFFFF)
 
 
@@ -37,7 +40,7 @@ def count_records(call: CountCall) -> CountAnswer:
             ended = ended_in(log)
             names = name_databases(log, ended)
             noted: tuple[LogExtinction, ...] = ()
-            records = size = 0
+            found = _Covered()
             if call.discards:
                 return _discards(log, names, ended)
             if call.extinction is not None:
@@ -46,8 +49,9 @@ def count_records(call: CountCall) -> CountAnswer:
                 noted = find_log_extinctions(
                     log, names, ended, first_active=checkpoint.first_active, secondary=databases.dups
                 )
-                records, size = _count(log, databases, names, Extinction.parse(call.extinction))
-            return CountAnswer(tuple(sorted(names.values())), records, size, noted)
+                found = _count(log, databases, names, Extinction.parse(call.extinction), keys=call.keys)
+            known = tuple(sorted(names.values()))
+            return CountAnswer(known, found.records, found.size, noted, keys=found.packed())
     except (LogFileVanished, LogFileChanged) as moved:
         return CountAnswer(refusal=_refusal(RefusalCode.LOG_MOVED, moved))
     except LogRefused as refused:
@@ -71,8 +75,26 @@ def _refusal(code: RefusalCode, refused: LogRefused) -> Refusal:
     return Refusal(code, f"{refused.code}: {refused.detail}", refused.code, refused.file, refused.offset)
 
 
-def _count(log: Log, databases: Databases, names: dict[int, str], extinction: Extinction) -> tuple[int, int]:
-    """Count the live records that an extinction covers, and the octets of their keys and values."""
+@dataclass(slots=True)
+class _Covered:
+    """The live records that an extinction covers, and the octets of their keys and values."""
+
+    records: int = 0
+    size: int = 0
+    hashes: list[int] = field(default_factory=list)
+
+    def packed(self) -> bytes:
+        return np.sort(np.array(self.hashes, np.uint64)).tobytes()
+
+
+def _hash(database: bytes, key: bytes) -> int:
+    named = len(database).to_bytes(4, "big") + database + key
+    return int.from_bytes(blake2b(named, digest_size=HASH_BYTES).digest(), "big")
+
+
+def _count(
+    log: Log, databases: Databases, names: dict[int, str], extinction: Extinction, *, keys: bool
+) -> _Covered:
     entries, lns = all_entries(log), all_lns(log)
     outcomes = find_outcomes(entries, lns, all_ends(log))
     candidates = np.flatnonzero(USER_LN[entries.type[lns.entry]] & outcomes.committed)
@@ -81,7 +103,7 @@ def _count(log: Log, databases: Databases, names: dict[int, str], extinction: Ex
     live[candidates] = True
     live[older] = False
     live &= lns.value_bytes >= 0
-    records = size = 0
+    covered = _Covered()
     for db, name in names.items():
         database = name.encode()
         if database not in extinction.databases:
@@ -91,6 +113,8 @@ def _count(log: Log, databases: Databases, names: dict[int, str], extinction: Ex
             key = lns.key(row)
             judged = judged_key(key, has_dups=has_dups)
             if judged is not None and extinction.covers(database, judged):
-                records += 1
-                size += len(key) + int(lns.value_bytes[row])
-    return records, size
+                covered.records += 1
+                covered.size += len(key) + int(lns.value_bytes[row])
+                if keys:
+                    covered.hashes.append(_hash(database, key))
+    return covered

@@ -3,6 +3,7 @@
 TargetError
 ├── UnconfirmedWouldGo    UNCONFIRMED_WOULD_GO    the program's function would lose what nobody confirmed
 │   └── LogStillWritten                           only as long as some sessions have not ended
+├── BeyondReviewed        PLAN_NO_LONGER_HOLDS    the program's function would remove more than was reviewed
 └── TargetLockTimeout
     └── ClusterLocked     CLUSTER_LOCKED          transient: somebody else works on the cluster
 """
@@ -19,6 +20,10 @@ class ClusterLocked(TargetLockTimeout):
 
 class UnconfirmedWouldGo(TargetError):
     code = "UNCONFIRMED_WOULD_GO"
+
+
+class BeyondReviewed(TargetError):
+    code = "PLAN_NO_LONGER_HOLDS"
 
 
 class LogStillWritten(UnconfirmedWouldGo):

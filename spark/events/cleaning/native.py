@@ -15,12 +15,12 @@ from typing import Final
 
 from spark.events.cleaning.blockers import read_older_sessions
 from spark.events.cleaning.cluster_lock import lock_cluster
-from spark.events.cleaning.errors import LogStillWritten, UnconfirmedWouldGo
+from spark.events.cleaning.errors import BeyondReviewed, LogStillWritten, UnconfirmedWouldGo
 from spark.events.cleaning.log_switch import heal_status
 from spark.events.cleaning.log_tables import read_status
 from spark.events.cleaning.native_outcome import classify
 from spark.events.cleaning.plan import plan_inside
-from spark.events.cleaning.records import CleanupPlan, NativeResult, Step
+from spark.events.cleaning.records import CleanupPlan, NativeResult, Reviewed, Step, within
 from spark.events.errors import FunctionsMissing
 from spark.events.records import Catalog
 from spark.targets.connection import Connection
@@ -52,6 +52,7 @@ class NativeUnit:
 
     Args:
         statement_timeout_ms: for the function, which has no units.
+        reviewed: what may go at most, looked at under the lock; None: no plan is executed.
     """
 
     job_id: str
@@ -60,13 +61,14 @@ class NativeUnit:
     has_ledger: bool
     confirmed_before: datetime
     statement_timeout_ms: int
+    reviewed: Reviewed | None = None
 
 
 def run_native(conn: Connection, catalog: Catalog, unit: NativeUnit) -> NativeResult:
     """Call the function once for a job, and classify what it left.
 
-    Raises: FunctionsMissing. UnconfirmedWouldGo: nothing was called; LogStillWritten: it can be once some
-        sessions have ended. FenceRaised, ClusterLocked. Any other
+    Raises: FunctionsMissing. UnconfirmedWouldGo, BeyondReviewed: nothing was called; LogStillWritten: it can
+        be once some sessions have ended. FenceRaised, ClusterLocked. Any other
         TargetError out of the call: it was rolled back and the status is healed as far as the connection
         lasts; after a TargetUnreachable the next attempt tells by the ledger what happened.
     """
@@ -105,7 +107,7 @@ def _call(conn: Connection, catalog: Catalog, unit: NativeUnit) -> CleanupPlan:
 def _planned(conn: Connection, catalog: Catalog, unit: NativeUnit) -> CleanupPlan:
     """Everything before the call: fence, lock, plan, the ledger's row.
 
-    Raises: UnconfirmedWouldGo, _Repeated.
+    Raises: UnconfirmedWouldGo, BeyondReviewed, _Repeated.
     """
     if unit.has_ledger:
         check_fence(conn, unit.resource, token=unit.token)
@@ -117,6 +119,8 @@ def _planned(conn: Connection, catalog: Catalog, unit: NativeUnit) -> CleanupPla
         "select set_config('statement_timeout', :limit, true)", {"limit": f"{unit.statement_timeout_ms}ms"}
     )
     plan = plan_inside(conn, catalog, confirmed_before=unit.confirmed_before)
+    if unit.reviewed is not None and within(plan, unit.reviewed) != plan:
+        raise BeyondReviewed("more has been confirmed since the plan, and NATIVE would remove that too")
     if plan.hazards:
         raise _refused(conn, catalog, plan)
     if unit.has_ledger:

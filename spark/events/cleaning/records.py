@@ -109,11 +109,12 @@ class Reviewed:
     Args:
         events: by origin, its bound; an origin that is not there keeps all its events.
         confirmations: by (origin, receiver) the seqno below which they go.
+        nodelock_rows: of backends that have ended; where there are more by now they stay.
     """
 
     events: Mapping[int, int]
     confirmations: Mapping[tuple[int, int], int]
-    has_nodelock: bool = True
+    nodelock_rows: int = 0
 
 
 def bounds_of(origins: Iterable[OriginPlan]) -> dict[int, int]:
@@ -237,7 +238,7 @@ def within(plan: CleanupPlan, reviewed: Reviewed) -> CleanupPlan:
             _pair_within(item, reviewed.confirmations.get((item.origin, item.receiver), 0))
             for item in plan.pairs
         ),
-        nodelock_rows=plan.nodelock_rows if reviewed.has_nodelock else 0,
+        nodelock_rows=plan.nodelock_rows if plan.nodelock_rows <= reviewed.nodelock_rows else 0,
     )
 
 
@@ -253,7 +254,8 @@ def _origin_within(item: OriginPlan, bound: int | None) -> OriginPlan:
 
 
 def _pair_within(item: PairPlan, keep: int) -> PairPlan:
-    if not item.rows_to_remove or (item.keep is not None and item.keep <= keep):
+    end = item.newest + 1 if item.keep is None else item.keep
+    if not item.rows_to_remove or end <= keep:
         return item
     return replace(item, keep=keep, rows_to_remove=item.rows_to_remove if keep else 0)
 

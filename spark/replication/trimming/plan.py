@@ -81,6 +81,7 @@ def plan_trim(
     max_entries: int | None,
     now_s: int,
     should_stop: ShouldStop = lambda: False,
+    reviewed: Mapping[int, Csn] | None = None,
 ) -> TrimPlan:
     """Count what would go now.
 
@@ -88,9 +89,12 @@ def plan_trim(
         cutoff_s: as in TrimRules.
         max_entries: records that may stay; None: any number.
         now_s: the target's clock.
+        reviewed: of each replica id the last record that may go; None: no reviewed plan bounds it.
     Raises: PlanStopped; ReplicaMissing.
     """
     limits = ceilings(conn, now_s=now_s)
+    if reviewed is not None:
+        limits = {rid: _within(limit, reviewed.get(rid)) for rid, limit in limits.items()}
     log = _Changelog(conn, should_stop)
     measured = {rid: log.measure(rid, limit, cutoff_s=cutoff_s) for rid, limit in limits.items()}
     excess = 0
@@ -108,6 +112,13 @@ def plan_trim(
         plans.append(_rid_plan(rid, limit, found, removed=removed, end=end, purged=purged.get(rid)))
     short = excess > sum(item.rows_to_remove for item in plans)
     return TrimPlan(tuple(_without_idle_holders(item, limits[item.rid], short) for item in plans), excess)
+
+
+def _within(limit: Ceiling, upto: Csn | None) -> Ceiling:
+    """A ceiling that is not above what was reviewed."""
+    if upto is None or limit.upto is None:
+        return replace(limit, upto=None)
+    return replace(limit, upto=min(limit.upto, upto))
 
 
 @dataclass(slots=True)

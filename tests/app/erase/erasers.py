@@ -12,16 +12,19 @@ from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.db import Database
 from app.erase.cycle.attempt import Workshop
+from app.erase.cycle.plan_task import run_erasure_plan
 from app.erase.cycle.silence import prove_erasure_silent
 from app.erase.cycle.task import run_erasure
 from app.erase.cycle.tick import Look
 from app.erase.models import CycleRead, CycleRequest
 from app.erase.queries import read_cycle
+from app.erase.reviewed import check_early, find_plan
 from app.erase.rows import ErasureCycle, ErasureEntries, ErasureFile, ErasureStore
 from app.erase.service import JOB_ERASURE, params_of, submit_cycle
 from app.jobs.again import retry
 from app.jobs.errors import StopCause
 from app.jobs.models import Job, JobClass, JobEvent
+from app.jobs.plans.plans import JOB_PLAN, submit_plan
 from app.jobs.running.claims import claim_next, reap
 from app.jobs.running.context import JobContext
 from app.jobs.running.runner import Runner
@@ -110,12 +113,16 @@ class Erasers:
     def begin(self, **fields: Any) -> str:
         """Begin a cycle by a request; returns its id."""
         request = CycleRequest.model_validate(fields or {"min_file_age": "PT0S", "duration": "PT0S"})
+        with self.database.reading() as db:
+            reviewed = find_plan(db, get_store(db, self.store_id), request, now=self.clock.now())
+        if reviewed is not None:
+            check_early(self.database, reviewed, self.log.directory, max_drift=request.max_drift)
         with self.database.transaction() as db:
             store = get_store(db, self.store_id, lock=True)
             _job, cycle = submit_cycle(
                 db,
                 store,
-                params_of(db, store, request),
+                params_of(db, store, request, reviewed=reviewed),
                 identity=None,
                 caller=CALLER,
                 reason="test",
@@ -123,6 +130,20 @@ class Erasers:
                 now=self.clock.now(),
             )
             return cycle.id
+
+    def plan(self, **fields: Any) -> Job:
+        """A PLAN job that has succeeded."""
+        request = CycleRequest.model_validate(fields or {"min_file_age": "PT0S", "duration": "PT0S"})
+        with self.database.transaction() as db:
+            store = get_store(db, self.store_id)
+            params = params_of(db, store, request, is_plan=True)
+            now = self.clock.now()
+            job_id = submit_plan(db, store, params, caller=CALLER, settings=self.settings, now=now).id
+        assert self.attempt(JobClass.INTERACTIVE)
+        with self.database.reading() as db:
+            job = db.get_one(Job, job_id)
+        assert job.state == "SUCCEEDED", job.error
+        return job
 
     def tick(self) -> list[str]:
         return Look(self.database, self.settings, self.clock.now()).run()
@@ -175,12 +196,12 @@ class Erasers:
 
     # -- jobs
 
-    def attempt(self) -> bool:
+    def attempt(self, job_class: JobClass = JobClass.BULK) -> bool:
         """Let a runner claim and run what is due now, once; whether there was anything."""
         runner = self._runner()
         with self.database.transaction() as db:
             reap(db, self.database, runner.claimer)
-            job = claim_next(db, self.database, runner.claimer, job_class=JobClass.BULK, parallel_limits={})
+            job = claim_next(db, self.database, runner.claimer, job_class=job_class, parallel_limits={})
         if job is None:
             return False
         self.context = JobContext(
@@ -249,9 +270,13 @@ class Erasers:
             run=lambda context: run_erasure(context, workshop=workshop),
             prove_silence=prove_erasure_silent,
         )
+        planning = TaskKind(
+            run=lambda context: run_erasure_plan(context, workshop=workshop),
+            prove_silence=prove_erasure_silent,
+        )
         return Runner(
             claimer=claimer(),
-            kinds={JOB_ERASURE: kind},
+            kinds={JOB_ERASURE: kind, JOB_PLAN: planning},
             database=self.database,
             settings=self.settings,
             clock=self.clock,

@@ -50,6 +50,7 @@ class FakeFile:
     rounds: int = 1
     causes: dict[str, str] = field(default_factory=dict)
     reserved: bool = False
+    checksum: int = 1
 
     @property
     def size(self) -> int:
@@ -66,7 +67,7 @@ class FakeFile:
                 "previous": pa.array([0] * count, pa.uint32()),
                 "item_bytes": pa.array([100] * count, pa.int32()),
                 "vlsn": pa.array([0] * count, pa.int64()),
-                "checksum": pa.array([1] * count, pa.uint32()),
+                "checksum": pa.array([self.checksum] * count, pa.uint32()),
             },
             schema=PLANNED,
         )
@@ -162,13 +163,14 @@ class FakeHands:
 
     def _planned(self, number: int) -> PlannedFile:
         file = self.log.files[number]
-        entries = file.entries()
+        causes = self._causes(number)
+        entries = file.entries().slice(0, 0 if causes else None)  # as real plans: a cause forbids all
         count = entries.num_rows
         return PlannedFile(
             number=number,
             identity=identity_of(os.stat(self.log.directory / file_name(number))),
             created_ms=file.created_ms,
-            causes=self._causes(number),
+            causes=causes,
             entries=pack(entries),
             entry_count=count,
             erased={"SUPERSEDED": (count, count * 100)} if count else {},

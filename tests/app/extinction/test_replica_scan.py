@@ -15,13 +15,14 @@ from sqlalchemy import delete
 from app.db import Database
 from app.extinction.queries import get_extinction
 from app.extinction.records import insert_row, note_logged, submit_job
+from app.extinction.reviewed import ReviewedExtinction
 from app.extinction.rows import ExtinctionRow, ExtinctionState
 from app.extinction.scan.replica_scan import run_replica_scan
 from app.extinction.scan.settling import Settling
 from app.extinction.service import commit_at_target
 from app.jobs.engines.choice import Engines
 from app.jobs.engines.engine import InlineEngine
-from app.jobs.errors import JobStopped, JobWaiting, StopCause
+from app.jobs.errors import JobStopped, JobWaiting, PlanNoLongerHolds, StopCause
 from app.jobs.models import JobClaim
 from app.jobs.running.claims import reap
 from app.jobs.running.context import JobContext
@@ -29,6 +30,7 @@ from app.kit.rests import Rest
 from app.replication.replica.replicas import close_idle_replicas, note_supplied, opened_replica
 from app.settings import Settings
 from app.stores.models import Store, StoreKind
+from spark.formats.csn import Csn
 from spark.formats.extinction import Extinction
 from spark.formats.replica import tables_of
 from spark.replication.consumer.extinctions import read_extinctions
@@ -231,6 +233,27 @@ def test_a_job_that_died_after_the_target_said_done_says_the_same(bench: Bench) 
     first = bench.run(bench.jobs.context())
     assert bench.run(bench.died(job_id)) == first
     assert bench.row().records == 2
+
+
+def test_a_reviewed_plan_is_looked_at_under_the_lock_of_the_commit(bench: Bench) -> None:
+    """The look before it is the request's; what is written in between is seen here."""
+    bench.fill([b"b1", b"b2"])
+    seen = ReviewedExtinction("job_plan", 2, 0, {1: Csn("6affffff000000010000")})
+
+    def commit(reviewed: ReviewedExtinction) -> str:
+        now = bench.clock.now()
+        return commit_at_target(bench.database, bench.settings, bench.store, OLD, now=now, reviewed=reviewed)
+
+    for changed, words in (
+        (replace(seen, ruv={1: Csn("6afffffe000000010000")}), "2 records came since"),
+        (replace(seen, ruv={2: Csn("6affffff000000020000")}), "2 records came since"),
+        (replace(seen, records=3), "3 records were reviewed, 2 of them"),
+    ):
+        with pytest.raises(PlanNoLongerHolds, match=words):
+            commit(changed)
+    with bench.target() as conn:
+        assert read_extinctions(conn) == []
+    assert commit(seen)
 
 
 def test_a_replica_at_rest_is_asked_after_a_supplier_was_there_or_after_a_while(bench: Bench) -> None:

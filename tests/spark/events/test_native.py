@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from spark.events.catalog import read_catalog
-from spark.events.cleaning.errors import UnconfirmedWouldGo
+from spark.events.cleaning.errors import BeyondReviewed, UnconfirmedWouldGo
 from spark.events.cleaning.native import NativeUnit, run_native
 from spark.events.cleaning.native_outcome import classify
 from spark.events.cleaning.plan import plan_cleanup
-from spark.events.cleaning.records import TABLE_OF, CleanupPlan, NativeResult
+from spark.events.cleaning.records import TABLE_OF, CleanupPlan, NativeResult, Reviewed, bounds_of
 from spark.events.cleanup import log_step
 from spark.events.errors import FunctionsMissing
 from spark.events.unit import UnitJob
@@ -174,6 +175,26 @@ def test_repeated_call_of_a_job_finds_its_ledger_row_and_changes_nothing(node: L
     assert (first.repeated, again.repeated) == (False, True)
     assert again.removed == first.removed
     assert contents(node) == left
+
+
+def test_what_was_not_reviewed_is_seen_under_the_lock_and_nothing_is_called(node: LoadedCatalog) -> None:
+    """The look before the job's lock was the only one: what was confirmed in between went unreviewed."""
+    for seed in range(RANDOM_CASES):
+        put(node, random_catalog(seed))
+        with node.connect() as conn:
+            catalog = read_catalog(conn, node.cluster)
+            plan = plan_cleanup(conn, catalog, confirmed_before=CUTOFF)
+            if plan.to_remove["EVENT"] and not plan.hazards:
+                break
+    before = contents(node)
+    pairs = {(pair.origin, pair.receiver): pair.newest + 1 for pair in plan.pairs}
+    reviewed = Reviewed(bounds_of(plan.origins), pairs, nodelock_rows=plan.nodelock_rows)
+    with node.connect() as conn:
+        for less in (replace(reviewed, events={}), replace(reviewed, confirmations={})):
+            with pytest.raises(BeyondReviewed):
+                run_native(conn, catalog, replace(NATIVE, reviewed=less))
+            assert contents(node) == before
+        assert run_native(conn, catalog, replace(NATIVE, reviewed=reviewed)).removed == plan.to_remove
 
 
 def test_confirmation_arriving_before_the_call_counts_is_explained(node: LoadedCatalog) -> None:
