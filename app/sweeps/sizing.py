@@ -22,6 +22,7 @@ class UnitSize:
         most_rows: the service's or the client's bound.
         target_s: what a unit should take at most.
         window_units: units of a full window.
+        least: fewer do not pay, unless even they are too long for a statement.
     """
 
     most_rows: int
@@ -29,6 +30,7 @@ class UnitSize:
     window_units: int
     rows: int = 0
     windows: int = 0
+    least: int = LEAST_ROWS
 
     def __post_init__(self) -> None:
         self.rows = self.rows or min(FIRST_ROWS, self.most_rows)
@@ -45,8 +47,14 @@ class UnitSize:
         if longest <= 0:
             return
         factor = min(GROWTH_MAX, HEADROOM * self.target_s / longest)
-        least = min(LEAST_ROWS, self.most_rows)
+        least = min(self.least, self.most_rows)
         self.rows = max(least, min(self.most_rows, int(self.rows * factor)))
+
+    def cut(self, rows: int, *, parts: int) -> int:
+        """The rows of a part of a unit that was too long for a statement, and of the units that follow."""
+        self.rows = max(1, min(self.rows, rows // parts))
+        self.least = min(self.least, self.rows)
+        return self.rows
 
     def within(self, rows_per_s: float | None) -> int:
         """The size under a throttle: a unit is never more than a second's worth."""

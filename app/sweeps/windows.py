@@ -196,6 +196,8 @@ class Windows(Course[AnyUnit, UnitResult]):
             rows=max(1, item.rows // PARTS),
             count=PARTS,
         )
+        if self._size is not None:
+            self._size.cut(item.rows, parts=PARTS)
         if not parts or parts[0].hi >= item.hi:
             return [unit]
         if parts[-1].hi < item.hi:

@@ -1,4 +1,4 @@
-"""What every unit of every purge is: one transaction under the fence, with its row in the ledger.
+"""What every unit of every sweep is: one transaction under the fence, with its row in the ledger.
 
 Invariants:
 - The fence is read first and held to the end: no unit of an older claim writes.
@@ -63,18 +63,22 @@ class UnitResult:
     """
 
     rows: int
-    repeated: bool
-    archive: ManifestEntry | None
-    locked_batches: int
+    repeated: bool = False
+    archive: ManifestEntry | None = None
+    locked_batches: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What the statements of a unit did; `detail` goes into its ledger row."""
+    """What the statements of a unit did; `detail` goes into its ledger row.
+
+    Attributes:
+        locked_batches: of a purge; None: the unit locks none.
+    """
 
     rows: int
     archive: ManifestEntry | None = None
-    locked_batches: int = 0
+    locked_batches: int | None = None
     detail: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -95,7 +99,7 @@ def run_in_transaction(conn: Connection, unit: AnyUnit, work: Callable[[], Done]
         done = work()
         if unit.has_ledger:
             _record(conn, unit, done)
-    return UnitResult(done.rows, repeated=False, archive=done.archive, locked_batches=done.locked_batches)
+    return UnitResult(done.rows, archive=done.archive, locked_batches=done.locked_batches or 0)
 
 
 def delete_rows(
@@ -144,7 +148,8 @@ def _announce(conn: Connection, unit: AnyUnit) -> None:
 def _record(conn: Connection, unit: AnyUnit, done: Done) -> None:
     # First the unit: where another attempt of it has committed meanwhile this one is rolled back, and tried
     # again; the manifest would call that a conflict for good.
-    detail = {**done.detail, "locked_batches": done.locked_batches}
+    locked = {} if done.locked_batches is None else {"locked_batches": done.locked_batches}
+    detail = {**done.detail, **locked}
     record_unit(
         conn,
         LedgerRow(unit.job_id, unit.unit_id, unit.step, unit.token, unit.token, done.rows, detail),

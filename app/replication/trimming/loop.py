@@ -1,34 +1,27 @@
-"""The units of a trimming: which come next, how large they are, what becomes of one that fails.
+"""The course of a trimming: which records go next, and how many at once."""
 
-Nothing is noted but the counts: the lowest records of the changelog are always the next.
-"""
-
-import random
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
 from app.jobs.errors import JobStopped
-from app.jobs.models import WaitingOn
 from app.jobs.running.context import JobContext
 from app.jobs.running.sql_target import Claimed
 from app.replication.replica.replicas import writer_turn
 from app.replication.trimming.models import TrimParams
 from app.stores.models import Store
+from app.sweeps.counts import CHECKPOINT_REMOVED, Tally
+from app.sweeps.loop import PARTS, Charge, Course
+from app.sweeps.sizing import UnitSize
 from spark.replication.trimming.plan import PlanStopped, TrimPlan, plan_trim
-from spark.replication.trimming.units import Span, Trimmed, TrimRules, TrimUnit, TrimWalk, run_trim
+from spark.replication.trimming.units import Span, TrimRules, TrimUnit, TrimWalk, run_trim, shorter
 from spark.targets.connection import Connection, target_now
-from spark.targets.errors import TargetError
+from spark.targets.transaction import UnitResult
 
-CHECKPOINT_REMOVED = "removed"
-"""Rows by replica id, where no ledger counts them."""
 UNIT = "rows"
 ROWS_FIRST = 200
 ROWS_MAX = 5_000
-ROWS_LEAST = 50
-RETRY_FIRST_S = 0.05
-RETRY_MAX_S = 2.0
-HELD_UP_MAX_CHARS = 200
 
 
 @dataclass(slots=True)
@@ -42,9 +35,7 @@ class Trim:
     cutoff: datetime | None
     claimed: Claimed | None = None
     archive: Path | None = None
-    removed: dict[int, int] = field(default_factory=dict)
-    units: int = 0
-    longest_s: float = 0.0
+    tally: Tally = field(default_factory=Tally)
 
     @property
     def cutoff_s(self) -> int | None:
@@ -76,108 +67,85 @@ class Trim:
             raise JobStopped(cause) from error
 
 
-def run_units(trim: Trim, plan: TrimPlan, *, before: int) -> None:
-    """Remove span after span until nothing more may go.
+class TrimCourse(Course[TrimUnit, UnitResult]):
+    """From the oldest records on; nothing is noted but counts: the lowest records are always the next.
 
-    Args:
-        plan: of this attempt: how many are too many.
-        before: rows that earlier attempts have removed.
-    Raises: JobStopped; TargetError that is not transient, or came too often.
+    Invariants:
+    - of each replica id a prefix goes: of a unit that was too long only its first part is tried again, and
+      what follows it comes with a later round.
     """
-    walk = TrimWalk(TrimRules(trim.cutoff_s, plan.excess, trim.params.reviewed))
-    rows = ROWS_FIRST
-    done = 0
-    while True:
-        trim.context.check()
-        spans = walk.next_spans(trim.conn, now_s=trim.now_s(), rows_max=_within(trim, rows))
-        if not spans:
-            break
-        for span in spans:
-            trimmed, elapsed_s = _run_unit(trim, span)
-            walk.note(span, trimmed.rows)
-            done += trimmed.rows
-            rows = _learned(rows, span.rows, elapsed_s, trim.context.settings.purge_unit_target_ms / 1000)
-            _show_progress(trim, before + done, before + plan.rows_to_remove)
-    _show_progress(trim, before + done, before + done, force=True)
+
+    in_order = True
+
+    def __init__(self, trim: Trim, plan: TrimPlan, *, before: int) -> None:
+        """Make one.
+
+        Args:
+            plan: of this attempt: how many are too many.
+            before: rows that earlier attempts have removed.
+        """
+        settings, asked = trim.context.settings, trim.params.rows_in_tx
+        most = ROWS_MAX if asked is None else min(asked, ROWS_MAX)
+        self._trim = trim
+        self._walk = TrimWalk(TrimRules(trim.cutoff_s, plan.excess, trim.params.reviewed))
+        self._size = UnitSize(
+            most_rows=most,
+            target_s=settings.purge_unit_target_ms / 1000,
+            window_units=1,
+            rows=most if asked is not None else ROWS_FIRST,
+        )
+        self._before, self._total = before, before + plan.rows_to_remove
+        self._done = 0
+
+    def next_units(self) -> Iterator[TrimUnit] | None:
+        """A span of each replica id."""
+        trim = self._trim
+        rows = self._size.within(trim.context.throttle.setting.rows_per_s)
+        spans = self._walk.next_spans(trim.conn, now_s=trim.now_s(), rows_max=rows)
+        return iter([self._unit(span) for span in spans]) if spans else None
+
+    def _unit(self, span: Span) -> TrimUnit:
+        job, claimed, archive = self._trim.context.job, self._trim.claimed, self._trim.archive
+        assert claimed is not None, "nothing is removed without a claim"
+        return TrimUnit(
+            job.id,
+            span,
+            job.token,
+            claimed.resource,
+            has_ledger=claimed.has_ledger,
+            archive_dir=None if archive is None else str(archive),
+        )
+
+    def done(self, unit: TrimUnit, result: UnitResult, *, elapsed_s: float) -> Charge:
+        """Count it by its replica id."""
+        trim = self._trim
+        assert trim.claimed is not None, "nothing is removed without a claim"
+        self._walk.note(unit.span, result.rows)
+        self._size.learn([elapsed_s])
+        self._done += result.rows
+        trim.tally.add(str(unit.span.rid), result.rows, elapsed_s=elapsed_s)
+        if not trim.claimed.has_ledger:
+            trim.context.save_checkpoint(CHECKPOINT_REMOVED, trim.tally.rows)
+        return result.rows, result.archive.bytes if result.archive else 0
+
+    def parts(self, unit: TrimUnit, *, elapsed_s: float) -> Sequence[TrimUnit]:
+        """Its first part."""
+        rows = self._size.cut(unit.span.rows, parts=PARTS)
+        return [self._unit(shorter(self._trim.conn, unit.span, rows=rows))]
+
+    def show(self, *, is_done: bool, force: bool) -> None:
+        """Rows that are gone, of those that were to go."""
+        done = self._before + self._done
+        total = done if is_done else self._total
+        self._trim.context.progress(
+            unit=UNIT, done=done, total=total, total_is_estimate=not is_done, force=force
+        )
 
 
-def _within(trim: Trim, rows: int) -> int:
-    """The size of a unit: what was asked for, what was learned, and no burst that the throttle forbids."""
-    if trim.params.rows_in_tx is not None:
-        rows = min(trim.params.rows_in_tx, ROWS_MAX)
-    rate = trim.context.throttle.setting.rows_per_s
-    return rows if rate is None else max(1, min(rows, int(rate)))
+def trim_once(conn: Connection, unit: TrimUnit) -> UnitResult:
+    """One unit, in this process's turn to write.
 
-
-def _learned(rows: int, done: int, elapsed_s: float, target_s: float) -> int:
-    """Half as many after a unit that took too long, more again after short ones."""
-    if elapsed_s > target_s:
-        return max(ROWS_LEAST, min(rows, done) // 2)
-    return min(ROWS_MAX, rows * 2) if done >= rows and elapsed_s < target_s / 2 else rows
-
-
-def _run_unit(trim: Trim, span: Span) -> tuple[Trimmed, float]:
-    """Do one unit, and again as often as a transient error allows."""
-    context, claimed = trim.context, trim.claimed
-    assert claimed is not None, "nothing is removed without a claim"
-    unit = TrimUnit(
-        context.job.id,
-        span,
-        context.job.token,
-        claimed.resource,
-        has_ledger=claimed.has_ledger,
-        archive_dir=None if trim.archive is None else str(trim.archive),
-    )
-    tries = 0
-    while True:
-        _wait_for_turn(context, tries)
-        began = context.clock.boottime_s()
-        try:
-            with writer_turn(trim.conn):
-                trimmed = run_trim(trim.conn, unit)
-        except TargetError as error:
-            tries = _again_or_raise(context, error, tries)
-            continue
-        elapsed_s = context.clock.boottime_s() - began
-        if tries:
-            context.show_waiting([])
-        _account(trim, span, trimmed, elapsed_s)
-        return trimmed, elapsed_s
-
-
-def _again_or_raise(context: JobContext, error: TargetError, tries: int) -> int:
-    if context.stop_cause is not None:
-        raise JobStopped(context.stop_cause) from error
-    if not error.transient or tries >= context.settings.purge_unit_retries_max:
-        raise error
-    if tries == 1:
-        context.show_waiting([WaitingOn(kind=error.code, ref=error.detail[:HELD_UP_MAX_CHARS])])
-    return tries + 1
-
-
-def _wait_for_turn(context: JobContext, tries: int) -> None:
-    """Wait for the throttle, and after a failure for a moment more."""
-    pause_s = min(RETRY_MAX_S, RETRY_FIRST_S * 2**tries) * (0.5 + random.random()) if tries else 0.0  # noqa: S311
-    until_s = context.clock.boottime_s() + pause_s
-    while True:
-        context.check()
-        left_s = max(context.throttle.delay_s(), until_s - context.clock.boottime_s())
-        if left_s <= 0:
-            return
-        context.sleep(left_s)
-
-
-def _account(trim: Trim, span: Span, trimmed: Trimmed, elapsed_s: float) -> None:
-    trim.units += 1
-    trim.longest_s = max(trim.longest_s, elapsed_s)
-    trim.removed[span.rid] = trim.removed.get(span.rid, 0) + trimmed.rows
-    byte_count = trimmed.archive.bytes if trimmed.archive else 0
-    trim.context.throttle.charge(rows=trimmed.rows, byte_count=byte_count, worked_s=elapsed_s)
-    assert trim.claimed is not None
-    if not trim.claimed.has_ledger:
-        noted = {str(rid): rows for rid, rows in trim.removed.items()}
-        trim.context.save_checkpoint(CHECKPOINT_REMOVED, noted)
-
-
-def _show_progress(trim: Trim, done: int, total: int, *, force: bool = False) -> None:
-    trim.context.progress(unit=UNIT, done=done, total=total, total_is_estimate=not force, force=force)
+    Raises: as `run_trim`; TargetLockTimeout: other writers of this process took too long.
+    """
+    with writer_turn(conn):
+        return run_trim(conn, unit)

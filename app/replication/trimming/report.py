@@ -5,18 +5,14 @@ from typing import Any
 
 from app.jobs.trimming import CHANGELOG, ChangelogPlanRead, RidTrimRead, TrimLimitsRead
 from app.replication.trimming.models import TrimParams
+from app.stores.limits import Reach, exceeded
+from app.sweeps.limits import limits_as_submitted
 from spark.replication.trimming.plan import RidPlan, TrimPlan
 
 
-def exceeded_limits(plan: TrimPlan, *, max_rows: int | None, max_fraction: float | None) -> list[str]:
-    """The store's limits that a plan exceeds, each with its numbers."""
-    found = []
-    if max_rows is not None and plan.rows_to_remove > max_rows:
-        found.append(f"max_rows: {plan.rows_to_remove} rows would go, {max_rows} may")
-    if max_fraction is not None and plan.rows and plan.rows_to_remove / plan.rows > max_fraction:
-        share = plan.rows_to_remove / plan.rows
-        found.append(f"max_fraction: {share:.4f} of {plan.rows} rows would go, {max_fraction:g} may")
-    return found
+def reach_of(plan: TrimPlan) -> Reach:
+    """What a plan would remove."""
+    return Reach(rows=plan.rows_to_remove, part=plan.rows_to_remove, whole=plan.rows)
 
 
 def plan_read(
@@ -30,7 +26,6 @@ def plan_read(
     now: datetime,
 ) -> ChangelogPlanRead:
     """Show a plan."""
-    exceeded = exceeded_limits(plan, max_rows=params.max_rows, max_fraction=params.max_fraction)
     return ChangelogPlanRead(
         plan_id=plan_id,
         store=store,
@@ -44,7 +39,11 @@ def plan_read(
         rows_to_remove=plan.rows_to_remove,
         rows_over_max_entries=plan.excess,
         rids=[_rid_read(item) for item in plan.rids],
-        limits=TrimLimitsRead(max_rows=params.max_rows, max_fraction=params.max_fraction, exceeded=exceeded),
+        limits=TrimLimitsRead(
+            max_rows=params.max_rows,
+            max_fraction=params.max_fraction,
+            exceeded=exceeded(limits_as_submitted(params), reach_of(plan)),
+        ),
         expires_at=now + timedelta(seconds=valid_s),
     )
 

@@ -13,18 +13,22 @@ from app.archives.housekeeping import trim_old_ledgers
 from app.errors import ServiceError
 from app.jobs.errors import JobFailed
 from app.jobs.running.context import JobContext
-from app.jobs.running.sql_target import claim, controlled, counts_by_ledger, prove_silence, read_store_of
-from app.jobs.running.suspension import suspended_wait
+from app.jobs.running.sql_target import claim, controlled
+from app.jobs.running.suspension import awake_store
+from app.jobs.trimming import CHANGELOG
 from app.kit.instants import instant_text
 from app.replication.agreements.service import register_missing
 from app.replication.agreements.sessions import target_of_store
 from app.replication.replica.replicas import compare_with_memory
-from app.replication.trimming.loop import CHECKPOINT_REMOVED, Trim, run_units
+from app.replication.trimming.loop import Trim, TrimCourse, trim_once
 from app.replication.trimming.models import TrimParams
-from app.replication.trimming.report import exceeded_limits, plan_read, rids_result
+from app.replication.trimming.report import plan_read, reach_of, rids_result
 from app.replication.trimming.service import TRIMMABLE, check_cutoff, fault_of, trim_resource
-from app.stores.models import StoreLimits, is_suspended
-from app.sweeps.archive import archive_so_far, end_archive, open_archive
+from app.sweeps.archive import end_archive, open_archive
+from app.sweeps.counts import Counts, ledger_counts, noted_counts
+from app.sweeps.limits import check_limits
+from app.sweeps.loop import sweep_here
+from app.sweeps.silence import prove_sweep_silent
 from spark.replication.agreements import forget_removed
 from spark.replication.errors import ReplicationRefused
 from spark.replication.records import ReplicaStatus
@@ -33,7 +37,6 @@ from spark.replication.trimming.plan import TrimPlan
 from spark.replication.trimming.units import ReplicaNotTrimmed, step_of
 from spark.targets.advisory import hold
 from spark.targets.connection import Connection, target_now
-from spark.targets.ledger import has_ledger, ledger_totals
 
 CHECKPOINT_CUTOFF = "cutoff"
 CHECKPOINT_LIMITS = "limits"
@@ -54,13 +57,14 @@ def run_trimming(context: JobContext) -> Mapping[str, Any]:
             trim_old_ledgers(context, trim.conn)
         else:
             hold(trim.conn, resource)
-            trim.removed = _known_removed(context)
+            trim.tally.rows = dict(noted_counts(context).rows)
         register_missing(context.database, trim.conn, trim.store.id)
         plan = trim.plan(is_reviewed=True)
         _check_start(trim, plan)
         if params.archive:
             trim.archive = open_archive(context, resource=resource)
-        run_units(trim, plan, before=sum(_so_far(trim).values()))
+        course = TrimCourse(trim, plan, before=sum(_so_far(trim).rows.values()))
+        sweep_here(trim.conn, trim_once, course, context)
         forget_removed(trim.conn, now_s=trim.now_s())
         return _result(trim)
 
@@ -90,30 +94,21 @@ def prove_trimming_silent(context: JobContext) -> None:
 
     Raises: JobWaiting.
     """
+    prove_sweep_silent(context, tell=_removed_so_far)
 
-    def note(conn: Connection) -> None:
-        exact = counts_by_ledger(context) and has_ledger(conn)
-        removed, units = _counted(context, conn) if exact else (_known_removed(context), 0)
-        result = {
-            "kind": "CHANGELOG",
-            "counts": "EXACT" if exact else "AT_LEAST",
-            "removed": {"changelog": sum(removed.values())},
-            "rids": [{"rid": rid, "rows_removed": rows} for rid, rows in sorted(removed.items())],
-            "archive": archive_so_far(context, conn, is_exact=exact),
-            "units": units,
-        }
-        context.write(lambda db: context.change(db, {"result": result}))
 
-    prove_silence(context, then=note)
+def _removed_so_far(done: Counts) -> dict[str, Any]:
+    return {
+        "kind": CHANGELOG,
+        "removed": {"changelog": sum(done.rows.values())},
+        "rids": [{"rid": rid, "rows_removed": rows} for rid, rows in sorted(_by_rid(done).items())],
+    }
 
 
 @contextmanager
 def _prepared(context: JobContext) -> Iterator[Trim | None]:
     """The replica of a job, ready to be planned; None: it has no tables yet, so there is nothing to trim."""
-    store = read_store_of(context)
-    now = context.clock.now()
-    if is_suspended(store, now=now):
-        raise suspended_wait(store.id, now=now, until=store.suspended_until)
+    store = awake_store(context)
     params = TrimParams.model_validate(context.job.params)
     if params.target != target_of_store(store):  # a retry of a job from before the store was changed
         raise JobFailed("STORE_CHANGED", "the store names another target than when this was submitted")
@@ -155,8 +150,6 @@ def _fixed_cutoff(context: JobContext, conn: Connection, params: TrimParams) -> 
 def _check_start(trim: Trim, plan: TrimPlan) -> None:
     """Fail before the first delete when a reviewed plan does not hold, or a limit is exceeded.
 
-    The limits are those of the submission, or tighter ones that the store has got since.
-
     Counted once: an attempt that goes on has removed some already.
     """
     if trim.context.checkpoint(CHECKPOINT_LIMITS) is not None:
@@ -164,15 +157,7 @@ def _check_start(trim: Trim, plan: TrimPlan) -> None:
     fault = fault_of(plan, trim.params)
     if fault is not None:
         raise JobFailed("PLAN_NO_LONGER_HOLDS", fault)
-    now = StoreLimits.model_validate(trim.store.limits)
-    asked = trim.params
-    rows = [bound for bound in (asked.max_rows, now.max_rows) if bound is not None]
-    fractions = [bound for bound in (asked.max_fraction, now.max_fraction) if bound is not None]
-    exceeded = exceeded_limits(
-        plan, max_rows=min(rows, default=None), max_fraction=min(fractions, default=None)
-    )
-    if exceeded:
-        raise JobFailed("LIMIT_EXCEEDED", "; ".join(exceeded))
+    check_limits(trim.store, trim.params, reach_of(plan))
     noted = {"rows": plan.rows, "rows_to_remove": plan.rows_to_remove}
     trim.context.save_checkpoint(CHECKPOINT_LIMITS, noted)
 
@@ -180,40 +165,32 @@ def _check_start(trim: Trim, plan: TrimPlan) -> None:
 # -- the end
 
 
-def _known_removed(context: JobContext) -> dict[int, int]:
-    noted = context.checkpoint(CHECKPOINT_REMOVED) or {}
-    return {int(rid): int(rows) for rid, rows in noted.items()}
+def _by_rid(done: Counts) -> dict[int, int]:
+    """Rows by replica id: the ledger has them by its step, the job by the id alone."""
+    return {step_of(step): rows for step, rows in done.rows.items()}
 
 
-def _counted(context: JobContext, conn: Connection) -> tuple[dict[int, int], int]:
-    """Rows by replica id and units, as the ledger has them."""
-    totals = ledger_totals(conn, context.job.id)
-    by_rid = {step_of(step): total.rows for step, total in totals.items()}
-    return by_rid, sum(total.units for total in totals.values())
-
-
-def _so_far(trim: Trim) -> dict[int, int]:
+def _so_far(trim: Trim) -> Counts:
     assert trim.claimed is not None
-    return _counted(trim.context, trim.conn)[0] if trim.claimed.has_ledger else trim.removed
+    if trim.claimed.has_ledger:
+        return ledger_counts(trim.context, trim.conn)
+    return Counts(trim.tally.rows, trim.tally.units, is_exact=False)
 
 
 def _result(trim: Trim) -> dict[str, Any]:
-    context, claimed = trim.context, trim.claimed
-    assert claimed is not None
-    exact = claimed.has_ledger
-    removed, units = _counted(context, trim.conn) if exact else (trim.removed, trim.units)
-    left = trim.plan()
+    done, left = _so_far(trim), trim.plan()
+    removed = _by_rid(done)
     return {
         **_head(trim.params, trim.cutoff),
-        "counts": "EXACT" if exact else "AT_LEAST",
+        "counts": done.word,
         "removed": {"changelog": sum(removed.values())},
         **_beside(trim.params, sum(removed.values())),
         "rows_left": left.rows,
         "rows_over_max_entries": left.excess,
         "rids": rids_result(left, removed),
-        "archive": end_archive(context, trim.conn, is_exact=exact),
-        "units": units,
-        "longest_hold_ms": round(trim.longest_s * 1000),
+        "archive": end_archive(trim.context, trim.conn, is_exact=done.is_exact),
+        "units": done.units,
+        "longest_hold_ms": round(trim.tally.longest_s * 1000),
         "warnings": [],
     }
 
@@ -248,7 +225,7 @@ def _nothing(context: JobContext) -> dict[str, Any]:
 
 def _head(params: TrimParams, cutoff: datetime | None) -> dict[str, Any]:
     return {
-        "kind": "CHANGELOG",
+        "kind": CHANGELOG,
         "cutoff": None if cutoff is None else instant_text(cutoff),
         "retention_minutes": params.retention_minutes,
         "retention_source": params.retention_source,

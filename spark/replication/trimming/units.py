@@ -15,7 +15,6 @@ Source: design.md, Replication; facts/replication-session, section 12 with its w
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from spark.formats.csn import Csn
 from spark.formats.replica import ReplicaTables, tables_of
@@ -24,12 +23,9 @@ from spark.replication.errors import ReplicationRefused
 from spark.replication.proofs.history_points import keep_trimmed
 from spark.replication.records import ReplicaStatus
 from spark.replication.replica.replica import read_vectors
-from spark.targets.archive.archive import archive_delete
 from spark.targets.connection import Connection, target_now
-from spark.targets.fence import check_fence
 from spark.targets.key_order import read_by_index, select_by_index
-from spark.targets.ledger import LedgerRow, find_unit, record_manifest, record_unit
-from spark.targets.manifest import ManifestEntry
+from spark.targets.transaction import Done, UnitResult, delete_rows, run_in_transaction
 
 _STEP = "RID_"
 """The ledger counts by step: one for each replica id."""
@@ -122,15 +118,6 @@ class TrimUnit:
         return f"{_STEP}{self.span.rid}"
 
 
-@dataclass(frozen=True, slots=True)
-class Trimmed:
-    """What one unit did; `repeated`: an earlier attempt had done it."""
-
-    rows: int
-    repeated: bool = False
-    archive: ManifestEntry | None = None
-
-
 def step_of(step: str) -> int:
     """The replica id of a step of the ledger."""
     return int(step.removeprefix(_STEP))
@@ -201,30 +188,26 @@ class TrimWalk:
             self._after[span.rid] = span.hi
 
 
-def run_trim(conn: Connection, unit: TrimUnit) -> Trimmed:
+def run_trim(conn: Connection, unit: TrimUnit) -> UnitResult:
     """Remove the records of a span that may go, in one transaction with the purge vector and the ledger.
 
     What an agreement holds by now stays.
 
-    Raises: ReplicaNotTrimmed. FenceRaised: somebody claimed the changelog. TargetLockTimeout: try again; any
-        other TargetError. After a TargetUnreachable out of the COMMIT the same unit finds its ledger row.
+    Raises: ReplicaNotTrimmed; as `run_in_transaction`.
     """
-    with conn.transaction():
-        if unit.has_ledger:
-            check_fence(conn, unit.resource, token=unit.token)
-            row = find_unit(conn, unit.job_id, unit.unit_id)
-            if row is not None:
-                return Trimmed(row.rows_affected, repeated=True)
-        done = _remove(conn, unit)
-        if unit.has_ledger:
-            detail = {"rid": unit.span.rid, "lo": unit.span.lo, "hi": unit.span.hi}
-            record_unit(
-                conn,
-                LedgerRow(unit.job_id, unit.unit_id, unit.step, unit.token, unit.token, done.rows, detail),
-            )
-            if done.archive is not None:
-                record_manifest(conn, done.archive)
-    return done
+    return run_in_transaction(conn, unit, lambda: _remove(conn, unit))
+
+
+def shorter(conn: Connection, span: Span, *, rows: int) -> Span:
+    """The first records of a span, at most so many; the rest is found again as what is lowest."""
+    assert rows >= 1, rows
+    found = select_by_index(
+        conn,
+        f"select csn from {tables_of(conn).changelog}"
+        " where rid = :rid and csn >= :lo and csn <= :hi order by csn limit :rows",
+        {"rid": span.rid, "lo": span.lo, "hi": span.hi, "rows": rows},
+    )
+    return Span(span.rid, span.lo, Csn(found[-1][0]), len(found)) if found else span
 
 
 def _oldest(
@@ -263,45 +246,32 @@ def _labelled(rid: int, chunk: Sequence[tuple[Csn, int]]) -> Iterator[tuple[tupl
         yield item, rid
 
 
-def _remove(conn: Connection, unit: TrimUnit) -> Trimmed:
+def _remove(conn: Connection, unit: TrimUnit) -> Done:
     """The deletion and the purge vector, under the locks that keep floors and status as they are."""
     tables, span = tables_of(conn), unit.span
+    detail = {"rid": span.rid, "lo": span.lo, "hi": span.hi}
     _check_status(conn, tables)
     lock_agreements(conn)
     limit = ceilings(conn, now_s=int(target_now(conn).timestamp())).get(span.rid)
     if limit is None or limit.upto is None:
-        return Trimmed(0)
+        return Done(0, detail=detail)
     read_by_index(conn)
     bounds = {"rid": span.rid, "lo": span.lo, "hi": min(span.hi, limit.upto)}
     [(greatest,)] = conn.execute(
         f"select max(csn) from {tables.changelog} where rid = :rid and csn >= :lo and csn <= :hi", bounds
     )
     if greatest is None:
-        return Trimmed(0)
+        return Done(0, detail=detail)
     keep_trimmed(conn, tables, span.rid, greatest)
     delete = f"delete from {tables.changelog} where rid = :rid and csn >= :lo and csn <= :hi"
-    entry = None
-    if unit.archive_dir is None:
-        rows = conn.execute_count(delete, bounds)
-    else:
-        entry = archive_delete(
-            conn,
-            delete,
-            bounds,
-            table=f"{conn.target.table_prefix}changelog",
-            directory=Path(unit.archive_dir),
-            job_id=unit.job_id,
-            unit_id=unit.unit_id,
-            token=unit.token,
-        )
-        rows = 0 if entry is None else entry.rows
+    rows, entry = delete_rows(conn, unit, delete, bounds, table="changelog")
     # Last: writers of this replica id wait from here to the commit only.
     conn.execute(
         f"update {tables.ruv} set purged_csn = :csn"
         " where rid = :rid and (purged_csn is null or purged_csn < :csn)",
         {"rid": span.rid, "csn": greatest},
     )
-    return Trimmed(rows, archive=entry)
+    return Done(rows, archive=entry, detail=detail)
 
 
 def _check_status(conn: Connection, tables: ReplicaTables) -> None:
