@@ -46,7 +46,7 @@ from app.replication.replica.replicas import (
 from app.settings import Settings
 from app.stores.errors import StoreKindWrong
 from app.stores.limits import Reach, is_limited, judge
-from app.stores.models import ExtinctionFilterMode, Store, StoreKind, is_suspended
+from app.stores.models import ExtinctionFilterMode, Store, StoreKind, StoreLimits, is_suspended
 from app.stores.targets import environment_directory
 from spark.erase.calls.count_calls import CountCall
 from spark.erase.hands.child import ChildHands
@@ -164,7 +164,9 @@ def check_target(
     Raises: ExtinctionNotAvailable, UnknownDatabase, LimitExceeded, PlanNoLongerHolds; ServiceError: the
         target cannot be asked.
     """
-    counted = discards if is_limited(store) or reviewed is not None else None
+    counted = (
+        discards if is_limited(StoreLimits.model_validate(store.limits)) or reviewed is not None else None
+    )
     if store.kind == StoreKind.JE:
         _check_environment(settings, store, names, counted, reviewed)
         return
@@ -196,7 +198,7 @@ def _check_reach(
     """Raises: PlanNoLongerHolds, LimitExceeded."""
     if reviewed is not None:
         reviewed.check_in_replica(conn, extinction)
-    if is_limited(store):
+    if is_limited(StoreLimits.model_validate(store.limits)):
         records, _size = count_matching(conn, extinction)
         _refuse_exceeded(store, Reach(rows=records, part=records, whole=count_entries(conn)))
 

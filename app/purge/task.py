@@ -36,7 +36,7 @@ from app.stores.models import Store
 from app.stores.targets import place_of, session_limits, target_of
 from app.sweeps.archive import end_archive, folder_of, open_archive
 from app.sweeps.counts import Counts, ledger_counts, noted_counts
-from app.sweeps.limits import check_limits, limits_as_submitted
+from app.sweeps.limits import check_limits, limits_in_effect
 from app.sweeps.loop import sweep_on
 from app.sweeps.silence import prove_sweep_silent
 from app.sweeps.windows import CHECKPOINT_LOOP, LoopState, WindowPlan, Windows
@@ -197,8 +197,10 @@ def _check_limits(purge: Purge) -> None:
 
     What was counted by an attempt that stopped before its first unit is counted again.
     """
-    context, submitted = purge.context, limits_as_submitted(purge.params)
-    if not is_limited(purge.store, submitted=submitted) or context.checkpoint(CHECKPOINT_LOOP) is not None:
+    context = purge.context
+    if not is_limited(limits_in_effect(purge.store, purge.params)):
+        return
+    if context.checkpoint(CHECKPOINT_LOOP) is not None:
         return
     plan = _plan(purge) if purge.reviewed is None else purge.reviewed.plan
     check_limits(purge.store, purge.params, reach_of(plan))

@@ -36,19 +36,14 @@ class LimitsRead(BaseModel):
     exceeded: list[str]
 
 
-def is_limited(store: Store, *, submitted: StoreLimits | None = None) -> bool:
-    """Whether a store bounds what an act may remove, or did when it was submitted."""
-    limits = tighter(StoreLimits.model_validate(store.limits), submitted)
+def is_limited(limits: StoreLimits) -> bool:
+    """Whether what an act may remove is bounded."""
     return any(bound is not None for bound in (limits.max_rows, limits.max_fraction, limits.max_bytes))
 
 
-def judge(store: Store, reach: Reach, *, submitted: StoreLimits | None = None) -> LimitsRead:
-    """Hold an act's reach against the store's limits as they are now.
-
-    Args:
-        submitted: those of a job's submission; the tighter ones of both hold.
-    """
-    limits = tighter(StoreLimits.model_validate(store.limits), submitted)
+def judge(store: Store, reach: Reach) -> LimitsRead:
+    """Hold an act's reach against the store's limits as they are now."""
+    limits = StoreLimits.model_validate(store.limits)
     return LimitsRead(
         max_rows=limits.max_rows,
         max_fraction=limits.max_fraction,
@@ -57,10 +52,8 @@ def judge(store: Store, reach: Reach, *, submitted: StoreLimits | None = None) -
     )
 
 
-def tighter(ours: StoreLimits, others: StoreLimits | None) -> StoreLimits:
+def tighter(ours: StoreLimits, others: StoreLimits) -> StoreLimits:
     """The lower one of each limit."""
-    if others is None:
-        return ours
     return StoreLimits(
         max_rows=_lower(ours.max_rows, others.max_rows),
         max_fraction=_lower(ours.max_fraction, others.max_fraction),

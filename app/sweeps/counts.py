@@ -4,7 +4,7 @@ Invariants:
 - where every unit has left its row in the ledger, that counts, exactly; else what was noted is the least.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -47,15 +47,20 @@ class Tally:
         self.longest_s = max(self.longest_s, elapsed_s)
 
 
-def counts_so_far(context: JobContext, conn: Connection) -> Counts:
+def counts_so_far(context: JobContext, conn: Connection, *, steps: Collection[str] | None = None) -> Counts:
     """By the ledger, if it has every unit of the job; else as noted."""
     is_exact = counts_by_ledger(context) and has_ledger(conn)
-    return ledger_counts(context, conn) if is_exact else noted_counts(context)
+    return ledger_counts(context, conn, steps=steps) if is_exact else noted_counts(context)
 
 
-def ledger_counts(context: JobContext, conn: Connection) -> Counts:
-    """As the target's ledger has them."""
-    totals = ledger_totals(conn, context.job.id)
+def ledger_counts(context: JobContext, conn: Connection, *, steps: Collection[str] | None = None) -> Counts:
+    """As the target's ledger has them.
+
+    Args:
+        steps: only these are units; None: all are.
+    """
+    found = ledger_totals(conn, context.job.id)
+    totals = {step: total for step, total in found.items() if steps is None or step in steps}
     rows = {step: total.rows for step, total in totals.items()}
     return Counts(rows, sum(total.units for total in totals.values()), is_exact=True)
 

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from app.jobs.errors import JobFailed
-from app.stores.limits import Reach, judge
+from app.stores.limits import Reach, exceeded, tighter
 from app.stores.models import Store, StoreLimits
 
 
@@ -21,11 +21,16 @@ def limits_as_submitted(params: Limited) -> StoreLimits:
     return StoreLimits(max_rows=params.max_rows, max_fraction=params.max_fraction)
 
 
+def limits_in_effect(store: Store, params: Limited) -> StoreLimits:
+    """As submitted, or tighter since (a retry, a long queue)."""
+    return tighter(StoreLimits.model_validate(store.limits), limits_as_submitted(params))
+
+
 def check_limits(store: Store, params: Limited, reach: Reach) -> None:
-    """Hold what would go against the limits as submitted, or tighter since (a retry, a long queue).
+    """Hold what would go against the limits in effect.
 
     Raises: JobFailed: LIMIT_EXCEEDED.
     """
-    exceeded = judge(store, reach, submitted=limits_as_submitted(params)).exceeded
-    if exceeded:
-        raise JobFailed("LIMIT_EXCEEDED", "; ".join(exceeded))
+    found = exceeded(limits_in_effect(store, params), reach)
+    if found:
+        raise JobFailed("LIMIT_EXCEEDED", "; ".join(found))

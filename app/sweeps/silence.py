@@ -1,6 +1,6 @@
 """The proof of silence of a sweep; then what was done so far is shown, and its archive gets its manifest."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from app.jobs.running.context import JobContext
@@ -15,18 +15,20 @@ def prove_sweep_silent(
     *,
     tell: Callable[[Counts], Mapping[str, Any]],
     heal: Callable[[Connection], object] = lambda _conn: None,
+    steps: Collection[str] | None = None,
 ) -> None:
     """Prove that nothing of the job runs, and show the result as far as it is.
 
     Args:
         tell: what the result says besides counts, archive and units.
         heal: what an attempt that was cut off has left at the target is put right.
+        steps: of the ledger, that are units; None: all are.
     Raises: JobWaiting.
     """
 
     def note(conn: Connection) -> None:
         heal(conn)
-        done = counts_so_far(context, conn)
+        done = counts_so_far(context, conn, steps=steps)
         result = {
             "counts": done.word,
             **tell(done),

@@ -27,7 +27,7 @@ from app.jobs.running.context import JobContext
 from app.kit.instants import instant_text
 from app.protection.queries import backup_spans
 from app.stores.limits import Reach, is_limited, judge
-from app.stores.models import Store, StoreMode
+from app.stores.models import Store, StoreLimits, StoreMode
 from app.stores.service import get_store
 from spark.erase.calls.calls import LiveTerms, Mode, PlanAnswer, PlanCall, PlannedFile, Refusal, RefusalCode
 from spark.erase.calls.refusing import Refused
@@ -113,7 +113,7 @@ def _check_limits(attempt: Attempt, answer: PlanAnswer) -> None:
 
     Raises: JobFailed.
     """
-    if not is_limited(attempt.store):
+    if not is_limited(StoreLimits.model_validate(attempt.store.limits)):
         return
     rows = attempt.record.read(lambda db: _files_of(db, attempt.cycle.id))
     exceeded = judge(attempt.store, _reach(answer.files, rows)).exceeded

@@ -17,6 +17,9 @@ from app.events.cleanup.models import (
     PairCleanupRead,
     SwitchForecastRead,
 )
+from app.stores.limits import Reach, exceeded
+from app.stores.models import Store
+from app.sweeps.limits import limits_in_effect
 from spark.events.cleaning.records import (
     TABLE_OF,
     CleanupPlan,
@@ -32,16 +35,9 @@ PAIRS_SHOWN_MAX = 2_000
 """Of a cluster of 45 nodes; those with most rows to remove come first."""
 
 
-def exceeded_limits(plan: CleanupPlan, *, max_rows: int | None, max_fraction: float | None) -> list[str]:
-    """The store's limits that a plan exceeds, each with its numbers."""
-    found = []
-    if max_rows is not None and plan.rows_to_remove > max_rows:
-        found.append(f"max_rows: {plan.rows_to_remove} rows would go, {max_rows} may")
-    events = plan.to_remove["EVENT"]
-    if max_fraction is not None and plan.rows and events / plan.rows > max_fraction:
-        share = events / plan.rows
-        found.append(f"max_fraction: {share:.4f} of {plan.rows} events would go, {max_fraction:g} may")
-    return found
+def reach_of(plan: CleanupPlan) -> Reach:
+    """What a plan would remove: rows of all tables, and events as a share of events."""
+    return Reach(rows=plan.rows_to_remove, part=plan.to_remove["EVENT"], whole=plan.rows, shares="events")
 
 
 def plan_read(
@@ -49,17 +45,17 @@ def plan_read(
     params: CleanupParams,
     *,
     plan_id: str,
-    store: str,
+    store: Store,
     via: CleanupVia,
     valid_s: int,
     now: datetime,
 ) -> CleanupPlanRead:
     """Show a plan."""
-    exceeded = exceeded_limits(plan, max_rows=params.max_rows, max_fraction=params.max_fraction)
+    limits = limits_in_effect(store, params)
     pairs = sorted(plan.pairs, key=lambda pair: -pair.rows_to_remove)[:PAIRS_SHOWN_MAX]
     return CleanupPlanRead(
         plan_id=plan_id,
-        store=store,
+        store=store.id,
         confirmed_before=plan.confirmed_before,
         interval=params.interval,
         interval_source=params.interval_source,
@@ -73,7 +69,9 @@ def plan_read(
         log_switch=_forecast_read(plan, params),
         hazards=[hazard_read(item) for item in plan.hazards],
         limits=CleanupLimitsRead(
-            max_rows=params.max_rows, max_fraction=params.max_fraction, exceeded=exceeded
+            max_rows=limits.max_rows,
+            max_fraction=limits.max_fraction,
+            exceeded=exceeded(limits, reach_of(plan)),
         ),
         warnings=plan_warnings(plan, via),
         expires_at=now + timedelta(seconds=valid_s),

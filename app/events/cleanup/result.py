@@ -1,15 +1,15 @@
 """The result of a cleanup: what went, what stays and why, what became of the log tables."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
-from app.events.cleanup.loop import CHECKPOINT_REMOVED, Cleanup
+from app.events.cleanup.loop import Cleanup
 from app.events.cleanup.models import CleanupParams
-from app.events.cleanup.report import hold_text
+from app.events.cleanup.report import by_table, hold_text
 from app.events.cleanup.switch_report import blocked_result, healed_warning
-from app.jobs.running.context import JobContext
 from app.kit.durations import format_duration
 from app.kit.instants import instant_text
+from app.sweeps.counts import Counts, ledger_counts, noted_counts
 from spark.events.cleaning.native import STEP as NATIVE_STEP
 from spark.events.cleaning.records import (
     STEPS,
@@ -21,23 +21,22 @@ from spark.events.cleaning.records import (
     NativeResult,
     Started,
 )
-from spark.targets.connection import Connection
-from spark.targets.ledger import ledger_totals
+
+COUNTED: Final = (*STEPS, NATIVE_STEP)
+"""Steps of the ledger; a call of the cluster's function is one unit, its rows are told by its result."""
 
 
-def known_removed(context: JobContext, conn: Connection, *, exact: bool) -> tuple[dict[str, int], int]:
-    """Rows by table and units, as the ledger has them, or as the job has noted.
+def removed_of(done: Counts) -> dict[str, int]:
+    """Rows by table, as results tell them."""
+    return by_table({step: done.rows.get(step, 0) for step in TABLE_OF})
 
-    A call of the cluster's function counts as one unit; its rows are told by its result.
-    """
-    if exact:
-        totals = ledger_totals(conn, context.job.id)
-        rows = {step: totals[step].rows for step in STEPS if step in totals}
-        units = sum(total.units for step, total in totals.items() if step in (*STEPS, NATIVE_STEP))
-    else:
-        noted = context.checkpoint(CHECKPOINT_REMOVED) or {}
-        rows, units = {step: int(noted[step]) for step in STEPS if step in noted}, 0
-    return {table: rows.get(step, 0) for step, table in TABLE_OF.items()}, units
+
+def counts_of(cleanup: Cleanup) -> Counts:
+    """What all attempts have done so far."""
+    assert cleanup.claimed is not None
+    if cleanup.claimed.has_ledger:
+        return ledger_counts(cleanup.context, cleanup.conn, steps=COUNTED)
+    return noted_counts(cleanup.context)
 
 
 def cleanup_result(
@@ -57,7 +56,8 @@ def cleanup_result(
     """
     params, claimed = cleanup.params, cleanup.claimed
     assert claimed is not None
-    removed, units = known_removed(cleanup.context, cleanup.conn, exact=claimed.has_ledger)
+    done = counts_of(cleanup)
+    removed = removed_of(done)
     if native is not None:
         removed = {table: native.removed.get(step, 0) for step, table in TABLE_OF.items()}
     return {
@@ -75,8 +75,8 @@ def cleanup_result(
         "classification": _classification(native),
         "differences": [] if native is None else list(native.differences),
         "archive": archive,
-        "units": units or cleanup.units,
-        "longest_hold_ms": round(cleanup.longest_s * 1000),
+        "units": done.units or cleanup.tally.units,
+        "longest_hold_ms": round(cleanup.tally.longest_s * 1000),
         "warnings": [*start["warnings"], *cleanup.warnings],
     }
 

@@ -16,12 +16,19 @@ import structlog
 
 from app.archives.housekeeping import trim_old_ledgers
 from app.errors import ServiceError
-from app.events.cleanup.loop import CHECKPOINT_REMOVED, WORKERS, Cleanup, CleanupLoop, wait_for_lock
+from app.events.cleanup.loop import WORKERS, Cleanup, CleanupCourse, wait_for_lock
 from app.events.cleanup.models import CleanupLogSwitch, CleanupParams, CleanupRule, CleanupVia
 from app.events.cleanup.native_call import call_native
 from app.events.cleanup.node_claims import claim_node
-from app.events.cleanup.report import exceeded_limits, plan_read, plan_warnings, texts
-from app.events.cleanup.result import cleanup_result, known_removed, log_step_result, remaining
+from app.events.cleanup.report import plan_read, plan_warnings, reach_of, texts
+from app.events.cleanup.result import (
+    COUNTED,
+    cleanup_result,
+    counts_of,
+    log_step_result,
+    remaining,
+    removed_of,
+)
 from app.events.cleanup.service import (
     CLEANUP_FUNCTION,
     check_functions,
@@ -33,26 +40,29 @@ from app.events.cleanup.switch_report import healed_warning
 from app.events.cleanup_reviewed import bounded, fault_of
 from app.events.nodes import refuse_copy
 from app.jobs.engines.choice import Engines, Work
-from app.jobs.engines.engine import borrower_of
 from app.jobs.errors import JobFailed
 from app.jobs.running.context import JobContext
-from app.jobs.running.sql_target import claim, controlled, counts_by_ledger, prove_silence, read_store_of
-from app.jobs.running.suspension import suspended_wait
-from app.stores.models import StoreLimits, is_suspended
+from app.jobs.running.sql_target import claim, controlled, read_store_of
+from app.jobs.running.suspension import awake_store
+from app.stores.limits import is_limited
 from app.stores.targets import place_of, session_limits, target_of
-from app.sweeps.archive import archive_so_far, end_archive, folder_of, open_archive
+from app.sweeps.archive import end_archive, folder_of, open_archive
+from app.sweeps.counts import noted_counts
+from app.sweeps.limits import check_limits, limits_in_effect
+from app.sweeps.loop import sweep_on
+from app.sweeps.silence import prove_sweep_silent
 from spark.events.catalog import read_catalog
 from spark.events.cleaning.errors import ClusterLocked
 from spark.events.cleaning.log_switch import heal_status
 from spark.events.cleaning.log_tables import read_status
 from spark.events.cleaning.plan import plan_cleanup
-from spark.events.cleaning.records import STEPS, CleanupPlan, NativeResult
+from spark.events.cleaning.records import CleanupPlan, NativeResult
 from spark.events.cleanup import log_step
 from spark.events.rights import is_able
 from spark.events.run import cleanup_work
+from spark.events.unit import UnitJob, make_durable
 from spark.formats.slony import LogStatus
 from spark.targets.connection import Connection, target_now
-from spark.targets.ledger import has_ledger
 from spark.targets.silence import application_name
 from spark.targets.target import is_on_this_machine
 
@@ -91,9 +101,9 @@ def run_cleanup_plan(context: JobContext) -> Mapping[str, Any]:
         plan = _plan(cleanup)
         shown = plan_read(
             plan,
-            _with_limits(cleanup),
+            cleanup.params,
             plan_id=context.job.id,
-            store=cleanup.store.id,
+            store=cleanup.store,
             via=_possible_via(cleanup, plan),
             valid_s=context.settings.plan_valid_s,
             now=context.clock.now(),
@@ -107,22 +117,13 @@ def prove_cleanup_silent(context: JobContext) -> None:
     Raises: JobWaiting.
     """
 
-    def note(conn: Connection) -> None:
+    def heal(conn: Connection) -> None:
         store = read_store_of(context)
         assert store.cluster is not None, "a store of kind SLONY names its cluster"
         # A call of the cluster's function that was cut off has rolled everything back but the status.
         heal_status(conn, read_catalog(conn, store.cluster))
-        exact = counts_by_ledger(context) and has_ledger(conn)
-        removed, units = known_removed(context, conn, exact=exact)
-        result = {
-            "counts": "EXACT" if exact else "AT_LEAST",
-            "removed": removed,
-            "archive": archive_so_far(context, conn, is_exact=exact),
-            "units": units,
-        }
-        context.write(lambda db: context.change(db, {"result": result}))
 
-    prove_silence(context, then=note)
+    prove_sweep_silent(context, tell=lambda done: {"removed": removed_of(done)}, heal=heal, steps=COUNTED)
 
 
 # -- before anything is removed
@@ -131,10 +132,7 @@ def prove_cleanup_silent(context: JobContext) -> None:
 @contextmanager
 def _prepared(context: JobContext) -> Iterator[Cleanup]:
     """The node of a job, ready to be planned."""
-    store = read_store_of(context)
-    now = context.clock.now()
-    if is_suspended(store, now=now):
-        raise suspended_wait(store.id, now=now, until=store.suspended_until)
+    store = awake_store(context)
     params = CleanupParams.model_validate(context.job.params)
     if params.target != target_fields(store):  # a retry of a job from before the store was changed
         raise JobFailed("STORE_CHANGED", "the store names another target than when this was submitted")
@@ -191,9 +189,9 @@ def _within_reviewed(cleanup: Cleanup, plan: CleanupPlan) -> CleanupPlan:
 
 def _has_to_count(cleanup: Cleanup) -> bool:
     """Whether somebody asks how many rows would go: to count means to read the whole table."""
-    params = _with_limits(cleanup)
-    is_limited = any(each is not None for each in (params.max_rows, params.max_fraction, params.max_drift))
-    return is_limited or params.rule is not CleanupRule.PROGRAM
+    params = cleanup.params
+    is_asked = is_limited(limits_in_effect(cleanup.store, params)) or params.max_drift is not None
+    return is_asked or params.rule is not CleanupRule.PROGRAM
 
 
 def _heal(cleanup: Cleanup) -> None:
@@ -207,15 +205,6 @@ def _heal(cleanup: Cleanup) -> None:
         cleanup.context.save_checkpoint(CHECKPOINT_WARNINGS, {"items": cleanup.warnings})
 
 
-def _with_limits(cleanup: Cleanup) -> CleanupParams:
-    """With the store's limits as submitted, or tighter since."""
-    asked, now = cleanup.params, StoreLimits.model_validate(cleanup.store.limits)
-    rows = [bound for bound in (asked.max_rows, now.max_rows) if bound is not None]
-    fractions = [bound for bound in (asked.max_fraction, now.max_fraction) if bound is not None]
-    tighter = {"max_rows": min(rows, default=None), "max_fraction": min(fractions, default=None)}
-    return asked.model_copy(update=tighter)
-
-
 def _start(cleanup: Cleanup, plan: CleanupPlan) -> dict[str, Any]:
     """Hold the first plan against the limits, and note what the job sets out to do.
 
@@ -224,10 +213,7 @@ def _start(cleanup: Cleanup, plan: CleanupPlan) -> dict[str, Any]:
     known = cleanup.context.checkpoint(CHECKPOINT_START)
     if known is not None:
         return known
-    params = _with_limits(cleanup)
-    exceeded = exceeded_limits(plan, max_rows=params.max_rows, max_fraction=params.max_fraction)
-    if exceeded:
-        raise JobFailed("LIMIT_EXCEEDED", "; ".join(exceeded))
+    check_limits(cleanup.store, cleanup.params, reach_of(plan))
     via = _possible_via(cleanup, plan)
     start = {
         "via": via.value,
@@ -287,10 +273,11 @@ def _clean_builtin(cleanup: Cleanup, engines: Engines, plan: CleanupPlan) -> dic
     archive = None
     if params.archive:
         archive = folder_of(open_archive(context, resource=claimed.resource))
-    removed, _ = known_removed(context, cleanup.conn, exact=claimed.has_ledger)
-    if not claimed.has_ledger:
-        noted = context.checkpoint(CHECKPOINT_REMOVED) or {}
-        cleanup.removed.update({step: noted[step] for step in STEPS if step in noted})
+    before = 0
+    if claimed.has_ledger:
+        before = sum(removed_of(counts_of(cleanup)).values())
+    else:
+        cleanup.tally.rows = dict(noted_counts(context).rows)
     work = cleanup_work(
         target_of(cleanup.store, context.settings, context.database),
         limits=session_limits(context.settings),
@@ -299,13 +286,12 @@ def _clean_builtin(cleanup: Cleanup, engines: Engines, plan: CleanupPlan) -> dic
         folder=archive,
     )
     engine = engines.choose(context, _work(cleanup, plan, archives=archive is not None))
-    with engine.lease(work, workers=WORKERS, borrower=borrower_of(context)) as lease:
-        forget = context.on_cancel(lease.cancel)
-        try:
-            before = sum(removed.values()) if claimed.has_ledger else 0
-            held = CleanupLoop(cleanup, lease, plan, archive=archive, before=before).run()
-        finally:
-            forget()
+    job = UnitJob(context.job.id, context.job.token, claimed.resource, claimed.has_ledger, archive)
+    course = CleanupCourse(cleanup, plan, job, before=before)
+    sweep_on(engine, work, course, context, workers=WORKERS)
+    if claimed.has_ledger:
+        make_durable(cleanup.conn, job)
+    held = course.held
     cleanup.is_as_planned = not held and not cleanup.is_cut_short and params.rule is CleanupRule.PROGRAM
     cleanup.warnings += [
         {
