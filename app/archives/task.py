@@ -12,8 +12,7 @@ from app.jobs.errors import JobFailed, JobStopped
 from app.jobs.models import Job
 from app.jobs.running.context import JobContext
 from app.jobs.running.sql_target import claim, controlled, read_store_of
-from app.jobs.running.suspension import suspended_wait
-from app.stores.models import is_suspended
+from app.jobs.running.suspension import awake_store
 from app.stores.targets import session_limits, target_of
 from spark.targets.archive.archive import verify
 from spark.targets.archive.restore import (
@@ -137,10 +136,7 @@ def _restore(context: JobContext, entries: list[ManifestEntry], into: RestoreInt
     should_stop: Callable[[], bool] = lambda: context.stop_cause is not None  # noqa: E731
     if into.file is not None:
         return _into_file(context, entries, Path(into.file), should_stop)
-    store = read_store_of(context)
-    now = context.clock.now()
-    if is_suspended(store, now=now):
-        raise suspended_wait(store.id, now=now, until=store.suspended_until)
+    store = awake_store(context)
     with controlled(context, store) as conn:
         claimed = claim(context, conn, resource=_resource(context, into), queue=False)
         fence = (claimed.resource, context.job.token) if claimed.has_ledger else None

@@ -1,6 +1,6 @@
 """One batch of a scan, as an engine's workers and a job do it; whoever hands it out waits between two."""
 
-from functools import partial
+from dataclasses import dataclass
 
 from spark.extinction.slices import ScanSlice, read_slice
 from spark.extinction.unit import SliceMoved, run_batch
@@ -8,20 +8,37 @@ from spark.targets.connection import Connection, SessionLimits, Target
 from spark.targets.work import UnitWork
 
 
-def scan_work(
-    target: Target, *, limits: SessionLimits, application_name: str, rows_max: int
-) -> UnitWork[ScanSlice, ScanSlice | None]:
-    """What a worker does with a slice; picklable.
+@dataclass(frozen=True, slots=True)
+class ScanUnit:
+    """The next entries of a slice, at most `rows_max` of them, in one transaction; picklable."""
 
-    Args:
-        rows_max: entries of one transaction.
+    part: ScanSlice
+    rows_max: int
+
+    @property
+    def unit_id(self) -> str:
+        """One unit of a slice at a time is under way."""
+        return f"slice-{self.part.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """The slice as it stands then; None: it is gone."""
+
+    part: ScanSlice | None
+
+
+def scan_work(target: Target, *, limits: SessionLimits, application_name: str) -> UnitWork[ScanUnit, Scanned]:
+    """What a worker does with a unit; picklable."""
+    return UnitWork(target=target, limits=limits, application_name=application_name, run=run_scan)
+
+
+def run_scan(conn: Connection, unit: ScanUnit) -> Scanned:
+    """Do one unit.
+
+    Raises: TargetError: nothing has changed.
     """
-    return UnitWork(
-        target=target,
-        limits=limits,
-        application_name=application_name,
-        run=partial(scan_batch, rows_max=rows_max),
-    )
+    return Scanned(scan_batch(conn, unit.part, rows_max=unit.rows_max))
 
 
 def scan_batch(conn: Connection, part: ScanSlice, *, rows_max: int) -> ScanSlice | None:

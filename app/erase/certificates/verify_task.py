@@ -28,10 +28,10 @@ from app.errors import ServiceError
 from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.models import Job, WaitingOn
 from app.jobs.running.context import JobContext
-from app.jobs.running.suspension import suspended_wait
+from app.jobs.running.suspension import require_awake
 from app.jobs.states import JobState
 from app.stores.errors import StoreUrlRefused
-from app.stores.models import Store, is_suspended
+from app.stores.models import Store
 from app.stores.targets import environment_directory
 from spark.erase.calls.calls import (
     Refusal,
@@ -54,9 +54,7 @@ def run_erasure_verify(context: JobContext, *, workshop: Workshop) -> Mapping[st
     Raises: JobSignal: JobFailed VERIFICATION_FAILED with all that is wrong.
     """
     store = store_of(context)
-    now = context.clock.now()
-    if is_suspended(store, now=now):
-        raise suspended_wait(store.id, now=now, until=store.suspended_until)
+    require_awake(context, store)
     try:
         directory = environment_directory(store, context.settings)
         claims = context.write(lambda db: claims_of(db, store.id, context.job.params["cycle"]))

@@ -22,11 +22,11 @@ from app.erase.reviewed import is_deleted, keep_reviewed
 from app.extinction.status import extinctions_of, note_log_extinctions
 from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.running.context import JobContext
-from app.jobs.running.suspension import suspended_wait
+from app.jobs.running.suspension import require_awake
 from app.protection.service import protected_files
 from app.stores.errors import StoreUrlRefused
 from app.stores.limits import Reach, judge
-from app.stores.models import Store, is_suspended
+from app.stores.models import Store
 from app.stores.targets import environment_directory
 from spark.erase.calls.calls import (
     PlanAnswer,
@@ -47,9 +47,8 @@ def run_erasure_plan(context: JobContext, *, workshop: Workshop) -> Mapping[str,
     Raises: JobSignal.
     """
     store = store_of(context)
+    require_awake(context, store)
     now = context.clock.now()
-    if is_suspended(store, now=now):
-        raise suspended_wait(store.id, now=now, until=store.suspended_until)
     params = CycleParams.model_validate(context.job.params)
     directory = _directory(context, store)
     cutoff = now - params.min_file_age

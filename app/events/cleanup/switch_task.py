@@ -27,9 +27,9 @@ from app.events.nodes import refuse_copy
 from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.models import WaitingOn
 from app.jobs.running.context import JobContext
-from app.jobs.running.sql_target import claim, controlled, read_store_of
-from app.jobs.running.suspension import suspended_wait
-from app.stores.models import Store, is_suspended
+from app.jobs.running.sql_target import claim, controlled
+from app.jobs.running.suspension import awake_store
+from app.stores.models import Store
 from spark.events.catalog import read_catalog
 from spark.events.cleaning.errors import ClusterLocked
 from spark.events.cleaning.log_switch import heal_status, read_log_status, start_switch, try_finish
@@ -93,7 +93,7 @@ def run_switch(context: JobContext) -> Mapping[str, Any]:
 
     Raises: JobSignal.
     """
-    store = _awake_store(context)
+    store = awake_store(context)
     params = SwitchParams.model_validate(context.job.params)
     if params.target != target_fields(store):  # a retry of a job from before the store was changed
         raise JobFailed("STORE_CHANGED", "the store names another target than when this was submitted")
@@ -104,14 +104,6 @@ def run_switch(context: JobContext) -> Mapping[str, Any]:
             return _Switch(context, conn, store, params, catalog).run()
     except ServiceError as error:
         raise JobFailed(error.code, error.detail) from error
-
-
-def _awake_store(context: JobContext) -> Store:
-    store = read_store_of(context)
-    now = context.clock.now()
-    if is_suspended(store, now=now):
-        raise suspended_wait(store.id, now=now, until=store.suspended_until)
-    return store
 
 
 class _Switch:

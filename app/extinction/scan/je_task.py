@@ -15,9 +15,9 @@ from app.extinction.reviewed import beside
 from app.extinction.rows import ExtinctionRow, ExtinctionState
 from app.extinction.status import note_log_extinctions
 from app.jobs.running.context import JobContext
-from app.jobs.running.suspension import suspended_wait
+from app.jobs.running.suspension import require_awake
 from app.jobs.writing import EVENT_WARNING
-from app.stores.models import Store, is_suspended
+from app.stores.models import Store
 
 
 def run_environment_extinction(
@@ -27,9 +27,7 @@ def run_environment_extinction(
 
     Raises: JobSignal.
     """
-    now = context.clock.now()
-    if is_suspended(store, now=now):
-        raise suspended_wait(store.id, now=now, until=store.suspended_until)
+    require_awake(context, store)
     row = context.write(lambda db: _begin(db, context, store))
     if row.state != ExtinctionState.DONE:
         found = count_in_environment(context, store, extinction_of(row), take_hands=take_hands)

@@ -10,11 +10,10 @@ from app.extinction.plan_params import PlanParams
 from app.extinction.reviewed import keep_keys, keep_ruv
 from app.extinction.sizing import hint_of
 from app.jobs.running.context import JobContext
-from app.jobs.running.sql_target import read_store_of
-from app.jobs.running.suspension import suspended_wait
+from app.jobs.running.suspension import awake_store
 from app.replication.supplier.signals import supplying_replica
 from app.stores.limits import Reach, judge
-from app.stores.models import Store, StoreKind, is_suspended
+from app.stores.models import Store, StoreKind
 from spark.extinction.counting import count_entries, count_matching
 from spark.formats.extinction import Extinction
 from spark.replication.replica.replica import read_vectors
@@ -27,10 +26,8 @@ def run_extinction_plan(context: JobContext, *, take_hands: HandsTaker) -> Mappi
 
     Raises: JobSignal.
     """
-    store = read_store_of(context)
+    store = awake_store(context)
     now = context.clock.now()
-    if is_suspended(store, now=now):
-        raise suspended_wait(store.id, now=now, until=store.suspended_until)
     extinction = Extinction.parse(PlanParams.model_validate(context.job.params).extinction.encode())
     if store.kind == StoreKind.JE:
         found = count_in_environment(context, store, extinction, take_hands=take_hands, keys=True)

@@ -9,8 +9,8 @@ eraser-behaviour, section 11.
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final
 
@@ -21,21 +21,22 @@ from app.extinction.records import note_progress
 from app.extinction.reviewed import beside
 from app.extinction.rows import ExtinctionRow
 from app.jobs.engines.choice import Engines, Work
-from app.jobs.engines.engine import Engine, borrower_of
+from app.jobs.engines.engine import Engine
 from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.models import WaitingOn
 from app.jobs.running.abandonment import CHECKPOINT_TARGET
 from app.jobs.running.claims import claim_target
 from app.jobs.running.context import JobContext
 from app.jobs.running.sql_target import controlled
-from app.jobs.running.suspension import suspended_wait
+from app.jobs.running.suspension import require_awake
 from app.parameters.registry import as_timedelta
 from app.parameters.service import effective_by_name
 from app.replication.replica.replicas import replica_limits, writer_turn
 from app.replication.supplier.signals import supplying_replica
-from app.stores.models import Store, is_suspended
+from app.stores.models import Store
 from app.stores.targets import place_of, target_of
-from spark.extinction.run import scan_batch, scan_work
+from app.sweeps.loop import PARTS, Charge, Course, sweep_here, sweep_on
+from spark.extinction.run import Scanned, ScanUnit, run_scan, scan_work
 from spark.extinction.slices import (
     Removed,
     ScanSlice,
@@ -60,16 +61,14 @@ SLICE_ROWS: Final = 200_000
 UNIT: Final = "rows"
 UNIT_NAME: Final = "scan"
 NOTE_EVERY_S: Final = 1.0
+GROWS_BELOW: Final = 4
+"""Units that take less than this part of a statement's timeout may be larger again."""
 MISSING_LOOK: Final = timedelta(seconds=10)
 
 
 @dataclass(slots=True)
 class Scan:
-    """What one attempt carries from step to step.
-
-    Attributes:
-        rests_until_s: no batch begins before it, of the clock's boot time.
-    """
+    """What one attempt carries from step to step."""
 
     context: JobContext
     conn: Connection
@@ -78,8 +77,6 @@ class Scan:
     batch_rows: int
     pause_s: float
     slices: dict[int, ScanSlice] = field(default_factory=dict)
-    noted_at_s: float = 0.0
-    rests_until_s: float = 0.0
 
     @property
     def removed(self) -> Removed:
@@ -95,31 +92,82 @@ class Scan:
         """Those that are not done, in their order."""
         return [each for each in self.slices.values() if not each.is_done]
 
-    def rest(self) -> None:
-        """The pause after a batch begins."""
-        self.rests_until_s = self.context.clock.boottime_s() + self.pause_s
-
-    def moved(self, number: int, part: ScanSlice | None, *, worked_s: float) -> ScanSlice:
-        """A slice stands elsewhere now; shown once in a while.
-
-        Raises: JobWaiting: it is gone.
-        """
-        if part is None:
-            raise _missing(self.context, self.extinction.id)
-        before = self.slices[number]
-        self.slices[number] = part
-        gone = part.records + part.tombstones - before.records - before.tombstones
-        self.context.throttle.charge(rows=gone, byte_count=part.bytes - before.bytes, worked_s=worked_s)
-        if self.context.clock.boottime_s() - self.noted_at_s >= NOTE_EVERY_S:
-            self.note()
-        return part
-
     def note(self) -> None:
         """Show how far it is, in the row of the extinction and in the job."""
-        self.noted_at_s = self.context.clock.boottime_s()
         removed = self.removed
         self.context.write(lambda db: _note(db, self, removed))
         self.context.progress(unit=UNIT, done=removed.records + removed.tombstones, total=None)
+
+
+class ScanCourse(Course[ScanUnit, Scanned]):
+    """A unit of each open slice at a time, with a pause after so many entries as a batch has.
+
+    Invariants:
+    - a slice has one unit under way; the next one begins where that has moved it.
+    """
+
+    def __init__(self, scan: Scan, *, rows_max: int) -> None:
+        """Make one.
+
+        Args:
+            rows_max: entries of one transaction; of a unit that was too long, fewer for a while.
+        """
+        self._scan = scan
+        self._rows_max = rows_max
+        self._rows = rows_max
+        self._left: deque[ScanSlice] = deque()
+        self._looked = 0
+        self._rests_until_s = 0.0
+        self._noted_at_s = 0.0
+
+    def next_units(self) -> Iterator[ScanUnit] | None:
+        """Slices that nobody works on."""
+        self._left = deque(self._scan.open_slices())
+        return self._draw() if self._left else None
+
+    def _draw(self) -> Iterator[ScanUnit]:
+        while self._left:
+            yield ScanUnit(self._left.popleft(), self._rows)
+            self._looked += self._rows
+            if self._looked >= self._scan.batch_rows:
+                self._looked = 0
+                self._rests_until_s = self._now_s() + self._scan.pause_s
+
+    def _now_s(self) -> float:
+        return self._scan.context.clock.boottime_s()
+
+    def rest_s(self) -> float:
+        """Of the pause after a batch."""
+        return self._rests_until_s - self._now_s()
+
+    def done(self, unit: ScanUnit, result: Scanned, *, elapsed_s: float) -> Charge:
+        """The slice stands elsewhere now.
+
+        Raises: JobWaiting: it is gone.
+        """
+        scan, part = self._scan, result.part
+        if part is None:
+            raise _missing(scan.context, scan.extinction.id)
+        before = scan.slices[part.number]
+        assert part.records >= before.records, "what a slice has removed only grows"
+        scan.slices[part.number] = part
+        if not part.is_done:
+            self._left.appendleft(part)
+        if elapsed_s * GROWS_BELOW < scan.context.settings.target_statement_timeout_ms / 1000:
+            self._rows = min(self._rows_max, 2 * self._rows)
+        gone = part.records + part.tombstones - before.records - before.tombstones
+        return gone, part.bytes - before.bytes
+
+    def parts(self, unit: ScanUnit, *, elapsed_s: float) -> Sequence[ScanUnit]:
+        """Fewer entries; the rest of them comes next."""
+        self._rows = max(1, unit.rows_max // PARTS)
+        return [replace(unit, rows_max=self._rows)]
+
+    def show(self, *, is_done: bool, force: bool) -> None:
+        """Once in a while: the row of the extinction is written too."""
+        if force or self._now_s() - self._noted_at_s >= NOTE_EVERY_S:
+            self._noted_at_s = self._now_s()
+            self._scan.note()
 
 
 def run_replica_scan(context: JobContext, store: Store, *, engines: Engines) -> Mapping[str, Any]:
@@ -127,9 +175,7 @@ def run_replica_scan(context: JobContext, store: Store, *, engines: Engines) -> 
 
     Raises: JobSignal.
     """
-    now = context.clock.now()
-    if is_suspended(store, now=now):
-        raise suspended_wait(store.id, now=now, until=store.suspended_until)
+    require_awake(context, store)
     extinction_id = str(context.job.params["extinction_id"])
     with supplying_replica(context, store) as conn:  # its layout is there, and was compared with the metadata
         _claim(context, conn, extinction_id)
@@ -201,7 +247,6 @@ def _scan(scan: Scan, engines: Engines) -> None:
         with writer_turn(conn):
             begin_scan(conn, extinction.id, bounds)
     scan.slices = {each.number: each for each in read_slices(conn, extinction)}
-    scan.note()
     if engine is None:
         _scan_here(scan)
     else:
@@ -223,67 +268,29 @@ def _engine(scan: Scan, engines: Engines) -> Engine | None:
 
 
 def _scan_here(scan: Scan) -> None:
-    """Batch after batch over the job's own connection."""
-    context, conn = scan.context, scan.conn
-    rows_max, looked = rows_of(conn, scan.batch_rows), 0
+    """Over the job's own connection."""
+    conn = scan.conn
     relax_durability(conn)
-    for part in scan.open_slices():
-        while not part.is_done:
-            if not _may_go_on(scan):
-                context.check()
-            with writer_turn(conn):
-                began_s = context.clock.boottime_s()
-                after = scan_batch(conn, part, rows_max=rows_max)
-            part = scan.moved(part.number, after, worked_s=context.clock.boottime_s() - began_s)
-            looked += rows_max
-            if looked >= scan.batch_rows:
-                looked = 0
-                scan.rest()
+    course = ScanCourse(scan, rows_max=rows_of(conn, scan.batch_rows))
+    sweep_here(conn, _scan_in_turn, course, scan.context)
     relax_durability(conn, relaxed=False)
 
 
-def _may_go_on(scan: Scan) -> bool:
-    """Wait for the throttle and for the end of the pause; False: the job must stop."""
-    context = scan.context
-    while context.stop_cause is None:
-        left_s = max(context.throttle.delay_s(), scan.rests_until_s - context.clock.boottime_s())
-        if left_s <= 0:
-            return True
-        context.sleep(left_s)
-    return False
+def _scan_in_turn(conn: Connection, unit: ScanUnit) -> Scanned:
+    with writer_turn(conn):
+        return run_scan(conn, unit)
 
 
 def _scan_on(scan: Scan, engine: Engine) -> None:
-    """Slices on the workers of an engine, a batch of each at a time."""
+    """Slices on the workers of an engine."""
     context = scan.context
     work = scan_work(
         target_of(scan.store, context.settings, context.database),
         limits=replica_limits(context.settings),
         application_name=application_name(context.job.id, UNIT_NAME, context.job.token),
-        rows_max=scan.batch_rows,
     )
-    workers = context.settings.purge_workers
-    with engine.lease(work, workers=workers, borrower=borrower_of(context)) as lease:
-        forget = context.on_cancel(lease.cancel)
-        try:
-            # An engine with room for more than there are slices ends its round when it has drawn them all.
-            while left := deque(scan.open_slices()):
-                for outcome in lease.map(_drawn(scan, left)):
-                    if outcome.error is not None:
-                        raise outcome.error
-                    part = scan.moved(outcome.unit.number, outcome.result, worked_s=outcome.elapsed_s)
-                    if not part.is_done:
-                        left.append(part)
-                context.check()
-        finally:
-            forget()
-
-
-def _drawn(scan: Scan, left: deque[ScanSlice]) -> Iterator[ScanSlice]:
-    """Slices that nobody works on; of each pause one begins."""
-    while left and _may_go_on(scan):
-        yield left.popleft()
-        scan.rest()
+    course = ScanCourse(scan, rows_max=scan.batch_rows)
+    sweep_on(engine, work, course, context, workers=context.settings.purge_workers)
 
 
 def _finished(scan: Scan) -> Removed:

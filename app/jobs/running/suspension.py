@@ -24,10 +24,18 @@ def awake_store(context: JobContext) -> Store:
     Raises: JobWaiting: it rests.
     """
     store = read_store_of(context)
+    require_awake(context, store)
+    return store
+
+
+def require_awake(context: JobContext, store: Store) -> None:
+    """Return when a job may go to a store.
+
+    Raises: JobWaiting: it rests.
+    """
     now = context.clock.now()
     if is_suspended(store, now=now):
         raise suspended_wait(store.id, now=now, until=store.suspended_until)
-    return store
 
 
 def suspended_wait(store: str, *, now: datetime, until: datetime | None = None) -> JobWaiting:

@@ -6,8 +6,7 @@ from typing import Any
 from app.errors import ServiceError
 from app.jobs.errors import JobFailed
 from app.jobs.running.context import JobContext
-from app.jobs.running.sql_target import read_store_of
-from app.jobs.running.suspension import suspended_wait
+from app.jobs.running.suspension import awake_store
 from app.jobs.writing import EVENT_WARNING
 from app.replication.agreements.service import address_of
 from app.replication.agreements.submitted import agreement_as_submitted
@@ -29,7 +28,7 @@ from app.replication.supplier.signals import (
     supplying_replica,
     waiting_for_peer,
 )
-from app.stores.models import Store, is_suspended
+from app.stores.models import Store
 from spark.replication.records import Snapshot
 from spark.replication.replica.replica import snapshot
 from spark.replication.supplier.decide import Reason
@@ -40,10 +39,7 @@ def run_audit(context: JobContext) -> Mapping[str, Any]:
 
     Raises: JobSignal.
     """
-    store = read_store_of(context)
-    now = context.clock.now()
-    if is_suspended(store, now=now):
-        raise suspended_wait(store.id, now=now, until=store.suspended_until)
+    store = awake_store(context)
     params = AuditParams.model_validate(context.job.params)
     with supplying_replica(context, store) as conn, _client(context, store, params) as client:
         forget = context.on_cancel(client.cut)

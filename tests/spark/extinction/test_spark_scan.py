@@ -9,7 +9,7 @@ import pytest
 from spark.exchange.board import ExchangeLimits
 from spark.exchange.dispatch import Exchange
 from spark.exchange.lease import LeaseTerms
-from spark.extinction.run import scan_work
+from spark.extinction.run import ScanUnit, scan_work
 from spark.extinction.slices import Removed, begin_scan, cut_slices, finish_scan, read_slices
 from spark.formats.extinction_filter import Filter
 from spark.pool.pool import SparkPool
@@ -33,11 +33,11 @@ def test_workers_of_spark_remove_what_one_scan_would(
         begin_scan(side.conn, found.id, list(cut_slices(side.conn, found, rows=700)))
         slices = read_slices(side.conn, found)
         assert len(slices) == 5
-        work = scan_work(side.conn.target, limits=SHORT_WAITS, application_name="lethe-test", rows_max=200)
+        work = scan_work(side.conn.target, limits=SHORT_WAITS, application_name="lethe-test")
         try:
             with exchange.lease(work, LeaseTerms(workers=2)) as lease:
                 while left := [each for each in read_slices(side.conn, found) if not each.is_done]:
-                    outcomes = list(lease.map(iter(left)))
+                    outcomes = list(lease.map(ScanUnit(each, 200) for each in left))
                     assert [outcome.error for outcome in outcomes] == [None] * len(left)
         finally:
             exchange.close()
