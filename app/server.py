@@ -16,6 +16,7 @@ from types import FrameType
 import structlog
 import uvicorn
 
+from app.auth.actions import Action
 from app.auth.models import AuditEvent
 from app.auth.service import ensure_admin_token
 from app.db import Database
@@ -243,7 +244,7 @@ def recover(settings: Settings, store_id: str) -> tuple[int, RecoveryRead | None
                     id=new_id("aud"),
                     at=database.now(db),
                     actor=OFFLINE,
-                    action="store.recover",
+                    action=Action.STORE_RECOVER,
                     subject_type="store",
                     subject_id=store_id,
                     store=store_id,

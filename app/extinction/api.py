@@ -21,6 +21,7 @@ from app.auth.access import (
     requires,
     settings_of,
 )
+from app.auth.actions import Action
 from app.auth.mutation import (
     Answer,
     Begun,
@@ -125,7 +126,7 @@ async def post_extinction(
         begin=making.begin,
         wait=making.wait,
         owner=instance_id_of(request),
-        action="extinction.create",
+        action=Action.EXTINCTION_CREATE,
         subject_type="extinction",
         store=store_id,
         body=body,
@@ -198,7 +199,7 @@ def _discard_in_environment(
         request,
         caller,
         effect,
-        action="extinction.create",
+        action=Action.EXTINCTION_CREATE,
         subject=("extinction", ""),
         store=store.id,
         body=body,
