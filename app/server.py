@@ -38,6 +38,7 @@ from app.starting import (
     bring_to_head,
     check_places,
     check_settings,
+    check_verbs,
     door_limits,
     open_metadata,
     tell_unusable_secrets,
@@ -106,6 +107,7 @@ def serve(settings: Settings) -> int:
     configure_logging()
     os.umask(0o077)
     try:
+        check_verbs()
         check_settings(settings)
         database = open_metadata(settings)
         with using(settings.data_dir):
@@ -183,6 +185,7 @@ def run_worker(settings: Settings) -> int:
     configure_logging()
     os.umask(0o077)
     try:
+        check_verbs()
         database = open_metadata(settings)
         if database.is_sqlite:
             raise Misconfigured("a worker needs the PostgreSQL metadata that its service uses")

@@ -1,0 +1,19 @@
+"""The parameters and the result of an extinction's job."""
+
+from pydantic import BaseModel, Field
+
+
+class ExtinctionParams(BaseModel):
+    """The extinction whose records are removed, or at JE counted."""
+
+    extinction_id: str
+
+
+class ExtinctionResult(BaseModel):
+    """What an extinction has reached."""
+
+    extinction_id: str
+    records: int
+    bytes: int = Field(description="Of keys and values.")
+    tombstones: int | None = Field(default=None, description="REPLICA only.")
+    hint: str | None = Field(default=None, description="JE only: what is worth knowing of its size.")
