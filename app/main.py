@@ -43,7 +43,7 @@ from app.extinction.attest_api import router as attest_router
 from app.extinction.forget_api import router as forget_router
 from app.extinction.log_api import router as extinction_log_router
 from app.extinction.models import STATUS_BODY_MAX_BYTES
-from app.handlers import BATCH_SUBMITTERS, STORE_HOOKS, TRIMMING, scopes_of, secret_users
+from app.handlers import STORE_HOOKS, secret_users
 from app.jobs.abandon_api import router as abandon_router
 from app.jobs.api import router as jobs_router
 from app.jobs.batches.api import router as batch_router
@@ -81,6 +81,8 @@ from app.secrets.api import router as secrets_router
 from app.settings import Settings
 from app.stores.api import router as stores_router
 from app.stores.parameters_api import router as store_parameters_router
+from app.verbs.purges import TRIMMING
+from app.verbs.table import SUBMITTERS, scopes_of
 from spark.replication.proofs.values import PROOF_MAX_BYTES
 
 DESCRIPTION = (
@@ -191,7 +193,7 @@ def create_app(
     state.clock = clock or SystemClock()
     state.readiness = readiness or Readiness()
     state.changed = changed
-    state.store_hooks, state.batch_submitters = STORE_HOOKS, BATCH_SUBMITTERS
+    state.store_hooks, state.batch_submitters = STORE_HOOKS, SUBMITTERS
     state.scopes_of, state.trimming, state.secret_users = scopes_of, TRIMMING, secret_users
     state.spark, state.instance_id = spark, instance_id
     state.waiting_room = WaitingRoom(settings.waiters_max)

@@ -16,6 +16,7 @@ from types import FrameType
 import structlog
 import uvicorn
 
+from app.auth.actions import Action
 from app.auth.models import AuditEvent
 from app.auth.service import ensure_admin_token
 from app.db import Database
@@ -37,6 +38,7 @@ from app.starting import (
     bring_to_head,
     check_places,
     check_settings,
+    check_verbs,
     door_limits,
     open_metadata,
     tell_unusable_secrets,
@@ -105,6 +107,7 @@ def serve(settings: Settings) -> int:
     configure_logging()
     os.umask(0o077)
     try:
+        check_verbs()
         check_settings(settings)
         database = open_metadata(settings)
         with using(settings.data_dir):
@@ -182,6 +185,7 @@ def run_worker(settings: Settings) -> int:
     configure_logging()
     os.umask(0o077)
     try:
+        check_verbs()
         database = open_metadata(settings)
         if database.is_sqlite:
             raise Misconfigured("a worker needs the PostgreSQL metadata that its service uses")
@@ -243,7 +247,7 @@ def recover(settings: Settings, store_id: str) -> tuple[int, RecoveryRead | None
                     id=new_id("aud"),
                     at=database.now(db),
                     actor=OFFLINE,
-                    action="store.recover",
+                    action=Action.STORE_RECOVER,
                     subject_type="store",
                     subject_id=store_id,
                     store=store_id,

@@ -6,7 +6,7 @@ import os
 import resource
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,6 +19,10 @@ from app.db import Database
 from app.kit.door import DoorLimits
 from app.secrets.service import unusable_secrets
 from app.settings import Settings
+from app.verbs.stores.kind import KindOfStore
+from app.verbs.stores.table import KINDS, KindIncomplete, check_kinds
+from app.verbs.table import VERBS, VerbIncomplete, check_table
+from app.verbs.verb import Verb
 from migrations.upgrade import copy_before_upgrade, current_revision, head_revision, is_known, upgrade
 from spark.targets.errors import TargetError, classify
 from spark.targets.hosts import parse_entry
@@ -47,6 +51,20 @@ class NotNow(CannotStart):
     """Something that it needs is taken or away."""
 
     exit_code = EXIT_BUSY
+
+
+def check_verbs(verbs: Iterable[Verb] = VERBS, kinds: Iterable[KindOfStore] = tuple(KINDS.values())) -> None:
+    """Look at the tables of what this version does: nothing of it may run half-described.
+
+    Raises: Misconfigured.
+    """
+    try:
+        check_table(verbs)
+        check_kinds(kinds)
+    except (VerbIncomplete, KindIncomplete) as error:
+        raise Misconfigured(
+            f"{error}. This is a fault of this version of Lethe, not of your settings: install another one"
+        ) from error
 
 
 def check_settings(settings: Settings) -> None:

@@ -13,10 +13,8 @@ from app.clock import SystemClock
 from app.db import Database
 from app.erase.certificates.certificate import issue_missing
 from app.erase.cycle.attempt import Workshop
-from app.erase.cycle.tick import Look
 from app.erase.errors import SigningKeyUnusable
 from app.errors import MetadataBusy, MetadataUnavailable
-from app.events.cleanup.tick import tick_once as cleanup_tick_once
 from app.extinction.log_reading import LogReading
 from app.extinction.scan.settling import Settling
 from app.handlers import is_ahead, task_kinds
@@ -30,13 +28,12 @@ from app.jobs.service import wake
 from app.kit.ids import new_id
 from app.kit.rests import Rest
 from app.main import VERSION
-from app.purge.tick import tick_once
-from app.replication.agreements.tick import Look as AgreementLook
-from app.replication.trimming.tick import trim_tick_once
 from app.retention import forget_rows, remove_expired_archives
 from app.settings import Settings
 from app.stores.models import Store
 from app.stores.service import end_past_suspensions, parallel_limits, suspended_stores
+from app.verbs.table import recurrences
+from app.verbs.verb import Loop
 
 HEARTBEAT_S = 15.0
 STOP_BUDGET_S = 13.5
@@ -79,7 +76,7 @@ class Worker:
             suspended_stores=lambda db: suspended_stores(db, now=clock.now()),
             changed=lambda job_id: self.changed(job_id),
         )
-        self._agreements_rest: dict[str, Rest] = {}
+        self._submitters = [(each.loop, each.make()) for each in recurrences()]
         self._replicas_rest: dict[str, Rest] = {}
         self._keeper = threading.Thread(target=self._keep, name="lethe-housekeeping", daemon=True)
         self._eraser = threading.Thread(target=self._look_at_erasers, name="lethe-eraser", daemon=True)
@@ -149,40 +146,30 @@ class Worker:
         beats = 0
         while not self._stopped.wait(HEARTBEAT_S):
             survive(self._beat, "metadata away")
-            survive(self._tick, "metadata away")
+            survive(partial(self._submit_due, Loop.BEAT), "metadata away")
             if self.spark is not None:
                 self.spark.retry_master()
             beats += 1
             if beats % HOUSEKEEPING_EVERY_BEATS == 1:
                 survive(self._clean, "housekeeping failed")
 
-    def _tick(self) -> None:
-        """Submit the purges and event cleanups that recur and are due."""
+    def _submit_due(self, loop: Loop) -> None:
+        """Submit the jobs of this loop that recur and are due."""
         now = self.clock.now()
-        purges = tick_once(self.database, self.settings, now=now, changed=self._tell)
-        trimmings = trim_tick_once(self.database, self.settings, now=now, changed=self._tell)
-        cleanups = cleanup_tick_once(self.database, self.settings, now=now, changed=self._tell)
-        if purges or trimmings or cleanups:
+        submitters = [submit for where, submit in self._submitters if where is loop]
+        made = [submit(self.database, self.settings, now=now, changed=self._tell) for submit in submitters]
+        if any(made):
             self.runner.wake()
 
     def _look_at_erasers(self) -> None:
         """Every few seconds: which cycles are due, and which parameters of erasers have changed."""
         while not self._stopped.wait(self.settings.erasure_tick_s):
-            survive(self._look_once, "metadata away")
-
-    def _look_once(self) -> None:
-        if Look(self.database, self.settings, self.clock.now(), self._tell).run():
-            self.runner.wake()
+            survive(partial(self._submit_due, Loop.ERASER), "metadata away")
 
     def _look_at_agreements(self) -> None:
         """Every second or so: which sessions are due; on its own, for targets may be slow to answer."""
         while not self._stopped.wait(self.settings.replication_tick_s):
-            survive(self._look_at_agreements_once, "metadata away")
-
-    def _look_at_agreements_once(self) -> None:
-        now = self.clock.now()
-        if AgreementLook(self.database, self.settings, now, self._tell, self._agreements_rest).run():
-            self.runner.wake()
+            survive(partial(self._submit_due, Loop.SUPPLIER), "metadata away")
 
     def _settle_extinctions(self) -> None:
         """At the start and every few seconds: extinctions that a crash or a peer has left without a job."""

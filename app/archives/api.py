@@ -10,6 +10,7 @@ from starlette.responses import Response
 from app.archives.models import Archive, ArchiveDetail, ArchiveRead, RestoreRequest
 from app.archives.service import describe_archive, get_archive, list_archives
 from app.auth.access import Condition, DatabaseDep, requires
+from app.auth.actions import Action
 from app.auth.models import StoreName
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
@@ -93,7 +94,7 @@ def _submit(
 
     verb = "verify" if kind == JOB_VERIFY else "restore"
     response = mutate(
-        request, caller, effect, action=f"archive.{verb}", subject=("archive", job_id), body=body
+        request, caller, effect, action=Action(f"archive.{verb}"), subject=("archive", job_id), body=body
     )
     request.app.state.changed(job_id)
     return response

@@ -7,6 +7,7 @@ from sqlmodel import Session
 from starlette.responses import Response
 
 from app.auth.access import ClockDep, DatabaseDep, requires
+from app.auth.actions import Action
 from app.auth.models import AuditEventRead, TokenCreate, TokenCreated, TokenRead
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.queries import list_audit_events, list_tokens
@@ -51,7 +52,7 @@ def post_token(
             audit={"name": token.name, "scopes": token.scopes, "stores": token.stores},
         )
 
-    return mutate(request, caller, effect, action="token.create", subject=("token", ""), body=body)
+    return mutate(request, caller, effect, action=Action.TOKEN_CREATE, subject=("token", ""), body=body)
 
 
 @router.get(
@@ -89,7 +90,7 @@ def post_revoke(
         token = revoke_token(db, token_id, now=clock.now(), caller=caller)
         return Answer(body=TokenRead.model_validate(token.model_dump(warnings=False)))
 
-    return mutate(request, caller, effect, action="token.revoke", subject=("token", token_id))
+    return mutate(request, caller, effect, action=Action.TOKEN_REVOKE, subject=("token", token_id))
 
 
 @router.get(
@@ -115,7 +116,7 @@ def get_audit_events(
             page_size=page_size,
             page_token=page_token,
             stores=caller.visible_stores(),
-            action=action,
+            action=None if action is None else action.replace("_", "-"),  # as versions before wrote it
             subject_id=subject_id,
             after_time=created_after,
         )

@@ -27,6 +27,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from app.auth.access import clock_of, database_of
+from app.auth.actions import Action
 from app.auth.models import AuditEvent, IdempotencyKey
 from app.auth.service import Caller
 from app.db import Database
@@ -45,6 +46,10 @@ IdempotencyKeyHeader = Annotated[
         "for 7 days.",
     ),
 ]
+
+
+Named = tuple[Action, str, str]
+"""Action, subject type and store of the audit row of a request that waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +177,7 @@ def _audit(
     caller: Caller,
     answer: Answer,
     subject: tuple[str, str],
-    action: str,
+    action: Action,
     store: str | None,
 ) -> None:
     subject_type, subject_id = subject
@@ -212,7 +217,7 @@ def mutate(
     caller: Caller,
     effect: Callable[[Session], Answer],
     *,
-    action: str,
+    action: Action,
     subject: tuple[str, str],
     store: str | None = None,
     body: Any = None,
@@ -237,9 +242,8 @@ def mutate(
             _audit(db, request, caller, answer, subject, action, store)
         return _render(jsonable_encoder(answer.body), answer.status, answer.headers)
     with _keys_in_flight.hold(key):
-        return _mutate_once(
-            request, caller, effect, key, (action, subject, store), _fingerprint(request, body)
-        )
+        named = (action, subject, store)
+        return _mutate_once(request, caller, effect, key, named, _fingerprint(request, body))
 
 
 def _mutate_once(
@@ -247,7 +251,7 @@ def _mutate_once(
     caller: Caller,
     effect: Callable[[Session], Answer],
     key: tuple[str, str, str, str],
-    named: tuple[str, tuple[str, str], str | None],
+    named: tuple[Action, tuple[str, str], str | None],
     fingerprint: str,
 ) -> Response:
     action, subject, store = named
@@ -294,7 +298,7 @@ async def mutate_waiting(
     begin: Callable[[Session], Begun],
     wait: Callable[[Begun], Awaitable[Conclude]],
     owner: str,
-    action: str,
+    action: Action,
     subject_type: str,
     store: str,
     body: Any = None,
@@ -324,18 +328,14 @@ async def mutate_waiting(
         return await run_in_threadpool(_conclude, request, conclude, key)
 
 
-def _begin(
-    request: Request, caller: Caller, begin: Callable[[Session], Begun], named: tuple[str, str, str]
-) -> Begun:
+def _begin(request: Request, caller: Caller, begin: Callable[[Session], Begun], named: Named) -> Begun:
     with database_of(request).transaction() as db:
         begun = begin(db)
         _audit_begun(db, request, caller, begun, named)
     return begun
 
 
-def _audit_begun(
-    db: Session, request: Request, caller: Caller, begun: Begun, named: tuple[str, str, str]
-) -> None:
+def _audit_begun(db: Session, request: Request, caller: Caller, begun: Begun, named: Named) -> None:
     action, subject_type, store = named
     _audit(db, request, caller, Answer(audit=begun.audit), (subject_type, begun.subject_id), action, store)
 
@@ -344,7 +344,7 @@ def _begin_once(
     request: Request,
     caller: Caller,
     begin: Callable[[Session], Begun],
-    named: tuple[str, str, str],
+    named: Named,
     key: tuple[str, str, str, str],
     fingerprint: str,
     owner: str,

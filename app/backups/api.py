@@ -10,6 +10,7 @@ from sqlmodel import Session
 from starlette.responses import Response
 
 from app.auth.access import DatabaseDep, SettingsDep, database_of, requires, settings_of
+from app.auth.actions import Action
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
@@ -75,7 +76,7 @@ async def post_session(
         caller,
         store_id,
         lambda place: Preparation(request, caller, place, body),
-        action="backup_session.create",
+        action=Action.BACKUP_SESSION_CREATE,
         subject_type="backup_session",
         body=body,
         failed=partial(_take_back, request),
@@ -181,7 +182,7 @@ def _change(
         request,
         caller,
         effect,
-        action=f"backup_session.{verb}",
+        action=Action(f"backup-session.{verb}"),
         subject=("backup_session", session_id),
         store=store.id,
         body=body,
@@ -251,7 +252,7 @@ def post_release(
         caller,
         store,
         session_id,
-        "release_files",
+        "release-files",
         lambda db, row, now: _answer(release_session_files(db, row, numbers, seen, now=now)),
         body=body,
     )

@@ -10,6 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from app.auth.access import ClockDep, DatabaseDep, SettingsDep, requires
+from app.auth.actions import Action
 from app.auth.mutation import Answer, IdempotencyKeyHeader, find_replay, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
@@ -131,7 +132,7 @@ def _begin(request: Request, caller: Caller, store_id: str, body: CycleRequest) 
         request,
         caller,
         effect,
-        action="erasure-cycle.create",
+        action=Action.ERASURE_CYCLE_CREATE,
         subject=("erasure-cycle", ""),
         store=store_id,
         body=body,

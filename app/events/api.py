@@ -20,6 +20,7 @@ from app.auth.access import (
     requires,
     settings_of,
 )
+from app.auth.actions import Action
 from app.auth.mutation import Answer, Begun, Conclude, IdempotencyKeyHeader, find_replay, mutate_waiting
 from app.auth.scopes import Scope
 from app.auth.service import Caller
@@ -185,7 +186,7 @@ async def post_event(
         begin=making.begin,
         wait=making.wait,
         owner=instance_id_of(request),
-        action="event.create",
+        action=Action.EVENT_CREATE,
         subject_type="event",
         store=store_id,
         body=body,
@@ -232,7 +233,7 @@ async def post_confirmation(
         begin=making.begin,
         wait=making.wait,
         owner=instance_id_of(request),
-        action="event.confirm",
+        action=Action.EVENT_CONFIRM,
         subject_type="confirmation",
         store=store_id,
         body=body,

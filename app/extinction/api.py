@@ -17,6 +17,7 @@ from app.auth.access import (
     requires,
     settings_of,
 )
+from app.auth.actions import Action
 from app.auth.mutation import (
     IdempotencyKeyHeader,
     find_replay,
@@ -105,7 +106,7 @@ async def post_extinction(
         begin=making.begin,
         wait=making.wait,
         owner=instance_id_of(request),
-        action="extinction.create",
+        action=Action.EXTINCTION_CREATE,
         subject_type="extinction",
         store=store_id,
         body=body,

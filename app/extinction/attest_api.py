@@ -7,6 +7,7 @@ from sqlmodel import Session
 from starlette.responses import Response
 
 from app.auth.access import clock_of, requires
+from app.auth.actions import Action
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
@@ -58,7 +59,7 @@ def attest_extinction(
         request,
         caller,
         effect,
-        action="extinction.attest",
+        action=Action.EXTINCTION_ATTEST,
         subject=("extinction", extinction_id),
         store=store_id,
         body=body,

@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from app.auth.access import clock_of, database_of, settings_of
+from app.auth.actions import Action
 from app.auth.mutation import Answer, Begun, Conclude, mutate
 from app.auth.service import Caller
 from app.errors import ServiceError
@@ -110,7 +111,7 @@ def discard_in_environment(
         request,
         caller,
         effect,
-        action="extinction.create",
+        action=Action.EXTINCTION_CREATE,
         subject=("extinction", ""),
         store=store.id,
         body=body,

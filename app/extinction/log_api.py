@@ -8,6 +8,7 @@ from sqlmodel import Session
 from starlette.responses import Response
 
 from app.auth.access import clock_of, requires
+from app.auth.actions import Action
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
@@ -78,7 +79,7 @@ def accept_log(
         request,
         caller,
         effect,
-        action="extinction.accept_log",
+        action=Action.EXTINCTION_ACCEPT_LOG,
         subject=("store", store_id),
         store=store_id,
         body=body,

@@ -8,6 +8,7 @@ from sqlmodel import Session
 from starlette.responses import Response
 
 from app.auth.access import ClockDep
+from app.auth.actions import Action
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.jobs.api import Admin, JobId, accepted
 from app.jobs.models import JobRead
@@ -57,6 +58,6 @@ def post_abandon(
         audit = {"reason": body.reason, "silence_proved": False}
         return replace(accepted(job, status=200), audit=audit)
 
-    response = mutate(request, caller, effect, action="job.abandon", subject=("job", job_id), body=body)
+    response = mutate(request, caller, effect, action=Action.JOB_ABANDON, subject=("job", job_id), body=body)
     request.app.state.changed(job_id)
     return response

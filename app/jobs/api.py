@@ -11,6 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from app.auth.access import ClockDep, Condition, DatabaseDep, SettingsDep, requires, requires_unlimited
+from app.auth.actions import Action
 from app.auth.models import StoreName
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
@@ -191,7 +192,12 @@ def _act(
         return replace(accepted(job, status=202 if passing else 200), audit={"reason": reason})
 
     response = mutate(
-        request, caller, effect, action=f"job.{verb}", subject=("job", job_id), body={"reason": reason}
+        request,
+        caller,
+        effect,
+        action=Action(f"job.{verb}"),
+        subject=("job", job_id),
+        body={"reason": reason},
     )
     request.app.state.changed(job_id)
     return response
@@ -290,7 +296,7 @@ def post_retry(
         )
         return accepted(job)
 
-    response = mutate(request, caller, effect, action="job.retry", subject=("job", job_id), body=body)
+    response = mutate(request, caller, effect, action=Action.JOB_RETRY, subject=("job", job_id), body=body)
     request.app.state.changed(job_id)
     return response
 
@@ -318,7 +324,7 @@ def patch_throttle(
         headers = {"ETag": etag(job.version)}
         return Answer(body=read_job(job), headers=headers, store=job.store, audit=body.model_dump())
 
-    response = mutate(request, caller, effect, action="job.throttle", subject=("job", job_id), body=body)
+    response = mutate(request, caller, effect, action=Action.JOB_THROTTLE, subject=("job", job_id), body=body)
     request.app.state.changed(job_id)
     return response
 

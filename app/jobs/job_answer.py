@@ -8,6 +8,7 @@ from fastapi import Request
 from sqlmodel import Session
 from starlette.responses import Response
 
+from app.auth.actions import Action
 from app.auth.mutation import Answer, mutate
 from app.auth.service import Caller
 from app.jobs.api import accepted
@@ -19,7 +20,7 @@ def job_answer(
     caller: Caller,
     queue: Callable[[Session], Job],
     *,
-    action: str,
+    action: Action,
     store_id: str,
     body: Any,
     audit: Mapping[str, Any] | None = None,

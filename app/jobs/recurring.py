@@ -12,6 +12,7 @@ from typing import Final
 from pydantic import BaseModel, Field
 from sqlmodel import Session
 
+from app.auth.actions import Action
 from app.auth.models import AuditEvent
 from app.auth.scopes import Scope
 from app.auth.service import Caller
@@ -75,7 +76,7 @@ def submit_recurring(
     *,
     scope: Scope,
     submit: Callable[[Caller], Job],
-    action: str,
+    action: Action,
     detail: Callable[[Job], Mapping[str, object]],
     now: datetime,
 ) -> Ticked:

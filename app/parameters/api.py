@@ -8,6 +8,7 @@ from sqlmodel import Session
 from starlette.responses import Response
 
 from app.auth.access import ClockDep, Condition, DatabaseDep, requires, requires_unlimited
+from app.auth.actions import Action
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
@@ -104,7 +105,12 @@ def _change(
 
     verb = "unset" if body is None else "set"
     return mutate(
-        request, caller, effect, action=f"parameter.{verb}", subject=("parameter", spec.name), body=body
+        request,
+        caller,
+        effect,
+        action=Action(f"parameter.{verb}"),
+        subject=("parameter", spec.name),
+        body=body,
     )
 
 

@@ -10,6 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from app.auth.access import database_of, requires_one_of
+from app.auth.actions import Action
 from app.auth.mutation import Answer, Begun, Conclude, IdempotencyKeyHeader, problem_answer
 from app.auth.scopes import Scope
 from app.auth.service import Caller
@@ -57,7 +58,7 @@ async def post_abort(
         caller,
         store_id,
         lambda place: _Abort(request, place, body),
-        action="erasure.abort",
+        action=Action.ERASURE_ABORT,
         subject_type="protection",
         body=body,
     )

@@ -11,6 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from app.auth.access import clock_of, database_of, instance_id_of, settings_of
+from app.auth.actions import Action
 from app.auth.mutation import Begun, Conclude, find_replay, mutate_waiting
 from app.auth.service import Caller
 from app.db import Database
@@ -109,7 +110,7 @@ async def answer_after_wait(
     store_id: str,
     waiting: Callable[[Place], Waiting],
     *,
-    action: str,
+    action: Action,
     subject_type: str,
     body: object,
     failed: Callable[[Store], object] | None = None,

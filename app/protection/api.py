@@ -10,6 +10,7 @@ from sqlmodel import Session
 from starlette.responses import Response
 
 from app.auth.access import Condition, DatabaseDep, database_of, requires, requires_one_of
+from app.auth.actions import Action
 from app.auth.mutation import Answer, Begun, Conclude, IdempotencyKeyHeader, mutate, problem_answer
 from app.auth.scopes import Scope
 from app.auth.service import Caller
@@ -100,7 +101,7 @@ async def post_protection(
         caller,
         store_id,
         lambda place: _Opening(request, caller, place, body),
-        action="protection.create",
+        action=Action.PROTECTION_CREATE,
         subject_type="protection",
         body=body,
     )
@@ -237,7 +238,7 @@ def _change(
         request,
         caller,
         effect,
-        action=f"protection.{verb}",
+        action=Action(f"protection.{verb}"),
         subject=("protection", protection_id),
         store=store_id,
         body=body,
@@ -299,7 +300,7 @@ def post_release(
         caller,
         store_id,
         protection_id,
-        "release_files",
+        "release-files",
         lambda db, row, now: release_files(db, row, numbers, now=now),
         body=body,
     )

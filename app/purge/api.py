@@ -11,6 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from app.auth.access import ClockDep, DatabaseDep, SettingsDep, requires
+from app.auth.actions import Action
 from app.auth.mutation import IdempotencyKeyHeader, find_replay
 from app.auth.scopes import Scope
 from app.auth.service import Caller
@@ -95,7 +96,7 @@ def _purge(request: Request, caller: Caller, store_id: str, body: PurgeRequest) 
 
     audit = {"kind": body.kind, "plan_id": body.plan_id, "reason": body.reason, "force": body.force}
     return job_answer(
-        request, caller, queue, action="purge.create", store_id=store_id, body=body, audit=audit
+        request, caller, queue, action=Action.PURGE_CREATE, store_id=store_id, body=body, audit=audit
     )
 
 

@@ -18,6 +18,7 @@ import structlog
 from sqlalchemy import update
 from sqlmodel import Session, col, select
 
+from app.auth.actions import Action
 from app.auth.scopes import Scope
 from app.db import Database
 from app.jobs.recurring import Ticked, last_job_of, submit_recurring
@@ -179,7 +180,7 @@ def _submit(db: Session, settings: Settings, store: Store, kind: PurgeKind, *, n
         store,
         scope=Scope.PURGES_WRITE,
         submit=lambda caller: submit_unseen(db, store, request, caller=caller, settings=settings, now=now),
-        action="purge.create",
+        action=Action.PURGE_CREATE,
         detail=lambda job: {"kind": kind.value, "reason": job.reason},
         now=now,
     )

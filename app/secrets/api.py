@@ -8,6 +8,7 @@ from sqlmodel import Session
 from starlette.responses import Response
 
 from app.auth.access import ClockDep, DatabaseDep, SettingsDep, requires_unlimited
+from app.auth.actions import Action
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
@@ -73,7 +74,9 @@ def post_secret(
     def effect(db: Session) -> Answer:
         return _answer(create_secret(db, body, settings=settings, now=clock.now()), settings, status=201)
 
-    return mutate(request, caller, effect, action="secret.create", subject=("secret", body.name), body=body)
+    return mutate(
+        request, caller, effect, action=Action.SECRET_CREATE, subject=("secret", body.name), body=body
+    )
 
 
 @router.get(
@@ -138,7 +141,7 @@ def patch_secret(
         row = change_secret(db, name, body, if_match=if_match, settings=settings, now=clock.now())
         return _answer(row, settings, changed=frozenset(body.model_fields_set))
 
-    return mutate(request, caller, effect, action="secret.change", subject=("secret", name), body=body)
+    return mutate(request, caller, effect, action=Action.SECRET_CHANGE, subject=("secret", name), body=body)
 
 
 @router.delete(
@@ -163,4 +166,4 @@ def delete_secret(
         remove_secret(db, name, if_match=if_match, users=users(db, reference_of(name)))
         return Answer(status=204)
 
-    return mutate(request, caller, effect, action="secret.remove", subject=("secret", name))
+    return mutate(request, caller, effect, action=Action.SECRET_REMOVE, subject=("secret", name))

@@ -1,6 +1,6 @@
 """`/v1/stores`: registered targets."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request
@@ -8,6 +8,7 @@ from sqlmodel import Session
 from starlette.responses import Response
 
 from app.auth.access import ClockDep, Condition, DatabaseDep, SettingsDep, requires
+from app.auth.actions import Action
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
@@ -93,6 +94,20 @@ def _parse_labels(labels: list[str]) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
+def _mutated(
+    request: Request,
+    caller: Caller,
+    effect: Callable[[Session], Answer],
+    action: Action,
+    store_id: str,
+    body: object = None,
+) -> Response:
+    """Change a store, with the audit row of it."""
+    return mutate(
+        request, caller, effect, action=action, subject=("store", store_id), store=store_id, body=body
+    )
+
+
 @router.post(
     "/v1/stores",
     status_code=201,
@@ -125,9 +140,7 @@ def post_store(
         _require_reach(caller, db, store, {})
         return _answer(store, status=201)
 
-    return mutate(
-        request, caller, effect, action="store.create", subject=("store", body.id), store=body.id, body=body
-    )
+    return _mutated(request, caller, effect, Action.STORE_CREATE, body.id, body=body)
 
 
 @router.get(
@@ -228,9 +241,7 @@ def patch_store(
         answer = _answer(store)
         return Answer(body=answer.body, headers=answer.headers, audit={"changed": changed})
 
-    return mutate(
-        request, caller, effect, action="store.change", subject=("store", store_id), store=store_id, body=body
-    )
+    return _mutated(request, caller, effect, Action.STORE_CHANGE, store_id, body=body)
 
 
 @router.delete(
@@ -266,7 +277,7 @@ def delete_store(
         remove_store(db, store_id, if_match=if_match, active_jobs=users, extinctions=kept)
         return Answer(status=204, audit={"forget_extinctions": forget_extinctions})
 
-    return mutate(request, caller, effect, action="store.remove", subject=("store", store_id), store=store_id)
+    return _mutated(request, caller, effect, Action.STORE_REMOVE, store_id)
 
 
 @router.post(
@@ -322,15 +333,7 @@ def post_suspend(
     def effect(db: Session) -> Answer:
         return _answer(suspend_store(db, store_id, body, now=clock.now()))
 
-    response = mutate(
-        request,
-        caller,
-        effect,
-        action="store.suspend",
-        subject=("store", store_id),
-        store=store_id,
-        body=body,
-    )
+    response = _mutated(request, caller, effect, Action.STORE_SUSPEND, store_id, body=body)
     request.app.state.changed("")
     return response
 
@@ -358,9 +361,7 @@ def post_resume(
         hooks.resumed(db, store_id, clock.now())
         return _answer(store)
 
-    response = mutate(
-        request, caller, effect, action="store.resume", subject=("store", store_id), store=store_id
-    )
+    response = _mutated(request, caller, effect, Action.STORE_RESUME, store_id)
     request.app.state.changed("")
     return response
 
@@ -388,6 +389,4 @@ def post_recover(
     def effect(_db: Session) -> Answer:
         return Answer(body=found, audit=found.model_dump())
 
-    return mutate(
-        request, caller, effect, action="store.recover", subject=("store", store_id), store=store_id
-    )
+    return _mutated(request, caller, effect, Action.STORE_RECOVER, store_id)

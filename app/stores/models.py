@@ -1,7 +1,6 @@
 """Stores: registered targets, as a table and as clients see them."""
 
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
@@ -14,7 +13,6 @@ from app.db import JSON_TYPE, DurationSeconds, UtcDateTime
 from app.kit.durations import Duration
 from app.kit.values import Text
 from app.secrets.models import SecretReference
-from app.stores.examples import EXAMPLES
 from app.stores.fields import (
     ClusterName,
     CsnText,
@@ -27,72 +25,16 @@ from app.stores.fields import (
     StoreUrl,
     TimeZone,
 )
+from app.stores.kinds.rules import ExtinctionFilterMode as ExtinctionFilterMode
+from app.stores.kinds.rules import StoreKind as StoreKind
+from app.stores.kinds.rules import StoreMode as StoreMode
+from app.stores.kinds.table import RULES, fields_of_other_kinds
 from spark.formats.csn import CSN_CHARS
-from spark.formats.replica import PREFIX_DEFAULT
 from spark.formats.slony import CLUSTER_MAX_CHARS
 from spark.targets.target import validate_url
 
-
-class StoreKind(StrEnum):
-    """What a store is."""
-
-    SYMMETRICDS = "SYMMETRICDS"
-    JE = "JE"
-    REPLICA = "REPLICA"
-    SLONY = "SLONY"
-
-
-class StoreMode(StrEnum):
-    """How a JE environment is shared with its own process.
-
-    CLOSED: JE's locks are held while something is written. LIVE: beside the running process.
-    """
-
-    CLOSED = "CLOSED"
-    LIVE = "LIVE"
-
-
-class ExtinctionFilterMode(StrEnum):
-    """What the application's extinction filter says to JE."""
-
-    NONE = "NONE"
-    ALWAYS_MAYBE = "ALWAYS_MAYBE"
-    INSTALLED = "INSTALLED"
-
-
-REPLICA_DIALECTS = frozenset({"postgresql", "sqlite"})
 NODE_GRACE = timedelta(minutes=10)
 BACKUP_GRACE = timedelta(hours=24)
-SQL_FIELDS = frozenset({"url", "password", "schema_name", "table_prefix", "time_zone"})
-JE_FIELDS = frozenset(
-    {
-        "path",
-        "mode",
-        "extinction_filter",
-        "backups",
-        "accept_medium",
-        "delete_reserved_files",
-        "erase_expired",
-        "node_grace",
-        "backup_grace",
-    }
-)
-REPLICA_FIELDS = frozenset({"rid", "generation"})
-SLONY_FIELDS = frozenset({"url", "password", "cluster"})
-"""What only an environment, a database, a replica, a node has; the other kinds' fields are refused."""
-FIELDS = {
-    StoreKind.SYMMETRICDS: SQL_FIELDS,
-    StoreKind.JE: JE_FIELDS,
-    StoreKind.REPLICA: SQL_FIELDS | REPLICA_FIELDS,
-    StoreKind.SLONY: SLONY_FIELDS,
-}
-
-
-def fields_of_other_kinds(kind: StoreKind) -> frozenset[str]:
-    """The fields that make no sense for a kind."""
-    return frozenset().union(*FIELDS.values()) - FIELDS[kind]
-
-
 NO_BYTES_LIMIT = "limits.max_bytes is for stores of kind JE; use max_rows or max_fraction"
 
 
@@ -230,7 +172,7 @@ class StoreCreate(StoreBase):
         alias_generator=_wire_name,
         populate_by_name=True,
         extra="forbid",
-        json_schema_extra={"examples": list(EXAMPLES)},
+        json_schema_extra={"examples": [dict(rules.example) for rules in RULES.values()]},
     )
 
     id: StoreName = Field(description="Chosen by the client.")
@@ -249,39 +191,21 @@ class StoreCreate(StoreBase):
 
     @model_validator(mode="after")
     def _fields_of_its_kind(self) -> Self:
-        needed = "path" if self.kind is StoreKind.JE else "url"
-        if getattr(self, needed) is None:
-            raise ValueError(f"a store of kind {self.kind} needs `{needed}`")
+        rules = RULES[self.kind]
+        if missing := [name for name in rules.needs if getattr(self, name) is None]:
+            raise ValueError(f"a store of kind {self.kind} needs `{missing[0]}`")
         given = {name for name in self.model_fields_set if getattr(self, name) is not None}
         if wrong := sorted(given & fields_of_other_kinds(self.kind)):
             names = ", ".join(_wire_name(name) for name in wrong)
             raise ValueError(f"a store of kind {self.kind} has no {names}")
-        if self.limits.max_bytes is not None and self.kind is not StoreKind.JE:
+        if self.limits.max_bytes is not None and not rules.counts_bytes:
             raise ValueError(NO_BYTES_LIMIT)
-        if self.kind is StoreKind.REPLICA:
-            self._check_replica()
-        if self.kind is StoreKind.SLONY:
-            self._check_node()
-        if self.kind is StoreKind.JE:
-            self.mode = self.mode or StoreMode.CLOSED
-            self.extinction_filter = self.extinction_filter or ExtinctionFilterMode.NONE
+        if self.url is not None and rules.dialects and validate_url(self.url) not in rules.dialects:
+            raise ValueError(rules.lies_on)
+        for name, value in rules.defaults.items():
+            if name not in self.model_fields_set or getattr(self, name) is None:
+                setattr(self, name, value)
         return self
-
-    def _check_replica(self) -> None:
-        assert self.url is not None, "looked at before"
-        if self.rid is None:
-            raise ValueError("a store of kind REPLICA needs `rid`")
-        if validate_url(self.url) not in REPLICA_DIALECTS:
-            raise ValueError("a replica lies on PostgreSQL or SQLite")
-        if "table_prefix" not in self.model_fields_set:
-            self.table_prefix = PREFIX_DEFAULT
-
-    def _check_node(self) -> None:
-        assert self.url is not None, "looked at before"
-        if self.cluster is None:
-            raise ValueError("a store of kind SLONY needs `cluster`")
-        if validate_url(self.url) != "postgresql":
-            raise ValueError("a node of Slony-I lies on PostgreSQL")
 
 
 class StorePatch(BaseModel):

@@ -7,6 +7,7 @@ from sqlmodel import Session
 from starlette.responses import JSONResponse, Response
 
 from app.auth.access import ClockDep, DatabaseDep
+from app.auth.actions import Action
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.service import Caller
 from app.kit.conditional import IfMatch, etag, require_match
@@ -96,7 +97,7 @@ def _change(
         request,
         caller,
         effect,
-        action=f"parameter.{verb}",
+        action=Action(f"parameter.{verb}"),
         subject=("parameter", spec.name),
         store=store_id,
         body=body,

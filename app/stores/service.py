@@ -25,9 +25,9 @@ from app.stores.errors import (
     StoreNotFound,
     StoreUrlRefused,
 )
+from app.stores.kinds.table import RULES, fields_of_other_kinds
 from app.stores.models import (
     NO_BYTES_LIMIT,
-    REPLICA_DIALECTS,
     Store,
     StoreCreate,
     StoreKind,
@@ -36,7 +36,6 @@ from app.stores.models import (
     StorePatch,
     StoreRead,
     SuspendRequest,
-    fields_of_other_kinds,
     read_store,
 )
 from app.stores.targets import check_allowed, check_environment_allowed, user_of
@@ -226,10 +225,9 @@ def check_target_allowed(db: Session, store: Store, *, settings: Settings, datab
             )
         return
     assert store.url is not None, "a store on a database has a URL"
-    if store.kind == StoreKind.REPLICA and validate_url(store.url) not in REPLICA_DIALECTS:
-        raise StoreUrlRefused("a replica lies on PostgreSQL or SQLite", code="TARGET_URL_INVALID")
-    if store.kind == StoreKind.SLONY and validate_url(store.url) != "postgresql":
-        raise StoreUrlRefused("a node of Slony-I lies on PostgreSQL", code="TARGET_URL_INVALID")
+    rules = RULES[StoreKind(store.kind)]
+    if rules.dialects and validate_url(store.url) not in rules.dialects:
+        raise StoreUrlRefused(rules.lies_on, code="TARGET_URL_INVALID")
     check_allowed(url=store.url, schema_name=store.schema_name, settings=settings, database=database)
     permitted_secret(db, store.password, user_of(store), place=network_place(store.url))
 

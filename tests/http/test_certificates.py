@@ -230,7 +230,7 @@ def test_replaced_key_signs_no_more_and_what_it_signed_holds(
     pages = module_http.get("/v1/signing-keys", params={"page_size": 1}).json()
     assert (len(pages["items"]), bool(pages["next_page_token"])) == (1, True)
     audit = module_http.get("/v1/audit-events", params={"page_size": 100}).json()["items"]
-    assert any(each["action"] == "signing_key.rotate" for each in audit)
+    assert any(each["action"] == "signing-key.rotate" for each in audit)
 
 
 def test_only_an_admin_replaces_the_key_and_others_see_their_stores(

@@ -135,7 +135,7 @@ def test_orders_leave_audit_rows_and_are_remembered_by_their_key(
         "IDEMPOTENCY_KEY_REUSED",
     )
     assert http.post("/v1/spark-pool:resume", json={}).status_code == 200
-    found = http.get("/v1/audit-events", params={"action": "spark_pool.drain"}).json()["items"]
+    found = http.get("/v1/audit-events", params={"action": "spark-pool.drain"}).json()["items"]
     assert [(row["subject_type"], row["detail"]) for row in found] == [
         ("spark_pool", {"reason": "maintenance"})
     ]

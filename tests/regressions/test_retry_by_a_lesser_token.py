@@ -33,9 +33,9 @@ def _token(bench: Workbench, http: Http, scopes: list[str]) -> str:
 @pytest.mark.parametrize(
     ("kind", "params", "needed"),
     [
-        ("PURGE", {}, "purges:write"),
-        ("PLAN", {}, "purges:write"),
-        ("BATCH", {"kind": "PURGE"}, "purges:write"),
+        ("PURGE", {"kind": "OUTGOING"}, "purges:write"),
+        ("PLAN", {"kind": "INCOMING"}, "purges:write"),
+        ("BATCH", {"kind": "PURGE", "params": {"kind": "OUTGOING"}}, "purges:write"),
         ("ARCHIVE_RESTORE", LIVE, "admin"),
         ("ARCHIVE_RESTORE", FILE, "stores:write"),
     ],

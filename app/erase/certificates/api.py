@@ -7,6 +7,7 @@ from sqlmodel import Session, col, select
 from starlette.responses import Response
 
 from app.auth.access import ClockDep, DatabaseDep, SettingsDep, instance_id_of, requires, requires_unlimited
+from app.auth.actions import Action
 from app.auth.mutation import Answer, IdempotencyKeyHeader, find_replay, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
@@ -115,7 +116,7 @@ def post_verify(
         request,
         caller,
         effect,
-        action="erasure-cycle.verify",
+        action=Action.ERASURE_CYCLE_VERIFY,
         subject=("erasure-cycle", cycle_id),
         store=store_id,
         body=asked,
@@ -196,7 +197,7 @@ def post_rotate(
         shown = _shown(db.get_one(SigningKey, new.key_id))
         return Answer(body=shown, subject_id=new.key_id, audit={"former": former.key_id})
 
-    return mutate(request, caller, effect, action="signing_key.rotate", subject=("signing_key", ""))
+    return mutate(request, caller, effect, action=Action.SIGNING_KEY_ROTATE, subject=("signing_key", ""))
 
 
 def _shown(row: SigningKey) -> SigningKeyRead:

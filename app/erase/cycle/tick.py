@@ -19,6 +19,7 @@ from typing import Final
 import structlog
 from sqlmodel import Session, col, select
 
+from app.auth.actions import Action
 from app.auth.models import AuditEvent
 from app.auth.scopes import Scope
 from app.auth.service import Caller
@@ -277,7 +278,7 @@ def _audit(store_id: str, cycle: ErasureCycle, *, now: datetime) -> AuditEvent:
         id=new_id("aud"),
         at=now,
         actor=ACTOR,
-        action="erasure-cycle.create",
+        action=Action.ERASURE_CYCLE_CREATE,
         subject_type="erasure-cycle",
         subject_id=cycle.id,
         store=store_id,

@@ -9,6 +9,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from app.auth.access import ClockDep, DatabaseDep, requires
+from app.auth.actions import Action
 from app.auth.mutation import IdempotencyKeyHeader, find_replay
 from app.auth.scopes import Scope
 from app.auth.service import Caller
@@ -92,7 +93,7 @@ def _clean(request: Request, caller: Caller, store_id: str, body: CleanupRequest
 
     audit = {"via": body.via, "rule": body.rule, "plan_id": body.plan_id, "reason": body.reason}
     return job_answer(
-        request, caller, queue, action="event_cleanup.create", store_id=store_id, body=body, audit=audit
+        request, caller, queue, action=Action.EVENT_CLEANUP_CREATE, store_id=store_id, body=body, audit=audit
     )
 
 

@@ -7,6 +7,7 @@ from sqlmodel import Session
 from starlette.responses import Response
 
 from app.auth.access import ClockDep, DatabaseDep, SettingsDep, requires
+from app.auth.actions import Action
 from app.auth.mutation import IdempotencyKeyHeader, find_replay
 from app.auth.scopes import Scope
 from app.auth.service import Caller
@@ -68,7 +69,7 @@ def post_switch(
 
     audit = {"action": body.action, "reason": body.reason}
     return job_answer(
-        request, caller, queue, action="log_switch.create", store_id=store_id, body=body, audit=audit
+        request, caller, queue, action=Action.LOG_SWITCH_CREATE, store_id=store_id, body=body, audit=audit
     )
 
 

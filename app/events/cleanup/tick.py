@@ -22,6 +22,7 @@ from pydantic import ConfigDict, Field
 from sqlalchemy import update
 from sqlmodel import Session, col, select
 
+from app.auth.actions import Action
 from app.auth.scopes import Scope
 from app.db import Database
 from app.events.cleanup.models import CLEANUP_INTERVAL, CleanupRequest
@@ -165,7 +166,7 @@ def _submit(db: Session, settings: Settings, store: Store, *, now: datetime) -> 
         store,
         scope=Scope.EVENTS_WRITE,
         submit=lambda caller: submit_unseen(db, store, request, caller=caller, settings=settings, now=now),
-        action="event_cleanup.create",
+        action=Action.EVENT_CLEANUP_CREATE,
         detail=lambda job: {"interval": job.params["interval"], "reason": job.reason},
         now=now,
     )

@@ -8,6 +8,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
 from app.auth.access import SettingsDep, database_of, requires, settings_of
+from app.auth.actions import Action
 from app.auth.mutation import IdempotencyKeyHeader, find_replay
 from app.auth.scopes import Scope
 from app.auth.service import Caller
@@ -89,7 +90,7 @@ def _submitted(request: Request, caller: Caller, store_id: str, body: WaitReques
             now=database.now(db),
         )
 
-    return job_answer(request, caller, queue, action="event.wait", store_id=store_id, body=body)
+    return job_answer(request, caller, queue, action=Action.EVENT_WAIT, store_id=store_id, body=body)
 
 
 async def _waited(request: Request, job_id: str, wait_s: int) -> tuple[JobRead, int]:

@@ -18,6 +18,7 @@ from typing import Final
 import structlog
 from sqlmodel import Session, col, select
 
+from app.auth.actions import Action
 from app.auth.models import AuditEvent
 from app.db import Database
 from app.errors import ServiceError
@@ -198,7 +199,7 @@ def _audit(row: ExtinctionRow, *, now: datetime) -> AuditEvent:
         id=new_id("aud"),
         at=now,
         actor=ACTOR,
-        action="extinction.drop",
+        action=Action.EXTINCTION_DROP,
         subject_type="extinction",
         subject_id=row.id,
         store=row.store,

@@ -11,6 +11,7 @@ from sqlmodel import Session, col, select
 from starlette.responses import Response
 
 from app.auth.access import ClockDep, Condition, SettingsDep, requires
+from app.auth.actions import Action
 from app.auth.models import StoreName
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
@@ -129,7 +130,7 @@ def post_batch(
         audit = {"kind": body.kind, "stores": len(stores), "refused": refused}
         return replace(accepted(parent), audit=audit)
 
-    response = mutate(request, caller, effect, action="batch.create", subject=("job", ""), body=body)
+    response = mutate(request, caller, effect, action=Action.BATCH_CREATE, subject=("job", ""), body=body)
     request.app.state.changed("")
     return response
 

@@ -9,6 +9,7 @@ from sqlmodel import Session
 from starlette.responses import Response
 
 from app.auth.access import requires_unlimited
+from app.auth.actions import Action
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
@@ -92,7 +93,12 @@ def _change(
 
     instance = spark.read().instance
     return mutate(
-        request, caller, effect, action=f"spark_pool.{verb}", subject=("spark_pool", instance), body=body
+        request,
+        caller,
+        effect,
+        action=Action(f"spark-pool.{verb}"),
+        subject=("spark_pool", instance),
+        body=body,
     )
 
 

@@ -18,6 +18,7 @@ from app.auth.access import (
     requires,
     settings_of,
 )
+from app.auth.actions import Action
 from app.auth.mutation import (
     Answer,
     Begun,
@@ -112,7 +113,7 @@ async def post_agreement(
         begin=making.begin,
         wait=making.wait,
         owner=instance_id_of(request),
-        action="agreement.create",
+        action=Action.AGREEMENT_CREATE,
         subject_type="agreement",
         store=store_id,
         body=body,
@@ -311,7 +312,7 @@ def patch_agreement(
         request,
         caller,
         effect,
-        action="agreement.change",
+        action=Action.AGREEMENT_CHANGE,
         subject=("agreement", agreement_id),
         store=store_id,
         body=body,
@@ -364,7 +365,7 @@ def delete_agreement(
             request,
             caller,
             effect,
-            action="agreement.remove",
+            action=Action.AGREEMENT_REMOVE,
             subject=("agreement", agreement_id),
             store=store_id,
         )

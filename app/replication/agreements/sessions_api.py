@@ -8,6 +8,7 @@ from sqlmodel import Session
 from starlette.responses import Response
 
 from app.auth.access import Condition, DatabaseDep, clock_of, database_of, requires, settings_of
+from app.auth.actions import Action
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
@@ -85,7 +86,7 @@ def post_session(
         request,
         caller,
         effect,
-        action="replication-session.create",
+        action=Action.REPLICATION_SESSION_CREATE,
         subject=("replication_session", ""),
         store=store_id,
         body=body,

@@ -21,6 +21,7 @@ import structlog
 from sqlalchemy import and_, or_
 from sqlmodel import col, select
 
+from app.auth.actions import Action
 from app.auth.models import AuditEvent
 from app.auth.scopes import Scope
 from app.auth.service import Caller
@@ -184,7 +185,7 @@ def _audit(store_id: str, session_id: str, agreement_id: str, *, now: datetime) 
         id=new_id("aud"),
         at=now,
         actor=ACTOR,
-        action="replication-session.create",
+        action=Action.REPLICATION_SESSION_CREATE,
         subject_type="replication_session",
         subject_id=session_id,
         store=store_id,

@@ -7,6 +7,7 @@ from sqlmodel import Session
 from starlette.responses import Response
 
 from app.auth.access import DatabaseDep, clock_of, database_of, settings_of
+from app.auth.actions import Action
 from app.auth.mutation import IdempotencyKeyHeader
 from app.jobs.hidden import page_seen_by
 from app.jobs.job_answer import job_answer
@@ -71,7 +72,7 @@ def post_audit(
 
     audit = {"agreement_id": body.agreement_id, "entries": body.entries, "reason": body.reason}
     return job_answer(
-        request, caller, queue, action="audit.create", store_id=store_id, body=body, audit=audit
+        request, caller, queue, action=Action.AUDIT_CREATE, store_id=store_id, body=body, audit=audit
     )
 
 

@@ -11,6 +11,7 @@ from pydantic import StringConstraints
 from starlette.concurrency import run_in_threadpool
 
 from app.auth.access import ClockDep, DatabaseDep, SettingsDep, requires
+from app.auth.actions import Action
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.clock import Clock
@@ -166,7 +167,7 @@ def post_session(
         )
     asked = body.model_dump(mode="json", include={"mode", "discard_consumer_changes"})
     supplier = {"supplier": body.supplier.store, "supplier_rid": body.supplier.rid, "epoch": found.epoch}
-    consumer.note(request, caller, "replica.acquire", body.session_id, asked | supplier)
+    consumer.note(request, caller, Action.REPLICA_ACQUIRE, body.session_id, asked | supplier)
     return AcquiredRead.of(body.session_id, found, mode=body.mode, limits=_limits(settings))
 
 
@@ -287,7 +288,7 @@ def delete_session(
         )
     )
     detail = {"epoch": epoch, "complete": complete, "status": found.replica.status.value}
-    consumer.note(request, caller, "replica.release", session_id, detail)
+    consumer.note(request, caller, Action.REPLICA_RELEASE, session_id, detail)
     return ReleasedRead(ruv=shown_vector(found.ruv), status=found.replica.status.value)
 
 

@@ -7,6 +7,7 @@ from sqlmodel import Session
 from starlette.responses import Response
 
 from app.auth.access import ClockDep, DatabaseDep, clock_of, database_of, requires
+from app.auth.actions import Action
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
@@ -69,7 +70,7 @@ def post_grant(
         request,
         caller,
         effect,
-        action="discard-grant.create",
+        action=Action.DISCARD_GRANT_CREATE,
         subject=(SUBJECT_TYPE, ""),
         store=store_id,
         body=body,
@@ -142,7 +143,7 @@ def post_revoke(
         request,
         caller,
         effect,
-        action="discard-grant.revoke",
+        action=Action.DISCARD_GRANT_REVOKE,
         subject=(SUBJECT_TYPE, discard_grant_id),
         store=store_id,
     )

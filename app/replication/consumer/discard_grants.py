@@ -14,6 +14,7 @@ from typing import Final
 from sqlalchemy import CursorResult, update
 from sqlmodel import Session, col, or_, select
 
+from app.auth.actions import Action
 from app.auth.models import AuditEvent
 from app.auth.service import Caller
 from app.db import Database
@@ -99,7 +100,7 @@ class GrantConsent:
             at=now,
             token_id=self._caller.token_id,
             actor=self._caller.name,
-            action="discard-grant.consume",
+            action=Action.DISCARD_GRANT_CONSUME,
             subject_type=SUBJECT_TYPE,
             subject_id=grant_id,
             store=self._store_id,

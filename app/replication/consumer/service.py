@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 
 from fastapi import Request
 
+from app.auth.actions import Action
 from app.auth.models import AuditEvent
 from app.auth.service import Caller
 from app.clock import Clock
@@ -112,7 +113,7 @@ class Consumer:
         remember_incarnation(self._database, self.store.id, incarnation=incarnation, own_max=own_max)
 
     def note(
-        self, request: Request, caller: Caller, action: str, session_id: str, detail: Mapping[str, Any]
+        self, request: Request, caller: Caller, action: Action, session_id: str, detail: Mapping[str, Any]
     ) -> None:
         """Leave an audit row of what a supplier has begun or ended here; of batches the RUV tells."""
         with self._database.transaction() as db:

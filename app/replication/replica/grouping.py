@@ -22,6 +22,7 @@ from typing import Final
 import structlog
 from sqlmodel import Session
 
+from app.auth.actions import Action
 from app.auth.models import AuditEvent
 from app.auth.mutation import key_in_flight, key_reused
 from app.clock import Clock
@@ -332,7 +333,7 @@ def _audit(
             at=now,
             token_id=waiting.writer.token_id,
             actor=waiting.writer.name,
-            action="changes.write",
+            action=Action.CHANGES_WRITE,
             subject_type="store",
             subject_id=store_id,
             store=store_id,

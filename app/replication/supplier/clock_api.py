@@ -8,6 +8,7 @@ from sqlmodel import Session, col, select
 from starlette.responses import Response
 
 from app.auth.access import ClockDep, DatabaseDep, SettingsDep, clock_of, database_of, requires, settings_of
+from app.auth.actions import Action
 from app.auth.mutation import Answer, IdempotencyKeyHeader, find_replay, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
@@ -108,7 +109,7 @@ def post_repair(
         request,
         caller,
         effect,
-        action="store.repair-clock",
+        action=Action.STORE_REPAIR_CLOCK,
         subject=("store", store_id),
         store=store_id,
         body=body,

@@ -16,6 +16,7 @@ from typing import Final
 import structlog
 from sqlmodel import Session, col, func, select
 
+from app.auth.actions import Action
 from app.auth.scopes import Scope
 from app.db import Database
 from app.jobs.models import Job
@@ -80,7 +81,7 @@ def _submit(db: Session, settings: Settings, store_id: str, *, now: datetime) ->
         submit=lambda caller: submit_unseen(
             db, store, {}, caller=caller, reason=reason, settings=settings, now=now, parent_id=None
         ),
-        action="purge.create",
+        action=Action.PURGE_CREATE,
         detail=lambda job: {"kind": CHANGELOG, "reason": job.reason},
         now=now,
     )

@@ -10,10 +10,11 @@ import pytest
 
 from app.auth.scopes import ROLES, Role, Scope
 from app.db import Database
-from app.handlers import scopes_of, task_kinds
+from app.handlers import task_kinds
 from app.jobs.api import STARTING
 from app.main import create_app
 from app.settings import Settings
+from app.verbs.table import scopes_of
 from tests.app.auth.tenants import Call, Operation, World, call_of, operations_of
 
 OPERATIONS = operations_of(create_app(Settings(), Database("sqlite://")))
@@ -198,7 +199,9 @@ def test_conditions_are_those_of_the_document() -> None:
 def test_every_kind_of_job_says_what_starting_it_needs() -> None:
     """A kind that a runner runs and nobody can start again, or that anybody can, would be a gap."""
     params: dict[str, dict[str, object]] = {
-        "BATCH": {"kind": "PURGE"},
+        "PURGE": {"kind": "OUTGOING"},
+        "PLAN": {"kind": "CHANGELOG"},
+        "BATCH": {"kind": "PURGE", "params": {"kind": "OUTGOING"}},
         "ARCHIVE_RESTORE": {"into": _INTO | {"schema": "x"}},
         "REPLICATION_SESSION": {"discard_consumer_changes": False},
     }

@@ -117,7 +117,7 @@ def test_the_first_cleanup_comes_an_interval_after_it_was_switched_on(
         [audit] = db.exec(select(AuditEvent)).all()
     assert (audit.actor, audit.action, audit.store, audit.detail["interval"]) == (
         "tick",
-        "event_cleanup.create",
+        "event-cleanup.create",
         "asked",
         "PT10M",
     )

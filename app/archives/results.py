@@ -1,0 +1,84 @@
+"""What jobs say of archives: the one that a purge kept, a verification, a restore; and their parameters."""
+
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+from app.archives.models import RestoreInto
+
+Counts = Literal["EXACT", "AT_LEAST"]
+
+
+class ArchiveTrouble(BaseModel):
+    """Why an archive has no manifest yet."""
+
+    code: str
+    detail: str
+
+
+class KeptArchive(BaseModel):
+    """The archive of what a job removed."""
+
+    directory: str
+    counts: Counts | None = Field(default=None, description="EXACT by the ledger; null: see `error`.")
+    files: int | None = None
+    rows: int | None = None
+    bytes: int | None = None
+    error: ArchiveTrouble | None = Field(default=None, description="Its manifest could not be written.")
+
+
+class ArchiveVerifyParams(BaseModel):
+    """The archive to verify."""
+
+    archive: str = Field(description="Id of the job that archived.")
+
+
+class ArchiveRestoreParams(ArchiveVerifyParams):
+    """The archive to restore, and where to."""
+
+    into: RestoreInto
+
+
+class BadArchiveFile(BaseModel):
+    """A file that is not as it was written."""
+
+    path: str
+    state: str
+    detail: str
+
+
+class ArchiveVerifyResult(BaseModel):
+    """What a verification of an archive has read."""
+
+    files: int
+    rows: int
+    manifest: Literal["LEDGER", "MANIFEST", "FILES"] = Field(description="What told which files are valid.")
+    bad: list[BadArchiveFile]
+
+
+class RefusedUnit(BaseModel):
+    """A unit that was not restored."""
+
+    unit_id: str
+    table: str
+    state: str
+    detail: str
+
+
+class RestoreWarning(BaseModel):
+    """What a restore does not undo."""
+
+    code: str
+    count: int
+    detail: str
+
+
+class ArchiveRestoreResult(BaseModel):
+    """What a restore has brought back."""
+
+    units: int
+    rows: int
+    skipped: int = Field(description="Rows that were there already.")
+    manifest: Literal["LEDGER", "MANIFEST", "FILES"] = Field(description="What told which files are valid.")
+    refused: list[RefusedUnit]
+    warnings: list[RestoreWarning]

@@ -1,0 +1,30 @@
+"""The result of an erasure cycle's job."""
+
+from pydantic import BaseModel, Field
+
+from app.erase.models import EraserStats
+from app.erase.rows import CycleState, FileState
+
+
+class CycleWarning(BaseModel):
+    """Files that are not as a cycle wants them."""
+
+    code: str
+    detail: str
+    count: int
+
+
+class ErasureResult(BaseModel):
+    """What a cycle leaves behind."""
+
+    erasure_cycle_id: str
+    state: CycleState
+    files: dict[FileState, int] = Field(description="How many files stand in which state.")
+    remaining: int
+    remaining_by_cause: dict[str, list[str]] = Field(description="Names of files.")
+    vetoed: int
+    stats: EraserStats
+    warnings: list[CycleWarning]
+    plan_id: str | None = Field(default=None, description="The plan that was executed.")
+    planned: dict[str, int] | None = Field(default=None, description="Entries of that plan.")
+    fewer_than_planned: int | None = None

@@ -1,0 +1,62 @@
+"""The result of a purge of a SymmetricDS store. One that was stopped says what it had done by then."""
+
+from datetime import datetime
+
+from pydantic import BaseModel, Field
+
+from app.archives.results import Counts, KeptArchive
+
+STOPPED = "Null: it was stopped before its end."
+
+
+class MarkedNode(BaseModel):
+    """A node whose batches were given up."""
+
+    node_id: str | None
+    batches: int
+
+
+class MarkedStranded(BaseModel):
+    """The first step of OUTGOING: batches of nodes that are not enabled became OK."""
+
+    marked: int
+    nodes: list[MarkedNode] | None = Field(default=None, description=STOPPED)
+
+
+class ResentBatchRead(BaseModel):
+    """A batch that is to be sent again, and whose data are gone."""
+
+    batch_id: int
+    node_id: str | None
+    rows: int = Field(description="Of its events without data; 0: all its events are gone.")
+    cause: str
+
+
+class ResentAfterPurge(BaseModel):
+    """Batches that were asked for again after their data had gone; the first of them."""
+
+    count: int
+    items: list[ResentBatchRead]
+
+
+class PurgeResult(BaseModel):
+    """What a purge OUTGOING, INCOMING or DATA_GAP has removed."""
+
+    cutoff: datetime | None = Field(default=None, description=STOPPED)
+    cutoff_local: str | None = Field(default=None, description="As the target's columns hold it.")
+    retention_minutes: int | None = None
+    retention_source: str | None = None
+    layout: str | None = None
+    counts: Counts = Field(description="EXACT by the target's ledger, or AT_LEAST.")
+    removed: dict[str, int] = Field(description="Rows by table.")
+    plan_id: str | None = Field(default=None, description="The plan that was executed.")
+    planned: dict[str, int] | None = Field(default=None, description="Rows of that plan, by table.")
+    fewer_than_planned: int | None = None
+    stranded: MarkedStranded | None = Field(default=None, description="OUTGOING only.")
+    resent_after_purge: ResentAfterPurge | None = Field(default=None, description="OUTGOING only.")
+    nodes: int | None = Field(default=None, description="INCOMING: nodes that had a range of batches.")
+    compared: str | None = Field(default=None, description="DATA_GAP: what told that a gap is over.")
+    archive: KeptArchive | None
+    units: int = Field(description="Transactions.")
+    longest_hold_ms: int | None = Field(default=None, description="The longest transaction.")
+    warnings: list[str] | None = Field(default=None, description=STOPPED)

@@ -1,0 +1,45 @@
+"""Archives: read again, and brought back."""
+
+from app.archives.api import JOB_RESTORE, JOB_VERIFY
+from app.archives.models import RestoreInto, RestoreRequest
+from app.archives.results import (
+    ArchiveRestoreParams,
+    ArchiveRestoreResult,
+    ArchiveVerifyParams,
+    ArchiveVerifyResult,
+)
+from app.archives.task import run_restore, run_verify
+from app.auth.scopes import Scope
+from app.jobs.running.sql_target import prove_silence
+from app.verbs.verb import Limits, NoBody, Params, Scopes, Verb
+
+
+def _of_the_place(params: Params) -> Scopes:
+    """Who restores into the live tables is an admin; who names a file may name paths."""
+    into = RestoreInto.model_validate(params["into"])
+    if into.live:
+        return frozenset({Scope.ADMIN})
+    return frozenset({Scope.STORES_WRITE} if into.file is not None else ())
+
+
+VERIFY = Verb(
+    kind=JOB_VERIFY,
+    scope=Scope.EVIDENCE_VERIFY,
+    request=NoBody,
+    params=ArchiveVerifyParams,
+    result=ArchiveVerifyResult,
+    task=lambda _tools: run_verify,
+    proof=prove_silence,
+    limits=Limits.REMOVES_NOTHING,
+)
+RESTORE = Verb(
+    kind=JOB_RESTORE,
+    scope=Scope.PURGES_WRITE,
+    more_scopes=_of_the_place,
+    request=RestoreRequest,
+    params=ArchiveRestoreParams,
+    result=ArchiveRestoreResult,
+    task=lambda _tools: run_restore,
+    proof=prove_silence,
+    limits=Limits.REMOVES_NOTHING,
+)

@@ -1,0 +1,56 @@
+"""Erasure of obsolete data in JE environments, and its verification."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import partial
+
+from app.auth.scopes import Scope
+from app.db import Database
+from app.erase.certificates.results import ErasureVerifyParams, ErasureVerifyResult
+from app.erase.certificates.verify_service import JOB_ERASURE_VERIFY, VerifyRequest
+from app.erase.certificates.verify_task import run_erasure_verify
+from app.erase.cycle.plan_task import run_erasure_plan
+from app.erase.cycle.silence import prove_erasure_silent
+from app.erase.cycle.task import run_erasure
+from app.erase.cycle.tick import Look
+from app.erase.models import CycleParams, CycleRequest, ErasurePlanRead
+from app.erase.results import ErasureResult
+from app.erase.service import JOB_ERASURE, params_of
+from app.jobs.running.sql_target import prove_silence
+from app.settings import Settings
+from app.verbs.verb import Limits, Loop, Plan, Recurrence, Verb
+
+
+def _look(
+    database: Database, settings: Settings, *, now: datetime, changed: Callable[[str], None]
+) -> Sequence[str]:
+    return Look(database, settings, now, changed).run()
+
+
+ERASURE = Verb(
+    kind=JOB_ERASURE,
+    scope=Scope.ERASURE_WRITE,
+    request=CycleRequest,
+    prepare=params_of,
+    params=CycleParams,
+    result=ErasureResult,
+    task=lambda tools: partial(run_erasure, workshop=tools.workshop),
+    proof=prove_erasure_silent,
+    limits=Limits.BEFORE_THE_FIRST_DELETE,
+    plan=Plan(
+        params=CycleParams,
+        result=ErasurePlanRead,
+        task=lambda tools: partial(run_erasure_plan, workshop=tools.workshop),
+    ),
+    recurrence=Recurrence(Loop.ERASER, lambda: _look),
+)
+VERIFY = Verb(
+    kind=JOB_ERASURE_VERIFY,
+    scope=Scope.EVIDENCE_VERIFY,
+    request=VerifyRequest,
+    params=ErasureVerifyParams,
+    result=ErasureVerifyResult,
+    task=lambda tools: partial(run_erasure_verify, workshop=tools.workshop),
+    proof=prove_silence,
+    limits=Limits.REMOVES_NOTHING,
+)

@@ -1,0 +1,53 @@
+"""Purges: of a SymmetricDS store's tables, and of a replica's changelog."""
+
+from functools import partial
+
+from app.auth.scopes import Scope
+from app.jobs.trimming import CHANGELOG, JOB_PURGE, ChangelogPlanRead, Trimming
+from app.purge.batch import submit_child
+from app.purge.models import PurgeKind, PurgeParams, PurgePlanRead, PurgeRequest
+from app.purge.results import PurgeResult
+from app.purge.service import prepare
+from app.purge.task import prove_purge_silent, run_plan, run_purge
+from app.purge.tick import tick_once
+from app.replication.trimming import service as trim_service
+from app.replication.trimming.models import TrimParams
+from app.replication.trimming.results import ChangelogPurgeResult
+from app.replication.trimming.task import prove_trimming_silent, run_trim_plan, run_trimming
+from app.replication.trimming.tick import trim_tick_once
+from app.verbs.verb import Limits, Loop, Plan, Recurrence, Verb
+
+TRIMMING: Trimming = trim_service
+"""What the route of purges hands a purge CHANGELOG to."""
+SUBMIT_CHILD = partial(submit_child, trimming=TRIMMING)
+
+TABLES = Verb(
+    kind=JOB_PURGE,
+    acts=frozenset(kind.value for kind in PurgeKind) - {CHANGELOG},
+    scope=Scope.PURGES_WRITE,
+    request=PurgeRequest,
+    prepare=prepare,
+    params=PurgeParams,
+    result=PurgeResult,
+    task=lambda tools: partial(run_purge, engines=tools.engines),
+    proof=prove_purge_silent,
+    limits=Limits.BEFORE_THE_FIRST_DELETE,
+    plan=Plan(params=PurgeParams, result=PurgePlanRead, task=lambda _tools: run_plan),
+    recurrence=Recurrence(Loop.BEAT, lambda: tick_once),
+    batch=SUBMIT_CHILD,
+)
+CHANGELOGS = Verb(
+    kind=JOB_PURGE,
+    acts=frozenset({CHANGELOG}),
+    scope=Scope.PURGES_WRITE,
+    request=PurgeRequest,
+    prepare=TRIMMING.prepare,
+    params=TrimParams,
+    result=ChangelogPurgeResult,
+    task=lambda _tools: run_trimming,
+    proof=prove_trimming_silent,
+    limits=Limits.BEFORE_THE_FIRST_DELETE,
+    plan=Plan(params=TrimParams, result=ChangelogPlanRead, task=lambda _tools: run_trim_plan),
+    recurrence=Recurrence(Loop.BEAT, lambda: trim_tick_once),
+    batch=SUBMIT_CHILD,
+)

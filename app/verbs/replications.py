@@ -1,0 +1,61 @@
+"""Replication: sessions with consumers, and audits of both sides."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import partial
+
+from app.auth.scopes import Scope
+from app.db import Database
+from app.jobs.running.sql_target import prove_silence
+from app.kit.rests import Rest
+from app.replication.agreements.session_models import SessionParams, SessionRequest
+from app.replication.agreements.sessions import JOB_SESSION, params_of
+from app.replication.agreements.tick import Look
+from app.replication.audits.models import JOB_AUDIT, AuditParams, AuditRequest, AuditResult
+from app.replication.audits.task import run_audit
+from app.replication.supplier.results import ReplicationSessionResult
+from app.replication.supplier.silence import prove_session_silent
+from app.replication.supplier.task import run_session
+from app.settings import Settings
+from app.verbs.verb import Limits, Loop, Params, Recurrence, Scopes, Submit, Verb
+
+
+def _of_a_discard(params: Params) -> Scopes:
+    """To give up changes that only the consumer has is an admin's word."""
+    return frozenset({Scope.ADMIN} if params["discard_consumer_changes"] else ())
+
+
+def _look_at_agreements() -> Submit:
+    rests: dict[str, Rest] = {}
+
+    def look(
+        database: Database, settings: Settings, *, now: datetime, changed: Callable[[str], None]
+    ) -> Sequence[str]:
+        return Look(database, settings, now, changed, rests).run()
+
+    return look
+
+
+SESSION = Verb(
+    kind=JOB_SESSION,
+    scope=Scope.REPLICATION_WRITE,
+    more_scopes=_of_a_discard,
+    request=SessionRequest,
+    prepare=params_of,
+    params=SessionParams,
+    result=ReplicationSessionResult,
+    task=lambda tools: partial(run_session, engines=tools.engines),
+    proof=prove_session_silent,
+    limits=Limits.OF_THE_CONSUMER,
+    recurrence=Recurrence(Loop.SUPPLIER, _look_at_agreements),
+)
+AUDIT = Verb(
+    kind=JOB_AUDIT,
+    scope=Scope.REPLICATION_WRITE,
+    request=AuditRequest,
+    params=AuditParams,
+    result=AuditResult,
+    task=lambda _tools: run_audit,
+    proof=prove_silence,
+    limits=Limits.REMOVES_NOTHING,
+)

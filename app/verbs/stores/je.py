@@ -1,0 +1,33 @@
+"""An environment of Berkeley DB JE."""
+
+from datetime import datetime
+
+from sqlmodel import Session
+
+from app.db import Database
+from app.erase.check import check_environment
+from app.erase.recover import is_environment_ahead, recover_environment
+from app.extinction.status import known_extinctions
+from app.settings import Settings
+from app.stores.findings import StoreCheck
+from app.stores.kinds.je import RULES
+from app.stores.models import Store
+from app.verbs.stores.kind import KindOfStore
+
+
+def _check(_database: Database, store: Store, settings: Settings, now: datetime) -> StoreCheck:
+    return check_environment(store, settings, now)
+
+
+def _extinctions(db: Session, store: Store) -> int:
+    known = known_extinctions(db, store.id)
+    return len({each.id for each in (*known.holding, *known.secondary)})
+
+
+JE = KindOfStore(
+    rules=RULES,
+    check=_check,
+    recover=recover_environment,
+    is_ahead=is_environment_ahead,
+    extinctions=_extinctions,
+)

@@ -1,0 +1,45 @@
+"""The table of the kinds of stores."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from app.stores.models import Store, StoreKind
+from app.verbs.stores.je import JE
+from app.verbs.stores.kind import KindOfStore
+from app.verbs.stores.replica import REPLICA
+from app.verbs.stores.slony import SLONY
+from app.verbs.stores.symmetricds import SYMMETRICDS
+
+KINDS: Final[Mapping[StoreKind, KindOfStore]] = {
+    kind.rules.kind: kind for kind in (SYMMETRICDS, JE, REPLICA, SLONY)
+}
+COLUMNS: Final = {
+    "rules": "its fields and an example",
+    "check": "what looks at its target",
+    "recover": "what raises our epoch above its target's",
+    "is_ahead": "what tells whether its target has seen a greater epoch",
+}
+"""What no kind may lack, and what it is."""
+
+
+class KindIncomplete(Exception):
+    """The table of the kinds of stores lacks something: a fault of this version."""
+
+
+def check_kinds(kinds: Iterable[KindOfStore]) -> None:
+    """Return when every kind of store has all that it needs.
+
+    Raises: KindIncomplete: naming the kind and the column.
+    """
+    there = {kind.rules.kind: kind for kind in kinds}
+    for name in StoreKind:
+        if name not in there:
+            raise KindIncomplete(f"store kind {name} has no row in app/verbs/stores")
+        for column, what in COLUMNS.items():
+            if getattr(there[name], column) is None:
+                raise KindIncomplete(f"store kind {name} lacks `{column}` in app/verbs/stores: {what}")
+
+
+def kind_of(store: Store) -> KindOfStore:
+    """The row of a store's kind."""
+    return KINDS[StoreKind(store.kind)]
