@@ -12,9 +12,9 @@ from app.jobs.service import wake
 from app.protection.queries import count_active
 from app.replication.agreements.service import agreements_naming
 from app.settings import Settings
-from app.stores.findings import RecoveryRead
+from app.stores.checks.models import RecoveryRead
 from app.stores.hooks import StoreHooks
-from app.stores.models import Store
+from app.stores.rows import Store
 from app.stores.service import stores_naming
 from app.verbs import table
 from app.verbs.stores.table import KINDS, kind_of

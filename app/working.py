@@ -30,7 +30,7 @@ from app.kit.rests import Rest
 from app.main import VERSION
 from app.retention import forget_rows, remove_expired_archives
 from app.settings import Settings
-from app.stores.models import Store
+from app.stores.rows import Store
 from app.stores.service import end_past_suspensions, parallel_limits, suspended_stores
 from app.verbs.table import recurrences
 from app.verbs.verb import Loop

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from sqlmodel import Session, col, select
 
-from app.archives.models import Archive, ArchiveDetail, ArchiveFileRead, ArchiveRead
+from app.archives.models import ArchiveDetail, ArchiveFileRead, ArchiveRead
+from app.archives.rows import Archive
 from app.errors import NotFound
 from app.kit.pagination import Page, read_page
 from spark.targets.archive.archive import list_attempts, scan_directory

@@ -21,10 +21,10 @@ from app.erase.errors import PeriodMissing
 from app.erase.models import CycleParams, CycleRequest, ErasurePlanRead
 from app.erase.rows import EraseKind, ErasureFile, Origin
 from app.jobs.errors import JobFailed, PlanNoLongerHolds, PlanNotUsable
-from app.jobs.models import JobCheckpoint
 from app.jobs.plans.reviewed_plan import check_still_holds, drift_fault, finished_plan
+from app.jobs.rows import JobCheckpoint
 from app.jobs.running.context import JobContext
-from app.stores.models import Store
+from app.stores.rows import Store
 from spark.erase.calls.calls import PlanAnswer, PlannedFile
 from spark.erase.reviewed import ReviewedFile, keys_of, within
 from spark.formats.je.log import file_name

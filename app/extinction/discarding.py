@@ -32,7 +32,7 @@ from app.jobs.api import accepted
 from app.jobs.queries import get_job
 from app.kit.ids import new_id
 from app.replication.replica.replicas import note_own_max
-from app.stores.models import Store
+from app.stores.rows import Store
 from app.stores.service import get_store, lock_unchanged
 from spark.formats.extinction import Extinction
 

@@ -17,11 +17,12 @@ from sqlmodel import Session
 from app.extinction.models import ExtinctionPlanRead
 from app.extinction.plan_params import PlanParams
 from app.jobs.errors import PlanNoLongerHolds, PlanNotUsable
-from app.jobs.models import Job, JobCheckpoint
 from app.jobs.plans.reviewed_plan import check_still_holds, drift_fault, finished_plan
+from app.jobs.rows import Job, JobCheckpoint
 from app.jobs.running.context import JobContext
-from app.replication.agreements.sessions import target_of_store
-from app.stores.models import Store, StoreKind
+from app.replication.agreements.sessions.service import target_of_store
+from app.stores.models import StoreKind
+from app.stores.rows import Store
 from spark.extinction.counting import count_since
 from spark.formats.csn import Csn
 from spark.formats.extinction import Extinction

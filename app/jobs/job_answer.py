@@ -12,7 +12,7 @@ from app.auth.actions import Action
 from app.auth.mutation import Answer, mutate
 from app.auth.service import Caller
 from app.jobs.api import accepted
-from app.jobs.models import Job
+from app.jobs.rows import Job
 
 
 def job_answer(

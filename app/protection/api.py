@@ -29,11 +29,8 @@ from app.protection.errors import (
 )
 from app.protection.files import merged, number_of
 from app.protection.models import (
-    Protection,
     ProtectionCreate,
-    ProtectionKind,
     ProtectionRead,
-    ProtectionState,
     ReleaseRequest,
     RenewRequest,
     ranges_of,
@@ -41,6 +38,7 @@ from app.protection.models import (
 )
 from app.protection.queries import get_protection, list_protections
 from app.protection.reconciliation import expire_due
+from app.protection.rows import Protection, ProtectionKind, ProtectionState
 from app.protection.service import (
     NewProtection,
     create_protection,

@@ -10,7 +10,7 @@ from app.purge.cutoff import Cutoff
 from app.purge.models import PurgeKind, PurgeParams
 from app.purge.reviewed import PlannedKeys
 from app.settings import Settings
-from app.stores.models import Store
+from app.stores.rows import Store
 from app.sweeps.windows import LoopState
 from spark.formats.symmetricds import KindName
 from spark.purge.cutoff import CutoffValue, convert

@@ -15,7 +15,7 @@ from app.purge.models import (
     StrandedMode,
     StrandedNodeRead,
 )
-from app.stores.limits import Reach, exceeded
+from app.stores.models import Reach, exceeded
 from app.sweeps.limits import limits_as_submitted
 from spark.purge.cutoff import CutoffValue
 from spark.purge.planned import PurgePlan

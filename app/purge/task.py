@@ -32,7 +32,7 @@ from app.purge.reviewed import KeyRecorder, PlannedKeys, PlannedWalk
 from app.purge.rules import check_permissions, fence_resource
 from app.purge.service import target_fields
 from app.stores.limits import is_limited
-from app.stores.models import Store
+from app.stores.rows import Store
 from app.stores.targets import place_of, session_limits, target_of
 from app.sweeps.archive import end_archive, folder_of, open_archive
 from app.sweeps.counts import Counts, ledger_counts, noted_counts

@@ -28,7 +28,8 @@ from app.purge.models import PurgeKind, PurgeRequest, PurgeTickRead
 from app.purge.rows import PurgeTick
 from app.purge.service import submit_unseen
 from app.settings import Settings
-from app.stores.models import Store, StoreKind
+from app.stores.models import StoreKind
+from app.stores.rows import Store
 
 ALL_JOBS = "start.purge.job"
 OUTGOING_JOB = "start.purge.outgoing.job"

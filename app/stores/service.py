@@ -28,7 +28,6 @@ from app.stores.errors import (
 from app.stores.kinds.table import RULES, fields_of_other_kinds
 from app.stores.models import (
     NO_BYTES_LIMIT,
-    Store,
     StoreCreate,
     StoreKind,
     StoreLimits,
@@ -38,6 +37,7 @@ from app.stores.models import (
     SuspendRequest,
     read_store,
 )
+from app.stores.rows import Store
 from app.stores.targets import check_allowed, check_environment_allowed, user_of
 from spark.targets.target import network_place, validate_url
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from sqlmodel import Session
 
-from app.archives.models import Archive
+from app.archives.rows import Archive
 from app.jobs.running.context import JobContext
 from app.jobs.running.sql_target import archive_wait
 from app.jobs.writing import EVENT_WARNING

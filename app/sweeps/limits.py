@@ -3,8 +3,9 @@
 from typing import Protocol
 
 from app.jobs.errors import JobFailed
-from app.stores.limits import Reach, exceeded, tighter
-from app.stores.models import Store, StoreLimits
+from app.stores.limits import tighter
+from app.stores.models import Reach, StoreLimits, exceeded
+from app.stores.rows import Store
 
 
 class Limited(Protocol):

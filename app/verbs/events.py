@@ -6,8 +6,8 @@ from app.auth.scopes import Scope
 from app.events.batch import submit_cleanup_child, submit_switch_child
 from app.events.cleanup.models import JOB_CLEANUP, CleanupParams, CleanupPlanRead, CleanupRequest
 from app.events.cleanup.results import EventCleanupResult, LogSwitchResult
-from app.events.cleanup.switch_models import JOB_SWITCH, SwitchParams, SwitchRequest
-from app.events.cleanup.switch_task import run_switch
+from app.events.cleanup.switch.models import JOB_SWITCH, SwitchParams, SwitchRequest
+from app.events.cleanup.switch.task import run_switch
 from app.events.cleanup.task import prove_cleanup_silent, run_cleanup, run_cleanup_plan
 from app.events.cleanup.tick import tick_once
 from app.events.waits.models import JOB_WAIT, WaitParams, WaitRequest, WaitResult

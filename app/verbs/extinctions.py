@@ -7,10 +7,10 @@ from typing import Any
 
 from app.auth.scopes import Scope
 from app.extinction.models import ExtinctionPlanRead, ExtinctionRequest
+from app.extinction.plan_params import PlanParams
 from app.extinction.records import JOB_EXTINCTION
 from app.extinction.results import ExtinctionParams, ExtinctionResult
 from app.extinction.scan.je_task import run_environment_extinction
-from app.extinction.plan_params import PlanParams
 from app.extinction.scan.plan_task import run_extinction_plan
 from app.extinction.scan.replica_scan import run_replica_scan
 from app.jobs.running.context import JobContext

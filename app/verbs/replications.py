@@ -8,8 +8,8 @@ from app.auth.scopes import Scope
 from app.db import Database
 from app.jobs.running.sql_target import prove_silence
 from app.kit.rests import Rest
-from app.replication.agreements.session_models import SessionParams, SessionRequest
-from app.replication.agreements.sessions import JOB_SESSION, params_of
+from app.replication.agreements.sessions.models import SessionParams, SessionRequest
+from app.replication.agreements.sessions.service import JOB_SESSION, params_of
 from app.replication.agreements.tick import Look
 from app.replication.audits.models import JOB_AUDIT, AuditParams, AuditRequest, AuditResult
 from app.replication.audits.task import run_audit

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from spark.formats.je_write_environment import Environment
+from lethe_samples.je_writer.environment import Environment
 from tests.http.discarding import b64, discard
 from tests.http.environments import EnvironmentStore, make_environment_store
 from tests.http.problem import pointers, problem

@@ -23,7 +23,8 @@ from app.extinction.service import commit_at_target
 from app.jobs.models import ThrottleSetting
 from app.replication.replica.replicas import opened_replica
 from app.replication.trimming.service import submit_unseen as submit_trimming
-from app.stores.models import Store, StoreKind
+from app.stores.models import StoreKind
+from app.stores.rows import Store
 from spark.formats.csn import Csn
 from spark.formats.extinction import Extinction
 from spark.formats.replica import tables_of

@@ -16,7 +16,8 @@ import pytest
 
 from app.clock import SystemClock
 from app.jobs.again import set_throttle
-from app.jobs.models import Job, ThrottleSetting
+from app.jobs.models import ThrottleSetting
+from app.jobs.rows import Job
 from app.jobs.running import sql_target
 from app.replication.replica.replicas import close_idle_replicas
 from app.settings import Settings

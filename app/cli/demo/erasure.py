@@ -17,7 +17,7 @@ from app.cli.shell.exits import ExitCode
 from app.cli.shell.progress import display
 from app.cli.shell.session import Session
 from app.cli.shell.watching import follow, note_failure
-from spark.formats.je_write_sample import write_sample
+from lethe_samples.je_writer.sample import write_sample
 
 STORE: Final = "orders-je"
 BYTES: Final = 60_000_000

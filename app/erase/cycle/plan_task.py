@@ -25,8 +25,9 @@ from app.jobs.running.context import JobContext
 from app.jobs.running.suspension import require_awake
 from app.protection.service import protected_files
 from app.stores.errors import StoreUrlRefused
-from app.stores.limits import Reach, judge
-from app.stores.models import Store
+from app.stores.limits import judge
+from app.stores.models import Reach
+from app.stores.rows import Store
 from app.stores.targets import environment_directory
 from spark.erase.calls.calls import (
     PlanAnswer,

@@ -26,8 +26,9 @@ from app.jobs.errors import JobFailed
 from app.jobs.running.context import JobContext
 from app.kit.instants import instant_text
 from app.protection.queries import backup_spans
-from app.stores.limits import Reach, is_limited, judge
-from app.stores.models import Store, StoreLimits, StoreMode
+from app.stores.limits import is_limited, judge
+from app.stores.models import Reach, StoreLimits, StoreMode
+from app.stores.rows import Store
 from app.stores.service import get_store
 from spark.erase.calls.calls import LiveTerms, Mode, PlanAnswer, PlanCall, PlannedFile, Refusal, RefusalCode
 from spark.erase.calls.refusing import Refused

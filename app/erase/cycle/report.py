@@ -10,7 +10,7 @@ from app.erase.models import CycleParams
 from app.erase.reviewed import beside
 from app.erase.rows import REMAINING, CycleState, ErasureCycle, ErasureFile, FileState
 from app.erase.stats import stats_of_cycle
-from app.jobs.models import Job
+from app.jobs.rows import Job
 from spark.erase.reasons import Cause
 
 WARNED: Final = {

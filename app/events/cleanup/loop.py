@@ -11,12 +11,12 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from app.events.cleanup.models import CleanupParams
-from app.events.cleanup.switch_report import locked_by
+from app.events.cleanup.switch.report import locked_by
 from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.models import ThrottleSetting, WaitingOn
 from app.jobs.running.context import JobContext
 from app.jobs.running.sql_target import Claimed
-from app.stores.models import Store
+from app.stores.rows import Store
 from app.sweeps.counts import CHECKPOINT_REMOVED, Tally
 from app.sweeps.loop import PARTS, Charge, Course
 from app.sweeps.turns import what_holds

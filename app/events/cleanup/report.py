@@ -17,8 +17,8 @@ from app.events.cleanup.models import (
     PairCleanupRead,
     SwitchForecastRead,
 )
-from app.stores.limits import Reach, exceeded
-from app.stores.models import Store
+from app.stores.models import Reach, exceeded
+from app.stores.rows import Store
 from app.sweeps.limits import limits_in_effect
 from spark.events.cleaning.records import (
     TABLE_OF,

@@ -6,7 +6,7 @@ from typing import Any, Final
 from app.events.cleanup.loop import Cleanup
 from app.events.cleanup.models import CleanupParams
 from app.events.cleanup.report import by_table, hold_text
-from app.events.cleanup.switch_report import blocked_result, healed_warning
+from app.events.cleanup.switch.report import blocked_result, healed_warning
 from app.kit.durations import format_duration
 from app.kit.instants import instant_text
 from app.sweeps.counts import Counts, ledger_counts, noted_counts

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 
 from app.archives.results import KeptArchive
 from app.events.cleanup.models import CleanupRule, CleanupVia, CleanupWarning, LogOriginRead
-from app.events.cleanup.switch_models import LogSessionRead, SwitchAction
+from app.events.cleanup.switch.models import LogSessionRead, SwitchAction
 from app.kit.durations import Duration
 
 STOPPED = "Null: it was stopped before its end."

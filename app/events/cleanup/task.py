@@ -36,7 +36,7 @@ from app.events.cleanup.service import (
     cleanup_resource,
     target_fields,
 )
-from app.events.cleanup.switch_report import healed_warning
+from app.events.cleanup.switch.report import healed_warning
 from app.events.cleanup_reviewed import bounded, fault_of
 from app.events.nodes import refuse_copy
 from app.jobs.engines.choice import Engines, Work

@@ -17,7 +17,7 @@ from app.extinction.status import note_log_extinctions
 from app.jobs.running.context import JobContext
 from app.jobs.running.suspension import require_awake
 from app.jobs.writing import EVENT_WARNING
-from app.stores.models import Store
+from app.stores.rows import Store
 
 
 def run_environment_extinction(

@@ -12,8 +12,9 @@ from app.extinction.sizing import hint_of
 from app.jobs.running.context import JobContext
 from app.jobs.running.suspension import awake_store
 from app.replication.supplier.signals import supplying_replica
-from app.stores.limits import Reach, judge
-from app.stores.models import Store, StoreKind
+from app.stores.limits import judge
+from app.stores.models import Reach, StoreKind
+from app.stores.rows import Store
 from spark.extinction.counting import count_entries, count_matching
 from spark.formats.extinction import Extinction
 from spark.replication.replica.replica import read_vectors

@@ -33,7 +33,7 @@ from app.parameters.registry import as_timedelta
 from app.parameters.service import effective_by_name
 from app.replication.replica.replicas import replica_limits, writer_turn
 from app.replication.supplier.signals import supplying_replica
-from app.stores.models import Store
+from app.stores.rows import Store
 from app.stores.targets import place_of, target_of
 from app.sweeps.loop import PARTS, Charge, Course, sweep_here, sweep_on
 from spark.extinction.run import Scanned, ScanUnit, run_scan, scan_work

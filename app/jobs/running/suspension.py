@@ -8,7 +8,7 @@ from app.jobs.errors import JobWaiting
 from app.jobs.models import WaitingOn
 from app.jobs.running.context import JobContext
 from app.jobs.running.sql_target import read_store_of
-from app.stores.models import Store, is_suspended
+from app.stores.rows import Store, is_suspended
 
 LOOK_AGAIN = timedelta(seconds=30)
 

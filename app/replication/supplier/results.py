@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel, Field
 
-from app.replication.agreements.session_models import ProblemRead, SessionCounters
+from app.replication.agreements.sessions.models import ProblemRead, SessionCounters
 from app.replication.rows import SessionOutcome
 
 

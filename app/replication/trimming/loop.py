@@ -10,7 +10,7 @@ from app.jobs.running.context import JobContext
 from app.jobs.running.sql_target import Claimed
 from app.replication.replica.replicas import writer_turn
 from app.replication.trimming.models import TrimParams
-from app.stores.models import Store
+from app.stores.rows import Store
 from app.sweeps.counts import CHECKPOINT_REMOVED, Tally
 from app.sweeps.loop import PARTS, Charge, Course
 from app.sweeps.sizing import UnitSize

@@ -5,7 +5,7 @@ from typing import Any
 
 from app.jobs.trimming import CHANGELOG, ChangelogPlanRead, RidTrimRead, TrimLimitsRead
 from app.replication.trimming.models import TrimParams
-from app.stores.limits import Reach, exceeded
+from app.stores.models import Reach, exceeded
 from app.sweeps.limits import limits_as_submitted
 from spark.replication.trimming.plan import RidPlan, TrimPlan
 

@@ -18,7 +18,7 @@ from app.jobs.running.suspension import awake_store
 from app.jobs.trimming import CHANGELOG
 from app.kit.instants import instant_text
 from app.replication.agreements.service import register_missing
-from app.replication.agreements.sessions import target_of_store
+from app.replication.agreements.sessions.service import target_of_store
 from app.replication.replica.replicas import compare_with_memory
 from app.replication.trimming.loop import Trim, TrimCourse, trim_once
 from app.replication.trimming.models import TrimParams

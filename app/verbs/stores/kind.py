@@ -9,9 +9,9 @@ from sqlmodel import Session
 
 from app.db import Database
 from app.settings import Settings
-from app.stores.findings import RecoveryRead, StoreCheck
+from app.stores.checks.models import RecoveryRead, StoreCheck
 from app.stores.kinds.rules import KindRules
-from app.stores.models import Store
+from app.stores.rows import Store
 
 _NEEDED: Any = None
 """A column that every kind must fill: `check_kinds` names the one that is empty."""

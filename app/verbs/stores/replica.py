@@ -4,7 +4,7 @@ from app.db import Database
 from app.replication.check import check_replica, recover_replica
 from app.settings import Settings
 from app.stores.kinds.replica import RULES
-from app.stores.models import Store
+from app.stores.rows import Store
 from app.verbs.stores.kind import KindOfStore
 
 

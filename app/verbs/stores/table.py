@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from app.stores.models import Store, StoreKind
+from app.stores.models import StoreKind
+from app.stores.rows import Store
 from app.verbs.stores.je import JE
 from app.verbs.stores.kind import KindOfStore
 from app.verbs.stores.replica import REPLICA

@@ -6,7 +6,7 @@ import pytest
 
 from app.erase.errors import PeriodMissing
 from app.jobs.errors import PlanNoLongerHolds, PlanNotUsable
-from app.jobs.models import JobCheckpoint
+from app.jobs.rows import JobCheckpoint
 from spark.erase.calls.calls import PlanCall
 from spark.erase.entry_tables import unpack
 from tests.app.erase.erasers import Erasers
