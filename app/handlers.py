@@ -24,8 +24,8 @@ from app.erase.service import JOB_ERASURE
 from app.events.batch import submit_cleanup_child, submit_switch_child
 from app.events.check import check_node
 from app.events.cleanup.models import JOB_CLEANUP
-from app.events.cleanup.switch_models import JOB_SWITCH
-from app.events.cleanup.switch_task import run_switch
+from app.events.cleanup.switch.models import JOB_SWITCH
+from app.events.cleanup.switch.task import run_switch
 from app.events.cleanup.task import prove_cleanup_silent, run_cleanup, run_cleanup_plan
 from app.events.recover import is_node_ahead, recover_node
 from app.events.waits.models import JOB_WAIT
@@ -52,7 +52,7 @@ from app.purge.check import check_store
 from app.purge.recover import is_epoch_ahead, recover_store
 from app.purge.task import prove_purge_silent, run_plan, run_purge
 from app.replication.agreements.service import agreements_naming
-from app.replication.agreements.sessions import JOB_SESSION
+from app.replication.agreements.sessions.service import JOB_SESSION
 from app.replication.audits.models import JOB_AUDIT
 from app.replication.audits.task import run_audit
 from app.replication.check import check_replica, recover_replica
@@ -61,9 +61,9 @@ from app.replication.supplier.task import run_session
 from app.replication.trimming import service as trim_service
 from app.replication.trimming.task import prove_trimming_silent, run_trim_plan, run_trimming
 from app.settings import Settings
-from app.stores.findings import RecoveryRead
+from app.stores.checks.models import RecoveryRead
 from app.stores.hooks import StoreHooks
-from app.stores.models import Store, StoreKind
+from app.stores.rows import Store, StoreKind
 from app.stores.service import stores_naming
 from spark.erase.hands.hands import Hands
 

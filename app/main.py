@@ -35,7 +35,7 @@ from app.erase.api import router as erase_router
 from app.erase.certificates.api import router as certificates_router
 from app.events.api import router as events_router
 from app.events.cleanup.api import router as cleanups_router
-from app.events.cleanup.switch_api import router as switches_router
+from app.events.cleanup.switch.api import router as switches_router
 from app.events.preconditions.api import router as preconditions_router
 from app.events.waits.api import router as waits_router
 from app.extinction.api import router as extinction_router
@@ -63,13 +63,13 @@ from app.protection.waiting import WaitingRoom
 from app.purge.api import router as purge_router
 from app.replication.agreements.api import router as agreements_router
 from app.replication.agreements.compare_api import router as compare_router
-from app.replication.agreements.sessions_api import router as replication_sessions_router
+from app.replication.agreements.sessions.api import router as replication_sessions_router
 from app.replication.audits.api import router as audits_router
 from app.replication.audits.digests_api import router as digests_router
 from app.replication.consumer.api import router as replicas_router
-from app.replication.consumer.dead_letters_api import router as dead_letters_router
-from app.replication.consumer.discard_api import router as discard_router
-from app.replication.consumer.parking import ParkingLot
+from app.replication.consumer.dead_letters.api import router as dead_letters_router
+from app.replication.consumer.dead_letters.parking import ParkingLot
+from app.replication.consumer.discards.api import router as discard_router
 from app.replication.decide.api import router as replication_router
 from app.replication.peer.content_digest import AnswerDigests
 from app.replication.replica.changes_api import router as changes_router

@@ -17,10 +17,11 @@ from app.erase.queries import newest_cycle, state_now
 from app.erase.rows import ErasureStore
 from app.erase.stats import stats_of_store
 from app.jobs.engines.spark_service import SparkService
-from app.jobs.models import Instance, Job, SparkPoolRead
+from app.jobs.models import SparkPoolRead
+from app.jobs.rows import Instance, Job
 from app.jobs.states import HELD, JobState
-from app.protection.models import Protection, ProtectionKind, ProtectionState
-from app.stores.models import Store, StoreKind
+from app.protection.rows import Protection, ProtectionKind, ProtectionState
+from app.stores.rows import Store, StoreKind
 
 
 class MetadataCollector:

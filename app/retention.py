@@ -8,18 +8,18 @@ import structlog
 from sqlalchemy import delete
 from sqlmodel import Session, col, select
 
-from app.archives.models import Archive
-from app.auth.models import AuditEvent, IdempotencyKey
-from app.backups.models import BackupFile, BackupSession
+from app.archives.rows import Archive
+from app.auth.rows import AuditEvent, IdempotencyKey
+from app.backups.rows import BackupFile, BackupSession
 from app.db import Database
 from app.erase.certificates.rows import ErasureCertificate
 from app.erase.rows import ErasureCycle
-from app.jobs.models import Job, JobCheckpoint, JobEvent
+from app.jobs.rows import Job, JobCheckpoint, JobEvent
 from app.jobs.states import TERMINAL
 from app.jobs.writing import EVENT_PROGRESS
 from app.parameters.registry import as_timedelta
 from app.parameters.service import effective_by_name
-from app.protection.models import Protection
+from app.protection.rows import Protection
 from app.settings import Settings
 
 ROWS_PER_PASS = 1_000

@@ -16,7 +16,7 @@ from types import FrameType
 import structlog
 import uvicorn
 
-from app.auth.models import AuditEvent
+from app.auth.rows import AuditEvent
 from app.auth.service import ensure_admin_token
 from app.db import Database
 from app.errors import ServiceError
@@ -42,7 +42,7 @@ from app.starting import (
     tell_unusable_secrets,
     using,
 )
-from app.stores.findings import RecoveryRead
+from app.stores.checks.models import RecoveryRead
 from app.stores.service import get_store
 from app.working import Worker
 

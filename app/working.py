@@ -35,7 +35,7 @@ from app.replication.agreements.tick import Look as AgreementLook
 from app.replication.trimming.tick import trim_tick_once
 from app.retention import forget_rows, remove_expired_archives
 from app.settings import Settings
-from app.stores.models import Store
+from app.stores.rows import Store
 from app.stores.service import end_past_suspensions, parallel_limits, suspended_stores
 
 HEARTBEAT_S = 15.0

@@ -25,17 +25,17 @@ from app.clock import SystemClock
 from app.db import Database
 from app.jobs.engines.choice import Engines
 from app.jobs.engines.engine import ANYBODY, Borrower, EngineLease, InlineEngine, Outcome, UnitWork
-from app.jobs.models import Job
+from app.jobs.rows import Job
 from app.jobs.running.claims import ClaimedJob
 from app.jobs.running.context import JobContext
 from app.jobs.states import JobState
 from app.purge.models import Overlap, PurgeKind, PurgeParams, Sourced, StrandedMode
 from app.purge.service import target_fields
 from app.purge.task import run_purge
-from app.secrets.models import Secret
+from app.secrets.rows import Secret
 from app.secrets.service import reference_of
 from app.settings import Settings
-from app.stores.models import Store, StoreKind
+from app.stores.rows import Store, StoreKind
 from benchmarks.purge_shapes import CUTOFF
 from spark.targets.hosts import OWN_SOCKET
 

@@ -7,21 +7,23 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from sqlmodel import Session
 from starlette.responses import Response
 
-from app.archives.models import Archive, ArchiveDetail, ArchiveRead, RestoreRequest
+from app.archives.models import ArchiveDetail, ArchiveRead, RestoreRequest
+from app.archives.rows import Archive
 from app.archives.service import describe_archive, get_archive, list_archives
 from app.auth.access import Condition, DatabaseDep, requires
-from app.auth.models import StoreName
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
+from app.auth.rows import StoreName
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.errors import Conflict
 from app.jobs.api import accepted
-from app.jobs.models import Job, JobRead, Subject
+from app.jobs.models import JobRead, Subject
+from app.jobs.rows import Job
 from app.jobs.service import JobRequest, refuse_conflict, submit
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
 from app.settings import Settings
-from app.stores.models import Store
+from app.stores.rows import Store
 from app.stores.targets import check_root
 
 JOB_VERIFY = "ARCHIVE_VERIFY"

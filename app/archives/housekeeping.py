@@ -9,8 +9,8 @@ from pathlib import Path
 import structlog
 from sqlmodel import Session, col, select
 
-from app.archives.models import Archive
-from app.jobs.models import Job
+from app.archives.rows import Archive
+from app.jobs.rows import Job
 from app.jobs.running.context import JobContext
 from app.parameters.registry import as_timedelta
 from app.parameters.service import effective_by_name

@@ -7,7 +7,8 @@ from typing import Any
 
 from sqlmodel import Session, col, select
 
-from app.archives.models import Archive, ArchiveDetail, ArchiveFileRead, ArchiveRead
+from app.archives.models import ArchiveDetail, ArchiveFileRead, ArchiveRead
+from app.archives.rows import Archive
 from app.errors import NotFound
 from app.jobs.running.context import JobContext
 from app.jobs.running.sql_target import archive_wait

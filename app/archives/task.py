@@ -9,11 +9,11 @@ from app.archives.models import RestoreInto
 from app.archives.service import entries_on_disk, get_archive
 from app.errors import ServiceError
 from app.jobs.errors import JobFailed, JobStopped
-from app.jobs.models import Job
+from app.jobs.rows import Job
 from app.jobs.running.context import JobContext
 from app.jobs.running.sql_target import claim, controlled, read_store_of
 from app.jobs.running.suspension import suspended_wait
-from app.stores.models import is_suspended
+from app.stores.rows import is_suspended
 from app.stores.targets import session_limits, target_of
 from spark.targets.archive.archive import verify
 from spark.targets.archive.restore import (

@@ -27,7 +27,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from app.auth.access import clock_of, database_of
-from app.auth.models import AuditEvent, IdempotencyKey
+from app.auth.rows import AuditEvent, IdempotencyKey
 from app.auth.service import Caller
 from app.db import Database
 from app.errors import Conflict, InvalidHeader, ServiceError, Unprocessable, problem

@@ -5,7 +5,8 @@ from datetime import datetime
 
 from sqlmodel import Session, col, select
 
-from app.auth.models import AuditEvent, AuditEventRead, Token, TokenRead
+from app.auth.models import AuditEventRead, TokenRead
+from app.auth.rows import AuditEvent, Token
 from app.kit.pagination import Page, read_page
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from sqlalchemy import update
 from sqlmodel import Session, col, select
 
-from app.auth.models import Token, TokenCreate
+from app.auth.models import TokenCreate
+from app.auth.rows import Token
 from app.auth.scopes import ROLES, Scope, implied
 from app.errors import (
     Forbidden,

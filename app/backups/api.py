@@ -18,14 +18,13 @@ from app.backups.models import (
     BackupCreate,
     BackupEndRead,
     BackupFileRead,
-    BackupSession,
     BackupSessionCreated,
     BackupSessionRead,
-    BackupState,
     read_session,
 )
 from app.backups.preparing import Preparation
 from app.backups.queries import files_of, get_session, list_files, list_sessions, read_end
+from app.backups.rows import BackupSession, BackupState
 from app.backups.service import end_session, release_session_files, renew_session
 from app.backups.settling import settle_sessions
 from app.kit.conditional import IfNoneMatch, conditional_answer, etag
@@ -37,7 +36,7 @@ from app.protection.files import number_of
 from app.protection.models import ReleaseRequest, RenewRequest
 from app.protection.queries import due_of
 from app.stores.api import StoreId, read_row
-from app.stores.models import Store, StoreKind
+from app.stores.rows import Store, StoreKind
 from app.stores.service import require_kind
 from app.stores.targets import environment_directory
 

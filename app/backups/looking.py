@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.backups.models import BackupFile, FileFault
+from app.backups.rows import BackupFile, FileFault
 from app.protection.control import Environment, busy_files, control_faults
 from app.protection.errors import EnvironmentUnusable
 from app.protection.files import name_of

@@ -11,8 +11,9 @@ from app.auth.mutation import Answer, Begun, Conclude, problem_answer
 from app.auth.service import Caller
 from app.backups.errors import LogFilesVanished, TooManyFiles
 from app.backups.looking import Seen, growing_file, look
-from app.backups.models import BackupCreate, BackupSession, BackupState
+from app.backups.models import BackupCreate
 from app.backups.queries import get_session, read_created
+from app.backups.rows import BackupSession, BackupState
 from app.backups.service import activate_session, begin_session, fail_session
 from app.errors import ServiceError, Unavailable
 from app.kit.conditional import etag

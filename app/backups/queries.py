@@ -9,19 +9,18 @@ from sqlmodel import Session, col, select, tuple_
 from app.backups.errors import BackupSessionNotFound
 from app.backups.models import (
     BackupEndRead,
-    BackupFile,
     BackupFileRead,
-    BackupSession,
     BackupSessionCreated,
     BackupSessionRead,
     ChangedFile,
     read_session,
 )
+from app.backups.rows import BackupFile, BackupSession
 from app.kit.pagination import Page, decode_token, make_page, read_page
 from app.protection.digests import digest_if_current
 from app.protection.files import name_of
-from app.protection.models import LogFileDigest
 from app.protection.queries import digests_of
+from app.protection.rows import LogFileDigest
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

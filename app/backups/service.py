@@ -21,13 +21,14 @@ from app.backups.errors import (
     NotPartOfSession,
 )
 from app.backups.looking import Seen, fault_of
-from app.backups.models import BackupCreate, BackupFile, BackupSession, BackupState
+from app.backups.models import BackupCreate
 from app.backups.queries import files_of
+from app.backups.rows import BackupFile, BackupSession, BackupState
 from app.errors import ServiceError
 from app.kit.ids import new_id
 from app.protection.errors import some_names
 from app.protection.files import name_of
-from app.protection.models import Protection, ProtectionKind, ProtectionState
+from app.protection.rows import Protection, ProtectionKind, ProtectionState
 from app.protection.service import (
     NewProtection,
     create_protection,

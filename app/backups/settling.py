@@ -3,7 +3,7 @@
 import structlog
 from sqlmodel import and_, col, or_, select
 
-from app.backups.models import BackupSession, BackupState
+from app.backups.rows import BackupSession, BackupState
 from app.backups.service import PREPARE_GRACE, expire_sessions, fail_session, overdue_sessions
 from app.clock import Clock
 from app.db import Database

@@ -36,14 +36,15 @@ from app.erase.stats import stats_of_store
 from app.jobs.api import accepted
 from app.jobs.engines.choice import check_engine
 from app.jobs.engines.spark_api import check_room
-from app.jobs.models import Job, JobRead
+from app.jobs.models import JobRead
 from app.jobs.plans.plan_answer import plan_answer, plan_responses
 from app.jobs.plans.plans import submit_plan
+from app.jobs.rows import Job
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.prefer import PreferHeader
 from app.kit.problems import problems
 from app.stores.api import StoreId, read_row
-from app.stores.models import Store, StoreKind
+from app.stores.rows import Store, StoreKind
 from app.stores.service import lock_unchanged, require_kind
 
 router = APIRouter(tags=["erasure"])

@@ -11,9 +11,9 @@ from typing import Final
 from app.erase.cycle.attempt import MEDIUM_KEEPS_COPIES
 from app.erase.place import place_of
 from app.settings import Settings
+from app.stores.checks.models import Finding, FindingSeverity, MissingPermission, StoreCheck, TableSize
 from app.stores.errors import StoreUrlRefused
-from app.stores.findings import Finding, FindingSeverity, MissingPermission, StoreCheck, TableSize
-from app.stores.models import Store, StoreMode
+from app.stores.rows import Store, StoreMode
 from app.stores.targets import environment_directory
 from spark.erase.errors import LogRefused
 from spark.erase.live.properties import refuse_own_eraser

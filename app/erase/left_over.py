@@ -8,7 +8,7 @@ from sqlmodel import Session, col, select
 
 from app.erase.rows import REMAINING, CycleState, ErasureCycle, ErasureFile, FileState
 from app.kit.instants import instant_text
-from app.protection.models import Protection
+from app.protection.rows import Protection
 from app.protection.service import protected_files
 from spark.erase.reasons import Cause
 

@@ -12,7 +12,7 @@ from app.jobs.states import JobState
 from app.kit.durations import Duration, parse_duration
 from app.kit.values import Text
 from app.settings import EngineChoice
-from app.stores.limits import LimitsRead
+from app.stores.models import LimitsRead
 
 SPAN_MAX = timedelta(days=36_500)
 PLAN_OF_ERASURE = "ERASURE"

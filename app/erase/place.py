@@ -10,7 +10,7 @@ from app.jobs.errors import JobFailed
 from app.jobs.running.claims import claim_target
 from app.jobs.running.context import JobContext
 from app.stores.borders import judge_environment
-from app.stores.models import Store, StoreKind
+from app.stores.rows import Store, StoreKind
 from app.stores.service import get_store
 from app.stores.targets import file_identity
 

@@ -21,13 +21,14 @@ from app.erase.models import (
 )
 from app.erase.rows import ACTIVE, CycleState, ErasureCycle, ErasureFile, FileState
 from app.erase.stats import stats_of_cycle
-from app.jobs.models import Job, WaitingOn
+from app.jobs.models import WaitingOn
+from app.jobs.rows import Job
 from app.jobs.states import JobState
 from app.kit.durations import duration_of
 from app.kit.pagination import Page, decode_token, make_page, read_page
-from app.protection.models import LogFileDigest
 from app.protection.queries import digests_of, protected_files
-from app.stores.models import Store, is_suspended
+from app.protection.rows import LogFileDigest
+from app.stores.rows import Store, is_suspended
 from spark.formats.je.log import file_name, lsn_file, lsn_offset
 
 SUSPENDED_BY = frozenset({"STORE_SUSPENDED", "SHUTDOWN", "ERASER_DISABLED"})

@@ -5,9 +5,9 @@ from app.erase.errors import EnvironmentRefused
 from app.errors import Conflict
 from app.jobs.running.claims import current_epoch, raise_epoch
 from app.settings import Settings
+from app.stores.checks.models import RecoveryRead
 from app.stores.errors import StoreUrlRefused
-from app.stores.findings import RecoveryRead
-from app.stores.models import Store
+from app.stores.rows import Store
 from app.stores.targets import environment_directory
 from spark.erase.errors import LogRefused
 from spark.erase.reading.directory import file_names

@@ -10,7 +10,7 @@ from sqlmodel import Session
 from app.erase.rows import EraseKind
 from app.parameters.registry import ParameterValue, as_timedelta
 from app.parameters.service import effective_among, global_values
-from app.stores.models import Store
+from app.stores.rows import Store
 from spark.erase.reasons import Switches
 
 RUN_ERASER: Final = "je.env.runEraser"

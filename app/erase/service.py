@@ -14,14 +14,15 @@ from app.erase.queries import cycle_of, newest_cycle
 from app.erase.record import end_cycle, store_row
 from app.erase.rows import ACTIVE, CycleState, EraseKind, ErasureCycle, Origin
 from app.erase.rules import RESOURCE, Wanted, wanted
-from app.jobs.models import Job, Subject
+from app.jobs.models import Subject
+from app.jobs.rows import Job
 from app.jobs.running.context import JobContext
 from app.jobs.service import JobRequest, refuse_conflict, submit
 from app.jobs.states import TERMINAL, JobState
 from app.kit.ids import new_id
 from app.settings import Settings
 from app.stores.borders import require_border
-from app.stores.models import Store, StoreKind
+from app.stores.rows import Store, StoreKind
 from app.stores.service import require_kind
 from app.stores.targets import environment_directory
 from spark.erase.errors import LogRefused

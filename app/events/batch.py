@@ -14,12 +14,12 @@ from sqlmodel import Session
 from app.auth.service import Caller
 from app.errors import InvalidRequest, Unprocessable, faults_of
 from app.events.cleanup import service as cleanup_service
-from app.events.cleanup import switch_service
 from app.events.cleanup.models import CleanupRequest, EventOverlap
-from app.events.cleanup.switch_models import SwitchRequest
-from app.jobs.models import Job
+from app.events.cleanup.switch import service as switch_service
+from app.events.cleanup.switch.models import SwitchRequest
+from app.jobs.rows import Job
 from app.settings import Settings
-from app.stores.models import Store
+from app.stores.rows import Store
 
 Request = TypeVar("Request", CleanupRequest, SwitchRequest)
 

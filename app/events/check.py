@@ -12,7 +12,7 @@ from app.events.nodes import LOCAL_NODE, stores_of_name
 from app.kit.durations import duration_of
 from app.secrets.errors import SecretUnavailable
 from app.settings import Settings
-from app.stores.findings import (
+from app.stores.checks.models import (
     Finding,
     FindingSeverity,
     MissingPermission,
@@ -24,7 +24,7 @@ from app.stores.findings import (
     StoreCheck,
     TableSize,
 )
-from app.stores.models import Store, StoreKind
+from app.stores.rows import Store, StoreKind
 from app.stores.targets import session_limits, target_of
 from spark.events.cleaning.records import LogStatusRead, Session
 from spark.events.confirmations import confirmed_upto

@@ -26,7 +26,7 @@ from app.errors import ServiceError
 from app.events.errors import NodeCopied
 from app.settings import Settings
 from app.stores.errors import service_error
-from app.stores.models import Store, StoreKind
+from app.stores.rows import Store, StoreKind
 from app.stores.service import require_kind
 from app.stores.targets import session_limits, target_of
 from spark.events.catalog import path_digest, read_addresses, read_catalog, read_server

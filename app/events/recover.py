@@ -3,11 +3,11 @@
 from app.db import Database
 from app.events.cleanup.models import JOB_CLEANUP
 from app.events.cleanup.service import cleanup_resource
-from app.events.cleanup.switch_service import switch_resource
+from app.events.cleanup.switch.service import switch_resource
 from app.jobs.running.recovery import is_target_ahead, recover_target
 from app.settings import Settings
-from app.stores.findings import RecoveryRead
-from app.stores.models import Store
+from app.stores.checks.models import RecoveryRead
+from app.stores.rows import Store
 
 
 def recover_node(database: Database, settings: Settings, store: Store, actor: str) -> RecoveryRead:

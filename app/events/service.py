@@ -24,7 +24,7 @@ from app.events.models import ConfirmRead, ConfirmRequest
 from app.events.nodes import ClusterViews, ask_cluster, opened_node, refuse_copy
 from app.settings import Settings
 from app.stores.errors import service_error
-from app.stores.models import Store
+from app.stores.rows import Store
 from spark.events.confirmations import confirm, confirmed_upto
 from spark.events.events import last_seqno, read_event
 from spark.events.records import Catalog, Event

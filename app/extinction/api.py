@@ -61,10 +61,11 @@ from app.extinction.service import (
 from app.extinction.target import ask_availability
 from app.extinction.verdicts import View, view_of
 from app.jobs.api import accepted
-from app.jobs.models import Job, JobRead
+from app.jobs.models import JobRead
 from app.jobs.plans.plan_answer import plan_answer, plan_responses
 from app.jobs.plans.plans import submit_plan
 from app.jobs.queries import get_job
+from app.jobs.rows import Job
 from app.kit.conditional import IfNoneMatch, conditional_answer, etag
 from app.kit.ids import new_id
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
@@ -72,7 +73,7 @@ from app.kit.prefer import PreferHeader
 from app.kit.problems import problems
 from app.replication.replica.replicas import note_own_max
 from app.stores.api import StoreId, read_row
-from app.stores.models import Store, StoreKind
+from app.stores.rows import Store, StoreKind
 from app.stores.service import get_store, lock_unchanged
 from spark.formats.extinction import Extinction
 

@@ -11,7 +11,7 @@ from app.jobs.models import WaitingOn
 from app.jobs.running.context import JobContext
 from app.stores.errors import StoreUrlRefused
 from app.stores.limits import Reach
-from app.stores.models import Store
+from app.stores.rows import Store
 from app.stores.targets import environment_directory
 from spark.erase.calls.calls import RefusalCode
 from spark.erase.calls.count_calls import CountAnswer, CountCall

@@ -21,11 +21,11 @@ from app.errors import ServiceError
 from app.extinction.errors import PeerIsConsumer, SupplierNotFound
 from app.extinction.models import AvailabilityRead, ForgetRequest, read_availability
 from app.kit.problems import problems
-from app.replication.agreements.sessions_api import replica_store
+from app.replication.agreements.sessions.api import replica_store
 from app.replication.replica.refusals import NoReplicaYet
 from app.replication.replica.replicas import opened_replica, writer_turn
 from app.stores.api import StoreId
-from app.stores.models import Store
+from app.stores.rows import Store
 from app.stores.service import lock_unchanged
 from spark.replication.sessions.peers import LackingPeer, PeerRole, availability, forget_supplier, role_of
 

@@ -3,7 +3,6 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from sqlmodel import Session
 from starlette.responses import Response
 
@@ -12,38 +11,14 @@ from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.extinction.log_reading import accept_gap
+from app.extinction.models import AcceptedGapRead, AcceptGapRequest
 from app.kit.problems import problems
-from app.kit.values import Text
 from app.stores.api import StoreId
-from app.stores.models import StoreKind
+from app.stores.rows import StoreKind
 from app.stores.service import get_store, require_kind
 
 router = APIRouter(tags=["extinction"])
 Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
-
-
-class AcceptGapRequest(BaseModel):
-    """Why nothing can have been discarded in the files that went unread."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={"examples": [{"reason": "the application has discarded nothing since May"}]},
-    )
-
-    reason: Annotated[Text, StringConstraints(min_length=1, max_length=500)]
-
-
-class AcceptedGapRead(BaseModel):
-    """What was accepted."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"store": "orders", "gap": "files behind 0000001a.jdb went before they were read"}]
-        }
-    )
-
-    store: str
-    gap: str | None = Field(description="What had gone unread; null: nothing had.")
 
 
 @router.post(

@@ -24,7 +24,7 @@ from app.extinction.rows import ExtinctionLogRow
 from app.extinction.status import note_log_extinctions
 from app.kit.rests import Rest, forget_others, is_resting
 from app.settings import Settings
-from app.stores.models import ExtinctionFilterMode, Store, StoreKind
+from app.stores.rows import ExtinctionFilterMode, Store, StoreKind
 from app.stores.targets import environment_directory
 from spark.erase.calls.count_calls import CountAnswer, CountCall
 from spark.erase.hands.child import ChildHands

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from app.extinction.rows import ExtinctionOrigin, ExtinctionState
 from app.kit.values import Text
 from app.replication.replica.models import Base64Bytes, base64_schema
-from app.stores.limits import LimitsRead
+from app.stores.models import LimitsRead
 from spark.formats.extinction import DATABASES_MAX, LABEL_MAX_CHARS, ExtinctionStatus
 from spark.formats.replica import DATABASE_MAX_BYTES, KEY_MAX_BYTES
 from spark.replication.sessions.peers import LackingPeer
@@ -302,3 +302,27 @@ def read_availability(lacking: Iterable[LackingPeer]) -> AvailabilityRead:
     """The availability with these peers in its way."""
     found = [LackingPeerRead(**asdict(each)) for each in lacking]
     return AvailabilityRead(available=not found, lacking=found)
+
+
+class AcceptGapRequest(BaseModel):
+    """Why nothing can have been discarded in the files that went unread."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"reason": "the application has discarded nothing since May"}]},
+    )
+
+    reason: Annotated[Text, StringConstraints(min_length=1, max_length=500)]
+
+
+class AcceptedGapRead(BaseModel):
+    """What was accepted."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"store": "orders", "gap": "files behind 0000001a.jdb went before they were read"}]
+        }
+    )
+
+    store: str
+    gap: str | None = Field(description="What had gone unread; null: nothing had.")

@@ -10,7 +10,7 @@ from app.extinction.records import extinction_of
 from app.extinction.rows import ENDED, ExtinctionRow, ExtinctionState
 from app.extinction.verdicts import shown
 from app.kit.pagination import Page, read_page
-from app.stores.models import Store, StoreKind
+from app.stores.rows import Store, StoreKind
 
 
 def get_extinction(db: Session, store_id: str, extinction_id: str) -> ExtinctionRow:

@@ -14,11 +14,12 @@ from sqlmodel import Session, col, select
 
 from app.extinction.rows import ENDED, HOLDING, ExtinctionOrigin, ExtinctionRow, ExtinctionState
 from app.extinction.sizing import hint_of
-from app.jobs.models import Job, Subject
+from app.jobs.models import Subject
+from app.jobs.rows import Job
 from app.jobs.service import JobRequest, submit
 from app.replication.replica.replicas import note_own_max
 from app.settings import Settings
-from app.stores.models import Store
+from app.stores.rows import Store
 from spark.formats.extinction import Extinction
 from spark.formats.extinction_filter import Filter, decode_base64
 from spark.replication.consumer.extinctions import KnownExtinction

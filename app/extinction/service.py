@@ -45,7 +45,7 @@ from app.replication.replica.replicas import (
 from app.settings import Settings
 from app.stores.errors import StoreKindWrong
 from app.stores.limits import Reach, is_limited, judge
-from app.stores.models import ExtinctionFilterMode, Store, StoreKind, is_suspended
+from app.stores.rows import ExtinctionFilterMode, Store, StoreKind, is_suspended
 from app.stores.targets import environment_directory
 from spark.erase.calls.count_calls import CountCall
 from spark.erase.hands.child import ChildHands

@@ -13,7 +13,7 @@ from sqlmodel import Session
 from app.extinction.records import extinction_of, insert_row, rows_of
 from app.extinction.rows import HOLDING, ExtinctionOrigin, ExtinctionRow, ExtinctionState
 from app.kit.instants import instant_text
-from app.stores.models import ExtinctionFilterMode, Store
+from app.stores.rows import ExtinctionFilterMode, Store
 from spark.erase.calls.request import ExtinctionTerms, FilterMode, HoldingExtinction, LogExtinction
 from spark.formats.extinction import Extinction
 

@@ -8,7 +8,7 @@ from app.replication.replica.refusals import NoReplicaYet
 from app.replication.replica.replicas import find_status, opened_replica
 from app.replication.rows import ReplicaOwn
 from app.settings import Settings
-from app.stores.models import Store
+from app.stores.rows import Store
 from spark.formats.csn import Csn
 from spark.formats.replica import tables_of
 from spark.replication.consumer.extinctions import KnownExtinction, read_extinctions

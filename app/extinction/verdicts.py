@@ -29,7 +29,7 @@ from app.extinction.rows import ExtinctionBundleRow, ExtinctionRow
 from app.extinction.status import known_extinctions
 from app.extinction.target import TargetSays, try_target
 from app.settings import Settings
-from app.stores.models import ExtinctionFilterMode, Store, StoreKind
+from app.stores.rows import ExtinctionFilterMode, Store, StoreKind
 from app.stores.service import get_store
 from spark.formats.extinction import Extinction, ExtinctionIndex
 from spark.replication.records import ReplicaStatus

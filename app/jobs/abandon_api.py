@@ -3,31 +3,18 @@
 from dataclasses import replace
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, Field
 from sqlmodel import Session
 from starlette.responses import Response
 
 from app.auth.access import ClockDep
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.jobs.api import Admin, JobId, accepted
-from app.jobs.models import JobRead
+from app.jobs.models import AbandonRequest, JobRead
 from app.jobs.queries import get_job
 from app.jobs.running.abandonment import abandon
 from app.kit.problems import problems
-from app.kit.values import Text
 
 router = APIRouter(tags=["jobs"])
-
-
-class AbandonRequest(BaseModel):
-    """An admin's word that a job's target is gone."""
-
-    reason: Text = Field(min_length=1, max_length=500)
-
-    model_config = {
-        "extra": "forbid",
-        "json_schema_extra": {"examples": [{"reason": "node 3 burnt down on Friday and is not rebuilt"}]},
-    }
 
 
 @router.post(

@@ -18,8 +18,9 @@ from app.jobs.family import (
     note_order,
     read_order,
 )
-from app.jobs.models import Job, JobClass, Subject, ThrottleSetting
+from app.jobs.models import Subject, ThrottleSetting
 from app.jobs.queries import get_job
+from app.jobs.rows import Job, JobClass
 from app.jobs.service import CHILDREN_MAX, RETRIED, JobRequest, refuse_conflict, submit, wake_parent
 from app.jobs.states import TERMINAL
 from app.jobs.writing import EVENT_THROTTLE, change_job

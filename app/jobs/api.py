@@ -5,22 +5,22 @@ from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request
-from pydantic import BaseModel, Field
 from sqlmodel import Session
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from app.auth.access import ClockDep, Condition, DatabaseDep, SettingsDep, requires, requires_unlimited
-from app.auth.models import StoreName
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
+from app.auth.rows import StoreName
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.db import Database
 from app.errors import InvalidHeader
 from app.jobs.again import retry, set_throttle
 from app.jobs.hidden import page_seen_by, seen_by
-from app.jobs.models import InstanceRead, Job, JobEventRead, JobRead, ThrottleSetting, read_job
+from app.jobs.models import InstanceRead, JobAction, JobEventRead, JobRead, ThrottleSetting, read_job
 from app.jobs.queries import JobFilter, get_job, list_events, list_instances, list_jobs
+from app.jobs.rows import Job
 from app.jobs.service import request_abort, request_pause, request_resume
 from app.jobs.states import HELD, TERMINAL, JobState
 from app.jobs.streaming import stream_events, wait_for_change
@@ -65,17 +65,6 @@ def watch_of(request: Request) -> JobWatch:
 
 
 WatchDep = Annotated[JobWatch, Depends(watch_of)]
-
-
-class JobAction(BaseModel):
-    """Why it is done."""
-
-    reason: Text | None = Field(default=None, max_length=500)
-
-    model_config = {
-        "extra": "forbid",
-        "json_schema_extra": {"examples": [{"reason": "nightly window is over"}]},
-    }
 
 
 def accepted(job: Job, *, status: int = 202) -> Answer:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from sqlalchemy import delete
 from sqlmodel import Session, col, select
 
-from app.jobs.models import Job, JobCheckpoint
+from app.jobs.rows import Job, JobCheckpoint
 from app.jobs.states import JobState
 
 PIECE: Final = 5

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from app.auth.mutation import Answer, mutate
 from app.auth.service import Caller
 from app.jobs.api import accepted
-from app.jobs.models import Job
+from app.jobs.rows import Job
 
 
 def job_answer(

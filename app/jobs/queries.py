@@ -9,18 +9,11 @@ from sqlmodel import Session, col, select
 
 from app.db import Database
 from app.jobs.errors import JobNotFound
-from app.jobs.models import (
-    Instance,
-    InstanceRead,
-    Job,
-    JobEvent,
-    JobEventRead,
-    JobRead,
-    read_job,
-)
+from app.jobs.models import InstanceRead, JobEventRead, JobRead, read_job
+from app.jobs.rows import Instance, Job, JobEvent
 from app.jobs.states import ACTIVE, JobState
 from app.kit.pagination import Page, decode_token, make_page, read_page
-from app.stores.models import Store
+from app.stores.rows import Store
 
 EVENTS_READ_MAX = 1_000
 

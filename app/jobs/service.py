@@ -25,8 +25,9 @@ from app.jobs.family import (
     next_children,
     note_order,
 )
-from app.jobs.models import Job, JobClaim, JobClass, JobEvent, Subject, ThrottleSetting
+from app.jobs.models import Subject, ThrottleSetting
 from app.jobs.queries import get_job
+from app.jobs.rows import Job, JobClaim, JobClass, JobEvent
 from app.jobs.states import TERMINAL, JobState, is_allowed
 from app.jobs.writing import change_job, end_values, state_event
 from app.kit.ids import new_id

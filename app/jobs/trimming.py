@@ -12,9 +12,9 @@ from sqlmodel import Session
 
 from app.auth.service import Caller
 from app.db import Database
-from app.jobs.models import Job
+from app.jobs.rows import Job
 from app.settings import Settings
-from app.stores.models import Store
+from app.stores.rows import Store
 
 JOB_PURGE: Final = "PURGE"
 CHANGELOG: Final = "CHANGELOG"

@@ -20,8 +20,9 @@ from starlette.concurrency import run_in_threadpool
 
 from app.db import Database
 from app.errors import MetadataBusy, MetadataUnavailable, TooMany
-from app.jobs.models import Job, JobEventRead, JobRead, read_job
+from app.jobs.models import JobEventRead, JobRead, read_job
 from app.jobs.queries import read_events
+from app.jobs.rows import Job
 
 QUEUE_MAX = 64
 IDS_PER_QUERY = 500

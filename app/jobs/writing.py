@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, update
 from sqlmodel import Session, col
 
-from app.jobs.models import Job, JobEvent
+from app.jobs.rows import Job, JobEvent
 from app.jobs.states import TERMINAL, JobState
 
 EVENT_STATE = "state"

@@ -1,25 +1,8 @@
-"""Values set for the whole service, and parameters as clients see them."""
-
-from datetime import datetime
-from typing import Any
+"""Values of parameters as clients see them."""
 
 from pydantic import BaseModel, Field, StrictBool, StrictInt, StrictStr
-from sqlmodel import Field as Column
-from sqlmodel import SQLModel
 
-from app.db import JSON_TYPE, UtcDateTime
 from app.parameters.registry import ParameterScope, ParameterSpec, ParameterType, ParameterValue
-
-
-class GlobalParameter(SQLModel, table=True):
-    """A value that holds for every store that has none of its own; value null: unset again."""
-
-    __tablename__ = "global_parameters"
-
-    name: str = Column(primary_key=True, max_length=120)
-    value: Any = Column(default=None, sa_type=JSON_TYPE, nullable=True)
-    version: int = Column(default=1)
-    updated_at: datetime = Column(sa_type=UtcDateTime)
 
 
 class ParameterWrite(BaseModel):

@@ -10,8 +10,8 @@ from sqlmodel import Session, select
 from app.auth.scopes import Scope
 from app.errors import Conflict
 from app.parameters.errors import ParameterNotFound, ParameterScopeInvalid
-from app.parameters.models import GlobalParameter
 from app.parameters.registry import REGISTRY, ParameterScope, ParameterSpec, ParameterValue, find_parameter
+from app.parameters.rows import GlobalParameter
 
 
 @dataclass(frozen=True, slots=True)

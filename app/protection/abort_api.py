@@ -23,8 +23,9 @@ from app.protection.errors import (
     some_names,
 )
 from app.protection.files import covers, name_of, number_of
-from app.protection.models import AbortRead, AbortRequest, Protection
+from app.protection.models import AbortRead, AbortRequest
 from app.protection.queries import get_protection
+from app.protection.rows import Protection
 from app.protection.service import require_active
 from app.protection.waiting import Silence
 from app.stores.api import StoreId

@@ -24,7 +24,7 @@ from app.protection.files import name_of, number_of
 from app.protection.reconciliation import bring_in_step
 from app.protection.waiting import Silence, WaitingRoom, wait_quiet
 from app.stores.api import read_row
-from app.stores.models import Store
+from app.stores.rows import Store
 
 ABORT_TIMEOUT = "je.erase.abortTimeout"
 

@@ -28,11 +28,8 @@ from app.protection.errors import (
 )
 from app.protection.files import merged, number_of
 from app.protection.models import (
-    Protection,
     ProtectionCreate,
-    ProtectionKind,
     ProtectionRead,
-    ProtectionState,
     ReleaseRequest,
     RenewRequest,
     ranges_of,
@@ -40,6 +37,7 @@ from app.protection.models import (
 )
 from app.protection.queries import get_protection, list_protections
 from app.protection.reconciliation import expire_due
+from app.protection.rows import Protection, ProtectionKind, ProtectionState
 from app.protection.service import (
     NewProtection,
     create_protection,
@@ -49,7 +47,7 @@ from app.protection.service import (
     require_active,
 )
 from app.stores.api import StoreId, read_row
-from app.stores.models import StoreKind
+from app.stores.rows import StoreKind
 from app.stores.service import require_kind
 
 router = APIRouter(tags=["protections"])

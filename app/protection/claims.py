@@ -15,9 +15,9 @@ from app.protection.control import (
     sync,
     written_files,
 )
-from app.protection.models import EnvironmentClaim
+from app.protection.rows import EnvironmentClaim
 from app.settings import Settings
-from app.stores.models import Store
+from app.stores.rows import Store
 from spark.targets.files.control_file import ControlFile
 
 PROOF_PAUSE_MAX_S = 0.05

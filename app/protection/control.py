@@ -27,9 +27,9 @@ from app.protection.errors import (
     EpochAhead,
 )
 from app.protection.files import name_of
-from app.protection.models import EnvironmentClaim, Protection, ProtectionState
+from app.protection.rows import EnvironmentClaim, Protection, ProtectionState
 from app.settings import Settings
-from app.stores.models import Store, StoreKind
+from app.stores.rows import Store, StoreKind
 from app.stores.service import require_kind
 from app.stores.targets import environment_directory
 from spark.erase.errors import LogRefused

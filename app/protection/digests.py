@@ -4,7 +4,7 @@ from datetime import datetime
 
 from sqlmodel import Session
 
-from app.protection.models import LogFileDigest
+from app.protection.rows import LogFileDigest
 
 
 def _row(db: Session, store_id: str, number: int, now: datetime) -> LogFileDigest:

@@ -9,14 +9,8 @@ from sqlmodel import Session, col, select
 from app.kit.pagination import Page, read_page
 from app.protection.errors import ProtectionNotFound
 from app.protection.files import covers
-from app.protection.models import (
-    LogFileDigest,
-    Protection,
-    ProtectionKind,
-    ProtectionRead,
-    ProtectionState,
-    read_protection,
-)
+from app.protection.models import ProtectionRead, read_protection
+from app.protection.rows import LogFileDigest, Protection, ProtectionKind, ProtectionState
 
 SPANS_MAX = 1_000
 ACTIVE_MAX = 32

@@ -9,10 +9,10 @@ from app.clock import Clock
 from app.db import Database
 from app.errors import ServiceError
 from app.protection.control import Environment, environment_of, is_in_step, sync
-from app.protection.models import Protection, ProtectionState
+from app.protection.rows import Protection, ProtectionState
 from app.protection.service import control_is_in_step, expire_protections
 from app.settings import Settings
-from app.stores.models import Store, StoreKind
+from app.stores.rows import Store, StoreKind
 
 STORES_PER_PASS = 500
 logger = structlog.get_logger("lethe.protection")

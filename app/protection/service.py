@@ -28,7 +28,7 @@ from app.protection.errors import (
     some_names,
 )
 from app.protection.files import Range, covering, covers, name_of, without
-from app.protection.models import RANGES_MAX, Protection, ProtectionKind, ProtectionState
+from app.protection.models import RANGES_MAX
 from app.protection.queries import (
     ACTIVE_MAX,
     active_protections,
@@ -37,6 +37,7 @@ from app.protection.queries import (
     get_protection,
     protected_files,
 )
+from app.protection.rows import Protection, ProtectionKind, ProtectionState
 from app.stores.service import get_store
 
 EXPIRED_PER_PASS = 500

@@ -17,10 +17,11 @@ from app.auth.service import Caller
 from app.db import Database
 from app.jobs.engines.spark_api import check_room
 from app.jobs.job_answer import job_answer
-from app.jobs.models import Job, JobRead
+from app.jobs.models import JobRead
 from app.jobs.plans.plan_answer import plan_answer, plan_responses
 from app.jobs.plans.plans import submit_plan
 from app.jobs.queries import list_jobs_of
+from app.jobs.rows import Job
 from app.jobs.states import JobState
 from app.jobs.trimming import JOB_PURGE, ChangelogPlanRead, Trimming
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
@@ -32,7 +33,7 @@ from app.purge.queries import removed_and_params, stats_of
 from app.purge.service import check_fields, prepare, submit_purge, target_fields
 from app.purge.tick import list_ticks
 from app.stores.api import StoreId, read_row
-from app.stores.models import Store, StoreKind
+from app.stores.rows import Store, StoreKind
 from app.stores.service import lock_unchanged, note_target, require_kind
 
 router = APIRouter(tags=["purges"])

@@ -8,8 +8,8 @@ from app.purge.conflicts import conflicts
 from app.purge.cutoff import target_parameters
 from app.secrets.errors import SecretUnavailable
 from app.settings import Settings
-from app.stores.findings import Finding, FindingSeverity, MissingPermission, StoreCheck, TableSize
-from app.stores.models import Store
+from app.stores.checks.models import Finding, FindingSeverity, MissingPermission, StoreCheck, TableSize
+from app.stores.rows import Store
 from app.stores.targets import session_limits, target_of
 from spark.formats.symmetricds import KindName
 from spark.purge.reading.inspect import Inspection, inspect

@@ -11,7 +11,7 @@ from app.purge.models import PurgeKind, PurgeParams
 from app.purge.reviewed import PlannedKeys
 from app.purge.steps import LoopState
 from app.settings import Settings
-from app.stores.models import Store
+from app.stores.rows import Store
 from spark.formats.symmetricds import KindName
 from spark.purge.cutoff import CutoffValue, convert
 from spark.purge.keys import KeySink

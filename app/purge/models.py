@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from app.jobs.models import ThrottleSetting
-from app.jobs.recurring import LastJob, TickOutcome
+from app.jobs.models import LastJob, ThrottleSetting
+from app.jobs.recurring import TickOutcome
 from app.kit.durations import Duration
 from app.kit.values import Instant, Text
 from app.settings import EngineChoice

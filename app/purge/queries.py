@@ -6,7 +6,7 @@ from datetime import datetime
 from sqlmodel import Session, col, select
 
 from app.db import Database
-from app.jobs.models import Job
+from app.jobs.rows import Job
 from app.jobs.trimming import JOB_PURGE
 from app.kit.durations import duration_of
 from app.purge.cutoff import retention_of
@@ -21,7 +21,7 @@ from app.purge.models import (
 )
 from app.purge.service import snapshot
 from app.settings import Settings
-from app.stores.models import Store
+from app.stores.rows import Store
 from app.stores.targets import opened
 from spark.purge.cutoff import instant_of
 from spark.purge.reading.inspect import Inspection, inspect

@@ -6,8 +6,8 @@ from app.jobs.trimming import JOB_PURGE
 from app.purge.kinds import KINDS
 from app.purge.rules import fence_resource
 from app.settings import Settings
-from app.stores.findings import RecoveryRead
-from app.stores.models import Store, StoreKind
+from app.stores.checks.models import RecoveryRead
+from app.stores.rows import Store, StoreKind
 
 
 def recover_store(database: Database, settings: Settings, store: Store, actor: str) -> RecoveryRead:

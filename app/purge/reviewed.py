@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any
 
 from app.db import Database
-from app.jobs.models import JobCheckpoint
+from app.jobs.rows import JobCheckpoint
 from app.jobs.running.context import JobContext
 from app.purge.models import PurgeKind
 from spark.purge.keys import Key, Run, RunsOfKeys, first_of, keys_within, last_of, pack_runs, unpack_runs

@@ -4,7 +4,7 @@ from app.db import Database
 from app.jobs.errors import EpochAhead
 from app.jobs.running.recovery import fence_ahead
 from app.purge.errors import PermissionMissing
-from app.stores.models import Store
+from app.stores.rows import Store
 from spark.purge.reading.inspect import Inspection
 from spark.targets.connection import Connection
 from spark.targets.target import validate_url

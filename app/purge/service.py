@@ -13,8 +13,8 @@ from app.db import Database
 from app.errors import InvalidRequest
 from app.jobs.engines.choice import check_engine
 from app.jobs.errors import PlanNoLongerHolds, PlanNotUsable
-from app.jobs.models import Job
 from app.jobs.plans.reviewed_plan import check_still_holds, finished_plan
+from app.jobs.rows import Job
 from app.jobs.service import JobRequest, refuse_conflict, submit
 from app.jobs.trimming import JOB_PURGE
 from app.parameters.service import effective_by_name
@@ -37,7 +37,8 @@ from app.secrets.errors import SecretUnavailable
 from app.settings import Settings
 from app.stores.borders import judge
 from app.stores.errors import service_error
-from app.stores.models import Store, StoreKind, StoreLimits
+from app.stores.models import StoreLimits
+from app.stores.rows import Store, StoreKind
 from app.stores.service import require_kind
 from app.stores.targets import session_limits, target_of
 from spark.purge.cutoff import CutoffValue, convert

@@ -38,7 +38,8 @@ from app.purge.reviewed import KeyRecorder, PlannedKeys, PlannedWalk
 from app.purge.rules import check_permissions, fence_resource
 from app.purge.service import target_fields
 from app.purge.steps import CHECKPOINT_LOOP, LoopPlan, LoopState, PurgeLoop
-from app.stores.models import Store, StoreLimits, is_suspended
+from app.stores.models import StoreLimits
+from app.stores.rows import Store, is_suspended
 from app.stores.targets import place_of, session_limits, target_of
 from spark.purge.cutoff import convert
 from spark.purge.planned import PurgePlan

@@ -27,7 +27,7 @@ from app.purge.models import PurgeKind, PurgeRequest, PurgeTickRead
 from app.purge.rows import PurgeTick
 from app.purge.service import submit_unseen
 from app.settings import Settings
-from app.stores.models import Store, StoreKind
+from app.stores.rows import Store, StoreKind
 
 ALL_JOBS = "start.purge.job"
 OUTGOING_JOB = "start.purge.outgoing.job"

@@ -20,7 +20,7 @@ from app.replication.replica.replicas import (
 from app.replication.trimming.service import trim_resource
 from app.secrets.errors import SecretUnavailable
 from app.settings import Settings
-from app.stores.findings import (
+from app.stores.checks.models import (
     Finding,
     FindingSeverity,
     GivenUpRead,
@@ -29,7 +29,7 @@ from app.stores.findings import (
     StoreCheck,
     TableSize,
 )
-from app.stores.models import Store, StoreKind
+from app.stores.rows import Store, StoreKind
 from app.stores.targets import target_of
 from spark.formats.replica import LAYOUT_VERSION, tables_of
 from spark.replication.errors import ReplicationRefused

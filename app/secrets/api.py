@@ -14,7 +14,8 @@ from app.auth.service import Caller
 from app.kit.conditional import IfMatch, IfNoneMatch, conditional_answer, etag
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
-from app.secrets.models import NAME_PATTERN, Secret, SecretCreate, SecretPatch, SecretRead
+from app.secrets.models import NAME_PATTERN, SecretCreate, SecretPatch, SecretRead
+from app.secrets.rows import Secret
 from app.secrets.service import (
     change_secret,
     create_secret,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from app.secrets.errors import SecretUnavailable
-from app.secrets.models import check_form
+from app.secrets.rows import check_form
 from app.settings import Settings
 
 SECRET_MAX_BYTES: Final = 4_096

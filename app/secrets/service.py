@@ -24,8 +24,9 @@ from app.secrets.errors import (
     SecretReferenceRefused,
     SecretUnavailable,
 )
-from app.secrets.models import SCHEME, Secret, SecretCreate, SecretPatch, SecretRead
+from app.secrets.models import SCHEME, SecretCreate, SecretPatch, SecretRead
 from app.secrets.reading import check_place, problem_of, read_reference
+from app.secrets.rows import Secret
 from app.settings import Settings
 from spark.targets.hosts import HostList, may_connect
 

@@ -20,11 +20,12 @@ from app.kit.values import Text
 from app.parameters.registry import ParameterScope, ParameterValue
 from app.parameters.service import parameters_by_need, scopes_of_change
 from app.stores.borders import judge_at_check
+from app.stores.checks.models import RecoveryRead, StoreCheck
 from app.stores.choosing import choice_of, choice_of_patch
 from app.stores.errors import StoreChanged
-from app.stores.findings import RecoveryRead, StoreCheck
 from app.stores.hooks import StoreHooks, hooks_of
-from app.stores.models import Store, StoreCreate, StoreKind, StorePatch, StoreRead, SuspendRequest, read_store
+from app.stores.models import StoreCreate, StorePatch, StoreRead, SuspendRequest, read_store
+from app.stores.rows import Store, StoreKind
 from app.stores.service import (
     ADMINS_FIELDS,
     SECRET_FIELDS,

@@ -30,7 +30,7 @@ from app.db import Database
 from app.errors import Forbidden, ServiceError
 from app.settings import Settings
 from app.stores.errors import StoreUrlRefused
-from app.stores.models import Store
+from app.stores.rows import Store
 from app.stores.targets import file_identity, is_own_file, session_limits, target_of
 from spark.targets.connection import STARTED, Connection, connect, identity, sqlite_path
 from spark.targets.errors import TargetError

@@ -8,7 +8,8 @@ from app.db import Database
 from app.errors import ServiceError
 from app.settings import Settings
 from app.stores.borders import Choice, ask_target
-from app.stores.models import Store, StorePatch
+from app.stores.models import StorePatch
+from app.stores.rows import Store
 from app.stores.service import PLACE_FIELDS, check_target_allowed, takes_secret_by_label
 
 

@@ -10,8 +10,8 @@ from sqlmodel import Session
 
 from app.db import Database
 from app.settings import Settings
-from app.stores.findings import RecoveryRead, StoreCheck
-from app.stores.models import Store, StoreKind
+from app.stores.checks.models import RecoveryRead, StoreCheck
+from app.stores.rows import Store, StoreKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pydantic import BaseModel, Field
-
-from app.stores.models import Store, StoreKind, StoreLimits
+from app.stores.models import LimitsRead, StoreLimits
+from app.stores.rows import Store, StoreKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +22,6 @@ class Reach:
     whole: int
     shares: str = "rows"
     bytes: int | None = None
-
-
-class LimitsRead(BaseModel):
-    """The store's limits that a plan was judged by, and which of them it exceeds."""
-
-    max_rows: int | None = Field(description="Rows; of a JE log, entries.")
-    max_fraction: float | None = Field(description="Of the rows; of a JE log, of its bytes.")
-    max_bytes: int | None = Field(default=None, description="JE: bytes of the entries that would go.")
-    exceeded: list[str]
 
 
 def is_limited(store: Store) -> bool:

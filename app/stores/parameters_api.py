@@ -17,7 +17,7 @@ from app.parameters.models import ParameterRead, ParameterWrite, read_parameter
 from app.parameters.registry import REGISTRY, ParameterSpec, ParameterValue
 from app.parameters.service import check_store_scope, effective, global_values, known_parameter
 from app.stores.api import StoreId, read_row
-from app.stores.models import Store
+from app.stores.rows import Store
 from app.stores.service import get_store, save_store
 
 router = APIRouter(tags=["parameters"])

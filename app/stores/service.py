@@ -28,17 +28,15 @@ from app.stores.errors import (
 from app.stores.models import (
     NO_BYTES_LIMIT,
     REPLICA_DIALECTS,
-    Store,
     StoreCreate,
-    StoreKind,
     StoreLimits,
-    StoreMode,
     StorePatch,
     StoreRead,
     SuspendRequest,
     fields_of_other_kinds,
     read_store,
 )
+from app.stores.rows import Store, StoreKind, StoreMode
 from app.stores.targets import check_allowed, check_environment_allowed, user_of
 from spark.targets.target import network_place, validate_url
 

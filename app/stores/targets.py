@@ -10,7 +10,7 @@ from app.db import Database
 from app.secrets.service import User, credential_of
 from app.settings import Settings
 from app.stores.errors import StoreUrlRefused, service_error
-from app.stores.models import Store
+from app.stores.rows import Store
 from spark.formats.slony import schema_of
 from spark.targets.connection import Connection, SessionLimits, Target, connect
 from spark.targets.errors import TargetError, TargetHostNotAllowed, TargetUrlInvalid

@@ -14,7 +14,7 @@ from sqlmodel import Session
 
 from app.db import Database, UtcDateTime
 from app.errors import MetadataBusy, MetadataUnavailable
-from app.jobs.models import Counter
+from app.jobs.rows import Counter
 from tests.app.fake_clock import FakeClock
 from tests.app.jobs.workbench import in_threads
 

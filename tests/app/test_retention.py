@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 import pytest
 from sqlmodel import select
 
-from app.archives.models import Archive
-from app.auth.models import AuditEvent, IdempotencyKey
+from app.archives.rows import Archive
+from app.auth.rows import AuditEvent, IdempotencyKey
 from app.db import Database
-from app.jobs.models import Job, JobCheckpoint, JobEvent
+from app.jobs.rows import Job, JobCheckpoint, JobEvent
 from app.jobs.states import TERMINAL, JobState
 from app.kit.ids import new_id
 from app.parameters.service import known_parameter, set_global

@@ -22,10 +22,10 @@ from sqlmodel import select
 from app.db import Database
 from app.replication.rows import Agreement
 from app.secrets.errors import SecretUnavailable
-from app.secrets.models import Secret
+from app.secrets.rows import Secret
 from app.secrets.service import unusable_secrets
 from app.settings import Settings
-from app.stores.models import Store
+from app.stores.rows import Store
 from app.stores.targets import target_of
 from app.tables import metadata
 from migrations.upgrade import copy_before_upgrade, current_revision, head_revision, is_known, upgrade

@@ -7,21 +7,21 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
-from app.archives.models import Archive
+from app.archives.rows import Archive
 from app.clock import SystemClock
 from app.erase.cycle.attempt import Workshop
 from app.handlers import task_kinds
 from app.jobs.engines.choice import Engines
 from app.jobs.engines.engine import InlineEngine
 from app.jobs.engines.spark_hands import HandsSource
-from app.jobs.models import Job
+from app.jobs.rows import Job
 from app.jobs.running.context import JobContext
 from app.jobs.running.tasks import TaskKinds
 from app.jobs.service import JobRequest, submit
 from app.purge.models import PurgeRequest
 from app.purge.rules import fence_resource
 from app.purge.service import JOB_PURGE, snapshot
-from app.stores.models import Store
+from app.stores.rows import Store
 from tests.app.jobs.workbench import Workbench
 from tests.oracles.symmetricds import CUTOFF, Place, build, random_database
 

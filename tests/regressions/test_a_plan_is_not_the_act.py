@@ -15,11 +15,11 @@ import pytest
 
 from app.auth.service import Caller
 from app.jobs.errors import PlanNoLongerHolds
-from app.jobs.models import Job
 from app.jobs.plans.plans import submit_plan
+from app.jobs.rows import Job
 from app.purge.models import PurgeRequest
 from app.purge.service import prepare, snapshot, submit_purge
-from app.stores.models import Store
+from app.stores.rows import Store
 from tests.oracles.symmetricds import (
     CUTOFF,
     Place,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from app.clock import SystemClock
-from app.jobs.models import Job
+from app.jobs.rows import Job
 from app.jobs.running import sql_target
 from app.jobs.service import request_abort
 from spark.targets import manifest

@@ -14,7 +14,7 @@ from app.purge.models import PurgeKind, PurgeParams, PurgeRequest, StrandedMode
 from app.purge.rows import PurgeTick
 from app.purge.service import MARK_STRANDED, snapshot
 from app.purge.tick import tick_once
-from app.stores.models import Store
+from app.stores.rows import Store
 from spark.purge.plan import plan_outgoing
 from spark.purge.statements import PurgeSpec
 from spark.targets.connection import connect

@@ -20,17 +20,19 @@ from app.auth.service import Caller
 from app.clock import SystemClock
 from app.db import Database
 from app.jobs.again import retry, set_throttle
-from app.jobs.batches.api import BatchRequest, _submit
+from app.jobs.batches.api import _submit
+from app.jobs.batches.models import BatchRequest
 from app.jobs.batches.service import JOB_BATCH, prove_children_silent, run_batch
 from app.jobs.errors import ConflictingJob, JobFailed
 from app.jobs.family import PIECE
-from app.jobs.models import Job, ThrottleSetting
+from app.jobs.models import ThrottleSetting
+from app.jobs.rows import Job
 from app.jobs.running.context import JobContext
 from app.jobs.running.tasks import TaskKind, TaskKinds
 from app.jobs.service import JobRequest, request_abort, request_pause, request_resume, submit
 from app.jobs.states import JobState
 from app.settings import Settings
-from app.stores.models import Store
+from app.stores.rows import Store
 from tests.app.jobs.workbench import Workbench, silent, work_until_stopped
 
 MANY = 3 * PIECE + 1

@@ -11,7 +11,7 @@ import pytest
 
 from app.jobs.service import request_abort
 from app.purge.rules import fence_resource
-from app.stores.models import Store
+from app.stores.rows import Store
 from app.stores.targets import place_of
 from spark.purge.unit import UnitSpec, run_unit
 from spark.targets.connection import connect

@@ -13,10 +13,10 @@ import pytest
 
 from app.db import Database
 from app.protection.control import Environment, Quiet, sync
-from app.protection.models import ProtectionKind
+from app.protection.rows import ProtectionKind
 from app.protection.service import NewProtection, create_protection, prove_no_writer
 from app.settings import Settings
-from app.stores.models import Store
+from app.stores.rows import Store
 from spark.erase.calls.calls import RefusalCode
 from spark.targets.files.control_file import NAME
 from tests.app.fake_clock import FakeClock

@@ -17,7 +17,7 @@ from app.purge.models import PurgeRequest
 from app.purge.recover import is_epoch_ahead
 from app.purge.rules import fence_resource
 from app.purge.service import prepare
-from app.stores.models import Store
+from app.stores.rows import Store
 from app.stores.service import get_store
 from app.stores.targets import place_of
 from spark.targets.connection import Connection, connect

@@ -7,7 +7,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from app.purge.rules import fence_resource
-from app.stores.models import Store
+from app.stores.rows import Store
 
 
 def _resource(url: str, prefix: str) -> str:

@@ -3,7 +3,7 @@ control file over the real one, in place: same inode, same epoch, without the ba
 asked only the control file, and wrote to a protected file.
 """
 
-from app.protection.models import Protection
+from app.protection.rows import Protection
 from spark.erase.calls.calls import RoundCall
 from tests.app.erase.conftest import erasers, log  # noqa: F401 -- fixtures
 from tests.app.erase.erasers import Erasers

@@ -22,7 +22,8 @@ from app.replication.replica.replicas import (
 from app.replication.rows import Agreement, AgreementState
 from app.replication.supplier import copying as supplier_copy
 from app.settings import Settings
-from app.stores.models import Store, StoreCreate
+from app.stores.models import StoreCreate
+from app.stores.rows import Store
 from app.stores.service import create_store
 from spark.formats.replica import tables_of
 from spark.replication.agreements import acknowledge, floors, read_agreements, register_agreement, take_back

@@ -10,11 +10,11 @@ from typing import Any
 from sqlmodel import select
 
 from app.db import Database
-from app.jobs.models import Job
+from app.jobs.rows import Job
 from app.purge.models import PurgeKind
 from app.purge.tick import list_ticks, tick_once
 from app.settings import Settings
-from app.stores.models import Store, StoreKind
+from app.stores.rows import Store, StoreKind
 from tests.app.fake_clock import FakeClock
 
 ALL_ON = {"start.purge.job": True}

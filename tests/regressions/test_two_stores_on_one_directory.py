@@ -13,10 +13,10 @@ import pytest
 
 from app.db import Database
 from app.protection.control import Environment, sync
-from app.protection.models import ProtectionKind
+from app.protection.rows import ProtectionKind
 from app.protection.service import NewProtection, claim_environment, create_protection
 from app.settings import Settings
-from app.stores.models import Store
+from app.stores.rows import Store
 from spark.targets.files.control_file import NAME, ControlFile
 from tests.app.fake_clock import FakeClock
 from tests.app.protection.conftest import CALLER, directory, make_store  # noqa: F401 -- fixtures

@@ -27,7 +27,7 @@ from app.extinction.verdicts import forget_views, view_of
 from app.kit.ids import new_id
 from app.replication.replica.replicas import close_idle_replicas, find_expected, opened_replica, writer_turn
 from app.settings import Settings
-from app.stores.models import ExtinctionFilterMode, Store, StoreKind
+from app.stores.rows import ExtinctionFilterMode, Store, StoreKind
 from migrations.upgrade import upgrade
 from spark.erase.rule.extinct import primary_key
 from spark.formats.extinction import Extinction, ExtinctionIndex, ExtinctionStatus

@@ -12,9 +12,10 @@ from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.erase.certificates.certificate import document_of, issue_certificate
 from app.erase.certificates.example import CERTIFICATE_EXAMPLE
+from app.erase.certificates.models import VerifyRequest
 from app.erase.certificates.rows import ErasureCertificate, SigningKey, SigningKeyRead
 from app.erase.certificates.signing import register, retire, rotate
-from app.erase.certificates.verify_service import VerifyRequest, submit_verify
+from app.erase.certificates.verify_service import submit_verify
 from app.erase.errors import CycleNotFound, SigningKeyNotFound
 from app.erase.queries import get_cycle
 from app.jobs.api import accepted
@@ -25,7 +26,7 @@ from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken, rea
 from app.kit.problems import problems
 from app.settings import Settings
 from app.stores.api import StoreId, read_row
-from app.stores.models import StoreKind
+from app.stores.rows import StoreKind
 from app.stores.service import get_store, require_kind
 
 router = APIRouter(tags=["certificates"])

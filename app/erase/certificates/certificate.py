@@ -29,12 +29,12 @@ from app.erase.left_over import why_left_over
 from app.erase.queries import instant_of_ms, state_now
 from app.erase.rows import REMAINING, CycleState, ErasureCycle, ErasureFile, FileState
 from app.extinction.status import shown_in_certificate
-from app.jobs.models import Job
+from app.jobs.rows import Job
 from app.jobs.states import TERMINAL
 from app.kit.durations import format_duration
 from app.kit.instants import instant_text
 from app.settings import Settings
-from app.stores.models import Store
+from app.stores.rows import Store
 from spark.formats.je.log import file_name, show_lsn
 
 CODEC = "zstd"

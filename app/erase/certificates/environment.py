@@ -14,7 +14,7 @@ from typing import Any, Final
 from app.kit.instants import instant_text
 from app.settings import Settings
 from app.stores.errors import StoreUrlRefused
-from app.stores.models import Store
+from app.stores.rows import Store
 from app.stores.targets import environment_directory
 from spark.targets.files.medium import medium_of
 

@@ -9,7 +9,7 @@ from sqlmodel import Session, col, select
 from app.erase.rows import REMAINING, ErasureFile
 from app.kit.instants import instant_text
 from app.protection.files import covers, name_of
-from app.protection.models import Protection
+from app.protection.rows import Protection
 from spark.formats.je.log import file_name
 
 PROTECTIONS_MAX: Final = 500

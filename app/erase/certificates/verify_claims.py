@@ -12,7 +12,7 @@ from app.erase.certificates.rows import ErasureCertificate
 from app.erase.errors import CycleNotFound
 from app.erase.queries import get_cycle
 from app.erase.rows import ErasureCycle, ErasureEntries, ErasureFile, FileState
-from app.jobs.models import Job
+from app.jobs.rows import Job
 from spark.formats.je.log import file_number
 
 LATER_CERTIFICATES_MAX: Final = 200

@@ -3,31 +3,19 @@
 from datetime import datetime
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field
 from sqlmodel import Session
 
 from app.auth.service import Caller
+from app.erase.certificates.models import VerifyRequest
 from app.erase.certificates.verify_claims import claims_of, resolve
 from app.erase.service import subject_of
-from app.jobs.models import Job
+from app.jobs.rows import Job
 from app.jobs.service import JobRequest, submit
-from app.kit.values import Text
-from app.settings import EngineChoice, Settings
+from app.settings import Settings
 from app.stores.errors import StoreChanged
-from app.stores.models import Store
+from app.stores.rows import Store
 
 JOB_ERASURE_VERIFY: Final = "ERASURE_VERIFY"
-
-
-class VerifyRequest(BaseModel):
-    """How to read an environment again."""
-
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"engine": "AUTO", "reason": "yearly audit"}]}
-    )
-
-    engine: EngineChoice | None = Field(default=None, description="Null: the service's default.")
-    reason: Text | None = Field(default=None, max_length=500)
 
 
 def submit_verify(

@@ -26,12 +26,13 @@ from app.erase.refusals import LOG_FILE_CHANGED, failure, where
 from app.erase.rows import ACTIVE
 from app.errors import ServiceError
 from app.jobs.errors import JobFailed, JobWaiting
-from app.jobs.models import Job, WaitingOn
+from app.jobs.models import WaitingOn
+from app.jobs.rows import Job
 from app.jobs.running.context import JobContext
 from app.jobs.running.suspension import suspended_wait
 from app.jobs.states import JobState
 from app.stores.errors import StoreUrlRefused
-from app.stores.models import Store, is_suspended
+from app.stores.rows import Store, is_suspended
 from app.stores.targets import environment_directory
 from spark.erase.calls.calls import (
     Refusal,

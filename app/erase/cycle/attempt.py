@@ -26,7 +26,7 @@ from app.jobs.models import WaitingOn
 from app.jobs.running.context import JobContext
 from app.protection.service import claim_environment
 from app.settings import EngineChoice
-from app.stores.models import Store
+from app.stores.rows import Store
 from app.stores.service import get_store
 from spark.erase.calls.calls import (
     Costs,

@@ -16,7 +16,7 @@ from app.erase.cycle.file_work import Blocked
 from app.erase.messages import hex_ranges
 from app.jobs.errors import JobWaiting
 from app.jobs.models import WaitingOn
-from app.protection.models import Protection
+from app.protection.rows import Protection
 from app.protection.service import active_protections, protection_key
 from spark.erase.reasons import Cause
 

@@ -25,7 +25,7 @@ from app.jobs.running.suspension import suspended_wait
 from app.protection.service import protected_files
 from app.stores.errors import StoreUrlRefused
 from app.stores.limits import Reach, judge
-from app.stores.models import Store, is_suspended
+from app.stores.rows import Store, is_suspended
 from app.stores.targets import environment_directory
 from spark.erase.calls.calls import (
     PlanAnswer,

@@ -26,7 +26,7 @@ from app.jobs.running.context import JobContext
 from app.kit.instants import instant_text
 from app.protection.queries import backup_spans
 from app.stores.limits import Reach, is_limited, judge
-from app.stores.models import Store, StoreMode
+from app.stores.rows import Store, StoreMode
 from app.stores.service import get_store
 from spark.erase.calls.calls import LiveTerms, Mode, PlanAnswer, PlanCall, PlannedFile, Refusal, RefusalCode
 from spark.erase.calls.refusing import Refused

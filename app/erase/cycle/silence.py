@@ -12,7 +12,7 @@ from app.erase.record import end_cycle
 from app.erase.rows import ACTIVE, CycleState
 from app.errors import ServiceError
 from app.jobs.errors import JobWaiting
-from app.jobs.models import Job
+from app.jobs.rows import Job
 from app.jobs.running.claims import next_token
 from app.jobs.running.context import JobContext
 from app.jobs.states import JobState

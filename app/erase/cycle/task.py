@@ -31,7 +31,7 @@ from app.jobs.running.suspension import suspended_wait
 from app.jobs.service import request_abort
 from app.jobs.writing import EVENT_WARNING
 from app.stores.errors import StoreUrlRefused
-from app.stores.models import Store, is_suspended
+from app.stores.rows import Store, is_suspended
 from app.stores.targets import environment_directory
 
 CYCLE_EXPIRED: Final = "CYCLE_EXPIRED"

@@ -19,7 +19,7 @@ from typing import Final
 import structlog
 from sqlmodel import Session, col, select
 
-from app.auth.models import AuditEvent
+from app.auth.rows import AuditEvent
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.db import Database
@@ -32,14 +32,14 @@ from app.erase.rows import ACTIVE, CycleState, ErasureCycle, ErasureStore, Origi
 from app.erase.rules import Wanted, eraser_key, wanted, wanted_among
 from app.erase.service import settle, submit_cycle, target_of
 from app.errors import ServiceError
-from app.jobs.models import Job
+from app.jobs.rows import Job
 from app.jobs.service import request_abort, wake
 from app.jobs.states import TERMINAL, JobState
 from app.jobs.writing import change_job
 from app.kit.ids import new_id
 from app.parameters.service import global_values
 from app.settings import Settings
-from app.stores.models import Store, StoreKind, is_suspended
+from app.stores.rows import Store, StoreKind, is_suspended
 from app.stores.targets import environment_directory
 
 ACTOR: Final = "eraser"

@@ -18,16 +18,17 @@ from app.events.cleanup.service import prepare, submit_cleanup, target_fields
 from app.events.cleanup.tick import CleanupTickRead, read_tick
 from app.jobs.engines.spark_api import check_room
 from app.jobs.job_answer import job_answer
-from app.jobs.models import Job, JobRead
+from app.jobs.models import JobRead
 from app.jobs.plans.plan_answer import plan_answer, plan_responses
 from app.jobs.plans.plans import submit_plan
 from app.jobs.queries import list_jobs_of
+from app.jobs.rows import Job
 from app.jobs.states import JobState
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.prefer import PreferHeader
 from app.kit.problems import problems
 from app.stores.api import StoreId, read_row
-from app.stores.models import StoreKind
+from app.stores.rows import StoreKind
 from app.stores.service import lock_unchanged, require_kind
 
 router = APIRouter(tags=["events"])

@@ -19,13 +19,13 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from app.events.cleanup.models import CleanupParams
-from app.events.cleanup.switch_report import locked_by
+from app.events.cleanup.switch.report import locked_by
 from app.jobs.engines.engine import EngineLease
 from app.jobs.errors import JobFailed, JobStopped, JobWaiting
 from app.jobs.models import ThrottleSetting, WaitingOn
 from app.jobs.running.context import JobContext
 from app.jobs.running.sql_target import Claimed
-from app.stores.models import Store
+from app.stores.rows import Store
 from spark.events.cleaning.errors import ClusterLocked
 from spark.events.cleaning.records import CleanupPlan, Step
 from spark.events.cleanup import ROWS_IN_TX, CleanupWalk

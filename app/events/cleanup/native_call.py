@@ -9,7 +9,7 @@ from typing import Final
 
 from app.events.cleanup.loop import Cleanup
 from app.events.cleanup.models import CleanupVia
-from app.events.cleanup.switch_report import REF_MAX_CHARS, SHOWN_MAX, session_text
+from app.events.cleanup.switch.report import REF_MAX_CHARS, SHOWN_MAX, session_text
 from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.models import WaitingOn
 from spark.events.cleaning.errors import LogStillWritten, UnconfirmedWouldGo

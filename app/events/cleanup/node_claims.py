@@ -15,7 +15,8 @@ Source: facts/slony, sections 1 to 4.
 from sqlmodel import Session, col, select
 
 from app.jobs.errors import ConflictingJob, JobFailed, JobWaiting
-from app.jobs.models import Job, JobClaim, WaitingOn
+from app.jobs.models import WaitingOn
+from app.jobs.rows import Job, JobClaim
 from app.jobs.running.claims import claim_target, is_free
 from app.jobs.running.context import JobContext
 from app.jobs.running.sql_target import CONFLICT_LOOK_AGAIN

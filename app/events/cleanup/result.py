@@ -5,7 +5,7 @@ from typing import Any
 
 from app.events.cleanup.loop import CHECKPOINT_REMOVED, Cleanup
 from app.events.cleanup.report import hold_text
-from app.events.cleanup.switch_report import blocked_result, healed_warning
+from app.events.cleanup.switch.report import blocked_result, healed_warning
 from app.jobs.running.context import JobContext
 from app.kit.durations import format_duration
 from app.kit.instants import instant_text

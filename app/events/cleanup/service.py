@@ -22,8 +22,8 @@ from app.events.cleanup.node_claims import Place, node_place, refuse_node_confli
 from app.events.nodes import refuse_copy
 from app.jobs.engines.choice import check_engine
 from app.jobs.errors import EpochAhead, PlanNotUsable
-from app.jobs.models import Job
 from app.jobs.plans.reviewed_plan import check_still_holds, finished_plan
+from app.jobs.rows import Job
 from app.jobs.running.recovery import fence_ahead
 from app.jobs.service import JobRequest, refuse_conflict
 from app.jobs.service import submit as submit_job
@@ -33,7 +33,8 @@ from app.parameters.service import effective_by_name
 from app.settings import Settings
 from app.stores.borders import judge
 from app.stores.errors import service_error
-from app.stores.models import Store, StoreKind, StoreLimits
+from app.stores.models import StoreLimits
+from app.stores.rows import Store, StoreKind
 from app.stores.service import require_kind
 from app.stores.targets import session_limits, target_of
 from spark.events.catalog import read_catalog

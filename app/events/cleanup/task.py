@@ -31,7 +31,7 @@ from app.events.cleanup.service import (
     cleanup_resource,
     target_fields,
 )
-from app.events.cleanup.switch_report import healed_warning
+from app.events.cleanup.switch.report import healed_warning
 from app.events.nodes import refuse_copy
 from app.jobs.engines.choice import Engines, Work
 from app.jobs.engines.engine import borrower_of
@@ -39,7 +39,8 @@ from app.jobs.errors import JobFailed
 from app.jobs.running.context import JobContext
 from app.jobs.running.sql_target import claim, controlled, counts_by_ledger, prove_silence, read_store_of
 from app.jobs.running.suspension import suspended_wait
-from app.stores.models import StoreLimits, is_suspended
+from app.stores.models import StoreLimits
+from app.stores.rows import is_suspended
 from app.stores.targets import place_of, session_limits, target_of
 from spark.events.catalog import read_catalog
 from spark.events.cleaning.errors import ClusterLocked

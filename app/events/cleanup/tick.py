@@ -27,12 +27,13 @@ from app.db import Database
 from app.events.cleanup.models import CLEANUP_INTERVAL, CleanupRequest
 from app.events.cleanup.rows import CleanupTick
 from app.events.cleanup.service import submit_unseen
-from app.jobs.recurring import LastJob, Ticked, TickOutcome, last_job_of, submit_recurring
+from app.jobs.models import LastJob
+from app.jobs.recurring import Ticked, TickOutcome, last_job_of, submit_recurring
 from app.kit.durations import Duration
 from app.parameters.registry import as_timedelta
 from app.parameters.service import effective_by_name
 from app.settings import Settings
-from app.stores.models import Store, StoreKind
+from app.stores.rows import Store, StoreKind
 
 SWITCH: Final = "start.cleanup_thread"
 LEAST_S: Final = 60.0

@@ -19,7 +19,7 @@ from app.events.preconditions.models import (
 )
 from app.settings import Settings
 from app.stores.errors import service_error
-from app.stores.models import Store
+from app.stores.rows import Store
 from spark.events.node_views import read_view
 from spark.events.preconditions import Command, Missing, Question, View, judge
 from spark.targets.errors import TargetError

@@ -16,14 +16,15 @@ from app.events.waits.models import WaitRequest
 from app.events.waits.service import check_request, prepare_wait, submit_wait
 from app.jobs.api import job_headers
 from app.jobs.job_answer import job_answer
-from app.jobs.models import Job, JobRead, read_job
+from app.jobs.models import JobRead, read_job
 from app.jobs.plans.plan_answer import wait_for_end
 from app.jobs.queries import get_job
+from app.jobs.rows import Job
 from app.jobs.states import TERMINAL
 from app.kit.prefer import PreferHeader, wait_seconds
 from app.kit.problems import problems
 from app.stores.api import StoreId, read_row
-from app.stores.models import StoreKind
+from app.stores.rows import StoreKind
 from app.stores.service import get_store, require_kind
 
 router = APIRouter(tags=["events"])

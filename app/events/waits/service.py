@@ -23,11 +23,11 @@ from app.events.waits.models import (
     WaitParams,
     WaitRequest,
 )
-from app.jobs.models import Job, JobClass
+from app.jobs.rows import Job, JobClass
 from app.jobs.service import JobRequest, submit
 from app.settings import Settings
 from app.stores.errors import service_error
-from app.stores.models import Store
+from app.stores.rows import Store
 from spark.events.node_views import newest_seqnos
 from spark.events.records import Catalog
 from spark.events.waiting import Awaited, Impossible, look

@@ -34,14 +34,15 @@ from app.events.waits.models import (
 )
 from app.events.waits.service import awaited_of, deadline_of
 from app.jobs.errors import JobFailed, JobWaiting
-from app.jobs.models import Job, JobCheckpoint, WaitingOn
+from app.jobs.models import WaitingOn
 from app.jobs.queries import get_job
+from app.jobs.rows import Job, JobCheckpoint
 from app.jobs.running.context import JobContext
 from app.jobs.running.sql_target import controlled
 from app.jobs.running.suspension import suspended_wait
 from app.jobs.states import ACTIVE
 from app.kit.durations import format_duration
-from app.stores.models import Store, is_suspended
+from app.stores.rows import Store, is_suspended
 from app.stores.service import get_store
 from spark.events.catalog import read_catalog
 from spark.events.confirmations import confirmed_upto

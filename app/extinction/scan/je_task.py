@@ -16,7 +16,7 @@ from app.extinction.status import note_log_extinctions
 from app.jobs.running.context import JobContext
 from app.jobs.running.suspension import suspended_wait
 from app.jobs.writing import EVENT_WARNING
-from app.stores.models import Store, is_suspended
+from app.stores.rows import Store, is_suspended
 
 
 def run_environment_extinction(

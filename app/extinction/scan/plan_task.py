@@ -13,7 +13,7 @@ from app.jobs.running.sql_target import read_store_of
 from app.jobs.running.suspension import suspended_wait
 from app.replication.supplier.signals import supplying_replica
 from app.stores.limits import Reach, judge
-from app.stores.models import Store, StoreKind, is_suspended
+from app.stores.rows import Store, StoreKind, is_suspended
 from spark.extinction.counting import count_entries, count_matching
 from spark.formats.extinction import Extinction
 

@@ -18,10 +18,10 @@ from app.errors import ServiceError
 from app.extinction.records import extinction_of
 from app.extinction.rows import HOLDING, ExtinctionOrigin, ExtinctionRow, ExtinctionState
 from app.extinction.service import commit_at_target
-from app.jobs.models import Job
+from app.jobs.rows import Job
 from app.jobs.states import JobState
 from app.settings import Settings
-from app.stores.models import Store
+from app.stores.rows import Store
 from spark.replication.consumer.extinctions import KnownExtinction, ScanState
 from spark.replication.records import ReplicaStatus
 

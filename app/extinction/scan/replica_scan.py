@@ -32,7 +32,7 @@ from app.parameters.registry import as_timedelta
 from app.parameters.service import effective_by_name
 from app.replication.replica.replicas import replica_limits, writer_turn
 from app.replication.supplier.signals import supplying_replica
-from app.stores.models import Store, is_suspended
+from app.stores.rows import Store, is_suspended
 from app.stores.targets import place_of, target_of
 from spark.extinction.run import scan_batch, scan_work
 from spark.extinction.slices import (

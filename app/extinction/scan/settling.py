@@ -18,7 +18,7 @@ from typing import Final
 import structlog
 from sqlmodel import Session, col, select
 
-from app.auth.models import AuditEvent
+from app.auth.rows import AuditEvent
 from app.db import Database
 from app.errors import ServiceError
 from app.extinction.records import note_dropped, note_known, rows_of, submit_job
@@ -30,7 +30,7 @@ from app.kit.rests import Rest, forget_others
 from app.replication.replica.replicas import take_supplied
 from app.settings import Settings
 from app.stores.errors import StoreNotFound
-from app.stores.models import Store, StoreKind, is_suspended
+from app.stores.rows import Store, StoreKind, is_suspended
 from app.stores.service import get_store
 from spark.replication.consumer.extinctions import KnownExtinction, ScanState
 

@@ -3,30 +3,28 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Annotated, Any, cast
+from typing import Annotated, cast
 
 from fastapi import APIRouter, Depends, Request
-from pydantic import BaseModel, ConfigDict, Field, model_validator
 from sqlmodel import Session, col, select
 from starlette.responses import Response
 
 from app.auth.access import ClockDep, Condition, SettingsDep, requires
-from app.auth.models import StoreName
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.errors import Unprocessable
 from app.jobs.api import accepted
+from app.jobs.batches.models import BatchRequest
 from app.jobs.batches.service import JOB_BATCH, ChildSubmitter, Submitters, submit_children
 from app.jobs.family import PIECE, SUBMIT, note_order
-from app.jobs.models import Job, JobClass, JobRead
+from app.jobs.models import JobRead
+from app.jobs.rows import Job, JobClass
 from app.jobs.service import CHILDREN_MAX, JobRequest, submit
 from app.jobs.writing import change_job
 from app.kit.problems import problems
-from app.kit.values import Text
 from app.settings import Settings
-from app.stores.fields import Label
-from app.stores.models import Store
+from app.stores.rows import Store
 
 router = APIRouter(tags=["jobs"])
 KINDS = (
@@ -34,29 +32,6 @@ KINDS = (
     Condition(Scope.EVENTS_WRITE, "`kind` is EVENT_CLEANUP or LOG_SWITCH"),
 )
 Controller = Annotated[Caller, Depends(requires(Scope.JOBS_CONTROL, *KINDS))]
-
-
-class BatchRequest(BaseModel):
-    """The same job for many stores."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={
-            "examples": [{"kind": "PURGE", "params": {"kind": "OUTGOING"}, "labels": {"region": "eu"}}]
-        },
-    )
-
-    kind: str = Field(description="PURGE, EVENT_CLEANUP or LOG_SWITCH.", max_length=40)
-    params: dict[str, Any] = Field(description="The body that the single request would have.")
-    stores: list[StoreName] | None = Field(default=None, min_length=1, max_length=CHILDREN_MAX)
-    labels: dict[Label, Text] | None = Field(default=None, min_length=1, max_length=20)
-    reason: Text | None = Field(default=None, max_length=500)
-
-    @model_validator(mode="after")
-    def _one_selection(self) -> "BatchRequest":
-        if (self.stores is None) == (self.labels is None):
-            raise ValueError("exactly one of stores and labels")
-        return self
 
 
 def _submitters_of(request: Request) -> Submitters:

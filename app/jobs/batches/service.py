@@ -25,8 +25,9 @@ from app.jobs.family import (
     note_order,
     read_order,
 )
-from app.jobs.models import Job, WaitingOn
+from app.jobs.models import WaitingOn
 from app.jobs.queries import count_children, get_job
+from app.jobs.rows import Job
 from app.jobs.running.context import JobContext
 from app.jobs.service import (
     KEPT_BY_ABORT,
@@ -38,7 +39,7 @@ from app.jobs.service import (
 )
 from app.jobs.states import TERMINAL, JobState
 from app.settings import Settings
-from app.stores.models import Store
+from app.stores.rows import Store
 
 JOB_BATCH = "BATCH"
 LOOK_AGAIN: Final = timedelta(minutes=1)

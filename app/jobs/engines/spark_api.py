@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
-from pydantic import BaseModel, Field
 from sqlmodel import Session
 from starlette.responses import Response
 
@@ -14,31 +13,13 @@ from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.jobs.engines.spark_service import SparkService
 from app.jobs.errors import SparkDisabled
-from app.jobs.models import SparkPoolRead
+from app.jobs.models import PoolAction, PoolRecycle, SparkPoolRead
 from app.kit.problems import problems
-from app.kit.values import Text
 from app.settings import EngineChoice
 
 router = APIRouter(tags=["operation"])
 Reader = Annotated[Caller, Depends(requires_unlimited(Scope.JOBS_READ))]
 Admin = Annotated[Caller, Depends(requires_unlimited(Scope.ADMIN))]
-
-
-class PoolRecycle(BaseModel):
-    """How the JVM is replaced."""
-
-    force: bool = Field(default=False, description="Do not wait for what runs: its units are run again.")
-    reason: Text | None = Field(default=None, max_length=500)
-
-    model_config = {"extra": "forbid", "json_schema_extra": {"examples": [{"reason": "new Java"}]}}
-
-
-class PoolAction(BaseModel):
-    """Why it is done."""
-
-    reason: Text | None = Field(default=None, max_length=500)
-
-    model_config = {"extra": "forbid", "json_schema_extra": {"examples": [{"reason": "maintenance"}]}}
 
 
 def spark_of(request: Request) -> SparkService | None:

@@ -12,7 +12,8 @@ from starlette.responses import JSONResponse, Response
 from app.auth.access import clock_of, settings_of
 from app.errors import Conflict, Unavailable
 from app.jobs.api import job_headers, watch_of
-from app.jobs.models import Job, JobRead, read_job
+from app.jobs.models import JobRead, read_job
+from app.jobs.rows import Job
 from app.jobs.states import TERMINAL, JobState
 from app.jobs.streaming import wait_for_change
 from app.kit.prefer import wait_seconds

@@ -7,10 +7,10 @@ from pydantic import BaseModel
 from sqlmodel import Session
 
 from app.auth.service import Caller
-from app.jobs.models import Job, JobClass
+from app.jobs.rows import Job, JobClass
 from app.jobs.service import JobRequest, submit
 from app.settings import Settings
-from app.stores.models import Store
+from app.stores.rows import Store
 
 JOB_PLAN: Final = "PLAN"
 

@@ -7,11 +7,12 @@ from typing import Any, Final, Protocol
 from sqlmodel import Session
 
 from app.jobs.errors import LimitExceeded, PlanNoLongerHolds, PlanNotUsable
-from app.jobs.models import Job
 from app.jobs.plans.plans import JOB_PLAN
+from app.jobs.rows import Job
 from app.jobs.states import JobState
 from app.kit.instants import instant_text
-from app.stores.models import Store, StoreLimits
+from app.stores.models import StoreLimits
+from app.stores.rows import Store
 
 NO_PLAN_HERE: Final = "plan_id names no finished plan of this store"
 

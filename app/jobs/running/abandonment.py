@@ -23,8 +23,8 @@ from app.clock import Clock
 from app.db import Database
 from app.errors import Conflict
 from app.jobs.errors import IllegalTransition, TargetNotGone
-from app.jobs.models import Job, JobCheckpoint
 from app.jobs.queries import get_job
+from app.jobs.rows import Job, JobCheckpoint
 from app.jobs.service import GUARD_TRIES_MAX, transition
 from app.jobs.states import JobState, is_allowed
 from app.jobs.writing import EVENT_WARNING, change_job

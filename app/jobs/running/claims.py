@@ -17,7 +17,7 @@ from sqlmodel import Session, col, select
 
 from app.db import Database
 from app.errors import MetadataBusy
-from app.jobs.models import Counter, Job, JobClaim, JobClass
+from app.jobs.rows import Counter, Job, JobClaim, JobClass
 from app.jobs.service import release_claims
 from app.jobs.states import HELD, JobState
 from app.jobs.writing import change_job, state_event

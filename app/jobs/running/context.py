@@ -18,7 +18,8 @@ from app.clock import Clock
 from app.db import Database
 from app.errors import MetadataBusy, MetadataUnavailable
 from app.jobs.errors import JobStopped, LeaseLost, StopCause
-from app.jobs.models import Job, JobCheckpoint, ThrottleSetting, WaitingOn
+from app.jobs.models import ThrottleSetting, WaitingOn
+from app.jobs.rows import Job, JobCheckpoint
 from app.jobs.running.claims import ClaimedJob
 from app.jobs.running.throttle import Throttle
 from app.jobs.states import HELD, JobState

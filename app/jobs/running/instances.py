@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlmodel import Session
 
-from app.jobs.models import Instance
+from app.jobs.rows import Instance
 from app.kit.ids import new_id
 
 ID_FILE = "instance.id"

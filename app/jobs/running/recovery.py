@@ -13,14 +13,14 @@ from sqlmodel import Session
 from app.clock import SystemClock
 from app.db import Database
 from app.errors import ServiceError
-from app.jobs.models import Job, JobEvent
+from app.jobs.rows import Job, JobEvent
 from app.jobs.running.abandonment import shut_out_abandoned
 from app.jobs.running.claims import current_epoch, next_token, raise_epoch
 from app.jobs.states import JobState
 from app.jobs.writing import state_event
 from app.settings import Settings
-from app.stores.findings import RecoveryRead
-from app.stores.models import Store
+from app.stores.checks.models import RecoveryRead
+from app.stores.rows import Store
 from app.stores.targets import opened
 from spark.targets.connection import Connection, identity
 from spark.targets.fence import read_fence

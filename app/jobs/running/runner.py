@@ -20,7 +20,8 @@ from app.clock import Clock
 from app.db import Database
 from app.errors import MetadataBusy, MetadataUnavailable
 from app.jobs.errors import JobFailed, JobStopped, JobWaiting, LeaseLost, StopCause
-from app.jobs.models import Job, JobClass, ThrottleSetting, WaitingOn
+from app.jobs.models import ThrottleSetting, WaitingOn
+from app.jobs.rows import Job, JobClass
 from app.jobs.running import outcome
 from app.jobs.running.claims import ClaimedJob, Claimer, claim_next, is_anything_due, reap, renew
 from app.jobs.running.context import JobContext

@@ -24,7 +24,7 @@ from app.jobs.service import claim_key
 from app.secrets.errors import SecretUnavailable
 from app.stores.borders import TargetOfOtherStores, judge
 from app.stores.errors import StoreUrlRefused
-from app.stores.models import Store
+from app.stores.rows import Store
 from app.stores.service import get_store
 from app.stores.targets import session_limits, target_of
 from spark.targets.connection import Connection, connect, identity

@@ -6,7 +6,7 @@ from sqlmodel import Session
 
 from app.jobs.errors import JobWaiting
 from app.jobs.models import WaitingOn
-from app.stores.models import Store, is_suspended
+from app.stores.rows import Store, is_suspended
 
 LOOK_AGAIN = timedelta(seconds=30)
 

@@ -31,7 +31,7 @@ from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.db import Database
 from app.errors import ServiceError
-from app.jobs.models import Job
+from app.jobs.rows import Job
 from app.jobs.states import TERMINAL, JobState
 from app.kit.conditional import IfMatch, etag
 from app.kit.ids import new_id
@@ -55,14 +55,14 @@ from app.replication.agreements.service import (
     refuse_in_use,
     remove_agreement_row,
 )
-from app.replication.agreements.sessions import ENDS
-from app.replication.agreements.sessions_api import replica_store
+from app.replication.agreements.sessions.api import replica_store
+from app.replication.agreements.sessions.service import ENDS
 from app.replication.agreements.status import standing_of, status_of
 from app.replication.replica.replicas import opened_replica, writer_turn
 from app.replication.rows import Agreement, ReplicationSession, SessionOutcome, SessionState
 from app.settings import Settings
 from app.stores.api import StoreId
-from app.stores.models import Store, StoreKind
+from app.stores.rows import Store, StoreKind
 from app.stores.service import get_store, require_kind
 from spark.replication.agreements import (
     AgreementUnknown,

@@ -11,8 +11,8 @@ from app.auth.service import Caller
 from app.kit.problems import problems
 from app.replication.agreements.errors import peer_problem
 from app.replication.agreements.service import address_of, get_agreement
-from app.replication.agreements.session_models import CompareRead, CompareRequest, ReplicaVectorsRead
-from app.replication.agreements.sessions_api import replica_store
+from app.replication.agreements.sessions.api import replica_store
+from app.replication.agreements.sessions.models import CompareRead, CompareRequest, ReplicaVectorsRead
 from app.replication.decide.models import AnchorRead
 from app.replication.peer.answers import PeerError, PeerReplica, shown_ruv
 from app.replication.peer.client import PeerClient

@@ -14,7 +14,7 @@ from pydantic import (
     model_validator,
 )
 
-from app.auth.models import StoreName
+from app.auth.rows import StoreName
 from app.kit.durations import Duration, parse_duration
 from app.replication.agreements.examples import AGREEMENT
 from app.replication.decide.models import StrategyName

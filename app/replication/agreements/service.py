@@ -15,7 +15,7 @@ from typing import Any
 from sqlmodel import Session, col, select
 
 from app.db import Database
-from app.jobs.models import Job
+from app.jobs.rows import Job
 from app.jobs.states import TERMINAL
 from app.kit.conditional import require_match
 from app.kit.pagination import Page, read_page

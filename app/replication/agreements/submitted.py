@@ -7,9 +7,9 @@ from app.errors import ServiceError
 from app.jobs.errors import JobFailed
 from app.jobs.running.context import JobContext
 from app.replication.agreements.service import get_agreement
-from app.replication.agreements.sessions import consumer_of, target_of_store
+from app.replication.agreements.sessions.service import consumer_of, target_of_store
 from app.replication.rows import Agreement
-from app.stores.models import Store
+from app.stores.rows import Store
 
 
 def agreement_as_submitted(

@@ -21,7 +21,7 @@ import structlog
 from sqlalchemy import and_, or_
 from sqlmodel import col, select
 
-from app.auth.models import AuditEvent
+from app.auth.rows import AuditEvent
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.db import Database
@@ -30,12 +30,12 @@ from app.kit.ids import new_id
 from app.kit.rests import Rest, forget_others, is_resting
 from app.replication.agreements.api import register_in_target
 from app.replication.agreements.service import active_job
-from app.replication.agreements.session_models import SessionRequest
-from app.replication.agreements.sessions import submit_session
+from app.replication.agreements.sessions.models import SessionRequest
+from app.replication.agreements.sessions.service import submit_session
 from app.replication.replica.replicas import opened_replica
 from app.replication.rows import Agreement, AgreementState
 from app.settings import Settings
-from app.stores.models import Store, is_suspended
+from app.stores.rows import Store, is_suspended
 from app.stores.service import get_store
 from spark.replication.agreements import read_agreements
 from spark.replication.records import ReplicaStatus

@@ -10,15 +10,16 @@ from app.auth.access import DatabaseDep, clock_of, database_of, settings_of
 from app.auth.mutation import IdempotencyKeyHeader
 from app.jobs.hidden import page_seen_by
 from app.jobs.job_answer import job_answer
-from app.jobs.models import Job, JobRead
+from app.jobs.models import JobRead
 from app.jobs.queries import list_jobs_of
+from app.jobs.rows import Job
 from app.jobs.service import JobRequest, submit
 from app.jobs.states import JobState
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
 from app.replication.agreements.service import check_address, get_agreement
-from app.replication.agreements.sessions import consumer_of, target_of_store
-from app.replication.agreements.sessions_api import Reader, Writer, replica_store
+from app.replication.agreements.sessions.api import Reader, Writer, replica_store
+from app.replication.agreements.sessions.service import consumer_of, target_of_store
 from app.replication.audits.models import JOB_AUDIT, AuditParams, AuditRequest
 from app.stores.api import StoreId
 from app.stores.service import get_store

@@ -7,7 +7,8 @@ from fastapi import APIRouter
 
 from app.errors import Unavailable
 from app.kit.problems import problems
-from app.replication.audits.digests import DigestRequest, DigestsRead, Wanted, compute_digests
+from app.replication.audits.digests import Wanted, compute_digests
+from app.replication.audits.models import DigestRequest, DigestsRead
 from app.replication.consumer.api import REPLICA, ConsumerDep
 from spark.replication.replica.digest import DigestStopped
 from spark.targets.connection import Connection

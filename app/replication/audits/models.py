@@ -1,13 +1,147 @@
 """Audits over HTTP: the request, the snapshot that a job keeps, and what its result says."""
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
 
 from app.kit.values import Text
-from app.replication.agreements.session_models import AGREEMENT_PATTERN
-from app.replication.audits.digests import RangesMap
+from app.replication.agreements.sessions.models import AGREEMENT_PATTERN
+from app.replication.consumer.models import RuvRead
+from app.replication.replica.models import Base64Bytes
+from spark.formats.csn import CSN_CHARS, Csn
+from spark.formats.ruv import parse_rid
+from spark.replication.replica.digest import EntryKey
+
+RANGES_MAX: Final = 1_000
+
+
+_CSN_SCHEMA: Final = {"type": "string", "pattern": f"^[0-9a-f]{{{CSN_CHARS}}}$"}
+
+
+_RANGES_SCHEMA: Final = {
+    "type": "object",
+    "maxProperties": RANGES_MAX,
+    "additionalProperties": {
+        "type": "array",
+        "prefixItems": [{"anyOf": [_CSN_SCHEMA, {"type": "null"}]}, _CSN_SCHEMA],
+        "minItems": 2,
+        "maxItems": 2,
+    },
+}
+
+
+CsnRange = tuple[Csn | None, Csn]
+
+
+def _range(rid: int, value: Any) -> CsnRange:
+    if not isinstance(value, list) or len(value) != 2 or not isinstance(value[1], str):
+        raise ValueError(f"{rid}: a range is [after or null, upto]")
+    after = None if value[0] is None else Csn(str(value[0]))
+    upto = Csn(value[1])
+    for csn in (after, upto):
+        if csn is not None and csn.rid != rid:
+            raise ValueError(f"{csn} is a change of replica {csn.rid}, not of {rid}")
+    if after is not None and after > upto:
+        raise ValueError(f"{rid}: the range ends before it begins")
+    return after, upto
+
+
+def read_ranges(value: Any) -> dict[int, CsnRange]:
+    """Ranges of CSNs by replica id from JSON.
+
+    Raises: ValueError: they are none.
+    """
+    if not isinstance(value, Mapping):
+        raise ValueError("an object of ranges by RID")
+    if len(value) > RANGES_MAX:
+        raise ValueError(f"more than {RANGES_MAX} ranges")
+    rids = [parse_rid(str(key)) for key in value]
+    return {rid: _range(rid, found) for rid, found in zip(rids, value.values(), strict=True)}
+
+
+RangesMap = Annotated[dict[int, CsnRange], PlainValidator(read_ranges), WithJsonSchema(_RANGES_SCHEMA)]
+
+
+class EntryPoint(BaseModel):
+    """A place among the entries, by standard base64."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    database: Base64Bytes
+    key: Base64Bytes
+
+    @property
+    def place(self) -> EntryKey:
+        """As the lower floor compares it."""
+        return self.database, self.key
+
+
+class EntriesRange(BaseModel):
+    """A stretch of the entries, behind `after`, up to and with `upto`; null: from the first, to the last."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    after: EntryPoint | None = None
+    upto: EntryPoint | None = None
+
+
+class DigestRequest(BaseModel):
+    """What to count and hash. Members that a later version adds are passed over."""
+
+    model_config = ConfigDict(
+        extra="ignore",
+        json_schema_extra={"examples": [{"ranges": {"1": [None, "6aff000a000000010000"]}, "entries": False}]},
+    )
+
+    ranges: RangesMap = Field(
+        default_factory=dict, description="RID to [after, upto]; `after` null: the first."
+    )
+    entries: bool = False
+    entries_range: EntriesRange | None = Field(default=None, description="Only these entries; null: all.")
+
+
+class RangeDigestRead(BaseModel):
+    """The changes of one range."""
+
+    count: int
+    checksum: str
+    whole: bool = Field(description="The changelog had all of the range while it was read.")
+
+
+class EntriesDigestRead(BaseModel):
+    """The entries, tombstones among them."""
+
+    count: int
+    checksum: str
+    quiet: bool = Field(description="No change came while they were read.")
+
+
+_DIGESTS_EXAMPLE: Final[dict[str, Any]] = {
+    "rids": {
+        "1": {
+            "count": 1204,
+            "checksum": "65e39e598fd3640d5acd1b35f689fcbbeff253062b0d08dbcb118a4f1b179aa9",
+            "whole": True,
+        }
+    },
+    "entries": None,
+    "ruv": {"1": "6aff000a000000010000"},
+    "purged": {},
+}
+
+
+class DigestsRead(BaseModel):
+    """What a replica holds; the vectors are those after the reading."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_DIGESTS_EXAMPLE]})
+
+    rids: dict[str, RangeDigestRead]
+    entries: EntriesDigestRead | None
+    ruv: RuvRead
+    purged: RuvRead
+
 
 JOB_AUDIT: Final = "AUDIT"
 

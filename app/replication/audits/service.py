@@ -7,9 +7,10 @@ bounded number of rows are counted and hashed on both sides; one that differs is
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from app.replication.audits.digests import CsnRange, Wanted
+from app.replication.audits.digests import Wanted
 from app.replication.audits.models import (
     ChangeDifferenceRead,
+    CsnRange,
     EntriesAuditRead,
     EntryDifferenceRead,
     EntryPlace,

@@ -10,14 +10,8 @@ from pydantic import ValidationError
 
 from app.jobs.errors import JobStopped
 from app.jobs.running.context import JobContext
-from app.replication.audits.digests import (
-    DigestsRead,
-    EntriesDigestRead,
-    RangeDigestRead,
-    Wanted,
-    compute_digests,
-)
-from app.replication.audits.models import SideRead
+from app.replication.audits.digests import Wanted, compute_digests
+from app.replication.audits.models import DigestsRead, EntriesDigestRead, RangeDigestRead, SideRead
 from app.replication.audits.narrowing import Compared
 from app.replication.peer.answers import PeerAnswerInvalid
 from app.replication.peer.client import PeerClient

@@ -29,7 +29,7 @@ from app.replication.supplier.signals import (
     supplying_replica,
     waiting_for_peer,
 )
-from app.stores.models import Store, is_suspended
+from app.stores.rows import Store, is_suspended
 from spark.replication.records import Snapshot
 from spark.replication.replica.replica import snapshot
 from spark.replication.supplier.decide import Reason

@@ -20,7 +20,8 @@ from app.kit.ids import new_id
 from app.kit.problems import problems
 from app.replication.consumer.acquire import wanted_of
 from app.replication.consumer.batches import media_type_of, read_batch, read_body
-from app.replication.consumer.discard_grants import GrantConsent, naming_the_grant
+from app.replication.consumer.dead_letters.parking import ParkingLot
+from app.replication.consumer.discards.grants import GrantConsent, naming_the_grant
 from app.replication.consumer.errors import peer_problem
 from app.replication.consumer.examples import ROW
 from app.replication.consumer.models import (
@@ -38,12 +39,11 @@ from app.replication.consumer.models import (
     ReplicaRuvRead,
     shown_vector,
 )
-from app.replication.consumer.parking import ParkingLot
 from app.replication.consumer.service import Consumer, answered
 from app.replication.peer.content_digest import HEADER, require_digest
 from app.settings import Settings
 from app.stores.api import StoreId, read_row
-from app.stores.models import Store, StoreKind
+from app.stores.rows import Store, StoreKind
 from app.stores.service import require_kind
 from spark.formats.changes.batch import ARROW_MEDIA_TYPE, NDJSON_MEDIA_TYPE
 from spark.formats.csn import Csn

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 from fastapi import Request
 
-from app.auth.models import AuditEvent
+from app.auth.rows import AuditEvent
 from app.auth.service import Caller
 from app.clock import Clock
 from app.db import Database
@@ -23,7 +23,7 @@ from app.replication.replica.replicas import (
 )
 from app.settings import Settings
 from app.stores.errors import service_error
-from app.stores.models import Store
+from app.stores.rows import Store
 from spark.formats.changes.errors import BatchTooLarge, BatchUnreadable
 from spark.formats.csn import Csn
 from spark.replication.csn_generator import ClockSkewExceeded, TimestampOutOfRange

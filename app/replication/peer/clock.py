@@ -10,7 +10,7 @@ from app.clock import Clock
 from app.parameters.registry import as_timedelta
 from app.parameters.service import effective_by_name
 from app.replication.peer.answers import PeerError
-from app.stores.models import Store
+from app.stores.rows import Store
 from spark.formats.csn import Csn
 from spark.replication.session_errors import ClockSkewed
 from spark.replication.sessions.clock_bound import news, require_in_time

@@ -25,7 +25,7 @@ from app.replication.replica.refusals import NoReplicaYet
 from app.replication.replica.replicas import opened_replica, require_readable
 from app.settings import Settings
 from app.stores.api import StoreId, read_row
-from app.stores.models import Store
+from app.stores.rows import Store
 from spark.formats.csn import RID_MAX, RID_MIN, Csn
 from spark.formats.replica import DATABASE_MAX_BYTES, KEY_MAX_BYTES
 from spark.replication.replica.entries import get_entry, read_entries

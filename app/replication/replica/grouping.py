@@ -22,8 +22,8 @@ from typing import Final
 import structlog
 from sqlmodel import Session
 
-from app.auth.models import AuditEvent
 from app.auth.mutation import key_in_flight, key_reused
+from app.auth.rows import AuditEvent
 from app.clock import Clock
 from app.db import Database
 from app.errors import MetadataBusy, MetadataUnavailable, ServiceError, Unavailable
@@ -38,7 +38,7 @@ from app.replication.replica.replicas import (
 )
 from app.settings import Settings
 from app.stores.errors import service_error
-from app.stores.models import Store
+from app.stores.rows import Store
 from app.stores.service import get_store
 from spark.replication.csn_generator import ClockSkewExceeded, TimestampOutOfRange
 from spark.replication.errors import (

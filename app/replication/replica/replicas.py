@@ -31,7 +31,7 @@ from app.replication.rows import ReplicaOwn
 from app.settings import Settings
 from app.stores.borders import judge
 from app.stores.errors import StoreNotFound, service_error
-from app.stores.models import Store, StoreKind
+from app.stores.rows import Store, StoreKind
 from app.stores.service import get_store, require_kind
 from app.stores.targets import check_root, session_limits, target_of
 from spark.formats.csn import Csn

@@ -15,21 +15,16 @@ from app.db import Database
 from app.kit.problems import problems
 from app.replication.agreements.errors import peer_problem
 from app.replication.agreements.service import address_of
-from app.replication.agreements.sessions_api import replica_store
+from app.replication.agreements.sessions.api import replica_store
 from app.replication.peer.answers import PeerError
 from app.replication.peer.client import PeerClient
 from app.replication.peer.clock import ahead_max_s_of, seconds_of
 from app.replication.replica.replicas import find_expected, opened_replica, writer_turn
 from app.replication.rows import Agreement, AgreementState
-from app.replication.supplier.clock_models import (
-    ClockRead,
-    ClockRepairRead,
-    ClockRepairRequest,
-    ClockStandingRead,
-)
+from app.replication.supplier.models import ClockRead, ClockRepairRead, ClockRepairRequest, ClockStandingRead
 from app.settings import Settings
 from app.stores.api import StoreId
-from app.stores.models import Store
+from app.stores.rows import Store
 from spark.formats.csn import Csn
 from spark.replication.replica.clock_repair import Repaired, Standing, read_standing, repair_clock
 

@@ -18,14 +18,14 @@ from app.jobs.models import WaitingOn
 from app.jobs.running.claims import claim_target
 from app.jobs.running.context import JobContext
 from app.replication.agreements.service import note_registered
-from app.replication.agreements.session_models import SessionParams
-from app.replication.agreements.sessions import resource_of
+from app.replication.agreements.sessions.models import SessionParams
+from app.replication.agreements.sessions.service import resource_of
 from app.replication.peer.client import PeerClient
 from app.replication.peer.clock import ClockBound, ahead_max_s_of
 from app.replication.replica.replicas import note_own_max, writer_turn
 from app.replication.rows import Agreement
 from app.replication.supplier.record import Record
-from app.stores.models import Store
+from app.stores.rows import Store
 from spark.replication.agreements import AgreementUnknown, acknowledge, register_agreement, take_back
 from spark.replication.dead_letters import (
     Direction,

@@ -16,8 +16,8 @@ from sqlmodel import Session
 
 from app.jobs.running.context import JobContext
 from app.kit.ids import new_id
-from app.replication.agreements.session_models import SessionCounters, SessionParams
-from app.replication.agreements.sessions import add_row, session_of_job, subject_of
+from app.replication.agreements.sessions.models import SessionCounters, SessionParams
+from app.replication.agreements.sessions.service import add_row, session_of_job, subject_of
 from app.replication.peer.answers import Acquired, shown_ruv
 from app.replication.rows import Agreement, ReplicationSession, SessionOutcome, SessionState
 from app.replication.supplier.batches import count_upto

@@ -21,7 +21,7 @@ from app.jobs.running.sql_target import signal_of
 from app.replication.peer.answers import PeerAnswerInvalid, PeerError, PeerRefused, PeerUnanswered
 from app.replication.replica.replicas import connected_replica
 from app.replication.supplier.record import backoff_s
-from app.stores.models import Store
+from app.stores.rows import Store
 from spark.replication.csn_generator import ClockSkewExceeded, TimestampOutOfRange
 from spark.replication.errors import ReplicationRefused
 from spark.targets.connection import Connection

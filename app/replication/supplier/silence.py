@@ -12,11 +12,11 @@ from sqlmodel import Session
 
 from app.errors import ServiceError
 from app.jobs.errors import JobWaiting
-from app.jobs.models import Job
+from app.jobs.rows import Job
 from app.jobs.running.context import JobContext
 from app.jobs.states import JobState
 from app.replication.agreements.service import address_of
-from app.replication.agreements.sessions import session_of_job
+from app.replication.agreements.sessions.service import session_of_job
 from app.replication.peer.answers import PeerError, PeerRefused
 from app.replication.peer.client import PeerClient
 from app.replication.rows import Agreement, ReplicationSession, SessionOutcome, SessionState

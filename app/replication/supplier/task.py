@@ -24,7 +24,7 @@ from app.jobs.running.sql_target import read_store_of
 from app.jobs.running.suspension import suspended_wait
 from app.jobs.writing import EVENT_WARNING
 from app.replication.agreements.service import address_of
-from app.replication.agreements.session_models import SessionParams
+from app.replication.agreements.sessions.models import SessionParams
 from app.replication.agreements.submitted import agreement_as_submitted
 from app.replication.peer.answers import PeerError, PeerRefused, PeerTooSlow
 from app.replication.peer.client import PeerClient
@@ -41,7 +41,7 @@ from app.replication.supplier.signals import (
     waiting_for_peer,
 )
 from app.replication.supplier.work import Again, NeedsTotal, Supply, foreign
-from app.stores.models import Store, is_suspended
+from app.stores.rows import Store, is_suspended
 from spark.replication.session_errors import HistoryDiverged
 from spark.replication.supplier.decide import Reason
 

@@ -14,7 +14,7 @@ from app.jobs.running.context import JobContext
 from app.jobs.running.sql_target import Claimed
 from app.replication.replica.replicas import writer_turn
 from app.replication.trimming.models import TrimParams
-from app.stores.models import Store
+from app.stores.rows import Store
 from spark.formats.csn import Csn
 from spark.replication.trimming.plan import PlanStopped, TrimPlan, plan_trim
 from spark.replication.trimming.units import Span, Trimmed, TrimRules, TrimUnit, TrimWalk, run_trim

@@ -11,20 +11,21 @@ from app.auth.service import Caller
 from app.db import Database
 from app.errors import Conflict, ServiceError, Unprocessable
 from app.jobs.errors import PlanNotUsable
-from app.jobs.models import Job
 from app.jobs.plans.reviewed_plan import check_still_holds, finished_plan
+from app.jobs.rows import Job
 from app.jobs.service import JobRequest, refuse_conflict
 from app.jobs.service import submit as submit_job
 from app.jobs.trimming import JOB_PURGE, ChangelogPlanRead
 from app.kit.instants import instant_text
 from app.parameters.registry import as_timedelta
 from app.parameters.service import effective_by_name
-from app.replication.agreements.sessions import target_of_store
+from app.replication.agreements.sessions.service import target_of_store
 from app.replication.replica.replicas import find_status, opened_replica
 from app.replication.trimming.models import TrimFields, TrimParams
 from app.secrets.errors import SecretUnavailable
 from app.settings import Settings
-from app.stores.models import Store, StoreKind, StoreLimits
+from app.stores.models import StoreLimits
+from app.stores.rows import Store, StoreKind
 from app.stores.service import require_kind
 from spark.replication.errors import ReplicaMissing
 from spark.replication.records import ReplicaStatus

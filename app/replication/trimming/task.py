@@ -18,13 +18,14 @@ from app.jobs.running.sql_target import claim, controlled, counts_by_ledger, pro
 from app.jobs.running.suspension import suspended_wait
 from app.kit.instants import instant_text
 from app.replication.agreements.service import register_missing
-from app.replication.agreements.sessions import target_of_store
+from app.replication.agreements.sessions.service import target_of_store
 from app.replication.replica.replicas import compare_with_memory
 from app.replication.trimming.loop import CHECKPOINT_REMOVED, Trim, run_units
 from app.replication.trimming.models import TrimParams
 from app.replication.trimming.report import exceeded_limits, plan_read, rids_result
 from app.replication.trimming.service import TRIMMABLE, check_cutoff, trim_resource
-from app.stores.models import StoreLimits, is_suspended
+from app.stores.models import StoreLimits
+from app.stores.rows import is_suspended
 from spark.replication.agreements import forget_removed
 from spark.replication.errors import ReplicationRefused
 from spark.replication.records import ReplicaStatus

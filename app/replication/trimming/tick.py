@@ -18,13 +18,13 @@ from sqlmodel import Session, col, func, select
 
 from app.auth.scopes import Scope
 from app.db import Database
-from app.jobs.models import Job
 from app.jobs.recurring import submit_recurring
+from app.jobs.rows import Job
 from app.jobs.trimming import CHANGELOG, JOB_PURGE
 from app.parameters.registry import as_timedelta
 from app.replication.trimming.service import submit_unseen
 from app.settings import Settings
-from app.stores.models import Store, StoreKind, is_suspended
+from app.stores.rows import Store, StoreKind, is_suspended
 
 INTERVAL: Final = "nsslapd-changelogtrim-interval"
 STORES_MAX: Final = 10_000

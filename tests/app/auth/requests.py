@@ -20,7 +20,7 @@ from app.auth.service import Caller, create_token
 from app.clock import Clock
 from app.db import Database
 from app.errors import Conflict
-from app.jobs.models import Counter
+from app.jobs.rows import Counter
 from app.main import create_app
 from app.settings import Settings
 

@@ -21,13 +21,13 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
-from app.archives.models import Archive
+from app.archives.rows import Archive
 from app.auth.models import TokenCreate
 from app.auth.scopes import Role, Scope
 from app.auth.service import create_token
 from app.db import Database
 from app.description import describe
-from app.jobs.models import Job
+from app.jobs.rows import Job
 from app.jobs.service import JobRequest, submit
 from app.main import create_app
 from app.settings import Settings

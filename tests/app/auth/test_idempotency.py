@@ -8,9 +8,9 @@ from sqlalchemy import text
 from sqlmodel import select
 
 import app.auth.mutation as mutation
-from app.auth.models import AuditEvent, IdempotencyKey
+from app.auth.rows import AuditEvent, IdempotencyKey
 from app.db import Database
-from app.jobs.models import Counter
+from app.jobs.rows import Counter
 from tests.app.auth.requests import PATH, Gate, Http, MakeHttp, make_token
 from tests.app.fake_clock import FakeClock
 from tests.app.jobs.workbench import in_threads

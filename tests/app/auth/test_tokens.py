@@ -8,7 +8,8 @@ import pytest
 from pydantic import ValidationError
 from sqlmodel import Session, select
 
-from app.auth.models import Token, TokenCreate
+from app.auth.models import TokenCreate
+from app.auth.rows import Token
 from app.auth.scopes import ROLES, Role, Scope
 from app.auth.service import Caller, authenticate, create_token, ensure_admin_token, revoke_token
 from app.db import Database

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from app.backups.models import BackupFile, BackupSession
+from app.backups.rows import BackupFile, BackupSession
 from app.db import Database
 from app.protection.control import Environment, sync
-from app.protection.models import Protection
 from app.protection.reconciliation import keep_protections
+from app.protection.rows import Protection
 from app.retention import forget_rows
 from app.settings import Settings
-from app.stores.models import Store
+from app.stores.rows import Store
 from tests.app.backups.test_sessions import activate, end
 from tests.app.fake_clock import FakeClock
 from tests.app.protection.conftest import ON_SQLITE

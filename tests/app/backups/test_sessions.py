@@ -15,8 +15,9 @@ from app.backups.errors import (
     NotPartOfSession,
 )
 from app.backups.looking import growing_file, look
-from app.backups.models import BackupCreate, BackupFile, BackupSession, BackupState, FileFault
+from app.backups.models import BackupCreate
 from app.backups.queries import files_of, get_session, list_files, read_created, read_end
+from app.backups.rows import BackupFile, BackupSession, BackupState, FileFault
 from app.backups.service import (
     PREPARE_GRACE,
     activate_session,
@@ -28,11 +29,11 @@ from app.backups.service import (
 )
 from app.backups.settling import keep_backups, settle_sessions
 from app.db import Database
-from app.jobs.models import Job
+from app.jobs.rows import Job
 from app.jobs.states import JobState
 from app.protection.control import Environment, sync
 from app.protection.errors import EraseAbortTimeout
-from app.protection.models import ProtectionState
+from app.protection.rows import ProtectionState
 from app.protection.service import (
     get_protection,
     invalidate_digest,
@@ -42,7 +43,7 @@ from app.protection.service import (
 )
 from app.protection.waiting import Silence
 from app.settings import Settings
-from app.stores.models import Store
+from app.stores.rows import Store
 from spark.targets.files import ofd_lock
 from spark.targets.files.control_file import ControlFile
 from tests.app.fake_clock import FakeClock

@@ -21,16 +21,17 @@ from app.erase.rows import ErasureCycle, ErasureEntries, ErasureFile, ErasureSto
 from app.erase.service import JOB_ERASURE, params_of, submit_cycle
 from app.jobs.again import retry
 from app.jobs.errors import StopCause
-from app.jobs.models import Job, JobClass, JobEvent
+from app.jobs.rows import Job, JobClass, JobEvent
 from app.jobs.running.claims import claim_next, reap
 from app.jobs.running.context import JobContext
 from app.jobs.running.runner import Runner
 from app.jobs.running.tasks import TaskKind
 from app.jobs.service import request_abort, request_pause, request_resume
-from app.protection.models import Protection, ProtectionKind
+from app.protection.rows import Protection, ProtectionKind
 from app.protection.service import NewProtection, create_protection, end_protection
 from app.settings import Settings
-from app.stores.models import Store, StoreKind, StoreMode, SuspendRequest
+from app.stores.models import SuspendRequest
+from app.stores.rows import Store, StoreKind, StoreMode
 from app.stores.service import get_store, resume_store, suspend_store
 from tests.app.erase.fake_hands import FakeLog
 from tests.app.fake_clock import FakeClock

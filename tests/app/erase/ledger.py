@@ -16,7 +16,7 @@ from app.jobs.service import JobRequest, submit
 from app.jobs.states import JobState
 from app.kit.ids import new_id
 from app.settings import Settings
-from app.stores.models import Store, StoreKind, StoreMode
+from app.stores.rows import Store, StoreKind, StoreMode
 from tests.app.fake_clock import FakeClock
 
 STORE = "je"

@@ -19,13 +19,13 @@ from app.erase.certificates.rows import ErasureCertificate, SigningKey
 from app.erase.certificates.verify_claims import claims_of
 from app.erase.errors import CycleNotEnded
 from app.erase.rows import CycleState, ErasureCycle, FileState
-from app.jobs.models import Job
+from app.jobs.rows import Job
 from app.jobs.states import JobState
 from app.kit.ids import new_id
-from app.protection.models import Protection, ProtectionKind, ProtectionState
+from app.protection.rows import Protection, ProtectionKind, ProtectionState
 from app.retention import forget_rows
 from app.settings import Settings
-from app.stores.models import Store
+from app.stores.rows import Store
 from tests.app.erase.ledger import AFTER, STORE, Ledger, file, proved
 
 IDENTITY = {"device": 1, "inode": 2**63 + 1, "size": 1000, "links": 1, "mtime_ns": 1795163066 * 10**9}

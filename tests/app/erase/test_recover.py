@@ -9,7 +9,7 @@ import pytest
 
 from app.erase.recover import is_environment_ahead, recover_environment
 from app.jobs.running.claims import next_token
-from app.stores.models import Store
+from app.stores.rows import Store
 from app.stores.service import get_store
 from app.stores.targets import environment_directory
 from spark.targets.files.control_file import ControlFile

@@ -12,7 +12,7 @@ from app.erase.models import StatsRead
 from app.erase.queries import newest_cycle
 from app.erase.rows import ErasureCycle, ErasureFile, ErasureStore
 from app.erase.stats import stats_of_store
-from app.jobs.models import Job, JobCheckpoint, JobEvent
+from app.jobs.rows import Job, JobCheckpoint, JobEvent
 from app.metrics import render_metrics
 from tests.app.erase.erasers import Erasers
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from sqlalchemy import event
 from sqlmodel import select
 
-from app.auth.models import AuditEvent
-from app.jobs.models import Job
-from app.stores.models import Store
+from app.auth.rows import AuditEvent
+from app.jobs.rows import Job
+from app.stores.rows import Store
 from app.stores.service import get_store
 from spark.erase.calls.calls import Refusal, RefusalCode
 from tests.app.erase.erasers import Erasers

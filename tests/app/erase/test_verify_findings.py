@@ -7,7 +7,7 @@ import json
 from app.erase.certificates.verify_claims import claims_of, later_passes
 from app.erase.certificates.verify_findings import compare, differing, refused
 from app.erase.rows import CycleState, ErasureCycle, ErasureEntries, ErasureFile, FileState
-from app.jobs.models import Job
+from app.jobs.rows import Job
 from app.jobs.states import JobState
 from spark.erase.calls.calls import Refusal, RefusalCode, VerifyAnswer
 from spark.erase.verified import VerifiedFile

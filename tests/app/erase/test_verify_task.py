@@ -10,7 +10,8 @@ import pytest
 
 from app.auth.scopes import Scope
 from app.auth.service import Caller
-from app.erase.certificates.verify_service import VerifyRequest, submit_verify
+from app.erase.certificates.models import VerifyRequest
+from app.erase.certificates.verify_service import submit_verify
 from app.erase.certificates.verify_task import run_erasure_verify
 from app.erase.cycle.attempt import Workshop
 from app.erase.errors import CycleNotFound

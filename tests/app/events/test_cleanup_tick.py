@@ -10,15 +10,15 @@ import pytest
 from sqlalchemy import delete
 from sqlmodel import select
 
-from app.auth.models import AuditEvent
+from app.auth.rows import AuditEvent
 from app.db import Database
 from app.events.cleanup.rows import CleanupTick
 from app.events.cleanup.tick import SWITCH, read_tick, tick_once
-from app.jobs.models import Job, JobEvent
 from app.jobs.recurring import TickOutcome
+from app.jobs.rows import Job, JobEvent
 from app.jobs.states import JobState
 from app.settings import Settings
-from app.stores.models import Store, StoreKind
+from app.stores.rows import Store, StoreKind
 from tests.app.fake_clock import FakeClock
 
 NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)

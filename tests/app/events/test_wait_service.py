@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from app.auth.service import Caller
 from app.errors import ServiceError
 from app.events.waits.models import WaitRequest
-from app.stores.models import Store
+from app.stores.rows import Store
 from tests.app.events.waits import ADMIN, Waits
 from tests.app.jobs.workbench import Workbench
 from tests.spark.events.catalogs import Catalogs, LoadedCatalog

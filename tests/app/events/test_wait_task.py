@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from app.jobs.again import retry
-from app.jobs.models import Job
+from app.jobs.rows import Job
 from app.jobs.running.claims import reap
 from app.jobs.service import request_abort
-from app.stores.models import Store
+from app.stores.rows import Store
 from tests.app.events.waits import Waits
 from tests.app.fake_clock import FakeClock
 from tests.app.jobs.workbench import Workbench, claimer

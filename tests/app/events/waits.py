@@ -12,10 +12,10 @@ from app.events.waits.models import WaitRequest
 from app.events.waits.service import Prepared, check_request, prepare_wait, submit_wait
 from app.events.waits.task import prove_wait_silent, run_wait
 from app.jobs.errors import JobFailed, JobWaiting
-from app.jobs.models import Job, JobClass
+from app.jobs.rows import Job, JobClass
 from app.jobs.running import outcome
 from app.jobs.running.context import JobContext
-from app.stores.models import Store, StoreKind
+from app.stores.rows import Store, StoreKind
 from tests.app.jobs.workbench import Workbench, claimer
 from tests.spark.events.catalogs import LoadedCatalog
 

@@ -23,11 +23,11 @@ from app.extinction.rows import ENDED, HOLDING, ExtinctionRow, ExtinctionState
 from app.extinction.scan.settling import RESERVED_MAX, Settling
 from app.extinction.service import commit_at_target
 from app.extinction.verdicts import View, view_of
-from app.jobs.models import Job
+from app.jobs.rows import Job
 from app.kit.ids import new_id
 from app.replication.replica.replicas import close_idle_replicas, opened_replica, writer_turn
 from app.settings import Settings
-from app.stores.models import Store, StoreKind
+from app.stores.rows import Store, StoreKind
 from app.stores.service import get_store
 from spark.formats.extinction import Extinction
 from spark.formats.replica import tables_of

@@ -23,7 +23,7 @@ from app.extinction import log_reading
 from app.extinction.log_reading import LogReading, accept_gap, read_by_child
 from app.extinction.verdicts import View, forget_views, view_of
 from app.settings import Settings
-from app.stores.models import Store
+from app.stores.rows import Store
 from spark.erase.calls.count_calls import CountAnswer, CountCall
 from spark.erase.unit import do
 from spark.formats.je.extinct_scan import ExtinctScan

@@ -22,13 +22,13 @@ from app.extinction.service import commit_at_target
 from app.jobs.engines.choice import Engines
 from app.jobs.engines.engine import InlineEngine
 from app.jobs.errors import JobStopped, JobWaiting, StopCause
-from app.jobs.models import JobClaim
+from app.jobs.rows import JobClaim
 from app.jobs.running.claims import reap
 from app.jobs.running.context import JobContext
 from app.kit.rests import Rest
 from app.replication.replica.replicas import close_idle_replicas, note_supplied, opened_replica
 from app.settings import Settings
-from app.stores.models import Store, StoreKind
+from app.stores.rows import Store, StoreKind
 from spark.formats.extinction import Extinction
 from spark.formats.replica import tables_of
 from spark.replication.consumer.extinctions import read_extinctions

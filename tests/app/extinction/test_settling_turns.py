@@ -15,7 +15,7 @@ from app.extinction.scan.settling import ASKED_PER_LOOK_MAX, REST_MAX, Settling
 from app.kit.rests import Rest
 from app.replication.replica.replicas import note_supplied
 from app.settings import Settings
-from app.stores.models import Store, StoreKind
+from app.stores.rows import Store, StoreKind
 
 NOON = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 MANY = 3 * ASKED_PER_LOOK_MAX + 7

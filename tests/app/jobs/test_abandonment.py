@@ -8,7 +8,8 @@ import pytest
 
 from app.jobs.again import retry
 from app.jobs.errors import ConflictingJob, IllegalTransition, JobFailed, JobWaiting, LeaseLost, TargetNotGone
-from app.jobs.models import Job, JobClaim, WaitingOn, read_job
+from app.jobs.models import WaitingOn, read_job
+from app.jobs.rows import Job, JobClaim
 from app.jobs.running import outcome
 from app.jobs.running.abandonment import TARGET_SILENCE, abandon
 from app.jobs.running.claims import claim_target

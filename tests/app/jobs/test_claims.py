@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from app.db import Database
-from app.jobs.models import JobClass
+from app.jobs.rows import JobClass
 from app.jobs.running.claims import current_epoch, raise_epoch
 from app.jobs.service import request_resume
 from app.jobs.states import JobState

@@ -9,7 +9,8 @@ from sqlalchemy import text
 
 from app.jobs.again import set_throttle
 from app.jobs.errors import IllegalTransition, JobFailed, LeaseLost
-from app.jobs.models import Job, JobEvent, ThrottleSetting
+from app.jobs.models import ThrottleSetting
+from app.jobs.rows import Job, JobEvent
 from app.jobs.running import outcome
 from app.jobs.service import request_abort, request_pause, request_resume
 from app.jobs.states import TRANSITIONS, JobState

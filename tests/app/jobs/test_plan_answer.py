@@ -10,9 +10,9 @@ from sqlmodel import select
 from starlette.responses import Response
 
 from app.db import Database
-from app.jobs.models import Job
 from app.jobs.plans.plan_answer import plan_answer
 from app.jobs.plans.plans import JOB_PLAN
+from app.jobs.rows import Job
 from app.jobs.service import JobRequest, submit
 from app.jobs.states import JobState
 from app.kit.prefer import PreferHeader

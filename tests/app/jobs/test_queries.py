@@ -7,8 +7,8 @@ import pytest
 
 from app.errors import InvalidPageToken
 from app.jobs.errors import QueueFull
-from app.jobs.models import Instance
 from app.jobs.queries import JobFilter, count_active_jobs, list_events, list_instances, list_jobs, read_events
+from app.jobs.rows import Instance
 from app.jobs.service import JobRequest, submit
 from app.jobs.states import ACTIVE, JobState
 from app.jobs.writing import change_job

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from app.jobs.errors import JobFailed, JobWaiting, LeaseLost
-from app.jobs.models import JobClass, WaitingOn
+from app.jobs.models import WaitingOn
+from app.jobs.rows import JobClass
 from app.jobs.running import outcome
 from app.jobs.running.context import JobContext
 from app.jobs.service import request_abort, request_pause, request_resume, wake

@@ -10,7 +10,8 @@ from sqlalchemy.exc import IntegrityError
 from sqlmodel import select
 
 from app.jobs.errors import ConflictingJob, JobFailed, JobWaiting
-from app.jobs.models import JobClaim, WaitingOn
+from app.jobs.models import WaitingOn
+from app.jobs.rows import JobClaim
 from app.jobs.running import outcome
 from app.jobs.running.claims import claim_target
 from app.jobs.running.context import JobContext

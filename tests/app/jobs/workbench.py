@@ -13,7 +13,7 @@ from sqlmodel import Session, col, select, update
 from app.clock import Clock, SystemClock
 from app.db import Database
 from app.jobs.errors import JobStopped
-from app.jobs.models import Job, JobCheckpoint, JobClass, JobEvent
+from app.jobs.rows import Job, JobCheckpoint, JobClass, JobEvent
 from app.jobs.running.claims import ClaimedJob, Claimer, claim_next
 from app.jobs.running.context import JobContext
 from app.jobs.running.runner import Runner

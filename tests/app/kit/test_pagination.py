@@ -9,7 +9,7 @@ from sqlmodel import col, select
 
 from app.db import Database
 from app.errors import InvalidPageToken
-from app.jobs.models import Instance
+from app.jobs.rows import Instance
 from app.jobs.running.instances import register_instance
 from app.kit.pagination import Page, decode_token, encode_token, make_page, read_page
 

@@ -6,7 +6,7 @@ from sqlmodel import select
 from app.db import Database
 from app.errors import Conflict
 from app.parameters.errors import ParameterNotFound, ParameterScopeInvalid
-from app.parameters.models import GlobalParameter
+from app.parameters.rows import GlobalParameter
 from app.parameters.service import (
     check_store_values,
     effective_by_name,

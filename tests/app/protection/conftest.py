@@ -11,7 +11,7 @@ from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.db import Database
 from app.protection.control import Environment
-from app.stores.models import ExtinctionFilterMode, Store, StoreKind, StoreMode
+from app.stores.rows import ExtinctionFilterMode, Store, StoreKind, StoreMode
 from tests.app.fake_clock import FakeClock
 
 CALLER = Caller(token_id="tok_1", name="tester", scopes=frozenset({Scope.ADMIN}), stores=None)

@@ -23,7 +23,7 @@ from app.protection.service import (
 )
 from app.settings import Settings
 from app.stores.errors import StoreKindWrong
-from app.stores.models import Store, StoreKind
+from app.stores.rows import Store, StoreKind
 from spark.targets.files.control_file import NAME, ControlFile
 from spark.targets.files.control_record import ControlRecord, ProtectedRange
 from tests.app.fake_clock import FakeClock

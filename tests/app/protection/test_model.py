@@ -21,8 +21,8 @@ import pytest
 from app.db import Database
 from app.protection.control import Environment, Quiet
 from app.protection.errors import EpochAhead
-from app.protection.models import ProtectionKind
 from app.protection.reconciliation import keep_protections
+from app.protection.rows import ProtectionKind
 from app.protection.service import (
     NewProtection,
     claim_environment,
@@ -31,7 +31,7 @@ from app.protection.service import (
     get_protection,
 )
 from app.settings import Settings
-from app.stores.models import ExtinctionFilterMode, Store, StoreKind, StoreMode
+from app.stores.rows import ExtinctionFilterMode, Store, StoreKind, StoreMode
 from migrations.upgrade import upgrade
 from spark.targets.files.control_errors import ControlError
 from spark.targets.files.control_file import NAME, ControlFile

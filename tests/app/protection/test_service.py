@@ -10,8 +10,8 @@ import pytest
 
 from app.db import Database
 from app.protection.errors import NotPartOfProtection, ProtectionEnded, ProtectionExpired, TooManyProtections
-from app.protection.models import Protection, ProtectionKind, ProtectionState
 from app.protection.queries import ACTIVE_MAX
+from app.protection.rows import Protection, ProtectionKind, ProtectionState
 from app.protection.service import (
     NewProtection,
     active_protections,
@@ -27,7 +27,7 @@ from app.protection.service import (
     release_files,
     renew_protection,
 )
-from app.stores.models import Store
+from app.stores.rows import Store
 from tests.app.protection.conftest import CALLER, ON_SQLITE
 
 LEASE = timedelta(minutes=10)

@@ -14,7 +14,7 @@ from app.kit.rests import Rest
 from app.replication.agreements.tick import Look
 from app.replication.rows import Agreement, AgreementState
 from app.settings import Settings
-from app.stores.models import Store, StoreKind
+from app.stores.rows import Store, StoreKind
 
 NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 

@@ -11,7 +11,8 @@ from app.db import Database
 from app.replication.consumer.service import Consumer
 from app.replication.replica.replicas import close_idle_replicas
 from app.settings import Settings
-from app.stores.models import Store, StoreCreate
+from app.stores.models import StoreCreate
+from app.stores.rows import Store
 from app.stores.service import create_store
 from spark.targets.connection import Connection
 from spark.targets.errors import TargetLockTimeout

@@ -6,8 +6,8 @@ from contextlib import ExitStack
 
 import pytest
 
+from app.replication.consumer.dead_letters.parking import ParkingLot
 from app.replication.consumer.errors import TooManyBatches
-from app.replication.consumer.parking import ParkingLot
 
 
 def test_batches_of_one_token_leave_room_for_those_of_others() -> None:

@@ -24,7 +24,8 @@ from app.replication.replica.replicas import (
 )
 from app.settings import Settings
 from app.stores.errors import StoreKindWrong, StoreNotFound, StoreUrlRefused
-from app.stores.models import Store, StoreCreate
+from app.stores.models import StoreCreate
+from app.stores.rows import Store
 from app.stores.service import create_store
 from spark.replication.records import ReplicaStatus
 from spark.targets.connection import Connection, Target, connect

@@ -11,11 +11,11 @@ from sqlmodel import update
 from app.db import Database
 from app.jobs.errors import JobFailed
 from app.jobs.running.context import JobContext
-from app.replication.agreements.sessions import consumer_of, target_of_store
+from app.replication.agreements.sessions.service import consumer_of, target_of_store
 from app.replication.agreements.submitted import agreement_as_submitted
 from app.replication.rows import Agreement, AgreementState
 from app.settings import Settings
-from app.stores.models import Store, StoreKind
+from app.stores.rows import Store, StoreKind
 from tests.app.fake_clock import FakeClock
 from tests.app.jobs.workbench import Workbench
 

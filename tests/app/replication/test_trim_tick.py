@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from sqlmodel import select
 
-from app.auth.models import AuditEvent
+from app.auth.rows import AuditEvent
 from app.db import Database
-from app.jobs.models import Job
+from app.jobs.rows import Job
 from app.jobs.states import JobState
 from app.replication.trimming.tick import INTERVAL, trim_tick_once
 from app.settings import Settings
-from app.stores.models import Store, StoreKind
+from app.stores.rows import Store, StoreKind
 from tests.app.fake_clock import FakeClock
 
 NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)

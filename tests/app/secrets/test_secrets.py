@@ -15,7 +15,8 @@ from app.secrets.errors import (
     SecretReferenceRefused,
     SecretUnavailable,
 )
-from app.secrets.models import Secret, SecretCreate, SecretPatch
+from app.secrets.models import SecretCreate, SecretPatch
+from app.secrets.rows import Secret
 from app.secrets.service import (
     User,
     change_secret,
@@ -27,7 +28,8 @@ from app.secrets.service import (
     remove_secret,
 )
 from app.settings import Settings
-from app.stores.models import Store, StoreCreate, StorePatch
+from app.stores.models import StoreCreate, StorePatch
+from app.stores.rows import Store
 from app.stores.service import change_store, create_store, get_store, stores_naming, takes_secret_by_label
 from app.stores.targets import target_of
 from spark.targets.connection import SessionLimits, connect

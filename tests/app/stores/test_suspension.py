@@ -11,7 +11,8 @@ from app.secrets.models import SecretCreate
 from app.secrets.service import create_secret
 from app.settings import Settings
 from app.stores.errors import StoreExists, StoreInUse, StoreNotFound, StoreUrlRefused
-from app.stores.models import Store, StoreCreate, StorePatch, SuspendRequest, is_suspended, read_store
+from app.stores.models import StoreCreate, StorePatch, SuspendRequest, read_store
+from app.stores.rows import Store, is_suspended
 from app.stores.service import (
     change_store,
     create_store,

@@ -8,12 +8,12 @@ from app.auth.service import Caller
 from app.events.cleanup.models import EventOverlap
 from app.events.cleanup.node_claims import refuse_node_conflict
 from app.events.cleanup.service import EarlyLook, target_fields
-from app.events.cleanup.switch_models import JOB_SWITCH, SwitchParams, SwitchRequest
-from app.jobs.models import Job
+from app.events.cleanup.switch.models import JOB_SWITCH, SwitchParams, SwitchRequest
+from app.jobs.rows import Job
 from app.jobs.service import JobRequest, refuse_conflict
 from app.jobs.service import submit as submit_job
 from app.settings import Settings
-from app.stores.models import Store, StoreKind
+from app.stores.rows import Store, StoreKind
 from app.stores.service import require_kind
 from spark.formats.slony import schema_of
 

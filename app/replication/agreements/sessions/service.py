@@ -7,17 +7,18 @@ from typing import Any, Final
 from sqlmodel import Session, col, select
 
 from app.auth.service import Caller
-from app.jobs.models import Job, Subject
+from app.jobs.models import Subject
+from app.jobs.rows import Job
 from app.jobs.service import JobRequest, refuse_conflict, submit
 from app.jobs.states import TERMINAL, JobState
 from app.kit.ids import new_id
 from app.kit.pagination import Page, read_page
 from app.replication.agreements.errors import ReplicationSessionNotFound
 from app.replication.agreements.service import check_address, get_agreement
-from app.replication.agreements.session_models import SessionParams, SessionRead, SessionRequest
+from app.replication.agreements.sessions.models import SessionParams, SessionRead, SessionRequest
 from app.replication.rows import Agreement, ReplicationSession, SessionOutcome, SessionState
 from app.settings import Settings
-from app.stores.models import Store
+from app.stores.rows import Store
 
 JOB_SESSION: Final = "REPLICATION_SESSION"
 SUBJECT_TYPE: Final = "replication_session"

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from app.events.cleanup.report import log_origin_read
-from app.events.cleanup.switch_models import LogSessionRead, LogStatusRead, LogTableRead
+from app.events.cleanup.switch.models import LogSessionRead, LogStatusRead, LogTableRead
 from app.jobs.models import WaitingOn
 from app.kit.durations import duration_of
 from spark.events.cleaning.records import (

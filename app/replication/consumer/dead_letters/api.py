@@ -1,74 +1,24 @@
 """`GET /v1/stores/{s}/dead-letters`: records that a consumer refused, or that this replica did."""
 
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
-from pydantic import BaseModel, ConfigDict, Field
 
 from app.auth.access import DatabaseDep, SettingsDep, requires
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken, decode_token, make_page
 from app.kit.problems import problems
-from app.replication.agreements.sessions_api import replica_store
-from app.replication.replica.models import Base64
+from app.replication.agreements.sessions.api import replica_store
+from app.replication.consumer.dead_letters.models import DeadLetterRead
 from app.replication.replica.refusals import NoReplicaYet
 from app.replication.replica.replicas import opened_replica
 from app.stores.api import StoreId
-from spark.replication.dead_letters import DeadLetter, Direction, list_dead_letters
+from spark.replication.dead_letters import DeadLetter, list_dead_letters
 
 router = APIRouter(tags=["replication"])
 Reader = Annotated[Caller, Depends(requires(Scope.DATA_READ))]
-
-
-_EXAMPLE: Final[dict[str, Any]] = {
-    "direction": "SENT",
-    "peer": "agr_01k9x2m4c6d8e0f2g4h6j8k0mn",
-    "rid": 1,
-    "csn": "6aff000a000000010000",
-    "kind": "NOVELTY",
-    "database": "b3JkZXJz",
-    "key": "MTAwMQ==",
-    "payload": "eyJhIjoxfQ==",
-    "database_bytes": 6,
-    "key_bytes": 4,
-    "payload_bytes": 7,
-    "code": "KIND_UNKNOWN",
-    "detail": "this version knows no records of kind NOVELTY",
-    "attempts": 2,
-    "first_at": "2026-11-20T20:12:53Z",
-    "last_at": "2026-11-20T20:13:53Z",
-    "resolved_at": None,
-}
-
-
-class DeadLetterRead(BaseModel):
-    """A refused record; its replica id is not sent any further until it is accepted."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
-
-    direction: Direction = Field(
-        description="SENT: the consumer of `peer` refused it. RECEIVED: this replica."
-    )
-    peer: str = Field(description="SENT: the agreement. RECEIVED: the supplier.")
-    rid: int
-    csn: str
-    kind: str
-    database: Base64 = Field(description="The first 4,096 bytes, in base64.")
-    key: Base64 = Field(description="The first 4,096 bytes, in base64.")
-    payload: Base64 | None = Field(
-        description="In base64; null: there is none, or it has more than 4,096 bytes."
-    )
-    database_bytes: int
-    key_bytes: int
-    payload_bytes: int | None = Field(description="Null: there is none, the record deletes.")
-    code: str
-    detail: str
-    attempts: int
-    first_at: datetime
-    last_at: datetime
-    resolved_at: datetime | None = Field(description="When it was accepted, or came by another way.")
 
 
 @router.get(

@@ -12,8 +12,8 @@ from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
-from app.replication.agreements.sessions_api import replica_store
-from app.replication.consumer.discard_grants import (
+from app.replication.agreements.sessions.api import replica_store
+from app.replication.consumer.discards.grants import (
     SUBJECT_TYPE,
     get_grant,
     insert_grant,
@@ -21,9 +21,9 @@ from app.replication.consumer.discard_grants import (
     read_grant,
     revoke_grant,
 )
-from app.replication.consumer.discard_models import GRANT_PATTERN, DiscardGrantCreate, DiscardGrantRead
+from app.replication.consumer.discards.models import GRANT_PATTERN, DiscardGrantCreate, DiscardGrantRead
 from app.stores.api import StoreId
-from app.stores.models import StoreKind
+from app.stores.rows import StoreKind
 from app.stores.service import get_store, require_kind
 
 router = APIRouter(tags=["replication"])

@@ -15,14 +15,20 @@ from app.db import Database
 from app.errors import InvalidRequest
 from app.jobs.api import accepted
 from app.jobs.engines.choice import check_engine
-from app.jobs.models import Job, JobRead
+from app.jobs.models import JobRead
+from app.jobs.rows import Job
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
-from app.replication.agreements.session_models import AGREEMENT_PATTERN, SessionRead, SessionRequest
-from app.replication.agreements.sessions import get_session, list_sessions, read_session, submit_session
+from app.replication.agreements.sessions.models import AGREEMENT_PATTERN, SessionRead, SessionRequest
+from app.replication.agreements.sessions.service import (
+    get_session,
+    list_sessions,
+    read_session,
+    submit_session,
+)
 from app.replication.rows import SessionState
 from app.stores.api import StoreId, read_row
-from app.stores.models import Store, StoreKind
+from app.stores.rows import Store, StoreKind
 from app.stores.service import get_store, require_kind
 
 router = APIRouter(tags=["replication"])

@@ -20,16 +20,16 @@ from app.errors import ServiceError
 from app.events.cleanup.models import EventOverlap
 from app.events.cleanup.node_claims import claim_node, give_back
 from app.events.cleanup.service import target_fields
-from app.events.cleanup.switch_models import SwitchAction, SwitchParams
-from app.events.cleanup.switch_report import blocked_result, healed_warning, locked_by, undrained, waiting_on
-from app.events.cleanup.switch_service import switch_resource
+from app.events.cleanup.switch.models import SwitchAction, SwitchParams
+from app.events.cleanup.switch.report import blocked_result, healed_warning, locked_by, undrained, waiting_on
+from app.events.cleanup.switch.service import switch_resource
 from app.events.nodes import refuse_copy
 from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.models import WaitingOn
 from app.jobs.running.context import JobContext
 from app.jobs.running.sql_target import claim, controlled, read_store_of
 from app.jobs.running.suspension import suspended_wait
-from app.stores.models import Store, is_suspended
+from app.stores.rows import Store, is_suspended
 from spark.events.catalog import read_catalog
 from spark.events.cleaning.errors import ClusterLocked
 from spark.events.cleaning.log_switch import heal_status, read_log_status, start_switch, try_finish

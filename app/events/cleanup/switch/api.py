@@ -11,18 +11,19 @@ from app.auth.mutation import IdempotencyKeyHeader, find_replay
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.events.cleanup.service import look_early, target_fields
-from app.events.cleanup.switch_models import JOB_SWITCH, LogStatusRead, SwitchRequest
-from app.events.cleanup.switch_report import status_read
-from app.events.cleanup.switch_service import submit_switch, switch_resource
+from app.events.cleanup.switch.models import JOB_SWITCH, LogStatusRead, SwitchRequest
+from app.events.cleanup.switch.report import status_read
+from app.events.cleanup.switch.service import submit_switch, switch_resource
 from app.events.nodes import opened_node
 from app.jobs.job_answer import job_answer
-from app.jobs.models import Job, JobRead
+from app.jobs.models import JobRead
 from app.jobs.queries import list_jobs_of
+from app.jobs.rows import Job
 from app.jobs.states import JobState
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
 from app.stores.api import StoreId, read_row
-from app.stores.models import StoreKind
+from app.stores.rows import StoreKind
 from app.stores.service import lock_unchanged, require_kind
 from spark.events.cleaning.log_switch import read_log_status
 from spark.targets.connection import target_now

@@ -14,14 +14,14 @@ from typing import Final
 from sqlalchemy import CursorResult, update
 from sqlmodel import Session, col, or_, select
 
-from app.auth.models import AuditEvent
+from app.auth.rows import AuditEvent
 from app.auth.service import Caller
 from app.db import Database
 from app.errors import Conflict, NotFound
 from app.kit.ids import new_id
 from app.kit.pagination import Page, read_page
-from app.replication.consumer.discard_models import DiscardGrantCreate, DiscardGrantRead, GrantState
-from app.replication.consumer.rows import DiscardGrant
+from app.replication.consumer.discards.models import DiscardGrantCreate, DiscardGrantRead, GrantState
+from app.replication.consumer.discards.rows import DiscardGrant
 from spark.replication.session_errors import DiscardNotGranted
 
 SUBJECT_TYPE: Final = "discard_grant"

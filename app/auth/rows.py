@@ -1,0 +1,77 @@
+"""Tokens, the audit log and idempotency keys as tables."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import StringConstraints
+from sqlalchemy import Index
+from sqlmodel import Field, SQLModel
+
+from app.auth.scopes import Scope
+from app.db import JSON_TYPE, UtcDateTime
+from app.kit.values import Instant
+
+StoreName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,62}$")]
+TokenName = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")]
+
+
+class TokenBase(SQLModel):
+    """What a token is called and may do."""
+
+    name: TokenName = Field(max_length=100)
+    scopes: list[Scope] = Field(default_factory=list, sa_type=JSON_TYPE)
+    stores: list[StoreName] | None = Field(
+        default=None, sa_type=JSON_TYPE, description="Limited to these stores; null: all."
+    )
+    expires_at: Instant | None = Field(default=None, sa_type=UtcDateTime)
+
+
+class Token(TokenBase, table=True):
+    """A token; only the hash of its secret is kept."""
+
+    __tablename__ = "tokens"
+
+    id: str = Field(primary_key=True, max_length=40)
+    secret_sha256: str = Field(unique=True, max_length=64)
+    created_at: datetime = Field(sa_type=UtcDateTime)
+    created_by: str | None = Field(default=None, max_length=40)
+    revoked_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+
+
+class AuditEventBase(SQLModel):
+    """Who changed what, when."""
+
+    at: datetime = Field(sa_type=UtcDateTime, index=True)
+    token_id: str | None = Field(default=None, max_length=40)
+    actor: str = Field(max_length=120)
+    action: str = Field(max_length=80)
+    subject_type: str = Field(max_length=40)
+    subject_id: str = Field(max_length=80)
+    store: str | None = Field(default=None, max_length=63, index=True)
+    request_id: str | None = Field(default=None, max_length=128)
+    detail: dict[str, Any] = Field(default_factory=dict, sa_type=JSON_TYPE)
+
+
+class AuditEvent(AuditEventBase, table=True):
+    """One row per mutation, in the mutation's own transaction."""
+
+    __tablename__ = "audit_events"
+
+    id: str = Field(primary_key=True, max_length=40)
+
+
+class IdempotencyKey(SQLModel, table=True):
+    """The stored answer of a request that named an Idempotency-Key."""
+
+    __tablename__ = "idempotency_keys"
+    __table_args__ = (Index("ix_idempotency_keys_created_at", "created_at"),)
+
+    token_id: str = Field(primary_key=True, max_length=40)
+    method: str = Field(primary_key=True, max_length=10)
+    path: str = Field(primary_key=True, max_length=300)
+    key: str = Field(primary_key=True, max_length=255)
+    request_sha256: str = Field(max_length=64)
+    status: int
+    headers: dict[str, str] = Field(default_factory=dict, sa_type=JSON_TYPE)
+    body: Any = Field(default=None, sa_type=JSON_TYPE, nullable=True)
+    created_at: datetime = Field(sa_type=UtcDateTime)

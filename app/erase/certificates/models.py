@@ -1,0 +1,17 @@
+"""The request of a verification, as clients send it."""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.kit.values import Text
+from app.settings import EngineChoice
+
+
+class VerifyRequest(BaseModel):
+    """How to read an environment again."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"engine": "AUTO", "reason": "yearly audit"}]}
+    )
+
+    engine: EngineChoice | None = Field(default=None, description="Null: the service's default.")
+    reason: Text | None = Field(default=None, max_length=500)
