@@ -15,7 +15,7 @@ from app.extinction.log_reading import accept_gap
 from app.extinction.models import AcceptedGapRead, AcceptGapRequest
 from app.kit.problems import problems
 from app.stores.api import StoreId
-from app.stores.models import StoreKind
+from app.stores.rows import StoreKind
 from app.stores.service import get_store, require_kind
 
 router = APIRouter(tags=["extinction"])

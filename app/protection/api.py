@@ -48,7 +48,7 @@ from app.protection.service import (
     require_active,
 )
 from app.stores.api import StoreId, read_row
-from app.stores.models import StoreKind
+from app.stores.rows import StoreKind
 from app.stores.service import require_kind
 
 router = APIRouter(tags=["protections"])

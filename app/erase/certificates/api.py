@@ -27,7 +27,7 @@ from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken, rea
 from app.kit.problems import problems
 from app.settings import Settings
 from app.stores.api import StoreId, read_row
-from app.stores.models import StoreKind
+from app.stores.rows import StoreKind
 from app.stores.service import get_store, require_kind
 
 router = APIRouter(tags=["certificates"])

@@ -16,7 +16,7 @@ from app.erase.cycle.planning import PASSING, log_signature, make_plan
 from app.erase.messages import Message
 from app.erase.rows import REMAINING, CycleState, ErasureFile
 from app.protection.service import active_protections, protected_files
-from app.stores.models import StoreMode
+from app.stores.rows import StoreMode
 from spark.erase.calls.calls import Mode
 from spark.erase.reasons import Cause
 

@@ -25,7 +25,7 @@ from app.erase.record import count, refusal_row
 from app.erase.rows import ErasureCycle, ErasureFile, FileState
 from app.jobs.models import WaitingOn
 from app.protection.service import invalidate_digest, note_digest, protected_files
-from app.stores.models import StoreMode
+from app.stores.rows import StoreMode
 from spark.erase.calls.calls import (
     DeleteReservedCall,
     Mode,

@@ -29,7 +29,7 @@ from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.prefer import PreferHeader
 from app.kit.problems import problems
 from app.stores.api import StoreId, read_row
-from app.stores.models import StoreKind
+from app.stores.rows import StoreKind
 from app.stores.service import lock_unchanged, require_kind
 
 router = APIRouter(tags=["events"])

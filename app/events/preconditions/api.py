@@ -11,7 +11,7 @@ from app.events.preconditions.models import PreconditionRead, PreconditionReques
 from app.events.preconditions.service import check_request, evaluate
 from app.kit.problems import problems
 from app.stores.api import StoreId, read_row
-from app.stores.models import StoreKind
+from app.stores.rows import StoreKind
 from app.stores.service import require_kind
 
 router = APIRouter(tags=["events"])

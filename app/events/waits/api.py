@@ -25,7 +25,7 @@ from app.jobs.states import TERMINAL
 from app.kit.prefer import PreferHeader, wait_seconds
 from app.kit.problems import problems
 from app.stores.api import StoreId, read_row
-from app.stores.models import StoreKind
+from app.stores.rows import StoreKind
 from app.stores.service import get_store, require_kind
 
 router = APIRouter(tags=["events"])

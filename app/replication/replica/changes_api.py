@@ -24,7 +24,7 @@ from app.replication.replica.grouping import ChangeWriters, Waiting, Writer
 from app.replication.replica.models import ChangesWrite, ChangesWritten, ChangeWrite, base64_text
 from app.settings import Settings
 from app.stores.api import StoreId, read_row
-from app.stores.models import StoreKind
+from app.stores.rows import StoreKind
 from app.stores.service import require_kind
 from spark.formats.changes.batch import (
     ARROW_MEDIA_TYPE,

@@ -8,7 +8,7 @@ from typing import Any
 from app.extinction.records import insert_row, note_attested, note_dropped, note_logged
 from app.extinction.rows import ExtinctionOrigin, ExtinctionRow, ExtinctionState
 from app.extinction.status import known_extinctions, note_log_extinctions
-from app.stores.models import ExtinctionFilterMode
+from app.stores.rows import ExtinctionFilterMode
 from spark.erase.calls.calls import PlanCall
 from spark.erase.calls.request import ExtinctionTerms, FilterMode, HoldingExtinction, LogExtinction
 from spark.formats.extinction import Extinction

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from app.stores.models import StoreMode
+from app.stores.rows import StoreMode
 from spark.erase.calls.calls import Mode, PlanCall, Refusal, RefusalCode, RoundCall
 from tests.app.erase.erasers import Erasers
 from tests.app.erase.fake_hands import FakeLog

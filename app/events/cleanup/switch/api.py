@@ -24,7 +24,7 @@ from app.jobs.states import JobState
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
 from app.stores.api import StoreId, read_row
-from app.stores.models import StoreKind
+from app.stores.rows import StoreKind
 from app.stores.service import lock_unchanged, require_kind
 from spark.events.cleaning.log_switch import read_log_status
 from spark.targets.connection import target_now

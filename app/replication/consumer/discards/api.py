@@ -24,7 +24,7 @@ from app.replication.consumer.discards.grants import (
 )
 from app.replication.consumer.discards.models import GRANT_PATTERN, DiscardGrantCreate, DiscardGrantRead
 from app.stores.api import StoreId
-from app.stores.models import StoreKind
+from app.stores.rows import StoreKind
 from app.stores.service import get_store, require_kind
 
 router = APIRouter(tags=["replication"])
