@@ -29,7 +29,9 @@ from app.stores.kinds.table import RULES, fields_of_other_kinds
 from app.stores.models import (
     NO_BYTES_LIMIT,
     StoreCreate,
+    StoreKind,
     StoreLimits,
+    StoreMode,
     StorePatch,
     StoreRead,
     SuspendRequest,
