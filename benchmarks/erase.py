@@ -25,7 +25,7 @@ from benchmarks.erase_cycle import CycleFound
 from benchmarks.erase_inline import Found
 from benchmarks.erase_spark import SparkFound
 from benchmarks.gates import Gate
-from spark.formats.je_write_sample import write_sample
+from lethe_samples.je_writer.sample import write_sample
 from tests.postgresql_server import scratch_directory
 
 BYTES = 1_000_000_000

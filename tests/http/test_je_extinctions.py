@@ -13,8 +13,8 @@ import pytest
 from lethe_client.certificates import verify_certificate
 
 from app.cli.main import main
+from lethe_samples.je_writer.environment import Environment
 from spark.formats.je.extinct_scan import ExtinctScan
-from spark.formats.je_write_environment import Environment
 from tests.http.environments import EnvironmentStore, await_log, make_environment_store
 from tests.http.problem import problem
 from tests.http.service_process import ServiceProcess

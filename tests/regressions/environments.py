@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from spark.formats.je_write_environment import Environment
+from lethe_samples.je_writer.environment import Environment
 
 VALUE = b"a version of a record, too long to be embedded in its slot: "
 

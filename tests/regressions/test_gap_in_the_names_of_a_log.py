@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from lethe_samples.je_writer.cleaning import clean_file
 from spark.erase.calls.calls import LiveTerms, PlanAnswer, PlanCall
 from spark.erase.calls.request import PlanRequest
 from spark.erase.errors import LogInDataDirectories
 from spark.erase.reading.directory import file_names
 from spark.erase.unit import do
-from spark.formats.je_write_cleaning import clean_file
 from tests.spark.erase.live_environments import NO_GRACE, begin, write_environment, write_versions
 
 BOTH = pytest.mark.parametrize("terms", [None, NO_GRACE])

@@ -28,10 +28,10 @@ from app.kit.ids import new_id
 from app.replication.replica.replicas import close_idle_replicas, find_expected, opened_replica, writer_turn
 from app.settings import Settings
 from app.stores.rows import ExtinctionFilterMode, Store, StoreKind
+from lethe_samples.je_writer.packed import two_part_key
 from migrations.upgrade import upgrade
 from spark.erase.rule.extinct import primary_key
 from spark.formats.extinction import Extinction, ExtinctionIndex, ExtinctionStatus
-from spark.formats.je_write_packed import two_part_key
 from spark.formats.replica import tables_of
 from spark.replication.agreements import register_agreement
 from spark.replication.records import LOCAL_SCHEMA

@@ -14,9 +14,9 @@ import sys
 import time
 from pathlib import Path
 
+from lethe_samples.je_writer.cleaning import clean_file
+from lethe_samples.je_writer.environment import Environment
 from spark.formats.je.log import file_name
-from spark.formats.je_write_cleaning import clean_file
-from spark.formats.je_write_environment import Environment
 from tests.spark.erase.live_log import GrowingLog
 from tests.spark.erase.live_writer import CREATED_MS
 

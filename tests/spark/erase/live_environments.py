@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from lethe_samples.je_writer.environment import Environment
 from spark.erase.calls.calls import LiveTerms
 from spark.erase.calls.request import PlanRequest
 from spark.erase.live.live import plan_live
 from spark.erase.plan.plan import Plan
 from spark.formats.je.log import lsn_of
-from spark.formats.je_write_environment import Environment
 from spark.targets.files import ofd_lock
 
 CREATED_MS = 1_790_000_000_000

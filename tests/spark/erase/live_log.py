@@ -8,8 +8,8 @@ import os
 import random
 from pathlib import Path
 
+from lethe_samples.je_writer.log import LogWriter
 from spark.formats.je.log import file_name, lsn_file, lsn_offset
-from spark.formats.je_write_log import LogWriter
 
 DURABLE_NAME = "durable"
 

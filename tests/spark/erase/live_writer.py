@@ -18,11 +18,11 @@ import sys
 import time
 from pathlib import Path
 
+from lethe_samples.je_writer.cleaning import clean_file
+from lethe_samples.je_writer.database import Database, RecordLocked, Txn
+from lethe_samples.je_writer.environment import Environment
+from lethe_samples.je_writer.tree import Node
 from spark.formats.je.log import NULL_LSN
-from spark.formats.je_write_cleaning import clean_file
-from spark.formats.je_write_database import Database, RecordLocked, Txn
-from spark.formats.je_write_environment import Environment
-from spark.formats.je_write_tree import Node
 from tests.spark.erase.live_log import GrowingLog
 
 CREATED_MS = 1_790_000_000_000

@@ -8,11 +8,11 @@ from `random.Random(seed)`: the same seed makes the same bytes.
 from pathlib import Path
 from random import Random
 
+from lethe_samples.je_writer.cleaning import clean_file
+from lethe_samples.je_writer.database import Database, RecordLocked, Txn
+from lethe_samples.je_writer.environment import Environment
+from lethe_samples.je_writer.log import entry_bytes
 from spark.formats.je.log import EntryType
-from spark.formats.je_write_cleaning import clean_file
-from spark.formats.je_write_database import Database, RecordLocked, Txn
-from spark.formats.je_write_environment import Environment
-from spark.formats.je_write_log import entry_bytes
 from tests.spark.erase.written import Marker, Model, Value, Written, tell
 
 CREATED_MS = 1_795_163_000_000

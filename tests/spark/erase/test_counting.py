@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from lethe_samples.je_writer.packed import two_part_key
 from spark.erase.calls.calls import RefusalCode
 from spark.erase.calls.count_calls import CountAnswer, CountCall
 from spark.erase.rule.extinct import primary_key
 from spark.erase.unit import do
 from spark.formats.extinction import Extinction
 from spark.formats.extinction_filter import Filter
-from spark.formats.je_write_packed import two_part_key
 from tests.spark.erase.conftest import Sample
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lethe_samples.je_writer.environment import Environment
 from spark.erase.calls.calls import Costs, PlanAnswer, PlanCall
 from spark.erase.calls.request import ExtinctionTerms, FilterMode, HoldingExtinction, PlanRequest
 from spark.erase.entry_tables import unpack
@@ -23,7 +24,6 @@ from spark.formats.extinction import Extinction
 from spark.formats.extinction_filter import Filter
 from spark.formats.je.extinct_scan import ExtinctScan
 from spark.formats.je.log import EntryType
-from spark.formats.je_write_environment import Environment
 from tests.oracles.je_small_engine import SmallEngine
 from tests.spark.erase.conftest import Sample
 from tests.spark.erase.hands_at_work import claim, contents, erase_file, planned_bytes

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from lethe_samples.je_writer.sample import write_sample
 from spark.erase.calls.calls import PlanAnswer, PlanCall, RefusalCode
 from spark.erase.calls.refusing import Refused
 from spark.erase.calls.request import PlanRequest
 from spark.erase.errors import LogFileChanged
 from spark.erase.overwrite.log_at_rest import log_at_rest
 from spark.erase.unit import do
-from spark.formats.je_write_sample import write_sample
 from spark.targets.files import ofd_lock
 
 LOCK = "je.lck"

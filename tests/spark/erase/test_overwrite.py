@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from lethe_samples.je_writer.environment import Environment
 from spark.erase.calls.calls import Mode, Step
-from spark.formats.je_write_environment import Environment
 from tests.spark.erase.conftest import Sample
 from tests.spark.erase.hands_at_work import (
     Traced,

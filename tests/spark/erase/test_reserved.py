@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from lethe_samples.je_writer.cleaning import clean_file
+from lethe_samples.je_writer.environment import Environment
 from spark.erase.calls.calls import (
     DeleteReservedAnswer,
     DeleteReservedCall,
@@ -15,8 +17,6 @@ from spark.erase.calls.calls import (
 from spark.erase.overwrite.environment_lock import try_lock
 from spark.erase.overwrite.reserved import delete_reserved
 from spark.formats.je.log import file_name
-from spark.formats.je_write_cleaning import clean_file
-from spark.formats.je_write_environment import Environment
 from spark.targets.files.control_record import ProtectedRange
 from tests.spark.erase.hands_at_work import (
     Ending,

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
+from lethe_samples.je_writer.cleaning import clean_file
+from lethe_samples.je_writer.environment import Environment
+from lethe_samples.je_writer.items import CheckpointEndItem, write_checkpoint_end, write_checkpoint_start
+from lethe_samples.je_writer.tree import Node
 from spark.erase.calls.request import PlanRequest
 from spark.erase.errors import TreeBroken
 from spark.erase.plan.plan import plan_erasure
 from spark.formats.je.log import FLAG_PROVISIONAL, EntryType, file_name, lsn_file, lsn_offset
-from spark.formats.je_write_cleaning import clean_file
-from spark.formats.je_write_environment import Environment
-from spark.formats.je_write_items import CheckpointEndItem, write_checkpoint_end, write_checkpoint_start
-from spark.formats.je_write_tree import Node
 from tests.spark.erase.live_environments import (
     MINUTE_MS,
     NO_GRACE,

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
+from lethe_samples.je_writer.database import Txn
+from lethe_samples.je_writer.environment import Environment
 from spark.formats.je.log import lsn_file
-from spark.formats.je_write_database import Txn
-from spark.formats.je_write_environment import Environment
 
 
 @dataclass(frozen=True)

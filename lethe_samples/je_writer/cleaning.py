@@ -1,10 +1,10 @@
 """Removes a whole file of a log, as JE's cleaner does: what lives in it is written again first."""
 
+from lethe_samples.je_writer.database import Database
+from lethe_samples.je_writer.environment import Environment
+from lethe_samples.je_writer.tree import Node, Slot
 from spark.formats.je.items import MAPPING_DB, NAMING_DB
 from spark.formats.je.log import NULL_LSN, file_name, lsn_file
-from spark.formats.je_write_database import Database
-from spark.formats.je_write_environment import Environment
-from spark.formats.je_write_tree import Node, Slot
 
 
 def clean_file(environment: Environment, number: int, *, reserve: bool = False) -> bool:

@@ -1,9 +1,6 @@
 """Items of real logs, read field by field into the writer's own classes, to be written again."""
 
-from spark.formats.je import items
-from spark.formats.je.log import HAS_CREATION_TIME_TYPES, TRANSACTIONAL_TYPES, EntryType
-from spark.formats.je.packed import ItemReader
-from spark.formats.je_write_items import (
+from lethe_samples.je_writer.items import (
     BEFORE_IMAGE_TYPES,
     AbortVersion,
     CheckpointEndItem,
@@ -22,7 +19,10 @@ from spark.formats.je_write_items import (
     write_truncated,
     write_txn_end,
 )
-from spark.formats.je_write_nodes import NodeItem, SlotItem, write_node
+from lethe_samples.je_writer.nodes import NodeItem, SlotItem, write_node
+from spark.formats.je import items
+from spark.formats.je.log import HAS_CREATION_TIME_TYPES, TRANSACTIONAL_TYPES, EntryType
+from spark.formats.je.packed import ItemReader
 
 NAME_TYPES = {EntryType.NAME_LN, EntryType.NAME_LN_TX}
 MAP_TYPES = {EntryType.MAP_LN, EntryType.MAP_LN_TX}

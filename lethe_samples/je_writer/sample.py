@@ -10,10 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from spark.formats.je import log as je_log
-from spark.formats.je.items import NODE_LOGGED_SIZES, NODE_ROOT
-from spark.formats.je.log import EntryType, lsn_of
-from spark.formats.je_write_bulk import (
+from lethe_samples.je_writer.bulk import (
     OFFSET_MIN,
     SERIAL_DIGITS,
     Entries,
@@ -23,16 +20,13 @@ from spark.formats.je_write_bulk import (
     sizes_at_least,
     slots_of,
 )
-from spark.formats.je_write_environment import Environment
-from spark.formats.je_write_log import LogWriter
-from spark.formats.je_write_nodes import (
-    LEVEL_MAIN,
-    NodeItem,
-    SlotItem,
-    write_node,
-    write_node_head,
-)
-from spark.formats.je_write_tree import Node, Tree
+from lethe_samples.je_writer.environment import Environment
+from lethe_samples.je_writer.log import LogWriter
+from lethe_samples.je_writer.nodes import LEVEL_MAIN, NodeItem, SlotItem, write_node, write_node_head
+from lethe_samples.je_writer.tree import Node, Tree
+from spark.formats.je import log as je_log
+from spark.formats.je.items import NODE_LOGGED_SIZES, NODE_ROOT
+from spark.formats.je.log import EntryType, lsn_of
 
 DATABASE: Final = "records"
 CREATED_MS: Final = 1_795_163_000_000

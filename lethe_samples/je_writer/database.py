@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from lethe_samples.je_writer.flush import NodeLog
+from lethe_samples.je_writer.items import DatabaseItem
+from lethe_samples.je_writer.packed import two_part_key
+from lethe_samples.je_writer.tree import Node, Slot, Tree
 from spark.formats.je.items import DATABASE_DUPS
 from spark.formats.je.log import NULL_LSN
 from spark.formats.je.packed import ItemReader
-from spark.formats.je_write_flush import NodeLog
-from spark.formats.je_write_items import DatabaseItem
-from spark.formats.je_write_packed import two_part_key
-from spark.formats.je_write_tree import Node, Slot, Tree
 
 # The flag of databases whose nodes leave out what all their keys begin with.
 DATABASE_PREFIXING: Final = 0x10

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from lethe_samples.je_writer.nodes import LEVEL_BIN
 from spark.formats.je.items import SLOT_KNOWN_DELETED, SLOT_PENDING_DELETED
 from spark.formats.je.log import NULL_LSN
-from spark.formats.je_write_nodes import LEVEL_BIN
 
 DELETED: Final = SLOT_KNOWN_DELETED | SLOT_PENDING_DELETED
 

@@ -7,13 +7,13 @@ no LN of its own (embedded), and the size and file of the version that it makes 
 import copy
 from typing import Any, Final, TypeAlias
 
+from lethe_samples.je_writer.database import Database, RecordLocked, Txn
+from lethe_samples.je_writer.items import AbortVersion, LnItem, TxnEndItem, write_ln, write_txn_end
+from lethe_samples.je_writer.log import LogWriter
+from lethe_samples.je_writer.tree import Slot
 from spark.formats.je import log as je_log
 from spark.formats.je.items import SLOT_KNOWN_DELETED, SLOT_PENDING_DELETED
 from spark.formats.je.log import NULL_LSN, EntryType, lsn_file
-from spark.formats.je_write_database import Database, RecordLocked, Txn
-from spark.formats.je_write_items import AbortVersion, LnItem, TxnEndItem, write_ln, write_txn_end
-from spark.formats.je_write_log import LogWriter
-from spark.formats.je_write_tree import Slot
 
 LnTypes: TypeAlias = tuple[tuple[int, int, int], tuple[int, int, int]]
 

@@ -7,10 +7,10 @@ in `je_log_items`.
 from dataclasses import dataclass
 from typing import Final
 
+from lethe_samples.je_writer.packed import byte_array, fixed_long, pack, text, triggers
 from spark.formats.je import items
 from spark.formats.je.extinct_scan import OF_RECORDS, RECORD_VERSION, ExtinctScan
 from spark.formats.je.log import HAS_CREATION_TIME_TYPES, NULL_LSN, TRANSACTIONAL_TYPES, VERSION, EntryType
-from spark.formats.je_write_packed import byte_array, fixed_long, pack, text, triggers
 
 NODE_CAPACITY: Final = 128
 NO_EXPIRATION_BASE: Final = -1

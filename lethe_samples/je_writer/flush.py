@@ -3,19 +3,13 @@
 from dataclasses import dataclass
 from typing import Final
 
+from lethe_samples.je_writer.log import LogWriter
+from lethe_samples.je_writer.nodes import COMPACT_KEY_BYTES_MAX, NodeItem, SlotItem, bloom_filter, write_node
+from lethe_samples.je_writer.packed import two_part_key
+from lethe_samples.je_writer.tree import Node, Slot, Tree
 from spark.formats.je import items
 from spark.formats.je import log as je_log
 from spark.formats.je.log import NULL_LSN, EntryType
-from spark.formats.je_write_log import LogWriter
-from spark.formats.je_write_nodes import (
-    COMPACT_KEY_BYTES_MAX,
-    NodeItem,
-    SlotItem,
-    bloom_filter,
-    write_node,
-)
-from spark.formats.je_write_packed import two_part_key
-from spark.formats.je_write_tree import Node, Slot, Tree
 
 DELTA_PERCENT_MAX: Final = 25
 HOURS_PER_DAY: Final = 24

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from lethe_samples.je_writer.items import NO_EXPIRATION_BASE, NODE_CAPACITY
+from lethe_samples.je_writer.packed import byte_array, pack
 from spark.formats.je import items
 from spark.formats.je.log import NULL_LSN, EntryType
-from spark.formats.je_write_items import NO_EXPIRATION_BASE, NODE_CAPACITY
-from spark.formats.je_write_packed import byte_array, pack
 
 LEVEL_MAIN: Final = 0x10000
 LEVEL_MAPPING: Final = 0x20000

@@ -8,18 +8,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from spark.formats.je.extinct_scan import ExtinctScan
-from spark.formats.je.items import (
-    DATABASE_DUPS,
-    MAPPING_DB,
-    NAMING_DB,
-    RESERVED_FILES_NAME,
-    SLOT_KNOWN_DELETED,
-)
-from spark.formats.je.log import NULL_LSN, EntryType
-from spark.formats.je_write_database import DATABASE_PREFIXING, Database, Txn, split_two_part_key
-from spark.formats.je_write_flush import NodeLog
-from spark.formats.je_write_items import (
+from lethe_samples.je_writer.database import DATABASE_PREFIXING, Database, Txn, split_two_part_key
+from lethe_samples.je_writer.flush import NodeLog
+from lethe_samples.je_writer.items import (
     NODE_CAPACITY,
     CheckpointEndItem,
     write_checkpoint_end,
@@ -33,9 +24,9 @@ from spark.formats.je_write_items import (
     write_trace,
     write_truncated,
 )
-from spark.formats.je_write_log import FILE_BYTES_DEFAULT, LogWriter
-from spark.formats.je_write_nodes import LEVEL_MAIN, LEVEL_MAPPING
-from spark.formats.je_write_records import (
+from lethe_samples.je_writer.log import FILE_BYTES_DEFAULT, LogWriter
+from lethe_samples.je_writer.nodes import LEVEL_MAIN, LEVEL_MAPPING
+from lethe_samples.je_writer.records import (
     EXTINCT_SCAN_TYPES,
     MAP_TYPES,
     NAME_TYPES,
@@ -43,7 +34,16 @@ from spark.formats.je_write_records import (
     RESERVED_TYPES,
     Records,
 )
-from spark.formats.je_write_tree import Slot, Tree
+from lethe_samples.je_writer.tree import Slot, Tree
+from spark.formats.je.extinct_scan import ExtinctScan
+from spark.formats.je.items import (
+    DATABASE_DUPS,
+    MAPPING_DB,
+    NAMING_DB,
+    RESERVED_FILES_NAME,
+    SLOT_KNOWN_DELETED,
+)
+from spark.formats.je.log import NULL_LSN, EntryType
 
 EXTINCT_SCANS_NAME: Final = "_jeExtinctScansDb"
 INTERNAL_NAMES: Final = ("_jeUtilization", RESERVED_FILES_NAME, "_jeExpiration", EXTINCT_SCANS_NAME)

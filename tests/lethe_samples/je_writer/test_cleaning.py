@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
+from lethe_samples.je_writer.cleaning import clean_file
+from lethe_samples.je_writer.environment import Environment
 from spark.erase.calls.request import PlanRequest
 from spark.erase.plan.plan import plan_erasure
 from spark.formats.je.log import EntryType
-from spark.formats.je_write_cleaning import clean_file
-from spark.formats.je_write_environment import Environment
 from tests.oracles.je_log import walk
 
 
