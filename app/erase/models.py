@@ -16,7 +16,6 @@ from app.settings import EngineChoice
 from app.stores.models import LimitsRead
 
 SPAN_MAX = timedelta(days=36_500)
-PLAN_OF_ERASURE = "ERASURE"
 
 
 def _written(value: object) -> object:

@@ -5,14 +5,13 @@ from enum import StrEnum
 from typing import Annotated, Any, Final, Literal, Self
 
 from annotated_types import Ge, Le
-from pydantic import BaseModel, ConfigDict, Field, Strict, StringConstraints, model_validator
+from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
 
 from app.kit.durations import Duration
 from app.kit.values import Text
 from spark.formats.slony import NODE_MAX, SEQNO_MAX
 
 EVENT_TYPE: Final = r"^[A-Z][A-Z0-9_]{0,63}$"
-EventType = Annotated[str, StringConstraints(pattern=EVENT_TYPE)]
 NodeId = Annotated[int, Strict(), Ge(1), Le(NODE_MAX)]
 Seqno = Annotated[int, Strict(), Ge(1), Le(SEQNO_MAX)]
 

@@ -1,6 +1,6 @@
 """Packed integers, byte arrays and strings of JE, written: the counterpart of `je_log_packed`.
 
-These modules (`je_write*`) make logs for tests, benchmarks and the demo. Nothing that erases imports them.
+The modules of this folder make logs for tests, benchmarks and the demo. They are not in the wheel.
 """
 
 import struct

@@ -3,8 +3,6 @@
     {replicageneration} <csn>
     {replica <rid>[ <purl>]}[ <mincsn> <maxcsn>[ <last modified, 8 digits>]]     a RUV: both CSNs or none
     {replica <rid>[ <purl>]}[ <csn>]                                             a purge vector of a changelog
-    nsds50ruv: {replica 1 ...} <mincsn> <maxcsn>                                 as the database keeps it:
-    nsruvReplicaLastModified: {replica 1 ...} <8 digits>                         two attributes
 
 An element without CSNs is a replica that is known and of which no change was seen. Prefixes are read in any
 case and written in lower case. 389 writes the one-CSN form for vectors without minima; its own reader of RUVs
@@ -13,8 +11,8 @@ Source: facts/replication-session, section 3; data/replication/ruv-lines.txt and
 """
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from spark.formats.csn import RID_MAX, RID_MIN, SHOWN_MAX_CHARS, Csn, CsnInvalid
@@ -22,8 +20,6 @@ from spark.formats.csn import RID_MAX, RID_MIN, SHOWN_MAX_CHARS, Csn, CsnInvalid
 ELEMENTS_MAX: Final = RID_MAX
 LINES_MAX: Final = ELEMENTS_MAX + 1
 PURL_MAX_CHARS: Final = 1_000
-TEXT_ATTRIBUTE: Final = "nsds50ruv"
-MODIFIED_ATTRIBUTE: Final = "nsruvReplicaLastModified"
 
 _GENERATION = re.compile(r"\{replicageneration\} (.*)", re.IGNORECASE | re.DOTALL)
 _REPLICA = re.compile(r"\{replica ([^ }]*)(?: ([^ }]+))?\}(.*)", re.IGNORECASE | re.DOTALL)
@@ -94,7 +90,7 @@ def parse_ruv(lines: Sequence[str]) -> Ruv:
 
     Raises: RuvInvalid: a line of another form, a malformed or foreign CSN, a replica or the generation twice.
     """
-    return _parse(lines, csn_counts=(0, 2), timed=True)
+    return _parse(lines, csn_counts=(0, 2))
 
 
 def parse_purge_vector(lines: Sequence[str]) -> Ruv:
@@ -102,7 +98,7 @@ def parse_purge_vector(lines: Sequence[str]) -> Ruv:
 
     Raises: RuvInvalid: as for parse_ruv.
     """
-    return _parse(lines, csn_counts=(0, 1, 2), timed=True)
+    return _parse(lines, csn_counts=(0, 1, 2))
 
 
 def format_ruv(ruv: Ruv) -> list[str]:
@@ -111,57 +107,19 @@ def format_ruv(ruv: Ruv) -> list[str]:
     return lines + [_element_line(each) for each in ruv.elements]
 
 
-def parse_stored_ruv(lines: Iterable[str]) -> Ruv:
-    """Read the two attributes in which a database keeps its RUV; lines with other attributes are passed over.
-
-    Raises: RuvInvalid: as for parse_ruv, with the line among all that were given.
-    """
-    texts: list[str] = []
-    places: list[int] = []
-    modified: dict[int, tuple[int, int]] = {}
-    for place, line in enumerate(lines):
-        name, _, value = line.partition(": ")
-        if name.lower() == TEXT_ATTRIBUTE:
-            texts.append(value)
-            places.append(place)
-        elif name.lower() == MODIFIED_ATTRIBUTE.lower():
-            rid, seconds = _modified(value, place)
-            if rid in modified:
-                raise RuvInvalid(f"{MODIFIED_ATTRIBUTE} of replica {rid} stands twice", line=place)
-            modified[rid] = (seconds, place)
-    try:
-        ruv = _parse(texts, csn_counts=(0, 2), timed=False)
-    except RuvInvalid as error:
-        raise RuvInvalid(error.detail, line=places[error.line], position=error.position) from None
-    for rid in modified.keys() - {each.rid for each in ruv.elements}:
-        raise RuvInvalid(f"{MODIFIED_ATTRIBUTE} of replica {rid} without an element", line=modified[rid][1])
-    timed = (replace(each, last_modified=modified.get(each.rid, (None, 0))[0]) for each in ruv.elements)
-    return Ruv(ruv.generation, tuple(timed))
-
-
-def format_stored_ruv(ruv: Ruv) -> list[str]:
-    """Write the two attributes that parse_stored_ruv reads."""
-    bare = Ruv(ruv.generation, tuple(replace(each, last_modified=None) for each in ruv.elements))
-    return [f"{TEXT_ATTRIBUTE}: {line}" for line in format_ruv(bare)] + [
-        f"{MODIFIED_ATTRIBUTE}: {_head(each)} {each.last_modified:08x}"
-        for each in ruv.elements
-        if each.last_modified is not None
-    ]
-
-
 def _head(element: RuvElement) -> str:
     return f"{{replica {element.rid}{' ' if element.purl else ''}{element.purl}}}"
 
 
 def _element_line(element: RuvElement) -> str:
     parts = [_head(element), *(csn for csn in (element.min_csn, element.max_csn) if csn is not None)]
-    # A time without CSNs has no place in this form; the stored one keeps it.
+    # A time without CSNs has no place in this form.
     if element.last_modified is not None and element.max_csn is not None:
         parts.append(f"{element.last_modified:08x}")
     return " ".join(parts)
 
 
-def _parse(lines: Sequence[str], *, csn_counts: tuple[int, ...], timed: bool) -> Ruv:
+def _parse(lines: Sequence[str], *, csn_counts: tuple[int, ...]) -> Ruv:
     if len(lines) > LINES_MAX:
         raise RuvInvalid(f"{len(lines)} lines where at most {LINES_MAX} can be", line=LINES_MAX)
     generation: Csn | None = None
@@ -173,7 +131,7 @@ def _parse(lines: Sequence[str], *, csn_counts: tuple[int, ...], timed: bool) ->
                 raise RuvInvalid("replicageneration stands twice", line=number)
             generation = _csn(found.group(1), number, found.start(1))
             continue
-        element = _element(line, number, csn_counts=csn_counts, timed=timed)
+        element = _element(line, number, csn_counts=csn_counts)
         if element.rid in elements:
             raise RuvInvalid(f"replica {element.rid} stands twice", line=number)
         elements[element.rid] = element
@@ -196,7 +154,7 @@ def _split_replica(line: str, number: int) -> tuple[int, str, str, int]:
     return rid, purl, found.group(3), found.start(3)
 
 
-def _element(line: str, number: int, *, csn_counts: tuple[int, ...], timed: bool) -> RuvElement:
+def _element(line: str, number: int, *, csn_counts: tuple[int, ...]) -> RuvElement:
     rid, purl, rest, at = _split_replica(line, number)
     if rest == "":
         return RuvElement(rid, purl)
@@ -205,7 +163,7 @@ def _element(line: str, number: int, *, csn_counts: tuple[int, ...], timed: bool
     words = rest[1:].split(" ")
     places = [at + 1 + sum(len(word) + 1 for word in words[:index]) for index in range(len(words))]
     last_modified = None
-    if timed and len(words) > 1 and _MODIFIED.fullmatch(words[-1]) is not None:
+    if len(words) > 1 and _MODIFIED.fullmatch(words[-1]) is not None:
         last_modified = int(words.pop(), 16)
     csns = [_csn(word, number, place) for word, place in zip(words, places, strict=False)]
     if len(csns) not in csn_counts:
@@ -229,11 +187,3 @@ def _csn(text: str, line: int, position: int) -> Csn:
         return Csn(text)
     except CsnInvalid as error:
         raise RuvInvalid(error.detail, line=line, position=position + error.position) from None
-
-
-def _modified(value: str, line: int) -> tuple[int, int]:
-    """(rid, seconds) of one value of nsruvReplicaLastModified."""
-    rid, _, rest, at = _split_replica(value, line)
-    if _MODIFIED.fullmatch(rest.removeprefix(" ")) is None or not rest.startswith(" "):
-        raise RuvInvalid(f"{rest[:SHOWN_MAX_CHARS]!r} is no time of 8 digits", line=line, position=at)
-    return rid, int(rest[1:], 16)

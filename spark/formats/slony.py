@@ -5,9 +5,8 @@ every event of the origin up to it. The schema of a cluster NAME is `_NAME`.
 Source: slony-events-confirmations; facts/slony, sections 1, 3 and 5.
 """
 
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, Self
+from typing import Final
 
 SYNC: Final = "SYNC"
 CLUSTER_MAX_CHARS: Final = 62
@@ -18,8 +17,6 @@ NODE_MAX: Final = 2**31 - 1
 
 LOG_TABLES: Final = ("sl_log_1", "sl_log_2")
 CONFIG_LOCK: Final = "sl_config_lock"
-CLEANUP_INTERVAL_DEFAULT_S: Final = 600
-SYNC_INTERVAL_TIMEOUT_DEFAULT_S: Final = 10
 WAIT_TIMEOUT_DEFAULT_S: Final = 600
 
 TABLES: Final = (
@@ -79,27 +76,3 @@ class LogStatus(IntEnum):
     def finished(self) -> "LogStatus":
         """What logswitch_finish makes of it once the other table is empty."""
         return LogStatus(self & 1)
-
-
-@dataclass(frozen=True, slots=True)
-class TxidSnapshot:
-    """A snapshot of transactions as PostgreSQL writes it: `xmin:xmax:xip,...`."""
-
-    xmin: int
-    xmax: int
-    in_progress: tuple[int, ...] = ()
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read one.
-
-        Raises: ValueError.
-        """
-        xmin, xmax, running = text.split(":")
-        found = cls(int(xmin), int(xmax), tuple(int(item) for item in running.split(",") if item))
-        if not 0 < found.xmin <= found.xmax:
-            raise ValueError(f"not a snapshot of transactions: {text!r}")
-        return found
-
-    def __str__(self) -> str:
-        return f"{self.xmin}:{self.xmax}:{','.join(map(str, self.in_progress))}"

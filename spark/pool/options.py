@@ -13,9 +13,6 @@ from spark.pool.master import own_address_towards
 
 LOOPBACK: Final = "127.0.0.1"
 
-# Tests and small machines: half the work of the compiler, at the price of speed later on.
-FAST_START: Final = "-XX:TieredStopAtLevel=1"
-
 
 @dataclass(frozen=True, slots=True)
 class SparkOptions:

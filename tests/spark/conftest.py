@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from spark.pool.lease import Lease
-from spark.pool.options import FAST_START, SparkOptions, default_cds_archive
+from spark.pool.options import SparkOptions, default_cds_archive
 from spark.pool.pool import PoolLimits, SparkPool
 
 READY_S = 60.0
@@ -22,7 +22,7 @@ def spark_options(local_dir: Path) -> SparkOptions:
     """A small and quick Spark: half of the compiler, the class archive where `make setup` could make it."""
     return SparkOptions(
         driver_memory="1g",
-        java_options=(FAST_START,),
+        java_options=("-XX:TieredStopAtLevel=1",),  # half the work of the compiler
         cds_archive=default_cds_archive(),
         local_dir=local_dir,
         start_timeout_s=READY_S,

@@ -1,8 +1,10 @@
 """The demo's second part: a JE environment erased in a throttled cycle, with a backup in the middle."""
 
 import filecmp
+import json
 import re
 import shutil
+import tarfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,11 +19,12 @@ from app.cli.shell.exits import ExitCode
 from app.cli.shell.progress import display
 from app.cli.shell.session import Session
 from app.cli.shell.watching import follow, note_failure
-from lethe_samples.je_writer.sample import write_sample
 
 STORE: Final = "orders-je"
-BYTES: Final = 60_000_000
-OBSOLETE_FRACTION: Final = 0.6
+# An environment of JE that is closed in order, and the numbers of the values in it that are current.
+# lethe_samples/demo.py of the source writes it, and a test compares the two.
+SAMPLE: Final = Path(__file__).with_name("je_sample.tar.xz")
+LIVE: Final = "live.json"
 CYCLE: Final = "PT20S"
 BACKUP_AT_FRACTION: Final = 0.35
 # Every value of the sample begins so, each with a number of its own.
@@ -41,11 +44,11 @@ def show_erasure(session: Session, folder: Path) -> tuple[int, dict[str, Any]]:
     client, out = session.client, session.out
     environment = folder / "orders"
     environment.mkdir()
-    out.note(f"\nWriting a Berkeley DB JE environment of {BYTES:,} bytes ...")
-    sample = write_sample(environment, total_bytes=BYTES, obsolete_fraction=OBSOLETE_FRACTION)
+    live = unpack(environment)
+    size = sum(path.stat().st_size for path in environment.iterdir())
+    out.note(f"\nA Berkeley DB JE environment of {size:,} bytes lies in {environment}.")
     client.stores.create(STORE, str(environment), kind="JE", labels={"site": "demo"})
     client.stores.check(STORE)
-    live = frozenset(int(number) for number in sample.live)
     before = _traces(environment, live)
     request = CycleRequest(min_file_age="PT0S", duration=CYCLE, reason="demo")
     out.say("\nThe plan of an erasure (nothing is written yet):")
@@ -64,6 +67,16 @@ def show_erasure(session: Session, folder: Path) -> tuple[int, dict[str, Any]]:
     report["certificate"] = certified
     good = backup["valid"] and backup["same"] and after.live == before.live and certified["proved"]
     return ExitCode.OK if good else ExitCode.FAILED, report
+
+
+def unpack(environment: Path) -> frozenset[int]:
+    """Put the sample's files into an empty directory, and return the numbers of its current values."""
+    with tarfile.open(SAMPLE, "r:xz") as archive:
+        archive.extractall(environment, filter="data")
+    listed = environment / LIVE
+    live = frozenset(json.loads(listed.read_bytes()))
+    listed.unlink()
+    return live
 
 
 def _erase_with_a_backup(session: Session, started: Job, folder: Path) -> tuple[Job, dict[str, Any]]:

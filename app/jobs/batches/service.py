@@ -46,12 +46,6 @@ LOOK_AGAIN: Final = timedelta(minutes=1)
 """A child that ends wakes its parent; this is for a wake that got lost."""
 INVALID: Final = 422
 
-STOPS: Final = {
-    JobState.PAUSING: (request_pause, KEPT_BY_PAUSE),
-    JobState.ABORTING: (request_abort, KEPT_BY_ABORT),
-}
-"""A parent that stops: how its children are stopped, and which are left as they are."""
-
 ChildSubmitter = Callable[[Session, Store, Mapping[str, Any], Caller, str, Settings, datetime], Job]
 """Makes a child: store, params, caller, the parent's id."""
 Submitters = Mapping[str, tuple[Scope, ChildSubmitter]]

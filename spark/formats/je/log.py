@@ -85,8 +85,6 @@ class EntryType(IntEnum):
     DEL_LN_TX_WITH_BEFORE_IMAGE = 45
 
 
-RETIRED_TYPES: Final = frozenset({1, 2, 7, 8, 9, 10, 14, 15, 21, 23, 26, 27})
-
 USER_LN_TYPES: Final = frozenset(
     {
         EntryType.DEL_LN_TX,

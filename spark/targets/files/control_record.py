@@ -86,10 +86,6 @@ class ControlRecord:
         """The record with more ranges, each held once."""
         return replace(self, ranges=tuple(dict.fromkeys((*self.ranges, *added))))
 
-    def releasing(self, *ids: str) -> "ControlRecord":
-        """The record without the ranges of some protections."""
-        return replace(self, ranges=tuple(held for held in self.ranges if held.id not in ids))
-
     def claimed(self, epoch: int) -> "ControlRecord":
         """The record with an epoch that is not lower."""
         return replace(self, epoch=max(self.epoch, epoch))

@@ -43,6 +43,7 @@ from tests.spark.erase.hands_at_work import (
     raise_stop,
     rounds_of,
 )
+from tests.spark.targets.released import released
 
 FIRST = "00000000.jdb"
 
@@ -90,7 +91,7 @@ def test_protected_file_is_refused_with_the_ids_of_its_protections(work: Work) -
     assert answer.refusal is not None
     assert (answer.refusal.ref, answer.refusal.file) == ("prt_a,prt_b", FIRST)
     with ControlFile.open(work[0], create=False) as control:
-        control.change(lambda record: record.releasing("prt_a", "prt_b"))
+        control.change(lambda record: released(record, "prt_a", "prt_b"))
     assert overwrite(work[2]).step == Step.DONE
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from itertools import pairwise
+from typing import Self
 
 import pytest
 
@@ -16,7 +18,7 @@ from spark.events.events import create_sync, last_seqno, read_event, select_even
 from spark.events.inspect import inspect_node
 from spark.events.records import Catalog, Event
 from spark.events.rights import RIGHTS, MissingRight, missing_rights
-from spark.formats.slony import SYNC, TxidSnapshot
+from spark.formats.slony import SYNC
 from spark.targets.connection import Connection
 from spark.targets.errors import TargetError, TargetLockTimeout
 from tests.slony_cluster import SlonyCluster
@@ -28,6 +30,30 @@ ROLE = "lethe_poor"
 MAKERS = 3
 SYNCS_EACH = 25
 DIFFERENCE_MAX = timedelta(seconds=10)
+
+
+@dataclass(frozen=True, slots=True)
+class TxidSnapshot:
+    """A snapshot of transactions as PostgreSQL writes it: `xmin:xmax:xip,...`."""
+
+    xmin: int
+    xmax: int
+    in_progress: tuple[int, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read one.
+
+        Raises: ValueError.
+        """
+        xmin, xmax, running = text.split(":")
+        found = cls(int(xmin), int(xmax), tuple(int(item) for item in running.split(",") if item))
+        if not 0 < found.xmin <= found.xmax:
+            raise ValueError(f"not a snapshot of transactions: {text!r}")
+        return found
+
+    def __str__(self) -> str:
+        return f"{self.xmin}:{self.xmax}:{','.join(map(str, self.in_progress))}"
 
 
 def node_of(slony: SlonyCluster, node: int) -> LoadedCatalog:

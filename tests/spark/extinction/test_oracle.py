@@ -19,13 +19,13 @@ from lethe_client.extinction_filter import ExtinctionBundle
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as fn
 
-from spark.extinction.columns import covers_column
 from spark.formats.extinction import Extinction, ExtinctionIndex
 from spark.formats.extinction_sql import range_condition
 from spark.pool.lease import Lease
 from spark.targets.connection import Connection, connect
 from spark.targets.target import Target
 from tests.spark.extinction.cases import DATABASES, World, naive_status, near, random_key, random_world
+from tests.spark.extinction.columns import covers_column
 
 PLACES = 100
 WORLDS_OF_A_QUERY = 10

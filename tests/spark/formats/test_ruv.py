@@ -10,10 +10,8 @@ from spark.formats.ruv import (
     RuvElement,
     RuvInvalid,
     format_ruv,
-    format_stored_ruv,
     parse_purge_vector,
     parse_ruv,
-    parse_stored_ruv,
 )
 from tests.oracles.changelog_export import DATA, read_export
 from tests.oracles.replication_recordings import SESSIONS
@@ -76,22 +74,6 @@ def ruvs(draw: st.DrawFn) -> Ruv:
 @given(ruvs())
 def test_any_vector_survives_writing_and_reading(ruv: Ruv) -> None:
     assert parse_ruv(format_ruv(ruv)) == ruv
-    assert parse_stored_ruv(format_stored_ruv(ruv)) == ruv
-
-
-def test_stored_attributes_make_one_vector() -> None:
-    stored = [
-        "objectClass: top",
-        f"nsds50ruv: {GENERATION}",
-        f"nsds50ruv: {ONE}",
-        "nsds50ruv: {replica 3 ldap://s3:389}",
-        "nsruvReplicaLastModified: {replica 1 ldap://s1:389} 6afffe50",
-        "nsruvReplicaLastModified: {replica 3 ldap://s3:389} 00000000",
-    ]
-    ruv = parse_stored_ruv(stored)
-    assert ruv.generation == "6afffdfc000000010000"
-    assert [each.last_modified for each in ruv.elements] == [0x6AFFFE50, 0]
-    assert format_stored_ruv(ruv) == stored[1:]
 
 
 def test_purge_vectors_of_real_exports_are_read() -> None:
@@ -169,25 +151,6 @@ def test_more_lines_than_replica_ids_are_refused_unread() -> None:
 def test_whole_range_of_replica_ids_is_read() -> None:
     lines = [GENERATION, *(f"{{replica {rid}}}" for rid in range(1, 65_535))]
     assert len(parse_ruv(lines).elements) == 65_534
-
-
-@pytest.mark.parametrize(
-    ("lines", "line", "words"),
-    [
-        (["dn: x", "nsds50ruv: {replica x}"], 1, "replica id"),
-        (["nsds50ruv: {replica 1}", "nsruvReplicaLastModified: {replica 1} 6afffe5"], 1, "8 digits"),
-        (["nsruvReplicaLastModified: {replica 1} 6afffe50"], 0, "without an element"),
-        (["nsds50ruv: {replica 1}", *["nsruvReplicaLastModified: {replica 1} 6afffe50"] * 2], 2, "twice"),
-        ([f"nsds50ruv: {ONE} 6afffe50"], 0, "8 characters"),
-    ],
-)
-def test_stored_attribute_that_is_wrong_is_refused_with_its_line(
-    lines: list[str], line: int, words: str
-) -> None:
-    with pytest.raises(RuvInvalid) as caught:
-        parse_stored_ruv(lines)
-    assert caught.value.line == line
-    assert words in caught.value.detail
 
 
 @given(st.lists(st.text(alphabet="{}replicagnto 0123456789af:/x\n", max_size=60), max_size=4))

@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spark.targets.files.control_record import ControlRecord, ProtectedRange
+from tests.spark.targets.released import released
 
 Op = tuple[Any, ...]
 Program = Generator[Op, Any, None]
@@ -118,7 +119,7 @@ def protector(rules: Rules, *, held: ProtectedRange, change: Change, may_give_up
 def end(rules: Rules, *, held: ProtectedRange, change: Change) -> Program:
     """The end of a protection: the row first, then the range."""
     yield ("ROW", held.id, "ENDED", held)
-    yield from change(rules, lambda now, _: now.releasing(held.id))
+    yield from change(rules, lambda now, _: released(now, held.id))
 
 
 def recover_protection(rules: Rules, *, held: ProtectedRange, change: Change) -> Program:

@@ -23,6 +23,7 @@ from tests.spark.targets.control_directory import (
     tear,
 )
 from tests.spark.targets.dying_calls import PowerLoss, Process
+from tests.spark.targets.released import released
 
 DEATHS_MAX = 60
 
@@ -83,7 +84,7 @@ def test_change_killed_anywhere_leaves_the_old_record_or_the_new_one(tmp_path: P
             assert file.stop_counter() == record.stop, "who reads has raised it"
             assert behind <= record.stop
             assert record != before or not has_ended
-            after = file.change(lambda now: now.releasing(BACKUP.id))
+            after = file.change(lambda now: released(now, BACKUP.id))
             assert after is not None, "the lock of the dead is free"
             assert after.generation == record.generation + 1
         seen.add((record == before, behind == record.stop))

@@ -33,6 +33,7 @@ from tests.spark.targets.control_directory import (
     tear,
     write_at,
 )
+from tests.spark.targets.released import released
 
 
 @pytest.fixture
@@ -98,7 +99,7 @@ def test_changes_alternate_between_the_slots(directory: Path) -> None:
     [
         (lambda now: now, 0),
         (lambda now: now.protecting(SCAN), 1),
-        (lambda now: now.releasing(BACKUP.id), 0),
+        (lambda now: released(now, BACKUP.id), 0),
         (lambda now: now.claimed(8), 1),
         (lambda now: replace(now, stop=now.stop + 5), 5),
         (lambda now: replace(now.protecting(SCAN), stop=now.stop + 1), 1),

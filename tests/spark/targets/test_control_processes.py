@@ -18,6 +18,7 @@ from spark.targets.files.control_record import ProtectedRange
 from tests.spark.targets import control_writer
 from tests.spark.targets.control_descriptors import Unsynced
 from tests.spark.targets.control_directory import make_environment
+from tests.spark.targets.released import released
 
 ROOT = Path(__file__).resolve().parents[3]
 LIMIT_S = 0.050
@@ -85,7 +86,7 @@ def protect(file: ControlFile, held: ProtectedRange, *, limit_s: float = LIMIT_S
 
 
 def release(file: ControlFile, held: ProtectedRange) -> None:
-    assert until(lambda: file.change(lambda now: now.releasing(held.id)) is not None, END_S)
+    assert until(lambda: file.change(lambda now: released(now, held.id)) is not None, END_S)
 
 
 def is_stopped(child: subprocess.Popen[str]) -> bool:

@@ -11,6 +11,7 @@ from spark.targets.files.control_file import NAME, ControlFile
 from spark.targets.files.control_record import SLOT_BYTES
 from spark.targets.files.system_calls import SystemCalls
 from tests.spark.targets.control_directory import BACKUP, SCAN, make_environment, names, put_counter, tear
+from tests.spark.targets.released import released
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ def test_stop_of_a_readable_slot_is_not_lowered_even_if_the_counter_is_lost(
 ) -> None:
     with ControlFile.open(directory, create=True) as file:
         for _ in range(5):
-            before = file.change(lambda now: now.releasing(BACKUP.id).claimed(now.epoch + 1))
+            before = file.change(lambda now: released(now, BACKUP.id).claimed(now.epoch + 1))
     assert before is not None
     copy = tmp_path / "copy"
     shutil.copytree(directory, copy)

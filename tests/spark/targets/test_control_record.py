@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from spark.targets.files import control_record
 from spark.targets.files.control_errors import ControlFileFull
 from spark.targets.files.control_record import ControlRecord, ProtectedRange, decode, encode
+from tests.spark.targets.released import released
 
 numbers = st.integers(0, 2**62)
 ranges = st.builds(
@@ -82,7 +83,7 @@ def test_range_covers_its_files_and_no_others() -> None:
     assert [number for number in range(7) if closed.covers(number)] == [2, 3, 4]
     assert [number for number in range(7) if open_end.covers(number)] == [3, 4, 5, 6]
     assert [held.id for held in record.covering(3)] == ["prt_1", "a", "b"]
-    assert [held.id for held in record.releasing("a", "prt_1").covering(3)] == ["b"]
+    assert [held.id for held in released(record, "a", "prt_1").covering(3)] == ["b"]
 
 
 def test_edits_hold_each_range_once_and_never_lower_the_epoch() -> None:

@@ -13,6 +13,7 @@ from spark.targets.files.control_record import ControlRecord, ProtectedRange
 from spark.targets.files.system_calls import SystemCalls
 from tests.spark.targets.control_directory import BACKUP, SCAN, counter, make_environment, names
 from tests.spark.targets.dying_calls import Turns
+from tests.spark.targets.released import released
 
 CHANGES_MAX = 400
 
@@ -42,7 +43,7 @@ def protected(directory: Path, held: ProtectedRange, calls: SystemCalls) -> list
     with ControlFile.open(directory, create=False, calls=calls) as file:
         first = changed(file, lambda now: now.protecting(held))
         assert held in file.read().ranges
-        return [first, changed(file, lambda now: now.releasing(held.id))]
+        return [first, changed(file, lambda now: released(now, held.id))]
 
 
 def read_often(directory: Path, calls: SystemCalls) -> list[ControlRecord]:

@@ -23,9 +23,9 @@ from spark.erase.reading.log import read_log
 from spark.formats.je.items import NODE_KEY_PREFIX
 from spark.formats.je.log import USER_LN_TYPES, EntryType, file_name, lsn_of
 from spark.formats.je.packed import ItemReader
+from tests.lethe_samples.je_writer.items_parsing import parse_node, rewrite
 from tests.oracles import je_log as oracle
 from tests.spark.erase.random_environments import random_environment
-from tests.spark.formats.je_items_parsing import parse_node, rewrite
 
 DATA = Path(__file__).parents[2] / "data" / "je"
 
@@ -244,14 +244,3 @@ def test_sample_has_its_size_and_share_of_obsolete_entries(
     assert set(sample.lsns[lns].tolist()) - live <= chosen
     first = sorted(tmp_path.glob("*.jdb"))[1]
     assert sum(1 for _ in oracle.walk(first.read_bytes())) > 20
-
-
-def test_what_erases_does_not_know_the_writer() -> None:
-    root = Path(__file__).parents[3]
-    found = [
-        str(path)
-        for folder in ("app/erase", "spark/erase")
-        for path in (root / folder).rglob("*.py")
-        if "je_write" in path.read_text()
-    ]
-    assert found == []
