@@ -60,6 +60,10 @@ check: $(SYNCED) ## Lint, types, layers and the rules of the house
 test: $(READY) ## Run the tests, without those marked long
 	@setup/run-tests.sh $(workers) $(args)
 
+.PHONY: test-fast
+test-fast: $(READY) ## Run the tests that need no server, no service and no JVM: for while you work
+	@setup/run-tests.sh $(workers) --fast $(args)
+
 .PHONY: test-long
 test-long: $(READY) ## Run all tests: a hundred kills, a thousand random databases
 	$(BIN)/pytest $(args)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Run the tests without those marked long, in two runs of pytest: setup/run-tests.sh WORKERS [ARGUMENT...]
+# Run the tests without those marked long, in two runs of pytest: setup/run-tests.sh WORKERS [--fast] [ARGUMENT...]
 # First side by side, then those marked alone, which measure time and want the machine for themselves.
+# With --fast only what needs no server, no service and no JVM, and takes no seconds, in one run.
 # Exit code 0 if all passed. One run may find nothing to do (-k, -m, paths); it is 5 if neither found any.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -11,11 +12,13 @@ readonly MEMORY_KIB=$((12 * 1024 * 1024)) # much more than they need
 workers=$1
 shift
 
+fast=0
 wanted="not long" # what -m says in its place, as pytest itself takes the last one
 paths=()
 arguments=()
 while [ "$#" -gt 0 ]; do
   case $1 in
+    --fast) fast=1 wanted="not long and not served and not slow" ;;
     -m) wanted=$2 && shift ;;
     -m?*) wanted=${1#-m} ;;
     *)
@@ -44,11 +47,14 @@ fi
 
 # The rules of the house take more than a minute, and make check has run them.
 [ "${#paths[@]}" -gt 0 ] || arguments+=(--ignore=tests/style)
+# All of them are served: to collect them takes longer than to run the others.
+[ "$fast" -eq 0 ] || arguments+=(--ignore=tests/journeys --ignore=tests/http --ignore=tests/benchmarks)
 
 # Files in the order of tests/conftest.py, not by their number of tests.
 side_by_side=(-n "$workers" --dist loadfile --no-loadscope-reorder)
 beside=0
 TMPDIR=$place "$PYTEST" -m "($wanted) and not alone" "${side_by_side[@]}" ${arguments[@]+"${arguments[@]}"} || beside=$?
+[ "$fast" -eq 0 ] || exit "$beside"
 # After a failure the rest is run too; not so after Ctrl-C, -x, or arguments that pytest does not take.
 case $beside in
   0 | "$FAILED" | "$NOTHING_RAN") ;;

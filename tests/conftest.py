@@ -32,6 +32,9 @@ POSTGRESQL_FIXTURES = {"postgresql_server", "postgresql_url", "own_postgresql", 
 
 MARIADB_FIXTURES = {"mariadb_server", "mariadb_url", "own_mariadb"}
 SLONY_FIXTURES = {"slony", "bare_slony"}
+JVM_FIXTURES = {"shared_pool", "purging"}
+SERVED_FOLDERS = {"benchmarks", "http", "journeys"}
+SLOW = {line for line in (Path(__file__).parent / "slow.txt").read_text().split() if line.endswith(".py")}
 TESTS = Path(__file__).parent
 # Long ones first, so that the workers end together; last those whose services live to the end of the run.
 TURNS = {"journeys": 0, "http": 2}
@@ -78,7 +81,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.mariadb)
         if SLONY_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slony)
+        if _is_served(item):
+            item.add_marker(pytest.mark.served)
+        if item.path.relative_to(TESTS).as_posix() in SLOW:
+            item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: TURNS.get(item.path.relative_to(TESTS).parts[0], 1))
+
+
+def _is_served(item: pytest.Item) -> bool:
+    """Whether a test has a server, a service or a JVM: `make test-fast` leaves it out."""
+    folder = item.path.relative_to(TESTS).parts[0]
+    marks = ("postgresql", "mariadb", "slony", "journey")
+    return (
+        folder in SERVED_FOLDERS
+        or any(item.get_closest_marker(mark) for mark in marks)
+        or not JVM_FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
+    )
 
 
 def pytest_collection_finish() -> None:

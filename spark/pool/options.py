@@ -79,7 +79,7 @@ def spark_conf(options: SparkOptions, *, directory: Path, packages: tuple[Path, 
         packages: zips that executors put on their path.
     """
     conf = {
-        "spark.pool.master": options.master_url,
+        "spark.master": options.master_url,
         "spark.app.name": "lethe",
         "spark.api.mode": "classic",
         "spark.driver.memory": options.driver_memory,

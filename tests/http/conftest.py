@@ -23,9 +23,43 @@ from tests.spark.events.catalogs import catalogs, slony_templates  # noqa: F401 
 
 SECRET = "correct-horse-battery-staple"
 METADATA = ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)]
+# What these ask of a target or a peer is the same on either kind of metadata: on PostgreSQL a few of them are
+# enough, and all are with make test-long. The tests of app ask every statement of both kinds.
+ON_POSTGRESQL_TOO = {
+    "test_bad_purges.py": set(),
+    "test_bad_targets.py": set(),
+    "test_discard_grants.py": set(),
+    "test_erasure.py": {"test_protected_file_is_left_until_the_backup_has_ended"},
+    "test_extinctions.py": {"test_extinction_of_an_environment_is_counted"},
+    "test_extinctions_kept.py": {"test_status_query_takes_the_longest_keys"},
+    "test_replication_histories.py": set(),
+    "test_replication_put_back.py": set(),
+    "test_replication_sessions.py": {
+        "test_a_session_brings_what_is_missing_once",
+        "test_an_agreement_shows_lag_and_389s_words",
+        "test_a_total_initialisation_makes_a_copy_and_changes_follow",
+        "test_a_session_that_is_aborted_while_it_waits_has_ended",
+        "test_sessions_are_listed_newest_first",
+    },
+}
 _numbers = itertools.count(1)
 
 MakeShop = Callable[..., Shop]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put off to the long run what PostgreSQL as metadata adds nothing to."""
+    for item in items:
+        chosen = getattr(item, "callspec", None)
+        if item.path.parent != Path(__file__).parent or chosen is None:
+            continue
+        kept = ON_POSTGRESQL_TOO.get(item.path.name)
+        if (
+            kept is not None
+            and chosen.params.get("service") == "postgresql"
+            and item.name.split("[")[0] not in kept
+        ):
+            item.add_marker(pytest.mark.long)
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,8 @@ from typing import Any
 import httpx
 from lethe_client import Lethe
 
+from tests.forge import Forked, start_lethe
+
 ROOT = Path(__file__).parents[2]
 LETHE = Path(sys.executable).with_name("lethe")
 START_MAX_S = 60.0
@@ -56,7 +58,7 @@ class ServiceProcess:
         self.metadata_url = metadata_url
         self.settings = dict(settings or {})
         self.port = 0
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | Forked | None = None
         directory.mkdir(parents=True, exist_ok=True)
 
     @property
@@ -87,14 +89,7 @@ class ServiceProcess:
         assert self._process is None
         self.port = self.port or free_port()
         with self.log_file.open("ab") as log:
-            self._process = subprocess.Popen(
-                self.command(),
-                cwd=ROOT,
-                env=environment(self.settings),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
+            self._process = start_lethe(self.command(), env=environment(self.settings), log=log)
         self._wait_ready()
         return self
 

@@ -52,7 +52,7 @@ def test_text_that_is_no_master_of_spark_is_a_configuration_error(tmp_path: Path
     arguments = ["--data-dir", str(tmp_path / "data"), "--port", str(free_port())]
     run = run_to_end(["serve", *arguments], settings={"LETHE_SPARK__MASTER": master})
     assert run.returncode == EXIT_CONFIGURATION, run.stderr
-    assert "spark.pool.master" in run.stderr
+    assert "spark.master" in run.stderr
     assert "spark://host:" in run.stderr
     assert not (tmp_path / "data").exists()
 

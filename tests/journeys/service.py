@@ -18,6 +18,8 @@ from typing import Any
 
 from lethe_client import Job, Lethe, RetryPolicy
 
+from tests.forge import Forked, start_lethe
+
 LETHE = Path(sys.executable).with_name("lethe")
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
@@ -70,7 +72,7 @@ class Process:
         self.log = data_dir.with_suffix(".log")
         self.command: list[Path | str] = [LETHE]
         self.arguments: list[str] = []
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | Forked | None = None
 
     @property
     def pid(self) -> int:
@@ -86,14 +88,8 @@ class Process:
         """Start without waiting."""
         assert self.has_ended()
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*self.command, self.verb, "--data-dir", self.data_dir, *self.arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=environment(self.settings),
-                preexec_fn=_die_with_the_test,
-            )
+            command = [*self.command, self.verb, "--data-dir", self.data_dir, *self.arguments]
+            self._process = start_lethe(command, env=environment(self.settings), log=log)
 
     def kill9(self) -> None:
         """End it as a crash does."""

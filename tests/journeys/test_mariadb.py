@@ -48,7 +48,7 @@ from tests.oracles.symmetricds_rows import read_reference
 
 pytestmark = [pytest.mark.journey, pytest.mark.mariadb]
 
-CASES = 14
+CASES = 5
 LONG_CASES = 400
 QUIET_S = 0.6
 # A unit gives its own lock wait up after a second; the rest is a loaded machine.

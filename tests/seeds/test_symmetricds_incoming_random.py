@@ -51,13 +51,13 @@ def run_gaps(place: Place, seeds: range, *, loose: bool) -> None:
 
 def test_random_incoming_batches_are_left_as_the_oracle_says(place: Place) -> None:
     """Facts, section 4: "per node min..max of (create_time<cutoff, OK); deletes all OK in that range"."""
-    run_incoming(place, range(30 if place.dialect == "sqlite" else 6))
+    run_incoming(place, range(15 if place.dialect == "sqlite" else 4))
 
 
 @pytest.mark.parametrize("loose", [False, True])
 def test_random_data_gaps_are_left_as_the_oracle_says(place: Place, loose: bool) -> None:
     """Facts, section 4: "last_update_time < gap cutoff and status <> 'GP'"; 3.9 and later by is_expired."""
-    run_gaps(place, range(30 if place.dialect == "sqlite" else 6), loose=loose)
+    run_gaps(place, range(15 if place.dialect == "sqlite" else 3), loose=loose)
 
 
 @pytest.mark.long

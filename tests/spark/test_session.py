@@ -44,7 +44,7 @@ def test_configuration_names_no_package_on_this_machine_and_ours_on_a_cluster(tm
         directory=tmp_path,
         packages=(package,),
     )
-    assert (local["spark.pool.master"], local["spark.driver.host"]) == ("local[2,4]", "127.0.0.1")
+    assert (local["spark.master"], local["spark.driver.host"]) == ("local[2,4]", "127.0.0.1")
     assert "spark.submit.pyFiles" not in local
     assert remote["spark.submit.pyFiles"] == str(package)
     assert remote["spark.driver.host"] == "10.0.0.5"

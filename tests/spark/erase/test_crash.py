@@ -62,10 +62,10 @@ def small_environment(tmp_path: Path, seed: int) -> Path:
     return directory
 
 
-def end_anywhere(work: Work) -> None:
-    """End the writer before each of its calls."""
+def end_anywhere(work: Work, *, every: int = 1) -> None:
+    """End the writer before each of its calls, or every so many of them."""
     assert work.traced.calls >= 10
-    for at in range(1, work.traced.calls + 1):
+    for at in range(1, work.traced.calls + 1, every):
         with pytest.raises(Killed):
             overwrite(work.again(), Ending(at=at))
         work.aftermath.judge()
@@ -73,8 +73,12 @@ def end_anywhere(work: Work) -> None:
     work.aftermath.finish()
 
 
-def test_writer_ended_between_any_two_calls_leaves_a_legal_log(copy_of: Callable[[str], Path]) -> None:
-    end_anywhere(Work(copy_of("closed")))
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.long)])
+def test_writer_ended_between_any_two_calls_leaves_a_legal_log(
+    copy_of: Callable[[str], Path], every: int
+) -> None:
+    # Before each of its calls it ends in a small environment, below; in a log of JE's own, before each third.
+    end_anywhere(Work(copy_of("closed")), every=every)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -107,7 +107,7 @@ def damage(directory: Path, whole: Plan, *, seed: int, rounds: int) -> dict[str,
     return seen
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))])
 def test_random_wound_is_refused_or_plans_no_more(
     samples: dict[str, Sample], copy_of: Callable[[str], Path], seed: int
 ) -> None:

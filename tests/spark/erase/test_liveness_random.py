@@ -52,7 +52,9 @@ def check(seed: int, directory: Path) -> tuple[int, int]:
     return len(log.entries), len(plan)
 
 
-@pytest.mark.parametrize("first", [0, 30, 60, 90])
+@pytest.mark.parametrize(
+    "first", [0, *(pytest.param(first, marks=pytest.mark.long) for first in (30, 60, 90))]
+)
 def test_random_log_is_planned_as_the_model_says_and_recovers_the_same(first: int, tmp_path: Path) -> None:
     found = [check(seed, tmp_path / str(seed)) for seed in range(first, first + 30)]
     assert sum(entries for entries, _ in found) > 5_000

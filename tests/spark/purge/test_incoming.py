@@ -42,7 +42,7 @@ def _left(place: Place) -> list[tuple[int, str]]:
 
 
 def test_random_batches_go_as_the_oracle_says_and_as_planned(place: Place) -> None:
-    for seed in range(25 if place.dialect == "sqlite" else 8):
+    for seed in range(12 if place.dialect == "sqlite" else 4):
         rng = Random(seed)
         empty(place)
         load(place, random_incoming(rng, place.version, place.collation))

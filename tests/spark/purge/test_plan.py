@@ -28,7 +28,7 @@ from tests.oracles.symmetricds import (
 )
 from tests.spark.purge.outgoing_run import OutgoingRun, target_of
 
-CASES = pytest.mark.parametrize("cases", [20, pytest.param(200, marks=pytest.mark.long)])
+CASES = pytest.mark.parametrize("cases", [8, pytest.param(200, marks=pytest.mark.long)])
 
 OLD = CUTOFF - timedelta(days=1)
 YOUNG = CUTOFF + timedelta(hours=1)

@@ -27,7 +27,7 @@ from tests.oracles.symmetricds import (
 )
 from tests.spark.purge.outgoing_run import OutgoingRun
 
-CASES = pytest.mark.parametrize("cases", [20, pytest.param(200, marks=pytest.mark.long)])
+CASES = pytest.mark.parametrize("cases", [8, pytest.param(200, marks=pytest.mark.long)])
 SIZES = [(1, 1), (3, 2), (7, None), (20_000, None)]
 
 

@@ -156,7 +156,7 @@ def _put_case(conn: Connection, case: _Case, rng: random.Random) -> None:
                 remove_agreement(conn, name, now_s=now_s - FLOOR_KEEP_S + 1_000)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2, 3))])
 def test_trimming_removes_what_the_definition_says_and_nothing_else(conn: Connection, seed: int) -> None:
     rng = random.Random(seed)
     removed = 0

@@ -10,9 +10,9 @@ from tests.spark.replication.wire_model import run_trial
 from tests.spark.replication.wire_model_site import Violation
 from tests.spark.replication.wire_model_variants import SETTINGS, Naive
 
-SEEDS = 1_500
+SEEDS = 200
 SEEDS_LONG = 50_000
-SHARES = 10
+SHARES = 2
 BITES_WITHIN = 80
 """Seeds that a naive variant may take until it breaks a promise."""
 REACHED = (

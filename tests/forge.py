@@ -1,0 +1,252 @@
+"""Processes of Lethe that begin with its modules loaded: each is a fork of one that did nothing but import.
+
+The imports of one `lethe serve` take two seconds of processor time, and tests start some hundreds. A forked
+one runs the same `main` with its own arguments, environment, standard streams and process id, and is killed,
+stopped and frozen as any other. `LETHE_TEST_FORGE=0` has each started from its file, and so has whoever puts
+another program around one.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import gc
+import json
+import os
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+LETHE = Path(sys.executable).with_name("lethe")
+LOADED = ("app.cli.main", "app.cli.service.serve", "app.cli.service.worker")
+REQUEST_BYTES_MAX = 100_000  # what the kernel takes as one message is twice that
+START_MAX_S = 60.0
+PR_SET_PDEATHSIG = 1
+KILLED = -int(signal.SIGKILL)
+
+
+class Forked:
+    """What `subprocess.Popen` is to a process that was forked from the forge."""
+
+    def __init__(self, connection: socket.socket, args: list[str]) -> None:
+        self.args = args
+        self.returncode: int | None = None
+        self._connection = connection
+        self._guard = threading.Lock()
+        self.pid = self._number(START_MAX_S)
+
+    def _number(self, timeout_s: float) -> int:
+        self._connection.settimeout(timeout_s)
+        data = self._connection.recv(64)
+        # The forge is gone: its children went with it.
+        return int(data) if data else KILLED
+
+    def poll(self) -> int | None:
+        """The exit code, or None while it runs."""
+        with self._guard:
+            if self.returncode is None:
+                self._connection.setblocking(False)
+                with contextlib.suppress(BlockingIOError):
+                    self._end(int(self._connection.recv(64) or KILLED))
+            return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end; the exit code.
+
+        Raises: subprocess.TimeoutExpired: it runs on.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while self.poll() is None:
+            if deadline is not None and time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired(self.args, float(timeout or 0))
+            time.sleep(0.005)
+        assert self.returncode is not None
+        return self.returncode
+
+    def _end(self, code: int) -> None:
+        self.returncode = code
+        self._connection.close()
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, where it has not ended."""
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        """SIGTERM."""
+        self.send_signal(signal.SIGTERM)
+
+
+def start_lethe(
+    command: Sequence[str | Path], *, env: Mapping[str, str], log: Any
+) -> subprocess.Popen[bytes] | Forked:
+    """Start a command line of Lethe with nothing on its standard input.
+
+    Args:
+        log: an open file, where its standard output and error go.
+    """
+    arguments = [str(each) for each in command]
+    if arguments[0] != str(LETHE) or os.environ.get("LETHE_TEST_FORGE") == "0":
+        return subprocess.Popen(
+            arguments, cwd=ROOT, env=dict(env), stdin=subprocess.DEVNULL, stdout=log, stderr=log
+        )
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    connection.connect(str(_forge()))
+    request = json.dumps({"arguments": arguments, "env": dict(env)}).encode()
+    assert len(request) < REQUEST_BYTES_MAX
+    socket.send_fds(connection, [request], [log.fileno()])
+    return Forked(connection, arguments)
+
+
+_making = threading.Lock()
+
+
+def _forge() -> Path:
+    with _making:
+        return _made()
+
+
+@cache
+def _made() -> Path:
+    """The socket of this process's forge, which ends with this process."""
+    directory = Path(tempfile.mkdtemp(prefix="lethe-forge-"))
+    place = directory / "socket"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.forge", str(place)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    atexit.register(_put_out, process, directory)
+    return place
+
+
+def _put_out(process: subprocess.Popen[bytes], directory: Path) -> None:
+    process.communicate()
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+class Forge:
+    """The one that forks: one thread, which waits for requests and for the ends of its children."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self.listener = listener
+        self.children: dict[int, tuple[int, socket.socket]] = {}
+        self.selector = selectors.DefaultSelector()
+        self.selector.register(listener, selectors.EVENT_READ)
+        self.selector.register(sys.stdin, selectors.EVENT_READ)
+
+    def serve(self) -> list[str]:
+        """Fork for each request; returns in each child, with its arguments. Ends with its standard input."""
+        while True:
+            for key, _ in self.selector.select():
+                if key.fileobj is sys.stdin:
+                    self.end()
+                if key.fileobj is not self.listener:
+                    self.tell_end(int(key.fd))
+                    continue
+                connection, _ = self.listener.accept()
+                arguments = self.fork(connection)
+                if arguments is not None:
+                    return arguments
+
+    def fork(self, connection: socket.socket) -> list[str] | None:
+        """A child for the request; its arguments there, None here."""
+        data, (log, *_), _, _ = socket.recv_fds(connection, REQUEST_BYTES_MAX, 1)
+        request = json.loads(data)
+        forge = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            connection.close()
+            self.leave()
+            become(request["env"], log, forge)
+            return list(request["arguments"])
+        os.close(log)
+        descriptor = os.pidfd_open(pid)
+        self.children[descriptor] = (pid, connection)
+        self.selector.register(descriptor, selectors.EVENT_READ)
+        connection.send(str(pid).encode())
+        return None
+
+    def tell_end(self, descriptor: int) -> None:
+        """A child has ended: take its code and hand it on."""
+        pid, connection = self.children.pop(descriptor)
+        self.selector.unregister(descriptor)
+        os.close(descriptor)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        with contextlib.suppress(OSError), connection:
+            connection.send(str(code).encode())
+
+    def leave(self) -> None:
+        """In a child: nothing of the forge stays open."""
+        self.selector.close()
+        self.listener.close()
+        for descriptor, (_, connection) in self.children.items():
+            os.close(descriptor)
+            connection.close()
+
+    def end(self) -> None:
+        """Whoever asked is gone; the kernel ends the children."""
+        os._exit(0)
+
+
+def become(env: Mapping[str, str], log: int, forge: int) -> None:
+    """Be what an exec with this environment would be."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != forge:
+        os._exit(1)
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115 -- the streams of the process
+    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
+    os.environ.clear()
+    os.environ.update(env)
+    tempfile.tempdir = None
+    time.tzset()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def main() -> int:
+    """Load, listen, and in each child run the command."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.disable()
+    for module in LOADED:
+        import_module(module)
+    gc.enable()
+    gc.freeze()
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(sys.argv[1])
+    listener.listen(64)
+    print("ready", flush=True)
+    sys.argv = Forge(listener).serve()
+    command = import_module("app.cli.main").main
+    return int(command())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
