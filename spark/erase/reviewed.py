@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from spark.erase.calls.calls import PlannedFile
 from spark.erase.entry_tables import pack, unpack
-from spark.erase.reading.log import Mask
 from spark.erase.reasons import Cause, Reason
 
 CODEC: Final = "zstd"
 LENGTH_BYTES: Final = 8
 OFFSET_TYPE: Final = "<u4"
 Keys = NDArray[np.uint64]
+Mask = NDArray[np.bool_]
 Numbers = NDArray[Any]
 
 
