@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
+from spark.erase.directory import Identity
+from spark.formats.je_log import EntryType
 
 from spark.erase.calls import PlannedFile
-from spark.erase.directory import Identity
 from spark.erase.entry_tables import pack, unpack
 from spark.erase.native.planned import PLANNED
 from spark.erase.reasons import Reason
 from spark.erase.reviewed import ReviewedFile, keys_of, within
-from spark.formats.je_log import EntryType
 
 IDENTITY = Identity(device=1, inode=2, size=10_000, links=1, mtime_ns=3)
 SUPERSEDED, EXTINCT = int(Reason.SUPERSEDED), int(Reason.EXTINCT)
