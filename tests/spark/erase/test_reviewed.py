@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from spark.erase.directory import Identity
 from spark.formats.je_log import EntryType
 
-from spark.erase.calls import PlannedFile
+from spark.erase.calls.calls import PlannedFile
 from spark.erase.entry_tables import pack, unpack
 from spark.erase.native.planned import PLANNED
+from spark.erase.reading.directory import Identity
 from spark.erase.reasons import Reason
 from spark.erase.reviewed import ReviewedFile, keys_of, within
 
