@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from spark.formats.je_log import EntryType
 
 from spark.erase.calls.calls import PlannedFile
 from spark.erase.entry_tables import pack, unpack
@@ -15,6 +14,7 @@ from spark.erase.native.planned import PLANNED
 from spark.erase.reading.directory import Identity
 from spark.erase.reasons import Reason
 from spark.erase.reviewed import ReviewedFile, keys_of, within
+from spark.formats.je.log import EntryType
 
 IDENTITY = Identity(device=1, inode=2, size=10_000, links=1, mtime_ns=3)
 SUPERSEDED, EXTINCT = int(Reason.SUPERSEDED), int(Reason.EXTINCT)
