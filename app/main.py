@@ -70,6 +70,7 @@ from app.replication.consumer.api import router as replicas_router
 from app.replication.consumer.dead_letters.api import router as dead_letters_router
 from app.replication.consumer.dead_letters.parking import ParkingLot
 from app.replication.consumer.discards.api import router as discard_router
+from app.replication.consumer.keys.api import router as known_keys_router
 from app.replication.decide.api import router as replication_router
 from app.replication.peer.content_digest import AnswerDigests
 from app.replication.replica.changes_api import router as changes_router
@@ -116,6 +117,7 @@ ROUTERS = (
     compare_router,
     discard_router,
     clock_router,
+    known_keys_router,
     events_router,
     waits_router,
     preconditions_router,

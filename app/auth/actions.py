@@ -38,6 +38,8 @@ class Action(StrEnum):
     JOB_RESUME = "job.resume"
     JOB_RETRY = "job.retry"
     JOB_THROTTLE = "job.throttle"
+    KNOWN_KEY_FORGET = "known-key.forget"
+    KNOWN_KEY_PIN = "known-key.pin"
     LOG_SWITCH_CREATE = "log-switch.create"
     PARAMETER_SET = "parameter.set"
     PARAMETER_UNSET = "parameter.unset"

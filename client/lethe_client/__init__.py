@@ -44,7 +44,14 @@ from lethe_client.extinction_filter import ExtinctionBundle
 from lethe_client.extinctions import Availability, Extinction, ExtinctionPlan, ExtinctionRequest, KeyStatuses
 from lethe_client.purge_results import Plan, PurgeStats, RidPlan
 from lethe_client.purges import PurgeRequest
-from lethe_client.replica_clock import ClockRepair, ClockStanding, DiscardGrant, ReplicaClock
+from lethe_client.replica_clock import (
+    ClockRepair,
+    ClockStanding,
+    DiscardGrant,
+    ReplicaClock,
+    ReplicaKey,
+    ReplicaKeys,
+)
 from lethe_client.replication import Anchor, Decision
 from lethe_client.replication_agreements import Agreement, AgreementStatus
 from lethe_client.replication_sessions import Comparison, ReplicationSession, SessionRequest
@@ -152,6 +159,8 @@ __all__ = [
     "Record",
     "Recovery",
     "ReplicaClock",
+    "ReplicaKey",
+    "ReplicaKeys",
     "ReplicationSession",
     "RequestInvalid",
     "RetryPolicy",

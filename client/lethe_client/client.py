@@ -18,7 +18,7 @@ from lethe_client.jobs import Jobs
 from lethe_client.operation import Audit, Instances
 from lethe_client.parameters import Parameters
 from lethe_client.purges import Purges
-from lethe_client.replica_clock import DiscardGrants, ReplicaClocks
+from lethe_client.replica_clock import DiscardGrants, KnownKeys, ReplicaClocks
 from lethe_client.replication import Replication
 from lethe_client.replication_agreements import Agreements
 from lethe_client.replication_sessions import ReplicationSessions
@@ -77,6 +77,7 @@ class Lethe:
         self.agreements = Agreements(self._transport)
         self.replication_sessions = ReplicationSessions(self._transport)
         self.discard_grants = DiscardGrants(self._transport)
+        self.known_keys = KnownKeys(self._transport)
         self.replica_clocks = ReplicaClocks(self._transport)
         self.audits = Audits(self._transport)
         self.dead_letters = DeadLetters(self._transport)

@@ -1,4 +1,4 @@
-"""What an admin decides for a replica: grants to discard, and its CSNs' return to the clock."""
+"""What an admin decides for a replica: grants to discard, its CSNs' return to the clock, keys of others."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,6 +28,20 @@ class DiscardGrant(Result):
     consumed_by: str | None = None
     revoked_at: datetime | None = None
     revoked_by: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaKey(Result):
+    """A replica id, and its public key: 64 hexadecimal digits."""
+
+    rid: int
+    key: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaKeys(Result):
+    own: ReplicaKey
+    known: tuple[ReplicaKey, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +130,57 @@ class DiscardGrants:
         return decode(
             DiscardGrant, self._transport.request(Call(method="POST", path=path, creates=True)).body
         )
+
+
+class KnownKeys:
+    """`/v1/stores/{store}/known-keys`."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def get(self, store_id: str) -> ReplicaKeys:
+        """The key of a replica, and those that it knows of others."""
+        call = Call(method="GET", path=resource("stores", store_id, "known-keys"), repeatable=True)
+        return decode(ReplicaKeys, self._transport.request(call).body)
+
+    def pin(
+        self,
+        store_id: str,
+        *,
+        rid: int,
+        key: str,
+        reason: str,
+        instead_of: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> ReplicaKey:
+        """Say which key another replica id has: a peer that shows another one is refused. An admin's word.
+
+        Args:
+            key: 64 hexadecimal digits.
+            instead_of: the one that is known, where it is the wrong one.
+        """
+        body = {"rid": rid, "key": key, "reason": reason, "instead_of": instead_of}
+        call = Call(
+            method="POST",
+            path=resource("stores", store_id, "known-keys"),
+            json=body,
+            creates=True,
+            idempotency_key=idempotency_key,
+        )
+        return decode(ReplicaKey, self._transport.request(call).body)
+
+    def forget(
+        self, store_id: str, rid: int, *, reason: str, idempotency_key: str | None = None
+    ) -> ReplicaKey:
+        """Forget the key of another replica id, and what it has signed: an admin's word. What it was."""
+        call = Call(
+            method="POST",
+            path=f"{resource('stores', store_id, 'known-keys', str(rid))}:forget",
+            json={"reason": reason},
+            creates=True,
+            idempotency_key=idempotency_key,
+        )
+        return decode(ReplicaKey, self._transport.request(call).body)
 
 
 class ReplicaClocks:

@@ -5,6 +5,7 @@ ReplicationRefused            REPLICATION_REFUSED     never raised itself
 ├── LayoutUnknown             LAYOUT_UNKNOWN          tables of these names are there and are not ours
 ├── RidDiffers                RID_DIFFERS             the tables belong to another replica id
 ├── GenerationDiffers         GENERATION_DIFFERS      the tables belong to another generation
+├── KeyKnown                  KEY_KNOWN               a replica id has another key than the one that was named
 ├── ReplicaNotOnline          REPLICA_NOT_ONLINE      its status forbids what was asked
 └── ReplicaWasRestored        REPLICA_WAS_RESTORED    found just now: its target was put back from a backup
 """
@@ -66,6 +67,10 @@ class GenerationDiffers(ReplicationRefused):
 
 def _generation_differs(found: str, wanted: str) -> GenerationDiffers:
     return GenerationDiffers(found=found, wanted=wanted)
+
+
+class KeyKnown(ReplicationRefused):
+    code = "KEY_KNOWN"
 
 
 class ReplicaNotOnline(ReplicationRefused):

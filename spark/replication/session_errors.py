@@ -48,6 +48,12 @@ class ClockSkewed(SessionRefused):
     code = "CLOCK_SKEW"
 
 
+class SupplierUnproven(SessionRefused):
+    """The acquire is not signed by the key that it shows."""
+
+    code = "SUPPLIER_UNPROVEN"
+
+
 class DuplicateRid(SessionRefused):
     code = "DUPLICATE_RID"
 

@@ -205,6 +205,7 @@ def test_a_replica_that_is_about_to_be_copied_is_emptied_later(pair: Pair) -> No
     pair.run("SUCCEEDED")
     until = time.time() + 600
     _execute(pair.consumer, f"""update replica_session set supplies = '{{"rps_other": {until}}}'""")
+    grant_discard(pair.consumer, supplier_rid=1)
     job_id = pair.begin(mode="TOTAL")
     job = wait_for(pair.http, job_id, "WAITING")
     [waiting] = job["waiting_on"]
@@ -230,6 +231,8 @@ def test_two_replicas_that_initialise_each_other_at_once_keep_everything(
         token=f"file:{token_file(service, roots)}",
     )
     back = Pair(pair.consumer, pair.supplier, answer.json())
+    for consumer, supplier_rid in ((pair.consumer, 1), (pair.supplier, 2)):
+        grant_discard(consumer, supplier_rid=supplier_rid)
     jobs = [each.begin(mode="TOTAL") for each in (pair, back)]
     assert [wait_for(http, job)["state"] for job in jobs] == ["SUCCEEDED", "SUCCEEDED"]
     assert entries(pair.supplier) == entries(pair.consumer) == before

@@ -66,6 +66,9 @@ def test_grants_to_discard_and_the_clock_are_an_admins_commands(
     assert listed["id"] == made["id"]
     assert _lethe(service, "clock", "show", store)["standing"]["ahead"] == "PT0S"
     assert _lethe(service, "clock", "repair", store, "--reason", "a test")["consumers_asked"] == []
+    pinned = _lethe(service, "key", "pin", store, "7", "9a" * 32, "--reason", "read at west")
+    assert _lethe(service, "key", "list", store)["known"] == [pinned]
+    assert _lethe(service, "key", "forget", store, "7", "--reason", "west is gone") == pinned
 
 
 def test_a_session_is_begun_followed_and_shown(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from tests.journeys.tcp_proxy import CHUNK, TcpProxy
 
 HEAD_END = b"\r\n\r\n"
+STARTS = (b"HTTP/1.", b"GET ", b"POST ", b"DELETE ")
 DOUBLE_TIMEOUT_S = 10.0
 
 
@@ -22,18 +23,21 @@ class Faults:
 
     Attributes:
         doubles: the whole request arrives twice, over connections of their own; one answer is lost.
-        flips: one bit of a body is another.
+        flips, answer_flips: one bit of a request's body, or of an answer's, is another.
+        heads: one bit of a request's line or headers is another.
     """
 
     cuts: float = 0.0
     delays: float = 0.0
     doubles: float = 0.0
     flips: float = 0.0
+    answer_flips: float = 0.0
+    heads: float = 0.0
     delay_max_s: float = 0.3
 
 
 class SickWire(TcpProxy):
-    """Whole requests go through, or suffer; answers are cut and delayed.
+    """Whole requests go through, or suffer; answers are cut, delayed and damaged.
 
     Args:
         port: of a service on this machine.
@@ -62,6 +66,8 @@ class SickWire(TcpProxy):
             with contextlib.suppress(OSError):
                 client.sendall(data[: len(data) // 2])
             return False
+        if self._happens("answer_flips"):
+            data = self._flipped(data)
         return super()._server_said(client, data, asked)
 
     def _forward(self, server: socket.socket, request: bytes) -> bool:
@@ -73,6 +79,8 @@ class SickWire(TcpProxy):
             return False
         if self._happens("flips"):
             request = self._flipped(request)
+        if self._happens("heads"):
+            request = self._damaged(request, 0, request.index(HEAD_END))
         if self._happens("doubles"):
             self._send_apart(request)
         server.sendall(request)
@@ -84,22 +92,53 @@ class SickWire(TcpProxy):
             self.happened[fault] += happens
         return happens
 
-    def _flipped(self, request: bytes) -> bytes:
-        begin = request.index(HEAD_END) + len(HEAD_END)
-        if begin == len(request):
-            return request
-        flipped = bytearray(request)
-        flipped[self._random.randrange(begin, len(request))] ^= 1 << self._random.randrange(8)
+    def _flipped(self, said: bytes) -> bytes:
+        """Another bit in a body; a chunk without a head is all body."""
+        head = said.find(HEAD_END)
+        begin = head + len(HEAD_END) if head >= 0 and said.startswith(STARTS) else 0
+        return self._damaged(said, begin, len(said))
+
+    def _damaged(self, said: bytes, begin: int, end: int) -> bytes:
+        if begin == end:
+            return said
+        flipped = bytearray(said)
+        with self._guard:
+            flipped[self._random.randrange(begin, end)] ^= 1 << self._random.randrange(8)
         return bytes(flipped)
 
-    def _send_apart(self, request: bytes) -> None:
-        """The same request over a connection of its own, to the beginning of its answer."""
-        with (
-            contextlib.suppress(OSError),
-            socket.create_connection(("127.0.0.1", self._server_port), timeout=DOUBLE_TIMEOUT_S) as other,
-        ):
-            other.sendall(request)
-            other.recv(CHUNK)
+    def _send_apart(self, request: bytes) -> bytes:
+        """The same request over a connection of its own; the beginning of its answer."""
+        try:
+            with socket.create_connection(
+                ("127.0.0.1", self._server_port), timeout=DOUBLE_TIMEOUT_S
+            ) as other:
+                other.sendall(request)
+                return other.recv(CHUNK)
+        except OSError:
+            return b""
+
+
+class DamagingWire(SickWire):
+    """Before a request with a body comes a copy of it, once or more, in which one bit is another.
+
+    Attributes:
+        answers: how often each status was answered to such a copy.
+    """
+
+    def __init__(self, port: int, *, copies: int, seed: int) -> None:
+        self.copies = copies
+        self.answers: Counter[str] = Counter()
+        super().__init__(port, Faults(), seed=seed)
+
+    def _forward(self, server: socket.socket, request: bytes) -> bool:
+        for _ in range(self.copies):
+            damaged = self._flipped(request)
+            if damaged == request:
+                break
+            status = self._send_apart(damaged)[len(b"HTTP/1.1 ") :][:3].decode()
+            with self._guard:
+                self.answers[status] += 1
+        return super()._forward(server, request)
 
 
 class TricklingWire(TcpProxy):

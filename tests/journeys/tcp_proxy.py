@@ -27,6 +27,11 @@ class TcpProxy:
         self._accepting = threading.Thread(target=self._accept, daemon=True)
         self._accepting.start()
 
+    @property
+    def server_port(self) -> int:
+        """Whom it stands before."""
+        return self._server_port
+
     def close(self) -> None:
         """Refuse new connections; those that are open end with their peers."""
         self._closed.set()

@@ -58,7 +58,8 @@ def _offer(supplier: Site, consumer: Site, mode: SessionMode = SessionMode.INCRE
         Csn.of(START_S, 0, supplier.rid),
         600.0,
     )
-    return acquire(consumer.conn, request, now_s=consumer.clock_s).epoch
+    granted = acquire(consumer.conn, request, now_s=consumer.clock_s, consent=lambda: True)
+    return granted.epoch
 
 
 def _bring(supplier: Site, consumer: Site) -> None:

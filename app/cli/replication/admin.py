@@ -1,4 +1,4 @@
-"""`lethe replication discard-grant` and `lethe replication clock`: an admin's word about its peers."""
+"""`lethe replication discard-grant`, `clock` and `key`: an admin's word about a replica's peers."""
 
 from itertools import islice
 from typing import Annotated, Final
@@ -24,7 +24,16 @@ clock = typer.Typer(
     add_completion=False,
     help="Whether a replica's CSNs stand ahead of the clock, and their return.",
 )
+keys = typer.Typer(
+    name="key",
+    no_args_is_help=True,
+    add_completion=False,
+    help="By which keys a replica believes what others have written.",
+)
 GrantId = Annotated[str, typer.Argument(metavar="GRANT", help="Id of the grant.")]
+Rid = Annotated[
+    int, typer.Argument(metavar="RID", min=1, max=65_534, help="Replica id of the other replica.")
+]
 Reason = Annotated[str, typer.Option("--reason", help="Why; it is kept.")]
 
 
@@ -103,6 +112,51 @@ def repair(
         {"ahead before": done.before.ahead}
         | _facts(done.after)
         | {"greatest CSN known": done.floor, "level at": done.level_at}
+    )
+    return ExitCode.OK
+
+
+@keys.command("list")
+@on_service
+def list_keys(session: Session, store: StoreId) -> int:
+    """Show the key of a replica, and those that it knows of others."""
+    found = session.client.known_keys.get(store)
+    session.out.document(found.raw)
+    rows: list[list[object]] = [[str(found.own.rid), found.own.key, "its own"]]
+    rows += [[str(each.rid), each.key, ""] for each in found.known]
+    session.out.table(["rid", "key", ""], rows)
+    return ExitCode.OK
+
+
+@keys.command("pin")
+@on_service
+def pin(
+    session: Session,
+    store: StoreId,
+    rid: Rid,
+    key: Annotated[str, typer.Argument(metavar="KEY", help="As `key list` shows it at that replica itself.")],
+    *,
+    reason: Reason,
+    instead_of: Annotated[
+        str | None, typer.Option("--instead-of", metavar="KEY", help="The wrong one, if one is known.")
+    ] = None,
+) -> int:
+    """Say which key another replica has: a peer that shows or knows another one is refused."""
+    made = session.client.known_keys.pin(store, rid=rid, key=key, reason=reason, instead_of=instead_of)
+    session.out.document(made.raw)
+    session.out.say(f"Replica {made.rid} is believed by {made.key}.")
+    return ExitCode.OK
+
+
+@keys.command("forget")
+@on_service
+def forget(session: Session, store: StoreId, rid: Rid, *, reason: Reason) -> int:
+    """Forget the key of another replica; the next one that is heard of is learned."""
+    found = session.client.known_keys.forget(store, rid, reason=reason)
+    session.out.document(found.raw)
+    session.out.say(
+        f"{found.key} of replica {found.rid} is forgotten here. Peers that know it bring it back:"
+        " forget it there too, or pin the right one."
     )
     return ExitCode.OK
 

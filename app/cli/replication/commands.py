@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 from lethe_client import Anchor
 
-from app.cli.replication.admin import clock, grants
+from app.cli.replication.admin import clock, grants, keys
 from app.cli.replication.agreement import app as agreements
 from app.cli.replication.audit import audit, dead_letters
 from app.cli.replication.session import Strategy, compare
@@ -30,6 +30,7 @@ app.add_typer(agreements)
 app.add_typer(sessions)
 app.add_typer(grants)
 app.add_typer(clock)
+app.add_typer(keys)
 app.command("compare")(compare)
 app.command("audit")(audit)
 app.command("dead-letters")(dead_letters)

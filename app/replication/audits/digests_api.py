@@ -10,10 +10,11 @@ from app.kit.problems import problems
 from app.replication.audits.digests import Wanted, compute_digests
 from app.replication.audits.models import DigestRequest, DigestsRead
 from app.replication.consumer.api import REPLICA, ConsumerDep
+from app.replication.peer.content_digest import DigestedRoute
 from spark.replication.replica.digest import DigestStopped
 from spark.targets.connection import Connection
 
-router = APIRouter(tags=["replicas"])
+router = APIRouter(tags=["replicas"], route_class=DigestedRoute)
 READING_MAX_S: Final = 25.0
 """Suppliers wait 30 s for an answer."""
 

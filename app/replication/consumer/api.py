@@ -19,7 +19,7 @@ from app.db import Database
 from app.errors import Conflict
 from app.kit.ids import new_id
 from app.kit.problems import problems
-from app.replication.consumer.acquire import wanted_of
+from app.replication.consumer.acquire import require_introduced, wanted_of
 from app.replication.consumer.batches import media_type_of, read_batch, read_body
 from app.replication.consumer.dead_letters.parking import ParkingLot
 from app.replication.consumer.discards.grants import GrantConsent, naming_the_grant
@@ -41,7 +41,7 @@ from app.replication.consumer.models import (
     shown_vector,
 )
 from app.replication.consumer.service import Consumer, answered
-from app.replication.peer.content_digest import HEADER, require_digest
+from app.replication.peer.content_digest import DigestedRoute
 from app.settings import Settings
 from app.stores.api import StoreId, read_row
 from app.stores.models import StoreKind
@@ -68,17 +68,7 @@ from spark.replication.sessions.session import (
 )
 from spark.targets.connection import Connection
 
-
-async def whole_body(request: Request) -> None:
-    """Refuse a JSON body that is not what its digest says; batches are looked at where they are read.
-
-    Raises: BodyDamaged.
-    """
-    if request.headers.get(HEADER) is not None and not request.url.path.endswith("/batches"):
-        require_digest(request.headers.get(HEADER), await request.body())
-
-
-router = APIRouter(tags=["replicas"], dependencies=[Depends(whole_body)])
+router = APIRouter(tags=["replicas"], route_class=DigestedRoute)
 SessionId = Annotated[str, Path(pattern=SESSION_ID)]
 Peer = Annotated[Caller, Depends(requires(Scope.REPLICATION_PEER))]
 Epoch = Annotated[int, Query(ge=1, le=2**62, description="As the lease was granted.")]
@@ -153,6 +143,8 @@ def post_session(
     wanted = wanted_of(body, settings)
     if wanted.history is None and not settings.replication_unproven_peers:
         raise peer_problem(ProofsMissing(WITHOUT_PROOFS))
+    with answered():
+        require_introduced(body, store_id)
     consent = GrantConsent(
         database,
         store_id,

@@ -119,6 +119,11 @@ class SupplierIntroduction(BaseModel):
         default_factory=dict, description="The greatest CSN of the extinctions that it has, of each replica."
     )
     history: HistoryBody = Field(default=None, description="What it proves of its history.")
+    signature: Annotated[str, StringConstraints(pattern="^[0-9a-f]{128}$")] | None = Field(
+        default=None,
+        description="With a history: Ed25519, by the key that it shows, over this acquire: "
+        "`lethe acquire 1`, NUL, RID (4 bytes, big endian), csn_now, session_id, NUL, the consumer's store.",
+    )
 
 
 class AcquireRequest(BaseModel):

@@ -42,7 +42,7 @@ from app.replication.peer.answers import (
     reading,
     shown_ruv,
 )
-from app.replication.peer.content_digest import HEADER, digest_of, matches
+from app.replication.peer.content_digest import HEADER, TARGET_HEADER, digest_of, matches, target_digest
 from app.replication.peer.hosts import JudgedTransport
 from app.replication.peer.json_answers import parse, read_bounded
 from app.replication.peer.transport import CONNECT_TIMEOUT_S, Deadline, DeadlineTransport, is_untrusted
@@ -254,6 +254,7 @@ class PeerClient:
             headers={"Content-Type": ARROW_STREAM} if content is not None else None,
             extensions={"trace": self._trace},
         )
+        request.headers[TARGET_HEADER] = target_digest(method, request.url.raw_path.decode("ascii"))
         if request.content:
             request.headers[HEADER] = digest_of(request.content)
         seconds = self._seconds(0 if content is None else len(content))

@@ -2,28 +2,35 @@
 
 A bit that flips on the way, where no TLS finds it, is found before anything is decoded, and the same request
 is sent again. A client of one's own may leave the digest of its requests out.
+What is asked for has a digest too (`Lethe-Target-Digest`, over method, path and query): entries of a copy
+that arrived under another batch's number would push that batch out.
 Source: RFC 9530.
 """
 
 import re
 from base64 import b64encode
+from collections.abc import Callable, Coroutine
 from hashlib import sha256
-from typing import Final
+from typing import Any, Final
 
+from fastapi.routing import APIRoute
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.errors import Unprocessable
 
 HEADER: Final = "content-digest"
+TARGET_HEADER: Final = "lethe-target-digest"
 PATHS: Final = "/v1/replicas/"
 _SHA_256: Final = re.compile(r"(?:^|,)\s*sha-256=:([A-Za-z0-9+/=]+):")
 
 
 class BodyDamaged(Unprocessable):
-    """The body is not the one that was sent: nothing was done with it, and it may be sent again."""
+    """The request is not the one that was sent: nothing was done with it, and it may be sent again."""
 
-    def __init__(self) -> None:
-        super().__init__("the body does not match its Content-Digest", headers={"Retry-After": "0"})
+    def __init__(self, what: str = "body", header: str = "Content-Digest") -> None:
+        super().__init__(f"the {what} does not match its {header}", headers={"Retry-After": "0"})
         self.retryable = True
 
 
@@ -45,6 +52,41 @@ def require_digest(header: str | None, body: bytes) -> None:
     """
     if not matches(header, body):
         raise BodyDamaged
+
+
+def target_digest(method: str, target: str) -> str:
+    """The value of the header for what is asked for.
+
+    Args:
+        target: path and query; what a proxy may put or take away before PATHS does not count.
+    """
+    return digest_of(f"{method} {target[max(0, target.find(PATHS)) :]}".encode())
+
+
+class DigestedRoute(APIRoute):
+    """A route that looks at what is asked for, and at a JSON body before it is read as one.
+
+    Batches are looked at where they are read.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """As FastAPI asks for it."""
+        handle = super().get_route_handler()
+
+        async def checked(request: Request) -> Response:
+            asked, header = request.headers.get(TARGET_HEADER), request.headers.get(HEADER)
+            if asked is not None and asked != target_digest(request.method, _target_of(request)):
+                raise BodyDamaged("request's target", "Lethe-Target-Digest")
+            if header is not None and not request.url.path.endswith("/batches"):
+                require_digest(header, await request.body())
+            return await handle(request)
+
+        return checked
+
+
+def _target_of(request: Request) -> str:
+    path, query = request.scope["raw_path"], request.scope["query_string"]
+    return b"?".join((path, query) if query else (path,)).decode("latin-1")
 
 
 class AnswerDigests:

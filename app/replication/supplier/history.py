@@ -13,6 +13,8 @@ from app.jobs.errors import JobFailed
 from app.replication.replica.replicas import writer_turn
 from app.replication.supplier.ground import Ground
 from spark.formats.csn import Csn
+from spark.formats.replica import tables_of
+from spark.replication.proofs.identity import introduction, sign_introduction
 from spark.replication.proofs.judging import judge_consumer
 from spark.replication.proofs.shown_proofs import shown_history
 from spark.replication.proofs.values import History
@@ -36,6 +38,17 @@ def introduced_history(ground: Ground, seen: Snapshot, ruv: Mapping[int, Csn], *
     if is_total and not ground.params.discard_consumer_changes:
         covers = ground.client.ruv().ruv
     return shown_history(ground.conn, ruv, seen.replica.rid, covers=covers)
+
+
+def introduced(ground: Ground, seen: Snapshot, csn_now: Csn) -> str:
+    """The signature that it is this replica which acquires."""
+    said = introduction(
+        seen.replica.rid,
+        store=ground.client.address.store,
+        session_id=ground.record.row.id,
+        csn_now=str(csn_now),
+    )
+    return sign_introduction(ground.conn, tables_of(ground.conn), said).hex()
 
 
 def compare_histories(ground: Ground, lease: "Lease", seen: Snapshot) -> frozenset[int]:

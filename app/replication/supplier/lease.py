@@ -22,7 +22,7 @@ from app.replication.peer.clock import PeerClockSkewed
 from app.replication.replica.replicas import writer_turn
 from app.replication.rows import ReplicationSession, SessionState
 from app.replication.supplier.ground import Ground
-from app.replication.supplier.history import WITHOUT_PROOFS, introduced_history
+from app.replication.supplier.history import WITHOUT_PROOFS, introduced, introduced_history
 from app.replication.supplier.sending import Epoch
 from app.replication.supplier.signals import OVER, REPLICA_BUSY
 from spark.formats.csn import Csn
@@ -172,6 +172,7 @@ def _introduction(ground: Ground, seen: Snapshot) -> dict[str, Any]:
             "capabilities": list(CAPABILITIES),
             "extinctions": shown_ruv(newest_by_rid(ground.conn)),
             "history": introduced_history(ground, seen, read_ruv(ruv), is_total=is_total).document(),
+            "signature": introduced(ground, seen, csn_now),
         },
         "lease": format_duration(timedelta(seconds=ground.context.settings.replication_lease_s)),
         "discard_consumer_changes": ground.params.discard_consumer_changes,

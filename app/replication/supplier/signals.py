@@ -52,7 +52,7 @@ WAIT_REF_MAX_CHARS: Final = 200
 def is_passing(error: PeerError) -> bool:
     """Whether the very same request may succeed a moment later."""
     if isinstance(error, PeerRefused):
-        return error.status == 429 or error.status >= 500 or error.code in (BATCH_GAP, BODY_DAMAGED)
+        return error.status in (408, 429) or error.status >= 500 or error.code in (BATCH_GAP, BODY_DAMAGED)
     return isinstance(error, PeerUnanswered)
 
 

@@ -4,7 +4,8 @@ The key lies in the replica's own tables: it goes where the changes go. A target
 so has one that is served by another metadata; metadata that is put back loses nothing. Whoever can read it
 can write changes into the tables as well. Another replica that was given the same number has another key.
 
-Keys of others are learned when they are first heard of, and never change by themselves.
+Keys of others are learned when they are first heard of, and never change by themselves. An admin may say
+before which one is right, and may forget one: what it has signed counts for nothing then.
 """
 
 from typing import Final
@@ -16,6 +17,7 @@ from spark.formats.replica import ReplicaTables
 from spark.targets.connection import Connection
 
 _SIGNED: Final = b"lethe head 1\0"
+_INTRODUCED: Final = b"lethe acquire 1\0"
 
 
 def ensure_identity(conn: Connection, tables: ReplicaTables) -> None:
@@ -45,6 +47,31 @@ def is_signed(key: bytes, rid: int, csn: str, chain: bytes, signature: bytes) ->
     """Whether whoever has the key has signed it."""
     try:
         Ed25519PublicKey.from_public_bytes(key).verify(signature, _message(rid, csn, chain))
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def sign_introduction(conn: Connection, tables: ReplicaTables, introduced: bytes) -> bytes:
+    """Sign that it is this replica which acquires; see `introduction`."""
+    [(key,)] = conn.execute(f"select private_key from {tables.identity}")
+    return Ed25519PrivateKey.from_private_bytes(bytes(key)).sign(introduced)
+
+
+def introduction(rid: int, *, store: str, session_id: str, csn_now: str) -> bytes:
+    """What a supplier signs with each acquire.
+
+    Args:
+        rid: its own.
+        store: the consumer's, as the supplier calls it.
+    """
+    return _INTRODUCED + rid.to_bytes(4, "big") + csn_now.encode() + f"{session_id}\0{store}".encode()
+
+
+def is_introduced(key: bytes, introduced: bytes, signature: bytes) -> bool:
+    """Whether whoever has the key acquires."""
+    try:
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, introduced)
     except (InvalidSignature, ValueError):
         return False
     return True

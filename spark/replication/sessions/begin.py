@@ -55,6 +55,8 @@ def begin_total(
         except (ConsumerAhead, HistoryDiverged) as ahead:
             _require_consent(ahead, request, consent)
             is_discarding = True
+        else:
+            _require_trust(conn, tables, vectors, request, consent)
     _empty(conn, tables)
     initializing = replace(replica, generation=None, status=ReplicaStatus.INITIALIZING)
     own = vectors.ruv.get(replica.rid)
@@ -103,6 +105,23 @@ def _require_consent(
     if not consent():
         detail = f"no admin here has granted replica {request.supplier_rid} to discard what it lacks"
         raise DiscardNotGranted(detail, {**ahead.facts, "supplier_rid": request.supplier_rid}) from ahead
+
+
+def _require_trust(
+    conn: Connection, tables: ReplicaTables, vectors: Vectors, request: Acquire, consent: Callable[[], bool]
+) -> None:
+    """Raise unless the replica is blank, or an admin here takes the supplier's word for what others wrote.
+
+    No replica has signed the entries of a copy, and that the supplier has all that is here it can show with
+    what this replica tells every peer.
+    """
+    is_blank = not vectors.ruv and not conn.execute(f"select 1 from {tables.entries} limit 1")
+    if is_blank or request.is_trusted or consent():
+        return
+    detail = (
+        f"no admin here has granted replica {request.supplier_rid} to put a copy in the place of what is here"
+    )
+    raise DiscardNotGranted(detail, {"rids": sorted(vectors.ruv), "supplier_rid": request.supplier_rid})
 
 
 def _empty(conn: Connection, tables: ReplicaTables) -> None:

@@ -51,6 +51,7 @@ STORE_OF_TAG = {
     "events": "node",
 }
 FIXED = {
+    "peer_rid": "9",
     "name": "purge.retention.minutes",
     "key_id": f"ed25519:{'0' * 64}",
     "database": "ZA",
@@ -344,6 +345,7 @@ class World:
         self._made("/v1/secrets", secret | {"stores": [f"{name}-replica"]})
         grant = {"supplier_rid": 9, "expires_in": "PT1H", "reason": "tried"}
         things["discard_grant_id"] = self._made(f"{replica}/discard-grants", grant)["id"]
+        self._made(f"{replica}/known-keys", {"rid": 9, "key": "9a" * 32, "reason": "tried"})
         agreement = {"url": "http://127.0.0.1:1", "store": f"{name}-x", "token": f"secret:{name}-peer"}
         things["agreement_id"] = self._made(f"{replica}/agreements", {"consumer": agreement})["id"]
         session = self._made(f"{replica}/replication-sessions", {"agreement_id": things["agreement_id"]})

@@ -113,6 +113,9 @@ def test_an_answer_without_an_end_is_not_read_to_it() -> None:
         (503, "METADATA_BUSY", True, True, True),
         (500, "INTERNAL", True, True, True),
         (429, "TOO_MANY", True, True, True),
+        # A line that was slow for one body failed the session.
+        (408, "BODY_TOO_SLOW", True, True, True),
+        (422, "BODY_DAMAGED", True, True, True),
         (409, "BATCH_GAP", True, True, True),
         (409, "PREV_GAP", False, True, True),
         (409, "STALE_EPOCH", False, True, True),
