@@ -4,6 +4,7 @@
 # Always exits 0: it saves seconds, nothing depends on it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. setup/step.sh
 
 readonly PYTHON=.venv/bin/python
 readonly PATIENCE_S=300
@@ -21,8 +22,8 @@ jars=$("$PYTHON" -c 'from spark.pool.jvm import spark_home; print(spark_home() /
 if [ -f "$archive" ] && [ "$archive" -nt "$jars" ] && [ "$identity" = "$(cat "$archive.java" 2>/dev/null)" ]; then
   exit 0
 fi
-echo "Making the class data archive of Spark; this takes about a minute, once." >&2
-if timeout "$PATIENCE_S" "$PYTHON" -m spark.class_archive; then
+if step "the class data archive of Spark (about a minute, once)" \
+  timeout "$PATIENCE_S" "$PYTHON" -m spark.pool.class_archive; then
   printf '%s\n' "$identity" > "$archive.java"
 else
   echo "No class data archive: Spark starts without it, in about twice the time." >&2

@@ -3,6 +3,7 @@
 # which is installed from PyPI the first time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. setup/step.sh
 
 readonly UV_VERSION=0.13.8 # the version that wrote uv.lock
 readonly OWN=.tools/bin/uv
@@ -24,7 +25,10 @@ if ! is_new_enough "$OWN"; then
     echo "Python's venv module is missing and may not be installed from here. As root: apt-get install python3-venv" >&2
     exit 69
   fi
-  "$python" -m venv .tools >&2
-  .tools/bin/python -m pip install --quiet --disable-pip-version-check "uv==$UV_VERSION" >&2
+  install_uv() {
+    "$python" -m venv .tools >&2
+    .tools/bin/python -m pip install --quiet --disable-pip-version-check "uv==$UV_VERSION" >&2
+  }
+  step "uv $UV_VERSION into .tools" install_uv
 fi
 echo "$PWD/$OWN"

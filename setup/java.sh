@@ -3,6 +3,7 @@
 # Always exits 0: only the Spark engine needs Java, jobs run inline without it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. setup/step.sh
 
 readonly OLDEST=17
 
@@ -19,10 +20,9 @@ has_java() {
 }
 
 has_java && exit 0
-echo "Java $OLDEST or newer is missing: trying Debian's package." >&2
 # Debian 12 has 17; later releases have dropped it for a newer default.
 for package in openjdk-17-jre-headless default-jre-headless; do
-  if setup/debian-packages.sh "$package" && has_java; then
+  if step "Java: Debian's $package" setup/debian-packages.sh "$package" && has_java; then
     exit 0
   fi
 done

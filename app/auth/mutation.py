@@ -1,6 +1,6 @@
 """A change over HTTP: key, effect, audit row and answer in one transaction.
 
-Invariants:
+Rules:
 - an answer leaves only after its transaction has committed;
 - a key that was used answers the same again, or 422 for another request, or 409 while in flight;
 - every effect leaves one audit row in its own transaction;

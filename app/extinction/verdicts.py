@@ -1,6 +1,6 @@
 """The verdict about keys of a store, from all that is known of it now.
 
-Invariants:
+Rules:
 - a key that was discarded once is never NOT_EXTINCT: what the target knows and what the metadata knows are
   put together, and neither forgets;
 - MAYBE_EXTINCT while anything is not known: the service starts, the target cannot be read or is put back, a

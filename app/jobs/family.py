@@ -1,6 +1,6 @@
 """What is done to the children of a parent, a few at a time.
 
-Invariants:
+Rules:
 - no transaction makes or changes more than PIECE children: others write to the metadata in between;
 - what is left to do stands in a row beside the parent, written with the piece before: a crash between two
   pieces loses nothing and repeats nothing.

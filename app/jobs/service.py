@@ -1,6 +1,6 @@
 """What clients may ask of jobs: submit, pause, resume, abort, retry, throttle.
 
-Invariants:
+Rules:
 - every change of state is one guarded UPDATE along TRANSITIONS, with one event row beside it;
 - a job whose earlier runner may still write is never declared PAUSED or ABORTED here: a runner proves
   silence at the target first.

@@ -153,6 +153,8 @@ class JobWatch:
         for first in range(0, len(ids), IDS_PER_QUERY):
             wanted = {job_id: self._seen.get(job_id) for job_id in ids[first : first + IDS_PER_QUERY]}
             for change in await run_in_threadpool(self._read, wanted):
+                before = self._seen.get(change.job.id)
+                assert before is None or before.sequence <= change.sequence, "sequences only grow"
                 self._seen[change.job.id] = change
                 for waiter in self._waiters.get(change.job.id, ()):
                     waiter.hand(change)

@@ -132,6 +132,7 @@ class Door:
             return None
         sock = VisitorSocket(conn.family, conn.type, conn.proto, fileno=conn.detach())
         fd = sock.fileno()
+        assert fd not in self._visits, "who has left is still counted"
         visit = Visit(sock, address, self.limits, now=self.clock())
         self._visits[fd] = visit
         self._by_address.setdefault(address, {})[fd] = visit

@@ -1,6 +1,6 @@
 """The control file of a store's environment, kept in step with the rows.
 
-Invariants:
+Rules:
 - every change reads the rows under the lock of the record: who wrote a row first is never overwritten by
   somebody who has read the rows before;
 - the ranges of ACTIVE rows stand in the file, those of ENDED and EXPIRED rows go, those of no row stay: they

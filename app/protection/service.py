@@ -70,7 +70,7 @@ def create_protection(
     get_store(db, store_id, lock=True)  # one at a time, so that the count holds
     if count_active(db, store_id) >= ACTIVE_MAX:
         raise TooManyProtections(ACTIVE_MAX)
-    ranges = new.ranges if new.numbers is None else covering(new.numbers, ranges_max=RANGES_MAX)
+    ranges = new.ranges if new.numbers is None else _covering(new.numbers)
     row = Protection(
         id=new_id("prt"),
         store=store_id,
@@ -118,7 +118,7 @@ def release_files(db: Session, row: Protection, numbers: Sequence[int], *, now: 
     require_active(row, now=now)
     if row.files is not None:
         left = sorted(set(row.files) - set(numbers))
-        ranges = covering(left, ranges_max=RANGES_MAX)
+        ranges = _covering(left)
         row.files = left
     else:
         foreign = [number for number in numbers if not covers(row.file_ranges, number)]
@@ -169,6 +169,13 @@ def control_is_in_step(db: Session, store_id: str, ids: Sequence[str], *, now: d
         .execution_options(synchronize_session=False)
     )
     wake(db, protection_key(store_id), now=now)
+
+
+def _covering(numbers: Sequence[int]) -> list[Range]:
+    ranges = covering(numbers, ranges_max=RANGES_MAX)
+    kept = sum(last - first + 1 for first, last in ranges if last is not None)
+    assert kept >= len(set(numbers)), "less is kept than was asked for"
+    return ranges
 
 
 def _save(db: Session, row: Protection) -> Protection:

@@ -1,6 +1,6 @@
 """The program's own lock while Lethe purges a 2.x target: its row of sym_lock, held, renewed and given back.
 
-Invariants:
+Rules:
 - the row is asked for after Lethe's own claim and before the first write to the purged tables;
 - a job has one server id at all its attempts: what a crash left is simply taken again;
 - a row that somebody younger than the timeout holds is waited for, never broken;

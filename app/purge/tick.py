@@ -1,6 +1,6 @@
 """The recurring tick: purges that Lethe submits by itself where a store's `start.purge.*.job` is on.
 
-Invariants:
+Rules:
 - nothing is submitted for a store that nobody has switched on: neither the target's own parameters nor a
   value for all stores do that; a purge whose own switch says no is not submitted, whatever switches on all;
 - what a store asks for is read again under its lock, in the transaction that submits;

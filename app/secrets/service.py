@@ -1,6 +1,6 @@
 """Rules of secrets: who may name one, and what a use of it is bound to.
 
-Invariants:
+Rules:
 - a secret is used by the stores and labels that an admin has named, for hosts that he has named;
 - both are looked at again at each use, and the hosts at each connection (spark.targets.hosts);
 - a store that may not use a secret is not told whether there is one.

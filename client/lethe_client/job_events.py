@@ -1,6 +1,6 @@
 """The events of one job over as many connections as it takes.
 
-Invariants:
+Rules:
 - an event is given out once: sequence numbers that are not greater than the last one are dropped;
 - none is missed: every connection asks from the last one given out, and the stream counts as ended only when
   the terminal state's event was given out, or the job has ended and a further connection, ended by the
@@ -28,7 +28,7 @@ SILENCE_MAX_S: Final = 50.0
 def events(
     transport: Transport, job_id: str, *, last_event_id: int, look: Callable[[str], Job]
 ) -> Iterator[JobEvent]:
-    """Yield the events after `last_event_id`; see the invariants above.
+    """Yield the events after `last_event_id`; see the rules above.
 
     Args:
         look: reads the job, to tell a stream that ended with its job from one that ended with its service.

@@ -1,6 +1,6 @@
 """When a request is sent again, and how long after.
 
-Invariants:
+Rules:
 - never more than `attempts` sendings (unless the call is patient), and none that would start after `total_s`;
 - a request whose effect may already have happened is sent again only if the caller says it is repeatable
   (a GET, or a POST under an Idempotency-Key);

@@ -1,6 +1,6 @@
 """One request to Lethe: headers, sending with retries, and the answer or its error.
 
-Invariants:
+Rules:
 - one call has one X-Request-ID and at most one Idempotency-Key, the same over all of its sendings;
 - no answer is read further than ANSWER_MAX_BYTES, and none is taken compressed: what comes is what it weighs;
 - the token travels only in the Authorization header, never in a URL or a message, and never to another host.

@@ -4,7 +4,7 @@ Slonik is satisfied when its query finds no active receiver whose newest confirm
 without any row is not in that query, and counts as confirmed. Here every pair of origin and receiver is
 looked at, and one without a row is outstanding.
 
-Invariants:
+Rules:
 - nothing is satisfied by nobody: without a single pair of origin and receiver a wait does not succeed;
 - who takes part is asked anew at every look: inactive and failed nodes do not count, one that has become
   active does, one that was dropped does not any more.

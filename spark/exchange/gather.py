@@ -95,6 +95,7 @@ def gather(
                 return [Gathered(lease, (lease.units.popleft(),))]
             found.append(Gathered(lease, _next_units(lease, room(lease), task_s)))
             taken[lease.place] = taken.get(lease.place, 0) + 1
+            assert room(lease) >= 0, "more tasks at a place than its lease allows"
             if lease.units:
                 left.append(lease)
         candidates = left
@@ -107,4 +108,6 @@ def _next_units(lease: Waiting, room: int, task_s: float) -> tuple[Pending, ...]
     units: list[Pending] = []
     while lease.units and len(units) < count and not lease.units[0].alone:
         units.append(lease.units.popleft())
+    assert units
+    assert not any(unit.alone for unit in units), "who must be alone goes alone"
     return tuple(units)

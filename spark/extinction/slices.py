@@ -2,7 +2,7 @@
 
     LOGGED -> SCANNING: its slices are written -> each of them is scanned -> DONE: its counts, no slices
 
-Invariants:
+Rules:
 - the slices of an extinction cover every key of its ranges in each of its databases; they are written once;
 - what a slice has removed is counted in the transaction that removes it, and added up in the one that ends
   the scan: nothing is counted twice;

@@ -6,7 +6,7 @@ databases, those of them that pass its filter, will never be used again. It is o
     {"v": 1, "id", "databases": [b64], "start_key": b64|null, "end_key": b64|null,
      "filter": {..}|null, "label"}
 
-Invariants:
+Rules:
 1. A key that a known extinction covers is never NOT_EXTINCT.
 2. A payload that this version cannot read whole is refused; nothing is guessed of it.
 Source: je-extinction-filter.

@@ -13,7 +13,7 @@ import struct
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -108,7 +108,8 @@ def launch(
         | dict(environment),
         log_file,
     )
-    try:
+    with ExitStack() as undo:
+        undo.callback(end, process)
         while not handshake.exists():
             if process.poll() is not None:
                 raise _exited(process.returncode, _written_since(log_file, began))
@@ -118,9 +119,7 @@ def launch(
                 raise SparkStartFailed("TIMEOUT", f"the JVM has not reported; see {log_file}")
             time.sleep(POLL_S)
         port, secret = _read_handshake(handshake.read_bytes())
-    except BaseException:
-        end(process)
-        raise
+        undo.pop_all()
     handshake.unlink()
     return Jvm(process, port, secret)
 

@@ -70,6 +70,7 @@ class Lending:
             if waiter is None:
                 return
             slot = self._free.pop(0)
+            assert slot not in self._held, "a slot is free or lent, never both"
             lease = Lease(waiter.terms, slot, started, lender=lender, calls=calls)
             self._held[slot] = _Held(lease, self._monotonic())
             waiter.grant(lease)
@@ -83,6 +84,7 @@ class Lending:
         self._idle_since = now
         self.line.note_held(now - held.since)
         self._free.append(lease.slot)
+        assert len(self._free) + len(self._held) == len(self._slots)
 
     def note_run(self, lease: Lease) -> None:
         """Count a function that has ended."""

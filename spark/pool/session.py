@@ -1,6 +1,6 @@
 """The only place that builds a SparkSession, and that clears up after one, alive or dead.
 
-Invariants:
+Rules:
 - there is at most one JVM of ours in the process; `start_session` refuses a second;
 - `start_session` ends within its timeout, whatever the JVM does, and leaves no process when it fails;
 - after `discard` nothing of the session is left: no process, thread, descriptor, folder, or state in pyspark.
@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -131,7 +131,8 @@ def _start(options: SparkOptions, should_stop: Callable[[], bool]) -> StartedSes
     await_master(options.master_url, patience_s=patience_s, should_stop=should_stop)
     scratch = make_scratch(options.local_dir)
     log_file = options.log_file or scratch.parent / "spark.log"
-    try:
+    with ExitStack() as undo:
+        undo.callback(scratch.remove)
         (scratch.path / "fair-pools.xml").write_text(_FAIR_POOLS)
         packages = () if options.is_local else (write_package(scratch.path), *options.packages)
         jvm = launch(
@@ -142,9 +143,7 @@ def _start(options: SparkOptions, should_stop: Callable[[], bool]) -> StartedSes
             deadline=deadline,
             should_stop=should_stop,
         )
-    except BaseException:
-        scratch.remove()
-        raise
+        undo.pop_all()
     helper = ThreadPoolExecutor(1, thread_name_prefix="lethe-spark-start")
     building = helper.submit(_build, jvm, options)
     try:

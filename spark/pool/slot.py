@@ -8,6 +8,7 @@ py4j pins each thread of Python to one of the JVM, so local properties and job t
 confs, views and functions with the session. Both outlive a job unless somebody clears them.
 """
 
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -55,6 +56,7 @@ class Slot:
 
     def session_on(self, started: StartedSession) -> SparkSession:
         """The slot's session, made anew when it is of another JVM. In the slot's thread."""
+        self._assert_own_thread()
         if self._session is None or self._started is not started:
             self._started = started
             self._session = started.session.newSession()
@@ -69,6 +71,7 @@ class Slot:
         Args:
             group: the job group of the lease, already cancelled; jobs of it that still run are waited for.
         """
+        self._assert_own_thread()
         session, started = self._session, self._started
         if session is None or started is None:
             return
@@ -83,7 +86,15 @@ class Slot:
             self._session = session
 
     def _new_thread(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(1, thread_name_prefix=f"lethe-spark-slot-{self.number}")
+        return ThreadPoolExecutor(1, thread_name_prefix=self._thread_name)
+
+    @property
+    def _thread_name(self) -> str:
+        return f"lethe-spark-slot-{self.number}"
+
+    def _assert_own_thread(self) -> None:
+        name = threading.current_thread().name
+        assert name.rpartition("_")[0] == self._thread_name, f"{name} uses slot {self.number}"
 
 
 def _settle(context: Any, group: str, *, timeout_s: float) -> bool:

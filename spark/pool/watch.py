@@ -1,6 +1,6 @@
 """Whether the JVM below still serves: its process, and a call that must be answered.
 
-Invariants:
+Rules:
 - a verdict never waits for the JVM;
 - a process that has ended is told at once; one that is only slow (garbage collection) gets `patience_s`;
 - a cluster that has taken every executor away gets `WITHOUT_EXECUTORS_S`: a master that was started anew

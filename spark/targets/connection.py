@@ -13,7 +13,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
@@ -71,11 +71,10 @@ def connect(
     """
     conn = Connection(target, application_name=application_name, limits=limits, read_only=read_only)
     if target.bound_to is not None:
-        try:
+        with ExitStack() as undo:
+            undo.callback(conn.close)
             _require_bound(conn, target.bound_to)
-        except BaseException:
-            conn.close()
-            raise
+            undo.pop_all()
     return conn
 
 
@@ -212,15 +211,15 @@ class Connection:
         assert not self._in_transaction, "transactions do not nest"
         with self._statement():
             self._session.begin(read_only=read_only)
-        self._in_transaction = True
+        self._in_transaction, committed = True, False
         try:
             yield self
             with self._statement():
                 self._session.commit()
-        except BaseException:
-            self._roll_back()
-            raise
+            committed = True
         finally:
+            if not committed:
+                self._roll_back()
             self._in_transaction = False
 
     def cancel(self) -> bool:

@@ -1,6 +1,6 @@
 """Where a connection may lead: lists of hosts, judged by the address that is connected to.
 
-Invariants:
+Rules:
 - a name is looked up once for a connection; what was looked up is judged, and only that is connected to;
 - every list of a target has to allow an address;
 - a name on a list does not lead to this machine's own addresses or to a link's: those are listed themselves.

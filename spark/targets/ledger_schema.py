@@ -3,7 +3,7 @@
 On MariaDB and MySQL they lie in the target's own database, never in one beside it: a backup of the database
 then carries its ledger, and where the fence is does not depend on what a role may do.
 
-Invariants:
+Rules:
 - They are created once, whoever comes first, under a lock of the target; nobody's tables are ever altered.
 - `ensure_ledger` answers True only where all three tables are there and may be written.
 """

@@ -4,6 +4,7 @@ import errno
 import os
 import secrets
 import sqlite3
+from contextlib import ExitStack
 
 from spark.targets.errors import (
     TargetDatabaseMissing,
@@ -51,7 +52,9 @@ def create_sqlite_file(path: str, *, roots: tuple[str, ...] = ()) -> bool:
 
 def _make(path: str, roots: tuple[str, ...]) -> None:
     fd = open_beneath(path, os.O_CREAT | os.O_EXCL | os.O_RDWR)
-    try:
+    with ExitStack() as always, ExitStack() as undo:
+        always.callback(os.close, fd)
+        undo.callback(unlink_beneath, path)
         raw = open_sqlite(path, roots=roots)
         try:
             raw.execute("pragma synchronous = full")
@@ -59,11 +62,7 @@ def _make(path: str, roots: tuple[str, ...]) -> None:
         finally:
             raw.close()
         os.fsync(fd)
-    except BaseException:
-        unlink_beneath(path)
-        raise
-    finally:
-        os.close(fd)
+        undo.pop_all()
 
 
 def _sync_directory(directory: str) -> None:

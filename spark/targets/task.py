@@ -1,6 +1,6 @@
 """A list of units as one task of Spark: done one after the other on one connection, every end a value.
 
-Invariants:
+Rules:
 - nothing but the death of the worker makes a task fail: Spark would repeat what cannot succeed;
 - after an error of the target the rest of the list is not run: the caller hands it in again;
 - the connection is opened here and closed at the end: none outlives its task.

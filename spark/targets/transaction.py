@@ -146,6 +146,7 @@ def _announce(conn: Connection, unit: AnyUnit) -> None:
 
 
 def _record(conn: Connection, unit: AnyUnit, done: Done) -> None:
+    assert conn.in_transaction, "the rows and their ledger row are committed together"
     # First the unit: where another attempt of it has committed meanwhile this one is rolled back, and tried
     # again; the manifest would call that a conflict for good.
     locked = {} if done.locked_batches is None else {"locked_batches": done.locked_batches}

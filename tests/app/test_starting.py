@@ -79,8 +79,11 @@ def test_address_of_another_machine_is_misconfigured(host) -> None:
 
 def test_bound_address_takes_connections_at_once() -> None:
     [listener] = bind("127.0.0.1", 0)
-    with listener, socket.create_connection(listener.getsockname(), timeout=5):
-        pass
+    with listener, socket.create_connection(listener.getsockname(), timeout=5) as visitor:
+        listener.settimeout(5)
+        met, address = listener.accept()
+        with met:
+            assert address == visitor.getsockname()
 
 
 def test_lines_of_other_libraries_are_json_too() -> None:

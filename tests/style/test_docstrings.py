@@ -53,3 +53,14 @@ def test_documented_arguments_exist() -> None:
             if missing:
                 wrong.append(f"{file.name}:{function.lineno} {function.name}: {sorted(missing)}")
     assert wrong == []
+
+
+def test_modules_assert_their_invariants() -> None:
+    # What a lock, a guarded update or an order of steps keeps is called "Rules:", and tests prove it.
+    found = [
+        file.name
+        for file in shipped_files()
+        if "Invariants:" in (ast.get_docstring(file.tree) or "")
+        and not any(isinstance(node, ast.Assert) for node in ast.walk(file.tree))
+    ]
+    assert found == []

@@ -4,6 +4,7 @@ import shutil
 import tempfile
 import time
 import uuid
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -148,13 +149,11 @@ def run(
     request = _request(mode=mode, files=file, lease=lease, timeout=timeout, tool=tool, label=label)
     begun = _begin(session, store, request, str(uuid.uuid4()))
     session.out.note(f"Backup {begun.id}: {begun.file_count} files, {begun.total_bytes:,} bytes")
-    with tempfile.TemporaryDirectory(prefix="lethe-backup-") as directory:
-        try:
-            words = with_lists(command, begun.files, Path(directory))
-            code, renewal = _copy(session, begun, words)
-        except BaseException:
-            _end(session, begun, until_s=0.0)
-            raise
+    with tempfile.TemporaryDirectory(prefix="lethe-backup-") as directory, ExitStack() as undo:
+        undo.callback(_end, session, begun, until_s=0.0)
+        words = with_lists(command, begun.files, Path(directory))
+        code, renewal = _copy(session, begun, words)
+        undo.pop_all()
     return _judge(session, begun, code, renewal)
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -22,15 +23,14 @@ def write_whole(path: Path, content: bytes) -> None:
     """
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
+        with ExitStack() as undo:
+            undo.callback(Path(name).unlink, missing_ok=True)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
             Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+            undo.pop_all()
         _sync_directory(path.parent)
     except OSError as error:
         raise ConfigurationInvalid(f"{path} cannot be written: {error.strerror}") from error

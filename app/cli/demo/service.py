@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -75,11 +76,10 @@ class DemoService:
                 # Ctrl-C is for us; the service is then stopped in order.
                 start_new_session=True,
             )
-        try:
+        with ExitStack() as undo:
+            undo.callback(self._stop)
             self._wait_until_ready()
-        except BaseException:
-            self._stop()
-            raise
+            undo.pop_all()
         return self
 
     def __exit__(

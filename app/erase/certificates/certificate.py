@@ -1,6 +1,6 @@
 """The certificate of a cycle: what was erased and proved, what was not, and what stays readable elsewhere.
 
-Invariants:
+Rules:
 - it is made of rows that do not change any more: the cycle and its job have ended;
 - it is signed once, and the same bytes are handed out for ever;
 - what only the environment tells (its medium, other files in it) is taken when it is issued, and says so.

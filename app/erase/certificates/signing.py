@@ -1,6 +1,6 @@
 """The key that signs certificates: private in the data directory, public in the metadata.
 
-Invariants:
+Rules:
 - a private key never leaves its file (0600); there is one in use for each data directory;
 - a public key is in the metadata, committed, before anything signed with it is shown;
 - a key that was replaced stays known: what it has signed holds for ever.

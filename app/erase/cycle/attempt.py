@@ -1,6 +1,6 @@
 """What one attempt at a cycle holds and does: its hands, its claim of the environment, its waits.
 
-Invariants:
+Rules:
 - nothing is written before the environment was claimed by this attempt, under the token of its job;
 - whoever waits longer than a few seconds gives everything back: no thread, no lease, no hands;
 - hands are given back at the end of the attempt, whatever ended it.

@@ -46,7 +46,9 @@ class CycleLoop:
             obstacles = self._obstacles(remaining)
             free = [file for file in remaining if file.number not in obstacles.by_file]
             if free:
-                self._work(free[0])
+                first = min(free, key=lambda file: file.number)
+                assert first.was_written or not first.causes, f"{first.number} has a cause against it"
+                self._work(first)
             elif not self._plan_again(obstacles):
                 record.note(Message.WAITING, causes=obstacles.shown())
                 waiting = waits_for(self.attempt, obstacles)

@@ -1,6 +1,6 @@
 """The task of a cycle: from its start or its resumption to its end (the table of design.md, Erase).
 
-Invariants:
+Rules:
 - a cycle has one job, and ends with it; the states that the table names are written in the transaction that
   orders the job's end, or before its signal is raised;
 - a cycle that another process has left, or that was SUSPENDED, is resumed before its end, EXPIRED after it;

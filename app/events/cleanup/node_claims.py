@@ -4,7 +4,7 @@ Both act on the node's own catalog alone. Its events and confirmations are copie
 and their status (a sequence) are never replicated, and the lock that the program takes for both is a table of
 that node; slons clean their nodes at moments of their own. So nothing of one node waits for another.
 
-Invariants:
+Rules:
 - the node's claim comes after the claim of the target, and nobody who holds it waits for a target: no circle;
 - a job that waits without writing gives it back, with everything else it holds;
 - what may still write after a claim was given back (a session whose client went away) holds the cluster's own

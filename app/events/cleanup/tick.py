@@ -1,6 +1,6 @@
 """The recurring cleanup: what slon's cleanup thread does, submitted by Lethe where a store asks for it.
 
-Invariants:
+Rules:
 - nothing is submitted for a store that has no `start.cleanup_thread` of its own;
 - what a store asks for is read again under its lock, in the transaction that submits;
 - of several instances exactly one submits: the row's `next_at` is moved by a guarded update in the

@@ -1,6 +1,6 @@
 """Replicas that were put back from a backup: an extinction that they have not done, or have lost.
 
-The target's own row decides. Invariants:
+The target's own row decides. Rules:
 - one that the target has not DONE, whatever was said here before, has a job, unless somebody has aborted it;
 - one that was said to this service is never lost: where the target has given it up with other own changes, it
   is committed there again, as a new record.

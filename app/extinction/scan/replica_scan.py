@@ -1,6 +1,6 @@
 """The work of an extinction at a REPLICA: its entries go, in batches with a pause; resumable at every one.
 
-Invariants:
+Rules:
 - what was removed is counted at the target, in the transaction that removed it; the row here mirrors it;
 - DONE is said here only after the target said it, durably;
 - a scan takes its turn behind other writers of a SQLite file, and lets them pass after each batch.

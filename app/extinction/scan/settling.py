@@ -1,7 +1,7 @@
 """What a crash or a peer has left: extinctions whose commit nobody has seen, and those of other replicas.
 
 Every few seconds, from the start of the service on; a replica where nothing is open, and which no supplier
-has reached through this process, is asked more seldom, and so is one that does not answer. Invariants:
+has reached through this process, is asked more seldom, and so is one that does not answer. Rules:
 - every replica has its turn: those that are asked for a reason first, of the others who has waited longest;
 - a row that is RESERVED becomes LOGGED when the target has it, and DROPPED only when the target was read, has
   it not, and nobody can be at work on it any more;

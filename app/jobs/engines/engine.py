@@ -117,6 +117,7 @@ class InlineLease(Generic[Unit, Result]):
                     exhausted = True
                 else:
                     running.add(self._pool.submit(self._run, unit))
+                    assert len(running) <= self._workers
             if not running:
                 return
             ended, running = wait(running, return_when=FIRST_COMPLETED)
@@ -138,6 +139,7 @@ class InlineLease(Generic[Unit, Result]):
             connections, self._connections = self._connections, set()
         for connection in connections:
             connection.close()
+        assert not self._connections, "a unit was under way, and has opened a connection"
 
     def _run(self, unit: Unit) -> Outcome[Unit, Result]:
         return do_unit(self._work, self._connection, unit, clock=self._clock.boottime_s)

@@ -1,6 +1,6 @@
 """The Spark engine: units of jobs go through the exchange; trouble of the pool becomes a job's signal.
 
-Invariants:
+Rules:
 - a job waits for the pool where everybody sees it (waiting_on SPARK_POOL), and stays stoppable meanwhile;
 - what ends a lease for the pool's sake makes the job WAITING, never FAILED; a mistake in a program makes it
   FAILED, and units that are lost again and again count as transient failures.

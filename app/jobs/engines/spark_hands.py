@@ -7,7 +7,7 @@ Invariants:
 
 import os
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -122,11 +122,11 @@ def borrow_spark_hands(spark: SparkService, context: JobContext) -> Hands:
     spark.engine.start()
     if not spark.hands_room.acquire(blocking=False):
         raise spark.engine.waiting(HANDS_FULL, after_s=QUEUE_RETRY_S)
-    try:
-        return SparkHands(_lease(spark, context), given_back=spark.hands_room.release)
-    except BaseException:
-        spark.hands_room.release()
-        raise
+    with ExitStack() as undo:
+        undo.callback(spark.hands_room.release)
+        hands = SparkHands(_lease(spark, context), given_back=spark.hands_room.release)
+        undo.pop_all()
+    return hands
 
 
 def _lease(spark: SparkService, context: JobContext) -> Lease:

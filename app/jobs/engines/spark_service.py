@@ -1,6 +1,6 @@
 """The Spark side of one process: pool, exchange and engine, made from settings, shown and operated.
 
-Invariants:
+Rules:
 - nothing here waits for Spark but `stop`, and that has a bound;
 - the pool starts at the first need, or at once where the settings say EAGER; never in a request.
 """

@@ -2,7 +2,7 @@
 
 ABANDONED says: it ended here, and whether something of it still writes there is not known.
 
-Invariants:
+Rules:
 - only a job whose target could not be asked is abandoned: it waits for a target that is away, or a proof of
   its silence has failed;
 - its row says `silence_proved: false` for ever;

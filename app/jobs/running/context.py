@@ -1,6 +1,6 @@
 """What a task knows of its job: its parameters, its checkpoints, and when it must stop.
 
-Invariants:
+Rules:
 - every write to the metadata carries the fencing token; a write that does not match is LeaseLost;
 - the task stops by itself at the last renewal + `lease_self_stop_s` of CLOCK_BOOTTIME, even if it was asleep;
 - metadata that is away is waited for, never longer than that.

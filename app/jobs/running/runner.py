@@ -5,7 +5,8 @@ Invariants:
   work in this process, with up to `runner_spark_jobs_max` more beside them whose units the pool runs;
 - a job that the runner does not surely hold is told to stop before anybody else may take it;
 - PAUSED and ABORTED are written only after the kind's proof of silence;
-- the only broad `except` of the project stands here.
+- no task, and no round of a loop, ends the runner by what it raises: three broad `except`s stand here. The
+  few elsewhere end a thread or a process of their own; tests/style/test_places.py names them all.
 """
 
 import threading

@@ -1,6 +1,6 @@
 """The service's own look at agreements, every second or so: which sessions begin, what targets must know.
 
-Invariants:
+Rules:
 - a session begins by itself only where its agreement has an `interval`, something is unsent, none is active,
   and neither the interval nor the pause after a failure runs still;
 - what a look decides is decided again under the lock of the store's row, in the transaction that acts: of

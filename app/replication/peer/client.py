@@ -1,6 +1,6 @@
 """A consumer as its supplier calls it: the wire protocol between services, over one pool of connections.
 
-Invariants:
+Rules:
 - the token stands in no message and in no URL;
 - what is connected to is an address that was looked at (peer_hosts);
 - redirects and proxies of the environment are not followed: only the host that an admin has named is called;

@@ -74,6 +74,7 @@ class ConnectionPool:
                 if not found:
                     return None
                 one = found.pop()
+                assert not one.conn.in_transaction, "given back in the middle of a transaction"
             if one.place == place and _is_alive(one):
                 return one.conn
             one.conn.close()

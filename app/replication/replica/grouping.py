@@ -1,6 +1,6 @@
 """Local writes of many requests in one transaction: a group per store at a time, one thread for each store.
 
-Invariants:
+Rules:
 - an answer leaves after its changes are committed at the target, and after the greatest own CSN and the audit
   rows are committed in the metadata;
 - a request that waits holds no thread; what all of them hold in memory is bounded;

@@ -1,6 +1,6 @@
 """Extinctions on their way to a consumer: what it takes, what it is told of, and those of a total copy.
 
-Invariants:
+Rules:
 - no extinction is sent to a consumer that has not said that it takes them, and none is passed over: the
   session ends there, EXTINCTION_NOT_SUPPORTED, and nothing behind it is sent;
 - a consumer is not emptied for a copy whose extinctions it would not take;

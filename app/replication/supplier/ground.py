@@ -1,6 +1,6 @@
 """What all steps of a session share: its replica, its consumer, its record; and what is noted at the replica.
 
-Invariants:
+Rules:
 - what this replica is about to show is noted in the metadata before a peer sees it: a target that is put back
   later is known by it;
 - the target knows the agreement before its first acquire, so that trimming minds what the consumer lacks.

@@ -1,6 +1,6 @@
 """What a session shows of this replica's history, and how it judges the consumer's.
 
-Invariants:
+Rules:
 - nothing is sent before both sides have compared their histories;
 - a TOTAL shows that it has all that the consumer has before the consumer is emptied.
 Source: decisions/0016.

@@ -1,6 +1,6 @@
 """The task of a replication session: acquire, decide, send windows, release; resumable at every step.
 
-Invariants:
+Rules:
 - what this replica is about to show is noted in the metadata before a peer sees it: a target that is put back
   later is known by it;
 - an epoch is noted under the job's token before anything is sent in it: an attempt that has lost its lease

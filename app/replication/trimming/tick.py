@@ -1,6 +1,6 @@
 """The recurring trimming: purges CHANGELOG that Lethe submits by itself, where a store asks for them.
 
-Invariants:
+Rules:
 - nothing is submitted for a store that has no `nsslapd-changelogtrim-interval` of its own above PT0S;
 - what a store asks for is read again under its lock, in the transaction that submits: of several instances
   one submits;

@@ -17,7 +17,7 @@ could be kept open, the reading ends. A file that is not what it was ends the re
 import os
 import resource
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -143,13 +143,11 @@ def _open_all(directory: Path) -> tuple[Descriptors, list[MovingFile]]:
     for _ in range(LISTS_MAX):
         names = stable_names(directory)
         descriptors = Descriptors(room_for(len(names)))
-        try:
-            return descriptors, [_find(directory / name, descriptors) for name in names]
-        except LogFileVanished:
-            descriptors.close()
-        except BaseException:
-            descriptors.close()
-            raise
+        with ExitStack() as undo, suppress(LogFileVanished):
+            undo.callback(descriptors.close)
+            found = [_find(directory / name, descriptors) for name in names]
+            undo.pop_all()
+            return descriptors, found
     raise LogFileChanged(f"{directory}: files go faster than they can be opened")
 
 

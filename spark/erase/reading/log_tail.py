@@ -1,6 +1,6 @@
 """The end of a log since it was last read: has JE discarded records, or been given another log?
 
-Only headers are read. Invariants:
+Only headers are read. Rules:
 - a look says that nothing was discarded only where every entry behind the position was seen, one after the
   other, up to the size that the last file had when the look began;
 - whatever is not understood makes the log one that must be read as a whole.

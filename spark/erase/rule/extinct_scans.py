@@ -1,6 +1,6 @@
 """Extinctions that JE itself has noted in its log: ExtinctScanLNs that are committed.
 
-Invariants:
+Rules:
 1. One counts only if it and its commit lie before the checkpoint's first active LSN and are visible.
 2. One with a filter of JE's, a Java object, is named and covers nothing.
 Source: facts je-safe-rule, EXTINCT; eraser-behaviour, 11.

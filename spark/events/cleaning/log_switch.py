@@ -1,6 +1,6 @@
 """The state machine of the log switch: start it, end it when everything in the old table is replicated.
 
-Invariants:
+Rules:
 - The old table is emptied by TRUNCATE only, under its exclusive lock, had at once or not at all: an open
   writer keeps it, and whatever was committed before is seen by the check that follows.
 - READ COMMITTED: a snapshot older than the lock would not show what TRUNCATE takes.

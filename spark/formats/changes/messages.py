@@ -4,7 +4,7 @@ A compressed buffer begins with its decoded length, and Arrow allocates that muc
 body of a hundred bytes could claim gigabytes. Arrow frames and verifies the messages; the few numbers that it
 does not hand out are read here from their flatbuffers.
 
-Invariants:
+Rules:
 - no number that a body claims makes anything be allocated or skipped before it was compared with a bound;
 - messages of the version before 5 are refused: there the codec stood elsewhere, unseen from here;
 - the stream ends with its end mark and nothing follows, so that a cut between two messages shows too.

@@ -1,6 +1,6 @@
 """What the peers of a replica have said of extinctions: which they have, and whether they take them.
 
-Invariants:
+Rules:
 - what a supplier has announced is missing until the RUV covers it;
 - a peer that has never said that it takes extinctions takes none.
 Source: design.md, Extinction; je-extinction-filter ("may not be called until all nodes have been upgraded").

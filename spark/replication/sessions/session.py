@@ -1,6 +1,6 @@
 """A consumer's side of a session: the lease of its supplier, and the frame of a total initialisation.
 
-Invariants:
+Rules:
 - one supplier at a time; who lost the lease, by time or by another's acquire, changes nothing any more;
 - a refused acquire has changed nothing;
 - a replica is INITIALIZING from the moment its tables are emptied until its copy is complete; whoever finds

@@ -1,6 +1,6 @@
 """Which records between an anchor and the end of a buffer are sent: the document's skip rules, in order.
 
-Invariants:
+Rules:
 - a change of a replica that the snapshot does not know, or above the snapshot's CSN of it, is never sent:
   between it and the snapshot there may be changes that are not in the changelog yet; the next window has it;
 - `seen` only grows, and only by a change that is sent; a change at or below it is never sent;

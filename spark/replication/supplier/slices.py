@@ -3,7 +3,7 @@
 A slice is a range of CSNs over all replicas of the windows. Where the cuts lie is found by stepping over the
 key, without fetching rows; whoever reads a slice writes its batches, as they will travel, to one file.
 
-Invariants:
+Rules:
 - the slices lie side by side: every change of the windows is in one of them, in their order;
 - a file is complete when it is told of; one of another attempt has another name, and nobody reads it;
 - a file has an end: what does not fit any more is left to whoever asked for the slice;
@@ -169,15 +169,18 @@ def spool_slice(conn: Connection, unit: Slice, *, folder: str, bounds: Bounds) -
     Raises: SpoolFailed. TargetError.
     """
     path = Path(folder) / f"slice-{unit.number:06d}-{secrets.token_hex(8)}.batches"
+    is_complete = False
     try:
         with open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
-            return _spool(conn, file, unit.reader(conn, bounds), path, bounds)
-    except BaseException as error:
-        with suppress(OSError):
-            path.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise SpoolFailed(f"{path}: {error.strerror}") from error
-        raise
+            spooled = _spool(conn, file, unit.reader(conn, bounds), path, bounds)
+        is_complete = True
+    except OSError as error:
+        raise SpoolFailed(f"{path}: {error.strerror}") from error
+    finally:
+        if not is_complete:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+    return spooled
 
 
 def _spool(

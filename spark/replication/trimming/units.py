@@ -262,6 +262,8 @@ def _remove(conn: Connection, unit: TrimUnit) -> Done:
     )
     if greatest is None:
         return Done(0, detail=detail)
+    assert conn.in_transaction, "RUV and floors hold until the deletion is committed"
+    assert greatest <= limit.upto, f"{greatest} is above what may go of replica {span.rid}"
     keep_trimmed(conn, tables, span.rid, greatest)
     delete = f"delete from {tables.changelog} where rid = :rid and csn >= :lo and csn <= :hi"
     rows, entry = delete_rows(conn, unit, delete, bounds, table="changelog")

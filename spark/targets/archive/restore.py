@@ -1,6 +1,6 @@
 """Bring archived rows back: into a new SQLite file, a schema beside the live tables, or the live tables.
 
-Invariants:
+Rules:
 - One transaction per unit. A unit whose file fails its check, or whose keys are taken, changes nothing, is
   reported, and the others go on.
 - Repeating a restore changes nothing more.

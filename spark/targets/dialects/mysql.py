@@ -10,7 +10,7 @@ Invariants:
 import math
 import re
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Literal
@@ -86,7 +86,8 @@ class MysqlSession:
         self._limits = limits
         self._begun = self._writing = self._failed = False
         self._raw: Any = connected(target, application_name, connect_timeout_s=limits.connect_timeout_s)
-        try:
+        with ExitStack() as undo:
+            undo.callback(self.close)
             self.product, self.server_version = parse_version(str(self._ask("select version()", {})[0]))
             # The handshake had the time of a connect; from now on it is the time of a statement.
             self._raw._read_timeout = limits.statement_timeout_ms / 1000 + READ_MARGIN_S
@@ -94,9 +95,7 @@ class MysqlSession:
             self.connection_id = int(self._ask("select connection_id()", {})[0])
             self._names = SessionNames(self._ask)
             self._names.take(application_name)
-        except BaseException:
-            self.close()
-            raise
+            undo.pop_all()
 
     @property
     def closed(self) -> bool:

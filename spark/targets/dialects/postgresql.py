@@ -6,7 +6,7 @@ facts/spark.md (client_connection_check_interval ends a statement whose client d
 
 import re
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import Any, Literal
@@ -60,7 +60,8 @@ class PostgresqlSession:
         self, target: Target, *, application_name: str, limits: SessionLimits, read_only: bool
     ) -> None:
         self._raw = connected(target, application_name, limits=limits)
-        try:
+        with ExitStack() as undo:
+            undo.callback(self._raw.close)
             self.server_version = self._raw.info.server_version
             if self.server_version < OLDEST_SERVER:
                 raise TargetSchemaUnsupported(
@@ -68,9 +69,7 @@ class PostgresqlSession:
                 )
             _register_loaders(self._raw)
             self._configure(target, limits, read_only=read_only)
-        except BaseException:
-            self._raw.close()
-            raise
+            undo.pop_all()
 
     @property
     def closed(self) -> bool:

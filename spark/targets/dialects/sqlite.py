@@ -3,7 +3,7 @@
 import sqlite3
 import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from typing import Any, Literal
 
 from spark.targets.dialects.dialect import IsCancelled, Params, Row
@@ -52,16 +52,15 @@ class SqliteSession:
         self._statement_timeout_s = limits.statement_timeout_ms / 1000
         self._deadline: float | None = None
         self._raw = open_sqlite(path, roots=limits.roots, timeout_s=limits.lock_timeout_ms / 1000)
-        try:
+        with ExitStack() as undo:
+            undo.callback(self.close)
             self._raw.set_progress_handler(self._stop_wanted, PROGRESS_STEPS)
             # SQLite opens the file at the first statement: ask now, so that connect() tells the truth.
             self._raw.execute("select count(*) from sqlite_schema").fetchall()
             self._raw.execute("pragma synchronous = full")
             if read_only or is_read_only(path):
                 self._raw.execute("pragma query_only = on")
-        except BaseException:
-            self.close()
-            raise
+            undo.pop_all()
 
     @property
     def in_transaction(self) -> bool:

@@ -18,6 +18,7 @@ Nothing here waits, retries a lock, or asks for the time.
 
 import os
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -53,11 +54,10 @@ class ControlFile:
             PermissionRefused, ControlFileFailed.
         """
         found = cls._open(directory, create=create, calls=calls)
-        try:
+        with ExitStack() as undo:
+            undo.callback(found.close)
             found.read()
-        except BaseException:
-            found.close()
-            raise
+            undo.pop_all()
         return found
 
     @classmethod

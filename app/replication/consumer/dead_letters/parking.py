@@ -73,6 +73,8 @@ class ParkingLot:
         batch = (epoch, batch_seq)
         session.here.append(batch)
         self._tokens[token] += 1
+        assert len(session.here) <= self._in_flight
+        assert self._tokens[token] <= self._per_token_max
         try:
             yield Place(session, epoch, batch_seq, wait_max_s=self._wait_max_s)
         finally:
