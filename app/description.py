@@ -8,12 +8,13 @@ from fastapi.openapi.utils import get_openapi
 
 from app.auth.described import describe_rights, requirements_of
 from app.erase.examples import EXAMPLES as ERASURE
+from app.jobs.examples import JOB, JOB_ID
 from app.kit.problems import Problem
+from app.verbs.described import describe_jobs
 
 REFERENCE = "#/components/schemas/"
 JSON = "application/json"
 
-_JOB_ID = "job_01m7w9g5zztpwcv3r2w6zbdp8x"
 _STORE: dict[str, Any] = {
     "id": "shop",
     "kind": "SYMMETRICDS",
@@ -31,47 +32,10 @@ _STORE: dict[str, Any] = {
     "created_at": "2026-11-20T10:54:39.100000Z",
     "updated_at": "2026-11-20T10:54:39.100000Z",
 }
-_JOB: dict[str, Any] = {
-    "id": _JOB_ID,
-    "kind": "PURGE",
-    "store": "shop",
-    "parent_id": None,
-    "state": "RUNNING",
-    "reason": "nightly",
-    "requested_by": "nightly-purge",
-    "engine": "INLINE",
-    "params": {"kind": "OUTGOING", "stranded": "SKIP", "strict": False},
-    "result": None,
-    "created_at": "2026-11-20T10:54:39.613933Z",
-    "started_at": "2026-11-20T10:54:39.647885Z",
-    "finished_at": None,
-    "updated_at": "2026-11-20T10:54:42.116863Z",
-    "not_before": None,
-    "attempt": 1,
-    "crash_count": 0,
-    "retries": 0,
-    "retried_from": None,
-    "runs_on": [],
-    "waiting_on": [],
-    "throttle": {"requested": None, "effective": None, "cause": None},
-    "progress": {
-        "unit": "rows examined",
-        "done": 123000,
-        "total": 420000,
-        "removed": 96000,
-        "total_is_estimate": True,
-        "fraction": 0.2929,
-        "rate_per_s": 50100.0,
-        "eta": "2026-11-20T10:54:48.000000Z",
-    },
-    "error": None,
-    "subject": None,
-    "instance": "ins_01m7w9fkm3fr0wmcztj953rhw9",
-}
 _ARCHIVE: dict[str, Any] = {
-    "job_id": _JOB_ID,
+    "job_id": JOB_ID,
     "store": "shop",
-    "directory": f"/var/lib/lethe/archive/shop/{_JOB_ID}",
+    "directory": f"/var/lib/lethe/archive/shop/{JOB_ID}",
     "instance": "ins_01m7w9fkm3fr0wmcztj953rhw9",
     "resource": "public.sym_outgoing",
     "created_at": "2026-11-20T10:54:39.700000Z",
@@ -106,13 +70,13 @@ HEADERS: dict[str, str] = {
 EXAMPLES: dict[str, Any] = {
     **ERASURE,
     "StoreRead": _STORE,
-    "JobRead": _JOB,
+    "JobRead": JOB,
     "ArchiveRead": _ARCHIVE,
     "ArchiveDetail": _ARCHIVE
     | {
         "file_list": [
             {
-                "path": f"/var/lib/lethe/archive/shop/{_JOB_ID}/data-10-438-2.parquet",
+                "path": f"/var/lib/lethe/archive/shop/{JOB_ID}/data-10-438-2.parquet",
                 "unit_id": "data-10-438",
                 "table": "sym_data",
                 "rows": 246,
@@ -131,7 +95,7 @@ EXAMPLES: dict[str, Any] = {
         "actor": "nightly-purge",
         "action": "purge.create",
         "subject_type": "job",
-        "subject_id": _JOB_ID,
+        "subject_id": JOB_ID,
         "store": "shop",
         "request_id": "req_01m7w9eepmg2fyeswsjf12m4kr",
         "detail": {"kind": "OUTGOING", "force": False},
@@ -227,9 +191,9 @@ EXAMPLES: dict[str, Any] = {
             "task_duration": "PT1.5S",
         },
     },
-    "RecoveryRead": {"epoch_before": 12, "epoch_after": 57, "foreign_jobs": [_JOB_ID]},
+    "RecoveryRead": {"epoch_before": 12, "epoch_after": 57, "foreign_jobs": [JOB_ID]},
     "PurgePlanRead": {
-        "plan_id": _JOB_ID,
+        "plan_id": JOB_ID,
         "store": "shop",
         "kind": "OUTGOING",
         "cutoff": "2026-11-01T10:00:00Z",
@@ -296,7 +260,7 @@ EXAMPLES: dict[str, Any] = {
                 "last_at": "2026-11-19T23:00:07Z",
                 "last_outcome": "SUBMITTED",
                 "last_detail": None,
-                "last_job_id": _JOB_ID,
+                "last_job_id": JOB_ID,
                 "last_job_state": "SUCCEEDED",
                 "last_job_error": None,
             }
@@ -316,6 +280,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
     problem = Problem.model_json_schema(ref_template=REFERENCE + "{model}")
     schemas.update(problem.pop("$defs", {}))
     schemas["Problem"] = problem
+    describe_jobs(schemas)
     for content in _json_contents(document):
         if "example" not in content and "examples" not in content:
             example = _example_of(content.get("schema", {}), schemas)

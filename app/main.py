@@ -49,6 +49,7 @@ from app.jobs.api import router as jobs_router
 from app.jobs.batches.api import router as batch_router
 from app.jobs.engines.spark_api import router as spark_router
 from app.jobs.engines.spark_service import SparkService
+from app.jobs.throttle_api import router as throttle_router
 from app.jobs.watch import JobWatch
 from app.kit.conditional import IfNoneMatch, is_current
 from app.kit.head import HeadAsGet
@@ -83,7 +84,7 @@ from app.settings import Settings
 from app.stores.api import router as stores_router
 from app.stores.parameters_api import router as store_parameters_router
 from app.verbs.purges import TRIMMING
-from app.verbs.table import SUBMITTERS, scopes_of
+from app.verbs.table import SUBMITTERS, scopes_of, takes_throttle
 from spark.replication.proofs.values import PROOF_MAX_BYTES
 
 DESCRIPTION = (
@@ -126,6 +127,7 @@ ROUTERS = (
     batch_router,
     jobs_router,
     abandon_router,
+    throttle_router,
     spark_router,
     parameters_router,
     secrets_router,
@@ -197,6 +199,7 @@ def create_app(
     state.changed = changed
     state.store_hooks, state.batch_submitters = STORE_HOOKS, SUBMITTERS
     state.scopes_of, state.trimming, state.secret_users = scopes_of, TRIMMING, secret_users
+    state.takes_throttle = takes_throttle
     state.spark, state.instance_id = spark, instance_id
     state.waiting_room = WaitingRoom(settings.waiters_max)
     state.parking = _parking(settings)

@@ -7,16 +7,15 @@ from app.auth import rows as auth
 from app.backups import rows as backups
 from app.erase import rows as erase
 from app.erase.certificates import rows as certificates
-from app.events.cleanup import rows as events
 from app.extinction import rows as extinction
 from app.jobs import rows as jobs
 from app.parameters import rows as parameters
 from app.protection import rows as protection
-from app.purge import rows as purge
 from app.replication import rows as replication
 from app.replication.consumer.discards import rows as discards
 from app.secrets import rows as secrets
 from app.stores import rows as stores
+from app.sweeps import rows as sweeps
 
 metadata = SQLModel.metadata
 
@@ -27,14 +26,13 @@ __all__ = [
     "certificates",
     "discards",
     "erase",
-    "events",
     "extinction",
     "jobs",
     "metadata",
     "parameters",
     "protection",
-    "purge",
     "replication",
     "secrets",
     "stores",
+    "sweeps",
 ]

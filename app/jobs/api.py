@@ -17,9 +17,9 @@ from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.db import Database
 from app.errors import InvalidHeader
-from app.jobs.again import retry, set_throttle
+from app.jobs.again import retry
 from app.jobs.hidden import page_seen_by, seen_by
-from app.jobs.models import InstanceRead, JobAction, JobEventRead, JobRead, ThrottleSetting, read_job
+from app.jobs.models import InstanceRead, JobAction, JobEventRead, JobRead, read_job
 from app.jobs.queries import JobFilter, get_job, list_events, list_instances, list_jobs
 from app.jobs.rows import Job
 from app.jobs.service import request_abort, request_pause, request_resume
@@ -82,7 +82,11 @@ def job_headers(job_id: str, version: int, *, status: int = 202) -> dict[str, st
     return headers
 
 
-def _visible(db: Session, job_id: str, caller: Caller) -> Job:
+def visible_job(db: Session, job_id: str, caller: Caller) -> Job:
+    """A job that the caller may see.
+
+    Raises: JobNotFound, StoreForbidden.
+    """
     job = get_job(db, job_id)
     if job.token_id != caller.token_id:  # a batch has no store: who made it may see it
         caller.require_store(job.store)
@@ -91,7 +95,7 @@ def _visible(db: Session, job_id: str, caller: Caller) -> Job:
 
 def _read(database: Database, job_id: str, caller: Caller) -> tuple[JobRead, int]:
     with database.reading() as db:
-        job = _visible(db, job_id, caller)
+        job = visible_job(db, job_id, caller)
         return read_job(job), job.version
 
 
@@ -172,7 +176,7 @@ def _act(
     reason = body.reason if body else None
 
     def effect(db: Session) -> Answer:
-        job = _visible(db, job_id, caller)
+        job = visible_job(db, job_id, caller)
         if verb == "resume":
             _require_start(request, caller, job)
         clock = request.app.state.clock
@@ -274,7 +278,7 @@ def post_retry(
     """
 
     def effect(db: Session) -> Answer:
-        _require_start(request, caller, _visible(db, job_id, caller))
+        _require_start(request, caller, visible_job(db, job_id, caller))
         job = retry(
             db,
             job_id,
@@ -286,34 +290,6 @@ def post_retry(
         return accepted(job)
 
     response = mutate(request, caller, effect, action=Action.JOB_RETRY, subject=("job", job_id), body=body)
-    request.app.state.changed(job_id)
-    return response
-
-
-@router.patch(
-    "/v1/jobs/{job_id}/throttle",
-    response_model=JobRead,
-    summary="Change a job's speed while it runs",
-    operation_id="throttle_job",
-    responses=problems(404, 409),
-)
-def patch_throttle(
-    job_id: JobId,
-    body: ThrottleSetting,
-    request: Request,
-    caller: Controller,
-    clock: ClockDep,
-    idempotency_key: IdempotencyKeyHeader = None,
-) -> Response:
-    """The whole setting is replaced; null takes a bound away. It acts within a second."""
-
-    def effect(db: Session) -> Answer:
-        _visible(db, job_id, caller)
-        job = set_throttle(db, job_id, body, now=clock.now(), actor=caller.name)
-        headers = {"ETag": etag(job.version)}
-        return Answer(body=read_job(job), headers=headers, store=job.store, audit=body.model_dump())
-
-    response = mutate(request, caller, effect, action=Action.JOB_THROTTLE, subject=("job", job_id), body=body)
     request.app.state.changed(job_id)
     return response
 

@@ -6,7 +6,6 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, FiniteFloat
 
 from app.jobs.rows import InstanceBase, Job, JobBase, JobClass
-from app.jobs.states import JobState
 from app.kit.durations import Duration
 from app.kit.values import Text
 
@@ -175,15 +174,6 @@ class SparkPoolRead(BaseModel):
     executors: int | None = Field(description="Of a cluster, now; null where there is none.")
     uses_cds: bool
     limits: SparkLimits
-
-
-class LastJob(BaseModel):
-    """What became of the job that a tick submitted last: SUBMITTED alone says nothing of its end."""
-
-    last_job_state: JobState | None = Field(
-        default=None, description="Of the last job, now; null: there is none, or it is forgotten."
-    )
-    last_job_error: JobError | None = Field(default=None, description="Why the last job failed.")
 
 
 class JobAction(BaseModel):

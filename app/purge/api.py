@@ -24,7 +24,6 @@ from app.jobs.plans.plans import submit_plan
 from app.jobs.queries import list_jobs_of
 from app.jobs.rows import Job
 from app.jobs.states import JobState
-from app.jobs.trimming import JOB_PURGE, ChangelogPlanRead, Trimming
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.prefer import PreferHeader
 from app.kit.problems import problems
@@ -37,6 +36,7 @@ from app.stores.api import StoreId, read_row
 from app.stores.models import StoreKind
 from app.stores.rows import Store
 from app.stores.service import lock_unchanged, note_target, require_kind
+from app.sweeps.purging import JOB_PURGE, ChangelogPlanRead, Trimming
 
 router = APIRouter(tags=["purges"])
 Reader = Annotated[Caller, Depends(requires(Scope.JOBS_READ))]

@@ -11,11 +11,11 @@ from app.auth.service import Caller
 from app.errors import InvalidRequest, Unprocessable, faults_of
 from app.jobs.engines.choice import check_engine
 from app.jobs.rows import Job
-from app.jobs.trimming import Trimming
 from app.purge.models import PurgeKind, PurgeRequest
 from app.purge.service import check_fields, submit_unseen
 from app.settings import Settings
 from app.stores.rows import Store
+from app.sweeps.purging import Trimming
 
 
 def submit_child(

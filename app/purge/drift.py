@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from app.jobs.plans.reviewed_plan import drift_fault
-from app.purge.kind import Kind, Look, MakeUnit, Purge
+from app.purge.kinds.kind import Kind, Look, MakeUnit, Purge
 from app.purge.reviewed import PlannedKeys
 from spark.targets.walk import Piece
 

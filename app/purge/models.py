@@ -6,12 +6,12 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from app.jobs.models import LastJob, ThrottleSetting
+from app.jobs.models import ThrottleSetting
 from app.jobs.plans.reviewed_plan import DRIFT_WITHOUT_PLAN, MaxDrift
-from app.jobs.recurring import TickOutcome
 from app.kit.durations import Duration
 from app.kit.values import Instant, Text
 from app.settings import EngineChoice
+from app.sweeps.recurring import LastJob, TickOutcome
 
 
 class PurgeKind(StrEnum):

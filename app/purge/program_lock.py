@@ -18,7 +18,7 @@ from app.jobs.errors import JobWaiting, StopCause
 from app.jobs.models import WaitingOn
 from app.jobs.running.context import JobContext
 from app.kit.instants import instant_text
-from app.purge.kind import Kind, Purge
+from app.purge.kinds.kind import Kind, Purge
 from spark.formats.symmetricds import LOCK_ACTIONS
 from spark.purge.cutoff import CutoffValue, convert, instant_of
 from spark.purge.reading.inspect import OWN_LOCK_PREFIX

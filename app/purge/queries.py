@@ -7,10 +7,9 @@ from sqlmodel import Session, col, select
 
 from app.db import Database
 from app.jobs.rows import Job
-from app.jobs.trimming import JOB_PURGE
 from app.kit.durations import duration_of
 from app.purge.cutoff import retention_of
-from app.purge.kinds import KINDS
+from app.purge.kinds.table import KINDS
 from app.purge.models import (
     PurgeKind,
     PurgeParams,
@@ -23,6 +22,7 @@ from app.purge.service import snapshot
 from app.settings import Settings
 from app.stores.rows import Store
 from app.stores.targets import opened
+from app.sweeps.purging import JOB_PURGE
 from spark.purge.cutoff import instant_of
 from spark.purge.reading.inspect import Inspection, inspect
 from spark.purge.reading.stats import TableStats, purge_stats

@@ -2,13 +2,13 @@
 
 from app.db import Database
 from app.jobs.running.recovery import is_target_ahead, recover_target
-from app.jobs.trimming import JOB_PURGE
-from app.purge.kinds import KINDS
+from app.purge.kinds.table import KINDS
 from app.purge.rules import fence_resource
 from app.settings import Settings
 from app.stores.checks.models import RecoveryRead
 from app.stores.models import StoreKind
 from app.stores.rows import Store
+from app.sweeps.purging import JOB_PURGE
 
 
 def recover_store(database: Database, settings: Settings, store: Store, actor: str) -> RecoveryRead:

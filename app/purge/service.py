@@ -16,12 +16,11 @@ from app.jobs.errors import PlanNoLongerHolds, PlanNotUsable
 from app.jobs.plans.reviewed_plan import check_still_holds, finished_plan
 from app.jobs.rows import Job
 from app.jobs.service import JobRequest, refuse_conflict, submit
-from app.jobs.trimming import JOB_PURGE
 from app.parameters.service import effective_by_name
 from app.purge.cutoff import RETENTION_PARAMETERS, decide_cutoff
 from app.purge.drift import fault_of
-from app.purge.kind import Look
-from app.purge.kinds import KINDS
+from app.purge.kinds.kind import Look
+from app.purge.kinds.table import KINDS
 from app.purge.models import (
     Overlap,
     PurgeKind,
@@ -41,6 +40,7 @@ from app.stores.models import StoreKind, StoreLimits
 from app.stores.rows import Store
 from app.stores.service import require_kind
 from app.stores.targets import session_limits, target_of
+from app.sweeps.purging import JOB_PURGE
 from spark.purge.cutoff import CutoffValue, convert
 from spark.purge.reading.inspect import Inspection, inspect
 from spark.purge.scan import PlanStopped

@@ -22,10 +22,10 @@ from app.kit.instants import instant_text
 from app.purge.conflicts import conflicts
 from app.purge.cutoff import Cutoff, decide_cutoff
 from app.purge.drift import beside, drift_of, unit_of_plan
-from app.purge.kind import Kind, Purge, UnitHead
-from app.purge.kinds import KINDS
+from app.purge.kinds.kind import Kind, Purge, UnitHead
+from app.purge.kinds.outgoing import OUTGOING
+from app.purge.kinds.table import KINDS
 from app.purge.models import PurgeKind, PurgeParams, StrandedMode
-from app.purge.outgoing import OUTGOING
 from app.purge.program_lock import ProgramLock, give_back, holding
 from app.purge.report import local_text, plan_read, reach_of
 from app.purge.reviewed import KeyRecorder, PlannedKeys, PlannedWalk

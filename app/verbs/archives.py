@@ -11,7 +11,7 @@ from app.archives.results import (
 from app.archives.task import run_restore, run_verify
 from app.auth.scopes import Scope
 from app.jobs.running.sql_target import prove_silence
-from app.verbs.verb import Limits, NoBody, Params, Scopes, Verb
+from app.verbs.verb import NOWHERE, Limits, NoBody, Params, Scopes, Verb
 
 
 def _of_the_place(params: Params) -> Scopes:
@@ -31,6 +31,7 @@ VERIFY = Verb(
     task=lambda _tools: run_verify,
     proof=prove_silence,
     limits=Limits.REMOVES_NOTHING,
+    throttled_at=NOWHERE,
 )
 RESTORE = Verb(
     kind=JOB_RESTORE,
@@ -42,4 +43,5 @@ RESTORE = Verb(
     task=lambda _tools: run_restore,
     proof=prove_silence,
     limits=Limits.REMOVES_NOTHING,
+    throttled_at=NOWHERE,
 )

@@ -19,7 +19,8 @@ from app.erase.results import ErasureResult
 from app.erase.service import JOB_ERASURE, params_of
 from app.jobs.running.sql_target import prove_silence
 from app.settings import Settings
-from app.verbs.verb import Limits, Loop, Plan, Recurrence, Verb
+from app.stores.models import StoreKind
+from app.verbs.verb import NOWHERE, Limits, Loop, Plan, Recurrence, Verb
 
 
 def _look(
@@ -38,6 +39,7 @@ ERASURE = Verb(
     task=lambda tools: partial(run_erasure, workshop=tools.workshop),
     proof=prove_erasure_silent,
     limits=Limits.BEFORE_THE_FIRST_DELETE,
+    throttled_at=frozenset({StoreKind.JE}),
     plan=Plan(
         params=CycleParams,
         result=ErasurePlanRead,
@@ -54,4 +56,5 @@ VERIFY = Verb(
     task=lambda tools: partial(run_erasure_verify, workshop=tools.workshop),
     proof=prove_silence,
     limits=Limits.REMOVES_NOTHING,
+    throttled_at=NOWHERE,
 )

@@ -13,7 +13,8 @@ from app.events.cleanup.tick import tick_once
 from app.events.waits.models import JOB_WAIT, WaitParams, WaitRequest, WaitResult
 from app.events.waits.task import prove_wait_silent, run_wait
 from app.jobs.running.sql_target import prove_silence
-from app.verbs.verb import Limits, Loop, Plan, Recurrence, Verb
+from app.stores.models import StoreKind
+from app.verbs.verb import NOWHERE, Limits, Loop, Plan, Recurrence, Verb
 
 CLEANUP = Verb(
     kind=JOB_CLEANUP,
@@ -24,6 +25,7 @@ CLEANUP = Verb(
     task=lambda tools: partial(run_cleanup, engines=tools.engines),
     proof=prove_cleanup_silent,
     limits=Limits.BEFORE_THE_FIRST_DELETE,
+    throttled_at=frozenset({StoreKind.SLONY}),
     plan=Plan(params=CleanupParams, result=CleanupPlanRead, task=lambda _tools: run_cleanup_plan),
     recurrence=Recurrence(Loop.BEAT, lambda: tick_once),
     batch=submit_cleanup_child,
@@ -37,6 +39,7 @@ SWITCH = Verb(
     task=lambda _tools: run_switch,
     proof=prove_silence,
     limits=Limits.CONFIRMED_BY_ALL,
+    throttled_at=NOWHERE,
     batch=submit_switch_child,
 )
 WAIT = Verb(
@@ -48,4 +51,5 @@ WAIT = Verb(
     task=lambda _tools: run_wait,
     proof=prove_wait_silent,
     limits=Limits.REMOVES_NOTHING,
+    throttled_at=NOWHERE,
 )

@@ -49,6 +49,7 @@ EXTINCTION = Verb(
     task=_task,
     proof=prove_silence,
     limits=Limits.BEFORE_THE_FIRST_DELETE,
+    throttled_at=frozenset({StoreKind.REPLICA}),
     plan=Plan(
         params=PlanParams,
         result=ExtinctionPlanRead,

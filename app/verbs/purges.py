@@ -3,7 +3,6 @@
 from functools import partial
 
 from app.auth.scopes import Scope
-from app.jobs.trimming import CHANGELOG, JOB_PURGE, ChangelogPlanRead, Trimming
 from app.purge.batch import submit_child
 from app.purge.models import PurgeKind, PurgeParams, PurgePlanRead, PurgeRequest
 from app.purge.results import PurgeResult
@@ -15,6 +14,8 @@ from app.replication.trimming.models import TrimParams
 from app.replication.trimming.results import ChangelogPurgeResult
 from app.replication.trimming.task import prove_trimming_silent, run_trim_plan, run_trimming
 from app.replication.trimming.tick import trim_tick_once
+from app.stores.models import StoreKind
+from app.sweeps.purging import CHANGELOG, JOB_PURGE, ChangelogPlanRead, Trimming
 from app.verbs.verb import Limits, Loop, Plan, Recurrence, Verb
 
 TRIMMING: Trimming = trim_service
@@ -32,6 +33,7 @@ TABLES = Verb(
     task=lambda tools: partial(run_purge, engines=tools.engines),
     proof=prove_purge_silent,
     limits=Limits.BEFORE_THE_FIRST_DELETE,
+    throttled_at=frozenset({StoreKind.SYMMETRICDS}),
     plan=Plan(params=PurgeParams, result=PurgePlanRead, task=lambda _tools: run_plan),
     recurrence=Recurrence(Loop.BEAT, lambda: tick_once),
     batch=SUBMIT_CHILD,
@@ -47,6 +49,7 @@ CHANGELOGS = Verb(
     task=lambda _tools: run_trimming,
     proof=prove_trimming_silent,
     limits=Limits.BEFORE_THE_FIRST_DELETE,
+    throttled_at=frozenset({StoreKind.REPLICA}),
     plan=Plan(params=TrimParams, result=ChangelogPlanRead, task=lambda _tools: run_trim_plan),
     recurrence=Recurrence(Loop.BEAT, lambda: trim_tick_once),
     batch=SUBMIT_CHILD,

@@ -17,7 +17,8 @@ from app.replication.supplier.results import ReplicationSessionResult
 from app.replication.supplier.silence import prove_session_silent
 from app.replication.supplier.task import run_session
 from app.settings import Settings
-from app.verbs.verb import Limits, Loop, Params, Recurrence, Scopes, Submit, Verb
+from app.stores.models import StoreKind
+from app.verbs.verb import NOWHERE, Limits, Loop, Params, Recurrence, Scopes, Submit, Verb
 
 
 def _of_a_discard(params: Params) -> Scopes:
@@ -47,6 +48,7 @@ SESSION = Verb(
     task=lambda tools: partial(run_session, engines=tools.engines),
     proof=prove_session_silent,
     limits=Limits.OF_THE_CONSUMER,
+    throttled_at=frozenset({StoreKind.REPLICA}),
     recurrence=Recurrence(Loop.SUPPLIER, _look_at_agreements),
 )
 AUDIT = Verb(
@@ -58,4 +60,5 @@ AUDIT = Verb(
     task=lambda _tools: run_audit,
     proof=prove_silence,
     limits=Limits.REMOVES_NOTHING,
+    throttled_at=NOWHERE,
 )

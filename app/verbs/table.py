@@ -16,7 +16,8 @@ from app.jobs.plans.plans import JOB_PLAN
 from app.jobs.running.context import JobContext
 from app.jobs.running.sql_target import prove_silence
 from app.jobs.running.tasks import TaskKind, TaskKinds
-from app.jobs.trimming import JOB_PURGE
+from app.stores.models import StoreKind
+from app.sweeps.purging import JOB_PURGE
 from app.verbs import archives, erasures, events, extinctions, purges, replications
 from app.verbs.verb import Carrier, Params, Plan, Recurrence, Scopes, Task, Tools, Verb
 
@@ -42,6 +43,7 @@ COLUMNS: Final = {
     "task": "the function that runs it",
     "proof": "the proof that nothing of it writes any more",
     "limits": "what holds it to the limits of a store",
+    "throttled_at": "the kinds of stores at which a throttle acts on it",
 }
 """What no verb may lack, and what it is."""
 
@@ -105,6 +107,22 @@ def scopes_of(kind: str, params: Params) -> Scopes:
         return scopes_of(*carrier.carried(params))
     verb = verb_of(kind, params)
     return frozenset({verb.scope}) | verb.more_scopes(params)
+
+
+def takes_throttle(kind: str, params: Params, store: StoreKind | None) -> bool:
+    """Whether `PATCH throttle` acts on a job.
+
+    Args:
+        store: of the job; None: of a batch, whose children have stores.
+    Raises: JobKindUnknown: a kind that this version does not start.
+    """
+    if kind == JOB_PLAN:
+        return False
+    carrier = CARRIERS.get(kind)
+    if carrier is not None:
+        return takes_throttle(*carrier.carried(params), store)
+    throttled_at = verb_of(kind, params).throttled_at
+    return bool(throttled_at) if store is None else store in throttled_at
 
 
 # -- what runs

@@ -15,6 +15,7 @@ from app.jobs.batches.service import ChildSubmitter
 from app.jobs.engines.choice import Engines
 from app.jobs.running.context import JobContext
 from app.settings import Settings
+from app.stores.models import StoreKind
 
 Params = Mapping[str, Any]
 """The parameters of a job, as its row keeps them."""
@@ -94,6 +95,10 @@ _NEEDED: Any = None
 """A column that every verb must fill: `check_table` names the one that is empty."""
 
 
+NOWHERE: frozenset[StoreKind] = frozenset()
+"""No throttle acts on a verb that reads, waits, or does one thing at once."""
+
+
 def nothing_more(_params: Params) -> Scopes:
     """No request of this kind needs a scope besides."""
     return frozenset()
@@ -113,6 +118,7 @@ class Verb:
         task: makes the function that runs.
         proof: returns only when nothing of the job writes at its target any more.
         limits: what holds it to the store's limits.
+        throttled_at: the kinds of stores at which `PATCH throttle` acts on it; empty: it takes no throttle.
         plan: what a PLAN job does for it.
         recurrence: how the service submits it by itself.
         batch: makes a child of a batch.
@@ -129,6 +135,7 @@ class Verb:
     task: Callable[[Tools], Task] = _NEEDED
     proof: Callable[[JobContext], None] = _NEEDED
     limits: Limits = _NEEDED
+    throttled_at: frozenset[StoreKind] = _NEEDED
     plan: Plan | None = None
     recurrence: Recurrence | None = None
     batch: ChildSubmitter | None = None

@@ -42,6 +42,8 @@ from lethe_client.errors import (
 )
 from lethe_client.extinction_filter import ExtinctionBundle
 from lethe_client.extinctions import Availability, Extinction, ExtinctionPlan, ExtinctionRequest, KeyStatuses
+from lethe_client.job_params import params_of
+from lethe_client.job_results import result_of
 from lethe_client.purge_results import Plan, PurgeStats, RidPlan
 from lethe_client.purges import PurgeRequest
 from lethe_client.replica_clock import (
@@ -178,4 +180,6 @@ __all__ = [
     "UnexpectedAnswer",
     "WaitTimedOut",
     "Written",
+    "params_of",
+    "result_of",
 ]

@@ -1,14 +1,14 @@
 """Audit rows name their actions in one form: noun.verb, with dashes inside a word.
 
 Revision: 0016
-Revises: 0014
+Revises: 0015
 """
 
 import sqlalchemy as sa
 from alembic import op
 
 revision = "0016"
-down_revision = "0014"
+down_revision = "0015"
 branch_labels = None
 depends_on = None
 

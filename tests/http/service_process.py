@@ -17,6 +17,7 @@ import httpx
 from lethe_client import Lethe
 
 from tests.forge import Forked, start_lethe
+from tests.typed_jobs import check_answer
 
 ROOT = Path(__file__).parents[2]
 LETHE = Path(sys.executable).with_name("lethe")
@@ -157,7 +158,10 @@ class ServiceProcess:
         """A plain HTTP client that carries a token; the admin's by default, none for ""."""
         bearer = self.token if token is None else token
         headers = {"Authorization": f"Bearer {bearer}"} if bearer else {}
-        with httpx.Client(base_url=self.url, headers=headers, timeout=REQUEST_TIMEOUT_S) as client:
+        hooks = {"response": [check_answer]}
+        with httpx.Client(
+            base_url=self.url, headers=headers, timeout=REQUEST_TIMEOUT_S, event_hooks=hooks
+        ) as client:
             yield client
 
     @contextlib.contextmanager

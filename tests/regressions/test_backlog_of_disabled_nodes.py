@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from app.purge.models import PurgeKind, PurgeParams, PurgeRequest, StrandedMode
-from app.purge.rows import PurgeTick
 from app.purge.service import MARK_STRANDED, snapshot
 from app.purge.tick import tick_once
 from app.stores.rows import Store
+from app.sweeps.rows import SweepTick
 from spark.purge.plan import plan_outgoing
 from spark.purge.statements import PurgeSpec
 from spark.targets.connection import connect
@@ -74,7 +74,7 @@ def test_the_recurring_purge_keeps_it(purges: Purges, place: Place) -> None:
     tick_once(bench.database, bench.settings, now=bench.clock.now())
     with bench.database.transaction() as db:
         for kind in (PurgeKind.OUTGOING, PurgeKind.DATA_GAP):
-            db.get_one(PurgeTick, ("shop", kind.value)).next_at = bench.clock.now()
+            db.get_one(SweepTick, ("shop", kind.value)).next_at = bench.clock.now()
     jobs = tick_once(bench.database, bench.settings, now=bench.clock.now())
     params = [bench.job(job_id).params for job_id in jobs]
     assert len(params) == 2

@@ -13,6 +13,8 @@ COMMITTED = ROOT / "openapi" / "openapi.json"
 METHODS = {"get", "put", "post", "patch", "delete"}
 # Rates say per what; a difference has a sign, which ISO 8601 durations have not.
 WITH_UNIT = {"rate_per_s", "rows_per_s", "bytes_per_s", "clock_difference_s", "abort_latency_ms"}
+# Told by results before they had a schema; answers keep their fields.
+WITH_UNIT |= {"longest_hold_ms"}
 PROBLEM = "application/problem+json"
 JSON = "application/json"
 
@@ -136,3 +138,19 @@ def test_durations_are_iso_8601_and_carry_no_unit_in_their_name() -> None:
         if name.endswith(("_s", "_ms", "_seconds")) and name not in WITH_UNIT
     }
     assert named == set()
+
+
+def test_each_kind_of_job_has_its_own_parameters_and_result() -> None:
+    """Both were free objects: a client had to guess what a purge tells and what a cleanup tells."""
+    job = _document()["components"]["schemas"]["JobRead"]
+    assert job.get("discriminator", {}).get("propertyName") == "kind"
+    mapping = job["discriminator"]["mapping"]
+    assert {each["$ref"] for each in job["oneOf"]} == set(mapping.values())
+    for kind, reference in mapping.items():
+        common, own = _resolve({"$ref": reference})["allOf"]
+        assert _resolve(common)["required"]
+        assert own["properties"]["kind"]["const"] == kind
+        for name in ("params", "result"):
+            choices = own["properties"][name].get("anyOf") or own["properties"][name]["allOf"]
+            shown = [_resolve(choice) for choice in choices if choice != {"type": "null"}]
+            assert all(schema.get("properties") for schema in shown), f"{kind}.{name}"

@@ -252,6 +252,7 @@ class Attempt:
         """
         while True:
             self.context.check()
+            self.context.show_bounds()
             self.look()
             now = self.now
             at = max(self.cycle.next_at or now, now + timedelta(seconds=self.context.throttle.delay_s()))

@@ -59,6 +59,7 @@ def _send(ground: Ground, lease: Lease, check: Callable[[], None]) -> None:
     def told(sent: Sent) -> None:
         ground.record.told_entries(sent)
         context.throttle.charge(rows=sent.batch.rows, byte_count=sent.body_bytes, worked_s=sent.worked_s)
+        context.show_bounds()
 
     with connect(
         target_of(ground.store, context.settings, context.database),

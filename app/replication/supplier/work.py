@@ -289,6 +289,7 @@ class Supply:
         self.ground.bound.require(sent.acknowledged.ruv)
         self.record.told(sent)
         self.context.throttle.charge(rows=sent.batch.rows, byte_count=sent.body_bytes, worked_s=sent.worked_s)
+        self.context.show_bounds()
         refused = sent.acknowledged.rejected
         if refused:
             self.ground.put_letters(_letters(sent))

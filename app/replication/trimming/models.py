@@ -7,8 +7,8 @@ from pydantic import BaseModel, Field
 
 from app.jobs.models import ThrottleSetting
 from app.jobs.plans.reviewed_plan import MaxDrift
-from app.jobs.trimming import CHANGELOG
 from app.kit.durations import Duration
+from app.sweeps.purging import CHANGELOG
 from spark.formats.csn import Csn
 
 

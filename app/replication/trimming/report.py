@@ -3,10 +3,10 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-from app.jobs.trimming import CHANGELOG, ChangelogPlanRead, RidTrimRead, TrimLimitsRead
 from app.replication.trimming.models import TrimParams
 from app.stores.models import Reach, exceeded
 from app.sweeps.limits import limits_as_submitted
+from app.sweeps.purging import CHANGELOG, ChangelogPlanRead, RidTrimRead, TrimLimitsRead
 from spark.replication.trimming.plan import RidPlan, TrimPlan
 
 

@@ -17,7 +17,6 @@ from app.jobs.plans.reviewed_plan import check_still_holds, drift_fault, finishe
 from app.jobs.rows import Job
 from app.jobs.service import JobRequest, refuse_conflict
 from app.jobs.service import submit as submit_job
-from app.jobs.trimming import JOB_PURGE, ChangelogPlanRead
 from app.kit.instants import instant_text
 from app.parameters.registry import as_timedelta
 from app.parameters.service import effective_by_name
@@ -29,6 +28,7 @@ from app.settings import Settings
 from app.stores.models import StoreKind, StoreLimits
 from app.stores.rows import Store
 from app.stores.service import require_kind
+from app.sweeps.purging import JOB_PURGE, ChangelogPlanRead
 from spark.replication.errors import ReplicaMissing
 from spark.replication.records import ReplicaStatus
 from spark.replication.trimming.plan import PlanStopped, TrimPlan, plan_trim
@@ -53,7 +53,7 @@ def prepare(
     now: datetime,
     for_write: bool,
 ) -> TrimParams:
-    """Snapshot and early look of a request; see app.jobs.trimming.
+    """Snapshot and early look of a request; see app.sweeps.purging.
 
     Raises: ServiceError: StoreKindWrong, FUTURE_CUTOFF, PLAN_NOT_USABLE, PLAN_NO_LONGER_HOLDS,
         LIMIT_EXCEEDED, ReplicaRestored, ReplicaInitializing.
@@ -215,7 +215,7 @@ def submit_unseen(
     now: datetime,
     parent_id: str | None,
 ) -> Job:
-    """Queue a job whose target is looked at when it runs; see app.jobs.trimming.
+    """Queue a job whose target is looked at when it runs; see app.sweeps.purging.
 
     Raises: StoreKindWrong, ConflictingJob, QueueFull.
     """
@@ -237,7 +237,7 @@ def submit(
     now: datetime,
     parent_id: str | None = None,
 ) -> Job:
-    """Queue the job; see app.jobs.trimming.
+    """Queue the job; see app.sweeps.purging.
 
     Raises: ConflictingJob, QueueFull.
     """

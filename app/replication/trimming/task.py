@@ -15,7 +15,6 @@ from app.jobs.errors import JobFailed
 from app.jobs.running.context import JobContext
 from app.jobs.running.sql_target import claim, controlled
 from app.jobs.running.suspension import awake_store
-from app.jobs.trimming import CHANGELOG
 from app.kit.instants import instant_text
 from app.replication.agreements.service import register_missing
 from app.replication.agreements.sessions.service import target_of_store
@@ -28,6 +27,7 @@ from app.sweeps.archive import end_archive, open_archive
 from app.sweeps.counts import Counts, ledger_counts, noted_counts
 from app.sweeps.limits import check_limits
 from app.sweeps.loop import sweep_here
+from app.sweeps.purging import CHANGELOG
 from app.sweeps.silence import prove_sweep_silent
 from spark.replication.agreements import forget_removed
 from spark.replication.errors import ReplicationRefused

@@ -12,14 +12,14 @@ from sqlmodel import select
 
 from app.auth.rows import AuditEvent
 from app.db import Database
-from app.events.cleanup.rows import CleanupTick
 from app.events.cleanup.tick import SWITCH, read_tick, tick_once
-from app.jobs.recurring import TickOutcome
 from app.jobs.rows import Job, JobEvent
 from app.jobs.states import JobState
 from app.settings import Settings
 from app.stores.models import StoreKind
 from app.stores.rows import Store
+from app.sweeps.recurring import TickOutcome
+from app.sweeps.rows import SweepTick
 from tests.app.fake_clock import FakeClock
 
 NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
@@ -58,9 +58,9 @@ def _jobs(database: Database) -> list[Job]:
         return list(db.exec(select(Job).order_by(Job.id)).all())
 
 
-def _row(database: Database, store: str) -> CleanupTick:
+def _row(database: Database, store: str) -> SweepTick:
     with database.reading() as db:
-        return db.get_one(CleanupTick, store)
+        return db.get_one(SweepTick, (store, "EVENT_CLEANUP"))
 
 
 def _end(database: Database, job_id: str) -> None:
@@ -80,7 +80,7 @@ def test_stores_that_did_not_ask_are_left_alone(
         assert tick_once(database, settings, now=clock.now()) == []
         clock.advance(86_400)
     with database.reading() as db:
-        assert db.exec(select(CleanupTick)).all() == []
+        assert db.exec(select(SweepTick)).all() == []
         assert read_tick(db, db.get_one(Store, "plain"), now=clock.now()) is None
 
 
@@ -161,7 +161,7 @@ def test_a_changed_interval_counts_from_the_change(
     _change(database, "asked", parameters={})
     assert tick_once(database, settings, now=clock.now()) == []
     with database.reading() as db:
-        assert db.get(CleanupTick, "asked") is None
+        assert db.get(SweepTick, ("asked", "EVENT_CLEANUP")) is None
 
 
 def test_a_cleanup_that_has_not_ended_skips_the_tick_and_is_named(

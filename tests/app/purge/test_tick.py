@@ -12,15 +12,15 @@ from sqlmodel import select
 
 from app.auth.rows import AuditEvent
 from app.db import Database
-from app.jobs.recurring import TickOutcome
 from app.jobs.rows import Job
 from app.jobs.states import JobState
 from app.purge.models import PurgeKind, PurgeTickRead
-from app.purge.rows import PurgeTick
 from app.purge.tick import list_ticks, tick_once
 from app.settings import Settings
 from app.stores.models import StoreKind
 from app.stores.rows import Store
+from app.sweeps.recurring import TickOutcome
+from app.sweeps.rows import SweepTick
 from tests.app.fake_clock import FakeClock
 
 NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
@@ -64,9 +64,9 @@ def jobs(database: Database) -> list[Job]:
         return list(db.exec(select(Job).order_by(Job.id)).all())
 
 
-def row_of(database: Database, kind: PurgeKind = PurgeKind.OUTGOING, store: str = "shop") -> PurgeTick:
+def row_of(database: Database, kind: PurgeKind = PurgeKind.OUTGOING, store: str = "shop") -> SweepTick:
     with database.reading() as db:
-        return db.get_one(PurgeTick, (store, kind.value))
+        return db.get_one(SweepTick, (store, kind.value))
 
 
 def shown(database: Database, clock: FakeClock) -> list[PurgeTickRead]:
@@ -199,7 +199,7 @@ def test_a_full_queue_is_noted_and_the_next_tick_comes(
     full = settings.model_copy(update={"jobs_queued_max": 1})
     assert len(tick_once(database, full, now=clock.now())) == 1
     with database.reading() as db:
-        outcomes = sorted(str(row.last_outcome) for row in db.exec(select(PurgeTick)).all())
+        outcomes = sorted(str(row.last_outcome) for row in db.exec(select(SweepTick)).all())
     assert outcomes == ["SKIPPED_REFUSED", "SKIPPED_REFUSED", "SUBMITTED"]
 
 
@@ -215,7 +215,7 @@ def test_switching_off_and_removing_the_store_end_the_ticks(
     clock.advance(DAY)
     assert tick() == []
     with database.reading() as db:
-        assert db.exec(select(PurgeTick)).all() == []
+        assert db.exec(select(SweepTick)).all() == []
     assert shown(database, clock) == []
 
 

@@ -5,21 +5,24 @@ its own proof, or had no limits; a kind of store without a `recover` got that of
 """
 
 import ast
+import inspect
 import re
 import subprocess
 import sys
 from dataclasses import replace
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import pytest
+from fastapi.routing import APIRoute
 
 from app.jobs.errors import JobKindUnknown
+from app.main import ROUTERS
 from app.starting import EXIT_CONFIGURATION, Misconfigured, check_verbs
 from app.stores.models import StoreCreate
 from app.verbs.stores.table import COLUMNS as STORE_COLUMNS
 from app.verbs.stores.table import KINDS
 from app.verbs.table import CARRIERS, COLUMNS, SUBMITTERS, VERBS, scopes_of, task_kinds, verb_of
-from app.verbs.verb import Limits, Tools, Verb
+from app.verbs.verb import Limits, NoBody, Tools, Verb
 from tests.style.source_files import ROOT, source_files
 
 BY_NAME = {verb.name: verb for verb in VERBS}
@@ -123,7 +126,7 @@ def test_what_removes_is_planned_and_bounded() -> None:
 
 def test_preparations_make_the_parameters_of_their_row() -> None:
     for verb in VERBS:
-        if verb.prepare is not None and verb.prepare.__module__ != "app.jobs.trimming":
+        if verb.prepare is not None and verb.prepare.__module__ != "app.sweeps.purging":
             made = str(get_type_hints(verb.prepare)["return"])
             assert verb.params.__name__ in made, verb.name
 
@@ -136,3 +139,15 @@ def test_acts_of_a_purge_are_told_apart_by_their_parameters() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_examples_of_stores_are_taken(kind: Any) -> None:
     assert StoreCreate.model_validate(dict(KINDS[kind].rules.example)).kind == kind
+
+
+def test_requests_of_the_table_are_the_bodies_that_routes_take() -> None:
+    taken = {
+        parameter.annotation
+        for router in ROUTERS
+        for route in router.routes
+        if isinstance(route, APIRoute)
+        for parameter in inspect.signature(route.endpoint).parameters.values()
+    }
+    taken |= {get_args(each)[0] for each in taken if get_args(each)}
+    assert [verb.name for verb in VERBS if verb.request not in taken | {NoBody}] == []

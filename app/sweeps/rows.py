@@ -1,4 +1,4 @@
-"""The rows of the recurring tick: one per store and kind, while that is switched on."""
+"""The rows of what recurs: one per store and kind, while the store asks for it."""
 
 from datetime import datetime
 
@@ -8,15 +8,21 @@ from sqlmodel import SQLModel
 from app.db import UtcDateTime
 
 
-class PurgeTick(SQLModel, table=True):
-    """When Lethe purges a store by itself; there is a row only while that is switched on."""
+class SweepTick(SQLModel, table=True):
+    """When Lethe sweeps a store by itself; there is a row only while the store asks for that.
 
-    __tablename__ = "purge_ticks"
+    Attributes:
+        kind: of the sweep: that of a purge, CHANGELOG, EVENT_CLEANUP.
+        cron, time_zone: when, by the calendar; else `interval_s`: seconds between two.
+    """
+
+    __tablename__ = "sweep_ticks"
 
     store: str = Column(primary_key=True, max_length=63, foreign_key="stores.id", ondelete="CASCADE")
     kind: str = Column(primary_key=True, max_length=20)
-    cron: str = Column(max_length=200)
-    time_zone: str = Column(max_length=64)
+    cron: str | None = Column(default=None, max_length=200)
+    time_zone: str | None = Column(default=None, max_length=64)
+    interval_s: float | None = None
     next_at: datetime = Column(sa_type=UtcDateTime, index=True)
     last_at: datetime | None = Column(default=None, sa_type=UtcDateTime)
     last_outcome: str | None = Column(default=None, max_length=20)

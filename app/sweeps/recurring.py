@@ -9,6 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from pydantic import BaseModel, Field
 from sqlmodel import Session
 
 from app.auth.actions import Action
@@ -17,6 +18,7 @@ from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.errors import ServiceError
 from app.jobs.errors import ConflictingJob
+from app.jobs.models import JobError
 from app.jobs.rows import Job
 from app.jobs.states import JobState
 from app.kit.ids import new_id
@@ -33,6 +35,15 @@ class TickOutcome(StrEnum):
     SKIPPED_RUNNING = "SKIPPED_RUNNING"
     SKIPPED_SUSPENDED = "SKIPPED_SUSPENDED"
     SKIPPED_REFUSED = "SKIPPED_REFUSED"
+
+
+class LastJob(BaseModel):
+    """What became of the job that a tick submitted last: SUBMITTED alone says nothing of its end."""
+
+    last_job_state: JobState | None = Field(
+        default=None, description="Of the last job, now; null: there is none, or it is forgotten."
+    )
+    last_job_error: JobError | None = Field(default=None, description="Why the last job failed.")
 
 
 def last_job_of(db: Session, job_id: str | None) -> dict[str, object]:

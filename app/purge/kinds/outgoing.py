@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from app.jobs.writing import EVENT_WARNING
-from app.purge.kind import Kind, Look, MakeUnit, Purge, Start, UnitHead
+from app.purge.kinds.kind import Kind, Look, MakeUnit, Purge, Start, UnitHead
 from app.purge.models import PurgeKind, PurgeParams, StrandedMode
 from app.purge.report import resent_read
 from app.settings import Settings

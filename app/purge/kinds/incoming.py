@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from app.purge.kind import NOT_OUTGOING, Kind, Look, MakeUnit, Purge, Start, UnitHead
+from app.purge.kinds.kind import NOT_OUTGOING, Kind, Look, MakeUnit, Purge, Start, UnitHead
 from app.purge.models import PurgeKind, PurgeParams
 from app.settings import Settings
 from app.sweeps.windows import LoopState

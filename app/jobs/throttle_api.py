@@ -1,0 +1,67 @@
+"""`PATCH /v1/jobs/{j}/throttle`."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fastapi import APIRouter, Request
+from sqlmodel import Session
+from starlette.responses import Response
+
+from app.auth.access import ClockDep
+from app.auth.actions import Action
+from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
+from app.errors import Conflict
+from app.jobs.again import set_throttle
+from app.jobs.api import Controller, JobId, visible_job
+from app.jobs.models import JobRead, ThrottleSetting, read_job
+from app.jobs.rows import Job
+from app.kit.conditional import etag
+from app.kit.problems import problems
+from app.stores.models import StoreKind
+from app.stores.rows import Store
+
+router = APIRouter(tags=["jobs"])
+TakesThrottle = Callable[[str, Mapping[str, Any], StoreKind | None], bool]
+
+
+@router.patch(
+    "/v1/jobs/{job_id}/throttle",
+    response_model=JobRead,
+    summary="Change a job's speed while it runs",
+    operation_id="throttle_job",
+    responses=problems(404, 409),
+)
+def patch_throttle(
+    job_id: JobId,
+    body: ThrottleSetting,
+    request: Request,
+    caller: Controller,
+    clock: ClockDep,
+    idempotency_key: IdempotencyKeyHeader = None,
+) -> Response:
+    """The whole setting is replaced; null takes a bound away. It acts within a second.
+
+    A job that knows no bounds (a plan, an audit, a log switch, ...) answers 409 THROTTLE_NOT_TAKEN.
+    """
+
+    def effect(db: Session) -> Answer:
+        _require_throttled(request, db, visible_job(db, job_id, caller))
+        job = set_throttle(db, job_id, body, now=clock.now(), actor=caller.name)
+        headers = {"ETag": etag(job.version)}
+        return Answer(body=read_job(job), headers=headers, store=job.store, audit=body.model_dump())
+
+    response = mutate(request, caller, effect, action=Action.JOB_THROTTLE, subject=("job", job_id), body=body)
+    request.app.state.changed(job_id)
+    return response
+
+
+def _require_throttled(request: Request, db: Session, job: Job) -> None:
+    """Refuse bounds for a job that would not keep them.
+
+    Raises: Conflict: THROTTLE_NOT_TAKEN.
+    """
+    takes_throttle: TakesThrottle = request.app.state.takes_throttle
+    store = None if job.store is None else db.get(Store, job.store)
+    if not takes_throttle(job.kind, job.params, None if store is None else StoreKind(store.kind)):
+        detail = f"a job of kind {job.kind} goes at its own speed here: only pause and abort hold it back"
+        raise Conflict(detail, code="THROTTLE_NOT_TAKEN")

@@ -1,0 +1,239 @@
+"""What jobs were told, a class for each kind: `params_of` makes it of a job."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from lethe_client.decoding import decode
+from lethe_client.job_results import act_of
+from lethe_client.results import Job, Raw, Result
+
+
+@dataclass(frozen=True, kw_only=True)
+class PurgeParams(Result):
+    """The snapshot of a purge at its submission; every attempt uses it."""
+
+    kind: str = ""
+    cutoff: datetime | None = None
+    retention_minutes: Raw | None = None
+    default_retention_minutes: Raw = field(default_factory=dict)
+    stranded: str = ""
+    stranded_by: str | None = None
+    stranded_nodes: tuple[Any, ...] | None = None
+    strict: bool = False
+    data_rows_in_tx: int | None = None
+    event_batches_in_tx: int | None = None
+    batches_in_tx: int | None = None
+    archive: Raw | None = None
+    engine: str | None = None
+    throttle: Raw | None = None
+    force: bool = False
+    overlap: str = ""
+    plan_id: str | None = None
+    max_drift: Any = None
+    max_rows: int | None = None
+    max_fraction: float | None = None
+    archive_retention: str = ""
+    target: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangelogPurgeParams(Result):
+    """The snapshot of a trimming at its submission; every attempt uses it."""
+
+    kind: str = ""
+    cutoff: datetime | None = None
+    retention: timedelta | None = None
+    retention_source: str = ""
+    max_entries: int | None = None
+    max_entries_source: str = ""
+    rows_in_tx: int | None = None
+    archive: bool = False
+    archive_retention: str = ""
+    throttle: Raw | None = None
+    overlap: str = ""
+    plan_id: str | None = None
+    planned_upto: Mapping[str, Any] | None = None
+    planned: Mapping[str, Any] | None = None
+    max_rows: int | None = None
+    max_fraction: float | None = None
+    target: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErasureParams(Result):
+    """The snapshot of a cycle at its submission."""
+
+    plan: str | None = None
+    period: timedelta | None = None
+    min_file_age: timedelta | None = None
+    duration: timedelta | None = None
+    follows_period: bool = False
+    follows_kinds: bool = False
+    kinds: tuple[str, ...] = ()
+    engine: str | None = None
+    throttle: Raw | None = None
+    origin: str = ""
+    target: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErasureVerifyParams(Result):
+    """The cycle whose proof is held against the environment."""
+
+    cycle: str = ""
+    engine: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExtinctionParams(Result):
+    """The extinction whose records are removed, or at JE counted."""
+
+    extinction_id: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicationSessionParams(Result):
+    """The snapshot of a session at its submission."""
+
+    agreement_id: str = ""
+    mode: str = ""
+    strategy: str = ""
+    max_changes: int | None = None
+    max_duration: timedelta | None = None
+    discard_consumer_changes: bool = False
+    batch_rows: int = 0
+    batch_bytes: int = 0
+    in_flight: int = 0
+    engine: str | None = None
+    throttle: Raw | None = None
+    consumer: Mapping[str, Any] = field(default_factory=dict)
+    target: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditParams(Result):
+    """The snapshot of an audit at its submission."""
+
+    agreement_id: str = ""
+    range: Mapping[str, Any] | None = None
+    entries: bool = False
+    consumer: Mapping[str, Any] = field(default_factory=dict)
+    target: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventCleanupParams(Result):
+    """The snapshot of a cleanup at its submission; every attempt uses it."""
+
+    plan: str = ""
+    confirmed_before: datetime | None = None
+    interval: timedelta | None = None
+    interval_source: str = ""
+    via: str | None = None
+    rule: str = ""
+    log_switch: str = ""
+    archive: bool = False
+    archive_retention: str = ""
+    max_rows_in_tx: int | None = None
+    engine: str | None = None
+    throttle: Raw | None = None
+    overlap: str = ""
+    plan_id: str | None = None
+    planned: Mapping[str, Any] | None = None
+    planned_bounds: Mapping[str, Any] = field(default_factory=dict)
+    planned_confirmations: tuple[Any, ...] = ()
+    max_rows: int | None = None
+    max_fraction: float | None = None
+    target: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogSwitchParams(Result):
+    """The snapshot of a switch at its submission; every attempt uses it."""
+
+    action: str = ""
+    timeout: timedelta | None = None
+    overlap: str = ""
+    target: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventWaitParams(Result):
+    """The snapshot of a wait at its submission; every attempt uses it."""
+
+    origin: Any = None
+    confirmed: Any = None
+    wait_on: int = 0
+    wait_on_store: str = ""
+    timeout: timedelta | None = None
+    awaited: tuple[Raw, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArchiveVerifyParams(Result):
+    """The archive to verify."""
+
+    archive: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArchiveRestoreParams(Result):
+    """The archive to restore, and where to."""
+
+    archive: str = ""
+    into: Raw = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchParams(Result):
+    """What each store is to do."""
+
+    kind: str = ""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    stores: tuple[str, ...] = ()
+    refused: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExtinctionPlanParams(Result):
+    """The snapshot of a plan: the extinction as its record would be."""
+
+    plan: str = ""
+    extinction: str = ""
+
+
+PARAMS: Final[Mapping[str, type[Result]]] = {
+    "PURGE": PurgeParams,
+    "PURGE CHANGELOG": ChangelogPurgeParams,
+    "ERASURE": ErasureParams,
+    "ERASURE_VERIFY": ErasureVerifyParams,
+    "EXTINCTION": ExtinctionParams,
+    "REPLICATION_SESSION": ReplicationSessionParams,
+    "AUDIT": AuditParams,
+    "EVENT_CLEANUP": EventCleanupParams,
+    "LOG_SWITCH": LogSwitchParams,
+    "EVENT_WAIT": EventWaitParams,
+    "ARCHIVE_VERIFY": ArchiveVerifyParams,
+    "ARCHIVE_RESTORE": ArchiveRestoreParams,
+    "BATCH": BatchParams,
+    "PLAN": PurgeParams,
+    "PLAN ERASURE": ErasureParams,
+    "PLAN EXTINCTION": ExtinctionPlanParams,
+    "PLAN EVENT_CLEANUP": EventCleanupParams,
+}
+"""By kind, and by act where a kind has several."""
+
+
+def params_of(job: Job) -> Result | None:
+    """The parameters of a job as a value of its kind; None: its kind is not known here.
+
+    `job.params` is the JSON object itself, of any kind and version.
+
+    Raises: UnexpectedAnswer: a version of the service that is too old has written them.
+    """
+    act = act_of(job)
+    is_trimming = act == "PLAN None" and job.params.get("kind") == "CHANGELOG"
+    kind = ChangelogPurgeParams if is_trimming else PARAMS.get(act, PARAMS.get(job.kind))
+    return None if kind is None else decode(kind, job.params)

@@ -1,0 +1,275 @@
+"""What jobs tell at their end, a class for each kind: `result_of` makes it of a job.
+
+A purge, a cleanup or a trimming that was stopped tells what it had done by then; its other fields are None.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from lethe_client.decoding import decode
+from lethe_client.erasure_results import ErasurePlan
+from lethe_client.extinctions import ExtinctionPlan
+from lethe_client.purge_results import Plan
+from lethe_client.results import Job, Raw, Result
+from lethe_client.slony_results import CleanupPlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptArchive(Result):
+    """The archive of what a job removed; `error` says why it has no manifest yet."""
+
+    directory: str = ""
+    counts: str | None = None
+    files: int | None = None
+    rows: int | None = None
+    bytes: int | None = None
+    error: Raw | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PurgeResult(Result):
+    """What a purge OUTGOING, INCOMING or DATA_GAP has removed."""
+
+    cutoff: datetime | None = None
+    cutoff_local: str | None = None
+    retention_minutes: int | None = None
+    retention_source: str | None = None
+    layout: str | None = None
+    counts: str = ""
+    removed: Mapping[str, Any] = field(default_factory=dict)
+    plan_id: str | None = None
+    planned: Mapping[str, Any] | None = None
+    fewer_than_planned: int | None = None
+    stranded: Raw | None = None
+    resent_after_purge: Raw | None = None
+    nodes: int | None = None
+    compared: str | None = None
+    archive: KeptArchive | None = None
+    units: int = 0
+    longest_hold_ms: int | None = None
+    warnings: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangelogPurgeResult(Result):
+    """What a purge CHANGELOG has removed."""
+
+    kind: str = ""
+    cutoff: datetime | None = None
+    retention_minutes: int | None = None
+    retention_source: str | None = None
+    max_entries: int | None = None
+    max_entries_source: str | None = None
+    counts: str = ""
+    removed: Mapping[str, Any] = field(default_factory=dict)
+    plan_id: str | None = None
+    planned: Mapping[str, Any] | None = None
+    fewer_than_planned: int | None = None
+    rows_left: int | None = None
+    rows_over_max_entries: int | None = None
+    rids: tuple[Raw, ...] = ()
+    archive: KeptArchive | None = None
+    units: int = 0
+    longest_hold_ms: int | None = None
+    warnings: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErasureResult(Result):
+    """What a cycle leaves behind."""
+
+    erasure_cycle_id: str = ""
+    state: str = ""
+    files: Mapping[str, Any] = field(default_factory=dict)
+    remaining: int = 0
+    remaining_by_cause: Mapping[str, Any] = field(default_factory=dict)
+    vetoed: int = 0
+    stats: Raw = field(default_factory=dict)
+    warnings: tuple[Raw, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErasureVerifyResult(Result):
+    """What a verification has compared."""
+
+    erasure_cycle_id: str = ""
+    verified: bool = False
+    faults_count: int = 0
+    faults: tuple[Raw, ...] = ()
+    explained_count: int = 0
+    explained: tuple[Raw, ...] = ()
+    files_read: int = 0
+    files_as_proved: int = 0
+    erased_entries: int = 0
+    erased_bytes: int = 0
+    missing_count: int = 0
+    checkpoint: str = ""
+    first_active: str = ""
+    was_written_meanwhile: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExtinctionResult(Result):
+    """What an extinction has reached."""
+
+    extinction_id: str = ""
+    records: int = 0
+    bytes: int = 0
+    tombstones: int | None = None
+    hint: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicationSessionResult(Result):
+    """What a session has sent, and how it ended."""
+
+    replication_session_id: str = ""
+    outcome: str = ""
+    counters: Mapping[str, Any] = field(default_factory=dict)
+    acknowledged: int = 0
+    windows: int = 0
+    rows_read: int = 0
+    batches: int = 0
+    bytes: int = 0
+    problem: Raw | None = None
+    warnings: tuple[Raw, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditResult(Result):
+    """What an audit found."""
+
+    agrees: bool = False
+    complete: bool = False
+    reason: str | None = None
+    supplier_ruv: Mapping[str, Any] = field(default_factory=dict)
+    consumer_ruv: Mapping[str, Any] | None = None
+    rids: tuple[Raw, ...] = ()
+    entries: Raw = field(default_factory=dict)
+    differing: tuple[Raw, ...] = ()
+    truncated: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventCleanupResult(Result):
+    """What a cleanup has removed, what stays, and what became of the log tables."""
+
+    via: str | None = None
+    rule: str | None = None
+    confirmed_before: datetime | None = None
+    interval: timedelta | None = None
+    interval_source: str | None = None
+    counts: str = ""
+    removed: Mapping[str, Any] = field(default_factory=dict)
+    planned_rows: int | None = None
+    plan_id: str | None = None
+    planned: Mapping[str, Any] | None = None
+    origins: tuple[Raw, ...] | None = None
+    log_switch: Raw | None = None
+    classification: str | None = None
+    differences: tuple[str, ...] | None = None
+    archive: KeptArchive | None = None
+    units: int = 0
+    longest_hold_ms: int | None = None
+    warnings: tuple[Raw, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogSwitchResult(Result):
+    """How a log switch has ended."""
+
+    action: str = ""
+    outcome: str = ""
+    started: bool = False
+    status_before: int = 0
+    status: int = 0
+    active: str = ""
+    emptied: str | None = None
+    waited_for: timedelta | None = None
+    warnings: tuple[Raw, ...] = ()
+    blocked: Raw | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventWaitResult(Result):
+    """How a wait has ended."""
+
+    awaited: tuple[Raw, ...] = ()
+    wait_on: int = 0
+    is_satisfied: bool = False
+    origins_gone: tuple[int, ...] = ()
+    pairs: int = 0
+    outstanding: tuple[Raw, ...] = ()
+    outstanding_total: int = 0
+    looked_at: datetime | None = None
+    deadline: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArchiveVerifyResult(Result):
+    """What a verification of an archive has read."""
+
+    files: int = 0
+    rows: int = 0
+    manifest: str = ""
+    bad: tuple[Raw, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArchiveRestoreResult(Result):
+    """What a restore has brought back."""
+
+    units: int = 0
+    rows: int = 0
+    skipped: int = 0
+    manifest: str = ""
+    refused: tuple[Raw, ...] = ()
+    warnings: tuple[Raw, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchResult(Result):
+    """What became of each store."""
+
+    stores: Mapping[str, Any] = field(default_factory=dict)
+
+
+RESULTS: Final[Mapping[str, type[Result]]] = {
+    "PURGE": PurgeResult,
+    "PURGE CHANGELOG": ChangelogPurgeResult,
+    "ERASURE": ErasureResult,
+    "ERASURE_VERIFY": ErasureVerifyResult,
+    "EXTINCTION": ExtinctionResult,
+    "REPLICATION_SESSION": ReplicationSessionResult,
+    "AUDIT": AuditResult,
+    "EVENT_CLEANUP": EventCleanupResult,
+    "LOG_SWITCH": LogSwitchResult,
+    "EVENT_WAIT": EventWaitResult,
+    "ARCHIVE_VERIFY": ArchiveVerifyResult,
+    "ARCHIVE_RESTORE": ArchiveRestoreResult,
+    "BATCH": BatchResult,
+    "PLAN": Plan,
+    "PLAN ERASURE": ErasurePlan,
+    "PLAN EXTINCTION": ExtinctionPlan,
+    "PLAN EVENT_CLEANUP": CleanupPlan,
+}
+"""By kind, and by act where a kind has several."""
+
+
+def act_of(job: Job) -> str:
+    """The kind of a job, with the act where a kind has several: `PURGE CHANGELOG`, `PLAN ERASURE`."""
+    says = {"PURGE": "kind", "PLAN": "plan"}.get(job.kind)
+    return f"{job.kind} {job.params.get(says)}" if says else job.kind
+
+
+def result_of(job: Job) -> Result | None:
+    """The result of a job as a value of its kind; None: it has none, or its kind is not known here.
+
+    `job.result` is the JSON object itself, of any kind and version.
+
+    Raises: UnexpectedAnswer: a version of the service that is too old has written it.
+    """
+    kind = RESULTS.get(act_of(job), RESULTS.get(job.kind))
+    return None if job.result is None or kind is None else decode(kind, job.result)

@@ -1,0 +1,76 @@
+"""What recurs had a table per domain; the rows go over into one, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+
+from app.db import Database
+from app.stores.models import StoreKind
+from app.stores.rows import Store
+
+ROOT = Path(__file__).parents[2]
+NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+CRON = "store, kind, cron, time_zone"
+INTERVAL = "store, interval_s"
+LAST = "next_at, last_at, last_outcome, last_detail, last_job_id"
+WHEN = "'2026-11-20 16:00:00.000000', '2026-11-20 12:00:00.000000', 'SUBMITTED', null, 'job_1'"
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
+def former(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    """A metadata database as version 0014 left it, with what recurs."""
+    url = f"sqlite:///{tmp_path / 'lethe.db'}"
+    if request.param == "postgresql":
+        url = request.getfixturevalue("postgresql_url")
+    database = Database(url)
+    _migrate(database, "0014", command.upgrade)
+    with database.transaction() as db:
+        for name, kind in (("shop", StoreKind.SYMMETRICDS), ("node", StoreKind.SLONY)):
+            db.add(Store(id=name, kind=kind, url="sqlite:////nowhere", created_at=NOON, updated_at=NOON))
+        db.flush()
+        purge = f"insert into purge_ticks (store, kind, cron, time_zone, {LAST})"
+        db.execute(sa.text(f"{purge} values ('shop', 'OUTGOING', '0 0 0 * * *', 'Europe/Berlin', {WHEN})"))
+        db.execute(sa.text(f"{purge} values ('shop', 'DATA_GAP', '0 0 */4 * * *', 'UTC', {WHEN})"))
+        cleanup = f"insert into cleanup_ticks (store, interval_s, {LAST})"
+        db.execute(sa.text(f"{cleanup} values ('node', 600.0, {WHEN})"))
+    yield database
+    database.close()
+
+
+def _migrate(database: Database, revision: str, way: Callable[[Config, str], None]) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(ROOT / "migrations"))
+    with database.engine.begin() as connection:
+        config.attributes["connection"] = connection
+        way(config, revision)
+
+
+def _rows(database: Database, table: str, schedule: str) -> list[tuple[object, ...]]:
+    with database.reading() as db:
+        found = db.execute(sa.text(f"select {schedule}, {LAST} from {table} order by store, 2"))
+        return [tuple(row) for row in found]
+
+
+def test_what_recurs_goes_over_and_back(former: Database) -> None:
+    purges, cleanups = _rows(former, "purge_ticks", CRON), _rows(former, "cleanup_ticks", INTERVAL)
+    _migrate(former, "0015", command.upgrade)
+    found = _rows(former, "sweep_ticks", f"{CRON}, interval_s")
+    assert [row[:5] for row in found] == [
+        ("node", "EVENT_CLEANUP", None, None, 600.0),
+        ("shop", "DATA_GAP", "0 0 */4 * * *", "UTC", None),
+        ("shop", "OUTGOING", "0 0 0 * * *", "Europe/Berlin", None),
+    ]
+    assert [row[5:] for row in found] == [cleanups[0][2:], *[row[4:] for row in purges]]
+    with former.transaction() as db:
+        trimming = f"insert into sweep_ticks (store, kind, interval_s, {LAST})"
+        db.execute(sa.text(f"{trimming} values ('shop', 'CHANGELOG', 60.0, {WHEN})"))
+    _migrate(former, "0014", command.downgrade)
+    assert _rows(former, "purge_ticks", CRON) == purges
+    assert _rows(former, "cleanup_ticks", INTERVAL) == cleanups
