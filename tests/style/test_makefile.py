@@ -102,6 +102,11 @@ def test_fast_run_is_one_run_without_those_alone(tmp_path: Path) -> None:
     assert (code, re.findall(r"(\d+) passed, (\d+) deselected", said)) == (0, [("1", "2")])
 
 
+def test_files_that_the_fast_run_leaves_out_are_there() -> None:
+    listed = (ROOT / "tests" / "slow.txt").read_text().split()
+    assert [line for line in listed if not (ROOT / "tests" / line).is_file()] == []
+
+
 def test_marks_that_are_asked_for_take_the_place_of_not_long(tmp_path: Path) -> None:
     code, said = _run_tests(tmp_path, "-m", "long or alone")
     assert (code, re.findall(r"1 (\w+), 2 deselected", said)) == (1, ["failed", "passed"])
