@@ -47,8 +47,10 @@ fi
 
 # The rules of the house take more than a minute, and make check has run them.
 [ "${#paths[@]}" -gt 0 ] || arguments+=(--ignore=tests/style)
-# All of them are served: to collect them takes longer than to run the others.
-[ "$fast" -eq 0 ] || arguments+=(--ignore=tests/journeys --ignore=tests/http --ignore=tests/benchmarks)
+# Folders of which all is marked served: to collect them would take longer than to run many others.
+if [ "$fast" -eq 1 ]; then
+  for folder in journeys http seeds regressions migrations benchmarks; do arguments+=("--ignore=tests/$folder"); done
+fi
 
 # Files in the order of tests/conftest.py, not by their number of tests.
 side_by_side=(-n "$workers" --dist loadfile --no-loadscope-reorder)

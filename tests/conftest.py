@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,10 +33,11 @@ POSTGRESQL_FIXTURES = {"postgresql_server", "postgresql_url", "own_postgresql", 
 
 MARIADB_FIXTURES = {"mariadb_server", "mariadb_url", "own_mariadb"}
 SLONY_FIXTURES = {"slony", "bare_slony"}
+SERVERS = re.compile("postgresql|mariadb|mysql")
 JVM_FIXTURES = {"shared_pool", "purging"}
-SERVED_FOLDERS = {"benchmarks", "http", "journeys"}
-SLOW = {line for line in (Path(__file__).parent / "slow.txt").read_text().split() if line.endswith(".py")}
+SERVED_FOLDERS = {"benchmarks", "http", "journeys", "migrations", "regressions", "seeds"}
 TESTS = Path(__file__).parent
+SLOW = set((TESTS / "slow.txt").read_text().split())
 # Long ones first, so that the workers end together; last those whose services live to the end of the run.
 TURNS = {"journeys": 0, "http": 2}
 MARIADB_URL = "mysql+pymysql://root@127.0.0.1:3306"
@@ -89,13 +91,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _is_served(item: pytest.Item) -> bool:
-    """Whether a test has a server, a service or a JVM: `make test-fast` leaves it out."""
+    """Whether a test has a server, a service or a JVM, or lies where most do: not in `make test-fast`."""
     folder = item.path.relative_to(TESTS).parts[0]
     marks = ("postgresql", "mariadb", "slony", "journey")
+    fixtures = getattr(item, "fixturenames", ())
+    chosen = getattr(item, "callspec", None)
+    is_asked = chosen is not None and "request" in fixtures and SERVERS.search(chosen.id) is not None
     return (
         folder in SERVED_FOLDERS
+        or is_asked
         or any(item.get_closest_marker(mark) for mark in marks)
-        or not JVM_FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
+        or not JVM_FIXTURES.isdisjoint(fixtures)
     )
 
 

@@ -325,10 +325,10 @@ def own_service(tmp_path: Path) -> Iterator[ServiceProcess]:
 def test_killed_service_goes_on_to_the_same_deadlines(
     own_service: ServiceProcess, catalogs: Catalogs
 ) -> None:
-    length = timedelta(seconds=16)  # a loaded machine sees both wait, and starts a service, in less
+    length = timedelta(seconds=10)  # a loaded machine sees both wait, and starts a service, in less
     with own_service.http() as http:
         missed, kept = recorded_nodes(http, catalogs, [1])[1], recorded_nodes(http, catalogs, [1])[1]
-        submitted = {node.id: wait(node, timeout="PT16S").json() for node in (missed, kept)}
+        submitted = {node.id: wait(node, timeout="PT10S").json() for node in (missed, kept)}
         for job in submitted.values():
             wait_for(http, job["id"], "WAITING")
         own_service.kill9()

@@ -20,7 +20,7 @@ from tests.postgresql_server import PostgresqlServer
 pytestmark = pytest.mark.journey
 
 FLEET = {"fleet": "north"}
-ON_SQLITE = 5
+ON_SQLITE = 3
 ON_POSTGRESQL = 2
 ROWS = 1_500
 JOB_TIMEOUT_S = 240.0

@@ -22,6 +22,7 @@ from tests.journeys.ring import (
     converge,
     ring_of_three,
 )
+from tests.journeys.service import until
 
 pytestmark = pytest.mark.journey
 KILLS = 4
@@ -51,6 +52,9 @@ def _run(directory: Path, urls: list[str], *, kills: int, seed: int) -> None:
             for number in range(kills):
                 killer.kill(as_supplier=number % 2 == 0)
                 activity.raise_faults()
+            until(
+                lambda: activity.asked > kills
+            )  # a service is back before the next session would have begun
             activity.stop()
         took_s = converge(ring, timeout_s=CONVERGE_S)
         changes = sum(len(each.changes) for each in activity.written)

@@ -19,7 +19,7 @@ from tests.slony_cluster import SlonyCluster
 
 pytestmark = [pytest.mark.journey, pytest.mark.slony]
 
-CLEANUPS = 6
+CLEANUPS = 4
 KILLS = 2
 RACES = 2
 

@@ -8,7 +8,22 @@ import pytest
 
 from tests.style.source_files import ROOT
 
-HABITS = {"setup", "demo", "run", "fmt", "check", "test", "test-long", "bench", "openapi", "migrate", "help"}
+HABITS = {
+    *(
+        "setup",
+        "demo",
+        "run",
+        "fmt",
+        "check",
+        "test",
+        "test-fast",
+        "test-long",
+        "bench",
+        "openapi",
+        "migrate",
+    ),
+    "help",
+}
 
 
 def _make(*arguments: str) -> str:
@@ -80,6 +95,16 @@ def test_arguments_may_leave_one_run_without_tests(tmp_path: Path, chosen: str) 
 def test_arguments_that_select_nothing_are_a_failure(tmp_path: Path) -> None:
     code, _ = _run_tests(tmp_path, "-k", "no_such_test")
     assert code == 5
+
+
+def test_fast_run_is_one_run_without_those_alone(tmp_path: Path) -> None:
+    code, said = _run_tests(tmp_path, "--fast", alone="assert False")
+    assert (code, re.findall(r"(\d+) passed, (\d+) deselected", said)) == (0, [("1", "2")])
+
+
+def test_files_that_the_fast_run_leaves_out_are_there() -> None:
+    listed = (ROOT / "tests" / "slow.txt").read_text().split()
+    assert [line for line in listed if not (ROOT / "tests" / line).is_file()] == []
 
 
 def test_marks_that_are_asked_for_take_the_place_of_not_long(tmp_path: Path) -> None:

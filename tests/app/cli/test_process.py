@@ -44,7 +44,7 @@ def test_setting_out_of_its_range_ends_with_78_before_anything_starts(monkeypatc
     [
         ("LETHE_SPARK__CONF", "spark.ui.enabled=true", "LETHE_SPARK__CONF"),
         ("LETHE_SPARK__JAVA_OPTIONS", "-Xss1m", "LETHE_SPARK__JAVA_OPTIONS"),
-        ("LETHE_SPARK__SLOT", "2", "spark.pool.slot"),
+        ("LETHE_SPARK__SLOT", "2", "spark.slot"),
         ("LETHE_SPARK__MASTER", "mesos://a:1", "spark.master"),
     ],
 )

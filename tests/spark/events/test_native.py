@@ -32,7 +32,7 @@ from tests.spark.events.random_catalogs import (
     settled_catalog,
 )
 
-RANDOM_CASES = 40
+RANDOM_CASES = 12
 JOB = UnitJob("job-1", 1, "cleanup", has_ledger=False)
 NATIVE = NativeUnit("job-1", 1, "cleanup", False, CUTOFF, 60_000)
 
@@ -43,7 +43,10 @@ def node(bare_slony: SlonyCluster) -> LoadedCatalog:
     return LoadedCatalog(bare_slony.url(1), bare_slony.name)
 
 
-@pytest.mark.parametrize("seed", range(RANDOM_CASES))
+@pytest.mark.parametrize(
+    "seed",
+    [*range(RANDOM_CASES), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(RANDOM_CASES, 40))],
+)
 def test_random_catalog_has_the_same_rows_after_program_native_and_builtin(
     node: LoadedCatalog, seed: int
 ) -> None:
