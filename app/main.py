@@ -79,6 +79,7 @@ from app.replication.replica.entries_api import router as entries_router
 from app.replication.replica.grouping import ChangeWriters
 from app.replication.replica.replicas import close_idle_replicas
 from app.replication.supplier.clock_api import router as clock_router
+from app.replication.trimming.api import router as trimming_router
 from app.secrets.api import router as secrets_router
 from app.settings import Settings
 from app.stores.api import router as stores_router
@@ -107,6 +108,7 @@ ROUTERS = (
     abort_router,
     backups_router,
     replication_router,
+    trimming_router,
     replicas_router,
     digests_router,
     dead_letters_router,

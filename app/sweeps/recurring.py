@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 from sqlmodel import Session
 
 from app.auth.actions import Action
@@ -21,6 +21,7 @@ from app.jobs.errors import ConflictingJob
 from app.jobs.models import JobError
 from app.jobs.rows import Job
 from app.jobs.states import JobState
+from app.kit.durations import Duration
 from app.kit.ids import new_id
 from app.stores.rows import Store, is_suspended
 
@@ -44,6 +45,34 @@ class LastJob(BaseModel):
         default=None, description="Of the last job, now; null: there is none, or it is forgotten."
     )
     last_job_error: JobError | None = Field(default=None, description="Why the last job failed.")
+
+
+class IntervalTickRead(LastJob):
+    """What recurs at a store by an interval: when it comes next, and what became of the last."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "interval": "PT10M",
+                    "next_at": "2026-11-20T08:12:05Z",
+                    "last_at": "2026-11-20T08:02:05Z",
+                    "last_outcome": "SUBMITTED",
+                    "last_detail": None,
+                    "last_job_id": "job_01kaw3gq8m0f4t5v6w7x8y9z0a",
+                    "last_job_state": "SUCCEEDED",
+                    "last_job_error": None,
+                }
+            ]
+        }
+    )
+
+    interval: Duration = Field(description="Between the beginnings of two.")
+    next_at: datetime
+    last_at: datetime | None
+    last_outcome: TickOutcome | None = Field(description="Null: none has come yet.")
+    last_detail: str | None
+    last_job_id: str | None
 
 
 def last_job_of(db: Session, job_id: str | None) -> dict[str, object]:

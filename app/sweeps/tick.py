@@ -133,8 +133,12 @@ def _bring_in_line(db: Session, recurring: Recurring, now: datetime) -> None:
     """A tick that is new, or has another schedule, comes at its first time from now."""
     changed, gone = _differences(db, recurring)
     for store, item in changed:
+        # Instances that see the same at once make one row: the second waits, and finds it.
+        db.get(Store, store.id, with_for_update=True)
         at = recurring.first_at(db, store, item, now=now)
         row = db.get(SweepTick, (store.id, item.kind))
+        if row is not None and Schedule.of(row) == item:
+            continue
         row = row or SweepTick(store=store.id, kind=item.kind, next_at=at)
         row.sqlmodel_update({**item.columns(), "next_at": at})
         db.add(row)
@@ -194,3 +198,16 @@ def shown_tick(
         at = recurring.first_at(db, store, schedule, now=now)
         row = SweepTick(store=store.id, kind=schedule.kind, next_at=at, **schedule.columns())
     return row.model_dump(exclude={"store"}) | last_job_of(db, row.last_job_id)
+
+
+def shown_by_interval(
+    db: Session, recurring: Recurring, store: Store, *, now: datetime
+) -> dict[str, Any] | None:
+    """The fields of an IntervalTickRead of the only sweep that a store may ask for; None: it is off."""
+    wanted = recurring.wanted(db, store)
+    assert len(wanted) <= 1, "one interval, one sweep"
+    for item in wanted:
+        assert item.interval_s is not None, "what recurs by an interval has one"
+        interval = timedelta(seconds=item.interval_s)
+        return shown_tick(db, recurring, store, item, now=now) | {"interval": interval}
+    return None

@@ -5,57 +5,31 @@ interval after it was switched on, or the interval changed.
 Source: facts/slony, section 4: cleanup_interval is both the age of the confirmations and the time between.
 """
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Final
 
-from pydantic import ConfigDict, Field
 from sqlmodel import Session
 
 from app.auth.actions import Action
 from app.auth.scopes import Scope
 from app.events.cleanup.models import CLEANUP_INTERVAL, JOB_CLEANUP, CleanupRequest
 from app.events.cleanup.service import submit_unseen
-from app.kit.durations import Duration
 from app.parameters.registry import as_timedelta
 from app.parameters.service import effective_by_name
 from app.settings import Settings
 from app.stores.models import StoreKind
 from app.stores.rows import Store
-from app.sweeps.recurring import LastJob, Ticked, TickOutcome, submit_recurring
-from app.sweeps.tick import Recurring, Schedule, shown_tick, submit_due
+from app.sweeps.recurring import IntervalTickRead, Ticked, submit_recurring
+from app.sweeps.tick import Recurring, Schedule, shown_by_interval, submit_due
 
 SWITCH: Final = "start.cleanup_thread"
 LEAST_S: Final = 60.0
 """An interval of nothing is a good age of confirmations, and no time between two cleanups."""
 
 
-class CleanupTickRead(LastJob):
+class CleanupTickRead(IntervalTickRead):
     """The recurring cleanup of a store."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "interval": "PT10M",
-                    "next_at": "2026-11-20T08:12:05Z",
-                    "last_at": "2026-11-20T08:02:05Z",
-                    "last_outcome": "SUBMITTED",
-                    "last_detail": None,
-                    "last_job_id": "job_01kaw3gq8m0f4t5v6w7x8y9z0a",
-                    "last_job_state": "SUCCEEDED",
-                    "last_job_error": None,
-                }
-            ]
-        }
-    )
-
-    interval: Duration = Field(description="Between two cleanups, at least a minute.")
-    next_at: datetime
-    last_at: datetime | None
-    last_outcome: TickOutcome | None = Field(description="Null: none has come yet.")
-    last_detail: str | None
-    last_job_id: str | None
 
 
 def wanted_cleanups(db: Session, store: Store) -> list[Schedule]:
@@ -87,8 +61,5 @@ tick_once = partial(submit_due, CLEANUPS)
 
 def read_tick(db: Session, store: Store, *, now: datetime) -> CleanupTickRead | None:
     """The recurring cleanup of a store; one just switched on has its first time computed. None: it is off."""
-    for item in wanted_cleanups(db, store):
-        assert item.interval_s is not None, "cleanups recur by an interval"
-        fields = shown_tick(db, CLEANUPS, store, item, now=now)
-        return CleanupTickRead.model_validate(fields | {"interval": timedelta(seconds=item.interval_s)})
-    return None
+    fields = shown_by_interval(db, CLEANUPS, store, now=now)
+    return None if fields is None else CleanupTickRead.model_validate(fields)

@@ -19,10 +19,14 @@ from app.settings import Settings
 from app.stores.models import StoreKind
 from app.stores.rows import Store
 from app.sweeps.purging import CHANGELOG, JOB_PURGE
-from app.sweeps.recurring import Ticked, submit_recurring
-from app.sweeps.tick import Recurring, Schedule, submit_due
+from app.sweeps.recurring import IntervalTickRead, Ticked, submit_recurring
+from app.sweeps.tick import Recurring, Schedule, shown_by_interval, submit_due
 
 INTERVAL: Final = "nsslapd-changelogtrim-interval"
+
+
+class TrimTickRead(IntervalTickRead):
+    """The recurring trimming of a store."""
 
 
 def wanted_trimmings(_db: Session, store: Store) -> list[Schedule]:
@@ -66,3 +70,9 @@ TRIMMINGS = Recurring(
     last_began=_last_began,
 )
 trim_tick_once = partial(submit_due, TRIMMINGS)
+
+
+def read_tick(db: Session, store: Store, *, now: datetime) -> TrimTickRead | None:
+    """The recurring trimming of a store; None: it is off."""
+    fields = shown_by_interval(db, TRIMMINGS, store, now=now)
+    return None if fields is None else TrimTickRead.model_validate(fields)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from app.auth.rows import AuditEvent
 from app.db import Database
 from app.jobs.rows import Job
 from app.jobs.states import JobState
-from app.replication.trimming.tick import INTERVAL, trim_tick_once
+from app.replication.trimming.tick import INTERVAL, TrimTickRead, read_tick, trim_tick_once
 from app.settings import Settings
 from app.stores.models import StoreKind
 from app.stores.rows import Store
@@ -95,6 +95,41 @@ def test_one_that_has_not_ended_lets_the_time_pass(
     clock.advance(7_200)
     assert trim_tick_once(database, settings, now=clock.now()) == []
     assert len(_jobs(database)) == 1
+
+
+def test_what_became_of_the_last_trimming_is_told(
+    database: Database, settings: Settings, clock: FakeClock
+) -> None:
+    """SUBMITTED was all that there was to see: a trimming that failed every hour showed it nowhere."""
+    _add(database, "asked", parameters={INTERVAL: "PT1H"})
+    _add(database, "off")
+
+    def told(name: str) -> TrimTickRead | None:
+        with database.reading() as db:
+            return read_tick(db, db.get_one(Store, name), now=clock.now())
+
+    before = told("asked")
+    assert before is not None
+    assert (before.next_at, before.last_at, before.last_job_state) == (clock.now(), None, None)
+    began = clock.now()
+    [job_id] = trim_tick_once(database, settings, now=began)
+    error = {
+        "code": "REPLICA_RESTORED",
+        "title": "Restored",
+        "detail": "it is not trimmed",
+        "retryable": True,
+    }
+    with database.transaction() as db:
+        job = db.get_one(Job, job_id)
+        job.state, job.finished_at, job.error = JobState.FAILED, NOON, error
+    clock.advance(60)
+    after = told("asked")
+    assert after is not None
+    assert (after.last_job_id, after.last_job_state) == (job_id, JobState.FAILED)
+    assert after.last_job_error is not None
+    assert after.last_job_error.code == "REPLICA_RESTORED"
+    assert (after.last_at, after.next_at) == (began, began + timedelta(hours=1))
+    assert told("off") is None
 
 
 def test_a_suspended_store_rests(database: Database, settings: Settings, clock: FakeClock) -> None:
