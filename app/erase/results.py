@@ -23,6 +23,10 @@ class ErasureResult(BaseModel):
     remaining: int
     remaining_by_cause: dict[str, list[str]] = Field(description="Names of files.")
     vetoed: int
+    erased: dict[str, int] | None = Field(
+        default=None,
+        description="`entries` that are overwritten or went with their file; null: of a version before.",
+    )
     stats: EraserStats
     warnings: list[CycleWarning]
     plan_id: str | None = Field(default=None, description="The plan that was executed.")

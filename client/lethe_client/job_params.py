@@ -54,6 +54,7 @@ class ChangelogPurgeParams(Result):
     throttle: Raw | None = None
     overlap: str = ""
     plan_id: str | None = None
+    max_drift: Any = None
     planned_upto: Mapping[str, Any] | None = None
     planned: Mapping[str, Any] | None = None
     max_rows: int | None = None
@@ -76,6 +77,10 @@ class ErasureParams(Result):
     throttle: Raw | None = None
     origin: str = ""
     target: Mapping[str, Any] = field(default_factory=dict)
+    plan_id: str | None = None
+    max_drift: Any = None
+    cutoff: datetime | None = None
+    planned_entries: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +96,8 @@ class ExtinctionParams(Result):
     """The extinction whose records are removed, or at JE counted."""
 
     extinction_id: str = ""
+    plan_id: str | None = None
+    planned: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +148,7 @@ class EventCleanupParams(Result):
     throttle: Raw | None = None
     overlap: str = ""
     plan_id: str | None = None
+    max_drift: Any = None
     planned: Mapping[str, Any] | None = None
     planned_bounds: Mapping[str, Any] = field(default_factory=dict)
     planned_confirmations: tuple[Any, ...] = ()
@@ -202,6 +210,7 @@ class ExtinctionPlanParams(Result):
 
     plan: str = ""
     extinction: str = ""
+    target: Mapping[str, Any] = field(default_factory=dict)
 
 
 PARAMS: Final[Mapping[str, type[Result]]] = {

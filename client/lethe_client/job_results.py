@@ -86,6 +86,10 @@ class ErasureResult(Result):
     remaining: int = 0
     remaining_by_cause: Mapping[str, Any] = field(default_factory=dict)
     vetoed: int = 0
+    erased: Mapping[str, Any] | None = None
+    plan_id: str | None = None
+    planned: Mapping[str, Any] | None = None
+    fewer_than_planned: int | None = None
     stats: Raw = field(default_factory=dict)
     warnings: tuple[Raw, ...] = ()
 
@@ -119,6 +123,9 @@ class ExtinctionResult(Result):
     bytes: int = 0
     tombstones: int | None = None
     hint: str | None = None
+    plan_id: str | None = None
+    planned: Mapping[str, Any] | None = None
+    fewer_than_planned: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,6 +173,7 @@ class EventCleanupResult(Result):
     planned_rows: int | None = None
     plan_id: str | None = None
     planned: Mapping[str, Any] | None = None
+    fewer_than_planned: int | None = None
     origins: tuple[Raw, ...] | None = None
     log_switch: Raw | None = None
     classification: str | None = None

@@ -1,4 +1,7 @@
-"""Typed results and parameters of jobs: every kind of the service has its class, with the same fields."""
+"""Typed results and parameters of jobs: every kind of the service has its class, with all that it tells.
+
+A class may know more than the service: the library is also used with others.
+"""
 
 from __future__ import annotations
 
@@ -43,13 +46,13 @@ def test_every_kind_of_the_service_has_a_class() -> None:
 
 
 @pytest.mark.parametrize("act", [act for act in RESULTS if not act.startswith("PLAN")])
-def test_a_result_has_the_fields_that_the_service_tells(act: str) -> None:
-    assert _names(RESULTS[act]) == _fields(_models(act)[1])
+def test_a_result_has_all_fields_that_the_service_tells(act: str) -> None:
+    assert _fields(_models(act)[1]) - _names(RESULTS[act]) == set()
 
 
 @pytest.mark.parametrize("act", PARAMS)
-def test_parameters_have_the_fields_that_the_service_tells(act: str) -> None:
-    assert _names(PARAMS[act]) == _fields(_models(act)[0])
+def test_parameters_have_all_fields_that_the_service_tells(act: str) -> None:
+    assert _fields(_models(act)[0]) - _names(PARAMS[act]) == set()
 
 
 def _job(kind: str, params: dict[str, Any], result: Any) -> Job:
