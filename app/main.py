@@ -84,7 +84,7 @@ from app.secrets.api import router as secrets_router
 from app.settings import Settings
 from app.stores.api import router as stores_router
 from app.stores.parameters_api import router as store_parameters_router
-from app.verbs.purges import TRIMMING
+from app.verbs.purges import PURGINGS
 from app.verbs.table import SUBMITTERS, scopes_of, takes_throttle
 from spark.replication.proofs.values import PROOF_MAX_BYTES
 
@@ -200,7 +200,7 @@ def create_app(
     state.readiness = readiness or Readiness()
     state.changed = changed
     state.store_hooks, state.batch_submitters = STORE_HOOKS, SUBMITTERS
-    state.scopes_of, state.trimming, state.secret_users = scopes_of, TRIMMING, secret_users
+    state.scopes_of, state.purgings, state.secret_users = scopes_of, PURGINGS, secret_users
     state.takes_throttle = takes_throttle
     state.spark, state.instance_id = spark, instance_id
     state.waiting_room = WaitingRoom(settings.waiters_max)

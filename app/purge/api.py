@@ -1,21 +1,26 @@
 """`/v1/stores/{s}/purges` and `/purge-stats`."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request
-from pydantic import BaseModel
 from sqlmodel import Session
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from app.auth.access import ClockDep, DatabaseDep, SettingsDep, requires
+from app.auth.access import (
+    ClockDep,
+    DatabaseDep,
+    SettingsDep,
+    clock_of,
+    database_of,
+    requires,
+    settings_of,
+)
 from app.auth.actions import Action
 from app.auth.mutation import IdempotencyKeyHeader, find_replay
 from app.auth.scopes import Scope
 from app.auth.service import Caller
-from app.db import Database
 from app.jobs.engines.spark_api import check_room
 from app.jobs.job_answer import job_answer
 from app.jobs.models import JobRead
@@ -27,24 +32,21 @@ from app.jobs.states import JobState
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.prefer import PreferHeader
 from app.kit.problems import problems
-from app.purge.cutoff import target_parameters
 from app.purge.models import PurgeKind, PurgePlanRead, PurgeRequest, PurgeStatsRead
 from app.purge.queries import removed_and_params, stats_of
-from app.purge.service import check_fields, prepare, submit_purge, target_fields
+from app.purge.service import check_fields, target_fields
 from app.purge.tick import list_ticks
 from app.stores.api import StoreId, read_row
 from app.stores.models import StoreKind
 from app.stores.rows import Store
-from app.stores.service import lock_unchanged, note_target, require_kind
-from app.sweeps.purging import JOB_PURGE, ChangelogPlanRead, Trimming
+from app.stores.service import lock_unchanged, require_kind
+from app.sweeps.purging import JOB_PURGE, ChangelogPlanRead, Looked, Purging, Purgings
 
 router = APIRouter(tags=["purges"])
 Reader = Annotated[Caller, Depends(requires(Scope.JOBS_READ))]
 Writer = Annotated[Caller, Depends(requires(Scope.PURGES_WRITE))]
 StatsReader = Annotated[Caller, Depends(requires(Scope.STORES_READ))]
 ValidateOnly = Annotated[bool, Query(description="Plan only; nothing is written to the target.")]
-Submit = Callable[[Session, Store], Job]
-"""Queues a request that has been looked at, in a transaction of the metadata that holds the store."""
 
 
 @router.post(
@@ -71,30 +73,51 @@ async def post_purge(
     return await plan_answer(request, queue, prefer=prefer)
 
 
+def _look(request: Request, store: Store, body: PurgeRequest, *, for_write: bool) -> Looked:
+    """Check a request, and look at its target.
+
+    Raises: ServiceError.
+    """
+    purging = purging_of(request, body.kind)
+    require_kind(store, purging.STORE_KIND)
+    check_fields(body)
+    return purging.look(
+        database_of(request),
+        store,
+        body.model_dump(mode="json", exclude_unset=True),
+        settings=settings_of(request),
+        now=clock_of(request).now(),
+        for_write=for_write,
+    )
+
+
 def _queue_plan(request: Request, caller: Caller, store_id: str, body: PurgeRequest) -> Job:
-    database: Database = request.app.state.database
-    settings, clock = request.app.state.settings, request.app.state.clock
+    database, settings, clock = database_of(request), settings_of(request), clock_of(request)
     store = read_row(database, store_id, caller)
-    params: BaseModel
-    if body.kind is PurgeKind.CHANGELOG:
-        params = _prepare_trimming(request, store, body, for_write=False)
-    else:
-        params, _ = prepare(database, store, body, settings=settings, now=clock.now(), for_write=False)
+    looked = _look(request, store, body, for_write=False)
     with database.transaction() as db:
-        return submit_plan(db, store, params, caller=caller, settings=settings, now=clock.now())
+        return submit_plan(db, store, looked.params, caller=caller, settings=settings, now=clock.now())
 
 
 def _purge(request: Request, caller: Caller, store_id: str, body: PurgeRequest) -> Response:
+    """Check, look, submit."""
     replay = find_replay(request, caller, body=body)
     if replay is not None:
         return replay
-    database: Database = request.app.state.database
-    store = read_row(database, store_id, caller)
-    looked_at = _look_at_changelog if body.kind is PurgeKind.CHANGELOG else _look_at
-    submit = looked_at(request, caller, store, body)
+    store = read_row(database_of(request), store_id, caller)
+    looked = _look(request, store, body, for_write=True)
+    check_room(request, body.engine)
 
     def queue(db: Session) -> Job:
-        return submit(db, lock_unchanged(db, store, target_fields))
+        return purging_of(request, body.kind).submit(
+            db,
+            lock_unchanged(db, store, target_fields),
+            looked,
+            caller=caller,
+            reason=body.reason,
+            settings=settings_of(request),
+            now=clock_of(request).now(),
+        )
 
     audit = {"kind": body.kind, "plan_id": body.plan_id, "reason": body.reason, "force": body.force}
     return job_answer(
@@ -102,68 +125,10 @@ def _purge(request: Request, caller: Caller, store_id: str, body: PurgeRequest) 
     )
 
 
-def _look_at(request: Request, caller: Caller, store: Store, body: PurgeRequest) -> Submit:
-    database: Database = request.app.state.database
-    settings, clock = request.app.state.settings, request.app.state.clock
-    params, look = prepare(database, store, body, settings=settings, now=clock.now(), for_write=True)
-    check_room(request, body.engine)
-
-    def submit(db: Session, current: Store) -> Job:
-        if look.inspection is not None:
-            found = look.inspection
-            note_target(
-                db,
-                store.id,
-                store,
-                identity=found.identity,
-                parameters=target_parameters(found),
-                now=clock.now(),
-            )
-        return submit_purge(
-            db,
-            current,
-            params,
-            look,
-            caller=caller,
-            reason=body.reason,
-            settings=settings,
-            now=clock.now(),
-        )
-
-    return submit
-
-
-def _look_at_changelog(request: Request, caller: Caller, store: Store, body: PurgeRequest) -> Submit:
-    trimming: Trimming = request.app.state.trimming
-    params = _prepare_trimming(request, store, body, for_write=True)
-
-    def submit(db: Session, current: Store) -> Job:
-        return trimming.submit(
-            db,
-            current,
-            params,
-            caller=caller,
-            reason=body.reason,
-            settings=request.app.state.settings,
-            now=request.app.state.clock.now(),
-        )
-
-    return submit
-
-
-def _prepare_trimming(request: Request, store: Store, body: PurgeRequest, *, for_write: bool) -> BaseModel:
-    """Hand a request on to the domain that trims changelogs."""
-    trimming: Trimming = request.app.state.trimming
-    require_kind(store, StoreKind.REPLICA)
-    check_fields(body)
-    return trimming.prepare(
-        request.app.state.database,
-        store,
-        body.model_dump(mode="json", exclude_unset=True),
-        settings=request.app.state.settings,
-        now=request.app.state.clock.now(),
-        for_write=for_write,
-    )
+def purging_of(request: Request, kind: PurgeKind) -> Purging:
+    """Who makes purges of a kind."""
+    purgings: Purgings = request.app.state.purgings
+    return purgings[kind]
 
 
 @router.get(

@@ -11,11 +11,11 @@ from app.auth.service import Caller
 from app.errors import InvalidRequest, Unprocessable, faults_of
 from app.jobs.engines.choice import check_engine
 from app.jobs.rows import Job
-from app.purge.models import PurgeKind, PurgeRequest
-from app.purge.service import check_fields, submit_unseen
+from app.purge.models import PurgeRequest
+from app.purge.service import check_fields
 from app.settings import Settings
 from app.stores.rows import Store
-from app.sweeps.purging import Trimming
+from app.sweeps.purging import Purgings
 
 
 def submit_child(
@@ -27,12 +27,12 @@ def submit_child(
     settings: Settings,
     now: datetime,
     *,
-    trimming: Trimming,
+    purgings: Purgings,
 ) -> Job:
     """Queue a store's purge; its target is looked at when it runs, not now.
 
     Args:
-        trimming: who queues a purge CHANGELOG.
+        purgings: who queues a purge of its kind.
     Raises: InvalidRequest, ConflictingJob, SparkDisabled, Unprocessable: a plan belongs to one store.
     """
     try:
@@ -48,16 +48,13 @@ def submit_child(
             code="PLAN_NOT_USABLE",
             errors=[{"pointer": "/params/plan_id", "detail": "not for many stores"}],
         )
-    if request.kind is PurgeKind.CHANGELOG:
-        fields = request.model_dump(mode="json", exclude_unset=True)
-        return trimming.submit_unseen(
-            db,
-            store,
-            fields,
-            caller=caller,
-            reason=request.reason,
-            settings=settings,
-            now=now,
-            parent_id=parent_id,
-        )
-    return submit_unseen(db, store, request, caller=caller, settings=settings, now=now, parent_id=parent_id)
+    return purgings[request.kind].submit_unseen(
+        db,
+        store,
+        request.model_dump(mode="json", exclude_unset=True),
+        caller=caller,
+        reason=request.reason,
+        settings=settings,
+        now=now,
+        parent_id=parent_id,
+    )

@@ -3,10 +3,11 @@
 from functools import partial
 
 from app.auth.scopes import Scope
+from app.purge import purging
 from app.purge.batch import submit_child
+from app.purge.kinds.table import KINDS
 from app.purge.models import PurgeKind, PurgeParams, PurgePlanRead, PurgeRequest
 from app.purge.results import PurgeResult
-from app.purge.service import prepare
 from app.purge.task import prove_purge_silent, run_plan, run_purge
 from app.purge.tick import tick_once
 from app.replication.trimming import service as trim_service
@@ -15,19 +16,19 @@ from app.replication.trimming.results import ChangelogPurgeResult
 from app.replication.trimming.task import prove_trimming_silent, run_trim_plan, run_trimming
 from app.replication.trimming.tick import trim_tick_once
 from app.stores.models import StoreKind
-from app.sweeps.purging import CHANGELOG, JOB_PURGE, ChangelogPlanRead, Trimming
+from app.sweeps.purging import CHANGELOG, JOB_PURGE, ChangelogPlanRead, Purgings
 from app.verbs.verb import Limits, Loop, Plan, Recurrence, Verb
 
-TRIMMING: Trimming = trim_service
-"""What the route of purges hands a purge CHANGELOG to."""
-SUBMIT_CHILD = partial(submit_child, trimming=TRIMMING)
+PURGINGS: Purgings = {kind.value: purging for kind in KINDS} | {CHANGELOG: trim_service}
+"""Who makes purges that come in by the route of all of them."""
+SUBMIT_CHILD = partial(submit_child, purgings=PURGINGS)
 
 TABLES = Verb(
     kind=JOB_PURGE,
     acts=frozenset(kind.value for kind in PurgeKind) - {CHANGELOG},
     scope=Scope.PURGES_WRITE,
     request=PurgeRequest,
-    prepare=prepare,
+    prepare=purging.look,
     params=PurgeParams,
     result=PurgeResult,
     task=lambda tools: partial(run_purge, engines=tools.engines),
@@ -43,7 +44,7 @@ CHANGELOGS = Verb(
     acts=frozenset({CHANGELOG}),
     scope=Scope.PURGES_WRITE,
     request=PurgeRequest,
-    prepare=TRIMMING.prepare,
+    prepare=trim_service.look,
     params=TrimParams,
     result=ChangelogPurgeResult,
     task=lambda _tools: run_trimming,

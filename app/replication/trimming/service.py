@@ -4,9 +4,8 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
-from pydantic import BaseModel
 from sqlmodel import Session
 
 from app.auth.service import Caller
@@ -28,12 +27,13 @@ from app.settings import Settings
 from app.stores.models import StoreKind, StoreLimits
 from app.stores.rows import Store
 from app.stores.service import require_kind
-from app.sweeps.purging import JOB_PURGE, ChangelogPlanRead
+from app.sweeps.purging import JOB_PURGE, ChangelogPlanRead, Looked
 from spark.replication.errors import ReplicaMissing
 from spark.replication.records import ReplicaStatus
 from spark.replication.trimming.plan import PlanStopped, TrimPlan, plan_trim
 from spark.targets.connection import Connection, target_now
 
+STORE_KIND: Final = StoreKind.REPLICA
 MAX_AGE = "nsslapd-changelogmaxage"
 MAX_ENTRIES = "nsslapd-changelogmaxentries"
 TRIMMABLE = frozenset({ReplicaStatus.ONLINE, ReplicaStatus.EMPTY})
@@ -44,7 +44,7 @@ def trim_resource(store: Store) -> str:
     return f"{store.schema_name or 'public'}.{store.table_prefix.lower()}changelog"
 
 
-def prepare(
+def look(
     database: Database,
     store: Store,
     fields: Mapping[str, Any],
@@ -52,7 +52,7 @@ def prepare(
     settings: Settings,
     now: datetime,
     for_write: bool,
-) -> TrimParams:
+) -> Looked:
     """Snapshot and early look of a request; see app.sweeps.purging.
 
     Raises: ServiceError: StoreKindWrong, FUTURE_CUTOFF, PLAN_NOT_USABLE, PLAN_NO_LONGER_HOLDS,
@@ -65,7 +65,7 @@ def prepare(
         params = snapshot(db, store, request, plan)
     if set(store.runs_on) <= set(settings.labels):  # else only other runners reach it
         _look_early(database, store, params, settings=settings, for_write=for_write)
-    return params
+    return Looked(params)
 
 
 def snapshot(
@@ -220,16 +220,16 @@ def submit_unseen(
     Raises: StoreKindWrong, ConflictingJob, QueueFull.
     """
     require_kind(store, StoreKind.REPLICA)
-    params = snapshot(db, store, TrimFields.model_validate(fields))
+    looked = Looked(snapshot(db, store, TrimFields.model_validate(fields)))
     return submit(
-        db, store, params, caller=caller, reason=reason, settings=settings, now=now, parent_id=parent_id
+        db, store, looked, caller=caller, reason=reason, settings=settings, now=now, parent_id=parent_id
     )
 
 
 def submit(
     db: Session,
     store: Store,
-    params: BaseModel,
+    looked: Looked,
     *,
     caller: Caller,
     reason: str | None,
@@ -241,7 +241,8 @@ def submit(
 
     Raises: ConflictingJob, QueueFull.
     """
-    assert isinstance(params, TrimParams), "what `prepare` has made"
+    params = looked.params
+    assert isinstance(params, TrimParams), "what `look` has made"
     resource = trim_resource(store)
     if params.overlap == "REFUSE":
         refuse_conflict(db, store=store.id, identity=store.target_identity, resource=resource)
