@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import os
 import re
+import shutil
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ SLONY_FIXTURES = {"slony", "bare_slony"}
 SERVERS = re.compile("postgresql|mariadb|mysql")
 JVM_FIXTURES = {"shared_pool", "purging"}
 SERVED_FOLDERS = {"benchmarks", "http", "journeys", "migrations", "regressions", "seeds"}
+PERCONA_FIXTURES = {"pt_archiver"}
 TESTS = Path(__file__).parent
 SLOW = set((TESTS / "slow.txt").read_text().split())
 # Long ones first, so that the workers end together; last those whose services live to the end of the run.
@@ -87,6 +89,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.served)
         if item.path.relative_to(TESTS).as_posix() in SLOW:
             item.add_marker(pytest.mark.slow)
+        if PERCONA_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.percona)
     items.sort(key=lambda item: TURNS.get(item.path.relative_to(TESTS).parts[0], 1))
 
 
@@ -213,6 +217,15 @@ def need_slony() -> None:
     reason = missing_of_slony()
     if reason is not None:
         _skip_or_fail(reason)
+
+
+@pytest.fixture(scope="session")
+def pt_archiver() -> str:
+    """The path of pt-archiver."""
+    found = shutil.which("pt-archiver")
+    if found is None:
+        _skip_or_fail("pt-archiver is not installed (Debian: percona-toolkit)")
+    return str(found)
 
 
 def _skip_or_fail(reason: str) -> None:

@@ -106,6 +106,31 @@ _REPLICA = """\
 GRANT USAGE, CREATE ON SCHEMA {schema} TO {role};
 """
 
+_SQL = """\
+-- Lethe at a database of kind SQL on PostgreSQL. As the owner of the tables and of the database.
+-- Only tables that are to be purged, and their children, need DELETE and UPDATE (the right to lock rows);
+-- every table that refers to them needs SELECT.
+GRANT USAGE ON SCHEMA {schema} TO {role};
+GRANT SELECT, DELETE, UPDATE ON ALL TABLES IN SCHEMA {schema} TO {role};
+-- how far replicas are behind (`max_replica_lag`)
+GRANT pg_monitor TO {role};
+"""
+
+_SQL_MARIADB = """\
+-- Lethe at a database of kind SQL on MariaDB or MySQL. As an administrator of the server.
+-- Only tables that are to be purged, and their children, need DELETE; every table that refers to them SELECT.
+GRANT SELECT, DELETE ON {schema}.* TO {role};
+-- foreign keys of other databases, and the triggers of the tables, are seen by these
+GRANT PROCESS ON *.* TO {role};
+GRANT TRIGGER ON {schema}.* TO {role};
+-- Lethe's own tables (ledger, fence, manifest); without them: one worker, counts AT_LEAST
+GRANT CREATE, INSERT, UPDATE, DELETE ON {schema}.lethe_unit_ledger TO {role};
+GRANT CREATE, INSERT, UPDATE, DELETE ON {schema}.lethe_fence TO {role};
+GRANT CREATE, INSERT, UPDATE, DELETE ON {schema}.lethe_archive_manifest TO {role};
+-- at a replica that is named in `replicas`, its lag; MySQL: REPLICATION CLIENT
+-- GRANT REPLICA MONITOR ON *.* TO {role};
+"""
+
 _FILE = """\
 # Lethe at a SQLite file, {schema}: no GRANT; the account of the service needs the modes of files.
 # Read and write the file, and write the directory: journals are made beside it.
@@ -118,6 +143,9 @@ SCRIPTS: Final = {
     ("SYMMETRICDS", POSTGRESQL): _SYMMETRICDS + _LEDGER,
     ("SYMMETRICDS", MARIADB): _SYMMETRICDS_MARIADB,
     ("SYMMETRICDS", SQLITE): _FILE,
+    ("SQL", POSTGRESQL): _SQL + _LEDGER,
+    ("SQL", MARIADB): _SQL_MARIADB,
+    ("SQL", SQLITE): _FILE,
     ("REPLICA", POSTGRESQL): _REPLICA + _LEDGER,
     ("REPLICA", SQLITE): _FILE,
 }

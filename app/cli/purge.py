@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 from lethe_client import Plan, PurgeRequest, RidPlan
 
+from app.cli.purge_rows import rows
 from app.cli.shell.arguments import StoreId, Timeout, instant
 from app.cli.shell.exits import ExitCode
 from app.cli.shell.job_options import REASON, EngineChoice, MaxDrift, PlanId, Reason, Wait, drift
@@ -13,6 +14,7 @@ from app.cli.shell.session import Session, on_service
 from app.cli.shell.watching import finish, warning_text
 
 app = typer.Typer(name="purge", no_args_is_help=True, add_completion=False, help="Plan and run purges.")
+app.command("rows")(rows)
 
 
 class Kind(StrEnum):

@@ -249,7 +249,7 @@ def _report(session: Session, report: CheckReport) -> None:
 
 @app.command("grants")
 def grants(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="SLONY, SYMMETRICDS or REPLICA.")],
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="SQL, SYMMETRICDS, SLONY or REPLICA.")],
     role: Annotated[str, typer.Option(help="Who logs in; MariaDB: name@host; SQLite: the account.")],
     schema: Annotated[
         str, typer.Option(help="SLONY: _CLUSTER; MariaDB: the database; SQLite: the file.")

@@ -36,6 +36,7 @@ from app.purge.models import PurgeKind, PurgePlanRead, PurgeRequest, PurgeStatsR
 from app.purge.queries import removed_and_params, stats_of
 from app.purge.service import check_fields, target_fields
 from app.purge.tick import list_ticks
+from app.rows.models import RowsPlanRead
 from app.stores.api import StoreId, read_row
 from app.stores.models import StoreKind
 from app.stores.rows import Store
@@ -55,7 +56,8 @@ ValidateOnly = Annotated[bool, Query(description="Plan only; nothing is written 
     response_model=JobRead,
     summary="Purge a store, or plan to",
     operation_id="create_purge",
-    responses=problems(404, 409, 412, 429, 502) | plan_responses(PurgePlanRead | ChangelogPlanRead),
+    responses=problems(404, 409, 412, 429, 502)
+    | plan_responses(PurgePlanRead | ChangelogPlanRead | RowsPlanRead),
 )
 async def post_purge(
     store_id: StoreId,

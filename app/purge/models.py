@@ -10,17 +10,21 @@ from app.jobs.models import ThrottleSetting
 from app.jobs.plans.reviewed_plan import DRIFT_WITHOUT_PLAN, MaxDrift
 from app.kit.durations import Duration
 from app.kit.values import Instant, Text
+from app.rows.models import RowsFields
 from app.settings import EngineChoice
 from app.sweeps.recurring import LastJob, TickOutcome
 
 
 class PurgeKind(StrEnum):
-    """Which of the document's purges; CHANGELOG trims a REPLICA store, and is no business of this domain."""
+    """Which of the document's purges; CHANGELOG trims a REPLICA store, ROWS removes rows of any table: other
+    domains do these.
+    """
 
     OUTGOING = "OUTGOING"
     INCOMING = "INCOMING"
     DATA_GAP = "DATA_GAP"
     CHANGELOG = "CHANGELOG"
+    ROWS = "ROWS"
 
 
 class StrandedMode(StrEnum):
@@ -51,7 +55,7 @@ class ArchiveRequest(BaseModel):
     format: Literal["PARQUET"] = "PARQUET"
 
 
-class PurgeRequest(BaseModel):
+class PurgeRequest(RowsFields):
     """What to purge, how old, how fast."""
 
     model_config = ConfigDict(
@@ -64,7 +68,17 @@ class PurgeRequest(BaseModel):
                     "archive": {"format": "PARQUET"},
                     "throttle": {"rows_per_s": 20000},
                     "reason": "nightly",
-                }
+                },
+                {
+                    "kind": "ROWS",
+                    "table": "tickets",
+                    "time_column": "closed_at",
+                    "older_than": "P90D",
+                    "where": "status = 'closed'",
+                    "children": ["ticket_notes"],
+                    "archive": {"format": "PARQUET"},
+                    "max_rows_per_s": 5000,
+                },
             ]
         },
     )

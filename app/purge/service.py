@@ -32,6 +32,7 @@ from app.purge.models import (
 )
 from app.purge.reviewed import PlannedKeys
 from app.purge.rules import check_epoch, check_permissions, fence_resource
+from app.rows.models import RowsFields
 from app.secrets.errors import SecretUnavailable
 from app.settings import Settings
 from app.stores.borders import judge
@@ -50,6 +51,7 @@ from spark.targets.connection import Connection, connect
 from spark.targets.errors import TargetError
 
 NOT_CHANGELOG = ("stranded", "strict", "strategy", "engine", "force")
+NOT_ROWS = ("stranded", "strict", "strategy", "force", "retention_minutes", "max_entries")
 DATA_TX = "job.purge.max.num.data.to.delete.in.tx"
 EVENTS_TX = "job.purge.max.num.data.events.to.delete.in.tx"
 BATCHES_TX = "job.purge.max.num.batches.to.delete.in.tx"
@@ -120,13 +122,17 @@ def check_fields(request: PurgeRequest, *, at: str = "") -> None:
     Args:
         at: where the request lies in the body.
     """
-    is_trimming = request.kind is PurgeKind.CHANGELOG
-    if is_trimming:
+    if request.kind is PurgeKind.ROWS:
+        details = dict.fromkeys(NOT_ROWS, f"makes no sense for {request.kind}")
+    elif request.kind is PurgeKind.CHANGELOG:
         details = dict.fromkeys(NOT_CHANGELOG, f"makes no sense for {request.kind}")
     else:
         detail = f"makes no sense for {request.kind}: only a purge OUTGOING knows it"
         details = dict.fromkeys(KINDS[request.kind].refused, detail)
         details["max_entries"] = f"makes no sense for {request.kind}: only a purge CHANGELOG knows it"
+    if request.kind is not PurgeKind.ROWS:
+        only = f"makes no sense for {request.kind}: only a purge ROWS knows it"
+        details |= dict.fromkeys(RowsFields.model_fields, only)
     refused = {name: detail for name, detail in details.items() if name in request.model_fields_set}
     if refused:
         errors = [{"pointer": f"{at}/{name}", "detail": detail} for name, detail in refused.items()]

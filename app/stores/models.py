@@ -82,7 +82,7 @@ class StoreCreate(StoreBase):
         rules = RULES[self.kind]
         if missing := [name for name in rules.needs if getattr(self, name) is None]:
             raise ValueError(f"a store of kind {self.kind} needs `{missing[0]}`")
-        given = {name for name in self.model_fields_set if getattr(self, name) is not None}
+        given = {name for name in self.model_fields_set if getattr(self, name) not in (None, "")}
         if wrong := sorted(given & fields_of_other_kinds(self.kind)):
             names = ", ".join(_wire_name(name) for name in wrong)
             raise ValueError(f"a store of kind {self.kind} has no {names}")

@@ -1,4 +1,4 @@
-"""Purges: of a SymmetricDS store's tables, and of a replica's changelog."""
+"""Purges: of a SymmetricDS store's tables, of a replica's changelog, of rows of any table."""
 
 from functools import partial
 
@@ -6,7 +6,7 @@ from app.auth.scopes import Scope
 from app.purge import purging
 from app.purge.batch import submit_child
 from app.purge.kinds.table import KINDS
-from app.purge.models import PurgeKind, PurgeParams, PurgePlanRead, PurgeRequest
+from app.purge.models import PurgeParams, PurgePlanRead, PurgeRequest
 from app.purge.results import PurgeResult
 from app.purge.task import prove_purge_silent, run_plan, run_purge
 from app.purge.tick import tick_once
@@ -15,17 +15,25 @@ from app.replication.trimming.models import TrimParams
 from app.replication.trimming.results import ChangelogPurgeResult
 from app.replication.trimming.task import prove_trimming_silent, run_trim_plan, run_trimming
 from app.replication.trimming.tick import trim_tick_once
+from app.rows import service as rows_service
+from app.rows.models import ROWS as ROWS_KIND
+from app.rows.models import RowsParams, RowsPlanRead
+from app.rows.results import RowsPurgeResult
+from app.rows.task import prove_rows_silent, run_rows_plan, run_rows_purge
 from app.stores.models import StoreKind
 from app.sweeps.purging import CHANGELOG, JOB_PURGE, ChangelogPlanRead, Purgings
 from app.verbs.verb import Limits, Loop, Plan, Recurrence, Verb
 
-PURGINGS: Purgings = {kind.value: purging for kind in KINDS} | {CHANGELOG: trim_service}
+PURGINGS: Purgings = {kind.value: purging for kind in KINDS} | {
+    CHANGELOG: trim_service,
+    ROWS_KIND: rows_service,
+}
 """Who makes purges that come in by the route of all of them."""
 SUBMIT_CHILD = partial(submit_child, purgings=PURGINGS)
 
 TABLES = Verb(
     kind=JOB_PURGE,
-    acts=frozenset(kind.value for kind in PurgeKind) - {CHANGELOG},
+    acts=frozenset(kind.value for kind in KINDS),
     scope=Scope.PURGES_WRITE,
     request=PurgeRequest,
     prepare=purging.look,
@@ -53,5 +61,20 @@ CHANGELOGS = Verb(
     throttled_at=frozenset({StoreKind.REPLICA}),
     plan=Plan(params=TrimParams, result=ChangelogPlanRead, task=lambda _tools: run_trim_plan),
     recurrence=Recurrence(Loop.BEAT, lambda: trim_tick_once),
+    batch=SUBMIT_CHILD,
+)
+ROWS = Verb(
+    kind=JOB_PURGE,
+    acts=frozenset({ROWS_KIND}),
+    scope=Scope.PURGES_WRITE,
+    request=PurgeRequest,
+    prepare=rows_service.look,
+    params=RowsParams,
+    result=RowsPurgeResult,
+    task=lambda tools: partial(run_rows_purge, engines=tools.engines),
+    proof=prove_rows_silent,
+    limits=Limits.BEFORE_THE_FIRST_DELETE,
+    throttled_at=frozenset({StoreKind.SQL}),
+    plan=Plan(params=RowsParams, result=RowsPlanRead, task=lambda _tools: run_rows_plan),
     batch=SUBMIT_CHILD,
 )

@@ -24,6 +24,7 @@ from app.verbs.verb import Carrier, Params, Plan, Recurrence, Scopes, Task, Tool
 VERBS: Final = (
     purges.TABLES,
     purges.CHANGELOGS,
+    purges.ROWS,
     erasures.ERASURE,
     erasures.VERIFY,
     extinctions.EXTINCTION,

@@ -76,6 +76,7 @@ from lethe_client.results import (
     Token,
 )
 from lethe_client.retries import RetryPolicy
+from lethe_client.rows import RowsPurge
 from lethe_client.signing_keys import SigningKey
 from lethe_client.slony import CleanupRequest, EventWait
 from lethe_client.slony_results import (
@@ -167,6 +168,7 @@ __all__ = [
     "RequestInvalid",
     "RetryPolicy",
     "RidPlan",
+    "RowsPurge",
     "ServerFailed",
     "ServiceUnavailable",
     "SessionRequest",

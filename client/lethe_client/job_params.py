@@ -8,6 +8,7 @@ from typing import Any, Final
 from lethe_client.decoding import decode
 from lethe_client.job_results import act_of
 from lethe_client.results import Job, Raw, Result
+from lethe_client.rows import RowsPurgeParams
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,6 +217,7 @@ class ExtinctionPlanParams(Result):
 PARAMS: Final[Mapping[str, type[Result]]] = {
     "PURGE": PurgeParams,
     "PURGE CHANGELOG": ChangelogPurgeParams,
+    "PURGE ROWS": RowsPurgeParams,
     "ERASURE": ErasureParams,
     "ERASURE_VERIFY": ErasureVerifyParams,
     "EXTINCTION": ExtinctionParams,
@@ -243,6 +245,7 @@ def params_of(job: Job) -> Result | None:
     Raises: UnexpectedAnswer: a version of the service that is too old has written them.
     """
     act = act_of(job)
-    is_trimming = act == "PLAN None" and job.params.get("kind") == "CHANGELOG"
-    kind = ChangelogPurgeParams if is_trimming else PARAMS.get(act, PARAMS.get(job.kind))
+    if act == "PLAN None":  # a purge's parameters do not say what is planned
+        act = f"PURGE {job.params.get('kind')}"
+    kind = PARAMS.get(act, PARAMS.get(job.kind))
     return None if kind is None else decode(kind, job.params)

@@ -77,6 +77,27 @@ class ChangelogPurgeResult(Result):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RowsPurgeResult(Result):
+    """What a purge ROWS has removed; `kept` are chosen rows that a foreign key still needed."""
+
+    kind: str = ""
+    table: str | None = None
+    cutoff: datetime | None = None
+    where: str | None = None
+    counts: str = ""
+    removed: Mapping[str, Any] = field(default_factory=dict)
+    plan_id: str | None = None
+    planned: Mapping[str, Any] | None = None
+    fewer_than_planned: int | None = None
+    kept: tuple[Raw, ...] | None = None
+    archive: KeptArchive | None = None
+    units: int = 0
+    longest_hold_ms: int | None = None
+    held_by_replicas: timedelta | None = None
+    warnings: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class ErasureResult(Result):
     """What a cycle leaves behind."""
 
@@ -247,6 +268,7 @@ class BatchResult(Result):
 RESULTS: Final[Mapping[str, type[Result]]] = {
     "PURGE": PurgeResult,
     "PURGE CHANGELOG": ChangelogPurgeResult,
+    "PURGE ROWS": RowsPurgeResult,
     "ERASURE": ErasureResult,
     "ERASURE_VERIFY": ErasureVerifyResult,
     "EXTINCTION": ExtinctionResult,

@@ -213,6 +213,9 @@ def test_every_kind_on_every_database_has_its_script() -> None:
         ("SYMMETRICDS", "sqlite"),
         ("REPLICA", "postgresql"),
         ("REPLICA", "sqlite"),
+        ("SQL", "postgresql"),
+        ("SQL", "mariadb"),
+        ("SQL", "sqlite"),
     }
     for kind, database in SCRIPTS:
         script = grant_script(kind, database, role="lethe", schema="shop")

@@ -12,7 +12,14 @@ from tests.style.source_files import ROOT
 COMMITTED = ROOT / "openapi" / "openapi.json"
 METHODS = {"get", "put", "post", "patch", "delete"}
 # Rates say per what; a difference has a sign, which ISO 8601 durations have not.
-WITH_UNIT = {"rate_per_s", "rows_per_s", "bytes_per_s", "clock_difference_s", "abort_latency_ms"}
+WITH_UNIT = {
+    "rate_per_s",
+    "rows_per_s",
+    "max_rows_per_s",
+    "bytes_per_s",
+    "clock_difference_s",
+    "abort_latency_ms",
+}
 # Told by results before they had a schema; answers keep their fields.
 WITH_UNIT |= {"longest_hold_ms"}
 PROBLEM = "application/problem+json"

@@ -13,6 +13,7 @@ class StoreKind(StrEnum):
     JE = "JE"
     REPLICA = "REPLICA"
     SLONY = "SLONY"
+    SQL = "SQL"
 
 
 class StoreMode(StrEnum):

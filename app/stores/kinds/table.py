@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Final
 
-from app.stores.kinds import je, replica, slony, symmetricds
+from app.stores.kinds import je, replica, slony, sql, symmetricds
 from app.stores.kinds.rules import KindRules, StoreKind
 
 RULES: Final[Mapping[StoreKind, KindRules]] = {
-    rules.kind: rules for rules in (symmetricds.RULES, je.RULES, replica.RULES, slony.RULES)
+    rules.kind: rules for rules in (symmetricds.RULES, je.RULES, replica.RULES, slony.RULES, sql.RULES)
 }
 
 

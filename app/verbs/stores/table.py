@@ -9,10 +9,11 @@ from app.verbs.stores.je import JE
 from app.verbs.stores.kind import KindOfStore
 from app.verbs.stores.replica import REPLICA
 from app.verbs.stores.slony import SLONY
+from app.verbs.stores.sql import SQL
 from app.verbs.stores.symmetricds import SYMMETRICDS
 
 KINDS: Final[Mapping[StoreKind, KindOfStore]] = {
-    kind.rules.kind: kind for kind in (SYMMETRICDS, JE, REPLICA, SLONY)
+    kind.rules.kind: kind for kind in (SYMMETRICDS, JE, REPLICA, SLONY, SQL)
 }
 COLUMNS: Final = {
     "rules": "its fields and an example",

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from spark.targets.archive import mariadb as archive_mariadb
 from spark.targets.archive import mysql as archive_mysql
 from spark.targets.archive import postgresql as archive_postgresql
 from spark.targets.archive import sqlite as archive_sqlite
@@ -121,6 +122,8 @@ def _deleted_blocks(
 ) -> Any:
     if shape.dialect == "postgresql":
         return archive_postgresql.deleted_blocks(conn, shape, delete_sql, params, alias=alias, schema=schema)
+    if shape.dialect == "mysql" and alias is None and archive_mariadb.can_return(conn, shape):
+        return archive_mariadb.deleted_blocks(conn, shape, delete_sql, params, schema=schema)
     if shape.dialect == "mysql":
         return archive_mysql.deleted_blocks(conn, shape, delete_sql, params, alias=alias, schema=schema)
     return archive_sqlite.deleted_blocks(conn, shape, delete_sql, params, schema=schema)

@@ -182,7 +182,7 @@ def _table(shape: TableShape, block: list[tuple[Any, ...]], schema: Any) -> Any:
                 numbers = [None if value is None else int(value) for value in values]
                 arrays.append(pa.array(numbers, shape.arrow_type(column)))
             elif kind == "timestamp":
-                arrays += _split_moments(pa.array(values, pa.string()), shape.arrow_type(column))
+                arrays += split_moments(pa.array(values, pa.string()), shape.arrow_type(column))
             else:
                 arrays.append(pa.array(values, shape.arrow_type(column)))
         return pa.Table.from_arrays(arrays, schema=schema)
@@ -190,7 +190,7 @@ def _table(shape: TableShape, block: list[tuple[Any, ...]], schema: Any) -> Any:
         raise ArchiveFailed(f"rows of {shape.table} cannot be written: {exc}") from exc
 
 
-def _split_moments(texts: Any, wanted: Any) -> list[Any]:
+def split_moments(texts: Any, wanted: Any) -> list[Any]:
     """A typed column and the texts that are no moments: 0000-00-00, the 31st of February."""
     nothing = pa.scalar(None, pa.string())
     plain = pc.and_(pc.match_substring_regex(texts, _MOMENT), pc.invert(pc.starts_with(texts, "0000")))

@@ -1,0 +1,216 @@
+"""Rules of a purge ROWS at its submission: the snapshot, the early look at the target, the reviewed plan.
+
+A `Purging` of app.sweeps.purging: the route of purges hands requests of this kind here.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from sqlmodel import Session
+
+from app.auth.service import Caller
+from app.db import Database
+from app.errors import ServiceError
+from app.jobs.engines.choice import check_engine
+from app.jobs.errors import EpochAhead, PlanNoLongerHolds, PlanNotUsable
+from app.jobs.models import ThrottleSetting
+from app.jobs.plans.reviewed_plan import check_still_holds, finished_plan
+from app.jobs.rows import Job
+from app.jobs.running.recovery import fence_ahead
+from app.jobs.service import JobRequest, refuse_conflict
+from app.jobs.service import submit as submit_job
+from app.parameters.service import effective_by_name
+from app.rows.models import RowsParams, RowsPlanRead, RowsRequest
+from app.rows.planned import PlannedKeys
+from app.rows.rules import (
+    check_findings,
+    check_request,
+    decide_cutoff,
+    read_family,
+    refusals,
+    rows_resource,
+    target_fields,
+)
+from app.secrets.errors import SecretUnavailable
+from app.settings import Settings
+from app.stores.borders import judge
+from app.stores.errors import service_error
+from app.stores.models import StoreKind, StoreLimits
+from app.stores.rows import Store
+from app.stores.service import get_store, require_kind
+from app.stores.targets import session_limits, target_of
+from app.sweeps.purging import JOB_PURGE, Looked
+from spark.targets.connection import connect
+from spark.targets.errors import TargetError
+
+STORE_KIND: Final = StoreKind.SQL
+PREFLIGHT_NAME = "lethe:preflight"
+
+
+def look(
+    database: Database,
+    store: Store,
+    fields: Mapping[str, Any],
+    *,
+    settings: Settings,
+    now: datetime,
+    for_write: bool,
+) -> Looked:
+    """Snapshot and early look of a request; see app.sweeps.purging.
+
+    Raises: ServiceError: StoreKindWrong, InvalidRequest, FUTURE_CUTOFF, ExpressionRefused, TableNotPurgeable,
+        PLAN_NOT_USABLE, PLAN_NO_LONGER_HOLDS, LIMIT_EXCEEDED, EpochAhead.
+    """
+    require_kind(store, StoreKind.SQL)
+    request = RowsRequest.model_validate(fields)
+    check_request(request)
+    check_engine(request.engine, settings)
+    with database.reading() as db:
+        plan = _find_plan(db, store, request, now=now)
+        params = snapshot(db, store, request, plan)
+    if plan is not None and for_write and PlannedKeys.of_plan(database, plan.plan_id) is None:
+        raise PlanNoLongerHolds("the plan names more rows than can be kept: purge without plan_id")
+    if set(store.runs_on) <= set(settings.labels):  # else only other runners reach it
+        _look_early(database, store, params, settings=settings, for_write=for_write)
+    return Looked(params)
+
+
+def snapshot(db: Session, store: Store, request: RowsRequest, plan: RowsPlanRead | None = None) -> RowsParams:
+    """Everything that decides what the job does, as it is now."""
+    assert request.table is not None, "looked at before"
+    limits = StoreLimits.model_validate(store.limits)
+    throttle = request.throttle
+    if request.max_rows_per_s is not None:
+        throttle = ThrottleSetting(rows_per_s=request.max_rows_per_s)
+    return RowsParams(
+        table=request.table,
+        time_column=request.time_column if plan is None else plan.time_column,
+        time_unit=request.time_unit if plan is None else plan.time_unit,
+        older_than=request.older_than if plan is None else None,
+        cutoff=request.cutoff if plan is None else plan.cutoff,
+        where=request.where if plan is None else plan.where,
+        children=request.children if plan is None else plan.children,
+        rows_in_tx=request.max_rows_in_tx,
+        archive=request.archive is not None,
+        archive_retention=str(effective_by_name(db, "lethe.retention.archives", {}).value),
+        engine=request.engine,
+        throttle=throttle,
+        max_replica_lag=request.max_replica_lag,
+        replicas=request.replicas,
+        overlap=request.overlap,
+        plan_id=request.plan_id,
+        max_drift=request.max_drift,
+        max_rows=limits.max_rows,
+        max_fraction=limits.max_fraction,
+        target=target_fields(store),
+    )
+
+
+def _find_plan(db: Session, store: Store, request: RowsRequest, *, now: datetime) -> RowsPlanRead | None:
+    """The plan that a request names, if it may still be executed.
+
+    Raises: PlanNotUsable, also with PLAN_DIFFERS; PlanNoLongerHolds, LimitExceeded.
+    """
+    if request.plan_id is None:
+        return None
+    job = finished_plan(db, store, request.plan_id)
+    if (job.result or {}).get("kind") != "ROWS":
+        raise PlanNotUsable("the plan is of another kind", code="PLAN_DIFFERS")
+    plan = RowsPlanRead.model_validate(job.result)
+    planned = RowsParams.model_validate(job.params)
+    for name in ("table", "time_column", "time_unit", "where", "children"):
+        said = getattr(request, name)
+        if name in request.model_fields_set and said != getattr(planned, name):
+            raise PlanNotUsable(f"{name} must be that of the plan", code="PLAN_DIFFERS")
+    check_still_holds(plan, store, reviewed_target=planned.target, target=target_fields(store), now=now)
+    return plan
+
+
+def _look_early(
+    database: Database, store: Store, params: RowsParams, *, settings: Settings, for_write: bool
+) -> None:
+    """Refuse at once what the job would refuse later; a target that is away is no error."""
+    try:
+        limits = session_limits(settings)
+        target = target_of(store, settings, database, is_judged=True)
+        with connect(target, application_name=PREFLIGHT_NAME, limits=limits, read_only=True) as conn:
+            judge(database, store, conn)
+            family = read_family(conn, store, params, decide_cutoff(params, conn))
+            check_findings(refusals(family), is_plan=not for_write)
+            if for_write:
+                ahead = fence_ahead(database, conn, rows_resource(store))
+                if ahead is not None:
+                    detail = f"the target's fence is at {ahead.token} ({ahead.owner})"
+                    raise EpochAhead(detail, ours=ahead.epoch)
+    except SecretUnavailable:
+        raise
+    except TargetError as error:
+        if not error.transient:
+            raise service_error(error) from error
+    except ServiceError as error:
+        if not error.retryable:
+            raise
+
+
+def submit_unseen(
+    db: Session,
+    store: Store,
+    fields: Mapping[str, Any],
+    *,
+    caller: Caller,
+    reason: str | None,
+    settings: Settings,
+    now: datetime,
+    parent_id: str | None,
+) -> Job:
+    """Queue a job whose target is looked at when it runs; see app.sweeps.purging.
+
+    Raises: StoreKindWrong, InvalidRequest, ConflictingJob, QueueFull.
+    """
+    require_kind(store, StoreKind.SQL)
+    request = RowsRequest.model_validate(fields)
+    check_request(request, at="/params")
+    looked = Looked(snapshot(db, store, request))
+    return submit(
+        db, store, looked, caller=caller, reason=reason, settings=settings, now=now, parent_id=parent_id
+    )
+
+
+def submit(
+    db: Session,
+    store: Store,
+    looked: Looked,
+    *,
+    caller: Caller,
+    reason: str | None,
+    settings: Settings,
+    now: datetime,
+    parent_id: str | None = None,
+) -> Job:
+    """Queue the job; see app.sweeps.purging.
+
+    Raises: ConflictingJob, QueueFull; StoreForbidden, StoreNotFound, StoreKindWrong: of a replica.
+    """
+    params = looked.params
+    assert isinstance(params, RowsParams), "what `look` has made"
+    for name in params.replicas:
+        caller.require_store(name)
+        require_kind(get_store(db, name), StoreKind.SQL)
+    resource = rows_resource(store)
+    if params.overlap == "REFUSE":
+        refuse_conflict(db, store=store.id, identity=store.target_identity, resource=resource)
+    request = JobRequest(
+        kind=JOB_PURGE,
+        store=store.id,
+        params=params.model_dump(mode="json"),
+        requested_by=caller.name,
+        token_id=caller.token_id,
+        runs_on=store.runs_on,
+        parent_id=parent_id,
+        reason=reason,
+        throttle=params.throttle,
+        claim_identity=store.target_identity,
+        claim_resource=resource,
+    )
+    return submit_job(db, request, now=now, queued_max=settings.jobs_queued_max)
