@@ -11,6 +11,7 @@ Invariants:
 - between two units the job's stop and its throttle are looked at.
 """
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Generic, Protocol, TypeVar
@@ -40,7 +41,7 @@ Charge = tuple[int, int]
 """Rows, and bytes of the archive."""
 
 
-class Course(Generic[Unit, Result]):
+class Course(ABC, Generic[Unit, Result]):
     """What a kind knows of its units. One attempt uses it, in the job's thread.
 
     Attributes:
@@ -49,20 +50,20 @@ class Course(Generic[Unit, Result]):
 
     in_order: bool = False
 
+    @abstractmethod
     def next_units(self) -> Iterator[Unit] | None:
         """The units of the next round, drawn as there is room for them; None: the work is done."""
-        raise NotImplementedError
 
+    @abstractmethod
     def done(self, unit: Unit, result: Result, *, elapsed_s: float) -> Charge | None:
         """Account for a unit; what the throttle is charged, None: an earlier attempt had done it."""
-        raise NotImplementedError
 
     def failed(self, unit: Unit) -> None:
         """A unit failed, and is tried again after the others of its round."""
 
+    @abstractmethod
     def parts(self, unit: Unit, *, elapsed_s: float) -> Sequence[Unit]:
         """About PARTS parts of a unit that was too long for one statement; itself: it has none."""
-        raise NotImplementedError
 
     def ended(self) -> None:
         """All units of the round are done."""
@@ -75,9 +76,9 @@ class Course(Generic[Unit, Result]):
         """What clients see of a unit that is tried again and again."""
         return what_holds(error)
 
+    @abstractmethod
     def show(self, *, is_done: bool, force: bool) -> None:
         """Show how far it is."""
-        raise NotImplementedError
 
 
 class OwnConnection(Generic[Unit, Result]):
