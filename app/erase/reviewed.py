@@ -1,6 +1,6 @@
 """The entries of a reviewed plan: what a cycle with `plan_id` may erase, and nothing that came since.
 
-Invariants:
+Rules:
 - the PLAN job keeps each entry that it counted, file by file; a plan without them is never executed;
 - whatever a cycle of a plan is planned to do, and however often that is made again, is cut down to it;
 - a cycle that would erase fewer than somebody wants ends before its first write.

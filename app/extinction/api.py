@@ -32,11 +32,11 @@ from app.extinction.models import (
     ExtinctionPlanRead,
     ExtinctionRead,
     ExtinctionRequest,
+    PlanParams,
     StatusAnswer,
     StatusQuery,
     read_availability,
 )
-from app.extinction.plan_params import PlanParams
 from app.extinction.queries import get_extinction, list_extinctions, read_extinction
 from app.extinction.reviewed import target_fields
 from app.extinction.rows import ExtinctionState

@@ -346,3 +346,11 @@ class AcceptedGapRead(BaseModel):
 
     store: str
     gap: str | None = Field(description="What had gone unread; null: nothing had.")
+
+
+class PlanParams(BaseModel):
+    """The extinction as its record would be, and the store's target as it was."""
+
+    plan: Literal["EXTINCTION"] = "EXTINCTION"
+    extinction: str
+    target: dict[str, Any] = Field(default_factory=dict)

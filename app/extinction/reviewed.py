@@ -14,8 +14,7 @@ from typing import Any, Final
 import numpy as np
 from sqlmodel import Session
 
-from app.extinction.models import ExtinctionPlanRead
-from app.extinction.plan_params import PlanParams
+from app.extinction.models import ExtinctionPlanRead, PlanParams
 from app.jobs.errors import PlanNoLongerHolds, PlanNotUsable
 from app.jobs.plans.reviewed_plan import check_still_holds, drift_fault, finished_plan
 from app.jobs.rows import Job, JobCheckpoint

@@ -41,7 +41,8 @@ from app.stores.api import StoreId, read_row
 from app.stores.models import StoreKind
 from app.stores.rows import Store
 from app.stores.service import lock_unchanged, require_kind
-from app.sweeps.purging import JOB_PURGE, ChangelogPlanRead, Looked, Purging, Purgings
+from app.sweeps.models import ChangelogPlanRead
+from app.sweeps.purging import JOB_PURGE, Looked, Purging, Purgings
 
 router = APIRouter(tags=["purges"])
 Reader = Annotated[Caller, Depends(requires(Scope.JOBS_READ))]

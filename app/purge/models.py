@@ -12,7 +12,7 @@ from app.kit.durations import Duration
 from app.kit.values import Instant, Text
 from app.rows.models import RowsFields
 from app.settings import EngineChoice
-from app.sweeps.recurring import LastJob, TickOutcome
+from app.sweeps.models import LastJob, TickOutcome
 
 
 class PurgeKind(StrEnum):

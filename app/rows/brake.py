@@ -1,6 +1,6 @@
 """A purge ROWS rests while replicas of its target are too far behind.
 
-Invariants:
+Rules:
 - no unit begins while the greatest lag that is known is above the bound, or while a named replica does not
   tell its own: what is not known is not taken for good;
 - clients see which replica holds the job, and by how much; the job stops as fast as ever meanwhile.

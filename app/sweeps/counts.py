@@ -1,6 +1,6 @@
 """What the attempts of a sweep have removed so far: by the target's ledger, or by what the job noted.
 
-Invariants:
+Rules:
 - where every unit has left its row in the ledger, that counts, exactly; else what was noted is the least.
 """
 

@@ -7,9 +7,9 @@ it, and what the route calls: check, look, submit.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Protocol
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 from sqlmodel import Session
 
 from app.auth.service import Caller
@@ -21,52 +21,6 @@ from app.stores.rows import Store
 
 JOB_PURGE: Final = "PURGE"
 CHANGELOG: Final = "CHANGELOG"
-
-
-class RidTrimRead(BaseModel):
-    """One replica id in a changelog."""
-
-    rid: int
-    rows: int = Field(description="Records in the changelog.")
-    rows_eligible_by_age: int = Field(description="From the oldest on: logged here before the cut-off.")
-    rows_to_remove: int = Field(description="By age or by count, and acknowledged by everybody.")
-    rows_held: int = Field(description="Old enough, and not acknowledged by everybody.")
-    held_by: list[str] = Field(description="Agreements that hold records back; empty: none does.")
-    floor: str | None = Field(
-        description="What all of them have acknowledged; null: nothing, or no agreement."
-    )
-    upto: str | None = Field(description="The last record that goes.")
-    purged: str | None = Field(description="The greatest CSN that had left before.")
-    purge_headroom: int = Field(
-        description="Acknowledged records that stay: so far a consumer may fall back without a TOTAL."
-    )
-
-
-class TrimLimitsRead(BaseModel):
-    """The store's limits, and which of them the plan exceeds."""
-
-    max_rows: int | None
-    max_fraction: float | None
-    exceeded: list[str]
-
-
-class ChangelogPlanRead(BaseModel):
-    """What a purge CHANGELOG would do; nothing was written to the target."""
-
-    plan_id: str
-    store: str
-    kind: Literal["CHANGELOG"]
-    cutoff: datetime | None = Field(description="Null: nothing goes by its age.")
-    retention_minutes: int | None
-    retention_source: str
-    max_entries: int | None = Field(description="Records that may stay; null: any number.")
-    max_entries_source: str
-    rows: int
-    rows_to_remove: int
-    rows_over_max_entries: int
-    rids: list[RidTrimRead]
-    limits: TrimLimitsRead
-    expires_at: datetime
 
 
 @dataclass(frozen=True, slots=True)

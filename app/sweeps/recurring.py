@@ -6,10 +6,8 @@ The folders that have such jobs each keep their own times; this is what all of t
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field
 from sqlmodel import Session
 
 from app.auth.actions import Action
@@ -18,61 +16,14 @@ from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.errors import ServiceError
 from app.jobs.errors import ConflictingJob
-from app.jobs.models import JobError
 from app.jobs.rows import Job
 from app.jobs.states import JobState
-from app.kit.durations import Duration
 from app.kit.ids import new_id
 from app.stores.rows import Store, is_suspended
+from app.sweeps.models import TickOutcome
 
 ACTOR: Final = "tick"
 NOTED_MAX_CHARS: Final = 500
-
-
-class TickOutcome(StrEnum):
-    """What became of a tick."""
-
-    SUBMITTED = "SUBMITTED"
-    SKIPPED_RUNNING = "SKIPPED_RUNNING"
-    SKIPPED_SUSPENDED = "SKIPPED_SUSPENDED"
-    SKIPPED_REFUSED = "SKIPPED_REFUSED"
-
-
-class LastJob(BaseModel):
-    """What became of the job that a tick submitted last: SUBMITTED alone says nothing of its end."""
-
-    last_job_state: JobState | None = Field(
-        default=None, description="Of the last job, now; null: there is none, or it is forgotten."
-    )
-    last_job_error: JobError | None = Field(default=None, description="Why the last job failed.")
-
-
-class IntervalTickRead(LastJob):
-    """What recurs at a store by an interval: when it comes next, and what became of the last."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "interval": "PT10M",
-                    "next_at": "2026-11-20T08:12:05Z",
-                    "last_at": "2026-11-20T08:02:05Z",
-                    "last_outcome": "SUBMITTED",
-                    "last_detail": None,
-                    "last_job_id": "job_01kaw3gq8m0f4t5v6w7x8y9z0a",
-                    "last_job_state": "SUCCEEDED",
-                    "last_job_error": None,
-                }
-            ]
-        }
-    )
-
-    interval: Duration = Field(description="Between the beginnings of two.")
-    next_at: datetime
-    last_at: datetime | None
-    last_outcome: TickOutcome | None = Field(description="Null: none has come yet.")
-    last_detail: str | None
-    last_job_id: str | None
 
 
 def last_job_of(db: Session, job_id: str | None) -> dict[str, object]:

@@ -1,6 +1,6 @@
 """When the next unit of a sweep may begin, and what becomes of one that failed.
 
-Invariants:
+Rules:
 - a job that must stop begins no unit, and tries none again;
 - only what may pass is tried again, at most `purge_unit_retries_max` times, after a pause that grows;
 - the bounds that hold a job are shown as soon as they hold it.

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from app.auth.scopes import Scope
-from app.extinction.models import ExtinctionPlanRead, ExtinctionRequest
-from app.extinction.plan_params import PlanParams
+from app.extinction.models import ExtinctionPlanRead, ExtinctionRequest, PlanParams
 from app.extinction.records import JOB_EXTINCTION
 from app.extinction.results import ExtinctionParams, ExtinctionResult
 from app.extinction.scan.je_task import run_environment_extinction

@@ -21,7 +21,8 @@ from app.rows.models import RowsParams, RowsPlanRead
 from app.rows.results import RowsPurgeResult
 from app.rows.task import prove_rows_silent, run_rows_plan, run_rows_purge
 from app.stores.models import StoreKind
-from app.sweeps.purging import CHANGELOG, JOB_PURGE, ChangelogPlanRead, Purgings
+from app.sweeps.models import ChangelogPlanRead
+from app.sweeps.purging import CHANGELOG, JOB_PURGE, Purgings
 from app.verbs.verb import Limits, Loop, Plan, Recurrence, Verb
 
 PURGINGS: Purgings = {kind.value: purging for kind in KINDS} | {

@@ -20,7 +20,8 @@ from app.parameters.service import effective_by_name
 from app.settings import Settings
 from app.stores.models import StoreKind
 from app.stores.rows import Store
-from app.sweeps.recurring import IntervalTickRead, Ticked, submit_recurring
+from app.sweeps.models import IntervalTickRead
+from app.sweeps.recurring import Ticked, submit_recurring
 from app.sweeps.tick import Recurring, Schedule, shown_by_interval, submit_due
 
 SWITCH: Final = "start.cleanup_thread"

@@ -5,8 +5,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from app.extinction.counting import Counted, HandsTaker, count_in_environment
-from app.extinction.models import ExtinctionPlanRead
-from app.extinction.plan_params import PlanParams
+from app.extinction.models import ExtinctionPlanRead, PlanParams
 from app.extinction.reviewed import keep_keys, keep_ruv
 from app.extinction.sizing import hint_of
 from app.jobs.running.context import JobContext

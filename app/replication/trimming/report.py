@@ -6,7 +6,8 @@ from typing import Any
 from app.replication.trimming.models import TrimParams
 from app.stores.models import Reach, exceeded
 from app.sweeps.limits import limits_as_submitted
-from app.sweeps.purging import CHANGELOG, ChangelogPlanRead, RidTrimRead, TrimLimitsRead
+from app.sweeps.models import ChangelogPlanRead, RidTrimRead, TrimLimitsRead
+from app.sweeps.purging import CHANGELOG
 from spark.replication.trimming.plan import RidPlan, TrimPlan
 
 

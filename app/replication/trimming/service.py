@@ -27,7 +27,8 @@ from app.settings import Settings
 from app.stores.models import StoreKind, StoreLimits
 from app.stores.rows import Store
 from app.stores.service import require_kind
-from app.sweeps.purging import JOB_PURGE, ChangelogPlanRead, Looked
+from app.sweeps.models import ChangelogPlanRead
+from app.sweeps.purging import JOB_PURGE, Looked
 from spark.replication.errors import ReplicaMissing
 from spark.replication.records import ReplicaStatus
 from spark.replication.trimming.plan import PlanStopped, TrimPlan, plan_trim

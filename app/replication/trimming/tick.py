@@ -18,8 +18,9 @@ from app.replication.trimming.service import submit_unseen
 from app.settings import Settings
 from app.stores.models import StoreKind
 from app.stores.rows import Store
+from app.sweeps.models import IntervalTickRead
 from app.sweeps.purging import CHANGELOG, JOB_PURGE
-from app.sweeps.recurring import IntervalTickRead, Ticked, submit_recurring
+from app.sweeps.recurring import Ticked, submit_recurring
 from app.sweeps.tick import Recurring, Schedule, shown_by_interval, submit_due
 
 INTERVAL: Final = "nsslapd-changelogtrim-interval"

@@ -18,7 +18,7 @@ from app.jobs.states import JobState
 from app.settings import Settings
 from app.stores.models import StoreKind
 from app.stores.rows import Store
-from app.sweeps.recurring import TickOutcome
+from app.sweeps.models import TickOutcome
 from app.sweeps.rows import SweepTick
 from tests.app.fake_clock import FakeClock
 

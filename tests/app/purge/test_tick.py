@@ -19,7 +19,7 @@ from app.purge.tick import list_ticks, tick_once
 from app.settings import Settings
 from app.stores.models import StoreKind
 from app.stores.rows import Store
-from app.sweeps.recurring import TickOutcome
+from app.sweeps.models import TickOutcome
 from app.sweeps.rows import SweepTick
 from tests.app.fake_clock import FakeClock
 
