@@ -40,6 +40,7 @@ def _fill(path: str) -> str:
     zeros = "0" * 26
     return path.format(
         store_id="none",
+        peer_rid=2,
         job_id=job,
         token_id=f"tok_{zeros}",
         name="purge.retention.minutes",
