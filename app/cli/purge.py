@@ -203,7 +203,8 @@ def plan(
     made = session.client.purges.plan(store, request, timeout_s=timeout)
     session.out.document(made.raw)
     show_plan(session, made)
-    session.out.note(f"Run exactly this: lethe purge run {store} --plan-id {made.plan_id}")
+    of_kind = "" if kind is Kind.OUTGOING else f" --kind {kind.value}"
+    session.out.note(f"Run exactly this: lethe purge run {store}{of_kind} --plan-id {made.plan_id}")
     return ExitCode.OK
 
 

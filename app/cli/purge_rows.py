@@ -88,7 +88,10 @@ def rows(
     made = session.client.purges.plan(store, request, timeout_s=timeout)
     session.out.document(made.raw)
     _show(session, made)
-    session.out.note(f"Run exactly this: lethe purge rows {store} --table {table} --plan-id {made.plan_id}")
+    kept = " --archive" if archive else ""
+    session.out.note(
+        f"Run exactly this: lethe purge rows {store} --table {table} --plan-id {made.plan_id}{kept}"
+    )
     return ExitCode.OK
 
 

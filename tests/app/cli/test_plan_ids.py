@@ -49,3 +49,40 @@ def test_the_age_of_files_is_the_plans(service, lethe, option: str) -> None:
     run = lethe("erasure", "start", "it", "--plan-id", "job_7", option, "P1D", "--json")
     assert (run.code, run.json()["code"]) == (64, "USAGE")
     assert service.asked == []
+
+
+@pytest.mark.parametrize(
+    ("command", "plan", "hint"),
+    [
+        (
+            [
+                "purge",
+                "rows",
+                "it",
+                "--table",
+                "ticket",
+                "--older-than",
+                "P9D",
+                "--time-column",
+                "at",
+                "--plan",
+            ],
+            {"plan_id": "job_7", "kind": "ROWS", "store": "it", "tables": [], "warnings": []},
+            "lethe purge rows it --table ticket --plan-id job_7",
+        ),
+        (
+            ["purge", "plan", "it", "--kind", "changelog"],
+            {"plan_id": "job_7", "kind": "CHANGELOG", "store": "it", "rids": [], "rows_to_remove": 0},
+            "lethe purge run it --kind CHANGELOG --plan-id job_7",
+        ),
+    ],
+)
+def test_what_a_plan_says_to_run_is_what_was_planned(
+    service, lethe, command: list[str], plan: dict[str, Any], hint: str
+) -> None:
+    """Rows that were to be kept went unkept, and a plan of a changelog was run as one of OUTGOING."""
+    service.on("POST /v1/stores/it/purges", (200, plan))
+    kept = ["--archive"] if "rows" in command else []
+    run = lethe(*command, *kept)
+    assert run.code == 0, run.err
+    assert " ".join(["Run exactly this:", hint, *kept]) in " ".join((run.out + run.err).split())
