@@ -88,11 +88,13 @@ def rows(
     made = session.client.purges.plan(store, request, timeout_s=timeout)
     session.out.document(made.raw)
     _show(session, made)
-    kept = " --archive" if archive else ""
-    session.out.note(
-        f"Run exactly this: lethe purge rows {store} --table {table} --plan-id {made.plan_id}{kept}"
-    )
+    _show_command(session, store, table, made.plan_id, archive=archive)
     return ExitCode.OK
+
+
+def _show_command(session: Session, store: str, table: str, plan_id: str, *, archive: bool) -> None:
+    kept = " --archive" if archive else ""
+    session.out.note(f"Run exactly this: lethe purge rows {store} --table {table} --plan-id {plan_id}{kept}")
 
 
 def _show(session: Session, made: Plan) -> None:

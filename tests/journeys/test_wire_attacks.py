@@ -128,7 +128,7 @@ def test_t5_forged_changes_of_another_replica(level: Star) -> None:
         assert seen.ruv is not None
         assert seen.history is not None
         name, granted = nine.acquire(ruv=seen.ruv, history=nine.echo(seen))
-        csn = nine.csn(rid=1)
+        csn = nine.csn(rid=1, ahead_s=2)  # above what was written within this second
         forged = _records((csn, seen.ruv[1], "CHANGE", b"db", b"of 1", b"forged"))
         _, ends = chain_of(forged, {1: seen.history.heads[1].chain})
         assert ends[1] is not None
