@@ -34,6 +34,8 @@ from tests.conftest import SharedServer
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "slony"
 RECORDED_CLUSTER = "lab"
+NO_PROCESS = 2**31 - 1
+"""A process id that no server gives to a backend."""
 State = Literal["fxa", "fxc"]
 
 
@@ -218,6 +220,8 @@ class Templates:
         self._databases[state, node] = name
         with psycopg.connect(conninfo_of(self.server.url(name))) as raw:
             load_dump(raw, (DATA / state / f"n{node}.tables.sql.gz").read_bytes())
+            # The recorded backends have ended; their process ids may be those of this server's by chance.
+            raw.execute(f"update {schema_of(RECORDED_CLUSTER)}.sl_nodelock set nl_backendpid = {NO_PROCESS}")
         return name
 
 

@@ -9,12 +9,10 @@ from typing import Any
 
 import psycopg
 
-from tests.spark.events.catalogs import LoadedCatalog, read_rows
+from tests.spark.events.catalogs import NO_PROCESS, LoadedCatalog, read_rows
 
 CUTOFF = datetime(2026, 11, 20, 8, 0, tzinfo=UTC)
 FIRST_SEQNO = 5_000_000_001
-NO_PROCESS = 2**31 - 1
-"""Greater than any process id can be."""
 
 
 @dataclass(frozen=True)
