@@ -7,9 +7,10 @@ Rules:
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from app.errors import ServiceError
@@ -65,7 +66,45 @@ class Brake:
         return max(late, key=lambda lag: float("inf") if lag.seconds is None else lag.seconds, default=None)
 
 
+@dataclass(slots=True)
+class NamedReplica:
+    """A replica that says itself how far it is behind. One that is away is connected to at each look.
+
+    Args:
+        connect: raises ServiceError.
+    """
+
+    name: str
+    connect: Callable[[], AbstractContextManager[Connection]]
+    _stack: ExitStack = field(default_factory=ExitStack, init=False)
+    _conn: Connection | None = field(default=None, init=False)
+
+    def open(self) -> Connection:
+        """The connection; a new one if there is none.
+
+        Raises: ServiceError.
+        """
+        if self._conn is None:
+            self._conn = self._stack.enter_context(self.connect())
+        return self._conn
+
+    def lag(self) -> Lag:
+        """How far it is behind; unknown, and why, while it is away."""
+        try:
+            return lag_of_replica(self.open(), self.name)
+        except (ServiceError, TargetError) as error:
+            self.close()
+            return Lag(self.name, None, error.detail)
+
+    def close(self) -> None:
+        """End the connection, if there is one."""
+        self._conn = None
+        self._stack.close()
+
+
 def _told(lag: Lag) -> str:
+    if lag.reason is not None:
+        return f"{lag.replica}: does not answer ({lag.reason}); it is asked again until it does"
     if lag.seconds is None:
         return f"{lag.replica}: does not tell its lag; let it replicate, and grant the role to see it"
     return f"{lag.replica}: {lag.seconds:.0f} s behind"
@@ -77,32 +116,33 @@ def braking(
 ) -> Iterator[Brake | None]:
     """The brake of a job; None: nobody asked for one.
 
-    Raises: ServiceError: a replica cannot be connected to.
+    Raises: ServiceError: a named replica can never be connected to. One that is away is waited for.
     """
     if most is None:
         yield None
         return
     with ExitStack() as stack:
-        named = [(name, stack.enter_context(_opened(context, name))) for name in replicas]
+        named = [stack.enter_context(closing(_named(context, name))) for name in replicas]
 
         def look() -> Sequence[Lag]:
-            lags = list(lags_of_primary(conn))
-            for name, replica in named:
-                try:
-                    lags.append(lag_of_replica(replica, name))
-                except TargetError:
-                    lags.append(Lag(name, None))
-            return lags
+            return [*lags_of_primary(conn), *(replica.lag() for replica in named)]
 
         yield Brake(context, look, most)
+
+
+def _named(context: JobContext, name: str) -> NamedReplica:
+    replica = NamedReplica(name, partial(_opened, context, name))
+    try:
+        replica.open()
+    except ServiceError as error:
+        if not error.retryable:
+            raise type(error)(f"the replica {name}: {error.detail}", code=error.code) from error
+    return replica
 
 
 @contextmanager
 def _opened(context: JobContext, name: str) -> Iterator[Connection]:
     store = context.write(lambda db: get_store(db, name))
     require_kind(store, StoreKind.SQL)
-    try:
-        with opened(store, context.settings, context.database, purpose="lag") as conn:
-            yield conn
-    except ServiceError as error:
-        raise type(error)(f"the replica {name}: {error.detail}", code=error.code) from error
+    with opened(store, context.settings, context.database, purpose="lag") as conn:
+        yield conn

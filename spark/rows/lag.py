@@ -19,10 +19,11 @@ _STANDBY = """
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """One replica; `seconds` None: it does not replicate, or the role may not know."""
+    """One replica; `seconds` None: it does not replicate, or the role may not know; or `reason`: it is away."""
 
     replica: str
     seconds: float | None
+    reason: str | None = None
 
 
 def lags_of_primary(conn: Connection) -> tuple[Lag, ...]:
