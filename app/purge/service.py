@@ -15,14 +15,13 @@ from app.jobs.engines.choice import check_engine
 from app.jobs.errors import PlanNoLongerHolds, PlanNotUsable
 from app.jobs.plans.reviewed_plan import check_still_holds, finished_plan
 from app.jobs.rows import Job
-from app.jobs.service import JobRequest, refuse_conflict, submit
+from app.jobs.submission import submit_claiming
 from app.parameters.service import effective_by_name
 from app.purge.cutoff import RETENTION_PARAMETERS, decide_cutoff
 from app.purge.drift import fault_of
 from app.purge.kinds.kind import Look
 from app.purge.kinds.table import KINDS
 from app.purge.models import (
-    Overlap,
     PurgeKind,
     PurgeParams,
     PurgePlanRead,
@@ -313,24 +312,20 @@ def submit_purge(
 
     Raises: ConflictingJob, QueueFull.
     """
-    identity = look.inspection.identity if look.inspection else store.target_identity
-    resource = fence_resource(store, KINDS[params.kind].resource)
-    if params.overlap is Overlap.REFUSE:
-        refuse_conflict(db, store=store.id, identity=identity, resource=resource)
-    request = JobRequest(
-        kind=JOB_PURGE,
-        store=store.id,
-        params=params.model_dump(mode="json"),
-        requested_by=caller.name,
-        token_id=caller.token_id,
-        runs_on=store.runs_on,
-        parent_id=parent_id,
-        reason=reason,
+    return submit_claiming(
+        db,
+        store,
+        JOB_PURGE,
+        params,
+        resource=fence_resource(store, KINDS[params.kind].resource),
+        identity=look.inspection.identity if look.inspection else None,
         throttle=params.throttle,
-        claim_identity=identity,
-        claim_resource=resource,
+        caller=caller,
+        reason=reason,
+        settings=settings,
+        now=now,
+        parent_id=parent_id,
     )
-    return submit(db, request, now=now, queued_max=settings.jobs_queued_max)
 
 
 def submit_unseen(

@@ -18,8 +18,7 @@ from app.jobs.models import ThrottleSetting
 from app.jobs.plans.reviewed_plan import check_still_holds, finished_plan
 from app.jobs.rows import Job
 from app.jobs.running.recovery import fence_ahead
-from app.jobs.service import JobRequest, refuse_conflict
-from app.jobs.service import submit as submit_job
+from app.jobs.submission import submit_claiming
 from app.parameters.service import effective_by_name
 from app.rows.models import RowsParams, RowsPlanRead, RowsRequest
 from app.rows.planned import PlannedKeys
@@ -197,20 +196,16 @@ def submit(
     for name in params.replicas:
         caller.require_store(name)
         require_kind(get_store(db, name), StoreKind.SQL)
-    resource = rows_resource(store)
-    if params.overlap == "REFUSE":
-        refuse_conflict(db, store=store.id, identity=store.target_identity, resource=resource)
-    request = JobRequest(
-        kind=JOB_PURGE,
-        store=store.id,
-        params=params.model_dump(mode="json"),
-        requested_by=caller.name,
-        token_id=caller.token_id,
-        runs_on=store.runs_on,
-        parent_id=parent_id,
-        reason=reason,
+    return submit_claiming(
+        db,
+        store,
+        JOB_PURGE,
+        params,
+        resource=rows_resource(store),
         throttle=params.throttle,
-        claim_identity=store.target_identity,
-        claim_resource=resource,
+        caller=caller,
+        reason=reason,
+        settings=settings,
+        now=now,
+        parent_id=parent_id,
     )
-    return submit_job(db, request, now=now, queued_max=settings.jobs_queued_max)

@@ -27,8 +27,7 @@ from app.jobs.errors import EpochAhead, PlanNoLongerHolds, PlanNotUsable
 from app.jobs.plans.reviewed_plan import check_still_holds, finished_plan
 from app.jobs.rows import Job
 from app.jobs.running.recovery import fence_ahead
-from app.jobs.service import JobRequest, refuse_conflict
-from app.jobs.service import submit as submit_job
+from app.jobs.submission import submit_claiming
 from app.kit.instants import instant_text
 from app.parameters.registry import as_timedelta
 from app.parameters.service import effective_by_name
@@ -285,25 +284,22 @@ def submit_cleanup(
 
     Raises: ConflictingJob, QueueFull.
     """
-    found = look.identity or store.target_identity
-    resource = cleanup_resource(store)
     if params.overlap is EventOverlap.REFUSE:
-        refuse_conflict(db, store=store.id, identity=found, resource=resource)
         refuse_node_conflict(db, look.place)
-    request = JobRequest(
-        kind=JOB_CLEANUP,
-        store=store.id,
-        params=params.model_dump(mode="json"),
-        requested_by=caller.name,
-        token_id=caller.token_id,
-        runs_on=store.runs_on,
-        parent_id=parent_id,
-        reason=reason,
+    return submit_claiming(
+        db,
+        store,
+        JOB_CLEANUP,
+        params,
+        resource=cleanup_resource(store),
+        identity=look.identity,
         throttle=params.throttle,
-        claim_identity=found,
-        claim_resource=resource,
+        caller=caller,
+        reason=reason,
+        settings=settings,
+        now=now,
+        parent_id=parent_id,
     )
-    return submit_job(db, request, now=now, queued_max=settings.jobs_queued_max)
 
 
 def submit_unseen(

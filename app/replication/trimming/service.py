@@ -14,8 +14,7 @@ from app.errors import Conflict, ServiceError, Unprocessable
 from app.jobs.errors import PlanNoLongerHolds, PlanNotUsable
 from app.jobs.plans.reviewed_plan import check_still_holds, drift_fault, finished_plan
 from app.jobs.rows import Job
-from app.jobs.service import JobRequest, refuse_conflict
-from app.jobs.service import submit as submit_job
+from app.jobs.submission import submit_claiming
 from app.kit.instants import instant_text
 from app.parameters.registry import as_timedelta
 from app.parameters.service import effective_by_name
@@ -244,20 +243,16 @@ def submit(
     """
     params = looked.params
     assert isinstance(params, TrimParams), "what `look` has made"
-    resource = trim_resource(store)
-    if params.overlap == "REFUSE":
-        refuse_conflict(db, store=store.id, identity=store.target_identity, resource=resource)
-    request = JobRequest(
-        kind=JOB_PURGE,
-        store=store.id,
-        params=params.model_dump(mode="json"),
-        requested_by=caller.name,
-        token_id=caller.token_id,
-        runs_on=store.runs_on,
-        parent_id=parent_id,
-        reason=reason,
+    return submit_claiming(
+        db,
+        store,
+        JOB_PURGE,
+        params,
+        resource=trim_resource(store),
         throttle=params.throttle,
-        claim_identity=store.target_identity,
-        claim_resource=resource,
+        caller=caller,
+        reason=reason,
+        settings=settings,
+        now=now,
+        parent_id=parent_id,
     )
-    return submit_job(db, request, now=now, queued_max=settings.jobs_queued_max)

@@ -10,8 +10,7 @@ from app.events.cleanup.node_claims import refuse_node_conflict
 from app.events.cleanup.service import EarlyLook, target_fields
 from app.events.cleanup.switch.models import JOB_SWITCH, SwitchParams, SwitchRequest
 from app.jobs.rows import Job
-from app.jobs.service import JobRequest, refuse_conflict
-from app.jobs.service import submit as submit_job
+from app.jobs.submission import submit_claiming
 from app.settings import Settings
 from app.stores.models import StoreKind
 from app.stores.rows import Store
@@ -45,24 +44,21 @@ def submit_switch(
     Raises: StoreKindWrong, ConflictingJob, QueueFull.
     """
     require_kind(store, StoreKind.SLONY)
-    found = look.identity or store.target_identity
-    resource = switch_resource(store)
     if request.overlap is EventOverlap.REFUSE:
-        refuse_conflict(db, store=store.id, identity=found, resource=resource)
         refuse_node_conflict(db, look.place)
     params = SwitchParams(
         action=request.action, timeout=request.timeout, overlap=request.overlap, target=target_fields(store)
     )
-    job = JobRequest(
-        kind=JOB_SWITCH,
-        store=store.id,
-        params=params.model_dump(mode="json"),
-        requested_by=caller.name,
-        token_id=caller.token_id,
-        runs_on=store.runs_on,
-        parent_id=parent_id,
+    return submit_claiming(
+        db,
+        store,
+        JOB_SWITCH,
+        params,
+        resource=switch_resource(store),
+        identity=look.identity,
+        caller=caller,
         reason=request.reason,
-        claim_identity=found,
-        claim_resource=resource,
+        settings=settings,
+        now=now,
+        parent_id=parent_id,
     )
-    return submit_job(db, job, now=now, queued_max=settings.jobs_queued_max)
