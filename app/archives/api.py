@@ -10,7 +10,7 @@ from starlette.responses import Response
 from app.archives.models import ArchiveDetail, ArchiveRead, RestoreRequest
 from app.archives.rows import Archive
 from app.archives.service import describe_archive, get_archive, list_archives
-from app.auth.access import Condition, DatabaseDep, requires
+from app.auth.access import Condition, DatabaseDep, clock_of, requires, settings_of, tell_changed
 from app.auth.actions import Action
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.rows import StoreName
@@ -87,7 +87,7 @@ def get_one_archive(job_id: ArchiveId, caller: Reader, database: DatabaseDep) ->
 def _submit(
     request: Request, caller: Caller, job_id: str, *, kind: str, body: RestoreRequest | None
 ) -> Response:
-    settings: Settings = request.app.state.settings
+    settings = settings_of(request)
 
     def effect(db: Session) -> Answer:
         row = _visible(db, job_id, caller)
@@ -98,7 +98,7 @@ def _submit(
     response = mutate(
         request, caller, effect, action=Action(f"archive.{verb}"), subject=("archive", job_id), body=body
     )
-    request.app.state.changed(job_id)
+    tell_changed(request, job_id)
     return response
 
 
@@ -136,7 +136,7 @@ def _queue(
         claim_resource=resource,
         subject=Subject(type="archive", id=row.job_id, href=f"/v1/archives/{row.job_id}"),
     )
-    clock = request.app.state.clock
+    clock = clock_of(request)
     return submit(db, job_request, now=clock.now(), queued_max=settings.jobs_queued_max)
 
 
@@ -178,5 +178,5 @@ def post_restore(
         caller.require(LIVE.scope)
     if body.into.file is not None:
         caller.require(FILE.scope)
-        check_root(FilePath(body.into.file), request.app.state.settings)
+        check_root(FilePath(body.into.file), settings_of(request))
     return _submit(request, caller, job_id, kind=JOB_RESTORE, body=body)

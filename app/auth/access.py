@@ -1,5 +1,6 @@
 """The dependency that turns a bearer token into a Caller, and the service's own objects on a request."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -38,6 +39,11 @@ def clock_of(request: Request) -> Clock:
 def instance_id_of(request: Request) -> str:
     """This instance, as rows name whoever works on them."""
     return cast(str, request.app.state.instance_id)
+
+
+def tell_changed(request: Request, name: str) -> None:
+    """Wake whoever waits in this process for a job or a store; an empty name: for any."""
+    cast(Callable[[str], None], request.app.state.changed)(name)
 
 
 DatabaseDep = Annotated[Database, Depends(database_of)]

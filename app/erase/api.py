@@ -9,7 +9,16 @@ from sqlmodel import Session
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from app.auth.access import ClockDep, DatabaseDep, SettingsDep, requires
+from app.auth.access import (
+    ClockDep,
+    DatabaseDep,
+    SettingsDep,
+    clock_of,
+    database_of,
+    requires,
+    settings_of,
+    tell_changed,
+)
 from app.auth.actions import Action
 from app.auth.mutation import Answer, IdempotencyKeyHeader, find_replay, mutate
 from app.auth.scopes import Scope
@@ -87,8 +96,8 @@ async def post_cycle(
 
 
 def _queue_plan(request: Request, caller: Caller, store_id: str, body: CycleRequest) -> Job:
-    database: Database = request.app.state.database
-    settings, clock = request.app.state.settings, request.app.state.clock
+    database = database_of(request)
+    settings, clock = settings_of(request), clock_of(request)
     store = read_row(database, store_id, caller)
     require_kind(store, StoreKind.JE)
     check_engine(body.engine, settings)
@@ -102,8 +111,8 @@ def _begin(request: Request, caller: Caller, store_id: str, body: CycleRequest) 
     replay = find_replay(request, caller, body=body)
     if replay is not None:
         return replay
-    database: Database = request.app.state.database
-    settings, clock = request.app.state.settings, request.app.state.clock
+    database = database_of(request)
+    settings, clock = settings_of(request), clock_of(request)
     store = read_row(database, store_id, caller)
     require_kind(store, StoreKind.JE)
     check_engine(body.engine, settings)
@@ -139,7 +148,7 @@ def _begin(request: Request, caller: Caller, store_id: str, body: CycleRequest) 
         store=store_id,
         body=body,
     )
-    request.app.state.changed(store_id)
+    tell_changed(request, store_id)
     return response
 
 

@@ -16,6 +16,7 @@ from app.auth.access import (
     instance_id_of,
     requires,
     settings_of,
+    tell_changed,
 )
 from app.auth.actions import Action
 from app.auth.mutation import (
@@ -113,7 +114,7 @@ async def post_extinction(
         store=store_id,
         body=body,
     )
-    request.app.state.changed(store_id)
+    tell_changed(request, store_id)
     return response
 
 

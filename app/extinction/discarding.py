@@ -11,7 +11,7 @@ from sqlmodel import Session
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from app.auth.access import clock_of, database_of, settings_of
+from app.auth.access import clock_of, database_of, settings_of, tell_changed
 from app.auth.actions import Action
 from app.auth.mutation import Answer, Begun, Conclude, mutate
 from app.auth.service import Caller
@@ -116,7 +116,7 @@ def discard_in_environment(
         store=store.id,
         body=body,
     )
-    request.app.state.changed(store.id)
+    tell_changed(request, store.id)
     return response
 
 

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from sqlmodel import Session
 from starlette.responses import Response
 
-from app.auth.access import ClockDep
+from app.auth.access import ClockDep, tell_changed
 from app.auth.actions import Action
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.jobs.api import Admin, JobId, accepted
@@ -46,5 +46,5 @@ def post_abandon(
         return replace(accepted(job, status=200), audit=audit)
 
     response = mutate(request, caller, effect, action=Action.JOB_ABANDON, subject=("job", job_id), body=body)
-    request.app.state.changed(job_id)
+    tell_changed(request, job_id)
     return response

@@ -9,7 +9,16 @@ from sqlmodel import Session
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from app.auth.access import ClockDep, Condition, DatabaseDep, SettingsDep, requires, requires_unlimited
+from app.auth.access import (
+    ClockDep,
+    Condition,
+    DatabaseDep,
+    SettingsDep,
+    clock_of,
+    requires,
+    requires_unlimited,
+    tell_changed,
+)
 from app.auth.actions import Action
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.rows import StoreName
@@ -179,7 +188,7 @@ def _act(
         job = visible_job(db, job_id, caller)
         if verb == "resume":
             _require_start(request, caller, job)
-        clock = request.app.state.clock
+        clock = clock_of(request)
         job = act(db, job_id, now=clock.now(), actor=caller.name, reason=reason)
         passing = job.state in HELD and verb != "resume"
         return replace(accepted(job, status=202 if passing else 200), audit={"reason": reason})
@@ -192,7 +201,7 @@ def _act(
         subject=("job", job_id),
         body={"reason": reason},
     )
-    request.app.state.changed(job_id)
+    tell_changed(request, job_id)
     return response
 
 
@@ -290,7 +299,7 @@ def post_retry(
         return accepted(job)
 
     response = mutate(request, caller, effect, action=Action.JOB_RETRY, subject=("job", job_id), body=body)
-    request.app.state.changed(job_id)
+    tell_changed(request, job_id)
     return response
 
 

@@ -8,6 +8,7 @@ from fastapi import Request
 from sqlmodel import Session
 from starlette.responses import Response
 
+from app.auth.access import tell_changed
 from app.auth.actions import Action
 from app.auth.mutation import Answer, mutate
 from app.auth.service import Caller
@@ -37,5 +38,5 @@ def job_answer(
         return replace(accepted(queue(db)), audit=audit or {})
 
     response = mutate(request, caller, effect, action=action, subject=("job", ""), store=store_id, body=body)
-    request.app.state.changed(store_id)
+    tell_changed(request, store_id)
     return response

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request
 from sqlmodel import Session
 from starlette.responses import Response
 
-from app.auth.access import ClockDep
+from app.auth.access import ClockDep, tell_changed
 from app.auth.actions import Action
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.errors import Conflict
@@ -51,7 +51,7 @@ def patch_throttle(
         return Answer(body=read_job(job), headers=headers, store=job.store, audit=body.model_dump())
 
     response = mutate(request, caller, effect, action=Action.JOB_THROTTLE, subject=("job", job_id), body=body)
-    request.app.state.changed(job_id)
+    tell_changed(request, job_id)
     return response
 
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from sqlmodel import Session
 from starlette.responses import Response
 
-from app.auth.access import ClockDep, Condition, DatabaseDep, SettingsDep, requires
+from app.auth.access import ClockDep, Condition, DatabaseDep, SettingsDep, requires, tell_changed
 from app.auth.actions import Action
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
@@ -335,7 +335,7 @@ def post_suspend(
         return _answer(suspend_store(db, store_id, body, now=clock.now()))
 
     response = _mutated(request, caller, effect, Action.STORE_SUSPEND, store_id, body=body)
-    request.app.state.changed("")
+    tell_changed(request, "")
     return response
 
 
@@ -363,7 +363,7 @@ def post_resume(
         return _answer(store)
 
     response = _mutated(request, caller, effect, Action.STORE_RESUME, store_id)
-    request.app.state.changed("")
+    tell_changed(request, "")
     return response
 
 

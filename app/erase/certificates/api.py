@@ -6,7 +6,18 @@ from fastapi import APIRouter, Depends, Path, Request
 from sqlmodel import Session, col, select
 from starlette.responses import Response
 
-from app.auth.access import ClockDep, DatabaseDep, SettingsDep, instance_id_of, requires, requires_unlimited
+from app.auth.access import (
+    ClockDep,
+    DatabaseDep,
+    SettingsDep,
+    clock_of,
+    database_of,
+    instance_id_of,
+    requires,
+    requires_unlimited,
+    settings_of,
+    tell_changed,
+)
 from app.auth.actions import Action
 from app.auth.mutation import Answer, IdempotencyKeyHeader, find_replay, mutate
 from app.auth.scopes import Scope
@@ -25,7 +36,6 @@ from app.jobs.models import JobRead
 from app.kit.conditional import IfNoneMatch, is_current
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken, read_page
 from app.kit.problems import problems
-from app.settings import Settings
 from app.stores.api import StoreId, read_row
 from app.stores.rows import StoreKind
 from app.stores.service import get_store, require_kind
@@ -102,13 +112,13 @@ def post_verify(
 ) -> Response:
     """A job that fails on a live slot that leads to an erased entry, and on bytes that are not as proved."""
     asked = body or VerifyRequest()
-    settings: Settings = request.app.state.settings
-    store = read_row(request.app.state.database, store_id, caller)
+    settings = settings_of(request)
+    store = read_row(database_of(request), store_id, caller)
     require_kind(store, StoreKind.JE)
     check_engine(asked.engine, settings)
 
     def effect(db: Session) -> Answer:
-        now = request.app.state.clock.now()
+        now = clock_of(request).now()
         current = get_store(db, store_id)
         job = submit_verify(db, current, cycle_id, asked, caller=caller, settings=settings, now=now)
         return accepted(job)
@@ -122,7 +132,7 @@ def post_verify(
         store=store_id,
         body=asked,
     )
-    request.app.state.changed(store_id)
+    tell_changed(request, store_id)
     return response
 
 

@@ -8,12 +8,11 @@ from sqlmodel import Session
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from app.auth.access import ClockDep, DatabaseDep, requires
+from app.auth.access import ClockDep, DatabaseDep, clock_of, database_of, requires, settings_of
 from app.auth.actions import Action
 from app.auth.mutation import IdempotencyKeyHeader, find_replay
 from app.auth.scopes import Scope
 from app.auth.service import Caller
-from app.db import Database
 from app.events.cleanup.models import JOB_CLEANUP, CleanupPlanRead, CleanupRequest
 from app.events.cleanup.service import prepare, submit_cleanup, target_fields
 from app.events.cleanup.tick import CleanupTickRead, read_tick
@@ -68,8 +67,8 @@ async def post_cleanup(
 
 
 def _queue_plan(request: Request, caller: Caller, store_id: str, body: CleanupRequest) -> Job:
-    database: Database = request.app.state.database
-    settings, clock = request.app.state.settings, request.app.state.clock
+    database = database_of(request)
+    settings, clock = settings_of(request), clock_of(request)
     store = read_row(database, store_id, caller)
     params, _ = prepare(database, store, body, settings=settings, now=clock.now(), for_write=False)
     with database.transaction() as db:
@@ -80,8 +79,8 @@ def _clean(request: Request, caller: Caller, store_id: str, body: CleanupRequest
     replay = find_replay(request, caller, body=body)
     if replay is not None:
         return replay
-    database: Database = request.app.state.database
-    settings, clock = request.app.state.settings, request.app.state.clock
+    database = database_of(request)
+    settings, clock = settings_of(request), clock_of(request)
     store = read_row(database, store_id, caller)
     params, look = prepare(database, store, body, settings=settings, now=clock.now(), for_write=True)
     check_room(request, body.engine)

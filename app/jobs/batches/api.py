@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Request
 from sqlmodel import Session, col, select
 from starlette.responses import Response
 
-from app.auth.access import ClockDep, Condition, SettingsDep, requires
+from app.auth.access import ClockDep, Condition, SettingsDep, requires, tell_changed
 from app.auth.actions import Action
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
@@ -106,7 +106,7 @@ def post_batch(
         return replace(accepted(parent), audit=audit)
 
     response = mutate(request, caller, effect, action=Action.BATCH_CREATE, subject=("job", ""), body=body)
-    request.app.state.changed("")
+    tell_changed(request, "")
     return response
 
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
-from app.auth.access import clock_of, settings_of
+from app.auth.access import clock_of, settings_of, tell_changed
 from app.errors import Conflict, Unavailable
 from app.jobs.api import job_headers, watch_of
 from app.jobs.models import JobRead, read_job
@@ -49,7 +49,7 @@ async def plan_answer(request: Request, queue: Callable[[], Job], *, prefer: str
 
 def _queued(request: Request, queue: Callable[[], Job]) -> tuple[JobRead, int]:
     job = queue()
-    request.app.state.changed(job.id)
+    tell_changed(request, job.id)
     return read_job(job), job.version
 
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
-from app.auth.access import requires, settings_of
+from app.auth.access import database_of, requires, settings_of
 from app.auth.mutation import IdempotencyKeyHeader, idempotency_key_of
 from app.auth.scopes import Scope
 from app.auth.service import Caller
@@ -135,7 +135,7 @@ def _read(request: Request, caller: Caller, store_id: str, body: bytes) -> tuple
     Raises: ServiceError: the store is not there or of another kind, or the body is not right.
     """
     key = idempotency_key_of(request)
-    store = read_row(request.app.state.database, store_id, caller)
+    store = read_row(database_of(request), store_id, caller)
     require_kind(store, StoreKind.REPLICA)
     assert store.rid is not None, "a store of kind REPLICA has a RID"
     media_type = request.headers.get("content-type", JSON_MEDIA_TYPE).partition(";")[0].strip().lower()

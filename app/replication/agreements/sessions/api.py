@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from sqlmodel import Session
 from starlette.responses import Response
 
-from app.auth.access import Condition, DatabaseDep, clock_of, database_of, requires, settings_of
+from app.auth.access import Condition, DatabaseDep, clock_of, database_of, requires, settings_of, tell_changed
 from app.auth.actions import Action
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
@@ -98,7 +98,7 @@ def post_session(
         store=store_id,
         body=body,
     )
-    request.app.state.changed(store_id)
+    tell_changed(request, store_id)
     return response
 
 
