@@ -18,6 +18,7 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from sqlalchemy import text
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import State
 from starlette.responses import Response
 
 from app import errors
@@ -25,6 +26,7 @@ from app.archives.api import router as archives_router
 from app.auth.access import Requirement, requires
 from app.auth.api import router as auth_router
 from app.auth.gate import Gate
+from app.auth.oidc.keys import Keys, Provider
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.backups.api import router as backups_router
@@ -198,14 +200,10 @@ def create_app(
     state.settings, state.database, state.watch = settings, database, watch
     state.clock = clock or SystemClock()
     state.readiness = readiness or Readiness()
-    state.changed = changed
-    state.store_hooks, state.batch_submitters = STORE_HOOKS, SUBMITTERS
-    state.scopes_of, state.purgings, state.secret_users = scopes_of, PURGINGS, secret_users
-    state.takes_throttle = takes_throttle
+    state.changed, state.change_writers = changed, writers
     state.spark, state.instance_id = spark, instance_id
-    state.waiting_room = WaitingRoom(settings.waiters_max)
-    state.parking = _parking(settings)
-    state.change_writers = writers
+    _install_verbs(state)
+    _install_guards(state, settings)
     errors.install(app)
     _add_middleware(app, settings)
     _add_routes(app)
@@ -225,6 +223,21 @@ def _life(
         await watch.close()
 
     return lifespan
+
+
+def _install_verbs(state: State) -> None:
+    """What the floors below are told of the verbs and stores above them."""
+    state.store_hooks, state.batch_submitters = STORE_HOOKS, SUBMITTERS
+    state.scopes_of, state.purgings, state.secret_users = scopes_of, PURGINGS, secret_users
+    state.takes_throttle = takes_throttle
+
+
+def _install_guards(state: State, settings: Settings) -> None:
+    """Who may come in, and how many may wait."""
+    state.waiting_room = WaitingRoom(settings.waiters_max)
+    state.parking = _parking(settings)
+    oidc = settings.oidc
+    state.oidc_keys = None if oidc.issuer is None else Keys(oidc, Provider(oidc).fetch)
 
 
 def _parking(settings: Settings) -> ParkingLot:

@@ -2,16 +2,26 @@
 
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from spark.pool.master import check_master, is_on_loopback
+from spark.targets.target import is_loopback
 
 
 def _split(value: object) -> object:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
+
+Role = Literal["admin", "operator", "viewer", "backup", "peer", "writer"]
+"""What a token may do; app.auth.scopes has the scopes of each."""
+
+SigningAlgorithm = Literal[
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA"
+]
+"""Of keys whose public half checks; never a shared secret, never none."""
 
 EngineChoice = Literal["AUTO", "INLINE", "SPARK"]
 """What runs the units of a job; AUTO decides by the estimated rows when the job runs."""
@@ -62,6 +72,62 @@ class SparkSettings(BaseModel):
     @classmethod
     def _known_master(cls, value: object) -> object:
         return check_master(value.strip()) if isinstance(value, str) and value.strip() else None
+
+
+class OidcSettings(BaseModel):
+    """Tokens of an OpenID Connect provider. Environment: `LETHE_OIDC__` and the name in capitals."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    issuer: str | None = None
+    """As its tokens name it, `https://...`; null: only tokens that Lethe has made are taken."""
+    audience: Annotated[list[str], NoDecode] = []
+    """A token must be for one of these."""
+    jwks_url: str | None = None
+    """Where its keys are; null: where its discovery says."""
+    algorithms: Annotated[list[SigningAlgorithm], NoDecode] = ["RS256", "PS256", "ES256", "Ed25519", "EdDSA"]
+    role_claim: Annotated[str, Field(min_length=1)] = "roles"
+    """The claim that names roles; `a.b` looks for b inside of a."""
+    roles: dict[str, Role] = {}
+    """From a name in that claim to a role here, as JSON."""
+    stores_claim: str | None = None
+    """The claim that names the stores a token is limited to (`*`: none); null: no token of it is limited."""
+    name_claim: str = "preferred_username"
+    """How the caller is called in audit rows and jobs; where a token lacks it, by its claim sub."""
+    hosts: Annotated[list[str], NoDecode] = []
+    """Hosts, addresses and networks that the provider may be at; none: any."""
+    ca_file: Path | None = None
+    """Whom to trust for its certificate; null: whom this machine trusts."""
+    leeway_s: Annotated[int, Field(ge=0, le=300)] = 30
+    keys_fresh_s: Annotated[float, Field(ge=1, le=86_400)] = 300.0
+    """After so long the keys are asked for again."""
+
+    @field_validator("audience", "algorithms", "hosts", mode="before")
+    @classmethod
+    def _comma_separated(cls, value: object) -> object:
+        return _split(value)
+
+    @field_validator("issuer", "jwks_url")
+    @classmethod
+    def _safe_way(cls, value: str | None) -> str | None:
+        """Keys that come in the clear are anybody's, but from this machine."""
+        if value is None:
+            return None
+        parts = urlsplit(value)
+        if parts.scheme == "https" and parts.hostname:
+            return value
+        if parts.scheme == "http" and is_loopback(parts.hostname or ""):
+            return value
+        raise ValueError("must be https:// (http:// only on this machine)")
+
+    @model_validator(mode="after")
+    def _whole(self) -> "OidcSettings":
+        """An issuer alone lets nobody in, or everybody that it knows."""
+        if self.issuer is not None and not self.audience:
+            raise ValueError("LETHE_OIDC__ISSUER needs LETHE_OIDC__AUDIENCE: whom its tokens are for")
+        if self.issuer is not None and not self.roles:
+            raise ValueError("LETHE_OIDC__ISSUER needs LETHE_OIDC__ROLES: what its tokens may do here")
+        return self
 
 
 class Settings(BaseSettings):
@@ -123,6 +189,9 @@ class Settings(BaseSettings):
     watch_interval_s: Annotated[float, Field(gt=0)] = 0.25
     sse_keepalive_s: Annotated[float, Field(gt=0)] = 15.0
     stop_grace_s: Annotated[float, Field(gt=0, le=15)] = 12.0
+
+    # callers
+    oidc: OidcSettings = OidcSettings()
 
     # metadata
     metadata_pool_size: Annotated[int, Field(ge=2)] = 10

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, cast
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from app.auth.oidc.bearer import caller_of_jwt, is_jwt
+from app.auth.oidc.keys import Keys
 from app.auth.scopes import Scope
 from app.auth.service import Caller, authenticate
 from app.clock import Clock
@@ -59,12 +61,17 @@ def authenticated(
 ) -> Caller:
     """Whoever has a token that is good; it may have no scope at all.
 
-    Raises: Unauthenticated.
+    Raises: Unauthenticated; of a provider's token also Forbidden, IdentityProviderUnavailable.
     """
     if credentials is None:
         raise Unauthenticated("send Authorization: Bearer TOKEN", code="TOKEN_MISSING")
-    with database.reading() as db:
-        caller = authenticate(db, credentials.credentials, now=clock.now())
+    secret, now = credentials.credentials, clock.now()
+    oidc: Keys | None = request.app.state.oidc_keys
+    if oidc is not None and is_jwt(secret):
+        caller = caller_of_jwt(secret, settings_of(request).oidc, oidc, now=now)
+    else:
+        with database.reading() as db:
+            caller = authenticate(db, secret, now=now)
     request.state.token_id = caller.token_id
     return caller
 
