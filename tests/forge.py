@@ -1,6 +1,7 @@
 """Processes of Lethe that begin with its modules loaded: each is a fork of one that did nothing but import.
 
-The imports of one `lethe serve` take two seconds of processor time, and tests start some hundreds. A forked
+The imports of one `lethe serve` take two seconds of processor time, those of a child that erases one and a
+half, and tests start hundreds of both. A forked
 one runs the same `main` with its own arguments, environment, standard streams and process id, and is killed,
 stopped and frozen as any other. `LETHE_TEST_FORGE=0` has each started from its file, and so has whoever puts
 another program around one.
@@ -24,14 +25,16 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 ROOT = Path(__file__).parents[1]
 LETHE = Path(sys.executable).with_name("lethe")
 LOADED = ("app.cli.main", "app.cli.service.serve", "app.cli.service.worker")
+PROGRAM = "spark.erase.hands.child_program"
+STREAMS = 3
 REQUEST_BYTES_MAX = 100_000  # what the kernel takes as one message is twice that
 START_MAX_S = 60.0
 PR_SET_PDEATHSIG = 1
@@ -40,6 +43,9 @@ KILLED = -int(signal.SIGKILL)
 
 class Forked:
     """What `subprocess.Popen` is to a process that was forked from the forge."""
+
+    stdin: IO[bytes] | None = None
+    stdout: IO[bytes] | None = None
 
     def __init__(self, connection: socket.socket, args: list[str]) -> None:
         self.args = args
@@ -108,11 +114,30 @@ def start_lethe(
         return subprocess.Popen(
             arguments, cwd=ROOT, env=dict(env), stdin=subprocess.DEVNULL, stdout=log, stderr=log
         )
+    with open(os.devnull, "rb") as nothing:
+        streams = (nothing.fileno(), log.fileno(), log.fileno())
+        return _forked(_forge(), arguments, env, streams)
+
+
+def forked_program(place: Path, environment: Mapping[str, str] | None) -> Forked:
+    """A child that erases, forked from a forge: what `spark.erase.hands.child.start_program` starts."""
+    (theirs_in, ours_in), (ours_out, theirs_out) = os.pipe(), os.pipe()
+    try:
+        env = os.environ if environment is None else environment
+        found = _forked(place, [PROGRAM], env, (theirs_in, theirs_out, 2))
+    finally:
+        os.close(theirs_in)
+        os.close(theirs_out)
+    found.stdin, found.stdout = os.fdopen(ours_in, "wb"), os.fdopen(ours_out, "rb")
+    return found
+
+
+def _forked(place: Path, arguments: list[str], env: Mapping[str, str], streams: Sequence[int]) -> Forked:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    connection.connect(str(_forge()))
+    connection.connect(str(place))
     request = json.dumps({"arguments": arguments, "env": dict(env)}).encode()
     assert len(request) < REQUEST_BYTES_MAX
-    socket.send_fds(connection, [request], [log.fileno()])
+    socket.send_fds(connection, [request], list(streams))
     return Forked(connection, arguments)
 
 
@@ -173,16 +198,19 @@ class Forge:
 
     def fork(self, connection: socket.socket) -> list[str] | None:
         """A child for the request; its arguments there, None here."""
-        data, (log, *_), _, _ = socket.recv_fds(connection, REQUEST_BYTES_MAX, 1)
+        data, streams, _, _ = socket.recv_fds(connection, REQUEST_BYTES_MAX, STREAMS)
         request = json.loads(data)
+        if request["arguments"] == [PROGRAM]:
+            load_program()
         forge = os.getpid()
         pid = os.fork()
         if pid == 0:
             connection.close()
             self.leave()
-            become(request["env"], log, forge)
+            become(request["env"], streams, forge)
             return list(request["arguments"])
-        os.close(log)
+        for stream in streams:
+            os.close(stream)
         descriptor = os.pidfd_open(pid)
         self.children[descriptor] = (pid, connection)
         self.selector.register(descriptor, selectors.EVENT_READ)
@@ -211,16 +239,26 @@ class Forge:
         os._exit(0)
 
 
-def become(env: Mapping[str, str], log: int, forge: int) -> None:
+@cache
+def load_program() -> None:
+    """Load what a child needs to erase, and its machine code: it comes with the first call of each loop."""
+    import_module(PROGRAM)
+    at_work = import_module("tests.spark.erase.hands_at_work")
+    write_sample = import_module("lethe_samples.je_writer.sample").write_sample
+    with tempfile.TemporaryDirectory(prefix="lethe-forge-") as directory:
+        write_sample(Path(directory), total_bytes=200_000, file_bytes=100_000)
+        at_work.claim(Path(directory))
+        at_work.erase(Path(directory))
+
+
+def become(env: Mapping[str, str], streams: Sequence[int], forge: int) -> None:
     """Be what an exec with this environment would be."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
     if os.getppid() != forge:
         os._exit(1)
-    with open(os.devnull, "rb") as nothing:
-        os.dup2(nothing.fileno(), 0)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-    os.close(log)
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
     sys.stdin = open(0, closefd=False)  # noqa: SIM115 -- the streams of the process
     sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
@@ -240,12 +278,17 @@ def main() -> int:
     gc.enable()
     gc.freeze()
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    listener.bind(sys.argv[1])
+    place = Path(sys.argv[1])
+    listener.bind(str(place))
     listener.listen(64)
     print("ready", flush=True)
     sys.argv = Forge(listener).serve()
-    command = import_module("app.cli.main").main
-    return int(command())
+    if sys.argv == [PROGRAM]:
+        import_module(PROGRAM).main()
+        return 0
+    hands = import_module("spark.erase.hands.child")
+    vars(hands)["start_program"] = partial(forked_program, place)
+    return int(import_module("app.cli.main").main())
 
 
 if __name__ == "__main__":

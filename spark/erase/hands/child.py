@@ -105,16 +105,25 @@ class ChildHands(Hands):
             if self._is_over:
                 raise HandsLost("these hands were killed or closed")
             if self._process is None:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-m", "spark.erase.hands.child_program"],
-                    cwd=ROOT,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    env=self._environment,
-                    start_new_session=True,
-                    close_fds=True,
-                )
+                self._process = start_program(self._environment)
             return self._process
+
+
+def start_program(environment: Mapping[str, str] | None) -> subprocess.Popen[bytes]:
+    """Start the program of a child, with pipes to and from it.
+
+    Args:
+        environment: None: ours.
+    """
+    return subprocess.Popen(
+        [sys.executable, "-m", "spark.erase.hands.child_program"],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=None if environment is None else dict(environment),
+        start_new_session=True,
+        close_fds=True,
+    )
 
 
 def _close_pipes(process: subprocess.Popen[bytes]) -> None:
