@@ -1,10 +1,9 @@
 """Processes of Lethe that begin with its modules loaded: each is a fork of one that did nothing but import.
 
 The imports of one `lethe serve` take two seconds of processor time, those of a child that erases one and a
-half, and tests start hundreds of both. A forked
-one runs the same `main` with its own arguments, environment, standard streams and process id, and is killed,
-stopped and frozen as any other. `LETHE_TEST_FORGE=0` has each started from its file, and so has whoever puts
-another program around one.
+half, and tests start hundreds of both. A forked one runs the same `main` with its own arguments, environment,
+standard streams and process id, and is killed, stopped and frozen as any other. `LETHE_TEST_FORGE=0` has each
+started from its file, and so has whoever puts another program around one.
 """
 
 from __future__ import annotations
@@ -199,6 +198,9 @@ class Forge:
     def fork(self, connection: socket.socket) -> list[str] | None:
         """A child for the request; its arguments there, None here."""
         data, streams, _, _ = socket.recv_fds(connection, REQUEST_BYTES_MAX, STREAMS)
+        if not data:  # whoever asked was killed before he could
+            connection.close()
+            return None
         request = json.loads(data)
         if request["arguments"] == [PROGRAM]:
             load_program()
@@ -214,7 +216,8 @@ class Forge:
         descriptor = os.pidfd_open(pid)
         self.children[descriptor] = (pid, connection)
         self.selector.register(descriptor, selectors.EVENT_READ)
-        connection.send(str(pid).encode())
+        with contextlib.suppress(OSError):
+            connection.send(str(pid).encode())
         return None
 
     def tell_end(self, descriptor: int) -> None:
