@@ -31,11 +31,18 @@ from typing import IO, Any
 
 ROOT = Path(__file__).parents[1]
 LETHE = Path(sys.executable).with_name("lethe")
-LOADED = ("app.cli.main", "app.cli.service.serve", "app.cli.service.worker")
+LOADED = (
+    "app.cli.main",
+    "app.cli.service.serve",
+    "app.cli.service.worker",
+    "app.cli.shell.output",
+    "lethe_client",
+)
 PROGRAM = "spark.erase.hands.child_program"
 STREAMS = 3
 REQUEST_BYTES_MAX = 100_000  # what the kernel takes as one message is twice that
 START_MAX_S = 60.0
+RUN_MAX_S = 60.0
 PR_SET_PDEATHSIG = 1
 KILLED = -int(signal.SIGKILL)
 
@@ -101,21 +108,45 @@ class Forked:
 
 
 def start_lethe(
-    command: Sequence[str | Path], *, env: Mapping[str, str], log: Any
+    command: Sequence[str | Path], *, env: Mapping[str, str], log: Any, errors: Any = None
 ) -> subprocess.Popen[bytes] | Forked:
     """Start a command line of Lethe with nothing on its standard input.
 
     Args:
-        log: an open file, where its standard output and error go.
+        log: an open file, where its standard output goes.
+        errors: another one, for its standard error; None: the same.
     """
+    errors = errors or log
     arguments = [str(each) for each in command]
     if arguments[0] != str(LETHE) or os.environ.get("LETHE_TEST_FORGE") == "0":
         return subprocess.Popen(
-            arguments, cwd=ROOT, env=dict(env), stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            arguments, cwd=ROOT, env=dict(env), stdin=subprocess.DEVNULL, stdout=log, stderr=errors
         )
     with open(os.devnull, "rb") as nothing:
-        streams = (nothing.fileno(), log.fileno(), log.fileno())
+        streams = (nothing.fileno(), log.fileno(), errors.fileno())
         return _forked(_forge(), arguments, env, streams)
+
+
+def run_lethe(
+    command: Sequence[str | Path], *, env: Mapping[str, str], timeout: float = RUN_MAX_S
+) -> subprocess.CompletedProcess[str]:
+    """Run a command line of Lethe to its end, as `subprocess.run` with captured texts.
+
+    Raises: subprocess.TimeoutExpired: it was killed.
+    """
+    with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as errors:
+        process = start_lethe(command, env=env, log=said, errors=errors)
+        try:
+            code = process.wait(timeout)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        texts = []
+        for file in (said, errors):
+            file.seek(0)
+            texts.append(file.read().decode())
+        return subprocess.CompletedProcess(process.args, code, *texts)
 
 
 def forked_program(place: Path, environment: Mapping[str, str] | None) -> Forked:

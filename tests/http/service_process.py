@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 from lethe_client import Lethe
 
-from tests.forge import Forked, start_lethe
+from tests.forge import Forked, run_lethe, start_lethe
 from tests.typed_jobs import check_answer
 
 ROOT = Path(__file__).parents[2]
@@ -173,12 +173,4 @@ class ServiceProcess:
 
 def run_to_end(arguments: list[str], *, settings: Mapping[str, str] | None = None) -> Any:
     """Run the command to its end; returns the completed process with text streams."""
-    return subprocess.run(
-        [str(LETHE), *arguments],
-        cwd=ROOT,
-        env=environment(settings or {}),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return run_lethe([LETHE, *arguments], env=environment(settings or {}))

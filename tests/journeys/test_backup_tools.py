@@ -24,6 +24,7 @@ from lethe_client import CycleRequest
 
 from spark.targets.files import ofd_lock
 from spark.targets.files.control_file import NAME, ControlFile
+from tests.forge import run_lethe
 from tests.journeys.service import LETHE, Service, await_job, environment, serving, until
 from tests.journeys.standing_in import post, register, standing_in
 
@@ -72,14 +73,8 @@ def env(service: Service, tmp_path: Path) -> Path:
 
 
 def hooked(service: Service, *words: object, **more: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [LETHE, "backup", *map(str, words)],
-        env=command_environment(service, more),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    command = [LETHE, "backup", *map(str, words)]
+    return run_lethe(command, env=command_environment(service, more), timeout=120)
 
 
 def command_environment(service: Service, more: Mapping[str, str]) -> dict[str, str]:

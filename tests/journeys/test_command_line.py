@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.forge import run_lethe
 from tests.journeys.crashes import build_large
 from tests.journeys.ground import (
     Expected,
@@ -44,9 +45,7 @@ class CommandLine:
         settings = {"LETHE_TOKEN": self.token} if self.token else {}
         if self.token is None:
             access += ["--data-dir", str(self.service.data_dir)]
-        done = subprocess.run(
-            [LETHE, *words, *access], capture_output=True, text=True, check=False, env=environment(settings)
-        )
+        done = run_lethe([LETHE, *words, *access], env=environment(settings))
         assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         assert "Traceback" not in done.stderr + done.stdout
         return done
@@ -178,11 +177,6 @@ def test_exit_codes_tell_what_to_do_next(standing_service: Service) -> None:
     nobody("job", "list", code=NOT_ALLOWED)
     lethe("job", "list", "--token-file", "/nowhere/token", code=CONFIGURATION)
     lethe("job", "list", url=f"http://127.0.0.1:{free_port()}", code=TRY_AGAIN)
-    second = subprocess.run(
-        [LETHE, "serve", "--data-dir", standing_service.data_dir, "--port", str(free_port())],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment({}),
-    )
+    serve = [LETHE, "serve", "--data-dir", standing_service.data_dir, "--port", str(free_port())]
+    second = run_lethe(serve, env=environment({}))
     assert second.returncode == TRY_AGAIN, second.stderr

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 from lethe_client import Conflict
 
+from tests.forge import run_lethe
 from tests.journeys.crashes import build_large
 from tests.journeys.ground import CUTOFF, add_store, assert_exact, expect, instant, purge_request
 from tests.journeys.service import LETHE, Service, environment, serving, succeeded
@@ -34,13 +34,8 @@ def _stopped(service: Service) -> Iterator[Path]:
 
 def _recover(service: Service, store: str, *options: str) -> dict[str, Any]:
     """`lethe recover STORE --json`."""
-    done = subprocess.run(
-        [LETHE, "recover", store, "--url", service.url, "--data-dir", service.data_dir, "--json", *options],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment({}),
-    )
+    where = ["--url", service.url, "--data-dir", service.data_dir]
+    done = run_lethe([LETHE, "recover", store, *where, "--json", *options], env=environment({}))
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
 
