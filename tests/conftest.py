@@ -13,9 +13,10 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pymysql
@@ -23,6 +24,8 @@ import pytest
 from hypothesis import settings
 from sqlalchemy.engine import URL, make_url
 
+from spark.erase.hands import child
+from tests.forge import forked_child
 from tests.mariadb_server import FAST_SETTINGS as FAST_MARIADB
 from tests.mariadb_server import PrivateMariadb, private_mariadb
 from tests.mariadb_server import is_installed as mariadb_is_installed
@@ -107,6 +110,20 @@ def _is_served(item: pytest.Item) -> bool:
         or any(item.get_closest_marker(mark) for mark in marks)
         or not JVM_FIXTURES.isdisjoint(fixtures)
     )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _forked_children() -> Iterator[None]:
+    """Children that erase are forks, as those of services are; not where a test gives one an environment."""
+    real = child.start_program
+
+    def start(environment: Mapping[str, str] | None) -> Any:
+        return real(environment) if environment is not None else forked_child()
+
+    with pytest.MonkeyPatch.context() as patch:
+        if os.environ.get("LETHE_TEST_FORGE") != "0":
+            patch.setattr(child, "start_program", start)
+        yield
 
 
 def pytest_collection_finish() -> None:

@@ -149,6 +149,11 @@ def run_lethe(
         return subprocess.CompletedProcess(process.args, code, *texts)
 
 
+def forked_child() -> Forked:
+    """A child that erases for this process."""
+    return forked_program(_forge(), None)
+
+
 def forked_program(place: Path, environment: Mapping[str, str] | None) -> Forked:
     """A child that erases, forked from a forge: what `spark.erase.hands.child.start_program` starts."""
     (theirs_in, ours_in), (ours_out, theirs_out) = os.pipe(), os.pipe()
@@ -318,6 +323,7 @@ def main() -> int:
     print("ready", flush=True)
     sys.argv = Forge(listener).serve()
     if sys.argv == [PROGRAM]:
+        os.setsid()
         import_module(PROGRAM).main()
         return 0
     hands = import_module("spark.erase.hands.child")

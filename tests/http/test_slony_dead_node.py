@@ -27,7 +27,7 @@ from tests.spark.events.catalogs import Catalogs, LoadedCatalog
 
 START_MAX_S = 10.0
 PATIENCE_S = 60.0
-DEATHS = [0, 1, *(pytest.param(number, marks=pytest.mark.long) for number in range(2, 50))]
+DEATHS = [0, *(pytest.param(number, marks=pytest.mark.long) for number in range(1, 50))]
 
 
 @pytest.fixture(scope="session")

@@ -64,7 +64,7 @@ STEPS = ("READ", "TOUCH", "MARK", "OVERWRITE")
 
 
 def test_latency_of_an_abort_in_each_step(service: Service, env: Path) -> None:
-    measure(service, env, 24, STEPS)
+    measure(service, env, 8, STEPS)
 
 
 @pytest.mark.long

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.journey
 FLEET = {"fleet": "north"}
 ON_SQLITE = 3
 ON_POSTGRESQL = 2
-ROWS = 1_500
+ROWS = 600
 JOB_TIMEOUT_S = 240.0
 
 

@@ -48,7 +48,7 @@ from tests.oracles.symmetricds_rows import read_reference
 
 pytestmark = [pytest.mark.journey, pytest.mark.mariadb]
 
-CASES = 5
+CASES = 3
 LONG_CASES = 400
 QUIET_S = 0.6
 # A unit gives its own lock wait up after a second; the rest is a loaded machine.
@@ -313,7 +313,7 @@ def _freeze_inside_a_unit(
     return job_id, process
 
 
-@pytest.mark.parametrize("ledger", [True, False])
+@pytest.mark.parametrize("ledger", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_runner_that_sleeps_inside_a_unit_writes_nothing_when_it_wakes(
     runners: Runners, server: PrivateMariadb, ledger: bool
 ) -> None:

@@ -25,7 +25,7 @@ from tests.journeys.ring import (
 from tests.journeys.service import until
 
 pytestmark = pytest.mark.journey
-KILLS = 4
+KILLS = 2
 KILLS_LONG = 40
 CONVERGE_S = 120.0
 

@@ -139,6 +139,7 @@ def _crash(
     return purge.kills
 
 
+@pytest.mark.long
 def test_executor_killed_below_purges_on_a_cluster_leaves_rows_ledger_and_archives_exact(
     service: Service, cluster: Cluster, standing_postgresql: PostgresqlServer, tmp_path: Path
 ) -> None:

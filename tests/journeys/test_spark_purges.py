@@ -90,7 +90,7 @@ def test_random_databases_purged_on_spark_are_as_the_oracle_says(
 ) -> None:
     """Several stores at once in one service, on PostgreSQL and SQLite: rows, counts, plans and archives."""
     url = standing_postgresql.create_database("spark_random")
-    jobs = _run_lanes(service, tmp_path, url, range(7000, 7004), lanes=4)
+    jobs = _run_lanes(service, tmp_path, url, range(7000, 7002), lanes=2)
     ran = [service.client.jobs.get(job_id) for job_id in jobs]
     assert {job.raw["engine"] for job in ran} == {"SPARK"}
     assert [event["reason"] for event in _events(service.client, jobs[0])] == ["REQUESTED"]

@@ -44,6 +44,7 @@ def test_demo_purges_what_it_says_and_its_archive_verifies(tmp_path) -> None:
             assert db.execute(stuck).fetchone()[0] > 0
 
 
+@pytest.mark.long
 @pytest.mark.journey
 def test_ctrl_c_while_the_resumed_purge_is_watched_ends_the_demo_in_order(tmp_path) -> None:
     """Ctrl-C during a progress bar of the demo was reported as a bug of the command, with exit code 70."""

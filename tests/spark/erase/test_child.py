@@ -76,8 +76,9 @@ def test_every_call_is_done_in_the_child(copy_of: Callable[[str], Path], hands: 
 
 
 def test_child_is_another_session_of_low_priority_and_gone_after_close(
-    copy_of: Callable[[str], Path], hands: ChildHands
+    copy_of: Callable[[str], Path],
 ) -> None:
+    hands = ChildHands(dict(os.environ))  # started from its file: tests fork those without an environment
     hands.header_times(HeaderTimesCall(str(copy_of("closed")), 0, 1))
     pid = hands.pid
     assert pid is not None

@@ -22,7 +22,7 @@ from tests.spark.erase.live_judge import Judged, judge
 from tests.spark.erase.live_runs import NODE_GRACE_MS
 from tests.spark.erase.live_writer import Writer
 
-CASES, CASES_LONG = 6, 1_000
+CASES, CASES_LONG = 3, 1_000
 FILES_AT_FIRST = 7
 # How often a file goes before the plan reads the next one.
 DELETES = 0.4

@@ -10,7 +10,7 @@ from tests.spark.replication.wire_model import run_trial
 from tests.spark.replication.wire_model_site import Violation
 from tests.spark.replication.wire_model_variants import SETTINGS, Naive
 
-SEEDS = 200
+SEEDS = 120
 SEEDS_LONG = 50_000
 SHARES = 2
 BITES_WITHIN = 80
