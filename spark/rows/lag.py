@@ -19,7 +19,7 @@ _STANDBY = """
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """One replica; `seconds` None: it does not replicate, or the role may not know; or `reason`: it is away."""
+    """One replica; `seconds` None: it does not replicate, the role may not know, or (`reason`) it is away."""
 
     replica: str
     seconds: float | None

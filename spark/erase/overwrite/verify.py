@@ -82,13 +82,14 @@ def _refusal(refused: LogRefused) -> Refusal:
 
 
 def _may_move(call: VerifyCall, refused: LogRefused) -> bool:
-    """Tell whether a refusal may come from somebody who writes at the end of the log just now."""
+    """Tell whether a refusal may come from somebody who writes or cleans the log just now."""
     if isinstance(refused, LogFileChanged):
         return True
     try:
-        return refused.file in file_names(Path(call.directory))[-2:]
+        names = file_names(Path(call.directory))
     except LogRefused:
         return False
+    return refused.file in names[-2:] or (refused.file is not None and refused.file not in names)
 
 
 @dataclass(frozen=True, slots=True)
