@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import psycopg
 import pymysql
@@ -45,6 +46,8 @@ TESTS = Path(__file__).parent
 SLOW = set((TESTS / "slow.txt").read_text().split())
 # Long ones first, so that the workers end together; last those whose services live to the end of the run.
 TURNS = {"journeys": 0, "http": 2}
+ENGINES = ("sqlite", "postgresql")
+ON_BOTH = {"test_conditional_requests.py", "test_processes.py", "test_rows_purges_killed.py"}
 MARIADB_URL = "mysql+pymysql://root@127.0.0.1:3306"
 
 # A machine that others use too may take its time for an example; pytest-timeout ends one that hangs.
@@ -94,7 +97,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
         if PERCONA_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.percona)
+    _share_metadata(items)
     items.sort(key=lambda item: TURNS.get(item.path.relative_to(TESTS).parts[0], 1))
+
+
+def _share_metadata(items: list[pytest.Item]) -> None:
+    """Each test of a running service that could have either metadata has one, and both in the long run.
+
+    Which one is drawn by its name. What is below HTTP is tested on both (tests/app), and so is what is about
+    the metadata itself.
+    """
+    shared: dict[tuple[Path, str], set[str]] = {}
+    found = []
+    for item in items:
+        params = getattr(getattr(item, "callspec", None), "params", {})
+        if (engine := params.get("service")) in ENGINES and item.path.name not in ON_BOTH:
+            name = (item.path, getattr(item, "originalname", item.name))
+            shared.setdefault(name, set()).add(engine)
+            found.append((item, name, engine))
+    for item, name, engine in found:
+        drawn = ENGINES[crc32(name[1].encode()) % len(ENGINES)]
+        if len(shared[name]) == len(ENGINES) and engine != drawn:
+            item.add_marker(pytest.mark.long)
 
 
 def _is_served(item: pytest.Item) -> bool:
