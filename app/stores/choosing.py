@@ -8,9 +8,10 @@ from app.db import Database
 from app.errors import ServiceError
 from app.settings import Settings
 from app.stores.borders import Choice, ask_target
-from app.stores.models import StorePatch
+from app.stores.kinds.table import fields_of_other_kinds
+from app.stores.models import StoreKind, StorePatch
 from app.stores.rows import Store
-from app.stores.service import PLACE_FIELDS, check_target_allowed, takes_secret_by_label
+from app.stores.service import NULLABLE_FIELDS, PLACE_FIELDS, check_target_allowed, takes_secret_by_label
 
 
 def choice_of(caller: Caller, database: Database, settings: Settings, store: Store) -> Choice:
@@ -34,6 +35,9 @@ def choice_of_patch(
     with database.reading() as db:
         row = db.get(Store, store_id)
     if row is None or not PLACE_FIELDS & set(changes):
+        return Choice(caller.visible_stores()), {}
+    emptied = {name for name, value in changes.items() if value is None} - NULLABLE_FIELDS
+    if emptied or fields_of_other_kinds(StoreKind(row.kind)) & set(changes):  # refused by `change_store`
         return Choice(caller.visible_stores()), {}
     fields = {name: changes.get(name, getattr(row, name)) for name in (*PLACE_FIELDS, "password", "runs_on")}
     row.sqlmodel_update(fields)

@@ -6,9 +6,11 @@ metadata, which is the stricter of the two; half of the requests name things tha
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -29,6 +31,9 @@ from schemathesis.config import (
     SchemathesisConfig,
 )
 from schemathesis.generation import GenerationMode
+from schemathesis.generation.feedback import FeedbackSources
+from schemathesis.pytest._test_builder import build_operation_test
+from schemathesis.schemas import BaseSchema
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     response_headers_conformance,
@@ -73,7 +78,17 @@ def _as_bytes(_context: Any, value: Any) -> bytes:
     return value if isinstance(value, bytes) else str(value).encode(errors="surrogatepass")
 
 
-schema = schemathesis.openapi.from_path(str(ROOT / "openapi" / "openapi.json"), config=_config())
+DESCRIPTION = ROOT / "openapi" / "openapi.json"
+OPERATIONS = [
+    f"{method.upper()} {path}"
+    for path, methods in json.loads(DESCRIPTION.read_text())["paths"].items()
+    for method in methods
+]
+
+
+@cache
+def _schema() -> BaseSchema:
+    return schemathesis.openapi.from_path(str(DESCRIPTION), config=_config())
 
 
 @dataclass(frozen=True)
@@ -179,22 +194,43 @@ def _conforms(case: Case, known: Known) -> None:
     case.validate_response(response, checks=CHECKS)
 
 
-@schema.parametrize()
-@settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    derandomize=True,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
+def _look(operation: str, known: Known, how: settings) -> None:
+    """Ask an operation for what schemathesis makes of its description.
+
+    Its own `parametrize` would make all requests of all operations while tests are collected, in each worker.
+    """
+
+    @how
+    def conforms(case: Case) -> None:
+        _conforms(case, known)
+
+    schema = _schema()
+    look = build_operation_test(
+        config=schema.config,
+        operation=schema.find_operation_by_label(operation),
+        test_func=conforms,
+        given_kwargs={},
+        feedback=FeedbackSources(),
+    )
+    look()
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.postgresql
-def test_answers_of_an_operation_are_those_that_it_describes(case: Case, populated: Known) -> None:
-    _conforms(case, populated)
+def test_answers_of_an_operation_are_those_that_it_describes(operation: str, populated: Known) -> None:
+    few = settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        derandomize=True,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    _look(operation, populated, few)
 
 
-@schema.parametrize()
-@settings(max_examples=EXAMPLES_LONG, deadline=None, suppress_health_check=list(HealthCheck))
+@pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.postgresql
 @pytest.mark.long
-def test_many_answers_of_an_operation_are_those_that_it_describes(case: Case, populated: Known) -> None:
-    _conforms(case, populated)
+def test_many_answers_of_an_operation_are_those_that_it_describes(operation: str, populated: Known) -> None:
+    many = settings(max_examples=EXAMPLES_LONG, deadline=None, suppress_health_check=list(HealthCheck))
+    _look(operation, populated, many)
