@@ -19,6 +19,7 @@ from app.jobs.rows import Job
 from app.jobs.states import TERMINAL
 from app.kit.conditional import require_match
 from app.kit.pagination import Page, read_page
+from app.outgoing.hosts import place_of_url
 from app.replication.agreements.errors import (
     AgreementExists,
     AgreementInUse,
@@ -33,7 +34,6 @@ from app.replication.agreements.models import (
     ConsumerRead,
 )
 from app.replication.peer.client import ConsumerAddress
-from app.replication.peer.hosts import place_of_url
 from app.replication.replica.replicas import writer_turn
 from app.replication.rows import Agreement, AgreementState, ReplicationSession
 from app.secrets.service import credential_of, permitted_secret

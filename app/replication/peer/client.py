@@ -2,7 +2,7 @@
 
 Rules:
 - the token stands in no message and in no URL;
-- what is connected to is an address that was looked at (peer_hosts);
+- what is connected to is an address that was looked at (app.outgoing.hosts);
 - redirects and proxies of the environment are not followed: only the host that an admin has named is called;
 - no answer is read further than ANSWER_MAX_BYTES, none is taken compressed, and no request outlasts its
   deadline, however its bytes trickle; what is not understood is PeerAnswerInvalid;
@@ -23,6 +23,8 @@ from urllib.parse import quote
 
 import httpx
 
+from app.outgoing.hosts import JudgedTransport
+from app.outgoing.transport import CONNECT_TIMEOUT_S, Deadline, DeadlineTransport, is_untrusted
 from app.replication.peer.answers import (
     Acknowledged,
     Acquired,
@@ -43,9 +45,7 @@ from app.replication.peer.answers import (
     shown_ruv,
 )
 from app.replication.peer.content_digest import HEADER, TARGET_HEADER, digest_of, matches, target_digest
-from app.replication.peer.hosts import JudgedTransport
 from app.replication.peer.json_answers import parse, read_bounded
-from app.replication.peer.transport import CONNECT_TIMEOUT_S, Deadline, DeadlineTransport, is_untrusted
 from spark.formats.csn import Csn
 from spark.targets.errors import TargetError, TargetHostNotAllowed
 

@@ -1,4 +1,4 @@
-"""Connections to peers on which a whole request has a deadline, however its bytes trickle.
+"""Outgoing connections on which a whole request has a deadline, however its bytes trickle.
 
 httpx bounds each read and each write by itself: a peer that sends a byte now and then holds a request for
 ever. Here every operation on a socket gets what is left of the time of the request that its thread makes.

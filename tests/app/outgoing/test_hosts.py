@@ -3,9 +3,9 @@
 import httpx
 import pytest
 
+from app.outgoing.hosts import JudgedTransport, place_of_url
 from app.replication.peer.answers import PeerHostRefused
 from app.replication.peer.client import ConsumerAddress, PeerClient
-from app.replication.peer.hosts import JudgedTransport, place_of_url
 from spark.targets.errors import TargetHostNotAllowed
 
 

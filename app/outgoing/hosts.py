@@ -1,4 +1,4 @@
-"""Requests to a consumer go to an address that was looked up, looked at, and then connected to."""
+"""Requests go to an address that was looked up, looked at, and then connected to."""
 
 from typing import Final
 from urllib.parse import urlsplit
@@ -11,7 +11,7 @@ PORTS: Final = {"http": 80, "https": 443}
 
 
 def place_of_url(url: str) -> tuple[str, int]:
-    """Host and port that a consumer's URL names."""
+    """Host and port that a URL names."""
     parts = urlsplit(url)
     return parts.hostname or "", parts.port or PORTS.get(parts.scheme, 443)
 
