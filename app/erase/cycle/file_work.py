@@ -24,6 +24,8 @@ from app.erase.messages import Message
 from app.erase.record import count, refusal_row
 from app.erase.rows import ErasureCycle, ErasureFile, FileState
 from app.jobs.models import WaitingOn
+from app.outbox.facts import Fact
+from app.outbox.writing import tell
 from app.protection.service import invalidate_digest, note_digest, protected_files
 from app.stores.rows import StoreMode
 from spark.erase.calls.calls import (
@@ -281,6 +283,8 @@ class FileWork:
         row.is_proved, row.proved_by, row.sha256_after = answer.is_proved, answer.read_by, answer.sha256_now
         row.entries_erased = answer.entries_erased
         self._finish(cycle, row, FileState.ERASED if answer.is_proved else FileState.UNPROVEN)
+        if not answer.is_proved:
+            self._tell_unproven(db, cycle)
         if answer.is_proved:
             count(db, cycle, files_erased=1)
             note_digest(
@@ -343,10 +347,17 @@ class FileWork:
         self._finish(cycle, row, ends)
         if ends is FileState.UNPROVEN:
             row.is_proved = False
+            self._tell_unproven(db, cycle)
         if ends is FileState.ALREADY_DELETED:
             count(db, cycle, files_already_deleted=1)
         if ends is FileState.KEPT:
             row.causes = [[str(Cause.HARD_LINKED), refusal.detail]]
+
+    def _tell_unproven(self, db: Session, cycle: ErasureCycle) -> None:
+        store = cycle.store
+        data = {"store": store, "cycle_id": cycle.id, "job_id": cycle.job_id, "file": self.file_name}
+        subject = f"stores/{store}/erasure-cycles/{cycle.id}"
+        tell(db, Fact.ERASURE_UNPROVEN, store=store, subject=subject, data=data, now=self.attempt.now)
 
     def _say_ended(self, refusal: Refusal) -> None:
         facts = {"file": self.file_name, "code": refusal.code.value, "detail": refusal.detail}
