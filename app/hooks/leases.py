@@ -26,7 +26,7 @@ from app.outbox.rows import DeliveryState, Webhook, WebhookDelivery, WebhookEven
 LEASE: Final = timedelta(seconds=90)
 """Longer than the longest deadline of a request (settings: 30 s)."""
 PAUSES_S: Final = (5.0, 300.0, 1_800.0, 7_200.0, 18_000.0, 36_000.0, 50_400.0, 72_000.0, 86_400.0)
-"""Before the next attempt, as Standard Webhooks advises; the last one again and again until it is given up."""
+"""Before the next attempt, as Standard Webhooks advises; the last one again until it is given up."""
 JITTER: Final = 0.2
 REST_FIRST_S: Final = 2.0
 REST_MAX_S: Final = 300.0
@@ -142,7 +142,7 @@ def _end(row: WebhookDelivery, state: DeliveryState, now: datetime) -> None:
 
 
 def pause_s(attempts: int) -> float:
-    """Seconds before the next attempt after so many; a fifth more or less, so that receivers are not stormed."""
+    """Seconds before the next attempt after so many; a fifth more or less: receivers are not stormed."""
     pause = PAUSES_S[min(max(attempts, 1), len(PAUSES_S)) - 1]
     spread = 1.0 + JITTER * (2.0 * random.random() - 1.0)  # noqa: S311 -- a jitter is no secret
     return min(pause * spread, PAUSES_S[-1])

@@ -1,7 +1,7 @@
 """The looks of each minute: jobs that wait for long, and successes that are overdue.
 
 Rules:
-- of all instances one looks in a minute; where no webhook asks, nothing but the table of webhooks is read;
+- where no webhook asks, nothing but the table of webhooks is read; several instances may look at once;
 - a wait is one as long as its cause is the same and no WAIT_ENDS_AFTER passes in which no look sees it: a job
   that wakes to look again still waits;
 - what is told, and that it was told, is one transaction.
@@ -105,7 +105,8 @@ def look_at_waits(db: Session, hooks: Sequence[Webhook], *, now: datetime) -> in
 
 def _waiting(db: Session) -> Sequence[Job]:
     query = select(Job).where(col(Job.state).in_(WAITING)).order_by(col(Job.updated_at)).limit(WAITS_MAX)
-    return [job for job in db.exec(query).all() if job.waiting_on]
+    jobs = [job for job in db.exec(query).all() if job.waiting_on]
+    return sorted(jobs, key=lambda job: job.id)  # one order for all who lock many rows
 
 
 def _cause(job: Job) -> str:

@@ -81,13 +81,11 @@ Stores = Annotated[list[StoreName], Field(min_length=1, max_length=1_000)]
 JobKind = Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z_]{0,39}$")]
 Description = Annotated[Text, StringConstraints(max_length=200)]
 
-_STORES = (
-    "Only events of these stores; with `labels`, also of stores that have all of them. Neither: all events."
-)
+_STORES = "Only events of these stores; with `labels` also of stores that have all of them. Neither: all."
 _LABELS = "Events of stores that have all of these labels. Not for a token that is limited to stores."
 _WAITS = "Of `lethe.job.waits_long`: how long a job must have waited for one cause. Told once per wait."
 _EXPECTED = (
-    "Of `lethe.success.overdue`: which job should succeed where, and how often. Told once until a success."
+    "Of `lethe.success.overdue`: which job should succeed where, how often. Told once until a success."
 )
 _SECRET = "`secret:NAME` of a signing secret (`whsec_` and base64). Null: one is made, and shown once."
 _LOOPBACK = "An admin's word that it may be called by http, on this machine's own loopback."
@@ -221,9 +219,7 @@ def expectation_read(row: WebhookExpectation) -> ExpectationRead:
 class WebhookCreated(WebhookRead):
     """A webhook, with the signing secret that was made for it."""
 
-    signing_secret: str | None = Field(
-        description="`whsec_...`, shown this once; null: a named secret signs."
-    )
+    signing_secret: str | None = Field(description="`whsec_...`, shown only now; null: a named secret signs.")
 
 
 class WebhookRotate(BaseModel):

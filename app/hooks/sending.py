@@ -1,8 +1,8 @@
 """One attempt: a signed POST to a receiver that may be slow, lie, or lead elsewhere.
 
 Rules:
-- what is connected to is an address that was looked at (app.outgoing.hosts); no redirect is followed, no proxy
-  of the environment used;
+- what is connected to is an address that was looked at (app.outgoing.hosts); no redirect is followed, no
+  proxy of the environment used;
 - the whole attempt has one deadline, however its bytes trickle; of an answer ANSWER_MAX_BYTES are read at
   most, and nothing of it is kept but its status;
 - the receiver's words are in no message.

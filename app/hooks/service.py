@@ -16,6 +16,7 @@ from typing import Final
 from sqlalchemy import ColumnElement, delete, func, true
 from sqlmodel import Session, col, select
 
+from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.errors import StoreForbidden, Unprocessable
 from app.hooks.errors import TooManyWebhooks, WebhookNotFound, WebhookRefused
@@ -43,7 +44,7 @@ _NEEDS: Final = {Fact.JOB_WAITS_LONG: "waits_longer_than", Fact.SUCCESS_OVERDUE:
 PLAIN: Final = "http://"
 
 
-def hosts_of(url: str, settings: Settings, named: Sequence[Secret] = ()) -> tuple[HostList, ...]:
+def hosts_of(url: str, settings: Settings, named: Sequence[HostList] = ()) -> tuple[HostList, ...]:
     """The lists of hosts that each must allow a connection to a receiver.
 
     Its own name is one: what it is looked up as is no address of this machine, unless it is named so.
@@ -51,21 +52,25 @@ def hosts_of(url: str, settings: Settings, named: Sequence[Secret] = ()) -> tupl
     host, port = place_of_url(url)
     shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     own: HostList = LOOPBACK if url.startswith(PLAIN) else (shown,)
-    lists = [own, tuple(settings.allowed_hosts), *(tuple(secret.hosts) for secret in named)]
+    lists = [own, tuple(settings.allowed_hosts), *named]
     return tuple(listed for listed in lists if listed)
 
 
-def check_receiver(
-    url: str, *, clear_text_on_loopback: bool, ca_file: str | None, settings: Settings
-) -> None:
+def is_on_loopback(url: str) -> bool:
+    """Whether a receiver is named as this machine itself."""
+    host, _ = place_of_url(url)
+    literal = _literal(host)
+    return is_local_name(normal_name(host)) or (literal is not None and literal.is_loopback)
+
+
+def check_receiver(row: Webhook, *, settings: Settings) -> None:
     """Refuse a receiver that may not be called.
 
     Raises: WebhookRefused; StoreUrlRefused: the file.
     """
-    host, port = place_of_url(url)
-    literal = _literal(host)
-    is_loopback = is_local_name(normal_name(host)) or (literal is not None and literal.is_loopback)
-    if url.startswith(PLAIN) and not (is_loopback and clear_text_on_loopback):
+    host, port = place_of_url(row.url)
+    literal, ca_file = _literal(host), row.ca_file
+    if row.url.startswith(PLAIN) and not (is_on_loopback(row.url) and row.clear_text_on_loopback):
         detail = "http only to this machine's loopback, with clear_text_on_loopback; https everywhere else"
         raise WebhookRefused(detail, code="CLEAR_TEXT_REFUSED")
     if literal is not None and (literal.is_link_local or literal.is_unspecified or literal.is_multicast):
@@ -139,6 +144,7 @@ def create_hook(
     if db.exec(select(func.count()).select_from(Webhook)).one() >= WEBHOOKS_MAX:
         raise TooManyWebhooks(f"there are {WEBHOOKS_MAX} webhooks already")
     fields = request.model_dump(exclude={"expected", "enabled"})
+    fields["events"] = sorted({str(each) for each in request.events})
     key = new_key() if request.secret is None else None
     row = Webhook(
         **fields, id=new_id("whk"), own_key=key, is_enabled=request.enabled, created_at=now, updated_at=now
@@ -167,6 +173,8 @@ def change_hook(
     """
     require_match(if_match, row.version)
     changes = patch.model_dump(exclude_unset=True, exclude={"expected", "enabled"})
+    if "events" in changes:
+        changes["events"] = sorted({str(each) for each in changes["events"]})
     row.sqlmodel_update(changes)
     expected = patch.expected
     if expected is None:
@@ -234,12 +242,9 @@ def _saved(db: Session, row: Webhook, *, now: datetime) -> Webhook:
 def _check(
     db: Session, row: Webhook, expected: Sequence[Expectation], caller: Caller, *, settings: Settings
 ) -> None:
-    check_receiver(
-        row.url,
-        clear_text_on_loopback=row.clear_text_on_loopback,
-        ca_file=row.ca_file,
-        settings=settings,
-    )
+    if is_on_loopback(row.url):
+        caller.require(Scope.ADMIN)
+    check_receiver(row, settings=settings)
     if not seen_by(caller, row):
         raise StoreForbidden("this token is limited to stores: name some of them in `stores`, and no labels")
     for fact, name in _NEEDS.items():
@@ -278,9 +283,8 @@ def _expect(db: Session, row: Webhook, expected: Sequence[Expectation], *, now: 
         former = known.pop((each.store, each.kind), None)
         last = former.last_success_at if former is not None else last_success(db, each.store, each.kind)
         if former is None:
-            former = WebhookExpectation(
-                webhook_id=row.id, store=each.store, kind=each.kind, within=each.within
-            )
+            place = {"webhook_id": row.id, "store": each.store, "kind": each.kind}
+            former = WebhookExpectation(**place, within=each.within)
         former.within, former.last_success_at = each.within, last
         former.due_at = (last or now) + each.within
         db.add(former)
