@@ -283,14 +283,19 @@ def _expect(db: Session, row: Webhook, expected: Sequence[Expectation], *, now: 
         former = known.pop((each.store, each.kind), None)
         last = former.last_success_at if former is not None else last_success(db, each.store, each.kind)
         if former is None:
-            place = {"webhook_id": row.id, "store": each.store, "kind": each.kind}
-            former = WebhookExpectation(**place, within=each.within)
+            former = _expectation(row.id, each)
         former.within, former.last_success_at = each.within, last
         former.due_at = (last or now) + each.within
         db.add(former)
     for gone in known.values():
         db.delete(gone)
     db.flush()
+
+
+def _expectation(webhook_id: str, wanted: Expectation) -> WebhookExpectation:
+    return WebhookExpectation(
+        webhook_id=webhook_id, store=wanted.store, kind=wanted.kind, within=wanted.within
+    )
 
 
 def last_success(db: Session, store: str, kind: str) -> datetime | None:

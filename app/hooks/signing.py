@@ -1,7 +1,7 @@
 """Signatures of deliveries, as Standard Webhooks has them: HMAC-SHA256 over id, time and body.
 
 Rules:
-- a secret that was made here lies in the metadata database and is shown once; a named one is read at each use;
+- a secret that was made here lies in the metadata database and is shown once; a named one is read when used;
 - until a rotation's overlap ends, both secrets sign, and a receiver needs to know one of them;
 - a named secret is `whsec_` and base64 of 24 to 64 bytes: a password that was named by mistake signs nothing.
 """
