@@ -132,4 +132,5 @@ class Deliverer:
             hosts=hosts_of(hook.url, self._settings, [key.hosts for key in keys]),
             ca_file=hook.ca_file,
             timeout_s=self._settings.webhook_timeout_s,
+            now=now,
         )

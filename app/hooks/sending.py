@@ -3,13 +3,14 @@
 Rules:
 - what is connected to is an address that was looked at (app.outgoing.hosts); no redirect is followed, no
   proxy of the environment used;
-- the whole attempt has one deadline, however its bytes trickle; of an answer ANSWER_MAX_BYTES are read at
-  most, and nothing of it is kept but its status;
+- the whole attempt has one deadline, however its bytes trickle; of an answer no more is read once
+  ANSWER_MAX_BYTES have come, and nothing of it is kept but its status;
 - the receiver's words are in no message.
 """
 
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -57,19 +58,22 @@ def send(
     hosts: tuple[HostList, ...],
     ca_file: str | None,
     timeout_s: float,
+    now: datetime,
 ) -> Outcome:
-    """Post a body to a receiver, and tell what came of it; raises nothing that a receiver can cause."""
+    """Post a body to a receiver, and tell what came of it; raises nothing that a receiver can cause.
+
+    Args:
+        now: for an answer that names a date to come back at.
+    """
     deadline = Deadline()
     try:
         verify = _authority(ca_file)
     except (OSError, ssl.SSLError) as error:
         return _failed(f"the CA file cannot be used: {getattr(error, 'strerror', None) or 'it is no PEM'}")
+    way = DeadlineTransport(verify=verify, connections_max=1, deadline=deadline)
     with (
-        JudgedTransport(
-            DeadlineTransport(verify=verify, connections_max=1, deadline=deadline), hosts
-        ) as transport,
         httpx.Client(
-            transport=transport,
+            transport=JudgedTransport(way, hosts),
             timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, CONNECT_TIMEOUT_S)),
             trust_env=False,
             follow_redirects=False,
@@ -78,7 +82,7 @@ def send(
     ):
         sent = {"Content-Type": MEDIA_TYPE, "User-Agent": USER_AGENT, "Accept-Encoding": "identity"}
         try:
-            return _post(http, url, body, sent | dict(headers), deadline)
+            return _post(http, url, body, sent | dict(headers), now)
         except TargetError as error:
             return _failed(error.detail)
         except httpx.TimeoutException:
@@ -87,21 +91,25 @@ def send(
             return _failed(_words_of(error))
 
 
-def _post(
-    http: httpx.Client, url: str, body: bytes, headers: Mapping[str, str], deadline: Deadline
-) -> Outcome:
+def _post(http: httpx.Client, url: str, body: bytes, headers: Mapping[str, str], now: datetime) -> Outcome:
     with http.stream("POST", url, content=body, headers=dict(headers)) as answer:
-        taken = 0
-        for piece in answer.iter_raw(ANSWER_MAX_BYTES):
-            taken += len(piece)
-            if taken >= ANSWER_MAX_BYTES or deadline.is_over:
-                break  # its status is all that counts; the connection is closed
+        with suppress(httpx.HTTPError, httpx.StreamError):  # its status has come, and is all that counts
+            _drain(answer)
         if answer.is_success:
             return Outcome(answer.status_code)
         detail = f"the receiver answered {answer.status_code}"
         if answer.is_redirect:
             detail += "; redirects are not followed: give the webhook the URL that it leads to"
-        return Outcome(answer.status_code, detail, _retry_after_s(answer.headers.get("retry-after")))
+        return Outcome(answer.status_code, detail, _retry_after_s(answer.headers.get("retry-after"), now))
+
+
+def _drain(answer: httpx.Response) -> None:
+    """Read a short answer to its end, so that its sender is not cut off; of a long one only so much."""
+    taken = 0
+    for piece in answer.iter_raw(ANSWER_MAX_BYTES):
+        taken += len(piece)
+        if taken >= ANSWER_MAX_BYTES:
+            return
 
 
 def _failed(detail: str) -> Outcome:
@@ -118,7 +126,7 @@ def _words_of(error: Exception) -> str:
     return f"the receiver cannot be called ({type(error).__name__})"
 
 
-def _retry_after_s(value: str | None) -> float | None:
+def _retry_after_s(value: str | None, now: datetime) -> float | None:
     """Seconds, as a number or until a date; None: neither."""
     if value is None:
         return None
@@ -129,7 +137,7 @@ def _retry_after_s(value: str | None) -> float | None:
     except (ValueError, TypeError):
         return None
     until = until if until.tzinfo is not None else until.replace(tzinfo=UTC)
-    return max(0.0, (until - datetime.now(UTC)).total_seconds())
+    return max(0.0, (until - now).total_seconds())
 
 
 def _authority(ca_file: str | None) -> ssl.SSLContext:

@@ -21,11 +21,9 @@ from app.erase.cycle.attempt import Answer, Attempt
 from app.erase.cycle.planning import identity_of_row, witness_of_row, witness_row
 from app.erase.cycle.throttle import DELETE_SHARE, READ_UNITS_PER_BYTE, UNITS_PER_BYTE, pace_of, round_units
 from app.erase.messages import Message
-from app.erase.record import count, refusal_row
+from app.erase.record import count, refusal_row, tell_unproven
 from app.erase.rows import ErasureCycle, ErasureFile, FileState
 from app.jobs.models import WaitingOn
-from app.outbox.facts import Fact
-from app.outbox.writing import tell
 from app.protection.service import invalidate_digest, note_digest, protected_files
 from app.stores.rows import StoreMode
 from spark.erase.calls.calls import (
@@ -284,7 +282,7 @@ class FileWork:
         row.entries_erased = answer.entries_erased
         self._finish(cycle, row, FileState.ERASED if answer.is_proved else FileState.UNPROVEN)
         if not answer.is_proved:
-            self._tell_unproven(db, cycle)
+            tell_unproven(db, cycle, self.file_name, now=now)
         if answer.is_proved:
             count(db, cycle, files_erased=1)
             note_digest(
@@ -347,17 +345,11 @@ class FileWork:
         self._finish(cycle, row, ends)
         if ends is FileState.UNPROVEN:
             row.is_proved = False
-            self._tell_unproven(db, cycle)
+            tell_unproven(db, cycle, self.file_name, now=self.attempt.now)
         if ends is FileState.ALREADY_DELETED:
             count(db, cycle, files_already_deleted=1)
         if ends is FileState.KEPT:
             row.causes = [[str(Cause.HARD_LINKED), refusal.detail]]
-
-    def _tell_unproven(self, db: Session, cycle: ErasureCycle) -> None:
-        store = cycle.store
-        data = {"store": store, "cycle_id": cycle.id, "job_id": cycle.job_id, "file": self.file_name}
-        subject = f"stores/{store}/erasure-cycles/{cycle.id}"
-        tell(db, Fact.ERASURE_UNPROVEN, store=store, subject=subject, data=data, now=self.attempt.now)
 
     def _say_ended(self, refusal: Refusal) -> None:
         facts = {"file": self.file_name, "code": refusal.code.value, "detail": refusal.detail}
