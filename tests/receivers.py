@@ -36,12 +36,10 @@ def read_request(conn: socket.socket) -> tuple[dict[str, str], bytes] | None:
     return headers, body
 
 
-def answer(
-    conn: socket.socket, status: str = "204 No Content", *, headers: str = "", body: bytes = b""
-) -> None:
+def answer(conn: socket.socket, status: str = "204 No Content", *, headers: str = "") -> None:
     """One answer, and the end of the connection."""
-    head = f"HTTP/1.1 {status}\r\n{headers}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-    conn.sendall(head.encode() + body)
+    head = f"HTTP/1.1 {status}\r\n{headers}Content-Length: 0\r\nConnection: close\r\n\r\n"
+    conn.sendall(head.encode())
 
 
 @dataclass

@@ -112,8 +112,9 @@ class Deliverer:
         with self._database.transaction() as db:
             settle(db, self._database, taken, outcome)
         if not outcome.is_delivered:
-            event, error = taken.event["id"], outcome.error
-            logger.warning("webhook not delivered", webhook=webhook_id, event=event, error=error)
+            logger.warning(
+                "webhook not delivered", webhook=webhook_id, event_id=taken.event["id"], error=outcome.error
+            )
         return outcome.is_delivered
 
     def _outcome(self, taken: Taken) -> Outcome:

@@ -42,9 +42,9 @@ class Webhook(SQLModel, table=True):
     clear_text_on_loopback: bool = False
     ca_file: str | None = Field(default=None, max_length=1000)
     secret: str | None = Field(default=None, max_length=1010)
-    own_key: str | None = Field(default=None, max_length=200)
+    own_key: str | None = Field(default=None, max_length=200, repr=False)
     former_secret: str | None = Field(default=None, max_length=1010)
-    former_key: str | None = Field(default=None, max_length=200)
+    former_key: str | None = Field(default=None, max_length=200, repr=False)
     former_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
     is_enabled: bool = True
     disabled_because: str | None = Field(default=None, max_length=200)
