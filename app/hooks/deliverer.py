@@ -45,7 +45,7 @@ class Deliverer:
         self._settings = settings
         self._clock = clock
         self._stopped = threading.Event()
-        self._guard = threading.Lock()
+        self._guard = threading.Condition()
         self._busy: set[str] = set()
         self._looked_at_s = -LOOK_EVERY_S
         self._thread = threading.Thread(target=self._run, name="lethe-webhooks", daemon=True)
@@ -60,9 +60,11 @@ class Deliverer:
         self._database.bell.set()
 
     def join(self, timeout_s: float) -> None:
-        """Wait for the end of the thread that looks."""
+        """Wait for the end of all threads, for so long at most."""
         if self._thread.is_alive():
             self._thread.join(timeout_s)
+        with self._guard:
+            self._guard.wait_for(lambda: not self._busy, timeout_s)
 
     def _run(self) -> None:
         bell = self._database.bell
@@ -95,6 +97,7 @@ class Deliverer:
         finally:
             with self._guard:
                 self._busy.discard(webhook_id)
+                self._guard.notify_all()
             self._database.bell.set()  # the next one has its turn
 
     def _burst(self, webhook_id: str) -> None:
