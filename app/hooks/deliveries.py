@@ -55,16 +55,12 @@ def get_delivery(
 ) -> WebhookDelivery:
     """The row of a delivery.
 
-    Raises: DeliveryNotFound.
+    Raises: DeliveryNotFound; StoreForbidden: its event is of another store than the token's.
     """
-    query = select(WebhookDelivery).where(
-        WebhookDelivery.id == delivery_id,
-        WebhookDelivery.webhook_id == webhook_id,
-        deliveries_seen_by(caller),
-    )
-    row = db.exec(query.with_for_update() if lock else query).first()
-    if row is None:
+    row = db.get(WebhookDelivery, delivery_id, with_for_update=lock)
+    if row is None or row.webhook_id != webhook_id:
         raise DeliveryNotFound("there is no such delivery of this webhook")
+    caller.require_store(row.store)
     return row
 
 

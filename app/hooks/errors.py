@@ -7,7 +7,7 @@ from app.errors import Conflict, NotFound, Unprocessable
 
 
 class WebhookNotFound(NotFound):
-    """There is no such webhook, or the token is not for all of its stores."""
+    """There is no such webhook."""
 
 
 class DeliveryNotFound(NotFound):

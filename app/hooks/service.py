@@ -100,11 +100,13 @@ def seen_by(caller: Caller, hook: Webhook) -> bool:
 def get_hook(db: Session, webhook_id: str, caller: Caller, *, lock: bool = False) -> Webhook:
     """The row of a webhook.
 
-    Raises: WebhookNotFound.
+    Raises: WebhookNotFound; StoreForbidden: it is not of the token's stores alone.
     """
     row = db.get(Webhook, webhook_id, with_for_update=lock)
-    if row is None or not seen_by(caller, row):
+    if row is None:
         raise WebhookNotFound("there is no such webhook")
+    if not seen_by(caller, row):
+        raise StoreForbidden("this token is limited to other stores")
     return row
 
 
