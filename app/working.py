@@ -83,7 +83,7 @@ class Worker:
         self._eraser = threading.Thread(target=self._look_at_erasers, name="lethe-eraser", daemon=True)
         self._supplier = threading.Thread(target=self._look_at_agreements, name="lethe-supplier", daemon=True)
         self._settler = threading.Thread(target=self._settle_extinctions, name="lethe-settler", daemon=True)
-        self._deliverer = Deliverer(database, settings, clock)
+        self._deliverer = Deliverer(database, settings, clock, instance_id=self.lock.id)
         self._logs_rest: dict[str, Rest] = {}
         self._reader = threading.Thread(target=self._read_logs, name="lethe-logs", daemon=True)
 

@@ -20,7 +20,7 @@ import structlog
 from app.clock import Clock
 from app.db import Database
 from app.errors import ServiceError
-from app.hooks.leases import Taken, due_hooks, is_anything_pending, settle, take
+from app.hooks.leases import Taken, due_hooks, is_anything_pending, settle, take, take_back
 from app.hooks.looks import LOOK_EVERY_S, look
 from app.hooks.sending import Outcome, send
 from app.hooks.service import check_receiver, hosts_of
@@ -40,10 +40,12 @@ Send = Callable[[Taken], Outcome]
 class Deliverer:
     """Sends what the outbox holds until it is stopped."""
 
-    def __init__(self, database: Database, settings: Settings, clock: Clock) -> None:
+    def __init__(self, database: Database, settings: Settings, clock: Clock, *, instance_id: str) -> None:
         self._database = database
         self._settings = settings
         self._clock = clock
+        self._instance_id = instance_id
+        self._is_recovered = False
         self._stopped = threading.Event()
         self._guard = threading.Condition()
         self._busy: set[str] = set()
@@ -75,6 +77,10 @@ class Deliverer:
 
     def _round(self) -> bool:
         """Look what is due, and let it be sent; whether something waits still."""
+        if not self._is_recovered:
+            with self._database.transaction() as db:
+                take_back(db, self._instance_id, now=self._database.now(db))
+            self._is_recovered = True
         if time.monotonic() - self._looked_at_s >= LOOK_EVERY_S:
             self._looked_at_s = time.monotonic()
             survive(partial(look, self._database), "webhooks wait: metadata away")
@@ -108,7 +114,8 @@ class Deliverer:
     def _send_one(self, webhook_id: str) -> bool:
         """Whether one was due and is delivered."""
         with self._database.transaction() as db:
-            taken = take(db, self._database, webhook_id, source=self._settings.webhook_source)
+            source, instance = self._settings.webhook_source, self._instance_id
+            taken = take(db, self._database, webhook_id, source=source, instance_id=instance)
         if taken is None:
             return False
         outcome = self._outcome(taken)

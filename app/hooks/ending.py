@@ -26,7 +26,8 @@ def give_up(db: Session, *, now: datetime) -> int:
     ).all()
     of_hook: dict[str, int] = {}
     for row in rows:
-        row.state, row.next_at, row.lease, row.ended_at = DeliveryState.GIVEN_UP, None, None, now
+        row.state, row.next_at, row.ended_at = DeliveryState.GIVEN_UP, None, now
+        row.lease, row.lease_instance = None, None
         of_hook[row.webhook_id] = of_hook.get(row.webhook_id, 0) + 1
         db.add(row)
     db.flush()

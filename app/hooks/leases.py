@@ -3,7 +3,8 @@
 Rules:
 - a lease is judged by the metadata database's clock; it lasts longer than a request's deadline, so that
   nobody sends what another one is still sending;
-- whoever has died under its lease has perhaps sent: it is sent again, with the same id;
+- whoever has died under its lease has perhaps sent: it is sent again, with the same id, by the same instance
+  as soon as it is there again, by others when the lease is over;
 - rows are locked in one order, the webhook before its delivery.
 """
 
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import and_, exists, or_
+from sqlalchemy import and_, exists, or_, update
 from sqlmodel import Session, col, select
 
 from app.db import Database
@@ -73,7 +74,22 @@ def _is_awake(now: datetime) -> Any:
     return and_(col(Webhook.is_enabled).is_(True), rested)
 
 
-def take(db: Session, database: Database, webhook_id: str, *, source: str) -> Taken | None:
+def take_back(db: Session, instance_id: str, *, now: datetime) -> None:
+    """Let what this very instance was sending when it died be sent again now: nobody else does."""
+    db.execute(
+        update(WebhookDelivery)
+        .where(
+            col(WebhookDelivery.state) == DeliveryState.PENDING,
+            col(WebhookDelivery.lease_instance) == instance_id,
+        )
+        .values(next_at=now, lease=None, lease_instance=None)
+        .execution_options(synchronize_session=False)
+    )
+
+
+def take(
+    db: Session, database: Database, webhook_id: str, *, source: str, instance_id: str = ""
+) -> Taken | None:
     """Take the delivery of a webhook that is due for longest."""
     now = database.now(db)
     hook = db.exec(select(Webhook).where(Webhook.id == webhook_id, _is_awake(now))).first()
@@ -92,7 +108,7 @@ def take(db: Session, database: Database, webhook_id: str, *, source: str) -> Ta
     ).first()
     if row is None:
         return None
-    row.lease, row.next_at = new_id("lea"), now + LEASE
+    row.lease, row.lease_instance, row.next_at = new_id("lea"), instance_id, now + LEASE
     row.attempts += 1
     row.last_at = now
     db.add(row)
@@ -108,7 +124,8 @@ def settle(db: Session, database: Database, taken: Taken, outcome: Outcome) -> b
     if hook is None or row is None or row.lease != taken.lease:
         return False
     now = database.now(db)
-    row.lease, row.last_status, row.last_error = None, outcome.status, outcome.error
+    row.lease, row.lease_instance = None, None
+    row.last_status, row.last_error = outcome.status, outcome.error
     if outcome.is_delivered:
         _end(row, DeliveryState.DELIVERED, now)
         hook.delivered += 1

@@ -82,7 +82,7 @@ class WebhookDelivery(SQLModel, table=True):
 
     Attributes:
         next_at: when it is due; while it is being sent, when others may take it.
-        lease: of whoever is sending it.
+        lease: of whoever is sending it, and its instance.
         give_up_at: after it nothing more is tried.
     """
 
@@ -108,6 +108,7 @@ class WebhookDelivery(SQLModel, table=True):
     next_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     give_up_at: datetime = Field(sa_type=UtcDateTime)
     lease: str | None = Field(default=None, max_length=40)
+    lease_instance: str | None = Field(default=None, max_length=40)
     last_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     last_status: int | None = None
     last_error: str | None = Field(default=None, sa_type=Text)

@@ -83,6 +83,7 @@ def _deliveries() -> None:
         _instant("next_at", nullable=True),
         _instant("give_up_at", nullable=False),
         sa.Column("lease", sa.String(length=40), nullable=True),
+        sa.Column("lease_instance", sa.String(length=40), nullable=True),
         _instant("last_at", nullable=True),
         sa.Column("last_status", sa.Integer(), nullable=True),
         sa.Column("last_error", sa.Text(), nullable=True),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from tests.http.targets import copy_reference
 from tests.receivers import Receiver, listening, receiving
 
 ENDED = "lethe.job.ended"
+STORES = ("shop", "other", "third", "fourth")
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,13 @@ def make(http: httpx.Client, url: str, **fields: Any) -> dict[str, Any]:
 
 
 def purge(http: httpx.Client, name: str = "shop") -> str:
-    answer = http.post(f"/v1/stores/{name}/purges", json={"kind": "DATA_GAP"})
+    """A purge of one store after the other."""
+
+    def submitted() -> httpx.Response | None:
+        answer = http.post(f"/v1/stores/{name}/purges", json={"kind": "DATA_GAP"})
+        return None if answer.status_code == 409 else answer
+
+    answer = until(submitted)
     assert answer.status_code == 202, answer.text
     return str(answer.json()["id"])
 
@@ -273,23 +279,18 @@ def test_killed_at_any_moment_every_event_arrives_and_ids_are_stable(tmp_path: P
     with listening(receiver.serve) as url:
         service.start()
         with service.http() as http:
-            store(http, tmp_path, "shop")
+            for name in STORES:
+                store(http, tmp_path, name)
             hook = make(http, url)
         for _ in range(kills):
             with service.http() as http:
-                jobs |= {purge(http) for _ in range(2)}
-            time.sleep(chance.uniform(0, 0.12))
-            os.kill(service.pid, signal.SIGKILL)
+                jobs |= {purge(http, name) for name in STORES}
+            time.sleep(chance.uniform(0, 0.4))
             service.kill9()
             service.start()
         with service.http() as http:
             until(lambda: all_ended(http, jobs), 120)
-            rows = until(lambda: pages(http, hook), 30)
-            # What was being sent when it died is sent again when its lease is over: here at once.
-            for row in rows:
-                if row["state"] == "PENDING":
-                    http.post(f"/v1/webhooks/{hook['id']}/deliveries/{row['id']}:replay")
-            until(lambda: all(row["state"] == "DELIVERED" for row in pages(http, hook)), 150)
+            until(lambda: all(row["state"] == "DELIVERED" for row in pages(http, hook)), 60)
             rows = pages(http, hook)
         service.stop()
     events: dict[str, str] = {}
@@ -298,7 +299,6 @@ def test_killed_at_any_moment_every_event_arrives_and_ids_are_stable(tmp_path: P
     assert set(events.values()) == jobs, seed  # none is lost
     assert len(events) == len(jobs), seed  # and none has two ids
     assert {row["event_id"] for row in rows} == set(events), seed
-    assert max(receiver.at_once.values()) == 1, seed
 
 
 def all_ended(http: httpx.Client, jobs: set[str]) -> bool:

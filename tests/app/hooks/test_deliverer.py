@@ -39,7 +39,10 @@ def delivering(database: Database, settings: Settings, count: int = 1) -> Iterat
     """So many deliverers, each of an instance of its own."""
     others = [Database(database.url.render_as_string(hide_password=False), clock=database.clock)]
     others *= count - 1
-    running = [Deliverer(each, settings, SystemClock()) for each in (database, *others)]
+    running = [
+        Deliverer(each, settings, SystemClock(), instance_id=f"ins_{number}")
+        for number, each in enumerate((database, *others))
+    ]
     for each in running:
         each.start()
     try:
@@ -132,6 +135,20 @@ def test_whoever_died_under_its_lease_is_followed_with_the_same_id(
     assert receiver.events[0]["id"] == taken.event["id"]
     [row] = deliveries_of(database)
     assert (row.state, row.attempts) == ("DELIVERED", 2)
+
+
+def test_the_same_instance_goes_on_at_once(database: Database, settings: Settings) -> None:
+    with receiving() as receiver:
+        hooks = [make_hook(database, receiver.url) for _ in range(2)]
+        end_job(database, make_job(database))
+        with database.transaction() as db:
+            for number, hook in enumerate(hooks):
+                assert take(db, database, hook.id, source="x", instance_id=f"ins_{number}")
+        with delivering(database, settings):
+            receiver.wait_for(1)
+            until(lambda: hook_of(database, hooks[0].id).delivered)
+    # The other one is of an instance that may live.
+    assert [row.state for row in deliveries_of(database)] == ["DELIVERED", "PENDING"]
 
 
 def test_what_fails_waits_ever_longer_and_is_given_up(database: Database) -> None:

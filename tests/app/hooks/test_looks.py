@@ -79,9 +79,7 @@ def test_a_wait_for_something_else_is_another_one(home: Database, clock: FakeClo
     ]
 
 
-def test_a_short_look_of_the_job_ends_no_wait_and_work_does(
-    home: Database, clock: FakeClock
-) -> None:
+def test_a_short_look_of_the_job_ends_no_wait_and_work_does(home: Database, clock: FakeClock) -> None:
     hook = make_hook(home, waits_longer_than=HOUR)
     job_id = make_job(home)
     for minute in range(59):
@@ -99,9 +97,7 @@ def test_a_short_look_of_the_job_ends_no_wait_and_work_does(
     assert told(home, Fact.JOB_WAITS_LONG) == []
 
 
-def test_an_abort_without_proof_is_a_wait_and_an_end_is_none(
-    home: Database, clock: FakeClock
-) -> None:
+def test_an_abort_without_proof_is_a_wait_and_an_end_is_none(home: Database, clock: FakeClock) -> None:
     hook = make_hook(home, waits_longer_than=HOUR)
     job_id = make_job(home)
     for _ in range(62):
@@ -149,9 +145,7 @@ def overdue(database: Database) -> int:
         return look_at_expectations(db, now=database.now(db))
 
 
-def test_a_missed_success_is_told_once_until_the_next_one(
-    home: Database, clock: FakeClock
-) -> None:
+def test_a_missed_success_is_told_once_until_the_next_one(home: Database, clock: FakeClock) -> None:
     make_store(home, "shop")
     hook = make_hook(home, events=[Fact.SUCCESS_OVERDUE])
     expect(home, hook, 24 * HOUR)
