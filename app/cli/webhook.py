@@ -51,7 +51,9 @@ def _expected(values: list[str] | None) -> list[dict[str, str]]:
 @on_service
 def add(
     session: Session,
-    url: Annotated[str, typer.Argument(metavar="URL", help="https://...; it is posted to as it stands.")],
+    receiver: Annotated[
+        str, typer.Argument(metavar="URL", help="https://...; it is posted to as it stands.")
+    ],
     *,
     event: Annotated[
         list[str] | None,
@@ -75,7 +77,7 @@ def add(
     description: Annotated[str, typer.Option(help="For people: whose it is.")] = "",
     ca_file: Annotated[
         str | None,
-        typer.Option(help="The authority of the receiver's certificate, on the service's machine."),
+        typer.Option(help="PEM file on the service's machine: the receiver's authority."),
     ] = None,
     clear_text_on_loopback: Annotated[
         bool, typer.Option("--clear-text-on-loopback", help="http to the service's own machine is meant.")
@@ -95,7 +97,7 @@ def add(
         "ca_file": ca_file,
         "clear_text_on_loopback": clear_text_on_loopback,
     }
-    made = session.client.webhooks.create(url, sorted(events), **fields)
+    made = session.client.webhooks.create(receiver, sorted(events), **fields)
     session.out.document(made.raw)
     if made.signing_secret is None:
         session.out.say(f"Webhook {made.id} is made; {made.secret} signs.")

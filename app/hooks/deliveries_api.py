@@ -75,7 +75,6 @@ def get_one_delivery(
 
 @router.post(
     f"{ONE}/deliveries/{{delivery_id}}:replay",
-    status_code=202,
     response_model=DeliveryRead,
     summary="Send a delivery again",
     operation_id="replay_webhook_delivery",
@@ -96,7 +95,7 @@ def post_replay_one(
         row = get_delivery(db, webhook_id, delivery_id, caller, lock=True)
         row = replay_one(db, hook, row, now=database.now(db))
         audit = {"delivery_id": delivery_id}
-        return Answer(body=DeliveryRead.of(row), status=202, store=row.store or store_of(hook), audit=audit)
+        return Answer(body=DeliveryRead.of(row), store=row.store or store_of(hook), audit=audit)
 
     subject = ("webhook", webhook_id)
     return mutate(request, caller, effect, action=Action.WEBHOOK_REPLAY, subject=subject)
@@ -104,7 +103,6 @@ def post_replay_one(
 
 @router.post(
     f"{ONE}/deliveries:replay",
-    status_code=202,
     response_model=ReplayRead,
     summary="Send all deliveries since an instant again",
     operation_id="replay_webhook_deliveries",
@@ -124,7 +122,7 @@ def post_replay_since(
         hook = get_hook(db, webhook_id, caller, lock=True)
         found = replay_since(db, hook, body, caller, now=database.now(db))
         audit = {"since": body.since, "replayed": found.replayed}
-        return Answer(body=found, status=202, store=store_of(hook), audit=audit)
+        return Answer(body=found, store=store_of(hook), audit=audit)
 
     subject = ("webhook", webhook_id)
     return mutate(request, caller, effect, action=Action.WEBHOOK_REPLAY, subject=subject, body=body)
@@ -132,7 +130,6 @@ def post_replay_since(
 
 @router.post(
     f"{ONE}:test",
-    status_code=202,
     response_model=DeliveryRead,
     summary="Send a webhook a ping",
     operation_id="ping_webhook",
@@ -151,7 +148,7 @@ def post_test(
         hook = get_hook(db, webhook_id, caller, lock=True)
         row = ping(db, hook, caller, now=database.now(db))
         audit = {"delivery_id": row.id}
-        return Answer(body=DeliveryRead.of(row), status=202, store=store_of(hook), audit=audit)
+        return Answer(body=DeliveryRead.of(row), store=store_of(hook), audit=audit)
 
     subject = ("webhook", webhook_id)
     return mutate(request, caller, effect, action=Action.WEBHOOK_TEST, subject=subject)
