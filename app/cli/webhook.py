@@ -34,6 +34,29 @@ TEST_WAIT_S: Final = 35.0
 TEST_LOOK_S: Final = 0.25
 WebhookId = Annotated[str, typer.Argument(metavar="WEBHOOK", help="Id of the webhook (whk_...).")]
 
+Events = Annotated[
+    list[str] | None,
+    typer.Option(help="Such as lethe.job.ended. Repeatable. None: all that need no option of their own."),
+]
+Stores = Annotated[list[str] | None, typer.Option(help="Only of this store. Repeatable.")]
+Labels = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=VALUE", help="Only of stores with all of these. Repeatable."),
+]
+WaitsLongerThan = Annotated[
+    str | None, typer.Option(metavar="PT1H", help="Tell of jobs that wait for longer than this.")
+]
+Expect = Annotated[
+    list[str] | None,
+    typer.Option(metavar="STORE:KIND:WITHIN", help="Tell when no such job succeeds in time. Repeatable."),
+]
+Secret = Annotated[
+    str | None, typer.Option(metavar="secret:NAME", help="What signs; none: one is made and shown once.")
+]
+CaFile = Annotated[
+    str | None, typer.Option(help="PEM file on the service's machine: the receiver's authority.")
+]
+
 
 def _expected(values: list[str] | None) -> list[dict[str, str]]:
     """Read repeated STORE:KIND:WITHIN. Raises: typer.BadParameter."""
@@ -51,34 +74,16 @@ def _expected(values: list[str] | None) -> list[dict[str, str]]:
 @on_service
 def add(
     session: Session,
-    receiver: Annotated[
-        str, typer.Argument(metavar="URL", help="https://...; it is posted to as it stands.")
-    ],
+    receiver: Annotated[str, typer.Argument(metavar="URL", help="https://...; posted to as it stands.")],
     *,
-    event: Annotated[
-        list[str] | None,
-        typer.Option(help="Such as lethe.job.ended. Repeatable. None: all that need no option of their own."),
-    ] = None,
-    store: Annotated[list[str] | None, typer.Option(help="Only of this store. Repeatable.")] = None,
-    label: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="Only of stores with all of these. Repeatable."),
-    ] = None,
-    waits_longer_than: Annotated[
-        str | None, typer.Option(metavar="PT1H", help="Tell of jobs that wait for longer than this.")
-    ] = None,
-    expect: Annotated[
-        list[str] | None,
-        typer.Option(metavar="STORE:KIND:WITHIN", help="Tell when no such job succeeds in time. Repeatable."),
-    ] = None,
-    secret: Annotated[
-        str | None, typer.Option(metavar="secret:NAME", help="What signs; none: one is made and shown once.")
-    ] = None,
+    event: Events = None,
+    store: Stores = None,
+    label: Labels = None,
+    waits_longer_than: WaitsLongerThan = None,
+    expect: Expect = None,
+    secret: Secret = None,
     description: Annotated[str, typer.Option(help="For people: whose it is.")] = "",
-    ca_file: Annotated[
-        str | None,
-        typer.Option(help="PEM file on the service's machine: the receiver's authority."),
-    ] = None,
+    ca_file: CaFile = None,
     clear_text_on_loopback: Annotated[
         bool, typer.Option("--clear-text-on-loopback", help="http to the service's own machine is meant.")
     ] = False,
@@ -192,9 +197,7 @@ def rotate(
     session: Session,
     webhook: WebhookId,
     *,
-    secret: Annotated[
-        str | None, typer.Option(metavar="secret:NAME", help="What signs; none: one is made and shown once.")
-    ] = None,
+    secret: Secret = None,
     overlap: Annotated[str, typer.Option(metavar="P1D", help="How long the former one signs too.")] = "P1D",
 ) -> int:
     """Sign by another secret. Until the overlap ends a receiver may know either."""

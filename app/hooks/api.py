@@ -57,7 +57,7 @@ def _answer(db: Session, row: Webhook, *, status: int = 200) -> Answer:
 def _with_key(db: Session, row: Webhook, key: str | None, *, status: int) -> Answer:
     answer = _answer(db, row, status=status)
     shown = read_hook(db, row).model_dump()
-    headers = dict(answer.headers)
+    headers = dict(answer.headers) | ({"Cache-Control": "no-store"} if key is not None else {})
     if status == 201:
         headers["Location"] = f"{ALL}/{row.id}"
     return Answer(
