@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from standardwebhooks import Webhook as Verifier
+from standardwebhooks import WebhookVerificationError
 
 Serve = Callable[[socket.socket], None]
 
@@ -47,6 +48,7 @@ class Receiver:
     """Keeps what comes; answers 204, or what `status` says.
 
     Attributes:
+        key: what signatures are checked by as they come; those that are none are counted.
         at_once: the most requests that were under way together, by event.
     """
 
@@ -54,6 +56,8 @@ class Receiver:
     status: str = "204 No Content"
     answer_headers: str = ""
     pause_s: float = 0.0
+    key: str | None = None
+    refused: int = 0
     got: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
     at_once: Counter[str] = field(default_factory=Counter)
     changed: threading.Condition = field(default_factory=threading.Condition)
@@ -71,9 +75,17 @@ class Receiver:
             threading.Event().wait(self.pause_s)
         with self.changed:
             self._now[event] -= 1
+            if self.key is not None:
+                self._check(*request)
             self.got.append(request)
             self.changed.notify_all()
         answer(conn, self.status, headers=self.answer_headers)
+
+    def _check(self, headers: dict[str, str], body: bytes) -> None:
+        try:
+            Verifier(str(self.key)).verify(body, headers)
+        except WebhookVerificationError:
+            self.refused += 1
 
     @property
     def events(self) -> list[dict[str, Any]]:
