@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import time
@@ -14,7 +15,7 @@ import pytest
 
 from app.hooks.signing import new_key
 from tests.http.problem import problem
-from tests.http.service_process import ServiceProcess
+from tests.http.service_process import ServiceProcess, run_to_end
 from tests.http.targets import copy_reference
 from tests.receivers import Receiver, listening, receiving
 
@@ -267,6 +268,39 @@ def test_a_limited_token_has_its_own_webhooks_and_deliveries_alone(
         assert limited.post(f"{one}/deliveries:replay", json=since).json()["replayed"] == 1
         until(lambda: len(receiver.got) == 3)
         assert receiver.events[-1]["data"]["store"] == "shop"
+
+
+def test_the_command_from_add_to_remove(running: ServiceProcess) -> None:
+    def lethe(*words: str) -> Any:
+        named = {"LETHE_URL": running.url, "LETHE_TOKEN": running.token}
+        done = run_to_end(["webhook", *words, "--json"], settings=named)
+        assert done.returncode in (0, 1), done.stdout + done.stderr
+        return done.returncode, json.loads(done.stdout)
+
+    with receiving() as receiver:
+        place = [receiver.url, "--clear-text-on-loopback", "--store", "shop"]
+        expect = ["--expect", "shop:PURGE:P2D", "--waits-longer-than", "PT1H"]
+        code, made = lethe("add", *place, *expect, "--event", ENDED)
+        assert (code, len(made["events"])) == (0, 3)
+        hook = made["id"]
+        code, sent = lethe("test", hook)
+        assert (code, sent["state"]) == (0, "DELIVERED")
+        assert receiver.verified(made["signing_secret"])[0]["data"]["webhook_id"] == hook
+        assert hook in [each["id"] for each in lethe("list")[1]["items"]]
+        assert lethe("show", hook)[1]["expected"][0]["kind"] == "PURGE"
+        [row] = lethe("deliveries", hook)[1]["items"]
+        assert lethe("deliveries", hook, row["id"])[1]["event"]["type"] == "lethe.webhook.ping"
+        assert lethe("replay", hook, row["id"])[1]["id"] == row["id"]
+        receiver.wait_for(2)
+        until(lambda: lethe("deliveries", hook)[1]["items"][0]["state"] == "DELIVERED")
+        assert lethe("replay", hook, "--since", "2026-01-01T00:00:00Z")[1]["replayed"] == 1
+        assert lethe("rotate", hook, "--overlap", "PT0S")[1]["signing_secret"] != made["signing_secret"]
+        assert lethe("disable", hook)[1]["enabled"] is False
+        assert lethe("enable", hook)[1]["enabled"] is True
+        receiver.status = "500 Broken"
+        code, sent = lethe("test", hook)
+        assert (code, sent["last_status"]) == (1, 500)
+        assert lethe("remove", hook) == (0, {"id": hook, "removed": True})
 
 
 @pytest.mark.parametrize("kills", [3, pytest.param(1_000, marks=pytest.mark.long)])
