@@ -9,7 +9,7 @@ Rules:
 """
 
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -22,7 +22,10 @@ from app.hooks.models import cloud_event
 from app.hooks.sending import Outcome
 from app.kit.ids import new_id
 from app.kit.instants import instant_text
+from app.outbox.facts import Fact
 from app.outbox.rows import DeliveryState, Webhook, WebhookDelivery, WebhookEvent
+from app.outbox.writing import covers
+from app.stores.rows import Store
 
 LEASE: Final = timedelta(seconds=90)
 """Longer than the longest deadline of a request (settings: 30 s)."""
@@ -36,6 +39,7 @@ RETRY_AFTER_MAX_S: Final = 86_400.0
 GONE: Final = 410
 GONE_BECAUSE: Final = "GONE"
 HOOKS_MAX: Final = 200
+PASSED_OVER_MAX: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,17 +99,7 @@ def take(
     hook = db.exec(select(Webhook).where(Webhook.id == webhook_id, _is_awake(now))).first()
     if hook is None:
         return None
-    row = db.exec(
-        select(WebhookDelivery)
-        .where(
-            WebhookDelivery.webhook_id == webhook_id,
-            WebhookDelivery.state == DeliveryState.PENDING,
-            col(WebhookDelivery.next_at) <= now,
-        )
-        .order_by(col(WebhookDelivery.next_at), col(WebhookDelivery.id))
-        .limit(1)
-        .with_for_update(skip_locked=True)
-    ).first()
+    row = next((row for row in _due(db, webhook_id, now) if _is_of(db, hook, row, now)), None)
     if row is None:
         return None
     row.lease, row.lease_instance, row.next_at = new_id("lea"), instance_id, now + LEASE
@@ -115,6 +109,42 @@ def take(
     db.flush()
     event = db.get_one(WebhookEvent, row.event_id)
     return Taken(row.id, row.lease, hook, cloud_event(event, source, instant_text(event.at)))
+
+
+def _due(db: Session, webhook_id: str, now: datetime) -> Iterator[WebhookDelivery]:
+    """What is due, one row after the other, each locked."""
+    query = (
+        select(WebhookDelivery)
+        .where(
+            WebhookDelivery.webhook_id == webhook_id,
+            WebhookDelivery.state == DeliveryState.PENDING,
+            col(WebhookDelivery.next_at) <= now,
+        )
+        .order_by(col(WebhookDelivery.next_at), col(WebhookDelivery.id))
+        .limit(1)
+        .with_for_update(skip_locked=True)
+    )
+    for _ in range(PASSED_OVER_MAX):
+        row = db.exec(query).first()
+        if row is None:
+            return
+        yield row
+
+
+def _is_of(db: Session, hook: Webhook, row: WebhookDelivery, now: datetime) -> bool:
+    """Whether a webhook may still have a delivery; else it is given up.
+
+    It was narrowed to other stores since: whoever may change it now must not get events of the former ones.
+    """
+    store = None if row.store is None else db.get(Store, row.store)
+    labels = {} if store is None else store.labels
+    if row.type == Fact.PING or covers(hook.stores, hook.labels, row.store, labels):
+        return True
+    row.last_error = "its store is none of the webhook's any more"
+    _end(row, DeliveryState.GIVEN_UP, now)
+    db.add(row)
+    db.flush()
+    return False
 
 
 def settle(db: Session, database: Database, taken: Taken, outcome: Outcome) -> bool:

@@ -29,6 +29,7 @@ from app.kit.ids import new_id
 from app.kit.pagination import Page, read_page
 from app.outbox.facts import Fact
 from app.outbox.rows import Webhook, WebhookDelivery, WebhookExpectation
+from app.outbox.writing import covers
 from app.outgoing.hosts import place_of_url
 from app.secrets.errors import SecretNotAllowed
 from app.secrets.models import SCHEME
@@ -255,7 +256,9 @@ def _check(
             raise Unprocessable(f"{fact} in `events` and `{name}` go together", code="EVENTS_INCOMPLETE")
     for each in expected:
         caller.require_store(each.store)
-        get_store(db, each.store)
+        if not covers(row.stores, row.labels, each.store, get_store(db, each.store).labels):
+            detail = f"`expected` names {each.store}, which is none of the webhook's stores"
+            raise Unprocessable(detail, code="EXPECTED_ELSEWHERE")
     if len({(each.store, each.kind) for each in expected}) != len(expected):
         raise Unprocessable("`expected` names a store and kind twice", code="EXPECTED_TWICE")
 

@@ -128,6 +128,14 @@ def test_a_replayed_request_does_not_show_the_secret_again(http: httpx.Client) -
         ({"events": ["lethe.job.waits_long"]}, "EVENTS_INCOMPLETE"),
         ({"waits_longer_than": "PT1H"}, "EVENTS_INCOMPLETE"),
         ({"events": ["lethe.success.overdue"]}, "EVENTS_INCOMPLETE"),
+        (
+            {
+                "events": ["lethe.success.overdue"],
+                "stores": ["shop"],
+                "expected": [{"store": "other", "kind": "PURGE", "within": "P1D"}],
+            },
+            "EXPECTED_ELSEWHERE",
+        ),
         ({"secret": "secret:nobody"}, "SECRET_NOT_ALLOWED"),
         ({"secret": "env:LETHE_SECRET_HOOK"}, "INVALID_REQUEST"),
     ],

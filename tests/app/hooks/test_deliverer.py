@@ -256,6 +256,29 @@ def test_a_secret_that_cannot_be_read_is_told_and_tried_again(database: Database
     assert "secret:missing is not registered" in str(deliveries_of(database)[0].last_error)
 
 
+def test_a_webhook_that_was_narrowed_gets_nothing_of_the_former_stores(
+    database: Database, settings: Settings
+) -> None:
+    """Whoever may touch one of two stores could turn the URL, and have the events of both."""
+    hook = make_hook(database, stores=["shop", "other"])
+    for name in ("other", "shop", "other"):
+        end_job(database, make_job(database, name))
+    with receiving() as receiver, delivering(database, settings):
+        with database.transaction() as db:
+            row = db.get_one(Webhook, hook.id)
+            row.stores, row.url = ["shop"], receiver.url
+            row.rest_until, row.failures = None, 0
+            db.add(row)
+        for each in deliveries_of(database):
+            with database.transaction() as db:
+                mine = db.merge(each)
+                mine.next_at, mine.lease = each.created_at, None
+        database.bell.set()
+        until(lambda: ended(database))
+    assert [body["data"]["store"] for body in receiver.events] == ["shop"]
+    assert sorted(each.state for each in deliveries_of(database)) == ["DELIVERED", "GIVEN_UP", "GIVEN_UP"]
+
+
 def test_retention_gives_up_and_forgets(sqlite_database: Database, clock: FakeClock) -> None:
     database = sqlite_database
     hook = make_hook(database)
