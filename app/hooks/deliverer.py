@@ -87,8 +87,8 @@ class Deliverer:
         with self._guard:
             busy = frozenset(self._busy)
         with self._database.reading() as db:
-            due = due_hooks(db, now=self._database.now(db), but=busy)
-            is_pending = bool(due) or is_anything_pending(db)
+            is_pending = is_anything_pending(db)  # alone where nothing is: an idle service asks one question
+            due = due_hooks(db, now=self._database.now(db), but=busy) if is_pending else []
         for webhook_id in due[: max(0, SENDERS_MAX - len(busy))]:
             with self._guard:
                 self._busy.add(webhook_id)

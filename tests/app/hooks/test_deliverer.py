@@ -241,9 +241,9 @@ def test_an_idle_deliverer_asks_seldom(
         time.sleep(0.5)
         statements.clear()
         time.sleep(1.0)
-        # Two selects, and what begins and reads the clock, at each look: at POLL_S some 20 a minute.
+        # One question at each look: at POLL_S six a minute.
         asked = [each for each in statements if each.lower().startswith("select")]
-        assert len(asked) <= 3 * 6
+        assert 1 <= len(asked) <= 6
         assert not any(each.lower().startswith(("update", "insert")) for each in statements)
 
 
