@@ -27,6 +27,8 @@ SQLITE_BUSY_TIMEOUT_MS = 5_000
 WRITER_QUEUE_TIMEOUT_S = 30.0
 # A server that takes no writes now: the former primary, or a standby, in the middle of a failover.
 READ_ONLY_SQLSTATE = "25006"
+RINGS = "lethe_rings"
+"""In the info of a session: its commit rings the bell of its Database."""
 
 
 class DurationSeconds(sa.types.TypeDecorator[timedelta]):
@@ -102,6 +104,8 @@ class Database:
     Args:
         url: SQLAlchemy URL, `sqlite:///` or `postgresql+psycopg://`.
         clock: used where the database has no clock of its own (SQLite).
+    Attributes:
+        bell: set after a commit that has left something for the thread that waits for it (`RINGS`).
     """
 
     def __init__(
@@ -119,6 +123,7 @@ class Database:
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self._writers = FifoLock()
         self._local = threading.local()
+        self.bell = threading.Event()
         options: dict[str, Any] = {"pool_size": pool_size, "max_overflow": 0, "pool_timeout": pool_timeout_s}
         if self.is_sqlite:
             self.engine = sa.create_engine(
@@ -163,6 +168,8 @@ class Database:
             with _translated(), Session(self.engine, expire_on_commit=False) as db:
                 yield db
                 db.commit()
+                if db.info.get(RINGS):
+                    self.bell.set()
         finally:
             self._local.open = False
             if self.is_sqlite:

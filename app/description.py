@@ -8,6 +8,7 @@ from fastapi.openapi.utils import get_openapi
 
 from app.auth.described import describe_rights, requirements_of
 from app.erase.examples import EXAMPLES as ERASURE
+from app.hooks.examples import EXAMPLES as WEBHOOKS
 from app.jobs.examples import JOB, JOB_ID
 from app.kit.problems import Problem
 from app.verbs.described import describe_jobs
@@ -56,9 +57,12 @@ _TOKEN: dict[str, Any] = {
     "revoked_at": None,
 }
 BACKUPS = frozenset({"ProtectionRead", "BackupSessionRead", "BackupSessionCreated", "BackupEndRead"})
-VERSIONED = frozenset({"AgreementRead", "JobRead", "StoreRead", "ParameterRead"}) | BACKUPS
+HOOKS = frozenset({"WebhookRead", "WebhookCreated"})
+VERSIONED = frozenset({"AgreementRead", "JobRead", "StoreRead", "ParameterRead"}) | BACKUPS | HOOKS
 """What is answered with the ETag of a row."""
-LOCATED = frozenset({"AgreementRead", "StoreRead", "ProtectionRead", "BackupSessionCreated"})
+LOCATED = frozenset(
+    {"AgreementRead", "StoreRead", "ProtectionRead", "BackupSessionCreated", "WebhookCreated"}
+)
 """What is answered with its path when it was made."""
 HEADERS: dict[str, str] = {
     "ETag": "Strong, of the row's version; for If-Match and If-None-Match.",
@@ -69,6 +73,7 @@ HEADERS: dict[str, str] = {
 }
 EXAMPLES: dict[str, Any] = {
     **ERASURE,
+    **WEBHOOKS,
     "StoreRead": _STORE,
     "JobRead": JOB,
     "ArchiveRead": _ARCHIVE,

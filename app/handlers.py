@@ -4,6 +4,7 @@ from sqlmodel import Session
 
 from app.db import Database
 from app.erase.cycle.attempt import Workshop
+from app.hooks.service import hooks_naming
 from app.jobs.engines.choice import Engines
 from app.jobs.queries import count_active_jobs
 from app.jobs.running.suspension import store_key
@@ -40,8 +41,12 @@ def recover(database: Database, settings: Settings, store: Store, actor: str) ->
 
 
 def secret_users(db: Session, reference: str) -> list[str]:
-    """The stores and agreements that name a secret."""
-    return [*stores_naming(db, reference), *agreements_naming(db, reference)]
+    """The stores, agreements and webhooks that name a secret."""
+    return [
+        *stores_naming(db, reference),
+        *agreements_naming(db, reference),
+        *hooks_naming(db, reference),
+    ]
 
 
 def is_ahead(database: Database, store: Store, settings: Settings) -> bool:

@@ -46,6 +46,8 @@ from app.extinction.forget_api import router as forget_router
 from app.extinction.log_api import router as extinction_log_router
 from app.extinction.models import STATUS_BODY_MAX_BYTES
 from app.handlers import STORE_HOOKS, secret_users
+from app.hooks.api import router as webhooks_router
+from app.hooks.deliveries_api import router as deliveries_router
 from app.jobs.abandon_api import router as abandon_router
 from app.jobs.api import router as jobs_router
 from app.jobs.batches.api import router as batch_router
@@ -135,6 +137,8 @@ ROUTERS = (
     spark_router,
     parameters_router,
     secrets_router,
+    webhooks_router,
+    deliveries_router,
     auth_router,
 )
 

@@ -16,6 +16,7 @@ from app.erase.models import EraserStats
 from app.erase.queries import newest_cycle, state_now
 from app.erase.rows import ErasureStore
 from app.erase.stats import stats_of_store
+from app.hooks.figures import WebhookCollector
 from app.jobs.engines.spark_service import SparkService
 from app.jobs.models import SparkPoolRead
 from app.jobs.rows import Instance, Job
@@ -243,4 +244,5 @@ def render_metrics(
     if spark is not None and stores is None:
         registry.register(SparkCollector(spark))
     registry.register(MetadataCollector(database, alive_within_s=alive_within_s, stores=stores))
+    registry.register(WebhookCollector(database, stores=stores))
     return generate_latest(registry)

@@ -14,6 +14,7 @@ from app.backups.rows import BackupFile, BackupSession
 from app.db import Database
 from app.erase.certificates.rows import ErasureCertificate
 from app.erase.rows import ErasureCycle
+from app.hooks.ending import forget_deliveries, give_up
 from app.jobs.rows import Job, JobCheckpoint, JobEvent
 from app.jobs.states import TERMINAL
 from app.jobs.writing import EVENT_PROGRESS
@@ -128,6 +129,12 @@ def _forget_backups(db: Session, now: datetime) -> int:
     return len(sessions) + len(protections)
 
 
+def _forget_deliveries(db: Session, now: datetime) -> int:
+    """What has left, and what is given up; before that, what is past its time is given up."""
+    give_up(db, now=now)
+    return forget_deliveries(db, before=now - _kept(db, "webhooks"))
+
+
 def forget_rows(database: Database) -> dict[str, int]:
     """One pass over all tables; returns how many rows went of each."""
     passes = {
@@ -137,6 +144,7 @@ def forget_rows(database: Database) -> dict[str, int]:
         "idempotency": _forget_keys,
         "certificates": _forget_certificates,
         "backups": _forget_backups,
+        "webhooks": _forget_deliveries,
     }
     gone = {}
     for name, forget in passes.items():

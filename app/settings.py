@@ -215,6 +215,12 @@ class Settings(BaseSettings):
     jobs_queued_max: Annotated[int, Field(ge=1)] = 10_000
     cancel_grace_s: Annotated[float, Field(ge=0)] = 2.0
 
+    # webhooks
+    webhook_source: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[!-~]+$")] = "lethe"
+    """`source` of the events that leave: a URI reference that tells this Lethe from others."""
+    webhook_timeout_s: Annotated[float, Field(ge=1, le=30)] = 15.0
+    """Of one whole attempt to deliver an event, however slowly its receiver answers."""
+
     # targets
     target_connect_timeout_s: Annotated[int, Field(ge=1, le=60)] = 5
     target_lock_timeout_ms: Annotated[int, Field(ge=10, le=900)] = 500

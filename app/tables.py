@@ -9,6 +9,7 @@ from app.erase import rows as erase
 from app.erase.certificates import rows as certificates
 from app.extinction import rows as extinction
 from app.jobs import rows as jobs
+from app.outbox import rows as outbox
 from app.parameters import rows as parameters
 from app.protection import rows as protection
 from app.replication import rows as replication
@@ -29,6 +30,7 @@ __all__ = [
     "extinction",
     "jobs",
     "metadata",
+    "outbox",
     "parameters",
     "protection",
     "replication",

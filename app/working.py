@@ -18,6 +18,7 @@ from app.errors import MetadataBusy, MetadataUnavailable
 from app.extinction.log_reading import LogReading
 from app.extinction.scan.settling import Settling
 from app.handlers import is_ahead, task_kinds
+from app.hooks.deliverer import Deliverer
 from app.jobs.engines.spark_hands import HandsSource
 from app.jobs.engines.spark_service import engines_of, spark_service
 from app.jobs.running.claims import Claimer
@@ -82,6 +83,7 @@ class Worker:
         self._eraser = threading.Thread(target=self._look_at_erasers, name="lethe-eraser", daemon=True)
         self._supplier = threading.Thread(target=self._look_at_agreements, name="lethe-supplier", daemon=True)
         self._settler = threading.Thread(target=self._settle_extinctions, name="lethe-settler", daemon=True)
+        self._deliverer = Deliverer(database, settings, clock, instance_id=self.lock.id)
         self._logs_rest: dict[str, Rest] = {}
         self._reader = threading.Thread(target=self._read_logs, name="lethe-logs", daemon=True)
 
@@ -105,6 +107,7 @@ class Worker:
         self._supplier.start()
         self._settler.start()
         self._reader.start()
+        self._deliverer.start()
         logger.info("started", role=self.role, instance=self.lock.id, labels=self.settings.labels)
 
     def start_when_possible(self) -> None:
@@ -127,9 +130,11 @@ class Worker:
         if self.spark is not None:
             self.spark.stop(STOP_BUDGET_S - (time.monotonic() - begun))
         self._stopped.set()
+        self._deliverer.stop()
         for thread in (self._keeper, self._eraser, self._supplier, self._settler, self._reader):
             if thread.is_alive():
                 thread.join(2.0)
+        self._deliverer.join(2.0)
         survive(partial(self._beat, stopped=True), "metadata away")
         self.lock.release()
 

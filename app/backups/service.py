@@ -26,6 +26,8 @@ from app.backups.queries import files_of
 from app.backups.rows import BackupFile, BackupSession, BackupState
 from app.errors import ServiceError
 from app.kit.ids import new_id
+from app.outbox.facts import Fact
+from app.outbox.writing import tell
 from app.protection.errors import some_names
 from app.protection.files import name_of
 from app.protection.rows import Protection, ProtectionKind, ProtectionState
@@ -193,7 +195,15 @@ def end_session(db: Session, row: BackupSession, seen: Mapping[int, Seen], *, no
     row.state = BackupState.ENDED if row.valid else BackupState.INVALID
     row.ended_at = now
     end_protection(db, _protection_of(db, row), now=now)
+    if not row.valid:
+        _tell_invalid(db, row, faults, now=now)
     return _save(db, row)
+
+
+def _tell_invalid(db: Session, row: BackupSession, faults: int, *, now: datetime) -> None:
+    data = {"backup_session_id": row.id, "store": row.store, "state": str(row.state), "faults": faults}
+    subject = f"stores/{row.store}/backup-sessions/{row.id}"
+    tell(db, Fact.BACKUP_INVALID, store=row.store, subject=subject, data=data, now=now)
 
 
 def expire_sessions(db: Session, *, now: datetime) -> list[BackupSession]:
@@ -207,6 +217,7 @@ def expire_sessions(db: Session, *, now: datetime) -> list[BackupSession]:
         row.valid = False
         row.ended_at = now
         end_protection(db, _protection_of(db, row), now=now, state=ProtectionState.EXPIRED)
+        _tell_invalid(db, row, 0, now=now)
         _save(db, row)
     return rows
 

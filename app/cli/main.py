@@ -40,6 +40,7 @@ class Root(LazyGroup):
         "slony": Noun("app.cli.slony.commands", "Slony-I nodes: status, wait, cleanup, log switch."),
         "je": Noun("app.cli.erasure.je", "Look into the log of a Berkeley DB JE environment."),
         "parameter": Noun("app.cli.parameter", "The parameters by their documents' names."),
+        "webhook": Noun("app.cli.webhook", "Who is told of what happens: alerts that leave by themselves."),
         "token": Noun("app.cli.token", "Who may do what."),
         "spark-pool": Noun("app.cli.spark_pool", "The pooled Spark session: look, recycle, drain, resume."),
         "recover": Noun("app.cli.recover", "Take a store back after the metadata was restored."),

@@ -30,6 +30,8 @@ from app.erase.rows import (
 )
 from app.jobs.running.context import JobContext
 from app.jobs.writing import EVENT_WARNING
+from app.outbox.facts import Fact
+from app.outbox.writing import tell
 from spark.erase.calls.calls import Costs, Refusal
 
 FSYNC_TIMES_MAX: Final = 300
@@ -86,6 +88,13 @@ def end_cycle(db: Session, cycle: ErasureCycle, state: CycleState, *, now: datet
     db.add(cycle)
     db.execute(delete(ErasureEntries).where(col(ErasureEntries.cycle_id) == cycle.id))
     db.flush()
+
+
+def tell_unproven(db: Session, cycle: ErasureCycle, file: str, *, now: datetime) -> None:
+    """Tell webhooks of a file that is not proved to be erased."""
+    data = {"store": cycle.store, "cycle_id": cycle.id, "job_id": cycle.job_id, "file": file}
+    subject = f"stores/{cycle.store}/erasure-cycles/{cycle.id}"
+    tell(db, Fact.ERASURE_UNPROVEN, store=cycle.store, subject=subject, data=data, now=now)
 
 
 class Record:

@@ -38,9 +38,9 @@ from app.extinction.rows import HOLDING, ExtinctionRow
 from app.jobs.errors import LimitExceeded
 from app.replication.replica.refusals import NoReplicaYet, refusal
 from app.replication.replica.replicas import (
-    log_restored,
     opened_replica,
     remember,
+    tell_restored,
     writer_turn,
 )
 from app.settings import Settings
@@ -285,6 +285,6 @@ def commit_at_target(
                     conn, extinction, now_s=int(now.timestamp()), expected=expected, permit=permit
                 )
         except ReplicaWasRestored as error:
-            log_restored(store.id, error)
+            tell_restored(database, store.id, error)
             raise refusal(error) from error
         return str(found)

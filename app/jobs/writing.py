@@ -9,11 +9,16 @@ from sqlmodel import Session, col
 
 from app.jobs.rows import Job, JobEvent
 from app.jobs.states import TERMINAL, JobState
+from app.kit.instants import instant_text
+from app.outbox.facts import Fact
+from app.outbox.writing import note_success, tell
 
 EVENT_STATE = "state"
 EVENT_PROGRESS = "progress"
 EVENT_WARNING = "warning"
 EVENT_THROTTLE = "throttle"
+EPOCH_AHEAD = "EPOCH_AHEAD"
+"""Why a job failed whose target has seen a greater token than this metadata ever gave."""
 
 
 def change_job(
@@ -46,7 +51,36 @@ def change_job(
         kind, data = event
         db.add(JobEvent(job_id=job_id, seq=changed[0], at=now, type=kind, data=dict(data)))
         db.flush()
+    if values.get("state") in TERMINAL:
+        _tell_end(db, job_id, now=now)
     return True
+
+
+def _tell_end(db: Session, job_id: str, *, now: datetime) -> None:
+    """The one place where webhooks learn that a job has ended: every end is written above."""
+    job = db.get_one(Job, job_id, populate_existing=True)
+    code = None if job.error is None else job.error.get("code")
+    data = {
+        "job_id": job.id,
+        "kind": job.kind,
+        "store": job.store,
+        "state": str(job.state),
+        "error_code": code,
+        "silence_proved": job.silence_proved,
+        "parent_id": job.parent_id,
+        "requested_by": job.requested_by,
+        "attempts": job.attempt,
+        "created_at": instant_text(job.created_at),
+        "started_at": None if job.started_at is None else instant_text(job.started_at),
+        "finished_at": None if job.finished_at is None else instant_text(job.finished_at),
+    }
+    subject = f"jobs/{job.id}"
+    tell(db, Fact.JOB_ENDED, store=job.store, subject=subject, data=data, now=now)
+    if code == EPOCH_AHEAD:
+        ahead = {"store": job.store, "job_id": job.id, "kind": job.kind}
+        tell(db, Fact.EPOCH_AHEAD, store=job.store, subject=f"stores/{job.store}", data=ahead, now=now)
+    if job.state == JobState.SUCCEEDED and job.store is not None:
+        note_success(db, store=job.store, kind=job.kind, now=now)
 
 
 def state_event(state: JobState, **facts: Any) -> tuple[str, dict[str, Any]]:

@@ -363,6 +363,7 @@ REGISTRY: tuple[ParameterSpec, ...] = (
     _own_retention("idempotency", "P7D", "How long the answer to an Idempotency-Key stays."),
     _own_retention("ledgers", "P90D", "How long ledger rows of ended jobs stay at the target."),
     _own_retention("archives", "P365D", "How long archives stay on disk."),
+    _own_retention("webhooks", "P14D", "How long deliveries to webhooks stay once they have ended."),
     _own_retention("certificates", "P3650D", "How long certificates stay once their cycle is gone."),
 )
 

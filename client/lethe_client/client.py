@@ -30,6 +30,7 @@ from lethe_client.spark_pool import SparkPool
 from lethe_client.stores import Stores
 from lethe_client.tokens import Tokens
 from lethe_client.transport import Call, Transport
+from lethe_client.webhooks import Webhooks
 
 
 class Lethe:
@@ -87,6 +88,7 @@ class Lethe:
         self.parameters = Parameters(self._transport)
         self.tokens = Tokens(self._transport)
         self.audit = Audit(self._transport)
+        self.webhooks = Webhooks(self._transport)
         self.instances = Instances(self._transport)
         self.spark_pool = SparkPool(self._transport)
 

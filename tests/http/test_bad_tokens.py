@@ -49,6 +49,8 @@ def _fill(path: str) -> str:
         protection_id=f"prt_{zeros}",
         agreement_id=f"agr_{zeros}",
         discard_grant_id=f"dgr_{zeros}",
+        webhook_id=f"whk_{zeros}",
+        delivery_id=f"dlv_{zeros}",
         extinction_id=f"ext_{zeros}",
         replication_session_id=f"rps_{zeros}",
         key_id=f"ed25519:{'0' * 64}",

@@ -152,15 +152,33 @@ def test_a_session_yields_after_its_time(http: httpx.Client, service: ServicePro
 # -- total initialisation
 
 
+def _hook(http: httpx.Client) -> str:
+    """A webhook that nobody answers: what it was to be told is seen by its deliveries."""
+    events = [f"lethe.replication.{name}" for name in ("halted", "needs_total", "dead_letter")]
+    answer = http.post("/v1/webhooks", json={"url": "https://127.0.0.1:1/", "events": events})
+    return f"/v1/webhooks/{answer.json()['id']}"
+
+
+def _told(http: httpx.Client, hook: str) -> dict[str, list[tuple[str, str, list[int]]]]:
+    found: dict[str, list[tuple[str, str, list[int]]]] = {}
+    for row in http.get(f"{hook}/deliveries").json()["items"]:
+        data = http.get(f"{hook}/deliveries/{row['id']}").json()["event"]["data"]
+        found.setdefault(row["type"], []).append((data["store"], data["direction"], data["rids"]))
+    http.delete(hook, headers={"If-Match": "*"})
+    return found
+
+
 def test_a_total_initialisation_makes_a_copy_and_changes_follow(
     http: httpx.Client, service: ServiceProcess, roots: Path
 ) -> None:
     pair = make_pair(http, service, roots, generations=(GENERATION, None), batch_rows=50)
     write(pair.supplier, 400)
     pair.http.post(f"{pair.store}/changes", json={"database": "ZGI=", "key": "azAwMDAwMA==", "value": None})
+    hook = _hook(http)
     refused = pair.run("FAILED")
     assert refused["error"]["code"] == "NEEDS_TOTAL"
     assert refused["error"]["retryable"] is False
+    assert [store for store, _, _ in _told(http, hook)["lethe.replication.needs_total"]] == [pair.supplier.id]
     assert pair.session_of(refused)["problem"]["reason"] == "NO_RUV"
     assert pair.status()["last_update_status_json"]["repl_rc"] == "19"
     job = pair.run("SUCCEEDED", mode="TOTAL")
@@ -445,9 +463,14 @@ def test_a_refused_record_halts_its_rid_and_no_other(
     written = write(pair.supplier, 10)
     bad = Csn.of(Csn(written["first_csn"]).timestamp, Csn(written["first_csn"]).sequence + 5, 1)
     _write_kind(pair.supplier, bad, "UNHEARD_OF")
+    hook = _hook(http)
     job = pair.run("SUCCEEDED")
     session = pair.session_of(job)
     assert (session["outcome"], session["problem"]["rids"]) == ("HALTED", [1])
+    told = _told(http, hook)
+    assert told["lethe.replication.halted"] == [(pair.supplier.id, "SENT", [1])]
+    letters = [(pair.supplier.id, "SENT", [1]), (pair.consumer.id, "RECEIVED", [1])]
+    assert sorted(told["lethe.replication.dead_letter"]) == sorted(letters)
     assert job["result"]["warnings"][0]["code"] == "HALTED"
     assert session["counters"]["3"]["acknowledged"] == 4
     counted = session["counters"]["1"]

@@ -33,6 +33,8 @@ from app.jobs.rows import Job
 from app.jobs.states import TERMINAL
 from app.kit.durations import format_duration
 from app.kit.instants import instant_text
+from app.outbox.facts import Fact
+from app.outbox.writing import tell
 from app.settings import Settings
 from app.stores.rows import Store
 from spark.formats.je.log import file_name, show_lsn
@@ -74,7 +76,8 @@ def issue_certificate(
     }
     with database.transaction() as db:
         register(db, signer, instance_id=instance_id, now=now)
-        _insert_first(db, row)
+        if _insert_first(db, row):
+            _tell_issued(db, row)
         db.expire_all()
         return db.get_one(ErasureCertificate, cycle_id)
 
@@ -116,10 +119,18 @@ def _packed(document: bytes) -> bytes:
     return len(document).to_bytes(8, "little") + packed
 
 
-def _insert_first(db: Session, row: dict[str, Any]) -> None:
-    """Of two that issue at once the first one counts."""
+def _insert_first(db: Session, row: dict[str, Any]) -> bool:
+    """Whether this is the first: of two that issue at once that one counts."""
     insert = sqlite.insert if db.get_bind().dialect.name == "sqlite" else postgresql.insert
-    db.execute(insert(ErasureCertificate).values(**row).on_conflict_do_nothing(index_elements=["cycle_id"]))
+    written = insert(ErasureCertificate).values(**row).on_conflict_do_nothing(index_elements=["cycle_id"])
+    return db.execute(written.returning(col(ErasureCertificate.cycle_id))).first() is not None
+
+
+def _tell_issued(db: Session, row: dict[str, Any]) -> None:
+    store, cycle_id = row["store"], row["cycle_id"]
+    data = {"store": store, "cycle_id": cycle_id, "key_id": row["key_id"], "sha256": row["sha256"]}
+    subject = f"stores/{store}/erasure-cycles/{cycle_id}/certificate"
+    tell(db, Fact.CERTIFICATE_ISSUED, store=store, subject=subject, data=data, now=row["issued_at"])
 
 
 def _content(db: Session, cycle_id: str, *, now: datetime) -> tuple[dict[str, Any], str | None]:

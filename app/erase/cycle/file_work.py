@@ -21,7 +21,7 @@ from app.erase.cycle.attempt import Answer, Attempt
 from app.erase.cycle.planning import identity_of_row, witness_of_row, witness_row
 from app.erase.cycle.throttle import DELETE_SHARE, READ_UNITS_PER_BYTE, UNITS_PER_BYTE, pace_of, round_units
 from app.erase.messages import Message
-from app.erase.record import count, refusal_row
+from app.erase.record import count, refusal_row, tell_unproven
 from app.erase.rows import ErasureCycle, ErasureFile, FileState
 from app.jobs.models import WaitingOn
 from app.protection.service import invalidate_digest, note_digest, protected_files
@@ -281,6 +281,8 @@ class FileWork:
         row.is_proved, row.proved_by, row.sha256_after = answer.is_proved, answer.read_by, answer.sha256_now
         row.entries_erased = answer.entries_erased
         self._finish(cycle, row, FileState.ERASED if answer.is_proved else FileState.UNPROVEN)
+        if not answer.is_proved:
+            tell_unproven(db, cycle, self.file_name, now=now)
         if answer.is_proved:
             count(db, cycle, files_erased=1)
             note_digest(
@@ -343,6 +345,7 @@ class FileWork:
         self._finish(cycle, row, ends)
         if ends is FileState.UNPROVEN:
             row.is_proved = False
+            tell_unproven(db, cycle, self.file_name, now=self.attempt.now)
         if ends is FileState.ALREADY_DELETED:
             count(db, cycle, files_already_deleted=1)
         if ends is FileState.KEPT:

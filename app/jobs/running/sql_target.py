@@ -21,6 +21,7 @@ from app.jobs.running.abandonment import (
 from app.jobs.running.claims import claim_target, current_epoch, is_free, next_token
 from app.jobs.running.context import JobContext
 from app.jobs.service import claim_key
+from app.jobs.writing import EPOCH_AHEAD
 from app.secrets.errors import SecretUnavailable
 from app.stores.borders import TargetOfOtherStores, judge
 from app.stores.errors import StoreUrlRefused
@@ -123,7 +124,7 @@ def _fenced(context: JobContext, error: FenceRaised) -> Exception:
     # Each of our tokens is given once: the same one of another owner comes from another metadata.
     foreign = error.fence_token == context.job.token
     if error.fence_token is not None and (foreign or error.fence_token > epoch):
-        return JobFailed("EPOCH_AHEAD", f"{error.detail}; `lethe recover STORE` raises our epoch")
+        return JobFailed(EPOCH_AHEAD, f"{error.detail}; `lethe recover STORE` raises our epoch")
     if error.fence_token is None or error.fence_token < context.job.token:
         return LeaseLost()
     # The proof of silence of a job that has ended since took a token after our claim: the next is above it.

@@ -211,7 +211,10 @@ async def post_batch(
                 trusted_rids=settings.replication_trusted_suppliers,
             )
 
-        return AppliedRead.of(await place.in_turn(partial(run_in_threadpool, consumer.attempt, transact)))
+        found = await place.in_turn(partial(run_in_threadpool, consumer.attempt, transact))
+        if found.rejected and not found.replayed:
+            await run_in_threadpool(consumer.tell_refused, session_id, found)
+        return AppliedRead.of(found)
 
 
 @router.post(

@@ -13,6 +13,8 @@ from app.auth.service import Caller
 from app.clock import Clock
 from app.db import Database
 from app.kit.ids import new_id
+from app.outbox.facts import Fact
+from app.outbox.writing import tell
 from app.replication.consumer.errors import peer_problem
 from app.replication.peer.clock import ahead_max_s_of
 from app.replication.replica.replicas import (
@@ -27,6 +29,7 @@ from app.stores.errors import service_error
 from app.stores.rows import Store
 from spark.formats.changes.errors import BatchTooLarge, BatchUnreadable
 from spark.formats.csn import Csn
+from spark.replication.consumer.apply import Applied
 from spark.replication.csn_generator import ClockSkewExceeded, TimestampOutOfRange
 from spark.replication.errors import ReplicationRefused
 from spark.targets.connection import Connection
@@ -111,6 +114,22 @@ class Consumer:
     def adopt(self, incarnation: str, own_max: Csn | None) -> None:
         """Remember the replica as a total initialisation leaves it."""
         remember_incarnation(self._database, self.store.id, incarnation=incarnation, own_max=own_max)
+
+    def tell_refused(self, session_id: str, found: Applied) -> None:
+        """Tell webhooks of new dead letters, which the target holds by now."""
+        rids = sorted({each.csn.rid for each in found.rejected})
+        data = {
+            "store": self.store.id,
+            "agreement_id": None,
+            "replication_session_id": session_id,
+            "job_id": None,
+            "direction": "RECEIVED",
+            "rids": rids,
+            "reason": None,
+        }
+        store, now = self.store.id, self._clock.now()
+        with self._database.transaction() as db:
+            tell(db, Fact.DEAD_LETTER, store=store, subject=f"stores/{store}", data=data, now=now)
 
     def note(
         self, request: Request, caller: Caller, action: Action, session_id: str, detail: Mapping[str, Any]

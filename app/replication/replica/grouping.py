@@ -32,9 +32,9 @@ from app.kit.ids import new_id
 from app.replication.replica.refusals import ReplicaBusy, key_extinct, refusal
 from app.replication.replica.replicas import (
     connected_replica,
-    log_restored,
     note_own_max,
     remember,
+    tell_restored,
     writer_turn,
 )
 from app.settings import Settings
@@ -267,7 +267,7 @@ class ChangeWriters:
                 conn.close()
                 raise
             except ReplicaWasRestored as error:
-                log_restored(store.id, error)
+                tell_restored(self.database, store.id, error)
                 raise refusal(error) from error
             except ReplicaNotOnline as error:
                 row = find_replica(conn)

@@ -25,6 +25,8 @@ from sqlmodel import Session, col
 
 from app.db import Database
 from app.kit.ids import new_id
+from app.outbox.facts import Fact
+from app.outbox.writing import tell
 from app.replication.replica.connections import ConnectionPool, WriterTurns
 from app.replication.replica.refusals import ReplicaInitializing, refusal
 from app.replication.rows import ReplicaOwn
@@ -179,12 +181,16 @@ def compare_with_memory(database: Database, conn: Connection, store_id: str) -> 
         with writer_turn(conn):
             check_restored(conn, expected)
     except ReplicaWasRestored as error:
-        log_restored(store_id, error)
+        tell_restored(database, store_id, error)
     return find_status(conn)
 
 
-def log_restored(store_id: str, error: ReplicaWasRestored) -> None:
-    """Tell the operators that a target was put back from a backup."""
+def tell_restored(database: Database, store_id: str, error: ReplicaWasRestored) -> None:
+    """Tell the operators that a target was put back from a backup: it has just been marked there."""
+    data = {"store": store_id, "restored_upto": error.upto, "own_max": error.found_own_max}
+    with database.transaction() as db:
+        now = database.now(db)
+        tell(db, Fact.REPLICA_RESTORED, store=store_id, subject=f"stores/{store_id}", data=data, now=now)
     logger.warning("replica restored", store=store_id, own_max=error.found_own_max, restored_upto=error.upto)
 
 

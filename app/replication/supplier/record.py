@@ -16,6 +16,8 @@ from sqlmodel import Session
 
 from app.jobs.running.context import JobContext
 from app.kit.ids import new_id
+from app.outbox.facts import Fact
+from app.outbox.writing import tell
 from app.replication.agreements.sessions.models import SessionCounters, SessionParams
 from app.replication.agreements.sessions.service import add_row, session_of_job, subject_of
 from app.replication.peer.answers import Acquired, shown_ruv
@@ -35,6 +37,12 @@ BACKOFF_MAX_S: Final = 300.0
 FAILED_OUTCOMES: Final = frozenset(
     {SessionOutcome.FAILED, SessionOutcome.NEEDS_TOTAL, SessionOutcome.DIVERGED}
 )
+
+FACTS: Final = {
+    SessionOutcome.UNPROVEN: Fact.SESSION_UNPROVEN,
+    SessionOutcome.NEEDS_TOTAL: Fact.SESSION_NEEDS_TOTAL,
+    SessionOutcome.HALTED: Fact.SESSION_HALTED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +263,8 @@ class Record:
             if agreement is not None:
                 show_end(agreement, row, now=now)
                 db.add(agreement)
+            if outcome in FACTS:
+                _tell(db, FACTS[outcome], row, problem, now=now)
 
         self.change(edit)
         return self.result()
@@ -282,20 +292,47 @@ class Record:
             self.context.change(db, {})
             row = db.get(ReplicationSession, mine.id, populate_existing=True)
             assert row is not None, "the session goes with its job, and the job is held"
+            before, now = _refused(row.counters), self.context.clock.now()
             row.counters = {str(rid): self.counters[rid].model_dump() for rid in sorted(self.counters)}
+            more = {rid: count for rid, count in _refused(row.counters).items() if count > before.get(rid, 0)}
+            if more:
+                problem = SessionProblem("DEAD_LETTER", "", rids=sorted(map(int, more)))
+                _tell(db, Fact.DEAD_LETTER, row, problem, now=now)
             for name in _COUNTED:
                 setattr(row, name, getattr(mine, name))
             edit(db, row)
             if row.consumer is not None and row.consumer.get("ruv") is not None:
                 row.consumer = row.consumer | {"ruv": shown_ruv(self.ruv)}
             row.version += 1
-            row.updated_at = self.context.clock.now()
+            row.updated_at = now
             db.add(row)
             db.flush()
             return row
 
         self.row = self.context.write(effect)
         self._saved_at_s = self.context.clock.boottime_s()
+
+
+def _refused(counters: Mapping[str, Any]) -> dict[str, int]:
+    """What the consumer has refused, by RID."""
+    return {rid: int(counted["rejected"]) for rid, counted in counters.items()}
+
+
+def _tell(
+    db: Session, fact: Fact, row: ReplicationSession, problem: SessionProblem | None, *, now: datetime
+) -> None:
+    """Tell webhooks of a session; only codes and replica ids, never what a peer has written."""
+    data = {
+        "store": row.store,
+        "agreement_id": row.agreement_id,
+        "replication_session_id": row.id,
+        "job_id": row.job_id,
+        "direction": "SENT",
+        "rids": [] if problem is None else list(problem.rids),
+        "reason": None if problem is None else problem.reason,
+    }
+    subject = f"stores/{row.store}/replication-sessions/{row.id}"
+    tell(db, fact, store=row.store, subject=subject, data=data, now=now)
 
 
 def show_end(agreement: Agreement, row: ReplicationSession, *, now: datetime) -> None:

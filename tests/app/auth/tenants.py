@@ -239,6 +239,11 @@ BODIES: Mapping[str, Any] = {
         "timeout": "PT1S",
     },
     "attest_extinction": lambda *_: {"reason": "r", "statement": "FILTER_INSTALLED"},
+    "create_webhook": lambda _, owner: {
+        "url": "https://alerts.example/hook",
+        "events": ["lethe.job.ended"],
+        "stores": [f"{owner.name}-sym"],
+    },
     "create_audit": lambda tenant, _: {"agreement_id": tenant.things["agreement_id"]},
 }
 """Bodies that an example cannot know."""
@@ -356,6 +361,9 @@ class World:
         things["protection_id"] = self._made(f"{je}/protections", kept)["id"]
         backup = {"lease": "PT10M", "mode": "BACKUP", "tool": "restic"}
         things["backup_id"] = self._made(f"{je}/backup-sessions", backup)["id"]
+        hook = {"url": "https://alerts.example/x", "events": ["lethe.job.ended"], "stores": [f"{name}-sym"]}
+        things["webhook_id"] = self._made("/v1/webhooks", hook)["id"]
+        things["delivery_id"] = self._made(f"/v1/webhooks/{things['webhook_id']}:test", None)["id"]
         things["plan_id"] = self.job("PLAN", f"{name}-sym", {"kind": "OUTGOING"}, "SUCCEEDED")
         self._archive(tenant, directory)
         return tenant

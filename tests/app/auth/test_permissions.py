@@ -99,6 +99,8 @@ VARIATIONS: dict[tuple[str, str], Variation] = {
     ("create_batch", "events:write"): _body(kind="EVENT_CLEANUP", params={}),
     ("confirm_event", "admin"): _body(force=True),
     ("create_replication_session", "admin"): _body(mode="TOTAL", discard_consumer_changes=True),
+    ("create_webhook", "admin"): _body(url="https://127.0.0.1/hook"),
+    ("change_webhook", "admin"): _body(url="https://localhost:8443/hook"),
     ("remove_store", "admin"): _at("?forget_extinctions=true"),
     ("create_store", "purges:write"): _body(**_STORE),
     ("create_store", "erasure:write"): _body(**_JE, parameters={"je.erase.period": "P1D"}),

@@ -15,7 +15,7 @@ from tests.app.auth.tenants import Call, Operation, World, call_of, operations_o
 
 OPERATIONS = operations_of(create_app(Settings(), Database("sqlite://")))
 NAMED = [each for each in OPERATIONS if each.is_named]
-BODY_NAMES = {"create_store", "create_token", "create_batch"}
+BODY_NAMES = {"create_store", "create_token", "create_batch", "create_webhook"}
 """Nothing of a tenant in their paths, but in their bodies."""
 SHARED = {
     "metrics",
@@ -30,6 +30,7 @@ SHARED = {
     "get_signing_key",
     "list_stores",
     "list_tokens",
+    "list_webhooks",
 }
 """What everybody may ask, and hears of the own stores only."""
 

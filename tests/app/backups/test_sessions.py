@@ -47,6 +47,7 @@ from app.stores.rows import Store
 from spark.targets.files import ofd_lock
 from spark.targets.files.control_file import ControlFile
 from tests.app.fake_clock import FakeClock
+from tests.app.hooks.outboxes import events_of, make_hook
 from tests.app.protection.conftest import CALLER, ON_SQLITE
 
 TIMEOUT = timedelta(seconds=30)
@@ -146,8 +147,12 @@ def test_end_judges_each_file_once_and_for_ever(
     (environment.directory / "00000002.jdb").unlink()
     with (environment.directory / "00000003.jdb").open("ab") as growing:
         growing.write(b"more")
+    make_hook(database)
     row = end(database, store, environment, session_id)
     assert (row.state, row.valid) == (BackupState.INVALID, False)
+    [event] = events_of(database)
+    assert (event.type, event.store) == ("lethe.backup.invalid", store.id)
+    assert (event.data["backup_session_id"], event.data["state"]) == (session_id, "INVALID")
     with database.transaction() as db:
         found = read_end(db, get_session(db, store.id, session_id))
         assert [(each.name, each.fault) for each in found.changed] == [
@@ -190,8 +195,12 @@ def test_lease_runs_out_for_session_and_protection_at_once(
     with database.transaction() as db, pytest.raises(BackupSessionExpired) as raised:
         end_session(db, get_session(db, store.id, session_id), {}, now=clock.now())
     assert raised.value.extra == {"valid": False}
+    make_hook(database)
     sync(database, environment, clock=clock)
     keep_backups(database, settings, clock=clock)
+    assert [(event.type, event.data["state"]) for event in events_of(database)] == [
+        ("lethe.backup.invalid", "EXPIRED")
+    ]
     with database.reading() as db:
         row = get_session(db, store.id, session_id)
         assert (row.state, row.valid) == (BackupState.EXPIRED, False)

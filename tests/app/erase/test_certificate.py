@@ -27,6 +27,7 @@ from app.retention import forget_rows
 from app.settings import Settings
 from app.stores.rows import Store
 from tests.app.erase.ledger import AFTER, STORE, Ledger, file, proved
+from tests.app.hooks.outboxes import events_of, make_hook
 
 IDENTITY = {"device": 1, "inode": 2**63 + 1, "size": 1000, "links": 1, "mtime_ns": 1795163066 * 10**9}
 
@@ -110,6 +111,7 @@ def test_cycle_whose_job_has_not_ended_has_none(ledger: Ledger, job_state: JobSt
 
 def test_two_that_issue_at_once_give_the_same_bytes(ledger: Ledger) -> None:
     cycle = ledger.add(CycleState.COMPLETE, JobState.SUCCEEDED, proved(0))
+    hook = make_hook(ledger.database)
     found: list[bytes] = []
     barrier = threading.Barrier(4)
 
@@ -124,6 +126,8 @@ def test_two_that_issue_at_once_give_the_same_bytes(ledger: Ledger) -> None:
     for thread in threads:
         thread.join()
     assert (len(found), len(set(found))) == (4, 1)
+    told = [event for event in events_of(ledger.database) if event.type == "lethe.certificate.issued"]
+    assert [event.data["cycle_id"] for event in told] == [cycle], hook
     with ledger.database.reading() as db:
         assert len(db.exec(select(SigningKey.id)).all()) == 1
 

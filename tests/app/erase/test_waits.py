@@ -10,6 +10,7 @@ from app.stores.rows import StoreMode
 from spark.erase.calls.calls import Mode, PlanCall, Refusal, RefusalCode, RoundCall
 from tests.app.erase.erasers import Erasers
 from tests.app.erase.fake_hands import FakeLog
+from tests.app.hooks.outboxes import events_of, make_hook
 
 LONG = {"min_file_age": "PT0S", "duration": "PT1000S"}
 IN_VLSN_INDEX = {"VLSN_INDEX": "the index covers VLSN 1 to 5000"}
@@ -131,10 +132,13 @@ def test_log_that_moved_while_it_was_planned_is_waited_for(erasers: Erasers, log
 def test_refusal_of_a_file_ends_that_file_with_its_reason(
     erasers: Erasers, log: FakeLog, kind: str, code: RefusalCode, state: str
 ) -> None:
+    make_hook(erasers.database)
     log.refuse(kind, 0, refusal(code))
     erasers.begin()
     erasers.run()
     assert erasers.states() == {0: state, 1: "ERASED", 2: "NOT_SELECTED"}
+    told = [event for event in events_of(erasers.database) if event.type == "lethe.erasure.unproven"]
+    assert [event.data["file"] for event in told] == ["00000000.jdb"] * (state == "UNPROVEN")
     assert erasers.cycle().state == "COMPLETE"
     row = erasers.file(0).refusal
     assert row is not None
@@ -162,10 +166,13 @@ def test_passed_epoch_ends_the_attempt_and_the_next_one_claims_anew(erasers: Era
 
 
 def test_bytes_that_are_not_as_expected_are_unproven(erasers: Erasers, log: FakeLog) -> None:
+    make_hook(erasers.database)
     log.is_proved = False
     erasers.begin()
     erasers.run()
     assert erasers.states()[0] == "UNPROVEN"
+    told = [event for event in events_of(erasers.database) if event.type == "lethe.erasure.unproven"]
+    assert {event.data["file"] for event in told} >= {"00000000.jdb"}
     assert erasers.cycle().files_erased == 0
     assert [warning["code"] for warning in erasers.events("warning")][:1] == ["UNPROVEN"]
 

@@ -31,6 +31,7 @@ from spark.replication.records import ReplicaStatus
 from spark.targets.connection import Connection, Target, connect
 from spark.targets.errors import TargetError, TargetLockTimeout
 from tests.app.fake_clock import FakeClock
+from tests.app.hooks.outboxes import events_of, make_hook
 
 LATE_S = 10.0
 
@@ -175,11 +176,14 @@ def test_what_was_told_only_grows(
 def test_a_target_that_lacks_what_was_told_is_marked_once_for_all(
     database: Database, settings: Settings, store: Store, clock: FakeClock
 ) -> None:
+    make_hook(database)
     with opened_replica(database, settings, store) as conn:
         with database.transaction() as db:
             note_own_max(db, "r", csn(7), now=clock.now())
         for _ in range(2):
             assert compare_with_memory(database, conn, "r") is ReplicaStatus.RESTORED
+        [event] = events_of(database)
+        assert (event.type, event.data["restored_upto"]) == ("lethe.replica.restored", csn(7))
         adopt_replica(database, conn, "r")
     expected = find_expected(database, "r")
     assert expected is not None

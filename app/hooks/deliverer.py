@@ -1,0 +1,147 @@
+"""The deliverer of one instance: a thread that sleeps until something is due, and senders while it is.
+
+Rules:
+- a commit that has left something rings the bell; what others have left is found by a look every POLL_S, or
+  every PENDING_POLL_S while something waits;
+- at most one sender of this process is busy with a webhook, and SENDERS_MAX with all: who is slow keeps one;
+- a webhook that fails rests, so that what waits for it keeps nobody busy;
+- a stop waits for nobody: what was being sent is sent again when its lease has run out.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import structlog
+
+from app.clock import Clock
+from app.db import Database
+from app.errors import ServiceError
+from app.hooks.leases import Taken, due_hooks, is_anything_pending, settle, take, take_back
+from app.hooks.looks import LOOK_EVERY_S, look
+from app.hooks.sending import Outcome, send
+from app.hooks.service import check_receiver, hosts_of
+from app.hooks.signing import headers_of, keys_of
+from app.jobs.running.runner import survive
+from app.settings import Settings
+
+POLL_S: Final = 10.0
+PENDING_POLL_S: Final = 5.0
+SENDERS_MAX: Final = 4
+BURST_MAX: Final = 200
+"""Of one webhook before the others have their turn."""
+logger = structlog.get_logger("lethe.webhooks")
+Send = Callable[[Taken], Outcome]
+
+
+class Deliverer:
+    """Sends what the outbox holds until it is stopped."""
+
+    def __init__(self, database: Database, settings: Settings, clock: Clock, *, instance_id: str) -> None:
+        self._database = database
+        self._settings = settings
+        self._clock = clock
+        self._instance_id = instance_id
+        self._is_recovered = False
+        self._stopped = threading.Event()
+        self._guard = threading.Condition()
+        self._busy: set[str] = set()
+        self._looked_at_s = -LOOK_EVERY_S
+        self._thread = threading.Thread(target=self._run, name="lethe-webhooks", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Take nothing new; returns at once."""
+        self._stopped.set()
+        self._database.bell.set()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for the end of all threads, for so long at most."""
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+        with self._guard:
+            self._guard.wait_for(lambda: not self._busy, timeout_s)
+
+    def _run(self) -> None:
+        bell = self._database.bell
+        while not self._stopped.is_set():
+            bell.clear()  # before the look: what is committed during it rings again
+            is_pending = survive(self._round, "webhooks wait: metadata away")
+            bell.wait(PENDING_POLL_S if is_pending else POLL_S)
+
+    def _round(self) -> bool:
+        """Look what is due, and let it be sent; whether something waits still."""
+        if not self._is_recovered:
+            with self._database.transaction() as db:
+                take_back(db, self._instance_id, now=self._database.now(db))
+            self._is_recovered = True
+        if time.monotonic() - self._looked_at_s >= LOOK_EVERY_S:
+            self._looked_at_s = time.monotonic()
+            survive(partial(look, self._database), "webhooks wait: metadata away")
+        with self._guard:
+            busy = frozenset(self._busy)
+        with self._database.reading() as db:
+            is_pending = is_anything_pending(db)  # alone where nothing is: an idle service asks one question
+            due = due_hooks(db, now=self._database.now(db), but=busy) if is_pending else []
+        for webhook_id in due[: max(0, SENDERS_MAX - len(busy))]:
+            with self._guard:
+                self._busy.add(webhook_id)
+            threading.Thread(
+                target=self._send_all, args=(webhook_id,), name="lethe-webhook-sender", daemon=True
+            ).start()
+        return is_pending
+
+    def _send_all(self, webhook_id: str) -> None:
+        try:
+            survive(partial(self._burst, webhook_id), "webhooks wait: metadata away")
+        finally:
+            with self._guard:
+                self._busy.discard(webhook_id)
+                self._guard.notify_all()
+            self._database.bell.set()  # the next one has its turn
+
+    def _burst(self, webhook_id: str) -> None:
+        for _ in range(BURST_MAX):
+            if self._stopped.is_set() or not self._send_one(webhook_id):
+                return
+
+    def _send_one(self, webhook_id: str) -> bool:
+        """Whether one was due and is delivered."""
+        with self._database.transaction() as db:
+            source, instance = self._settings.webhook_source, self._instance_id
+            taken = take(db, self._database, webhook_id, source=source, instance_id=instance)
+        if taken is None:
+            return False
+        outcome = self._outcome(taken)
+        with self._database.transaction() as db:
+            settle(db, self._database, taken, outcome)
+        if not outcome.is_delivered:
+            logger.warning(
+                "webhook not delivered", webhook=webhook_id, event_id=taken.event["id"], error=outcome.error
+            )
+        return outcome.is_delivered
+
+    def _outcome(self, taken: Taken) -> Outcome:
+        hook, now = taken.hook, self._clock.now()
+        try:
+            check_receiver(hook, settings=self._settings)  # the settings may have changed since
+            with self._database.reading() as db:
+                keys = keys_of(db, hook, self._settings, now=now)
+        except ServiceError as error:
+            return Outcome(error=error.detail)
+        body = json.dumps(taken.event, ensure_ascii=False, separators=(",", ":"))
+        return send(
+            hook.url,
+            body.encode(),
+            headers_of(keys, taken.event["id"], body, now=now),
+            hosts=hosts_of(hook.url, self._settings, [key.hosts for key in keys]),
+            ca_file=hook.ca_file,
+            timeout_s=self._settings.webhook_timeout_s,
+            now=now,
+        )

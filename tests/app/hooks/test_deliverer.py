@@ -1,0 +1,295 @@
+"""What the outbox holds leaves: at least once, never twice at the same moment, whatever receivers do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from app.clock import SystemClock
+from app.db import Database
+from app.hooks import deliverer as deliverers
+from app.hooks.deliverer import Deliverer
+from app.hooks.ending import forget_deliveries, give_up
+from app.hooks.leases import LEASE, PAUSES_S, pause_s, settle, take
+from app.hooks.sending import Outcome
+from app.hooks.signing import new_key
+from app.outbox.rows import DeliveryState, Webhook
+from app.settings import Settings
+from tests.app.fake_clock import FakeClock
+from tests.app.hooks.outboxes import (
+    deliveries_of,
+    end_job,
+    events_of,
+    hook_of,
+    make_hook,
+    make_job,
+    move,
+)
+from tests.receivers import listening, read_request, receiving
+
+
+@contextmanager
+def delivering(database: Database, settings: Settings, count: int = 1) -> Iterator[list[Deliverer]]:
+    """So many deliverers, each of an instance of its own."""
+    others = [Database(database.url.render_as_string(hide_password=False), clock=database.clock)]
+    others *= count - 1
+    running = [
+        Deliverer(each, settings, SystemClock(), instance_id=f"ins_{number}")
+        for number, each in enumerate((database, *others))
+    ]
+    for each in running:
+        each.start()
+    try:
+        yield running
+    finally:
+        for each in running:
+            each.stop()
+        for each in running:
+            each.join(10)
+        for other in set(others):
+            other.close()
+
+
+def until(true: Callable[[], Any], timeout_s: float = 20.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def ended(database: Database) -> bool:
+    return all(row.state != DeliveryState.PENDING for row in deliveries_of(database))
+
+
+def test_events_leave_signed_as_cloud_events(database: Database, settings: Settings) -> None:
+    with receiving() as receiver, delivering(database, settings):
+        hook = make_hook(database, receiver.url)
+        job_id = make_job(database)
+        end_job(database, job_id)
+        [body] = receiver.wait_for(1)
+        until(lambda: ended(database))
+    assert receiver.verified(str(hook.own_key)) == [body]
+    [event] = events_of(database)
+    assert (body["specversion"], body["id"], body["source"]) == ("1.0", event.id, "lethe")
+    assert (body["type"], body["subject"]) == ("lethe.job.ended", f"jobs/{job_id}")
+    assert body["data"]["job_id"] == job_id
+    assert receiver.got[0][0]["webhook-id"] == event.id
+    [row] = deliveries_of(database)
+    assert (row.state, row.attempts, row.last_status, row.last_error) == ("DELIVERED", 1, 204, None)
+    assert hook_of(database, hook.id).delivered == 1
+
+
+def test_both_secrets_sign_until_the_overlap_ends(database: Database, settings: Settings) -> None:
+    former, soon = new_key(), SystemClock().now() + timedelta(hours=1)
+    with receiving() as receiver, delivering(database, settings):
+        hook = make_hook(database, receiver.url, former_key=former, former_until=soon)
+        end_job(database, make_job(database))
+        receiver.wait_for(1)
+        assert len(receiver.verified(str(hook.own_key), former)) == 2
+        with database.transaction() as db:
+            row = db.get_one(Webhook, hook.id)
+            row.former_until = SystemClock().now() - timedelta(seconds=1)
+            db.add(row)
+        end_job(database, make_job(database))
+        receiver.wait_for(2)
+    assert "," in receiver.got[1][0]["webhook-signature"]
+    assert " " not in receiver.got[1][0]["webhook-signature"]
+
+
+def test_two_deliverers_never_send_one_delivery_at_once(database: Database, settings: Settings) -> None:
+    with receiving(pause_s=0.01) as receiver:
+        make_hook(database, receiver.url)
+        make_hook(database, receiver.url)
+        for _ in range(15):
+            end_job(database, make_job(database))
+        with delivering(database, settings, count=2):
+            receiver.wait_for(30)
+            until(lambda: ended(database))
+    ids = [body["id"] for body in receiver.events]
+    assert sorted(ids) == sorted(2 * [event.id for event in events_of(database)])
+    assert [row.attempts for row in deliveries_of(database)] == [1] * 30
+
+
+def test_whoever_died_under_its_lease_is_followed_with_the_same_id(
+    database: Database, settings: Settings
+) -> None:
+    with receiving() as receiver:
+        hook = make_hook(database, receiver.url)
+        end_job(database, make_job(database))
+        with database.transaction() as db:
+            taken = take(db, database, hook.id, source="x")
+            assert taken is not None
+            assert take(db, database, hook.id, source="x") is None  # it is being sent
+        move(database, hook.id, LEASE + timedelta(seconds=1))
+        with delivering(database, settings):
+            receiver.wait_for(1)
+            until(lambda: ended(database))
+        with database.transaction() as db:  # the dead one wakes, and has nothing to say any more
+            assert not settle(db, database, taken, Outcome(error="late"))
+    assert receiver.events[0]["id"] == taken.event["id"]
+    [row] = deliveries_of(database)
+    assert (row.state, row.attempts) == ("DELIVERED", 2)
+
+
+def test_the_same_instance_goes_on_at_once(database: Database, settings: Settings) -> None:
+    with receiving() as receiver:
+        hooks = [make_hook(database, receiver.url) for _ in range(2)]
+        end_job(database, make_job(database))
+        with database.transaction() as db:
+            for number, hook in enumerate(hooks):
+                assert take(db, database, hook.id, source="x", instance_id=f"ins_{number}")
+        with delivering(database, settings):
+            receiver.wait_for(1)
+            until(lambda: hook_of(database, hooks[0].id).delivered)
+    # The other one is of an instance that may live.
+    assert [row.state for row in deliveries_of(database)] == ["DELIVERED", "PENDING"]
+
+
+def test_what_fails_waits_ever_longer_and_is_given_up(database: Database) -> None:
+    hook = make_hook(database)
+    end_job(database, make_job(database))
+    pauses = []
+    for attempt in range(1, 30):
+        with database.transaction() as db:
+            taken = take(db, database, hook.id, source="x")
+            assert taken is not None, attempt
+            assert settle(db, database, taken, Outcome(500, "the receiver answered 500"))
+        [row] = deliveries_of(database)
+        if row.state == DeliveryState.GIVEN_UP:
+            break
+        assert row.next_at is not None
+        assert row.last_at is not None
+        pauses.append((row.next_at - row.last_at).total_seconds())
+        move(database, hook.id, row.next_at - row.last_at)
+    assert 9 <= len(pauses) <= 14
+    for found, wanted in zip(pauses, (*PAUSES_S, *[PAUSES_S[-1]] * 9), strict=False):
+        assert wanted * 0.79 <= found <= min(wanted * 1.21, 86_401)
+    [row] = deliveries_of(database)
+    assert (row.state, row.last_status, row.next_at) == ("GIVEN_UP", 500, None)
+    shown = hook_of(database, hook.id)
+    assert (shown.failed, shown.given_up, shown.delivered) == (len(pauses) + 1, 1, 0)
+
+
+def test_pauses_have_their_jitter_and_their_maximum() -> None:
+    found = [pause_s(3) for _ in range(200)]
+    assert min(found) < 1_800 < max(found)
+    assert max(pause_s(50) for _ in range(200)) <= 86_400
+
+
+def test_a_receiver_that_is_gone_disables_its_webhook(database: Database, settings: Settings) -> None:
+    with receiving(status="410 Gone") as receiver, delivering(database, settings):
+        hook = make_hook(database, receiver.url)
+        end_job(database, make_job(database))
+        until(lambda: not hook_of(database, hook.id).is_enabled)
+        end_job(database, make_job(database))
+    assert len(receiver.got) == 1
+    assert hook_of(database, hook.id).disabled_because == "GONE"
+    [row] = deliveries_of(database)  # nothing is written for one that is disabled
+    assert (row.state, row.last_status) == ("PENDING", 410)
+
+
+def test_a_slow_or_dead_receiver_keeps_nobody_else_waiting(database: Database, settings: Settings) -> None:
+    def hang(conn: Any) -> None:
+        read_request(conn)
+        conn.recv(1)
+
+    settings.webhook_timeout_s = 1.0
+    with listening(hang) as sick, receiving() as receiver, delivering(database, settings):
+        hung = [make_hook(database, sick) for _ in range(3)]
+        make_hook(database, receiver.url)
+        for _ in range(10):
+            end_job(database, make_job(database))
+        began = time.monotonic()
+        receiver.wait_for(10)
+        assert time.monotonic() - began < 5
+        until(lambda: all(hook_of(database, hook.id).failures for hook in hung))
+        # One attempt has failed of each: the other nine rest with their webhook.
+        assert [sum(row.attempts for row in deliveries_of(database, hook.id)) for hook in hung] == [1, 1, 1]
+
+
+def test_retry_after_is_kept(database: Database) -> None:
+    hook = make_hook(database)
+    end_job(database, make_job(database))
+    with database.transaction() as db:
+        taken = take(db, database, hook.id, source="x")
+        assert taken is not None
+        settle(db, database, taken, Outcome(429, "slow down", retry_after_s=3_600.0))
+    [row] = deliveries_of(database)
+    shown = hook_of(database, hook.id)
+    assert row.next_at is not None
+    assert row.last_at is not None
+    assert shown.rest_until is not None
+    assert row.next_at - row.last_at >= timedelta(seconds=3_599)
+    assert shown.rest_until - row.last_at >= timedelta(seconds=3_599)
+
+
+def test_an_idle_deliverer_asks_seldom(
+    database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    statements: list[str] = []
+    sa.event.listen(database.engine, "before_cursor_execute", lambda *args: statements.append(args[2]))
+    make_hook(database)
+    assert deliverers.POLL_S >= 5
+    monkeypatch.setattr(deliverers, "POLL_S", 0.2)
+    with delivering(database, settings):
+        time.sleep(0.5)
+        statements.clear()
+        time.sleep(1.0)
+        # One question at each look: at POLL_S six a minute.
+        asked = [each for each in statements if each.lower().startswith("select")]
+        assert 1 <= len(asked) <= 6
+        assert not any(each.lower().startswith(("update", "insert")) for each in statements)
+
+
+def test_a_secret_that_cannot_be_read_is_told_and_tried_again(database: Database, settings: Settings) -> None:
+    with receiving() as receiver, delivering(database, settings):
+        hook = make_hook(database, receiver.url, own_key=None, secret="secret:missing")
+        end_job(database, make_job(database))
+        until(lambda: hook_of(database, hook.id).failures)
+    assert receiver.got == []
+    assert "secret:missing is not registered" in str(deliveries_of(database)[0].last_error)
+
+
+def test_a_webhook_that_was_narrowed_gets_nothing_of_the_former_stores(
+    database: Database, settings: Settings
+) -> None:
+    """Whoever may touch one of two stores could turn the URL, and have the events of both."""
+    hook = make_hook(database, stores=["shop", "other"])
+    for name in ("other", "shop", "other"):
+        end_job(database, make_job(database, name))
+    with receiving() as receiver, delivering(database, settings):
+        with database.transaction() as db:
+            row = db.get_one(Webhook, hook.id)
+            row.stores, row.url = ["shop"], receiver.url
+            row.rest_until, row.failures = None, 0
+            db.add(row)
+        for each in deliveries_of(database):
+            with database.transaction() as db:
+                mine = db.merge(each)
+                mine.next_at, mine.lease = each.created_at, None
+        database.bell.set()
+        until(lambda: ended(database))
+    assert [body["data"]["store"] for body in receiver.events] == ["shop"]
+    assert sorted(each.state for each in deliveries_of(database)) == ["DELIVERED", "GIVEN_UP", "GIVEN_UP"]
+
+
+def test_retention_gives_up_and_forgets(sqlite_database: Database, clock: FakeClock) -> None:
+    database = sqlite_database
+    hook = make_hook(database)
+    end_job(database, make_job(database))
+    make_hook(database, is_enabled=False)
+    with database.transaction() as db:
+        assert give_up(db, now=clock.now()) == 0
+        assert give_up(db, now=clock.now() + timedelta(days=5)) == 1
+        assert forget_deliveries(db, before=clock.now()) == 0
+    assert deliveries_of(database)[0].state == "GIVEN_UP"
+    assert hook_of(database, hook.id).given_up == 1
+    with database.transaction() as db:
+        assert forget_deliveries(db, before=clock.now() + timedelta(days=19)) == 1
+    assert list(events_of(database)) == []

@@ -1,0 +1,203 @@
+"""Waits that last too long, and successes that do not come: told once, and again after a success."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlmodel import col, select
+
+from app.db import Database
+from app.hooks.looks import look, look_at_expectations, look_at_waits
+from app.jobs.rows import Job
+from app.jobs.states import JobState
+from app.jobs.writing import change_job, end_values
+from app.outbox.facts import Fact
+from app.outbox.rows import Webhook, WebhookExpectation, WebhookWait
+from tests.app.fake_clock import FakeClock
+from tests.app.hooks.outboxes import deliveries_of, events_of, make_hook, make_job, make_store
+
+HOUR = timedelta(hours=1)
+
+
+def wait(database: Database, job_id: str, *kinds: str, state: JobState = JobState.WAITING) -> None:
+    shown = [{"kind": kind, "ref": "10.0.0.7 password=x", "until": None} for kind in kinds]
+    with database.transaction() as db:
+        values: dict[str, Any] = {"state": state, "waiting_on": shown}
+        assert change_job(db, job_id, guards=[], values=values, now=database.now(db))
+
+
+def look_again(database: Database, *hooks: Webhook) -> int:
+    with database.transaction() as db:
+        rows = db.exec(select(Webhook).where(col(Webhook.id).in_([hook.id for hook in hooks]))).all()
+        return look_at_waits(db, rows, now=database.now(db))
+
+
+def told(database: Database, fact: Fact) -> Sequence[dict[str, Any]]:
+    return [event.data for event in events_of(database) if event.type == fact]
+
+
+@pytest.fixture
+def home(sqlite_database: Database) -> Database:
+    """On SQLite the clock of the metadata is the fake one."""
+    return sqlite_database
+
+
+def test_a_long_wait_is_told_once_to_each_by_its_own_measure(home: Database, clock: FakeClock) -> None:
+    one, two = make_hook(home, waits_longer_than=HOUR), make_hook(home, waits_longer_than=3 * HOUR)
+    other = make_hook(home, waits_longer_than=HOUR, stores=["other"])
+    job_id = make_job(home)
+    wait(home, job_id, "TARGET_UNREACHABLE")
+    found = []
+    for _ in range(240):  # a look each minute
+        clock.advance(60)
+        wait(home, job_id, "TARGET_UNREACHABLE")  # it looks again all the time
+        found.append(look_again(home, one, two, other))
+    assert sum(found) == 2
+    assert found.index(1) == 60
+    [first, second] = told(home, Fact.JOB_WAITS_LONG)
+    assert first["waiting_on"] == ["TARGET_UNREACHABLE"]
+    assert first["waits_since"] == second["waits_since"]
+    assert "password" not in str(first)
+    assert [row.webhook_id for row in deliveries_of(home)] == [one.id, two.id]
+
+
+def test_a_wait_for_something_else_is_another_one(home: Database, clock: FakeClock) -> None:
+    hook = make_hook(home, waits_longer_than=HOUR)
+    job_id = make_job(home)
+    for cause in ("TARGET_UNREACHABLE", "BACKUP", "TARGET_UNREACHABLE"):
+        for _ in range(65):
+            wait(home, job_id, cause)
+            clock.advance(60)
+            look_again(home, hook)
+    assert [data["waiting_on"] for data in told(home, Fact.JOB_WAITS_LONG)] == [
+        ["TARGET_UNREACHABLE"],
+        ["BACKUP"],
+        ["TARGET_UNREACHABLE"],
+    ]
+
+
+def test_a_short_look_of_the_job_ends_no_wait_and_work_does(home: Database, clock: FakeClock) -> None:
+    hook = make_hook(home, waits_longer_than=HOUR)
+    job_id = make_job(home)
+    for minute in range(59):
+        wait(home, job_id, "BACKUP", state=JobState.RUNNING if minute % 3 == 1 else JobState.WAITING)
+        clock.advance(60)
+        look_again(home, hook)
+    for _ in range(5):  # now it works for five minutes
+        wait(home, job_id, state=JobState.RUNNING)
+        clock.advance(60)
+        look_again(home, hook)
+    for _ in range(59):
+        wait(home, job_id, "BACKUP")
+        clock.advance(60)
+        assert look_again(home, hook) == 0
+    assert told(home, Fact.JOB_WAITS_LONG) == []
+
+
+def test_an_abort_without_proof_is_a_wait_and_an_end_is_none(home: Database, clock: FakeClock) -> None:
+    hook = make_hook(home, waits_longer_than=HOUR)
+    job_id = make_job(home)
+    for _ in range(62):
+        wait(home, job_id, "TARGET_SILENCE", state=JobState.ABORTING)
+        clock.advance(60)
+        look_again(home, hook)
+    assert [data["state"] for data in told(home, Fact.JOB_WAITS_LONG)] == ["ABORTING"]
+    with home.transaction() as db:
+        change_job(db, job_id, guards=[], values=end_values(JobState.ABORTED, clock.now()), now=clock.now())
+    clock.advance(600)
+    look_again(home, hook)
+    with home.reading() as db:
+        assert db.exec(select(WebhookWait)).all() == []
+
+
+def test_waits_are_seen_on_both_databases(database: Database) -> None:
+    hook = make_hook(database, waits_longer_than=HOUR)
+    job_id = make_job(database)
+    wait(database, job_id, "BACKUP")
+    assert look_again(database, hook) == 0
+    with database.transaction() as db:
+        row = db.get_one(WebhookWait, job_id)
+        row.since -= 2 * HOUR
+        db.add(row)
+    assert [look_again(database, hook) for _ in range(3)] == [1, 0, 0]
+
+
+def expect(database: Database, hook: Webhook, within: timedelta, kind: str = "PURGE") -> None:
+    with database.transaction() as db:
+        now = database.now(db)
+        fields = {"store": "shop", "kind": kind, "within": within, "due_at": now + within}
+        db.add(WebhookExpectation(webhook_id=hook.id, **fields))
+
+
+def succeed(database: Database, kind: str = "PURGE", store: str = "shop") -> None:
+    job_id = make_job(database, store, kind)
+    with database.transaction() as db:
+        now = database.now(db)
+        values = end_values(JobState.SUCCEEDED, now) | {"result": {}}
+        assert change_job(db, job_id, guards=[], values=values, now=now)
+
+
+def overdue(database: Database) -> int:
+    with database.transaction() as db:
+        return look_at_expectations(db, now=database.now(db))
+
+
+def test_a_missed_success_is_told_once_until_the_next_one(home: Database, clock: FakeClock) -> None:
+    make_store(home, "shop")
+    hook = make_hook(home, events=[Fact.SUCCESS_OVERDUE])
+    expect(home, hook, 24 * HOUR)
+    clock.advance(23 * 3600)
+    assert overdue(home) == 0
+    succeed(home)
+    clock.advance(23 * 3600)
+    succeed(home, kind="ERASURE")  # another verb, another store: no success of this one
+    succeed(home, store="other")
+    assert overdue(home) == 0
+    clock.advance(2 * 3600)
+    assert [overdue(home) for _ in range(3)] == [1, 0, 0]
+    clock.advance(90 * 24 * 3600)
+    assert overdue(home) == 0
+    succeed(home)
+    clock.advance(25 * 3600)
+    assert overdue(home) == 1
+    first, second = told(home, Fact.SUCCESS_OVERDUE)
+    assert (first["store"], first["kind"], first["within_s"]) == ("shop", "PURGE", 86_400)
+    assert first["last_success_at"] != second["last_success_at"]
+
+
+def test_what_failed_is_no_success(home: Database, clock: FakeClock) -> None:
+    hook = make_hook(home, events=[Fact.SUCCESS_OVERDUE])
+    expect(home, hook, 24 * HOUR)
+    clock.advance(23 * 3600)
+    job_id = make_job(home)
+    with home.transaction() as db:
+        change_job(db, job_id, guards=[], values=end_values(JobState.FAILED, clock.now()), now=clock.now())
+    clock.advance(2 * 3600)
+    assert overdue(home) == 1
+
+
+def test_expectations_on_both_databases(database: Database) -> None:
+    hook = make_hook(database)
+    expect(database, hook, timedelta(seconds=-5))
+    assert [overdue(database), overdue(database)] == [1, 0]
+    succeed(database)
+    with database.reading() as db:
+        assert db.exec(select(WebhookExpectation)).one().last_success_at is not None
+
+
+def test_one_look_does_both_and_reads_no_jobs_where_nobody_asks(database: Database) -> None:
+    job_id = make_job(database)
+    wait(database, job_id, "BACKUP")
+    make_hook(database, events=[Fact.JOB_ENDED])
+    look(database)
+    with database.reading() as db:
+        assert db.exec(select(WebhookWait)).all() == []
+    asking = make_hook(database, waits_longer_than=timedelta(seconds=-1))
+    expect(database, asking, timedelta(seconds=-5))
+    look(database)
+    assert {event.type for event in events_of(database)} == {Fact.JOB_WAITS_LONG, Fact.SUCCESS_OVERDUE}
+    with database.reading() as db:
+        assert db.get_one(Job, job_id).state == JobState.WAITING
