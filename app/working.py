@@ -29,10 +29,11 @@ from app.kit.ids import new_id
 from app.kit.rests import Rest
 from app.main import VERSION
 from app.retention import forget_rows, remove_expired_archives
+from app.schedules.windows.brake import WindowBrake
 from app.settings import Settings
 from app.stores.rows import Store
 from app.stores.service import end_past_suspensions, parallel_limits, suspended_stores
-from app.verbs.table import recurrences
+from app.verbs.table import obeys_windows, recurrences
 from app.verbs.verb import Loop
 
 HEARTBEAT_S = 15.0
@@ -74,6 +75,7 @@ class Worker:
             clock=clock,
             parallel_limits=parallel_limits,
             suspended_stores=lambda db: suspended_stores(db, now=clock.now()),
+            openings=WindowBrake(database, clock, is_held=obeys_windows),
             changed=lambda job_id: self.changed(job_id),
         )
         self._submitters = [(each.loop, each.make()) for each in recurrences()]

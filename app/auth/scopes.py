@@ -22,6 +22,8 @@ class Scope(StrEnum):
     CHANGES_WRITE = "changes:write"
     EVENTS_WRITE = "events:write"
     PARAMETERS_WRITE = "parameters:write"
+    SCHEDULES_WRITE = "schedules:write"
+    WINDOWS_WRITE = "windows:write"
     AUDIT_READ = "audit:read"
     ADMIN = "admin"
 
@@ -54,6 +56,7 @@ ROLES: dict[Role, frozenset[Scope]] = {
         Scope.REPLICATION_WRITE,
         Scope.EVENTS_WRITE,
         Scope.PARAMETERS_WRITE,
+        Scope.SCHEDULES_WRITE,
     },
     Role.VIEWER: _READING | {Scope.AUDIT_READ},
     Role.BACKUP: _READING | {Scope.BACKUPS_WRITE},

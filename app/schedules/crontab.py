@@ -24,7 +24,7 @@ NEAR: Final = timedelta(hours=4)
 """No zone moves its clocks by more at once, but for whole days, which are left out as they are."""
 MINUTE: Final = timedelta(minutes=1)
 NEAR_MINUTES: Final = 2 * int(NEAR / MINUTE)
-_SOME_DAY: Final = datetime(2026, 1, 1)  # noqa: DTZ001 -- a calendar without a zone
+_SOME_DAY: Final = datetime(2026, 1, 1)
 
 
 def parse_crontab(text: str) -> str:

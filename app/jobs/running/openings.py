@@ -11,9 +11,11 @@ from typing import Any, Final, Protocol
 
 from sqlmodel import Session
 
-from app.jobs.errors import JobWaiting
+from app.jobs.errors import JobWaiting, StopCause
 from app.jobs.models import ThrottleSetting, WaitingOn
 from app.jobs.running.claims import ClaimedJob
+from app.jobs.running.context import JobContext
+from app.jobs.running.suspension import suspended_wait
 from app.kit.instants import instant_text
 
 WAITING_KIND: Final = "WINDOW"
@@ -58,7 +60,7 @@ class AlwaysOpen:
 
     wake_key = ""
 
-    def of(self, _job: ClaimedJob, *, fresh: bool = False) -> Opening | None:  # noqa: ARG002
+    def of(self, _job: ClaimedJob, *, fresh: bool = False) -> Opening | None:
         """Nothing brakes a job."""
         return None
 
@@ -90,6 +92,23 @@ def window_wait(openings: Openings, job: ClaimedJob, *, now: datetime) -> JobWai
         wake_key=openings.wake_key,
         overtaken=is_open,
     )
+
+
+def rest_wait(context: JobContext, openings: Openings, cause: StopCause) -> JobWaiting:
+    """The wait of a job that was stopped because its store rests, or a window has closed."""
+    now = context.clock.now()
+    if cause is StopCause.WINDOW:
+        return window_wait(openings, context.job, now=now)
+    return suspended_wait(context.job.store or "", now=now)
+
+
+def brake(context: JobContext, openings: Openings, wanted: ThrottleSetting, *, fresh: bool = False) -> bool:
+    """Hold a job to what was asked for and to what its windows allow; False: it may not work now."""
+    opening = openings.of(context.job, fresh=fresh)
+    setting, cause = braked(wanted, opening)
+    if (setting, cause) != (context.throttle.setting, context.throttle.cause):
+        context.throttle.set(setting, cause=cause)
+    return not is_closed(opening)
 
 
 def braked(wanted: ThrottleSetting, opening: Opening | None) -> tuple[ThrottleSetting, str]:

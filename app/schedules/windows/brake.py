@@ -22,6 +22,8 @@ from app.schedules.windows.service import WAKE_KEY, all_windows, is_for, rule_of
 from app.stores.rows import Store
 
 LOOK_EVERY_S: Final = 2.0
+STORES_MAX: Final = 200
+"""Whose labels are remembered."""
 OUTSIDE: Final = "outside of every ALLOW window"
 IsHeld = Callable[[str, Mapping[str, Any]], bool]
 
@@ -75,9 +77,10 @@ class WindowBrake:
             return
         with self._database.reading() as db:
             windows = all_windows(db)
-            names = {store, *self._labels}
+            known = self._labels if len(self._labels) < STORES_MAX else {}
+            names = {store, *known}
             query = select(Store.id, col(Store.labels)).where(col(Store.id).in_(names))
             labels = dict(db.execute(query).tuples().all()) if windows else {}
         self._windows = windows
-        self._labels = dict.fromkeys(names, {}) | labels
+        self._labels = {name: labels.get(name, {}) for name in names}
         self._seen_at_s = now_s

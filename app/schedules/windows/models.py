@@ -17,8 +17,8 @@ LEAST: Final = timedelta(minutes=1)
 MOST: Final = timedelta(days=31)
 LABELS_MAX: Final = 20
 CRON_TEXT: Final = (
-    "Five fields: minute, hour, day of month, month, day of week. A named time that the clocks leave out comes"
-    " right after the gap; one that comes twice counts once."
+    "Five fields: minute, hour, day of month, month, day of week. A named time that the clocks leave out"
+    " comes right after the gap; one that comes twice counts once."
 )
 
 
@@ -65,8 +65,8 @@ class WindowCreate(BaseModel):
         default=None,
         ge=0,
         le=1,
-        description="The share of the time that is worked inside: 0 pauses, 1 brakes nothing. Null: 0 of a DENY,"
-        " 1 of an ALLOW. Of several windows the smallest holds.",
+        description="The share of the time that is worked inside: 0 pauses, 1 brakes nothing. Null: 0 of a"
+        " DENY, 1 of an ALLOW. Of several windows the smallest holds.",
     )
     labels: Labels = Field(
         default_factory=dict, max_length=LABELS_MAX, description="Stores that have all of these; none: all."
