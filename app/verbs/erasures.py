@@ -6,6 +6,7 @@ from functools import partial
 
 from app.auth.scopes import Scope
 from app.db import Database
+from app.erase.batch import submit_cycle_child
 from app.erase.certificates.models import VerifyRequest
 from app.erase.certificates.results import ErasureVerifyParams, ErasureVerifyResult
 from app.erase.certificates.verify_service import JOB_ERASURE_VERIFY
@@ -46,6 +47,7 @@ ERASURE = Verb(
         task=lambda tools: partial(run_erasure_plan, workshop=tools.workshop),
     ),
     recurrence=Recurrence(Loop.ERASER, lambda: _look),
+    batch=submit_cycle_child,
 )
 VERIFY = Verb(
     kind=JOB_ERASURE_VERIFY,
