@@ -6,11 +6,11 @@ from functools import partial
 
 from app.auth.scopes import Scope
 from app.db import Database
-from app.erase.batch import submit_cycle_child
 from app.erase.certificates.models import VerifyRequest
 from app.erase.certificates.results import ErasureVerifyParams, ErasureVerifyResult
 from app.erase.certificates.verify_service import JOB_ERASURE_VERIFY
 from app.erase.certificates.verify_task import run_erasure_verify
+from app.erase.cycle.batch import submit_cycle_child
 from app.erase.cycle.plan_task import run_erasure_plan
 from app.erase.cycle.silence import prove_erasure_silent
 from app.erase.cycle.task import run_erasure
