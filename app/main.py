@@ -80,6 +80,7 @@ from app.replication.replica.grouping import ChangeWriters
 from app.replication.replica.replicas import close_idle_replicas
 from app.replication.supplier.clock_api import router as clock_router
 from app.replication.trimming.api import router as trimming_router
+from app.schedules.api import router as schedules_router
 from app.schedules.windows.api import router as windows_router
 from app.secrets.api import router as secrets_router
 from app.settings import Settings
@@ -132,6 +133,7 @@ ROUTERS = (
     abandon_router,
     throttle_router,
     spark_router,
+    schedules_router,
     windows_router,
     parameters_router,
     secrets_router,

@@ -29,6 +29,7 @@ from app.kit.ids import new_id
 from app.kit.rests import Rest
 from app.main import VERSION
 from app.retention import forget_rows, remove_expired_archives
+from app.schedules.scheduler import Scheduler
 from app.schedules.windows.brake import WindowBrake
 from app.settings import Settings
 from app.stores.rows import Store
@@ -84,6 +85,8 @@ class Worker:
         self._eraser = threading.Thread(target=self._look_at_erasers, name="lethe-eraser", daemon=True)
         self._supplier = threading.Thread(target=self._look_at_agreements, name="lethe-supplier", daemon=True)
         self._settler = threading.Thread(target=self._settle_extinctions, name="lethe-settler", daemon=True)
+        self._scheduler = Scheduler(database, settings, clock, self._tell)
+        self._timer = threading.Thread(target=self._look_at_schedules, name="lethe-schedules", daemon=True)
         self._logs_rest: dict[str, Rest] = {}
         self._reader = threading.Thread(target=self._read_logs, name="lethe-logs", daemon=True)
 
@@ -107,6 +110,7 @@ class Worker:
         self._supplier.start()
         self._settler.start()
         self._reader.start()
+        self._timer.start()
         logger.info("started", role=self.role, instance=self.lock.id, labels=self.settings.labels)
 
     def start_when_possible(self) -> None:
@@ -129,7 +133,7 @@ class Worker:
         if self.spark is not None:
             self.spark.stop(STOP_BUDGET_S - (time.monotonic() - begun))
         self._stopped.set()
-        for thread in (self._keeper, self._eraser, self._supplier, self._settler, self._reader):
+        for thread in (self._keeper, self._eraser, self._supplier, self._settler, self._reader, self._timer):
             if thread.is_alive():
                 thread.join(2.0)
         survive(partial(self._beat, stopped=True), "metadata away")
@@ -182,6 +186,18 @@ class Worker:
 
     def _settle_extinctions_once(self) -> None:
         if Settling(self.database, self.settings, self.clock.now(), self._tell, self._replicas_rest).run():
+            self.runner.wake()
+
+    def _look_at_schedules(self) -> None:
+        """Sleep until the next schedule is due, and fire it; some seconds at most, for others write them too."""
+        rest_s = [0.0]
+        while not self._stopped.wait(rest_s[0]):
+            rest_s[0] = self.settings.schedules_poll_s
+            survive(partial(self._look_at_schedules_once, rest_s), "metadata away")
+
+    def _look_at_schedules_once(self, rest_s: list[float]) -> None:
+        made, rest_s[0] = self._scheduler.look()
+        if made:
             self.runner.wake()
 
     def _read_logs(self) -> None:

@@ -68,7 +68,8 @@ class ScheduleCreate(BaseModel):
     )
     missed: MissedRuns = Field(
         default=MissedRuns.SKIP,
-        description="Due times of more than a minute ago: SKIP leaves them out, RUN_ONCE makes up one for all.",
+        description="Due times of more than a minute ago: SKIP leaves them out, RUN_ONCE makes up one"
+        " for all.",
     )
 
     @model_validator(mode="after")

@@ -1,9 +1,9 @@
-"""The look at schedules: one statement by an index, whatever their number, then a sleep until the next is due.
+"""The look at schedules: one statement by an index, whatever their number; then sleep until one is due.
 
 Rules:
 - instances do not speak to each other: what is due is decided under the lock of its row;
-- a clock that was put back, here or while nobody ran, has the times of schedules reckoned anew, and wakes what
-  waits for a window.
+- a clock that was put back, here or while nobody ran, has the times of schedules reckoned anew, and wakes
+  what waits for a window.
 """
 
 from collections.abc import Callable, Sequence
