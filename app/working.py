@@ -189,16 +189,10 @@ class Worker:
             self.runner.wake()
 
     def _look_at_schedules(self) -> None:
-        """Sleep until the next schedule is due, and fire it; some seconds at most, for others write them too."""
-        rest_s = [0.0]
-        while not self._stopped.wait(rest_s[0]):
-            rest_s[0] = self.settings.schedules_poll_s
-            survive(partial(self._look_at_schedules_once, rest_s), "metadata away")
-
-    def _look_at_schedules_once(self, rest_s: list[float]) -> None:
-        made, rest_s[0] = self._scheduler.look()
-        if made:
-            self.runner.wake()
+        """Sleep until the next schedule is due, and fire it; seconds at most, for others write them too."""
+        while not self._stopped.wait(self._scheduler.rest_s):
+            if survive(self._scheduler.look, "metadata away"):
+                self.runner.wake()
 
     def _read_logs(self) -> None:
         """At the start and every few seconds: what JE has discarded; on its own, for logs may be long."""

@@ -48,12 +48,12 @@ def list_schedules(
     found = union_all(*_sources(caller, store)).subquery()
     return read_page(
         db,
-        cast(Any, select(found.c.id)),
+        cast(Any, select(found.c.id, literal(1))),  # two columns: rows, not values
         cast(Any, found.c.id),
         filters=filters,
         page_size=page_size,
         page_token=page_token,
-        item=lambda row: _shown(db, row if isinstance(row, str) else row.id),
+        item=lambda row: _shown(db, row.id),
     )
 
 

@@ -39,16 +39,20 @@ class Scheduler:
 
     Args:
         changed: told of each job that is made, and of its store.
+    Attributes:
+        rest_s: in how many seconds to look again.
     """
 
     database: Database
     settings: Settings
     clock: Clock
     changed: Callable[[str], None] = lambda _: None
+    rest_s: float = field(default=0.0, init=False)
     _seen: datetime | None = field(default=None, init=False)
 
-    def look(self) -> tuple[list[str], float]:
-        """Fire what is due; returns the jobs, and in how many seconds to look again."""
+    def look(self) -> list[str]:
+        """Fire what is due; returns the jobs."""
+        self.rest_s = self.settings.schedules_poll_s
         now = self.clock.now()
         if self._seen is None or now < self._seen:
             self._clock_was_put_back(now)
@@ -62,9 +66,10 @@ class Scheduler:
         for schedule_id in due:
             done = survive(partial(_fire, firing, schedule_id, now, made), "metadata away")
             failed += not done
-        return made, self._rest_s(found, due, now, failed=failed)
+        self.rest_s = self._rest(found, due, now, failed=failed)
+        return made
 
-    def _rest_s(
+    def _rest(
         self, found: Sequence[tuple[str, datetime]], due: Sequence[str], now: datetime, *, failed: int
     ) -> float:
         """Until the next one is due, as far as it is known; others may write one meanwhile."""

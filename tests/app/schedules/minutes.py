@@ -119,7 +119,7 @@ def minutes_of(first: datetime, last: datetime) -> Iterator[datetime]:
 
 @dataclass
 class MinuteSchedule:
-    """What a schedule fires, told minute by minute: which due times have come, and which of them is due now."""
+    """What a schedule fires, told minute by minute: which due times have come, and which is due now."""
 
     due_times: Collection[datetime]
     offset: timedelta
