@@ -189,7 +189,7 @@ def test_whoever_lacks_the_verb_may_pause_and_remove_but_not_resume(bench: Sched
     ("fields", "error"),
     [
         ({"verb": "EVENT_WAIT"}, VerbNotScheduled),
-        ({"verb": "LOG_SWITCH", "body": {}}, StoreKindWrong),
+        ({"verb": "LOG_SWITCH", "body": {"action": "START"}}, StoreKindWrong),
         ({"store": "nobody"}, StoreNotFound),
         ({"body": {"kind": "OUTGOING", "typo": 1}}, InvalidRequest),
         ({"body": PURGE | {"plan_id": f"job_{'0' * 26}"}}, ServiceError),
