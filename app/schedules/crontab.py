@@ -79,10 +79,8 @@ class Crontab:
     def _first(self, at: datetime, *, reverse: bool) -> datetime | None:
         """The nearest instant on one side; local times near a change of the clocks are not in order."""
         local = at.astimezone(self._zone).replace(tzinfo=None)
-        if self._is_calm(at):
-            start = local + timedelta(microseconds=1) if reverse else local
-        else:
-            start = local + NEAR if reverse else local - NEAR
+        shift = self._shift_near(at)
+        start = local + shift + timedelta(microseconds=1) if reverse else local - shift
         best: datetime | None = None
         for wall in self._walls(start, reverse=reverse):
             for found in self._instants(wall):
@@ -100,17 +98,20 @@ class Crontab:
         except (StopIteration, OverflowError):
             return
 
-    def _is_calm(self, at: datetime) -> bool:
-        """Whether no clock is changed near an instant."""
+    def _shift_near(self, at: datetime) -> timedelta:
+        """By how much the clocks are changed near an instant."""
         before, after = (each.astimezone(self._zone).utcoffset() for each in (at - NEAR, at + NEAR))
-        return before == after
+        assert before is not None, "a zone has an offset"
+        assert after is not None, "a zone has an offset"
+        return abs(after - before)
 
     def _is_settled(self, wall: datetime, best: datetime, *, reverse: bool) -> bool:
         """Whether no later local time of the search can stand for a nearer instant."""
-        if self._is_calm(best):
+        shift = self._shift_near(best)
+        if not shift:
             return True
         best_wall = best.astimezone(self._zone).replace(tzinfo=None)
-        return wall < best_wall - NEAR if reverse else wall > best_wall + NEAR
+        return wall < best_wall - shift if reverse else wall > best_wall + shift
 
     def _instants(self, wall: datetime) -> list[datetime]:
         """What a local time stands for: nothing, one instant, or two."""

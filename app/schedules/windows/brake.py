@@ -7,10 +7,9 @@ Rules:
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
-
-from sqlmodel import col, select
 
 from app.clock import Clock
 from app.db import Database
@@ -22,8 +21,6 @@ from app.schedules.windows.service import WAKE_KEY, all_windows, is_for, rule_of
 from app.stores.rows import Store
 
 LOOK_EVERY_S: Final = 2.0
-STORES_MAX: Final = 200
-"""Whose labels are remembered."""
 OUTSIDE: Final = "outside of every ALLOW window"
 IsHeld = Callable[[str, Mapping[str, Any]], bool]
 
@@ -44,43 +41,51 @@ class WindowBrake:
         self._guard = threading.Lock()
         self._seen_at_s: float | None = None
         self._windows: Sequence[Window] = ()
-        self._labels: dict[str, Mapping[str, str]] = {}
+        self._stores: dict[str, _OfStore] = {}
 
     def of(self, job: ClaimedJob, *, fresh: bool = False) -> Opening | None:
         """How hard a job may work now; None: nothing brakes it."""
-        rules = self._rules(job, fresh=fresh)
-        if not rules:
+        if job.store is None or not self._is_held(job.kind, job.params):
             return None
-        now = self._clock.now()
-        level = level_at(rules, now)
-        if level.intensity >= 1:
-            return None
-        ref = OUTSIDE if level.rule is None else level.rule.id
-        return Opening(level.intensity, ref, None if level.intensity > 0 else opens_at(rules, now))
+        with self._guard:
+            return self._look(job.store, fresh=fresh).opening
 
     def finishes_at(self, job: ClaimedJob, now: datetime, *, work_s: float) -> datetime | None:
         """When work of so many seconds at full intensity is done; None: not within a foreseeable time."""
-        return finishes_at(self._rules(job, fresh=False), now, work_s=work_s)
+        rules: Sequence[Rule] = ()
+        if job.store is not None and self._is_held(job.kind, job.params):
+            with self._guard:
+                rules = self._look(job.store, fresh=False).rules
+        return finishes_at(rules, now, work_s=work_s)
 
-    def _rules(self, job: ClaimedJob, *, fresh: bool) -> list[Rule]:
-        if job.store is None or not self._is_held(job.kind, job.params):
-            return []
-        with self._guard:
-            self._look(job.store, fresh=fresh)
-            labels = self._labels.get(job.store, {})
-            return [rule_of(row) for row in self._windows if is_for(row, labels)]
-
-    def _look(self, store: str, *, fresh: bool) -> None:
+    def _look(self, store: str, *, fresh: bool) -> "_OfStore":
+        """What holds at a store, as it was seen at most LOOK_EVERY_S ago."""
         now_s = self._clock.boottime_s()
         is_old = self._seen_at_s is None or now_s - self._seen_at_s >= LOOK_EVERY_S
-        if not (is_old or fresh or store not in self._labels):
-            return
+        if not (is_old or fresh) and store in self._stores:
+            return self._stores[store]
         with self._database.reading() as db:
-            windows = all_windows(db)
-            known = self._labels if len(self._labels) < STORES_MAX else {}
-            names = {store, *known}
-            query = select(Store.id, col(Store.labels)).where(col(Store.id).in_(names))
-            labels = dict(db.execute(query).tuples().all()) if windows else {}
-        self._windows = windows
-        self._labels = {name: labels.get(name, {}) for name in names}
-        self._seen_at_s = now_s
+            if is_old or fresh:
+                self._windows, self._stores, self._seen_at_s = all_windows(db), {}, now_s
+            row = db.get(Store, store) if self._windows else None
+        labels = {} if row is None else row.labels
+        rules = [rule_of(window) for window in self._windows if is_for(window, labels)]
+        found = _OfStore(rules, _opening(rules, self._clock.now()))
+        self._stores[store] = found
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _OfStore:
+    """What was seen of the windows of a store."""
+
+    rules: Sequence[Rule]
+    opening: Opening | None
+
+
+def _opening(rules: Sequence[Rule], now: datetime) -> Opening | None:
+    level = level_at(rules, now)
+    if level.intensity >= 1:
+        return None
+    ref = OUTSIDE if level.rule is None else level.rule.id
+    return Opening(level.intensity, ref, None if level.intensity > 0 else opens_at(rules, now))

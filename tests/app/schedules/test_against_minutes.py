@@ -199,9 +199,9 @@ def windows_differ(seed: int) -> str | None:
 
 
 def test_windows_are_open_in_the_minutes_that_the_model_says() -> None:
-    assert [wrong for seed in range(25) if (wrong := windows_differ(seed))] == []
+    assert [wrong for seed in range(6) if (wrong := windows_differ(seed))] == []
 
 
 @pytest.mark.long
-def test_two_thousand_sets_of_windows_are_open_as_the_model_says() -> None:
-    assert [wrong for seed in range(1_000, 3_000) if (wrong := windows_differ(seed))] == []
+def test_a_thousand_sets_of_windows_are_open_as_the_model_says() -> None:
+    assert [wrong for seed in range(1_000, 2_000) if (wrong := windows_differ(seed))] == []
