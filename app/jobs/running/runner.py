@@ -307,7 +307,8 @@ class Runner:
             self._unless_ordered(context, kind, partial(outcome.succeed, context, result))
 
     def _work(self, context: JobContext, kind: TaskKind) -> Mapping[str, object]:
-        if not brake(context, self._openings, context.throttle.setting, fresh=True):
+        wanted = ThrottleSetting.model_validate(context.job.throttle or {})
+        if not brake(context, self._openings, wanted, fresh=True):
             raise window_wait(self._openings, context.job, now=self.clock.now())
         try:
             return kind.run(context)
