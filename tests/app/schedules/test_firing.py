@@ -10,6 +10,7 @@ from app.auth.rows import AuditEvent
 from app.auth.scopes import Scope
 from app.errors import InvalidRequest, ScopeMissing, ServiceError, StoreForbidden
 from app.jobs.states import JobState
+from app.purge.tick import tick_once
 from app.schedules.errors import NeverDue, VerbNotScheduled
 from app.schedules.listing import list_schedules
 from app.schedules.service import pause_schedule, remove_schedule, resume_schedule
@@ -225,8 +226,6 @@ def test_list_holds_ticks_beside_schedules_page_by_page(bench: SchedulesBench) -
     bench.store(parameters={"start.purge.job": True})
     ann = bench.caller()
     schedule = bench.write(ann)
-    from app.purge.tick import tick_once
-
     tick_once(bench.database, bench.settings, now=bench.clock.now())
     seen, token = [], ""
     while True:

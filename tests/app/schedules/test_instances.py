@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -177,7 +178,10 @@ def test_idle_look_is_one_statement_by_an_index_however_many_there_are(bench: Sc
             db.execute(sa.insert(Schedule), rows)
             db.execute(sa.text("analyze"))
         statements: list[str] = []
-        noted = lambda *args: statements.append(args[2])  # noqa: E731
+
+        def noted(*args: Any, statements: list[str] = statements) -> None:
+            statements.append(args[2])
+
         event.listen(bench.database.engine, "before_cursor_execute", noted)
         bench.look()
         event.remove(bench.database.engine, "before_cursor_execute", noted)

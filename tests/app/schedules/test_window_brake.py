@@ -11,12 +11,15 @@ from app.auth.scopes import Scope
 from app.db import Database
 from app.jobs.running.context import JobContext
 from app.jobs.running.openings import Opening
+from app.jobs.service import request_abort
 from app.jobs.states import JobState
+from app.schedules.scheduler import Scheduler
 from app.schedules.windows.brake import WindowBrake
 from app.schedules.windows.models import WindowCreate
 from app.schedules.windows.rows import Window
 from app.schedules.windows.service import create_window, remove_window
 from app.settings import Settings
+from app.sweeps.turns import Turns
 from app.verbs.table import VERBS, obeys_windows
 from tests.app.jobs.workbench import Workbench, kind
 from tests.app.schedules.schedules_bench import SchedulesBench, WallClock
@@ -70,8 +73,6 @@ def brake(jobs: Workbench) -> WindowBrake:
 
 def count_units(context: JobContext) -> Mapping[str, Any]:
     """Units of a sweep, as its loop draws them."""
-    from app.sweeps.turns import Turns
-
     done = (context.checkpoint("units") or {}).get("done", 0)
     turns = Turns(context, keep=lambda: None)
     while done < 10_000:
@@ -157,8 +158,6 @@ def test_intensity_between_slows_through_the_throttle_and_says_window(jobs: Work
 
 
 def test_abort_of_a_held_job_needs_no_window(jobs: Workbench) -> None:
-    from app.jobs.service import request_abort
-
     window(jobs, kind="ALLOW")
     job_id = jobs.submit()
     runner = running(jobs)
@@ -202,8 +201,6 @@ def test_day_on_which_the_clocks_change_is_reckoned_from_the_wall(jobs: Workbenc
 
 
 def test_clock_that_is_put_back_lets_a_held_job_look_again(jobs: Workbench, wall: Wall) -> None:
-    from app.schedules.scheduler import Scheduler
-
     window(jobs, kind="DENY", cron="0 11 * * *", duration="PT8H")
     scheduler = Scheduler(jobs.database, jobs.settings, wall)
     scheduler.look()
