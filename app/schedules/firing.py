@@ -23,7 +23,7 @@ from app.jobs.states import TERMINAL
 from app.kit.ids import new_id
 from app.schedules.models import Outcome
 from app.schedules.rows import Schedule, ScheduleFiring
-from app.schedules.rules import Overlap
+from app.schedules.rules import ScheduleOverlap
 from app.schedules.service import set_next, timing_of
 from app.schedules.submitting import BUSY, submit_job, writer_of
 from app.settings import Settings
@@ -111,7 +111,7 @@ class Firing:
         return fired
 
     def _fire(self, db: Session, row: Schedule, *, now: datetime) -> Fired:
-        is_queue = row.overlap == Overlap.QUEUE
+        is_queue = row.overlap == ScheduleOverlap.QUEUE
         last = None if row.last_job_id is None else db.get(Job, row.last_job_id)
         if last is not None and last.state not in TERMINAL:
             detail = f"its last job {last.id} is {last.state}"

@@ -11,7 +11,7 @@ from app.auth.rows import StoreName
 from app.jobs.models import JobError
 from app.jobs.states import JobState
 from app.kit.durations import Duration
-from app.schedules.rules import MissedRuns, Overlap
+from app.schedules.rules import MissedRuns, ScheduleOverlap
 from app.schedules.windows.models import CRON_TEXT, LABELS_MAX, Cron, Labels, ShortName
 from app.stores.fields import TimeZone
 
@@ -61,8 +61,8 @@ class ScheduleCreate(BaseModel):
         default=timedelta(0),
         description="It comes so much later at most: always by the same part of it. Up to PT1H.",
     )
-    overlap: Overlap = Field(
-        default=Overlap.FORBID,
+    overlap: ScheduleOverlap = Field(
+        default=ScheduleOverlap.FORBID,
         description="While its last job has not ended: FORBID leaves a due time out, QUEUE begins it (one,"
         " however many have come) when that job has ended.",
     )
@@ -143,7 +143,7 @@ class ScheduleRead(BaseModel):
     time_zone: str | None
     interval: Duration | None = Field(default=None, description="Of what recurs by an interval.")
     jitter: Duration | None = None
-    overlap: Overlap | None = None
+    overlap: ScheduleOverlap | None = None
     missed: MissedRuns | None = None
     is_paused: bool = False
     token_id: str | None = Field(default=None, description="It acts with the rights of this token.")

@@ -7,7 +7,7 @@ from sqlalchemy import Index, String, Text
 from sqlmodel import Field, SQLModel
 
 from app.db import JSON_TYPE, UtcDateTime
-from app.schedules.rules import MissedRuns, Overlap
+from app.schedules.rules import MissedRuns, ScheduleOverlap
 
 
 class Schedule(SQLModel, table=True):
@@ -38,7 +38,7 @@ class Schedule(SQLModel, table=True):
     cron: str = Field(max_length=200)
     time_zone: str = Field(max_length=64)
     jitter_s: int = 0
-    overlap: Overlap = Field(sa_type=String(10))
+    overlap: ScheduleOverlap = Field(sa_type=String(10))
     missed: MissedRuns = Field(sa_type=String(10))
     is_paused: bool = False
     token_id: str = Field(max_length=40)

@@ -27,7 +27,7 @@ class MissedRuns(StrEnum):
     RUN_ONCE = "RUN_ONCE"
 
 
-class Overlap(StrEnum):
+class ScheduleOverlap(StrEnum):
     """What becomes of a due time while the job of an earlier one has not ended."""
 
     FORBID = "FORBID"
