@@ -55,8 +55,8 @@ def random_cron(draw: random.Random) -> str:
     fields = [random_field(draw, place) for place in range(5)]
     if draw.random() < 0.4:  # where clocks change
         fields[1] = str(draw.randint(0, 3))
-    if fields[3] != "*" and draw.random() < 0.7:
-        fields[3] = "*"
+    if fields[3] != "*" and (fields[2] != "*" or draw.random() < 0.7):
+        fields[3] = "*"  # a 30th of February would be refused
     return " ".join(fields)
 
 
