@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import time
-from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.http.conftest import MakeToken
 from tests.http.problem import problem
 from tests.http.service_process import ServiceProcess, run_to_end
 from tests.http.shop import Shop
+from tests.http.targets import copy_reference
 
 PURGE = {"verb": "PURGE", "body": {"kind": "OUTGOING"}, "cron": "* * * * *"}
 PATIENCE_S = 90.0
@@ -81,22 +85,45 @@ def test_schedule_that_could_never_work_is_not_written(
     assert answer.status_code in (409, 422), answer.text
 
 
-def test_schedule_fires_in_a_service_that_is_killed_and_each_minute_once(
-    sqlite_service: ServiceProcess, make_shop: Any
+def shop_of(http: httpx.Client, directory: Path) -> str:
+    name = f"kept-{time.time_ns()}"
+    file = copy_reference(directory / f"{name}.sqlite", "3.x")
+    body = {"id": name, "kind": "SYMMETRICDS", "url": f"sqlite:///{file}"}
+    http.post("/v1/stores", json=body).raise_for_status()
+    return name
+
+
+@pytest.mark.parametrize("kills", [4, pytest.param(60, marks=[pytest.mark.long, pytest.mark.timeout(3600)])])
+def test_killed_service_loses_no_due_time_and_fires_none_twice(
+    sqlite_service: ServiceProcess, roots: Path, kills: int
 ) -> None:
-    with sqlite_service.http() as http:
-        made = written(http, make_shop().id, missed="RUN_ONCE")
-        path = f"/v1/schedules/{made['id']}"
-        left_s = 60 - time.time() % 60
-        time.sleep(max(0.0, left_s - 0.05))
-    sqlite_service.kill9()  # about when it is due
-    sqlite_service.start()
-    with sqlite_service.http() as http:
-        fired = until(http, path, lambda body: body["last"] is not None)
-        assert fired["last"]["outcome"] in ("SUBMITTED", "SKIPPED_RUNNING")
-        jobs = http.get("/v1/jobs", params={"store": made["store"]}).json()["items"]
-        assert set(Counter(job["reason"] for job in jobs).values()) == {1}
-        http.post(f"{path}:pause").raise_for_status()
+    service = sqlite_service
+    with service.http() as http:
+        made = written(http, shop_of(http, roots), cron="0 0 1 1 *", missed="RUN_ONCE")
+    path = f"/v1/schedules/{made['id']}"
+    for number in range(1, kills + 1):
+        service.kill9()
+        # Its next time has just come: it is fired by the first look, in which the service is killed again.
+        due = datetime.now(UTC) - timedelta(hours=1, seconds=number)
+        with closing(sqlite3.connect(service.data_dir / "lethe.db")) as db, db:
+            text = due.strftime("%Y-%m-%d %H:%M:%S.000000")
+            db.execute("delete from schedule_firings")
+            db.execute("update jobs set state = 'SUCCEEDED' where store = ?", (made["store"],))
+            db.execute(
+                "update schedules set next_due = ?, next_at = ?, last_outcome = null where id = ?",
+                (text, text, made["id"]),
+            )
+            [before] = db.execute("select count(*) from jobs where store = ?", (made["store"],)).fetchone()
+        service.start()
+        time.sleep(0.02 * (number % 5))
+        service.kill9()
+        service.start()
+        with service.http() as http:
+            fired = until(http, path, lambda body: body["last"] is not None)
+            assert fired["last"]["outcome"] == "SUBMITTED"
+            jobs = http.get("/v1/jobs", params={"store": made["store"]}).json()["items"]
+        assert len(jobs) == before + 1
+    with service.http() as http:
         http.delete(path).raise_for_status()
 
 
@@ -113,15 +140,16 @@ def test_window_holds_a_purge_and_lets_it_go(http: httpx.Client, make_shop: Any)
     until(http, f"/v1/jobs/{job['id']}", lambda body: body["state"] == "SUCCEEDED")
 
 
-def test_windows_are_for_admins(service: ServiceProcess, make_token: MakeToken) -> None:
-    with service.http(make_token("operator")) as operator:
+def test_windows_are_for_admins(service: ServiceProcess, make_token: Callable[..., str]) -> None:
+    with service.http(make_token(role="operator")) as operator:
         body = {"kind": "DENY", "cron": "0 0 * * *", "duration": "PT1H"}
         problem(operator.post("/v1/windows", json=body), 403, "SCOPE_MISSING")
         assert operator.get("/v1/windows").status_code == 200
 
 
-def test_command_writes_lists_pauses_and_removes(sqlite_service: ServiceProcess, make_shop: Any) -> None:
-    shop = make_shop()
+def test_command_writes_lists_pauses_and_removes(sqlite_service: ServiceProcess, roots: Path) -> None:
+    with sqlite_service.http() as http:
+        store = shop_of(http, roots)
     where = ["--url", sqlite_service.url, "--json"]
     settings = {"LETHE_TOKEN": sqlite_service.token}
 
@@ -132,7 +160,7 @@ def test_command_writes_lists_pauses_and_removes(sqlite_service: ServiceProcess,
 
     body = json.dumps({"kind": "OUTGOING"})
     made = lethe(
-        "schedule", "add", "PURGE", "--store", shop.id, "--body", body, "--cron", "0 3 * * *",
+        "schedule", "add", "PURGE", "--store", store, "--body", body, "--cron", "0 3 * * *",
         "--time-zone", "Europe/Berlin",
     )  # fmt: skip
     name = made["id"]

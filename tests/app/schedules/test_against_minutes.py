@@ -107,6 +107,7 @@ def test_schedules_fire_as_the_minutes_say(sqlite_database: Database, settings: 
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3600)
 def test_ten_thousand_schedules_fire_as_the_minutes_say(
     sqlite_database: Database, settings: Settings
 ) -> None:
@@ -141,6 +142,7 @@ def test_crontabs_fit_the_minutes_on_and_back() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3600)
 def test_ten_thousand_crontabs_fit_the_minutes_on_and_back() -> None:
     assert [wrong for seed in range(1_000, 11_000) if (wrong := crons_differ(seed))] == []
 
@@ -203,5 +205,6 @@ def test_windows_are_open_in_the_minutes_that_the_model_says() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3600)
 def test_a_thousand_sets_of_windows_are_open_as_the_model_says() -> None:
     assert [wrong for seed in range(1_000, 2_000) if (wrong := windows_differ(seed))] == []
