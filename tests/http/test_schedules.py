@@ -93,7 +93,7 @@ def shop_of(http: httpx.Client, directory: Path) -> str:
     return name
 
 
-@pytest.mark.parametrize("kills", [4, pytest.param(60, marks=[pytest.mark.long, pytest.mark.timeout(3600)])])
+@pytest.mark.parametrize("kills", [2, pytest.param(60, marks=[pytest.mark.long, pytest.mark.timeout(3600)])])
 def test_killed_service_loses_no_due_time_and_fires_none_twice(
     sqlite_service: ServiceProcess, roots: Path, kills: int
 ) -> None:
