@@ -84,6 +84,8 @@ from app.replication.replica.grouping import ChangeWriters
 from app.replication.replica.replicas import close_idle_replicas
 from app.replication.supplier.clock_api import router as clock_router
 from app.replication.trimming.api import router as trimming_router
+from app.schedules.api import router as schedules_router
+from app.schedules.windows.api import router as windows_router
 from app.secrets.api import router as secrets_router
 from app.settings import Settings
 from app.stores.api import router as stores_router
@@ -135,6 +137,8 @@ ROUTERS = (
     abandon_router,
     throttle_router,
     spark_router,
+    schedules_router,
+    windows_router,
     parameters_router,
     secrets_router,
     webhooks_router,

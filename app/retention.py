@@ -21,6 +21,7 @@ from app.jobs.writing import EVENT_PROGRESS
 from app.parameters.registry import as_timedelta
 from app.parameters.service import effective_by_name
 from app.protection.rows import Protection
+from app.schedules.rows import ScheduleFiring
 from app.settings import Settings
 
 ROWS_PER_PASS = 1_000
@@ -135,6 +136,22 @@ def _forget_deliveries(db: Session, now: datetime) -> int:
     return forget_deliveries(db, before=now - _kept(db, "webhooks"))
 
 
+def _forget_firings(db: Session, now: datetime) -> int:
+    """Due times that were fired, as long as jobs; what a clock that is put back might meet again stays."""
+    rows = db.exec(
+        select(ScheduleFiring.schedule_id, ScheduleFiring.due_at)
+        .where(
+            col(ScheduleFiring.fired_at) < now - _kept(db, "jobs"),
+            col(ScheduleFiring.due_at) < now - _kept(db, "jobs"),
+        )
+        .limit(ROWS_PER_PASS)
+    ).all()
+    for schedule_id, due_at in rows:
+        row = (col(ScheduleFiring.schedule_id) == schedule_id, col(ScheduleFiring.due_at) == due_at)
+        db.execute(delete(ScheduleFiring).where(*row))
+    return len(rows)
+
+
 def forget_rows(database: Database) -> dict[str, int]:
     """One pass over all tables; returns how many rows went of each."""
     passes = {
@@ -145,6 +162,7 @@ def forget_rows(database: Database) -> dict[str, int]:
         "certificates": _forget_certificates,
         "backups": _forget_backups,
         "webhooks": _forget_deliveries,
+        "schedule_firings": _forget_firings,
     }
     gone = {}
     for name, forget in passes.items():

@@ -214,6 +214,8 @@ class Settings(BaseSettings):
     progress_interval_s: Annotated[float, Field(ge=0)] = 0.5
     jobs_queued_max: Annotated[int, Field(ge=1)] = 10_000
     cancel_grace_s: Annotated[float, Field(ge=0)] = 2.0
+    schedules_poll_s: Annotated[float, Field(ge=5, le=60)] = 10.0
+    """How often schedules are looked at while none is due: so late is one that another instance wrote."""
 
     # webhooks
     webhook_source: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[!-~]+$")] = "lethe"

@@ -14,6 +14,8 @@ from app.parameters import rows as parameters
 from app.protection import rows as protection
 from app.replication import rows as replication
 from app.replication.consumer.discards import rows as discards
+from app.schedules import rows as schedules
+from app.schedules.windows import rows as windows
 from app.secrets import rows as secrets
 from app.stores import rows as stores
 from app.sweeps import rows as sweeps
@@ -34,7 +36,9 @@ __all__ = [
     "parameters",
     "protection",
     "replication",
+    "schedules",
     "secrets",
     "stores",
     "sweeps",
+    "windows",
 ]

@@ -30,10 +30,12 @@ from app.kit.ids import new_id
 from app.kit.rests import Rest
 from app.main import VERSION
 from app.retention import forget_rows, remove_expired_archives
+from app.schedules.scheduler import Scheduler
+from app.schedules.windows.brake import WindowBrake
 from app.settings import Settings
 from app.stores.rows import Store
 from app.stores.service import end_past_suspensions, parallel_limits, suspended_stores
-from app.verbs.table import recurrences
+from app.verbs.table import obeys_windows, recurrences
 from app.verbs.verb import Loop
 
 HEARTBEAT_S = 15.0
@@ -75,6 +77,7 @@ class Worker:
             clock=clock,
             parallel_limits=parallel_limits,
             suspended_stores=lambda db: suspended_stores(db, now=clock.now()),
+            openings=WindowBrake(database, clock, is_held=obeys_windows),
             changed=lambda job_id: self.changed(job_id),
         )
         self._submitters = [(each.loop, each.make()) for each in recurrences()]
@@ -84,6 +87,8 @@ class Worker:
         self._supplier = threading.Thread(target=self._look_at_agreements, name="lethe-supplier", daemon=True)
         self._settler = threading.Thread(target=self._settle_extinctions, name="lethe-settler", daemon=True)
         self._deliverer = Deliverer(database, settings, clock, instance_id=self.lock.id)
+        self._scheduler = Scheduler(database, settings, clock, self._tell)
+        self._timer = threading.Thread(target=self._look_at_schedules, name="lethe-schedules", daemon=True)
         self._logs_rest: dict[str, Rest] = {}
         self._reader = threading.Thread(target=self._read_logs, name="lethe-logs", daemon=True)
 
@@ -108,6 +113,7 @@ class Worker:
         self._settler.start()
         self._reader.start()
         self._deliverer.start()
+        self._timer.start()
         logger.info("started", role=self.role, instance=self.lock.id, labels=self.settings.labels)
 
     def start_when_possible(self) -> None:
@@ -131,7 +137,7 @@ class Worker:
             self.spark.stop(STOP_BUDGET_S - (time.monotonic() - begun))
         self._stopped.set()
         self._deliverer.stop()
-        for thread in (self._keeper, self._eraser, self._supplier, self._settler, self._reader):
+        for thread in (self._keeper, self._eraser, self._supplier, self._settler, self._reader, self._timer):
             if thread.is_alive():
                 thread.join(2.0)
         self._deliverer.join(2.0)
@@ -186,6 +192,12 @@ class Worker:
     def _settle_extinctions_once(self) -> None:
         if Settling(self.database, self.settings, self.clock.now(), self._tell, self._replicas_rest).run():
             self.runner.wake()
+
+    def _look_at_schedules(self) -> None:
+        """Sleep until the next schedule is due, and fire it; seconds at most, for others write them too."""
+        while not self._stopped.wait(self._scheduler.rest_s):
+            if survive(self._scheduler.look, "metadata away"):
+                self.runner.wake()
 
     def _read_logs(self) -> None:
         """At the start and every few seconds: what JE has discarded; on its own, for logs may be long."""

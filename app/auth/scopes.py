@@ -24,6 +24,8 @@ class Scope(StrEnum):
     PARAMETERS_WRITE = "parameters:write"
     WEBHOOKS_READ = "webhooks:read"
     WEBHOOKS_WRITE = "webhooks:write"
+    SCHEDULES_WRITE = "schedules:write"
+    WINDOWS_WRITE = "windows:write"
     AUDIT_READ = "audit:read"
     ADMIN = "admin"
 
@@ -57,6 +59,7 @@ ROLES: dict[Role, frozenset[Scope]] = {
         Scope.EVENTS_WRITE,
         Scope.PARAMETERS_WRITE,
         Scope.WEBHOOKS_READ,
+        Scope.SCHEDULES_WRITE,
     },
     Role.VIEWER: _READING | {Scope.AUDIT_READ},
     Role.BACKUP: _READING | {Scope.BACKUPS_WRITE},

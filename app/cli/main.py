@@ -30,6 +30,8 @@ class Root(LazyGroup):
         "extinction": Noun("app.cli.extinction", "Discard records whose keys will never be used again."),
         "fleet": Noun("app.cli.fleet", "One purge over many stores."),
         "job": Noun("app.cli.job", "Watch and control what is running."),
+        "schedule": Noun("app.cli.schedule", "Jobs that come by themselves."),
+        "window": Noun("app.cli.window", "When destructive jobs may work."),
         "backup": Noun("app.cli.backup.commands", "A backup tool around an environment in erasure."),
         "protection": Noun("app.cli.protection", "Files that no eraser may touch."),
         "certificate": Noun("app.cli.erasure.certificate", "What an erasure did, signed: fetch and check."),

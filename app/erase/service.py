@@ -116,6 +116,7 @@ def submit_cycle(
     reason: str | None,
     settings: Settings,
     now: datetime,
+    parent_id: str | None = None,
 ) -> tuple[Job, ErasureCycle]:
     """Begin a cycle: its row and its job. The store's row is locked by the caller.
 
@@ -138,6 +139,7 @@ def submit_cycle(
             requested_by=caller.name,
             token_id=caller.token_id or None,
             runs_on=store.runs_on,
+            parent_id=parent_id,
             reason=reason,
             throttle=params.throttle,
             claim_identity=identity,

@@ -29,7 +29,7 @@ def submit_cleanup_child(
     store: Store,
     params: Mapping[str, Any],
     caller: Caller,
-    parent_id: str,
+    parent_id: str | None,
     settings: Settings,
     now: datetime,
 ) -> Job:
@@ -59,7 +59,7 @@ def submit_switch_child(
     store: Store,
     params: Mapping[str, Any],
     caller: Caller,
-    parent_id: str,
+    parent_id: str | None,
     settings: Settings,
     now: datetime,
 ) -> Job:

@@ -110,11 +110,12 @@ class EpochAhead(Conflict):
 class StopCause(IntEnum):
     """Why a task must stop; the greater outranks the lesser."""
 
-    SUSPEND = 1
-    PAUSE = 2
-    SHUTDOWN = 3
-    ABORT = 4
-    LEASE_LOST = 5
+    WINDOW = 1
+    SUSPEND = 2
+    PAUSE = 3
+    SHUTDOWN = 4
+    ABORT = 5
+    LEASE_LOST = 6
 
 
 class JobSignal(Exception):

@@ -23,7 +23,7 @@ def submit_child(
     store: Store,
     params: Mapping[str, Any],
     caller: Caller,
-    parent_id: str,
+    parent_id: str | None,
     settings: Settings,
     now: datetime,
     *,

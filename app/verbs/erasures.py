@@ -10,6 +10,7 @@ from app.erase.certificates.models import VerifyRequest
 from app.erase.certificates.results import ErasureVerifyParams, ErasureVerifyResult
 from app.erase.certificates.verify_service import JOB_ERASURE_VERIFY
 from app.erase.certificates.verify_task import run_erasure_verify
+from app.erase.cycle.batch import submit_cycle_child
 from app.erase.cycle.plan_task import run_erasure_plan
 from app.erase.cycle.silence import prove_erasure_silent
 from app.erase.cycle.task import run_erasure
@@ -46,6 +47,7 @@ ERASURE = Verb(
         task=lambda tools: partial(run_erasure_plan, workshop=tools.workshop),
     ),
     recurrence=Recurrence(Loop.ERASER, lambda: _look),
+    batch=submit_cycle_child,
 )
 VERIFY = Verb(
     kind=JOB_ERASURE_VERIFY,

@@ -126,6 +126,16 @@ def takes_throttle(kind: str, params: Params, store: StoreKind | None) -> bool:
     return bool(throttled_at) if store is None else store in throttled_at
 
 
+def obeys_windows(kind: str, params: Params) -> bool:
+    """Whether windows hold a job: no plan, no parent of many (its children are held), nothing unknown."""
+    if kind in CARRIERS:
+        return False
+    try:
+        return verb_of(kind, params).obeys_windows
+    except JobKindUnknown:
+        return False
+
+
 # -- what runs
 
 

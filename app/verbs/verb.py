@@ -141,6 +141,11 @@ class Verb:
     batch: ChildSubmitter | None = None
 
     @property
+    def obeys_windows(self) -> bool:
+        """Whether windows hold it: all that removes something at a target that is Lethe's to slow down."""
+        return self.limits in (Limits.BEFORE_THE_FIRST_DELETE, Limits.CONFIRMED_BY_ALL)
+
+    @property
     def name(self) -> str:
         """For messages."""
         return f"{self.kind} {'/'.join(sorted(self.acts))}".strip()

@@ -23,6 +23,7 @@ from lethe_client.replication import Replication
 from lethe_client.replication_agreements import Agreements
 from lethe_client.replication_sessions import ReplicationSessions
 from lethe_client.retries import RetryPolicy
+from lethe_client.schedules import Schedules, Windows
 from lethe_client.secrets import Secrets
 from lethe_client.signing_keys import SigningKeys
 from lethe_client.slony import Slony
@@ -85,6 +86,8 @@ class Lethe:
         self.changes = Changes(self._transport)
         self.entries = Entries(self._transport)
         self.slony = Slony(self._transport, self.jobs)
+        self.schedules = Schedules(self._transport)
+        self.windows = Windows(self._transport)
         self.parameters = Parameters(self._transport)
         self.tokens = Tokens(self._transport)
         self.audit = Audit(self._transport)

@@ -54,6 +54,8 @@ def _fill(path: str) -> str:
         extinction_id=f"ext_{zeros}",
         replication_session_id=f"rps_{zeros}",
         key_id=f"ed25519:{'0' * 64}",
+        schedule_id=f"sch_{zeros}",
+        window_id=f"win_{zeros}",
         database="ZA",
         key="aw",
         file="00000000.jdb",

@@ -46,8 +46,8 @@ LOOK_AGAIN: Final = timedelta(minutes=1)
 """A child that ends wakes its parent; this is for a wake that got lost."""
 INVALID: Final = 422
 
-ChildSubmitter = Callable[[Session, Store, Mapping[str, Any], Caller, str, Settings, datetime], Job]
-"""Makes a child: store, params, caller, the parent's id."""
+ChildSubmitter = Callable[[Session, Store, Mapping[str, Any], Caller, str | None, Settings, datetime], Job]
+"""Makes a child, or a job of its own: store, params, caller, the parent's id."""
 Submitters = Mapping[str, tuple[Scope, ChildSubmitter]]
 
 

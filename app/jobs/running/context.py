@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from sqlmodel import Session, col
 
@@ -21,7 +21,7 @@ from app.jobs.errors import JobStopped, LeaseLost, StopCause
 from app.jobs.models import ThrottleSetting, WaitingOn
 from app.jobs.rows import Job, JobCheckpoint
 from app.jobs.running.claims import ClaimedJob
-from app.jobs.running.throttle import Throttle
+from app.jobs.running.throttle import REQUESTED, Throttle
 from app.jobs.states import HELD, JobState
 from app.jobs.writing import EVENT_PROGRESS, change_job
 from app.kit.instants import instant_text
@@ -29,6 +29,12 @@ from app.settings import Settings
 
 METADATA_RETRY_S = 0.5
 T = TypeVar("T")
+
+
+class FinishesAt(Protocol):
+    """When work of so many seconds is done; None: nobody can tell."""
+
+    def __call__(self, now: datetime, /, *, work_s: float) -> datetime | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,7 @@ class JobContext:
         clock: Clock,
         changed: Callable[[str], None],
         moved: Callable[[], None] = lambda: None,
+        finishes_at: FinishesAt = lambda now, *, work_s: now + timedelta(seconds=work_s),
     ) -> None:
         self.job = job
         self.instance_id = instance_id
@@ -63,6 +70,7 @@ class JobContext:
         )
         self._changed = changed
         self._moved = moved
+        self._finishes_at = finishes_at
         self.is_on_pool = False
         self._guard = threading.Lock()
         self._stop: StopCause | None = None
@@ -73,7 +81,7 @@ class JobContext:
         self._began_at = clock.boottime_s()
         self._progress_at: float | None = None
         self._done_at_start: int | None = None
-        self._bounds_shown = ThrottleSetting()
+        self._bounds_shown = (ThrottleSetting(), REQUESTED)
 
     # -- stopping
 
@@ -263,7 +271,11 @@ class JobContext:
     ) -> dict[str, Any]:
         rate = gained / active_s if active_s > 0 and gained > 0 else None
         left = None if total is None else max(0, total - done)
-        eta = None if rate is None or left is None else self.clock.now() + timedelta(seconds=left / rate)
+        # The rate so far is that of the intensity in effect; what is left meets other windows.
+        intensity = (self.throttle.setting.intensity or 1.0) if self.throttle.cause != REQUESTED else 1.0
+        eta = None
+        if rate is not None and left is not None:
+            eta = self._finishes_at(self.clock.now(), work_s=left / rate * intensity)
         return {
             "unit": unit,
             "done": done,
@@ -291,9 +303,9 @@ class JobContext:
 
     def show_bounds(self) -> None:
         """Tell clients which bounds hold the job from now on, once they are others than before."""
-        setting = self.throttle.setting
-        if setting == self._bounds_shown:
+        setting, cause = self.throttle.setting, self.throttle.cause
+        if (setting, cause) == self._bounds_shown:
             return
-        self._bounds_shown = setting
+        self._bounds_shown = (setting, cause)
         is_bounded = setting != ThrottleSetting()
-        self.show_throttle(setting if is_bounded else None, "REQUESTED" if is_bounded else None)
+        self.show_throttle(setting if is_bounded else None, cause if is_bounded else None)

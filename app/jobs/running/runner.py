@@ -26,7 +26,7 @@ from app.jobs.rows import Job, JobClass
 from app.jobs.running import outcome
 from app.jobs.running.claims import ClaimedJob, Claimer, claim_next, is_anything_due, reap, renew
 from app.jobs.running.context import JobContext
-from app.jobs.running.suspension import suspended_wait
+from app.jobs.running.openings import AlwaysOpen, Openings, brake, rest_wait, window_wait
 from app.jobs.running.tasks import TaskKind, TaskKinds
 from app.jobs.states import JobState
 from app.settings import Settings
@@ -54,6 +54,7 @@ class Runner:
         kinds: job kind to its task.
         parallel_limits: read before each claim: store to how many of its jobs may run at once.
         suspended_stores: read by the control loop: stores whose jobs must rest.
+        openings: asked before each attempt and by the control loop: when jobs may work.
         changed: told the id of each job whose row this runner changed.
     """
 
@@ -67,6 +68,7 @@ class Runner:
         clock: Clock,
         parallel_limits: Callable[[Session], Mapping[str, int]],
         suspended_stores: Callable[[Session], Collection[str]],
+        openings: Openings | None = None,
         changed: Callable[[str], None] = lambda _job_id: None,
     ) -> None:
         self.claimer = claimer
@@ -76,6 +78,7 @@ class Runner:
         self.clock = clock
         self._parallel_limits = parallel_limits
         self._suspended_stores = suspended_stores
+        self._openings: Openings = openings or AlwaysOpen()
         self._changed = changed
         self._guard = threading.Lock()
         self._held: dict[str, tuple[JobContext, threading.Thread, JobClass]] = {}
@@ -189,6 +192,7 @@ class Runner:
             clock=self.clock,
             changed=self._changed,
             moved=self.wake,
+            finishes_at=partial(self._openings.finishes_at, job),
         )
         context.renewed(asked_at_s)
         thread = threading.Thread(target=self._run, args=(context,), name=f"lethe-{job.id}", daemon=True)
@@ -238,9 +242,8 @@ class Runner:
             context.signal(StopCause.PAUSE)
         elif context.job.store in suspended:
             context.signal(StopCause.SUSPEND)
-        wanted = ThrottleSetting.model_validate(throttle or {})
-        if wanted != context.throttle.setting:
-            context.throttle.set(wanted)
+        if not brake(context, self._openings, ThrottleSetting.model_validate(throttle or {})):
+            context.signal(StopCause.WINDOW)
 
     def _renew_loop(self) -> None:
         while not (self._stopping.is_set() and not self._snapshot()):
@@ -304,6 +307,9 @@ class Runner:
             self._unless_ordered(context, kind, partial(outcome.succeed, context, result))
 
     def _work(self, context: JobContext, kind: TaskKind) -> Mapping[str, object]:
+        wanted = ThrottleSetting.model_validate(context.job.throttle or {})
+        if not brake(context, self._openings, wanted, fresh=True):
+            raise window_wait(self._openings, context.job, now=self.clock.now())
         try:
             return kind.run(context)
         except (JobStopped, JobWaiting, JobFailed, *_AWAY):
@@ -333,8 +339,8 @@ class Runner:
             logger.warning("lease lost")
         elif cause is StopCause.SHUTDOWN:
             self._unless_ordered(context, kind, partial(outcome.hand_back, context))
-        elif cause is StopCause.SUSPEND:
-            waiting = suspended_wait(context.job.store or "", now=self.clock.now())
+        elif cause in (StopCause.SUSPEND, StopCause.WINDOW):
+            waiting = rest_wait(context, self._openings, cause)
             proven = self._prove(context, kind) is None
             self._unless_ordered(context, kind, partial(outcome.wait, context, waiting, proven=proven))
         else:

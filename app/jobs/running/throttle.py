@@ -10,6 +10,7 @@ from app.clock import Clock
 from app.jobs.models import ThrottleSetting
 
 CHARGES_MAX = 10_000
+REQUESTED = "REQUESTED"
 USUAL_SHARE = 0.2
 """How much of the usual size the latest charge is."""
 
@@ -21,6 +22,7 @@ class Throttle:
         self._clock = clock
         self._guard = threading.Lock()
         self._setting = setting or ThrottleSetting()
+        self._cause = REQUESTED
         self._rows = 0.0
         self._bytes = 0.0
         self._rest_s = 0.0
@@ -33,11 +35,16 @@ class Throttle:
         """The bounds in effect."""
         return self._setting
 
-    def set(self, setting: ThrottleSetting) -> None:
+    @property
+    def cause(self) -> str:
+        """What the bounds are for: REQUESTED, or WINDOW."""
+        return self._cause
+
+    def set(self, setting: ThrottleSetting, *, cause: str = REQUESTED) -> None:
         """Change the bounds; debt from before drains at the new rate."""
         with self._guard:
             self._drain()
-            self._setting = setting
+            self._setting, self._cause = setting, cause
 
     def charge(self, *, rows: int, byte_count: int, worked_s: float) -> None:
         """Add work that was done."""

@@ -54,6 +54,7 @@ FIXED = {
     "peer_rid": "9",
     "name": "purge.retention.minutes",
     "key_id": f"ed25519:{'0' * 64}",
+    "window_id": f"win_{'0' * 26}",
     "database": "ZA",
     "key": "aw",
     "file": "00000000.jdb",
@@ -224,6 +225,12 @@ BODIES: Mapping[str, Any] = {
         "params": {"kind": "OUTGOING"},
         "stores": [f"{tenant.name}-sym"],
     },
+    "create_schedule": lambda tenant, owner: {
+        "verb": "PURGE",
+        "body": {"kind": "OUTGOING"},
+        "store": f"{owner.name}-sym",
+        "cron": "0 3 * * *",
+    },
     "create_agreement": lambda tenant, owner: {
         "consumer": {
             "url": "http://127.0.0.1:1",
@@ -342,6 +349,8 @@ class World:
         things["token_id"] = self._made(
             "/v1/tokens", {"name": f"{name}-token", "scopes": ["jobs:read"], "stores": tenant.stores}
         )["id"]
+        nightly = {"verb": "PURGE", "body": {"kind": "OUTGOING"}, "store": f"{name}-sym", "cron": "0 3 * * *"}
+        things["schedule_id"] = self._made("/v1/schedules", nightly)["id"]
         things["job_id"] = self._made(f"/v1/stores/{name}-sym/purges", {"kind": "OUTGOING"})["id"]
         key = {"databases": ["ZA=="], "start_key": "eg==", "label": name, "confirm_keys_never_reused": True}
         things["extinction_id"] = self._made(f"{replica}/extinctions", key)["subject"]["id"]

@@ -92,11 +92,42 @@ def _kept_for_backup(world: World, call: Call) -> Call:
     return call.at(call.path.replace(world.theirs.things["protection_id"], found["id"]))
 
 
+def _as_it_is(_: World, call: Call) -> Call:
+    return call
+
+
+def _schedule(verb: str, store: str) -> Variation:
+    def varied(world: World, call: Call) -> Call:
+        body = {"period": "P1D"} if verb == "ERASURE" else {}
+        return call.with_body(verb=verb, body=body, store=f"{world.theirs.name}-{store}", cron="0 3 * * *")
+
+    return varied
+
+
+def _resumed(verb: str, store: str) -> Variation:
+    """A schedule of another verb."""
+
+    def varied(world: World, call: Call) -> Call:
+        written = _schedule(verb, store)(world, Call("POST", "/v1/schedules"))
+        made = world.ask(written, world.admin)
+        assert made.status_code == 201, made.text
+        return call.at(f"/v1/schedules/{made.json()['id']}:resume")
+
+    return varied
+
+
 VARIATIONS: dict[tuple[str, str], Variation] = {
     ("restore_archive", "admin"): _body(into={"live": True}),
     ("restore_archive", "stores:write"): _body(into={"file": "/tmp/never-made.sqlite"}),
     ("create_batch", "purges:write"): _body(kind="PURGE"),
     ("create_batch", "events:write"): _body(kind="EVENT_CLEANUP", params={}),
+    ("create_batch", "erasure:write"): _body(kind="ERASURE", params={}),
+    ("create_schedule", "purges:write"): _body(verb="PURGE"),
+    ("create_schedule", "events:write"): _schedule("EVENT_CLEANUP", "node"),
+    ("create_schedule", "erasure:write"): _schedule("ERASURE", "je"),
+    ("resume_schedule", "purges:write"): _as_it_is,
+    ("resume_schedule", "events:write"): _resumed("EVENT_CLEANUP", "node"),
+    ("resume_schedule", "erasure:write"): _resumed("ERASURE", "je"),
     ("confirm_event", "admin"): _body(force=True),
     ("create_replication_session", "admin"): _body(mode="TOTAL", discard_consumer_changes=True),
     ("create_webhook", "admin"): _body(url="https://127.0.0.1/hook"),
@@ -167,6 +198,8 @@ def test_the_stated_scope_is_enough_and_nothing_else_is(world: World, operation:
 
 BASES = {
     "create_batch": ("purges:write",),
+    "create_schedule": ("purges:write",),
+    "resume_schedule": ("purges:write",),
     "retry_job": ("purges:write",),
     "resume_job": ("purges:write",),
     "create_token": ("admin",),

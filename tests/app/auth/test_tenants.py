@@ -15,7 +15,7 @@ from tests.app.auth.tenants import Call, Operation, World, call_of, operations_o
 
 OPERATIONS = operations_of(create_app(Settings(), Database("sqlite://")))
 NAMED = [each for each in OPERATIONS if each.is_named]
-BODY_NAMES = {"create_store", "create_token", "create_batch", "create_webhook"}
+BODY_NAMES = {"create_store", "create_token", "create_batch", "create_schedule", "create_webhook"}
 """Nothing of a tenant in their paths, but in their bodies."""
 SHARED = {
     "metrics",
@@ -28,9 +28,12 @@ SHARED = {
     "get_parameter",
     "list_signing_keys",
     "get_signing_key",
+    "list_schedules",
     "list_stores",
     "list_tokens",
     "list_webhooks",
+    "list_windows",
+    "get_window",
 }
 """What everybody may ask, and hears of the own stores only."""
 
@@ -76,6 +79,7 @@ REACHED = {
     "SESSION_NOT_FOUND",
     "BATCH_UNREADABLE",
     "SIGNING_KEY_NOT_FOUND",
+    "WINDOW_NOT_FOUND",
 }
 """The store was reached, and its target asked."""
 CHOSEN = {"acquire_replica"}

@@ -111,7 +111,7 @@ def test_every_kind_of_job_that_the_code_names_has_a_row() -> None:
         ("OF_A_LATER_VERSION", {}),
         ("PLAN", {"plan": "OF_A_LATER_VERSION"}),
         ("PLAN", {"plan": "LOG_SWITCH"}),
-        ("BATCH", {"kind": "ERASURE", "params": {}}),
+        ("BATCH", {"kind": "EXTINCTION", "params": {}}),
     ],
 )
 def test_what_is_in_no_row_is_nobodys(kind: str, params: dict[str, Any]) -> None:

@@ -1,0 +1,211 @@
+"""The one list of all that recurs: schedules, and what recurs by a parameter or an agreement.
+
+The latter are rows of other tables, where their own domains keep them in line with what stores ask for; here
+they are only read.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final, cast
+
+from sqlalchemy import literal, or_, union_all
+from sqlalchemy.sql.elements import ColumnElement
+from sqlmodel import Session, col, select
+
+from app.auth.service import Caller
+from app.erase.queries import newest_cycle
+from app.erase.rows import ACTIVE, ErasureStore
+from app.erase.rules import PERIOD, RUN_ERASER
+from app.erase.service import JOB_ERASURE
+from app.events.cleanup.models import JOB_CLEANUP
+from app.events.cleanup.tick import SWITCH
+from app.jobs.models import JobError
+from app.jobs.rows import Job
+from app.jobs.states import JobState
+from app.kit.pagination import Page, read_page
+from app.purge.models import PurgeKind
+from app.purge.tick import ALL_JOBS, SWITCHES
+from app.replication.agreements.sessions.service import JOB_SESSION
+from app.replication.rows import Agreement, AgreementState
+from app.replication.trimming.tick import INTERVAL
+from app.schedules.models import Firing, Outcome, ScheduleRead
+from app.schedules.rows import Schedule
+from app.stores.rows import Store
+from app.sweeps.purging import CHANGELOG, JOB_PURGE
+from app.sweeps.rows import SweepTick
+
+TICK: Final = "tick"
+"""`tick:STORE:KIND` is the id of what recurs by a parameter."""
+SEPARATOR: Final = ":"
+
+
+def list_schedules(
+    db: Session, caller: Caller, *, store: str | None, page_size: int, page_token: str
+) -> Page[ScheduleRead]:
+    """All that recurs and the caller may see, by id from the last on: ticks, schedules, agreements."""
+    visible = caller.visible_stores()
+    filters = {"list": "schedules", "store": store, "visible": visible, "token": visible and caller.token_id}
+    found = union_all(*_sources(caller, store)).subquery()
+    return read_page(
+        db,
+        cast(Any, select(found.c.id, literal(1))),  # two columns: rows, not values
+        cast(Any, found.c.id),
+        filters=filters,
+        page_size=page_size,
+        page_token=page_token,
+        item=lambda row: _shown(db, row.id),
+    )
+
+
+def _sources(caller: Caller, store: str | None) -> Sequence[Any]:
+    def of_stores(column: Any, *, own: ColumnElement[bool] | None = None) -> list[ColumnElement[bool]]:
+        wanted: list[ColumnElement[bool]] = [] if store is None else [column == store]
+        visible = caller.visible_stores()
+        if visible is not None:
+            seen = column.in_(visible)
+            wanted.append(seen if own is None else or_(seen, own))
+        return wanted
+
+    def tick_id(store_column: Any, kind: Any) -> Any:
+        return (literal(TICK + SEPARATOR) + store_column + SEPARATOR + kind).label("id")
+
+    is_own = (col(Schedule.store).is_(None)) & (col(Schedule.token_id) == caller.token_id)
+    return (
+        select(col(Schedule.id).label("id")).where(*of_stores(col(Schedule.store), own=is_own)),
+        select(tick_id(col(SweepTick.store), col(SweepTick.kind))).where(*of_stores(col(SweepTick.store))),
+        select(tick_id(col(ErasureStore.store), literal(JOB_ERASURE))).where(
+            col(ErasureStore.seen_enabled).is_(True),
+            col(ErasureStore.store).in_(select(Store.id)),
+            *of_stores(col(ErasureStore.store)),
+        ),
+        select(col(Agreement.id).label("id")).where(
+            col(Agreement.interval_s).is_not(None),
+            col(Agreement.state) != AgreementState.REMOVED,
+            *of_stores(col(Agreement.store)),
+        ),
+    )
+
+
+def _shown(db: Session, found_id: str) -> ScheduleRead:
+    if found_id.startswith("sch_"):
+        return read_schedule(db, db.get_one(Schedule, found_id))
+    if found_id.startswith("agr_"):
+        return _agreement(db, db.get_one(Agreement, found_id))
+    _, store, kind = found_id.split(SEPARATOR)
+    if kind == JOB_ERASURE:
+        return _eraser(db, found_id, store)
+    return _tick(db, found_id, db.get_one(SweepTick, (store, kind)))
+
+
+def read_schedule(db: Session, row: Schedule) -> ScheduleRead:
+    """A schedule as clients see it, with what became of its last job."""
+    last = None
+    if row.last_outcome is not None:
+        has_job = row.last_outcome == Outcome.SUBMITTED
+        job_id = row.last_job_id if has_job or row.last_outcome == Outcome.SKIPPED_RUNNING else None
+        last = _firing(db, row.last_due, row.last_at, row.last_outcome, row.last_detail, job_id)
+    names = set(ScheduleRead.model_fields) - {"source", "jitter", "last", "labels", "interval"}
+    return ScheduleRead(
+        **{name: getattr(row, name) for name in names},
+        source=None,
+        labels=row.labels if row.store is None else None,
+        jitter=timedelta(seconds=row.jitter_s),
+        last=last,
+    )
+
+
+def _firing(
+    db: Session,
+    due: datetime | None,
+    at: datetime | None,
+    outcome: str,
+    detail: str | None,
+    job_id: str | None,
+) -> Firing:
+    job = None if job_id is None else db.get(Job, job_id)
+    error = None if job is None or job.error is None else JobError.model_validate(job.error)
+    state = None if job is None else JobState(job.state)
+    return Firing(
+        due=due, at=at, outcome=outcome, detail=detail, job_id=job_id, job_state=state, job_error=error
+    )
+
+
+def _tick(db: Session, found_id: str, row: SweepTick) -> ScheduleRead:
+    store = db.get_one(Store, row.store)
+    verb, body, source = _SOURCES.get(row.kind, _purge_source)(row.kind, store)
+    last = None
+    if row.last_outcome is not None:
+        last = _firing(db, None, row.last_at, row.last_outcome, row.last_detail, row.last_job_id)
+    return ScheduleRead(
+        id=found_id,
+        source=source,
+        verb=verb,
+        body=body,
+        store=row.store,
+        labels=None,
+        cron=row.cron,
+        time_zone=row.time_zone,
+        interval=None if row.interval_s is None else timedelta(seconds=row.interval_s),
+        next_at=row.next_at,
+        last=last,
+    )
+
+
+Source = tuple[str, dict[str, Any], str]
+"""Verb, body, parameter."""
+
+
+def _purge_source(kind: str, store: Store) -> Source:
+    switch = ALL_JOBS if store.parameters.get(ALL_JOBS) is True else SWITCHES[PurgeKind(kind)]
+    return JOB_PURGE, {"kind": kind}, switch
+
+
+_SOURCES: Final[dict[str, Callable[[str, Store], Source]]] = {
+    CHANGELOG: lambda kind, _store: (JOB_PURGE, {"kind": kind}, INTERVAL),
+    JOB_CLEANUP: lambda _kind, _store: (JOB_CLEANUP, {}, SWITCH),
+}
+
+
+def _eraser(db: Session, found_id: str, store: str) -> ScheduleRead:
+    row, newest = db.get_one(ErasureStore, store), newest_cycle(db, store)
+    last = None
+    if newest is not None:
+        last = _firing(db, None, newest.started_at, str(newest.state), row.trouble, newest.job_id)
+    rests = newest is not None and (newest.state in ACTIVE or newest.ended_at is not None)
+    return ScheduleRead(
+        id=found_id,
+        source=f"{RUN_ERASER}, {PERIOD}",
+        verb=JOB_ERASURE,
+        body={},
+        store=store,
+        labels=None,
+        cron=None,
+        time_zone=None,
+        interval=timedelta(seconds=row.seen_period_s),
+        next_at=newest.ends_at if newest is not None and rests else None,
+        last=last,
+    )
+
+
+def _agreement(db: Session, row: Agreement) -> ScheduleRead:
+    assert row.interval_s is not None, "only agreements with an interval are listed"
+    last = None
+    if row.last_started_at is not None:
+        detail = row.last_detail or row.last_code
+        last = _firing(db, None, row.last_started_at, row.last_outcome or "RUNNING", detail, None)
+    next_at = row.next_at
+    if next_at is None and row.last_started_at is not None:
+        next_at = row.last_started_at + timedelta(seconds=row.interval_s)
+    return ScheduleRead(
+        id=row.id,
+        source=f"agreement {row.id}",
+        verb=JOB_SESSION,
+        body={"agreement_id": row.id},
+        store=row.store,
+        labels=None,
+        cron=None,
+        time_zone=None,
+        interval=timedelta(seconds=row.interval_s),
+        next_at=next_at,
+        last=last,
+    )

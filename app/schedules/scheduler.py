@@ -1,0 +1,128 @@
+"""The look at schedules: one statement by an index, whatever their number; then sleep until one is due.
+
+Rules:
+- instances do not speak to each other: what is due is decided under the lock of its row;
+- a clock that was put back, here or while nobody ran, has the times of schedules reckoned anew, and wakes
+  what waits for a window.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final
+
+import structlog
+from sqlmodel import Session, col, select
+
+from app.clock import Clock
+from app.db import Database
+from app.jobs.running.runner import survive
+from app.jobs.service import wake
+from app.schedules.firing import Firing, fired_since
+from app.schedules.rows import Schedule
+from app.schedules.service import set_next, timing_of
+from app.schedules.windows.service import WAKE_KEY
+from app.settings import Settings
+
+DUE_MAX: Final = 200
+"""Schedules of one look; more are looked at right after."""
+PIECE: Final = 100
+BACKLOG_PAUSE_S: Final = 0.05
+FAILED_PAUSE_S: Final = 1.0
+logger = structlog.get_logger("lethe.schedules")
+
+
+@dataclass(slots=True)
+class Scheduler:
+    """The schedules as one instance looks at them; one thread.
+
+    Args:
+        changed: told of each job that is made, and of its store.
+    Attributes:
+        rest_s: in how many seconds to look again.
+    """
+
+    database: Database
+    settings: Settings
+    clock: Clock
+    changed: Callable[[str], None] = lambda _: None
+    rest_s: float = field(default=0.0, init=False)
+    _seen: datetime | None = field(default=None, init=False)
+
+    def look(self) -> list[str]:
+        """Fire what is due; returns the jobs."""
+        self.rest_s = self.settings.schedules_poll_s
+        now = self.clock.now()
+        if self._seen is None or now < self._seen:
+            self._clock_was_put_back(now)
+        self._seen = now
+        with self.database.reading() as db:
+            found = _next(db)
+        due = [schedule_id for schedule_id, at in found if at <= now]
+        firing = Firing(self.database, self.settings, self.changed)
+        made: list[str] = []
+        failed = 0
+        for schedule_id in due:
+            done = survive(partial(_fire, firing, schedule_id, now, made), "metadata away")
+            failed += not done
+        self.rest_s = self._rest(found, due, now, failed=failed)
+        return made
+
+    def _rest(
+        self, found: Sequence[tuple[str, datetime]], due: Sequence[str], now: datetime, *, failed: int
+    ) -> float:
+        """Until the next one is due, as far as it is known; others may write one meanwhile."""
+        poll_s = self.settings.schedules_poll_s
+        if failed:
+            return FAILED_PAUSE_S
+        if len(due) >= DUE_MAX:
+            return BACKLOG_PAUSE_S
+        if due:  # when these come again is not known here
+            return min(poll_s, 1.0)
+        return min([poll_s, *((at - now).total_seconds() for _, at in found)])
+
+    def _clock_was_put_back(self, now: datetime) -> None:
+        """Reckon the times anew of what was reckoned at a later time than it is."""
+        reckoned = 0
+        while True:
+            with self.database.transaction() as db:
+                query = select(Schedule).where(col(Schedule.reckoned_at) > now).limit(PIECE)
+                rows = db.exec(query.with_for_update(skip_locked=True)).all()
+                for row in rows:
+                    _reckon(db, row, now)
+                reckoned += len(rows)
+                if len(rows) < PIECE:
+                    if self._seen is not None:
+                        wake(db, WAKE_KEY, now=now)
+                    break
+        if reckoned:
+            logger.warning("the clock was put back: schedules were reckoned anew", schedules=reckoned)
+
+
+def _fire(firing: Firing, schedule_id: str, now: datetime, made: list[str]) -> bool:
+    job_id = firing.fire(schedule_id, now=now)
+    if job_id is not None:
+        made.append(job_id)
+    return True
+
+
+def _next(db: Session) -> list[tuple[str, datetime]]:
+    """The schedules that come next, in their order."""
+    query = select(Schedule.id, col(Schedule.next_at)).where(col(Schedule.next_at).is_not(None))
+    rows = db.exec(query.order_by(col(Schedule.next_at)).limit(DUE_MAX)).all()
+    return [(schedule_id, at) for schedule_id, at in rows if at is not None]
+
+
+def _reckon(db: Session, row: Schedule, now: datetime) -> None:
+    if row.next_due is None and row.queued_due is None:  # paused, or it never comes again
+        row.reckoned_at = now
+    elif row.queued_due is not None:
+        row.next_at = min(row.next_at or now, now + timedelta(seconds=1))
+        row.reckoned_at = now
+    else:
+        timing = timing_of(row)
+        fired = fired_since(db, row.id, now - timing.offset)
+        set_next(row, timing.next_due(now, fired=fired), now=now)
+    db.add(row)
+    db.flush()

@@ -1,0 +1,91 @@
+"""What windows mean for the jobs of this process.
+
+Rules:
+- windows are read again every LOOK_EVERY_S while a job is held, never while there is none;
+- what holds is reckoned from the wall clock at each look: nothing is counted, so no jump of it is missed.
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from app.clock import Clock
+from app.db import Database
+from app.jobs.running.claims import ClaimedJob
+from app.jobs.running.openings import Opening
+from app.schedules.windows.rows import Window
+from app.schedules.windows.rules import Rule, finishes_at, level_at, opens_at
+from app.schedules.windows.service import WAKE_KEY, all_windows, is_for, rule_of
+from app.stores.rows import Store
+
+LOOK_EVERY_S: Final = 2.0
+OUTSIDE: Final = "outside of every ALLOW window"
+IsHeld = Callable[[str, Mapping[str, Any]], bool]
+
+
+class WindowBrake:
+    """The windows as the runner of one process asks for them; any thread.
+
+    Args:
+        is_held: whether windows hold a job of a kind, with its parameters.
+    """
+
+    wake_key = WAKE_KEY
+
+    def __init__(self, database: Database, clock: Clock, *, is_held: IsHeld) -> None:
+        self._database = database
+        self._clock = clock
+        self._is_held = is_held
+        self._guard = threading.Lock()
+        self._seen_at_s: float | None = None
+        self._windows: Sequence[Window] = ()
+        self._stores: dict[str, _OfStore] = {}
+
+    def of(self, job: ClaimedJob, *, fresh: bool = False) -> Opening | None:
+        """How hard a job may work now; None: nothing brakes it."""
+        if job.store is None or not self._is_held(job.kind, job.params):
+            return None
+        with self._guard:
+            return self._look(job.store, fresh=fresh).opening
+
+    def finishes_at(self, job: ClaimedJob, now: datetime, *, work_s: float) -> datetime | None:
+        """When work of so many seconds at full intensity is done; None: not within a foreseeable time."""
+        rules: Sequence[Rule] = ()
+        if job.store is not None and self._is_held(job.kind, job.params):
+            with self._guard:
+                rules = self._look(job.store, fresh=False).rules
+        return finishes_at(rules, now, work_s=work_s)
+
+    def _look(self, store: str, *, fresh: bool) -> "_OfStore":
+        """What holds at a store, as it was seen at most LOOK_EVERY_S ago."""
+        now_s = self._clock.boottime_s()
+        is_old = self._seen_at_s is None or now_s - self._seen_at_s >= LOOK_EVERY_S
+        if not (is_old or fresh) and store in self._stores:
+            return self._stores[store]
+        with self._database.reading() as db:
+            if is_old or fresh:
+                self._windows, self._stores, self._seen_at_s = all_windows(db), {}, now_s
+            row = db.get(Store, store) if self._windows else None
+        labels = {} if row is None else row.labels
+        rules = [rule_of(window) for window in self._windows if is_for(window, labels)]
+        found = _OfStore(rules, _opening(rules, self._clock.now()))
+        self._stores[store] = found
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _OfStore:
+    """What was seen of the windows of a store."""
+
+    rules: Sequence[Rule]
+    opening: Opening | None
+
+
+def _opening(rules: Sequence[Rule], now: datetime) -> Opening | None:
+    level = level_at(rules, now)
+    if level.intensity >= 1:
+        return None
+    ref = OUTSIDE if level.rule is None else level.rule.id
+    return Opening(level.intensity, ref, None if level.intensity > 0 else opens_at(rules, now))

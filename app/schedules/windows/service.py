@@ -1,0 +1,100 @@
+"""Rules of windows: add, list, remove; and what they mean for a store."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from sqlmodel import Session, col, func, select
+
+from app.auth.service import Caller
+from app.errors import Conflict, NotFound
+from app.jobs.service import wake
+from app.kit.ids import new_id
+from app.kit.pagination import Page, read_page
+from app.schedules.crontab import Crontab
+from app.schedules.windows.models import WindowCreate, WindowRead, columns_of, read_window
+from app.schedules.windows.rows import Window
+from app.schedules.windows.rules import Rule, WindowKind
+
+WINDOWS_MAX: Final = 500
+WAKE_KEY: Final = "windows"
+"""The event "the windows have changed"."""
+
+
+class WindowNotFound(NotFound):
+    """There is no such window."""
+
+
+class TooManyWindows(Conflict):
+    """Every job looks at every window of its store."""
+
+
+def rule_of(row: Window) -> Rule:
+    """A row as the rules have it."""
+    crontab = Crontab(row.cron, row.time_zone)
+    return Rule(row.id, WindowKind(row.kind), crontab, timedelta(seconds=row.duration_s), row.intensity)
+
+
+def all_windows(db: Session) -> Sequence[Window]:
+    """Every window."""
+    return db.exec(select(Window).order_by(col(Window.id)).limit(WINDOWS_MAX)).all()
+
+
+def is_for(window: Window, labels: Mapping[str, str]) -> bool:
+    """Whether a window is one of a store with these labels."""
+    return all(labels.get(name) == value for name, value in window.labels.items())
+
+
+def show(row: Window, *, now: datetime) -> WindowRead:
+    """A window as clients see it."""
+    rule = rule_of(row)
+    return read_window(row, open_until=rule.ends_at(now), next_at=rule.crontab.next_after(now))
+
+
+def create_window(db: Session, request: WindowCreate, *, caller: Caller, now: datetime) -> Window:
+    """Add a window; jobs that rest look again.
+
+    Raises: TooManyWindows.
+    """
+    if db.exec(select(func.count()).select_from(Window)).one() >= WINDOWS_MAX:
+        raise TooManyWindows(f"there are {WINDOWS_MAX} windows; remove one that nobody needs")
+    fields = columns_of(request)
+    row = Window(id=new_id("win"), **fields, created_by=caller.name, created_at=now)
+    db.add(row)
+    db.flush()
+    wake(db, WAKE_KEY, now=now)
+    return row
+
+
+def get_window(db: Session, window_id: str) -> Window:
+    """The row of a window.
+
+    Raises: WindowNotFound.
+    """
+    row = db.get(Window, window_id)
+    if row is None:
+        raise WindowNotFound("there is no such window")
+    return row
+
+
+def remove_window(db: Session, window_id: str, *, now: datetime) -> None:
+    """Remove a window; jobs that rest look again.
+
+    Raises: WindowNotFound.
+    """
+    db.delete(get_window(db, window_id))
+    db.flush()
+    wake(db, WAKE_KEY, now=now)
+
+
+def list_windows(db: Session, *, page_size: int, page_token: str, now: datetime) -> Page[WindowRead]:
+    """Windows, newest first."""
+    return read_page(
+        db,
+        select(Window),
+        col(Window.id),
+        filters={"list": "windows"},
+        page_size=page_size,
+        page_token=page_token,
+        item=lambda row: show(row, now=now),
+    )

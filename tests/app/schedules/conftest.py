@@ -1,0 +1,14 @@
+"""A bench of schedules on both kinds of metadata."""
+
+import pytest
+
+from app.db import Database
+from app.settings import Settings
+from tests.app.schedules.schedules_bench import SchedulesBench, WallClock
+
+
+@pytest.fixture
+def bench(database: Database, settings: Settings) -> SchedulesBench:
+    clock = WallClock()
+    database.clock = clock
+    return SchedulesBench(database, settings, clock)
