@@ -8,7 +8,7 @@ Invariants:
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -27,6 +27,12 @@ SQLITE_BUSY_TIMEOUT_MS = 5_000
 WRITER_QUEUE_TIMEOUT_S = 30.0
 # A server that takes no writes now: the former primary, or a standby, in the middle of a failover.
 READ_ONLY_SQLSTATE = "25006"
+AFTER_COMMIT = "lethe_after_commit"
+
+
+def after_commit(db: Session, act: Callable[[], None]) -> None:
+    """Do something once the transaction of a session is committed, and never if it is not."""
+    db.info.setdefault(AFTER_COMMIT, []).append(act)
 
 
 class DurationSeconds(sa.types.TypeDecorator[timedelta]):
@@ -163,10 +169,13 @@ class Database:
             with _translated(), Session(self.engine, expire_on_commit=False) as db:
                 yield db
                 db.commit()
+                committed = db.info.pop(AFTER_COMMIT, ())
         finally:
             self._local.open = False
             if self.is_sqlite:
                 self._writers.release()
+        for act in committed:
+            act()
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
@@ -207,4 +216,4 @@ def _translated() -> Iterator[None]:
         raise
 
 
-__all__ = ["JSON_TYPE", "Database", "UtcDateTime"]
+__all__ = ["JSON_TYPE", "Database", "UtcDateTime", "after_commit"]

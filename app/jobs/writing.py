@@ -1,12 +1,18 @@
-"""Writes to a job's row: one guarded UPDATE and one event row, in the caller's transaction."""
+"""Writes to a job's row: one INSERT or one guarded UPDATE, and one event row, in the caller's transaction.
+
+Nothing else writes the state of a job, so that each transition has its event and its line in the log.
+"""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 from sqlalchemy import ColumnElement, update
 from sqlmodel import Session, col
 
+from app.db import after_commit
+from app.jobs.lines import LINES, Step
 from app.jobs.rows import Job, JobEvent
 from app.jobs.states import TERMINAL, JobState
 
@@ -14,6 +20,25 @@ EVENT_STATE = "state"
 EVENT_PROGRESS = "progress"
 EVENT_WARNING = "warning"
 EVENT_THROTTLE = "throttle"
+_TOLD: Final = (
+    col(Job.event_seq),
+    col(Job.kind),
+    col(Job.store),
+    col(Job.requested_by),
+    col(Job.state),
+    col(Job.attempt),
+    col(Job.retries),
+)
+
+
+def add_job(db: Session, job: Job, *, now: datetime, event: tuple[str, Mapping[str, Any]]) -> None:
+    """Insert a job and its first event."""
+    job.event_seq = 1
+    db.add(job)
+    db.flush()
+    db.add(JobEvent(job_id=job.id, seq=1, at=now, type=event[0], data=dict(event[1])))
+    db.flush()
+    _tell(db, _step(job.id, job, {}, event))
 
 
 def change_job(
@@ -37,16 +62,40 @@ def change_job(
         update(Job)
         .where(col(Job.id) == job_id, *guards)
         .values(**values, version=Job.version + 1, event_seq=Job.event_seq + step, updated_at=now)
-        .returning(col(Job.event_seq))
+        .returning(*_TOLD)
         .execution_options(synchronize_session=False)
     ).first()
     if changed is None:
         return False
     if event is not None:
         kind, data = event
-        db.add(JobEvent(job_id=job_id, seq=changed[0], at=now, type=kind, data=dict(data)))
+        db.add(JobEvent(job_id=job_id, seq=changed.event_seq, at=now, type=kind, data=dict(data)))
         db.flush()
+    _tell(db, _step(job_id, changed, values, event))
     return True
+
+
+def _step(
+    job_id: str, row: Any, values: Mapping[str, Any], event: tuple[str, Mapping[str, Any]] | None
+) -> Step:
+    kind, data = event or ("", {})
+    return Step(
+        job_id=job_id,
+        kind=row.kind,
+        store=row.store,
+        caller=row.requested_by,
+        state=JobState(row.state),
+        attempt=row.attempt,
+        retries=row.retries,
+        facts=data if kind == EVENT_STATE else None,
+        waiting_on=values.get("waiting_on"),
+        advanced=kind == EVENT_PROGRESS or values.get("retries") == 0,
+    )
+
+
+def _tell(db: Session, step: Step) -> None:
+    if step.is_news:
+        after_commit(db, partial(LINES.say, step))
 
 
 def state_event(state: JobState, **facts: Any) -> tuple[str, dict[str, Any]]:
