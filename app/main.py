@@ -5,7 +5,6 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
 from typing import Annotated
@@ -14,10 +13,7 @@ import anyio.to_thread
 from fastapi import Depends, FastAPI, Request
 from fastapi.dependencies.models import Dependant
 from fastapi.middleware.cors import CORSMiddleware
-from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
-from sqlalchemy import text
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from app import errors
@@ -62,6 +58,7 @@ from app.protection.abort_api import router as abort_router
 from app.protection.api import router as protection_router
 from app.protection.waiting import WaitingRoom
 from app.purge.api import router as purge_router
+from app.readiness import Readiness, add_probes
 from app.replication.agreements.api import router as agreements_router
 from app.replication.agreements.compare_api import router as compare_router
 from app.replication.agreements.sessions.api import router as replication_sessions_router
@@ -135,29 +132,6 @@ ROUTERS = (
     secrets_router,
     auth_router,
 )
-
-
-@dataclass(slots=True)
-class Readiness:
-    """What `/readyz` tells.
-
-    Args:
-        runner_alive: whether this process can take work.
-        spark_failed: whether Spark has been given up; one that still starts does not count.
-    """
-
-    runner_alive: Callable[[], bool] = field(default=lambda: False)
-    spark_failed: Callable[[], bool] = field(default=lambda: False)
-    stopping: bool = False
-
-    @property
-    def status(self) -> str:
-        """One word."""
-        if self.stopping:
-            return "stopping"
-        if not self.runner_alive():
-            return "starting"
-        return "spark-failed" if self.spark_failed() else "ready"
 
 
 def create_app(
@@ -300,43 +274,8 @@ def _add_routes(app: FastAPI) -> None:
     each = [Depends(_refuse_unknown_query), Depends(_refuse_doubled_keys)]
     for router in ROUTERS:
         app.include_router(router, dependencies=each)
-    _add_probes(app)
+    add_probes(app)
     _add_documents(app)
-
-
-def _add_probes(app: FastAPI) -> None:
-    @app.get(
-        "/livez", summary="Alive", operation_id="livez", tags=["operation"], openapi_extra={"security": []}
-    )
-    async def livez() -> dict[str, str]:
-        """The process answers."""
-        return {"status": "alive"}
-
-    @app.get(
-        "/readyz",
-        summary="Ready",
-        operation_id="readyz",
-        tags=["operation"],
-        openapi_extra={"security": []},
-        responses={503: {"description": "starting, stopping, metadata-away or spark-failed"}},
-    )
-    async def readyz(request: Request) -> Response:
-        """200 when metadata is at head, a runner is alive, and Spark has not been given up."""
-        readiness: Readiness = request.app.state.readiness
-        status = readiness.status
-        if status == "ready" and not await run_in_threadpool(_answers, request.app.state.database):
-            status = "metadata-away"
-        return JSONResponse({"status": status}, status_code=200 if status == "ready" else 503)
-
-
-def _answers(database: Database) -> bool:
-    """Whether the metadata database can be read now."""
-    try:
-        with database.reading() as db:
-            db.execute(text("select 1"))
-    except (errors.MetadataUnavailable, errors.MetadataBusy):
-        return False
-    return True
 
 
 def _add_documents(app: FastAPI) -> None:

@@ -223,6 +223,11 @@ class SparkCollector:
         yield GaugeMetricFamily("lethe_spark_slots", "Slots of the pool.", value=pool.limits.slots)
         for name, (text, read) in SPARK_GAUGES.items():
             yield GaugeMetricFamily(f"lethe_spark_{name}", text, value=read(pool))
+        yield CounterMetricFamily(
+            "lethe_spark_fallbacks",
+            "Jobs that AUTO ran inline because Spark cannot start.",
+            value=self._spark.engine.fallbacks,
+        )
         for name, (text, read) in SPARK_COUNTERS.items():
             yield CounterMetricFamily(f"lethe_spark_{name}", text, value=read(pool))
 

@@ -26,8 +26,10 @@ from app.jobs.running.instances import InstanceBusy, InstanceLock
 from app.kit.door import Door, Listener
 from app.kit.http_protocol import timed_by
 from app.kit.ids import new_id
+from app.kit.room import Room
 from app.logs import BOUNDS, configure_logging
-from app.main import Readiness, create_app
+from app.main import create_app
+from app.readiness import Readiness, room_of
 from app.settings import Settings
 from app.starting import (
     EXIT_BUSY,
@@ -50,6 +52,7 @@ from app.working import Worker
 
 EXIT_OK = 0
 EXIT_FAILED = 1
+MEGABYTE = 1_048_576
 ROOT = 0
 NO_SIGNAL = 0
 """The process ends by itself."""
@@ -79,8 +82,8 @@ class Server(uvicorn.Server):
         self._draining.start()
 
     def _drain_and_exit(self, sig: int) -> None:
-        tell_stopping(sig)  # not in the signal's handler: it may have interrupted a line
         try:
+            tell_stopping(sig)  # not in the signal's handler: it may have interrupted a line
             self._drain()
         finally:
             self.should_exit = True
@@ -140,6 +143,7 @@ def _run_server(settings: Settings, database: Database, worker: Worker, sockets:
         runner_alive=lambda: worker.runner.is_alive,
         spark_failed=lambda: spark is not None and spark.is_failed,
     )
+    room_of(readiness, database, Room(settings.data_dir, settings.data_free_min_mb * MEGABYTE))
     app = create_app(
         settings,
         database,

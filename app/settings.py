@@ -77,6 +77,8 @@ class Settings(BaseSettings):
     metadata_url: str | None = None
     archive_root: Path | None = None
     archive_free_min_mb: Annotated[int, Field(ge=0)] = 64
+    data_free_min_mb: Annotated[int, Field(ge=0)] = 16
+    """Less than this in the data directory, and less than a twentieth of its file system: /readyz tells."""
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8765
     tls_cert: Path | None = None
