@@ -27,7 +27,13 @@ SQLITE_BUSY_TIMEOUT_MS = 5_000
 WRITER_QUEUE_TIMEOUT_S = 30.0
 # A server that takes no writes now: the former primary, or a standby, in the middle of a failover.
 READ_ONLY_SQLSTATE = "25006"
+BEFORE_COMMIT = "lethe_before_commit"
 AFTER_COMMIT = "lethe_after_commit"
+
+
+def before_commit(db: Session, act: Callable[[Session], None]) -> None:
+    """Do something as the last of the transaction of a session."""
+    db.info.setdefault(BEFORE_COMMIT, []).append(act)
 
 
 def after_commit(db: Session, act: Callable[[], None]) -> None:
@@ -168,6 +174,8 @@ class Database:
         try:
             with _translated(), Session(self.engine, expire_on_commit=False) as db:
                 yield db
+                for prepare in db.info.pop(BEFORE_COMMIT, ()):
+                    prepare(db)
                 db.commit()
                 committed = db.info.pop(AFTER_COMMIT, ())
         finally:
@@ -216,4 +224,4 @@ def _translated() -> Iterator[None]:
         raise
 
 
-__all__ = ["JSON_TYPE", "Database", "UtcDateTime", "after_commit"]
+__all__ = ["JSON_TYPE", "Database", "UtcDateTime", "after_commit", "before_commit"]

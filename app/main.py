@@ -51,8 +51,9 @@ from app.kit.conditional import IfNoneMatch, is_current
 from app.kit.head import HeadAsGet
 from app.kit.json_bodies import TwiceNamed, loads
 from app.kit.problems import problems
+from app.kit.request_figures import RequestFigures
 from app.kit.request_scope import BodyLimit, RequestScope
-from app.metrics import render_metrics
+from app.metrics.exposition import render_metrics
 from app.parameters.api import router as parameters_router
 from app.protection.abort_api import router as abort_router
 from app.protection.api import router as protection_router
@@ -180,6 +181,7 @@ def create_app(
     state.waiting_room = WaitingRoom(settings.waiters_max)
     state.parking = _parking(settings)
     state.change_writers = writers
+    state.requests = RequestFigures()
     errors.install(app)
     _add_middleware(app, settings)
     _add_routes(app)
@@ -223,6 +225,7 @@ def _add_middleware(app: FastAPI, settings: Settings) -> None:
     app.add_middleware(Gate, settings=settings)
     app.add_middleware(
         RequestScope,
+        figures=app.state.requests,
         body_max_bytes=settings.request_body_max_bytes,
         body_limits=(
             BodyLimit(
@@ -303,6 +306,7 @@ def _add_documents(app: FastAPI) -> None:
             request.app.state.database,
             alive_within_s=settings.lease_ttl_s,
             spark=request.app.state.spark,
+            requests=request.app.state.requests,
             stores=caller.visible_stores(),
         )
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")

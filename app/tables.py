@@ -8,6 +8,7 @@ from app.backups import rows as backups
 from app.erase import rows as erase
 from app.erase.certificates import rows as certificates
 from app.extinction import rows as extinction
+from app.figures import rows as figures
 from app.jobs import rows as jobs
 from app.parameters import rows as parameters
 from app.protection import rows as protection
@@ -27,6 +28,7 @@ __all__ = [
     "discards",
     "erase",
     "extinction",
+    "figures",
     "jobs",
     "metadata",
     "parameters",

@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, update
 from sqlmodel import Session, col
 
 from app.db import after_commit
+from app.jobs.counting import count_end, times_of
 from app.jobs.lines import LINES, Step
 from app.jobs.rows import Job, JobEvent
 from app.jobs.states import TERMINAL, JobState
@@ -28,6 +29,8 @@ _TOLD: Final = (
     col(Job.state),
     col(Job.attempt),
     col(Job.retries),
+    col(Job.result),
+    col(Job.abort_asked_at),
 )
 
 
@@ -58,10 +61,12 @@ def change_job(
             the row's lock, so that a stream that resumes after a sequence misses nothing.
     """
     step = 0 if event is None else 1
+    advanced = _is_advance(values, event)
+    times = times_of(values, advanced=advanced, now=now)
     changed = db.execute(
         update(Job)
         .where(col(Job.id) == job_id, *guards)
-        .values(**values, version=Job.version + 1, event_seq=Job.event_seq + step, updated_at=now)
+        .values(**times, **values, version=Job.version + 1, event_seq=Job.event_seq + step, updated_at=now)
         .returning(*_TOLD)
         .execution_options(synchronize_session=False)
     ).first()
@@ -71,8 +76,15 @@ def change_job(
         kind, data = event
         db.add(JobEvent(job_id=job_id, seq=changed.event_seq, at=now, type=kind, data=dict(data)))
         db.flush()
+    if values.get("state") in TERMINAL:
+        count_end(db, changed, now=now)
     _tell(db, _step(job_id, changed, values, event))
     return True
+
+
+def _is_advance(values: Mapping[str, Any], event: tuple[str, Mapping[str, Any]] | None) -> bool:
+    """Whether the job has gained something: what it waited for is over."""
+    return (event is not None and event[0] == EVENT_PROGRESS) or values.get("retries") == 0
 
 
 def _step(
@@ -89,7 +101,7 @@ def _step(
         retries=row.retries,
         facts=data if kind == EVENT_STATE else None,
         waiting_on=values.get("waiting_on"),
-        advanced=kind == EVENT_PROGRESS or values.get("retries") == 0,
+        advanced=_is_advance(values, event),
     )
 
 

@@ -1,0 +1,1 @@
+"""What Prometheus reads: figures of the metadata, and of this process."""
