@@ -7,6 +7,7 @@ from typing import Any, Final
 from sqlalchemy import case, func, literal
 from sqlmodel import Session, col
 
+from app.db import UtcDateTime
 from app.figures.sums import Name, count
 from app.jobs.rows import Job
 from app.jobs.states import TERMINAL, JobState
@@ -26,14 +27,12 @@ def times_of(values: Mapping[str, Any], *, advanced: bool, now: datetime) -> dic
     if waiting_on:
         cause = str(waiting_on[0]["kind"])[:CAUSE_MAX_CHARS]
         is_same = (col(Job.waiting_cause) == cause) & col(Job.waiting_since).is_not(None)
-        since = case((is_same, col(Job.waiting_since)), else_=literal(now, col(Job.waiting_since).type))
+        since = case((is_same, col(Job.waiting_since)), else_=literal(now, UtcDateTime()))
         times = {"waiting_cause": cause, "waiting_since": since}
     elif advanced or state in _RESTING or (waiting_on is not None and state is None):
         times = {"waiting_cause": None, "waiting_since": None}
     if state == JobState.ABORTING:
-        times["abort_asked_at"] = func.coalesce(
-            col(Job.abort_asked_at), literal(now, col(Job.abort_asked_at).type)
-        )
+        times["abort_asked_at"] = func.coalesce(col(Job.abort_asked_at), literal(now, UtcDateTime()))
     return times
 
 

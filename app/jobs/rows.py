@@ -93,7 +93,7 @@ class Job(JobBase, table=True):
     waiting_cause: str | None = Field(
         default=None,
         max_length=40,
-        description="What it has waited for since `waiting_since`, looks and all.",
+        description="What it has waited for since then, looks and all.",
     )
     waiting_since: datetime | None = Field(default=None, sa_type=UtcDateTime)
     abort_asked_at: datetime | None = Field(default=None, sa_type=UtcDateTime)

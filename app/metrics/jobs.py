@@ -1,4 +1,4 @@
-"""Families of jobs: how many, how they end, what they wait for. Nothing here reads the jobs that have ended."""
+"""Families of jobs: how many, how they end, what they wait for. No result of a job is read here."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -13,11 +13,12 @@ from sqlalchemy import Text, cast, func, or_
 from sqlmodel import col, select
 
 from app.figures.rows import Figure
-from app.figures.sums import Name, labels_of
+from app.figures.sums import NOTED, Name, labels_of
 from app.jobs.counting import ABORT_BUCKETS_S, BEYOND
 from app.jobs.rows import Job
 from app.jobs.states import HELD, JobState
 from app.metrics.scope import Scrape
+from app.stores.rows import Store
 
 RESTING: Final = (JobState.WAITING, JobState.PAUSING, JobState.ABORTING)
 NOTHING: Final = "[]"
@@ -86,9 +87,12 @@ _Figures = dict[Name, list[tuple[str, list[str], float]]]
 def _figures(scrape: Scrape) -> _Figures:
     """All sums and notes: name to store, labels and value."""
     found: _Figures = {name: [] for name in Name}
-    query = select(Figure).where(scrape.sees(Figure.store))
+    known = frozenset(name.value for name in Name)
+    # What was noted of a store goes with it; sums only grow.
+    stays = or_(col(Figure.name).not_in(sorted(NOTED)), col(Figure.store).in_(select(Store.id)))
+    query = select(Figure).where(scrape.sees(Figure.store), stays)
     for row in scrape.db.exec(query.order_by(col(Figure.store), col(Figure.label))).all():
-        if row.name in Name:
+        if row.name in known:
             found[Name(row.name)].append((row.store, labels_of(row), row.value))
     return found
 
@@ -157,7 +161,7 @@ def _slony_lags(figures: _Figures) -> Iterable[Metric]:
     )
     seconds = GaugeMetricFamily(
         "lethe_slony_lag_seconds",
-        "How far the receiver is behind the origin, when the store was looked at last; +Inf: never confirmed.",
+        "How far the receiver was behind the origin at the last look; +Inf: it has never confirmed.",
         labels=labels,
     )
     for family, name in ((events, Name.SLONY_LAG_EVENTS), (seconds, Name.SLONY_LAG_SECONDS)):

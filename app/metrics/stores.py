@@ -1,4 +1,4 @@
-"""Families of stores: their erasers, protections, archives, and how far consumers and receivers are behind."""
+"""Families of stores: their erasers, protections and archives, and how far consumers are behind."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -160,7 +160,7 @@ def _replication_lags(scrape: Scrape) -> Metric:
         .add_columns(col(ReplicaOwn.own_max_csn))
         .join(ReplicationSession, col(ReplicationSession.id) == col(Agreement.last_session_id))
         .join(ReplicaOwn, col(ReplicaOwn.store) == col(Agreement.store), isouter=True)
-        .where(Agreement.state != AgreementState.REMOVED, scrape.sees(Agreement.store))
+        .where(col(Agreement.state) != AgreementState.REMOVED, scrape.sees(Agreement.store))
         .order_by(col(Agreement.id))
         .limit(AGREEMENTS_MAX)
     )
