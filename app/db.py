@@ -130,6 +130,10 @@ class Database:
         self.clock = clock or SystemClock()
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self._writers = FifoLock()
+        self._news = 0
+        self._news_guard = threading.Lock()
+        self._log_seen = self._log_state()
+        self.told: Callable[[], None] = lambda: None
         self._local = threading.local()
         options: dict[str, Any] = {"pool_size": pool_size, "max_overflow": 0, "pool_timeout": pool_timeout_s}
         if self.is_sqlite:
@@ -159,10 +163,49 @@ class Database:
             )
         self._reading = self.engine.execution_options(**READ_ONLY)
 
+    def news(self) -> int:
+        """A number that grows when anybody may have written; asking costs no statement.
+
+        Of this process it counts transactions. What other processes write is seen in the log of SQLite, and
+        heard by LISTEN on PostgreSQL (`heard`).
+        """
+        with self._news_guard:
+            if self.is_sqlite and (state := self._log_state()) != self._log_seen:
+                self._log_seen = state
+                self._news += 1
+            return self._news
+
+    def heard(self) -> None:
+        """Somebody has written; tells who waits for that (`told`)."""
+        with self._news_guard:
+            self._news += 1
+        self.told()
+
+    def _log_state(self) -> tuple[int, int] | None:
+        """What another process changes by each commit in SQLite's log."""
+        if not self.is_sqlite or not self.url.database:
+            return None
+        try:
+            found = os.stat(f"{self.url.database}-wal")
+        except OSError:
+            return None
+        return found.st_size, found.st_mtime_ns
+
     @contextmanager
-    def transaction(self) -> Iterator[Session]:
+    def _counted(self, *, is_news: bool) -> Iterator[None]:
+        """Count a commit, with SQLite's lock held: its log holds no other one's that is not counted."""
+        is_seen = not self.is_sqlite or self._log_state() == self._log_seen
+        yield
+        with self._news_guard:
+            self._news += is_news or not is_seen
+            self._log_seen = self._log_state()
+
+    @contextmanager
+    def transaction(self, *, is_news: bool = True) -> Iterator[Session]:
         """Write: commits at the end of the block, rolls back on any error.
 
+        Args:
+            is_news: whether it may concern anybody who waits for something.
         Raises:
             MetadataBusy: the queue of writers did not move in time.
             MetadataUnavailable: the database cannot be reached.
@@ -176,7 +219,8 @@ class Database:
                 yield db
                 for prepare in db.info.pop(BEFORE_COMMIT, ()):
                     prepare(db)
-                db.commit()
+                with self._counted(is_news=is_news):
+                    db.commit()
                 committed = db.info.pop(AFTER_COMMIT, ())
         finally:
             self._local.open = False

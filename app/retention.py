@@ -49,6 +49,8 @@ def _forget_jobs(db: Session, now: datetime) -> int:
         )
         .limit(ROWS_PER_PASS)
     ).all()
+    if not ids:
+        return 0
     for table in (JobEvent, JobCheckpoint):
         db.execute(delete(table).where(col(table.job_id).in_(ids)))
     db.execute(delete(Job).where(col(Job.id).in_(ids)))
@@ -82,7 +84,8 @@ def _forget_audit(db: Session, now: datetime) -> int:
     ids = db.exec(
         select(AuditEvent.id).where(col(AuditEvent.at) < now - _kept(db, "audit")).limit(ROWS_PER_PASS)
     ).all()
-    db.execute(delete(AuditEvent).where(col(AuditEvent.id).in_(ids)))
+    if ids:
+        db.execute(delete(AuditEvent).where(col(AuditEvent.id).in_(ids)))
     return len(ids)
 
 
@@ -94,7 +97,8 @@ def _forget_certificates(db: Session, now: datetime) -> int:
         .where(col(ErasureCertificate.cycle_id).not_in(select(ErasureCycle.id)))
         .limit(ROWS_PER_PASS)
     ).all()
-    db.execute(delete(ErasureCertificate).where(col(ErasureCertificate.cycle_id).in_(ids)))
+    if ids:
+        db.execute(delete(ErasureCertificate).where(col(ErasureCertificate.cycle_id).in_(ids)))
     return len(ids)
 
 
@@ -113,8 +117,9 @@ def _forget_backups(db: Session, now: datetime) -> int:
     sessions = db.exec(
         select(BackupSession.id).where(col(BackupSession.ended_at) < before).limit(ROWS_PER_PASS)
     ).all()
-    db.execute(delete(BackupFile).where(col(BackupFile.session_id).in_(sessions)))
-    db.execute(delete(BackupSession).where(col(BackupSession.id).in_(sessions)))
+    if sessions:
+        db.execute(delete(BackupFile).where(col(BackupFile.session_id).in_(sessions)))
+        db.execute(delete(BackupSession).where(col(BackupSession.id).in_(sessions)))
     protections = db.exec(
         select(Protection.id)
         .where(
@@ -124,7 +129,8 @@ def _forget_backups(db: Session, now: datetime) -> int:
         )
         .limit(ROWS_PER_PASS)
     ).all()
-    db.execute(delete(Protection).where(col(Protection.id).in_(protections)))
+    if protections:
+        db.execute(delete(Protection).where(col(Protection.id).in_(protections)))
     return len(sessions) + len(protections)
 
 
@@ -140,7 +146,7 @@ def forget_rows(database: Database) -> dict[str, int]:
     }
     gone = {}
     for name, forget in passes.items():
-        with database.transaction() as db:
+        with database.transaction(is_news=False) as db:
             gone[name] = forget(db, database.now(db))
     return gone
 

@@ -1,4 +1,4 @@
-"""Figures grow with the jobs that end; since when a job waits, and was to be aborted; lists of jobs by index.
+"""Figures grow with the jobs that end; since when a job waits; lists by index; PostgreSQL tells of writes.
 
 Revision: 0018
 Revises: 0016
@@ -26,6 +26,27 @@ INDEXES = {
 ENDED = ("SUCCEEDED", "FAILED", "ABORTED", "ABANDONED")
 SEPARATOR = "\t"
 PIECE = 1_000
+TOLD_OF = (
+    "agreements",
+    "backup_sessions",
+    "erasure_cycles",
+    "erasure_stores",
+    "extinctions",
+    "global_parameters",
+    "protections",
+    "stores",
+    "sweep_ticks",
+)
+"""Whoever rests until somebody writes minds these; of jobs the columns that make work or orders."""
+ORDERS = "state, not_before, throttle_requested, runs_on_key"
+FUNCTION = """
+create function lethe_tell() returns trigger language plpgsql as $$
+begin
+    perform pg_notify('lethe_news', '');
+    return null;
+end
+$$
+"""
 
 
 def upgrade() -> None:
@@ -46,6 +67,18 @@ def upgrade() -> None:
     rows = _sums_of_what_is_remembered()
     if rows:
         op.bulk_insert(figures, rows)
+    if op.get_bind().dialect.name == "postgresql":
+        op.execute(FUNCTION)
+        _tell_of("jobs", f"insert or update of {ORDERS}")
+        for table in TOLD_OF:
+            _tell_of(table, "insert or update or delete")
+
+
+def _tell_of(table: str, writes: str) -> None:
+    op.execute(
+        f"create trigger lethe_tell after {writes} on {table} for each statement"
+        " execute function lethe_tell()"
+    )
 
 
 def _sums_of_what_is_remembered() -> list[dict[str, Any]]:
@@ -82,6 +115,8 @@ def _sums_of_what_is_remembered() -> list[dict[str, Any]]:
 
 
 def downgrade() -> None:
+    if op.get_bind().dialect.name == "postgresql":
+        op.execute("drop function lethe_tell() cascade")
     for name in INDEXES:
         op.drop_index(name, table_name="jobs")
     for column in ("waiting_cause", "waiting_since", "abort_asked_at"):
