@@ -32,7 +32,7 @@ from app.kit.ids import new_id
 from app.kit.listening import Ear
 from app.kit.rests import Rest
 from app.main import VERSION
-from app.retention import forget_rows, remove_expired_archives
+from app.retention import PASSES, forget_rows, remove_expired_archives
 from app.settings import Settings
 from app.stores.models import StoreKind
 from app.stores.rows import Store
@@ -177,8 +177,7 @@ class Worker:
             if self.spark is not None:
                 self.spark.retry_master()
             beats += 1
-            if beats % HOUSEKEEPING_EVERY_BEATS == 1:
-                survive(self._clean, "housekeeping failed")
+            survive(partial(self._clean, beats % HOUSEKEEPING_EVERY_BEATS), "housekeeping failed")
 
     def _pass(self, gate: Gate, look: Callable[[], None]) -> None:
         """Look where the gate opens; a look that fails is made again."""
@@ -258,11 +257,16 @@ class Worker:
     def _tell(self, changed: str) -> None:
         self.changed(changed)
 
-    def _clean(self) -> None:
+    def _clean(self, turn: int) -> None:
+        """A piece at each beat, that no minute has all of it; nothing at most beats."""
+        pieces: list[Callable[[], object]] = [
+            self._certify,
+            *(partial(forget_rows, self.database, [name]) for name in PASSES),
+            partial(remove_expired_archives, self.database, self.settings, instance_id=self.lock.id),
+        ]
         try:
-            self._certify()
-            forget_rows(self.database)
-            remove_expired_archives(self.database, self.settings, instance_id=self.lock.id)
+            if 0 < turn <= len(pieces):
+                pieces[turn - 1]()
         except OSError as error:  # trouble with the disk is no bug
             logger.warning("housekeeping failed", error=str(error))
 
