@@ -193,11 +193,16 @@ class Database:
 
     @contextmanager
     def _counted(self, *, is_news: bool) -> Iterator[None]:
-        """Count a commit, with SQLite's lock held: its log holds no other one's that is not counted."""
-        is_seen = not self.is_sqlite or self._log_state() == self._log_seen
-        yield
+        """Count a commit. SQLite's log changes by it: nobody looks at the log meanwhile."""
+        if not self.is_sqlite:
+            yield
+            with self._news_guard:
+                self._news += is_news
+            return
         with self._news_guard:
-            self._news += is_news or not is_seen
+            is_others = self._log_state() != self._log_seen
+            yield
+            self._news += is_news or is_others
             self._log_seen = self._log_state()
 
     @contextmanager

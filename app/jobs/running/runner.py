@@ -11,7 +11,7 @@ Invariants:
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 
 import structlog
@@ -24,26 +24,16 @@ from app.jobs.errors import JobFailed, JobStopped, JobWaiting, LeaseLost, StopCa
 from app.jobs.models import ThrottleSetting, WaitingOn
 from app.jobs.rows import Job, JobClass
 from app.jobs.running import outcome
-from app.jobs.running.claims import (
-    ClaimedJob,
-    Claimer,
-    claim_next,
-    is_anything_due,
-    next_due,
-    reap,
-    renew,
-)
+from app.jobs.running.claims import ClaimedJob, Claimer, claim_next, reap, renew
 from app.jobs.running.context import JobContext
+from app.jobs.running.looking import WorkGate
 from app.jobs.running.suspension import suspended_wait
 from app.jobs.running.tasks import TaskKind, TaskKinds
 from app.jobs.states import JobState
-from app.kit.gate import Gate
 from app.settings import Settings
 
 logger = structlog.get_logger("lethe.runner")
 THREAD_JOIN_S = 0.5
-LOOK_AGAIN_S = 30.0
-"""A look for work that nothing asks for is made all the same."""
 _AWAY = (MetadataUnavailable, MetadataBusy)
 
 
@@ -93,8 +83,7 @@ class Runner:
         self._stopping = threading.Event()
         self._wake = threading.Event()
         self._control_wake = threading.Event()
-        self._gate = Gate(database.news, clock.boottime_s, longest_s=LOOK_AGAIN_S)
-        self._due_at: datetime | None = None
+        self._gate = WorkGate(database, clock)
         self._loops = [
             threading.Thread(target=self._claim_loop, name="lethe-claims", daemon=True),
             threading.Thread(target=self._control_loop, name="lethe-control", daemon=True),
@@ -155,24 +144,16 @@ class Runner:
 
     def _claim_loop(self) -> None:
         while not self._stopping.is_set():
-            if not (self._has_reason() and survive(self._claim_once, "metadata away")):
-                if self._wake.wait(self.settings.runner_poll_interval_s):
+            interval_s = self.settings.runner_poll_interval_s
+            opens = self._gate.opens(again_s=interval_s)
+            if not (opens and survive(self._claim_once, "metadata away")):
+                if self._wake.wait(interval_s):
                     self._gate.forget()
                 self._wake.clear()
 
-    def _has_reason(self) -> bool:
-        """Whether to look for work: somebody wrote, or a time has come. The test itself asks nobody."""
-        is_due = self._due_at is not None and self.database.clock.now() >= self._due_at
-        return self._gate.opens() or is_due
-
     def _claim_once(self) -> bool:
-        self._gate.rests_for(self.settings.runner_poll_interval_s)  # also after a look that fails
-        self._due_at = None
-        with self.database.reading() as db:
-            now = self.database.now(db)
-            if not is_anything_due(db, now=now):
-                self._rest_until(next_due(db, now=now), now)
-                return False
+        if not self._gate.finds_anything():
+            return False
         with self.database.transaction() as db:
             reap(db, self.database, self.claimer)
         claimed = False
@@ -194,14 +175,6 @@ class Runner:
                 self._launch(job, job_class, asked_at_s)
                 claimed = True
         return claimed
-
-    def _rest_until(self, due: datetime | None, now: datetime) -> None:
-        """Look again when the next job is due; SQLite's clock is ours, another one's is counted from here."""
-        if self.database.is_sqlite:
-            self._due_at = due
-            self._gate.rests_for(None)
-        else:
-            self._gate.rests_for(None if due is None else (due - now).total_seconds())
 
     def _has_room(self, job_class: JobClass) -> bool:
         held = [context for context, _, held_class in self._snapshot() if held_class is job_class]
