@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 import structlog
-from sqlmodel import select
+from sqlmodel import col, select
 
 from app.backups.settling import keep_backups
 from app.clock import SystemClock
@@ -19,7 +19,7 @@ from app.errors import MetadataBusy, MetadataUnavailable
 from app.extinction.log_reading import LogReading
 from app.extinction.scan.settling import Settling
 from app.handlers import is_ahead, task_kinds
-from app.idle import first_due, is_anything_held, minds_agreements, minds_eraser_time
+from app.idle import agreements_rest_s, count_stores, eraser_rest_s, first_due, is_anything_held
 from app.jobs.engines.spark_hands import HandsSource
 from app.jobs.engines.spark_service import engines_of, spark_service
 from app.jobs.running.claims import Claimer
@@ -32,9 +32,10 @@ from app.kit.ids import new_id
 from app.kit.listening import Ear
 from app.kit.rests import Rest
 from app.main import VERSION
+from app.replication.replica.replicas import is_any_supplied
 from app.retention import PASSES, forget_rows, remove_expired_archives
 from app.settings import Settings
-from app.stores.models import StoreKind
+from app.stores.models import ExtinctionFilterMode, StoreKind
 from app.stores.rows import Store
 from app.stores.service import end_past_suspensions, parallel_limits, suspended_stores
 from app.verbs.table import recurrences
@@ -50,6 +51,7 @@ HOUSEKEEPING_EVERY_BEATS = 20
 BEATS_PER_HEARTBEAT = 2
 """Half a minute apart: who is silent for the time of a lease is taken for dead."""
 EPOCH_STORES_MAX = 200
+IS_FILTERED = col(Store.extinction_filter) == ExtinctionFilterMode.INSTALLED
 logger = structlog.get_logger("lethe.server")
 
 
@@ -89,6 +91,8 @@ class Worker:
         self._gates = {loop: gate() for loop in Loop}
         self._beat_gate, self._settling_gate, self._logs_gate = gate(), gate(), gate()
         self._submitters = [(each.loop, each.make()) for each in recurrences()]
+        self._replicas = self._filters = 0
+        self._agreements_rest_s: float | None = 0.0
         self._replicas_rest: dict[str, Rest] = {}
         self._keeper = threading.Thread(target=self._keep, name="lethe-housekeeping", daemon=True)
         self._eraser = threading.Thread(target=self._look_at_erasers, name="lethe-eraser", daemon=True)
@@ -200,14 +204,15 @@ class Worker:
     def _submit_erasures(self) -> None:
         self._submit_due(Loop.ERASER)
         with self.database.reading() as db:
-            minds_time = minds_eraser_time(db)
-        self._gates[Loop.ERASER].rests_for(0.0 if minds_time else None)
+            self._gates[Loop.ERASER].rests_for(eraser_rest_s(db, now=self.clock.now()))
 
     def _submit_sessions(self) -> None:
+        gate = self._gates[Loop.SUPPLIER]
+        if gate.has_news:
+            with self.database.reading() as db:
+                self._agreements_rest_s = agreements_rest_s(db)
         self._submit_due(Loop.SUPPLIER)
-        with self.database.reading() as db:
-            minds_time = minds_agreements(db)
-        self._gates[Loop.SUPPLIER].rests_for(0.0 if minds_time else None)
+        gate.rests_for(self._agreements_rest_s)
 
     def _submit_due(self, loop: Loop) -> None:
         """Submit the jobs of this loop that recur and are due."""
@@ -230,6 +235,8 @@ class Worker:
     def _settle_extinctions(self) -> None:
         """At the start and every few seconds: extinctions that a crash or a peer has left without a job."""
         while True:
+            if is_any_supplied():
+                self._settling_gate.forget()
             self._pass(self._settling_gate, self._settle_extinctions_once)
             if self._stopped.wait(SETTLING_TICK_S):
                 return
@@ -237,11 +244,14 @@ class Worker:
     def _settle_extinctions_once(self) -> None:
         if Settling(self.database, self.settings, self.clock.now(), self._tell, self._replicas_rest).run():
             self.runner.wake()
-        self._settling_gate.rests_for(0.0 if self._has_stores(StoreKind.REPLICA) else None)
-
-    def _has_stores(self, kind: StoreKind) -> bool:
-        with self.database.reading() as db:
-            return db.exec(select(Store.id).where(Store.kind == kind).limit(1)).first() is not None
+        if self._settling_gate.has_news:
+            with self.database.reading() as db:
+                self._replicas = count_stores(db, StoreKind.REPLICA)
+        rested = [rest.until for rest in self._replicas_rest.values()]
+        if len(rested) < self._replicas:  # some cannot be reached from here, or rest themselves
+            self._settling_gate.rests_for(0.0)
+        elif rested:
+            self._settling_gate.rests_for((min(rested) - self.clock.now()).total_seconds())
 
     def _read_logs(self) -> None:
         """At the start and every few seconds: what JE has discarded; on its own, for logs may be long."""
@@ -252,7 +262,10 @@ class Worker:
 
     def _read_logs_once(self) -> None:
         LogReading(self.database, self.settings, self.clock.now(), self._logs_rest, self._tell).run()
-        self._logs_gate.rests_for(0.0 if self._has_stores(StoreKind.JE) else None)
+        if self._logs_gate.has_news:
+            with self.database.reading() as db:
+                self._filters = count_stores(db, StoreKind.JE, IS_FILTERED)
+        self._logs_gate.rests_for(0.0 if self._filters else None)
 
     def _tell(self, changed: str) -> None:
         self.changed(changed)

@@ -23,12 +23,15 @@ class Gate:
         self._longest_s = longest_s
         self._seen: int | None = None
         self._opens_at = 0.0
+        self.has_news = True
+        """Whether somebody has written since the look before the last."""
 
     def opens(self) -> bool:
         """Whether to look now; what comes while somebody looks opens it again."""
         news = self._news()
         if news == self._seen and self._monotonic() < self._opens_at:
             return False
+        self.has_news = news != self._seen
         self._seen, self._opens_at = news, self._monotonic() + self._longest_s
         return True
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from sqlmodel import Session, delete
+from sqlmodel import Session, delete, select
 
 from app.archives.rows import Archive
 from app.db import Database
@@ -28,6 +28,7 @@ from app.kit.request_figures import NO_ROUTE, RequestFigures
 from app.metrics.exposition import render_metrics
 from app.metrics.stores import lags_of
 from app.protection.rows import Protection, ProtectionKind, ProtectionState
+from app.stores.models import StoreKind
 from app.stores.rows import Store
 from spark.events.records import Confirmed
 from tests.app.fake_clock import FakeClock
@@ -45,7 +46,11 @@ def register(bench: Workbench, *names: str) -> None:
     with bench.database.transaction() as db:
         for name in names:
             now = bench.clock.now()
-            db.add(Store(id=name, kind="SYMMETRICDS", url="sqlite:////none", created_at=now, updated_at=now))
+            db.add(
+                Store(
+                    id=name, kind=StoreKind.SYMMETRICDS, url="sqlite:////none", created_at=now, updated_at=now
+                )
+            )
 
 
 def purge(context: JobContext) -> Mapping[str, Any]:
@@ -246,7 +251,7 @@ def test_what_is_rolled_back_is_not_counted_and_many_at_once_are(bench: Workbenc
     seen = scraped(bench.database)
     assert seen['lethe_jobs_ended_total{kind="TOY",state="SUCCEEDED"}'] == 8 * 5 * 4 * 2
     with bench.database.reading() as db:
-        assert len(db.exec(sa.select(Figure)).all()) == 4
+        assert len(db.exec(select(Figure)).all()) == 4
 
 
 def test_lags_of_slony_are_those_of_the_last_look(bench: Workbench) -> None:
