@@ -35,9 +35,8 @@ def eraser_rest_s(db: Session, *, now: datetime) -> float | None:
     troubled = exists().where(col(ErasureStore.trouble).is_not(None))
     is_over = col(ErasureCycle.followed).is_(False)
     repeats = exists().where(is_over, col(ErasureCycle.state).in_([CycleState.EXPIRED, CycleState.DROPPED]))
-    endless = exists().where(
-        is_over, ErasureCycle.state == CycleState.FAILED, col(ErasureCycle.ends_at).is_(None)
-    )
+    has_failed = col(ErasureCycle.state) == CycleState.FAILED
+    endless = exists().where(is_over, has_failed, col(ErasureCycle.ends_at).is_(None))
     if _is_there(db, troubled, repeats, endless):
         return 0.0
     ends = select(func.min(ErasureCycle.ends_at)).where(col(ErasureCycle.ends_at) > now)

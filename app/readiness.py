@@ -44,15 +44,20 @@ class Readiness:
     needs_room: bool = False
     stopping: bool = False
 
+    @property
+    def status(self) -> str:
+        """Of the process alone, in one word; asks nobody."""
+        if self.stopping:
+            return "stopping"
+        return "ready" if self.runner_alive() else "starting"
+
     def look(self, database: Database) -> tuple[str, list[str]]:
         """The status in one word, and the codes of what else is to be known; to be called in a thread."""
         has_room = self.has_room()
         notes = [SPARK_FAILED] if self.spark_failed() else []
         notes += [] if has_room else [DATA_DIRECTORY_FULL]
-        if self.stopping:
-            return "stopping", notes
-        if not self.runner_alive():
-            return "starting", notes
+        if self.status != "ready":
+            return self.status, notes
         if not has_room and self.needs_room:
             return "no-room", notes
         return ("ready" if _answers(database) else "metadata-away"), notes

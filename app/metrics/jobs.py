@@ -58,8 +58,8 @@ def _oldest_queued(scrape: Scrape) -> Metric:
 
 def _oldest_waits(scrape: Scrape) -> Metric:
     family = GaugeMetricFamily(
-        "lethe_wait_oldest_age_seconds",
-        "How long the job that has waited longest for a cause has done so; its looks do not begin it anew.",
+        "lethe_wait_oldest_timestamp_seconds",
+        "Since when the job that has waited longest for a cause does so, as Unix time; looks do not count.",
         labels=["cause"],
     )
     # A job that looks whether it can go on shows nothing for the moment.
@@ -69,8 +69,8 @@ def _oldest_waits(scrape: Scrape) -> Metric:
         .where(col(Job.waiting_cause).is_not(None), waits, scrape.sees(Job.store))
         .group_by(col(Job.waiting_cause))
     )
-    for cause, since in scrape.db.exec(query).all():
-        family.add_metric([str(cause)], scrape.age_s(since))
+    for cause, since in scrape.db.execute(query).all():
+        family.add_metric([str(cause)], since.timestamp())
     return family
 
 

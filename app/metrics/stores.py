@@ -114,7 +114,9 @@ def _protected(scrape: Scrape) -> Iterable[Metric]:
         "lethe_protected_bytes", "Bytes of the files of active backup sessions.", labels=["store"]
     )
     age = GaugeMetricFamily(
-        "lethe_protection_oldest_age_seconds", "Age of the oldest active protected set.", labels=["store"]
+        "lethe_protection_oldest_timestamp_seconds",
+        "When the oldest active protected set was made, as Unix time.",
+        labels=["store"],
     )
     query = (
         select(
@@ -131,7 +133,7 @@ def _protected(scrape: Scrape) -> Iterable[Metric]:
         .group_by(col(Protection.store))
     )
     for store, oldest, held in scrape.db.exec(query.order_by(col(Protection.store))).all():
-        age.add_metric([store], scrape.age_s(oldest))
+        age.add_metric([store], oldest.timestamp())
         size.add_metric([store], float(held))
     return size, age
 

@@ -21,7 +21,7 @@ from app.settings import Settings
 from app.working import Worker
 
 PATIENCE_S = 20.0
-SETTLED_S = 1.5
+SETTLED_S = 3.5
 WATCHED_S = 3.0
 A_MINUTE = 60
 SOON_S = 2.0
@@ -58,7 +58,7 @@ def url(database: Database) -> str:
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return Settings(data_dir=tmp_path / "data")
+    return Settings(data_dir=tmp_path / "data", erasure_tick_s=0.2, replication_tick_s=0.2)
 
 
 def put(url: str, **fields: Any) -> tuple[Database, str]:

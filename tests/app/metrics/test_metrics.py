@@ -180,19 +180,21 @@ def test_oldest_wait_is_older_than_its_last_look(sqlite_bench: Workbench, clock:
         raise JobWaiting([WaitingOn(kind=cause, ref=str(len(looks)))], not_before=None)
 
     with bench.running(kind(look)):
+        began = clock.now().timestamp()
         job_id = bench.submit()
         for number in range(1, 5):
             _until(lambda seen=number: len(looks) == seen and bench.state(job_id) == "WAITING")
             clock.sleep(100)
             if number < 4:
                 bench.make_due(job_id)
-        assert scraped(bench.database)['lethe_wait_oldest_age_seconds{cause="BACKUP"}'] == 400
+        assert scraped(bench.database)['lethe_wait_oldest_timestamp_seconds{cause="BACKUP"}'] == began
         bench.make_due(job_id)
         _until(lambda: len(looks) == 5 and bench.state(job_id) == "WAITING")
+        began = clock.now().timestamp()
         clock.sleep(7)
         seen = scraped(bench.database)
-        assert seen['lethe_wait_oldest_age_seconds{cause="LOCK"}'] == 7
-        assert 'lethe_wait_oldest_age_seconds{cause="BACKUP"}' not in seen
+        assert seen['lethe_wait_oldest_timestamp_seconds{cause="LOCK"}'] == began
+        assert 'lethe_wait_oldest_timestamp_seconds{cause="BACKUP"}' not in seen
         bench.do(request_pause, job_id)
         bench.until(job_id, "PAUSED")
     assert not [key for key in scraped(bench.database) if "wait_oldest" in key]
@@ -304,9 +306,9 @@ def test_protections_and_archives_are_told(sqlite_bench: Workbench, clock: FakeC
             )
     seen = scraped(sqlite_bench.database)
     assert seen['lethe_archive_bytes{store="shop"}'] == 42
-    assert seen['lethe_protection_oldest_age_seconds{store="env"}'] == 300
+    assert seen['lethe_protection_oldest_timestamp_seconds{store="env"}'] == now.timestamp() - 300
     assert seen['lethe_protected_bytes{store="env"}'] == 0
-    assert 'lethe_protection_oldest_age_seconds{store="old"}' not in seen
+    assert 'lethe_protection_oldest_timestamp_seconds{store="old"}' not in seen
 
 
 def _protect(db: Session, store: str, at: Any, *, expires: Any) -> None:
