@@ -180,8 +180,7 @@ def create_app(
     state.spark, state.instance_id = spark, instance_id
     state.waiting_room = WaitingRoom(settings.waiters_max)
     state.parking = _parking(settings)
-    state.change_writers = writers
-    state.requests = RequestFigures()
+    state.change_writers, state.requests = writers, RequestFigures()
     errors.install(app)
     _add_middleware(app, settings)
     _add_routes(app)

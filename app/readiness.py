@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 
 from app import errors
 from app.db import Database
-from app.kit.room import Room
+from app.room import Room
 
 SPARK_FAILED: Final = "SPARK_FAILED"
 DATA_DIRECTORY_FULL: Final = "DATA_DIRECTORY_FULL"

@@ -26,10 +26,10 @@ from app.jobs.running.instances import InstanceBusy, InstanceLock
 from app.kit.door import Door, Listener
 from app.kit.http_protocol import timed_by
 from app.kit.ids import new_id
-from app.kit.room import Room
 from app.logs import BOUNDS, configure_logging
 from app.main import create_app
 from app.readiness import Readiness, room_of
+from app.room import Room
 from app.settings import Settings
 from app.starting import (
     EXIT_BUSY,

@@ -27,11 +27,11 @@ from app.jobs.running.instances import InstanceLock, heartbeat, register_instanc
 from app.jobs.running.runner import Runner, survive
 from app.jobs.running.suspension import store_key
 from app.jobs.service import wake
-from app.kit.gate import Gate
 from app.kit.ids import new_id
-from app.kit.listening import Ear
 from app.kit.rests import Rest
 from app.main import VERSION
+from app.news.gate import Gate
+from app.news.listening import Ear
 from app.replication.replica.replicas import is_any_supplied
 from app.retention import PASSES, forget_rows, remove_expired_archives
 from app.settings import Settings

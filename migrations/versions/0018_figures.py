@@ -20,7 +20,7 @@ depends_on = None
 INDEXES = {
     "ix_jobs_kind_state": ["kind", "state", "store"],
     "ix_jobs_kind_id": ["kind", "id"],
-    "ix_jobs_created_at": ["created_at"],
+    "ix_jobs_created_at": ["created_at", "id"],
     "ix_jobs_waiting": ["waiting_cause", "waiting_since"],
 }
 ENDED = ("SUCCEEDED", "FAILED", "ABORTED", "ABANDONED")

@@ -15,8 +15,8 @@ from app.clock import SystemClock
 from app.db import Database
 from app.jobs.rows import Job
 from app.jobs.service import JobRequest, submit
-from app.kit.gate import LONGEST_S, Gate
-from app.kit.listening import CHANNEL
+from app.news.gate import LONGEST_S, Gate
+from app.news.listening import CHANNEL
 from app.settings import Settings
 from app.working import Worker
 

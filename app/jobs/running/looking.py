@@ -6,7 +6,7 @@ from typing import Final
 from app.clock import Clock
 from app.db import Database
 from app.jobs.running.claims import is_anything_due, next_due
-from app.kit.gate import Gate
+from app.news.gate import Gate
 
 LOOK_AGAIN_S: Final = 30.0
 """A look that nothing asks for is made all the same."""
