@@ -8,7 +8,7 @@ Invariants:
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -29,6 +29,18 @@ WRITER_QUEUE_TIMEOUT_S = 30.0
 READ_ONLY_SQLSTATE = "25006"
 RINGS = "lethe_rings"
 """In the info of a session: its commit rings the bell of its Database."""
+BEFORE_COMMIT = "lethe_before_commit"
+AFTER_COMMIT = "lethe_after_commit"
+
+
+def before_commit(db: Session, act: Callable[[Session], None]) -> None:
+    """Do something as the last of the transaction of a session."""
+    db.info.setdefault(BEFORE_COMMIT, []).append(act)
+
+
+def after_commit(db: Session, act: Callable[[], None]) -> None:
+    """Do something once the transaction of a session is committed, and never if it is not."""
+    db.info.setdefault(AFTER_COMMIT, []).append(act)
 
 
 class DurationSeconds(sa.types.TypeDecorator[timedelta]):
@@ -122,6 +134,10 @@ class Database:
         self.clock = clock or SystemClock()
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self._writers = FifoLock()
+        self._news = 0
+        self._news_guard = threading.Lock()
+        self._log_seen = self._log_state()
+        self.told: Callable[[], None] = lambda: None
         self._local = threading.local()
         self.bell = threading.Event()
         options: dict[str, Any] = {"pool_size": pool_size, "max_overflow": 0, "pool_timeout": pool_timeout_s}
@@ -152,10 +168,54 @@ class Database:
             )
         self._reading = self.engine.execution_options(**READ_ONLY)
 
+    def news(self) -> int:
+        """A number that grows when anybody may have written; asking costs no statement.
+
+        Of this process it counts transactions. What other processes write is seen in the log of SQLite, and
+        heard by LISTEN on PostgreSQL (`heard`).
+        """
+        with self._news_guard:
+            if self.is_sqlite and (state := self._log_state()) != self._log_seen:
+                self._log_seen = state
+                self._news += 1
+            return self._news
+
+    def heard(self) -> None:
+        """Somebody has written; tells who waits for that (`told`)."""
+        with self._news_guard:
+            self._news += 1
+        self.told()
+
+    def _log_state(self) -> tuple[int, int] | None:
+        """What another process changes by each commit in SQLite's log."""
+        if not self.is_sqlite or not self.url.database:
+            return None
+        try:
+            found = os.stat(f"{self.url.database}-wal")
+        except OSError:
+            return None
+        return found.st_size, found.st_mtime_ns
+
     @contextmanager
-    def transaction(self) -> Iterator[Session]:
+    def _counted(self, *, is_news: bool) -> Iterator[None]:
+        """Count a commit. SQLite's log changes by it: nobody looks at the log meanwhile."""
+        if not self.is_sqlite:
+            yield
+            with self._news_guard:
+                self._news += is_news
+            return
+        with self._news_guard:
+            is_others = self._log_state() != self._log_seen
+            yield
+            self._news += is_news or is_others
+            self._log_seen = self._log_state()
+
+    @contextmanager
+    def transaction(self, *, is_news: bool = True) -> Iterator[Session]:
         """Write: commits at the end of the block, rolls back on any error.
 
+        Args:
+            is_news: whether it may concern anybody who waits for something.
         Raises:
             MetadataBusy: the queue of writers did not move in time.
             MetadataUnavailable: the database cannot be reached.
@@ -167,13 +227,19 @@ class Database:
         try:
             with _translated(), Session(self.engine, expire_on_commit=False) as db:
                 yield db
-                db.commit()
+                for prepare in db.info.pop(BEFORE_COMMIT, ()):
+                    prepare(db)
+                with self._counted(is_news=is_news):
+                    db.commit()
                 if db.info.get(RINGS):
                     self.bell.set()
+                committed = db.info.pop(AFTER_COMMIT, ())
         finally:
             self._local.open = False
             if self.is_sqlite:
                 self._writers.release()
+        for act in committed:
+            act()
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
@@ -214,4 +280,4 @@ def _translated() -> Iterator[None]:
         raise
 
 
-__all__ = ["JSON_TYPE", "Database", "UtcDateTime"]
+__all__ = ["JSON_TYPE", "Database", "UtcDateTime", "after_commit", "before_commit"]

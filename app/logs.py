@@ -2,7 +2,8 @@
 
 import logging
 import sys
-from typing import Final
+from contextlib import suppress
+from typing import Final, TextIO, cast
 
 import structlog
 from structlog.typing import Processor
@@ -16,6 +17,25 @@ def _left_out(kind: str, lines: int) -> None:
 
 BOUNDS: Final = LogBounds(say=_left_out)
 """Of this process."""
+
+
+class LossyStream:
+    """A stream that loses lines where they cannot be written: a full disk must not stop the work."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write, or lose it."""
+        with suppress(OSError):
+            return self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush, or lose it."""
+        with suppress(OSError):
+            self._stream.flush()
+
 
 _SHARED: Final[tuple[Processor, ...]] = (
     structlog.processors.add_log_level,
@@ -33,7 +53,7 @@ def configure_logging() -> None:
             *_SHARED,
             structlog.processors.JSONRenderer(),
         ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, LossyStream(sys.stderr))),
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         cache_logger_on_first_use=True,
     )

@@ -5,7 +5,6 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
 from typing import Annotated
@@ -14,10 +13,7 @@ import anyio.to_thread
 from fastapi import Depends, FastAPI, Request
 from fastapi.dependencies.models import Dependant
 from fastapi.middleware.cors import CORSMiddleware
-from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
-from sqlalchemy import text
-from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import State
 from starlette.responses import Response
 
@@ -59,13 +55,15 @@ from app.kit.conditional import IfNoneMatch, is_current
 from app.kit.head import HeadAsGet
 from app.kit.json_bodies import TwiceNamed, loads
 from app.kit.problems import problems
+from app.kit.request_figures import RequestFigures
 from app.kit.request_scope import BodyLimit, RequestScope
-from app.metrics import render_metrics
+from app.metrics.exposition import render_metrics
 from app.parameters.api import router as parameters_router
 from app.protection.abort_api import router as abort_router
 from app.protection.api import router as protection_router
 from app.protection.waiting import WaitingRoom
 from app.purge.api import router as purge_router
+from app.readiness import Readiness, add_probes
 from app.replication.agreements.api import router as agreements_router
 from app.replication.agreements.compare_api import router as compare_router
 from app.replication.agreements.sessions.api import router as replication_sessions_router
@@ -147,29 +145,6 @@ ROUTERS = (
 )
 
 
-@dataclass(slots=True)
-class Readiness:
-    """What `/readyz` tells.
-
-    Args:
-        runner_alive: whether this process can take work.
-        spark_failed: whether Spark has been given up; one that still starts does not count.
-    """
-
-    runner_alive: Callable[[], bool] = field(default=lambda: False)
-    spark_failed: Callable[[], bool] = field(default=lambda: False)
-    stopping: bool = False
-
-    @property
-    def status(self) -> str:
-        """One word."""
-        if self.stopping:
-            return "stopping"
-        if not self.runner_alive():
-            return "starting"
-        return "spark-failed" if self.spark_failed() else "ready"
-
-
 def create_app(
     settings: Settings,
     database: Database,
@@ -210,6 +185,7 @@ def create_app(
     state.readiness = readiness or Readiness()
     state.changed, state.change_writers = changed, writers
     state.spark, state.instance_id = spark, instance_id
+    state.requests = RequestFigures()
     _install_verbs(state)
     _install_guards(state, settings)
     errors.install(app)
@@ -270,6 +246,7 @@ def _add_middleware(app: FastAPI, settings: Settings) -> None:
     app.add_middleware(Gate, settings=settings)
     app.add_middleware(
         RequestScope,
+        figures=app.state.requests,
         body_max_bytes=settings.request_body_max_bytes,
         body_limits=(
             BodyLimit(
@@ -321,43 +298,8 @@ def _add_routes(app: FastAPI) -> None:
     each = [Depends(_refuse_unknown_query), Depends(_refuse_doubled_keys)]
     for router in ROUTERS:
         app.include_router(router, dependencies=each)
-    _add_probes(app)
+    add_probes(app)
     _add_documents(app)
-
-
-def _add_probes(app: FastAPI) -> None:
-    @app.get(
-        "/livez", summary="Alive", operation_id="livez", tags=["operation"], openapi_extra={"security": []}
-    )
-    async def livez() -> dict[str, str]:
-        """The process answers."""
-        return {"status": "alive"}
-
-    @app.get(
-        "/readyz",
-        summary="Ready",
-        operation_id="readyz",
-        tags=["operation"],
-        openapi_extra={"security": []},
-        responses={503: {"description": "starting, stopping, metadata-away or spark-failed"}},
-    )
-    async def readyz(request: Request) -> Response:
-        """200 when metadata is at head, a runner is alive, and Spark has not been given up."""
-        readiness: Readiness = request.app.state.readiness
-        status = readiness.status
-        if status == "ready" and not await run_in_threadpool(_answers, request.app.state.database):
-            status = "metadata-away"
-        return JSONResponse({"status": status}, status_code=200 if status == "ready" else 503)
-
-
-def _answers(database: Database) -> bool:
-    """Whether the metadata database can be read now."""
-    try:
-        with database.reading() as db:
-            db.execute(text("select 1"))
-    except (errors.MetadataUnavailable, errors.MetadataBusy):
-        return False
-    return True
 
 
 def _add_documents(app: FastAPI) -> None:
@@ -385,6 +327,7 @@ def _add_documents(app: FastAPI) -> None:
             request.app.state.database,
             alive_within_s=settings.lease_ttl_s,
             spark=request.app.state.spark,
+            requests=request.app.state.requests,
             stores=caller.visible_stores(),
         )
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -1,8 +1,10 @@
 """Retention of Lethe's own rows and archives: it cleans up after itself, a bounded piece at a time."""
 
 import shutil
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Final
 
 import structlog
 from sqlalchemy import delete
@@ -51,6 +53,8 @@ def _forget_jobs(db: Session, now: datetime) -> int:
         )
         .limit(ROWS_PER_PASS)
     ).all()
+    if not ids:
+        return 0
     for table in (JobEvent, JobCheckpoint):
         db.execute(delete(table).where(col(table.job_id).in_(ids)))
     db.execute(delete(Job).where(col(Job.id).in_(ids)))
@@ -84,7 +88,8 @@ def _forget_audit(db: Session, now: datetime) -> int:
     ids = db.exec(
         select(AuditEvent.id).where(col(AuditEvent.at) < now - _kept(db, "audit")).limit(ROWS_PER_PASS)
     ).all()
-    db.execute(delete(AuditEvent).where(col(AuditEvent.id).in_(ids)))
+    if ids:
+        db.execute(delete(AuditEvent).where(col(AuditEvent.id).in_(ids)))
     return len(ids)
 
 
@@ -96,7 +101,8 @@ def _forget_certificates(db: Session, now: datetime) -> int:
         .where(col(ErasureCertificate.cycle_id).not_in(select(ErasureCycle.id)))
         .limit(ROWS_PER_PASS)
     ).all()
-    db.execute(delete(ErasureCertificate).where(col(ErasureCertificate.cycle_id).in_(ids)))
+    if ids:
+        db.execute(delete(ErasureCertificate).where(col(ErasureCertificate.cycle_id).in_(ids)))
     return len(ids)
 
 
@@ -115,8 +121,9 @@ def _forget_backups(db: Session, now: datetime) -> int:
     sessions = db.exec(
         select(BackupSession.id).where(col(BackupSession.ended_at) < before).limit(ROWS_PER_PASS)
     ).all()
-    db.execute(delete(BackupFile).where(col(BackupFile.session_id).in_(sessions)))
-    db.execute(delete(BackupSession).where(col(BackupSession.id).in_(sessions)))
+    if sessions:
+        db.execute(delete(BackupFile).where(col(BackupFile.session_id).in_(sessions)))
+        db.execute(delete(BackupSession).where(col(BackupSession.id).in_(sessions)))
     protections = db.exec(
         select(Protection.id)
         .where(
@@ -126,7 +133,8 @@ def _forget_backups(db: Session, now: datetime) -> int:
         )
         .limit(ROWS_PER_PASS)
     ).all()
-    db.execute(delete(Protection).where(col(Protection.id).in_(protections)))
+    if protections:
+        db.execute(delete(Protection).where(col(Protection.id).in_(protections)))
     return len(sessions) + len(protections)
 
 
@@ -152,22 +160,24 @@ def _forget_firings(db: Session, now: datetime) -> int:
     return len(rows)
 
 
-def forget_rows(database: Database) -> dict[str, int]:
-    """One pass over all tables; returns how many rows went of each."""
-    passes = {
-        "jobs": _forget_jobs,
-        "events": _forget_progress,
-        "audit": _forget_audit,
-        "idempotency": _forget_keys,
-        "certificates": _forget_certificates,
-        "backups": _forget_backups,
-        "webhooks": _forget_deliveries,
-        "schedule_firings": _forget_firings,
-    }
+PASSES: Final[Mapping[str, Callable[[Session, datetime], int]]] = {
+    "jobs": _forget_jobs,
+    "events": _forget_progress,
+    "audit": _forget_audit,
+    "idempotency": _forget_keys,
+    "certificates": _forget_certificates,
+    "backups": _forget_backups,
+    "webhooks": _forget_deliveries,
+    "schedule_firings": _forget_firings,
+}
+
+
+def forget_rows(database: Database, passes: Iterable[str] = PASSES) -> dict[str, int]:
+    """One pass over all tables, or some; returns how many rows went of each."""
     gone = {}
-    for name, forget in passes.items():
-        with database.transaction() as db:
-            gone[name] = forget(db, database.now(db))
+    for name in passes:
+        with database.transaction(is_news=False) as db:
+            gone[name] = PASSES[name](db, database.now(db))
     return gone
 
 

@@ -27,7 +27,9 @@ from app.kit.door import Door, Listener
 from app.kit.http_protocol import timed_by
 from app.kit.ids import new_id
 from app.logs import BOUNDS, configure_logging
-from app.main import Readiness, create_app
+from app.main import create_app
+from app.readiness import Readiness, room_of
+from app.room import Room
 from app.settings import Settings
 from app.starting import (
     EXIT_BUSY,
@@ -50,7 +52,10 @@ from app.working import Worker
 
 EXIT_OK = 0
 EXIT_FAILED = 1
+MEGABYTE = 1_048_576
 ROOT = 0
+NO_SIGNAL = 0
+"""The process ends by itself."""
 OFFLINE = "lethe recover --offline"
 logger = structlog.get_logger("lethe.server")
 
@@ -71,11 +76,14 @@ class Server(uvicorn.Server):
             self.force_exit = True
             self.should_exit = True
             return
-        self._draining = threading.Thread(target=self._drain_and_exit, name="lethe-drain", daemon=True)
+        self._draining = threading.Thread(
+            target=self._drain_and_exit, args=(sig,), name="lethe-drain", daemon=True
+        )
         self._draining.start()
 
-    def _drain_and_exit(self) -> None:
+    def _drain_and_exit(self, sig: int) -> None:
         try:
+            tell_stopping(sig)  # not in the signal's handler: it may have interrupted a line
             self._drain()
         finally:
             self.should_exit = True
@@ -99,7 +107,12 @@ class Server(uvicorn.Server):
     def leave(self, code: int) -> None:
         """End with a code; from any thread."""
         self.exit_code = code
-        self.handle_exit(0, None)
+        self.handle_exit(NO_SIGNAL, None)
+
+
+def tell_stopping(sig: int) -> None:
+    """Say in the log that the process ends, and by what."""
+    logger.info("stopping", signal=None if sig == NO_SIGNAL else signal.Signals(sig).name)
 
 
 def serve(settings: Settings) -> int:
@@ -130,6 +143,7 @@ def _run_server(settings: Settings, database: Database, worker: Worker, sockets:
         runner_alive=lambda: worker.runner.is_alive,
         spark_failed=lambda: spark is not None and spark.is_failed,
     )
+    room_of(readiness, database, Room(settings.data_dir, settings.data_free_min_mb * MEGABYTE))
     app = create_app(
         settings,
         database,
@@ -166,6 +180,7 @@ def _run_server(settings: Settings, database: Database, worker: Worker, sockets:
     threading.Thread(target=_start, args=(worker, server), name="lethe-start", daemon=True).start()
     server.run(sockets=[Listener.over(bound, door) for bound in sockets])
     database.close()
+    logger.info("stopped", role=worker.role, exit_code=server.exit_code)
     return server.exit_code
 
 
@@ -203,12 +218,20 @@ def run_worker(settings: Settings) -> int:
 
 def _wait_for_signal(worker: Worker, database: Database) -> int:
     ended = threading.Event()
+    seen = [NO_SIGNAL]
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        seen[0] = number
+        ended.set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: ended.set())
+        signal.signal(number, end)
     worker.start()
     ended.wait()
+    tell_stopping(seen[0])
     worker.stop()
     database.close()
+    logger.info("stopped", role=worker.role, exit_code=EXIT_OK)
     return EXIT_OK
 
 

@@ -143,6 +143,8 @@ class Settings(BaseSettings):
     metadata_url: str | None = None
     archive_root: Path | None = None
     archive_free_min_mb: Annotated[int, Field(ge=0)] = 64
+    data_free_min_mb: Annotated[int, Field(ge=0)] = 16
+    """Less than this in the data directory, and less than a twentieth of its file system: /readyz tells."""
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8765
     tls_cert: Path | None = None
@@ -214,7 +216,7 @@ class Settings(BaseSettings):
     progress_interval_s: Annotated[float, Field(ge=0)] = 0.5
     jobs_queued_max: Annotated[int, Field(ge=1)] = 10_000
     cancel_grace_s: Annotated[float, Field(ge=0)] = 2.0
-    schedules_poll_s: Annotated[float, Field(ge=5, le=60)] = 10.0
+    schedules_poll_s: Annotated[float, Field(ge=5, le=60)] = 30.0
     """How often schedules are looked at while none is due: so late is one that another instance wrote."""
 
     # webhooks

@@ -8,6 +8,7 @@ from app.backups import rows as backups
 from app.erase import rows as erase
 from app.erase.certificates import rows as certificates
 from app.extinction import rows as extinction
+from app.figures import rows as figures
 from app.jobs import rows as jobs
 from app.outbox import rows as outbox
 from app.parameters import rows as parameters
@@ -30,6 +31,7 @@ __all__ = [
     "discards",
     "erase",
     "extinction",
+    "figures",
     "jobs",
     "metadata",
     "outbox",

@@ -3,10 +3,11 @@
 import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 
 import structlog
-from sqlmodel import select
+from sqlmodel import col, select
 
 from app.backups.settling import keep_backups
 from app.clock import SystemClock
@@ -19,6 +20,7 @@ from app.extinction.log_reading import LogReading
 from app.extinction.scan.settling import Settling
 from app.handlers import is_ahead, task_kinds
 from app.hooks.deliverer import Deliverer
+from app.idle import agreements_rest_s, count_stores, eraser_rest_s, first_due, is_anything_held
 from app.jobs.engines.spark_hands import HandsSource
 from app.jobs.engines.spark_service import engines_of, spark_service
 from app.jobs.running.claims import Claimer
@@ -29,10 +31,14 @@ from app.jobs.service import wake
 from app.kit.ids import new_id
 from app.kit.rests import Rest
 from app.main import VERSION
-from app.retention import forget_rows, remove_expired_archives
+from app.news.gate import Gate
+from app.news.listening import Ear
+from app.replication.replica.replicas import is_any_supplied
+from app.retention import PASSES, forget_rows, remove_expired_archives
 from app.schedules.scheduler import Scheduler
 from app.schedules.windows.brake import WindowBrake
 from app.settings import Settings
+from app.stores.models import ExtinctionFilterMode, StoreKind
 from app.stores.rows import Store
 from app.stores.service import end_past_suspensions, parallel_limits, suspended_stores
 from app.verbs.table import obeys_windows, recurrences
@@ -45,7 +51,10 @@ START_RETRY_S = 1.0
 SETTLING_TICK_S = 3.0
 LOGS_TICK_S = 2.0
 HOUSEKEEPING_EVERY_BEATS = 20
+BEATS_PER_HEARTBEAT = 2
+"""Half a minute apart: who is silent for the time of a lease is taken for dead."""
 EPOCH_STORES_MAX = 200
+IS_FILTERED = col(Store.extinction_filter) == ExtinctionFilterMode.INSTALLED
 logger = structlog.get_logger("lethe.server")
 
 
@@ -80,7 +89,14 @@ class Worker:
             openings=WindowBrake(database, clock, is_held=obeys_windows),
             changed=lambda job_id: self.changed(job_id),
         )
+        self._ear = None if database.is_sqlite else Ear(database.engine, database.heard)
+        database.told = self.runner.wake
+        gate = partial(Gate, database.news, clock.boottime_s)
+        self._gates = {loop: gate() for loop in Loop}
+        self._beat_gate, self._settling_gate, self._logs_gate = gate(), gate(), gate()
         self._submitters = [(each.loop, each.make()) for each in recurrences()]
+        self._replicas = self._filters = 0
+        self._agreements_rest_s: float | None = 0.0
         self._replicas_rest: dict[str, Rest] = {}
         self._keeper = threading.Thread(target=self._keep, name="lethe-housekeeping", daemon=True)
         self._eraser = threading.Thread(target=self._look_at_erasers, name="lethe-eraser", daemon=True)
@@ -107,6 +123,8 @@ class Worker:
         self.runner.start()
         if self.spark is not None:
             self.spark.start()
+        if self._ear is not None:
+            self._ear.start()
         self._keeper.start()
         self._eraser.start()
         self._supplier.start()
@@ -137,6 +155,8 @@ class Worker:
             self.spark.stop(STOP_BUDGET_S - (time.monotonic() - begun))
         self._stopped.set()
         self._deliverer.stop()
+        if self._ear is not None:
+            self._ear.stop()
         for thread in (self._keeper, self._eraser, self._supplier, self._settler, self._reader, self._timer):
             if thread.is_alive():
                 thread.join(2.0)
@@ -145,24 +165,65 @@ class Worker:
         self.lock.release()
 
     def _beat(self, *, stopped: bool = False) -> None:
-        with self.database.transaction() as db:
-            now = self.database.now(db)
-            heartbeat(db, self.lock.id, now=now, stopped=stopped)
-            for store in end_past_suspensions(db, now=now):
-                wake(db, store_key(store), now=now)
-        if not stopped:
-            keep_backups(self.database, self.settings, clock=self.clock)
+        with self.database.transaction(is_news=stopped) as db:
+            heartbeat(db, self.lock.id, now=self.database.now(db), stopped=stopped)
+
+    def _mind_the_clock(self) -> None:
+        """What ends by time: rests of stores, leases of backups. Without any of them only news matters."""
+        with self.database.reading() as db:
+            rests = bool(suspended_stores(db, now=datetime.min.replace(tzinfo=UTC)))
+        if rests:
+            with self.database.transaction() as db:
+                now = self.database.now(db)
+                for store in end_past_suspensions(db, now=now):
+                    wake(db, store_key(store), now=now)
+        keep_backups(self.database, self.settings, clock=self.clock)
+        with self.database.reading() as db:
+            holds = is_anything_held(db)
+        self._beat_gate.rests_for(HEARTBEAT_S / 2 if rests or holds else None)
 
     def _keep(self) -> None:
         beats = 0
         while not self._stopped.wait(HEARTBEAT_S):
-            survive(self._beat, "metadata away")
-            survive(partial(self._submit_due, Loop.BEAT), "metadata away")
+            if beats % BEATS_PER_HEARTBEAT == 0:
+                survive(self._beat, "metadata away")
+            self._pass(self._beat_gate, self._mind_the_clock)
+            self._pass(self._gates[Loop.BEAT], self._submit_beat)
             if self.spark is not None:
                 self.spark.retry_master()
             beats += 1
-            if beats % HOUSEKEEPING_EVERY_BEATS == 1:
-                survive(self._clean, "housekeeping failed")
+            survive(partial(self._clean, beats % HOUSEKEEPING_EVERY_BEATS), "housekeeping failed")
+
+    def _pass(self, gate: Gate, look: Callable[[], None]) -> None:
+        """Look where the gate opens; a look that fails is made again."""
+
+        def pass_on() -> bool:
+            look()
+            return True
+
+        if gate.opens() and not survive(pass_on, "metadata away"):
+            gate.forget()
+
+    def _submit_beat(self) -> None:
+        """What recurs by a time of its own: until the next of them only news matters."""
+        self._submit_due(Loop.BEAT)
+        with self.database.reading() as db:
+            due = first_due(db)
+        if due is not None:
+            self._gates[Loop.BEAT].rests_for((due - self.clock.now()).total_seconds())
+
+    def _submit_erasures(self) -> None:
+        self._submit_due(Loop.ERASER)
+        with self.database.reading() as db:
+            self._gates[Loop.ERASER].rests_for(eraser_rest_s(db, now=self.clock.now()))
+
+    def _submit_sessions(self) -> None:
+        gate = self._gates[Loop.SUPPLIER]
+        if gate.has_news:
+            with self.database.reading() as db:
+                self._agreements_rest_s = agreements_rest_s(db)
+        self._submit_due(Loop.SUPPLIER)
+        gate.rests_for(self._agreements_rest_s)
 
     def _submit_due(self, loop: Loop) -> None:
         """Submit the jobs of this loop that recur and are due."""
@@ -175,23 +236,33 @@ class Worker:
     def _look_at_erasers(self) -> None:
         """Every few seconds: which cycles are due, and which parameters of erasers have changed."""
         while not self._stopped.wait(self.settings.erasure_tick_s):
-            survive(partial(self._submit_due, Loop.ERASER), "metadata away")
+            self._pass(self._gates[Loop.ERASER], self._submit_erasures)
 
     def _look_at_agreements(self) -> None:
         """Every second or so: which sessions are due; on its own, for targets may be slow to answer."""
         while not self._stopped.wait(self.settings.replication_tick_s):
-            survive(partial(self._submit_due, Loop.SUPPLIER), "metadata away")
+            self._pass(self._gates[Loop.SUPPLIER], self._submit_sessions)
 
     def _settle_extinctions(self) -> None:
         """At the start and every few seconds: extinctions that a crash or a peer has left without a job."""
         while True:
-            survive(self._settle_extinctions_once, "metadata away")
+            if is_any_supplied():
+                self._settling_gate.forget()
+            self._pass(self._settling_gate, self._settle_extinctions_once)
             if self._stopped.wait(SETTLING_TICK_S):
                 return
 
     def _settle_extinctions_once(self) -> None:
         if Settling(self.database, self.settings, self.clock.now(), self._tell, self._replicas_rest).run():
             self.runner.wake()
+        if self._settling_gate.has_news:
+            with self.database.reading() as db:
+                self._replicas = count_stores(db, StoreKind.REPLICA)
+        rested = [rest.until for rest in self._replicas_rest.values()]
+        if len(rested) < self._replicas:  # some cannot be reached from here, or rest themselves
+            self._settling_gate.rests_for(0.0)
+        elif rested:
+            self._settling_gate.rests_for((min(rested) - self.clock.now()).total_seconds())
 
     def _look_at_schedules(self) -> None:
         """Sleep until the next schedule is due, and fire it; seconds at most, for others write them too."""
@@ -202,21 +273,30 @@ class Worker:
     def _read_logs(self) -> None:
         """At the start and every few seconds: what JE has discarded; on its own, for logs may be long."""
         while True:
-            survive(self._read_logs_once, "metadata away")
+            self._pass(self._logs_gate, self._read_logs_once)
             if self._stopped.wait(LOGS_TICK_S):
                 return
 
     def _read_logs_once(self) -> None:
         LogReading(self.database, self.settings, self.clock.now(), self._logs_rest, self._tell).run()
+        if self._logs_gate.has_news:
+            with self.database.reading() as db:
+                self._filters = count_stores(db, StoreKind.JE, IS_FILTERED)
+        self._logs_gate.rests_for(0.0 if self._filters else None)
 
     def _tell(self, changed: str) -> None:
         self.changed(changed)
 
-    def _clean(self) -> None:
+    def _clean(self, turn: int) -> None:
+        """A piece at each beat, that no minute has all of it; nothing at most beats."""
+        pieces: list[Callable[[], object]] = [
+            self._certify,
+            *(partial(forget_rows, self.database, [name]) for name in PASSES),
+            partial(remove_expired_archives, self.database, self.settings, instance_id=self.lock.id),
+        ]
         try:
-            self._certify()
-            forget_rows(self.database)
-            remove_expired_archives(self.database, self.settings, instance_id=self.lock.id)
+            if 0 < turn <= len(pieces):
+                pieces[turn - 1]()
         except OSError as error:  # trouble with the disk is no bug
             logger.warning("housekeeping failed", error=str(error))
 

@@ -1,8 +1,10 @@
 """`/v1/stores/{s}/events` and `/confirmations`: what a node of Slony-I knows, and telling it more."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Path, Query, Request
@@ -25,6 +27,8 @@ from app.auth.mutation import Answer, Begun, Conclude, IdempotencyKeyHeader, fin
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.db import Database
+from app.errors import MetadataBusy, MetadataUnavailable
+from app.events.lags import note_lags
 from app.events.models import (
     EVENT_TYPE,
     ConfirmRead,
@@ -45,6 +49,7 @@ from app.stores.models import StoreKind
 from app.stores.rows import Store
 from app.stores.service import require_kind
 from spark.events.events import create_sync
+from spark.events.records import Confirmed
 from spark.formats.slony import NODE_MAX, SEQNO_MAX
 
 router = APIRouter(tags=["events"])
@@ -147,7 +152,13 @@ def get_confirmations(
     """Every pair of origin and receiver; who never confirmed anything is infinitely behind, not absent."""
     store = slony_store(database, store_id, caller)
     with opened_node(store, settings, database, purpose="confirmations") as (conn, catalog):
-        return get_matrix(conn, catalog)
+        return get_matrix(conn, catalog, seen=partial(_note, database, store.id))
+
+
+def _note(database: Database, store_id: str, rows: Sequence[Confirmed]) -> None:
+    """Keep the lags for `/metrics`; without metadata the answer is as good."""
+    with suppress(MetadataUnavailable, MetadataBusy), database.transaction() as db:
+        note_lags(db, store_id, rows, now=database.now(db))
 
 
 @router.post(

@@ -1,6 +1,6 @@
 """What a node's catalog holds of events and confirmations, as clients see it. Reads only."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -124,12 +124,19 @@ def get_event(conn: Connection, catalog: Catalog, origin: int, seqno: int) -> Ev
     )
 
 
-def get_matrix(conn: Connection, catalog: Catalog) -> MatrixRead:
-    """Every pair of origin and receiver, of one moment."""
+def get_matrix(
+    conn: Connection, catalog: Catalog, *, seen: Callable[[Sequence[Confirmed]], None] = lambda _rows: None
+) -> MatrixRead:
+    """Every pair of origin and receiver, of one moment.
+
+    Args:
+        seen: told the rows after the node's transaction.
+    """
     active = set(catalog.active)
     with conn.transaction(read_only=True):
         as_of = target_now(conn)
         rows = read_matrix(conn, catalog)
+    seen(rows)
     return MatrixRead(
         local_node=catalog.local_node,
         as_of=as_of,

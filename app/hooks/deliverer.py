@@ -28,7 +28,7 @@ from app.hooks.signing import headers_of, keys_of
 from app.jobs.running.runner import survive
 from app.settings import Settings
 
-POLL_S: Final = 10.0
+POLL_S: Final = 30.0
 PENDING_POLL_S: Final = 5.0
 SENDERS_MAX: Final = 4
 BURST_MAX: Final = 200

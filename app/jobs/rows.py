@@ -63,6 +63,10 @@ class Job(JobBase, table=True):
         Index("ix_jobs_wake_key", "wake_key"),
         Index("ix_jobs_finished_at", "finished_at"),
         Index("ix_jobs_claim_identity", "claim_identity", "claim_resource"),
+        Index("ix_jobs_kind_state", "kind", "state", "store"),
+        Index("ix_jobs_kind_id", "kind", "id"),
+        Index("ix_jobs_created_at", "created_at", "id"),
+        Index("ix_jobs_waiting", "waiting_cause", "waiting_since"),
     )
 
     id: str = Field(primary_key=True, max_length=40)
@@ -86,6 +90,13 @@ class Job(JobBase, table=True):
         description="It waits for a target that is away, without claims.",
     )
     waiting_on: list[dict[str, Any]] = Field(default_factory=list, sa_type=JSON_TYPE)
+    waiting_cause: str | None = Field(
+        default=None,
+        max_length=40,
+        description="What it has waited for since then, looks and all.",
+    )
+    waiting_since: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    abort_asked_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     throttle_requested: dict[str, Any] | None = Field(default=None, sa_type=JSON_TYPE, nullable=True)
     throttle_effective: dict[str, Any] | None = Field(default=None, sa_type=JSON_TYPE, nullable=True)
     throttle_cause: str | None = Field(default=None, max_length=40)

@@ -27,9 +27,9 @@ from app.jobs.family import (
 )
 from app.jobs.models import Subject, ThrottleSetting
 from app.jobs.queries import get_job
-from app.jobs.rows import Job, JobClaim, JobClass, JobEvent
+from app.jobs.rows import Job, JobClaim, JobClass
 from app.jobs.states import TERMINAL, JobState, is_allowed
-from app.jobs.writing import change_job, end_values, state_event
+from app.jobs.writing import add_job, change_job, end_values, state_event
 from app.kit.ids import new_id
 
 GUARD_TRIES_MAX = 20
@@ -91,17 +91,12 @@ def submit(db: Session, request: JobRequest, *, now: datetime, queued_max: int) 
         runs_on=sorted(set(request.runs_on)),
         runs_on_key=",".join(sorted(set(request.runs_on))),
         job_class=request.job_class,
-        event_seq=1,
         throttle_requested=request.throttle.model_dump() if request.throttle else None,
         claim_identity=request.claim_identity,
         claim_resource=request.claim_resource,
         subject=request.subject.model_dump() if request.subject else None,
     )
-    db.add(job)
-    db.flush()
-    kind, data = state_event(JobState.QUEUED, reason=request.reason)
-    db.add(JobEvent(job_id=job.id, seq=1, at=now, type=kind, data=data))
-    db.flush()
+    add_job(db, job, now=now, event=state_event(JobState.QUEUED, reason=request.reason))
     return job
 
 

@@ -1,12 +1,19 @@
-"""Writes to a job's row: one guarded UPDATE and one event row, in the caller's transaction."""
+"""Writes to a job's row: one INSERT or one guarded UPDATE, and one event row, in the caller's transaction.
+
+Nothing else writes the state of a job, so that each transition has its event and its line in the log.
+"""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 from sqlalchemy import ColumnElement, update
 from sqlmodel import Session, col
 
+from app.db import after_commit
+from app.jobs.counting import count_end, times_of
+from app.jobs.lines import LINES, Step
 from app.jobs.rows import Job, JobEvent
 from app.jobs.states import TERMINAL, JobState
 from app.kit.instants import instant_text
@@ -19,6 +26,27 @@ EVENT_WARNING = "warning"
 EVENT_THROTTLE = "throttle"
 EPOCH_AHEAD = "EPOCH_AHEAD"
 """Why a job failed whose target has seen a greater token than this metadata ever gave."""
+_TOLD: Final = (
+    col(Job.event_seq),
+    col(Job.kind),
+    col(Job.store),
+    col(Job.requested_by),
+    col(Job.state),
+    col(Job.attempt),
+    col(Job.retries),
+    col(Job.result),
+    col(Job.abort_asked_at),
+)
+
+
+def add_job(db: Session, job: Job, *, now: datetime, event: tuple[str, Mapping[str, Any]]) -> None:
+    """Insert a job and its first event."""
+    job.event_seq = 1
+    db.add(job)
+    db.flush()
+    db.add(JobEvent(job_id=job.id, seq=1, at=now, type=event[0], data=dict(event[1])))
+    db.flush()
+    _tell(db, _step(job.id, job, {}, event))
 
 
 def change_job(
@@ -38,22 +66,54 @@ def change_job(
             the row's lock, so that a stream that resumes after a sequence misses nothing.
     """
     step = 0 if event is None else 1
+    advanced = _is_advance(values, event)
+    times = times_of(values, advanced=advanced, now=now)
     changed = db.execute(
         update(Job)
         .where(col(Job.id) == job_id, *guards)
-        .values(**values, version=Job.version + 1, event_seq=Job.event_seq + step, updated_at=now)
-        .returning(col(Job.event_seq))
+        .values(**times, **values, version=Job.version + 1, event_seq=Job.event_seq + step, updated_at=now)
+        .returning(*_TOLD)
         .execution_options(synchronize_session=False)
     ).first()
     if changed is None:
         return False
     if event is not None:
         kind, data = event
-        db.add(JobEvent(job_id=job_id, seq=changed[0], at=now, type=kind, data=dict(data)))
+        db.add(JobEvent(job_id=job_id, seq=changed.event_seq, at=now, type=kind, data=dict(data)))
         db.flush()
     if values.get("state") in TERMINAL:
+        count_end(db, changed, now=now)
         _tell_end(db, job_id, now=now)
+    _tell(db, _step(job_id, changed, values, event))
     return True
+
+
+def _is_advance(values: Mapping[str, Any], event: tuple[str, Mapping[str, Any]] | None) -> bool:
+    """Whether the job has gained something: what it waited for is over."""
+    return (event is not None and event[0] == EVENT_PROGRESS) or values.get("retries") == 0
+
+
+def _step(
+    job_id: str, row: Any, values: Mapping[str, Any], event: tuple[str, Mapping[str, Any]] | None
+) -> Step:
+    kind, data = event or ("", {})
+    return Step(
+        job_id=job_id,
+        kind=row.kind,
+        store=row.store,
+        caller=row.requested_by,
+        state=JobState(row.state),
+        attempt=row.attempt,
+        retries=row.retries,
+        facts=data if kind == EVENT_STATE else None,
+        waiting_on=values.get("waiting_on"),
+        advanced=_is_advance(values, event),
+    )
+
+
+def _tell(db: Session, step: Step) -> None:
+    if step.is_news:
+        after_commit(db, partial(LINES.say, step))
 
 
 def _tell_end(db: Session, job_id: str, *, now: datetime) -> None:

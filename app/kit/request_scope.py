@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.errors import BodyTooLarge, TooLarge, problem
 from app.kit.ids import new_id
+from app.kit.request_figures import RequestFigures
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
@@ -31,11 +32,20 @@ class RequestScope:
     """ASGI middleware: X-Request-ID, traceparent, the body's bound, the access log.
 
     Args:
+        figures: where requests are counted.
         body_max_bytes: of every path that no limit of `body_limits` names; the first that matches counts.
     """
 
-    def __init__(self, app: ASGIApp, *, body_max_bytes: int, body_limits: Sequence[BodyLimit] = ()) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        body_max_bytes: int,
+        body_limits: Sequence[BodyLimit] = (),
+        figures: RequestFigures | None = None,
+    ) -> None:
         self.app = app
+        self.figures = figures or RequestFigures()
         self.body_limits = (*body_limits, BodyLimit(re.compile(".*", re.DOTALL), body_max_bytes))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -84,7 +94,9 @@ class RequestScope:
             else:
                 await self.app(scope, bounded_receive, named_send)
         finally:
-            elapsed_ms = round((time.perf_counter() - started) * 1000, 1)
+            elapsed_s = time.perf_counter() - started
+            self.figures.answered(scope, status, elapsed_s)
+            elapsed_ms = round(elapsed_s * 1000, 1)
             logger.info(
                 "request", method=scope["method"], path=scope["path"], status=status, elapsed_ms=elapsed_ms
             )

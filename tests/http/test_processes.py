@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -168,3 +169,13 @@ def test_job_that_waits_does_not_hold_up_a_stop(tmp_path: Path) -> None:
     started = time.monotonic()
     assert service.stop() == 0
     assert time.monotonic() - started < 5
+    lines = [json.loads(line) for line in service.log().splitlines() if line.startswith("{")]
+    told = [line for line in lines if line.get("job_id") == answer.json()["id"]]
+    assert [line["event"] for line in told] == ["job submitted", "job started", "job waits"]
+    assert {(line["store"], line["kind"], line["caller"]) for line in told} == {("shop", "PURGE", "admin")}
+    assert told[-1]["waiting_on"] == ["STORE_SUSPENDED shop"]
+    ends = [line for line in lines if line["event"] in ("stopping", "stopped")]
+    assert [(line["event"], line.get("signal"), line.get("exit_code")) for line in ends] == [
+        ("stopping", "SIGTERM", None),
+        ("stopped", None, 0),
+    ]

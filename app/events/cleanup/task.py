@@ -38,6 +38,7 @@ from app.events.cleanup.service import (
 )
 from app.events.cleanup.switch.report import healed_warning
 from app.events.cleanup_reviewed import bounded, fault_of
+from app.events.lags import look_at_lags
 from app.events.nodes import refuse_copy
 from app.jobs.engines.choice import Engines, Work
 from app.jobs.errors import JobFailed
@@ -84,6 +85,7 @@ def run_cleanup(context: JobContext, *, engines: Engines) -> Mapping[str, Any]:
         refuse_copy(context.database, context.settings, cleanup.store, cleanup.conn, cleanup.catalog)
         cleanup.claimed = claim(context, cleanup.conn, resource=cleanup_resource(cleanup.store), queue=queue)
         claim_node(context, cleanup.catalog, identity=cleanup.claimed.identity, queue=queue)
+        look_at_lags(context, cleanup.conn, cleanup.catalog)
         if cleanup.claimed.has_ledger:
             trim_old_ledgers(context, cleanup.conn)
         try:

@@ -83,6 +83,8 @@ class Engines:
         if context.checkpoint(CHECKPOINT_ENGINE) != shown:
             context.write(lambda db: context.change(db, {"engine": engine.name}, (EVENT_ENGINE, shown)))
             context.save_checkpoint(CHECKPOINT_ENGINE, shown)
+            if reason == "POOL_FAILED" and self.spark is not None:
+                self.spark.fall_back()
         context.moves_to(pool=engine is self.spark)
         return engine
 

@@ -6,6 +6,7 @@ Rules:
   FAILED, and units that are lost again and again count as transient failures.
 """
 
+import itertools
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
@@ -62,6 +63,12 @@ class SparkEngine:
         self.exchange = exchange
         self._clock = clock
         self._queue_max = queue_max
+        self._fallen_back = itertools.count(1)
+        self.fallbacks = 0
+
+    def fall_back(self) -> None:
+        """Count a job that AUTO would have given to Spark, which cannot start."""
+        self.fallbacks = next(self._fallen_back)
 
     @property
     def is_full(self) -> bool:

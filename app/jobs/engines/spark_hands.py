@@ -72,6 +72,8 @@ class HandsSource:
         if context.checkpoint(CHECKPOINT_ENGINE) != shown:
             context.write(lambda db: context.change(db, {"engine": engine}, (EVENT_ENGINE, shown)))
             context.save_checkpoint(CHECKPOINT_ENGINE, shown)
+            if reason == "POOL_FAILED" and self.spark is not None:
+                self.spark.engine.fall_back()
         if engine == "INLINE":
             context.moves_to(pool=False)
             return self.make_inline(), engine

@@ -149,11 +149,21 @@ def _claimable(now: datetime, job_class: JobClass) -> Any:
 def is_anything_due(db: Session, *, now: datetime) -> bool:
     """Whether a look that writes may find something: a job to claim, or a lease that has run out.
 
-    An idle runner asks this twice a second, so it only reads.
+    A runner that looks only reads.
     """
     expired = and_(col(Job.state).in_(sorted(HELD)), col(Job.lease_expires_at) <= now)
     claimable = [_claimable(now, job_class) for job_class in JobClass]
     return db.exec(select(Job.id).where(or_(expired, *claimable)).limit(1)).first() is not None
+
+
+def next_due(db: Session, *, now: datetime) -> datetime | None:
+    """When time alone brings the next work: a job that is due by then, or a lease that runs out."""
+    resting = col(Job.state).in_([JobState.QUEUED, JobState.WAITING, JobState.PAUSING, JobState.ABORTING])
+    due = select(func.min(Job.not_before)).where(resting, col(Job.not_before) > now).scalar_subquery()
+    held = col(Job.state).in_(sorted(HELD))
+    expires = select(func.min(Job.lease_expires_at)).where(held, col(Job.lease_expires_at) > now)
+    times = db.exec(select(due, expires.scalar_subquery())).one()
+    return min((time for time in times if time is not None), default=None)
 
 
 def _reachable_keys(db: Session, labels: frozenset[str], claimable: Any) -> list[str]:

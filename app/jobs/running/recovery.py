@@ -13,11 +13,11 @@ from sqlmodel import Session
 from app.clock import SystemClock
 from app.db import Database
 from app.errors import ServiceError
-from app.jobs.rows import Job, JobEvent
+from app.jobs.rows import Job
 from app.jobs.running.abandonment import shut_out_abandoned
 from app.jobs.running.claims import current_epoch, next_token, raise_epoch
 from app.jobs.states import JobState
-from app.jobs.writing import state_event
+from app.jobs.writing import add_job, state_event
 from app.settings import Settings
 from app.stores.checks.models import RecoveryRead
 from app.stores.rows import Store
@@ -111,24 +111,18 @@ def _greatest_fence(conn: Connection, resources: Sequence[str]) -> tuple[int, st
 def _mark(db: Session, store: Store, totals: JobTotals, *, kind: str, actor: str, now: datetime) -> None:
     """A row for a job of a lost future: it ended, and the ledger tells what it did."""
     result: dict[str, Any] = {"counts": "EXACT", "units": totals.units, "rows": totals.rows}
-    db.add(
-        Job(
-            id=totals.job_id,
-            kind=kind,
-            store=store.id,
-            state=JobState.ABORTED,
-            reason=RECOVERED_FOREIGN,
-            requested_by=actor,
-            params={},
-            result=result,
-            created_at=totals.first_committed_at,
-            started_at=totals.first_committed_at,
-            finished_at=totals.last_committed_at,
-            updated_at=now,
-            event_seq=1,
-        )
+    job = Job(
+        id=totals.job_id,
+        kind=kind,
+        store=store.id,
+        state=JobState.ABORTED,
+        reason=RECOVERED_FOREIGN,
+        requested_by=actor,
+        params={},
+        result=result,
+        created_at=totals.first_committed_at,
+        started_at=totals.first_committed_at,
+        finished_at=totals.last_committed_at,
+        updated_at=now,
     )
-    db.flush()
-    event, data = state_event(JobState.ABORTED, reason=RECOVERED_FOREIGN)
-    db.add(JobEvent(job_id=totals.job_id, seq=1, at=now, type=event, data=data))
-    db.flush()
+    add_job(db, job, now=now, event=state_event(JobState.ABORTED, reason=RECOVERED_FOREIGN))

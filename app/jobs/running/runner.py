@@ -24,8 +24,9 @@ from app.jobs.errors import JobFailed, JobStopped, JobWaiting, LeaseLost, StopCa
 from app.jobs.models import ThrottleSetting, WaitingOn
 from app.jobs.rows import Job, JobClass
 from app.jobs.running import outcome
-from app.jobs.running.claims import ClaimedJob, Claimer, claim_next, is_anything_due, reap, renew
+from app.jobs.running.claims import ClaimedJob, Claimer, claim_next, reap, renew
 from app.jobs.running.context import JobContext
+from app.jobs.running.looking import WorkGate
 from app.jobs.running.openings import AlwaysOpen, Openings, brake, rest_wait, window_wait
 from app.jobs.running.tasks import TaskKind, TaskKinds
 from app.jobs.states import JobState
@@ -85,6 +86,7 @@ class Runner:
         self._stopping = threading.Event()
         self._wake = threading.Event()
         self._control_wake = threading.Event()
+        self._gate = WorkGate(database, clock)
         self._loops = [
             threading.Thread(target=self._claim_loop, name="lethe-claims", daemon=True),
             threading.Thread(target=self._control_loop, name="lethe-control", daemon=True),
@@ -145,14 +147,16 @@ class Runner:
 
     def _claim_loop(self) -> None:
         while not self._stopping.is_set():
-            if not survive(self._claim_once, "metadata away"):
-                self._wake.wait(self.settings.runner_poll_interval_s)
+            interval_s = self.settings.runner_poll_interval_s
+            opens = self._gate.opens(again_s=interval_s)
+            if not (opens and survive(self._claim_once, "metadata away")):
+                if self._wake.wait(interval_s):
+                    self._gate.forget()
                 self._wake.clear()
 
     def _claim_once(self) -> bool:
-        with self.database.reading() as db:
-            if not is_anything_due(db, now=self.database.now(db)):
-                return False
+        if not self._gate.finds_anything():
+            return False
         with self.database.transaction() as db:
             reap(db, self.database, self.claimer)
         claimed = False

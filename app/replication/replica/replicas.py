@@ -133,6 +133,11 @@ def note_supplied(store_id: str) -> None:
     _supplied.add(store_id)
 
 
+def is_any_supplied() -> bool:
+    """Whether `take_supplied` would name one."""
+    return bool(_supplied)
+
+
 def take_supplied() -> set[str]:
     """The stores that suppliers have reached here since the last call."""
     found = set()

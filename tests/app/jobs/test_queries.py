@@ -1,9 +1,11 @@
 """Lists of jobs and events: filters, pages, and the end of the queue."""
 
-from datetime import timedelta
+import random
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from app.errors import InvalidPageToken
 from app.jobs.errors import QueueFull
@@ -120,3 +122,52 @@ def test_instance_is_alive_within_its_lease_time(bench: Workbench) -> None:
     with bench.database.reading() as db:
         alive = {row.id: row.alive for row in list_instances(db, now=now, alive_within_s=90)}
     assert alive == {"ins_fresh": True, "ins_silent": False, "ins_stopped": False}
+
+
+def test_list_after_a_time_is_that_of_all_rows_whatever_the_order_of_ids(bench: Workbench) -> None:
+    # Ids are made by each instance's clock, created_at by another: neither may hide a job from the list.
+    start = bench.clock.now()
+    chance = random.Random(7)
+    made = {bench.submit(chance.choice(["TOY", "OTHER"])): chance.randrange(60) for _ in range(60)}
+    for job_id, second in made.items():
+        bench.set(job_id, created_at=start + timedelta(seconds=second))
+    for second in range(-1, 61, 7):
+        for kinds in ([], ["TOY"], ["TOY", "OTHER"], ["NONE"]):
+            after = start + timedelta(seconds=second)
+            with bench.database.reading() as db:
+                wanted = JobFilter(kinds=kinds, created_after=after)
+                page = list_jobs(db, wanted, page_size=100, page_token="")
+            naive = [
+                job_id
+                for job_id, at in sorted(made.items(), reverse=True)
+                if at > second and (not kinds or bench.job(job_id).kind in kinds)
+            ]
+            assert [job.id for job in page.items] == naive
+
+
+@pytest.mark.parametrize(
+    ("wanted", "index"),
+    [
+        (JobFilter(kinds=["TOY"]), "ix_jobs_kind_id"),
+        (JobFilter(created_after=datetime(2030, 1, 1, tzinfo=UTC)), "ix_jobs_created_at"),
+    ],
+    ids=["kind", "created_after"],
+)
+def test_lists_of_a_kind_and_after_a_time_use_an_index(
+    sqlite_bench: Workbench, wanted: JobFilter, index: str
+) -> None:
+    # 311 ms at 100,000 jobs: all of them were read.
+    asked: list[tuple[str, Any]] = []
+
+    def note(_conn: object, _cursor: object, statement: str, parameters: object, *_rest: object) -> None:
+        asked.append((statement, parameters))
+
+    engine = sqlite_bench.database.engine
+    sa.event.listen(engine, "before_cursor_execute", note)
+    with sqlite_bench.database.reading() as db:
+        list_jobs(db, wanted, page_size=50, page_token="")
+    sa.event.remove(engine, "before_cursor_execute", note)
+    [(statement, parameters)] = [each for each in asked if "FROM jobs" in each[0]]
+    with engine.connect() as connection:
+        plan = connection.exec_driver_sql(f"explain query plan {statement}", parameters).all()
+    assert index in str(plan)

@@ -1,7 +1,7 @@
 """Schedules, the due times that were fired, and windows.
 
-Revision: 0020
-Revises: 0016
+Revision: 0019
+Revises: 0018
 """
 
 import sqlalchemy as sa
@@ -9,8 +9,8 @@ from alembic import op
 
 import app.db
 
-revision = "0020"
-down_revision = "0016"
+revision = "0019"
+down_revision = "0018"
 branch_labels = None
 depends_on = None
 

@@ -1,7 +1,7 @@
 """Webhooks, their outbox and its deliveries.
 
-Revision: 0019
-Revises: 0016
+Revision: 0018
+Revises: 0017
 """
 
 import sqlalchemy as sa
@@ -9,8 +9,8 @@ from alembic import op
 
 import app.db
 
-revision = "0019"
-down_revision = "0016"
+revision = "0018"
+down_revision = "0017"
 branch_labels = None
 depends_on = None
 

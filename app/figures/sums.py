@@ -1,0 +1,87 @@
+"""Sums and notes, written in the transaction of what they count.
+
+Rules:
+- they are the last that a transaction writes, in one order: two that count the same never wait crosswise;
+- a transaction that is rolled back has counted nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final
+
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlmodel import Session
+
+from app.db import before_commit
+from app.figures.rows import Figure
+
+PENDING: Final = "lethe_figures"
+LABEL_MAX_CHARS: Final = 200
+SEPARATOR: Final = "\t"
+
+
+class Name(StrEnum):
+    """What is counted or noted."""
+
+    JOBS_ENDED = "jobs_ended"
+    LAST_SUCCESS = "last_success"
+    PURGE_ROWS_REMOVED = "purge_rows_removed"
+    ABORTS = "aborts"
+    ABORT_SECONDS = "abort_seconds"
+    SLONY_LAG_EVENTS = "slony_lag_events"
+    SLONY_LAG_SECONDS = "slony_lag_seconds"
+
+
+NOTED: Final = frozenset({Name.LAST_SUCCESS, Name.SLONY_LAG_EVENTS, Name.SLONY_LAG_SECONDS})
+"""Not added up: the last one stands."""
+_Key = tuple[str, str, str]
+
+
+@dataclass(slots=True)
+class _Change:
+    value: float
+    at: datetime
+
+
+def count(
+    db: Session, name: Name, *labels: str, store: str | None, value: float = 1.0, now: datetime
+) -> None:
+    """Add to a sum, or note the last value, when the transaction of a session commits."""
+    pending: dict[_Key, _Change] | None = db.info.get(PENDING)
+    if pending is None:
+        pending = db.info[PENDING] = {}
+        before_commit(db, _write)
+    key = (name.value, store or "", SEPARATOR.join(labels)[:LABEL_MAX_CHARS])
+    known = pending.get(key)
+    added = 0.0 if known is None or name in NOTED else known.value
+    pending[key] = _Change(value + added, now)
+
+
+def labels_of(figure: Mapping[str, Any] | Figure) -> list[str]:
+    """The labels of a row, in the order in which they were given."""
+    label = figure.label if isinstance(figure, Figure) else str(figure["label"])
+    return label.split(SEPARATOR)
+
+
+def _write(db: Session) -> None:
+    pending: dict[_Key, _Change] = db.info.pop(PENDING)
+    added = {key: change for key, change in pending.items() if key[0] not in NOTED}
+    noted = {key: change for key, change in pending.items() if key[0] in NOTED}
+    for changes, adds in ((added, True), (noted, False)):
+        if changes:
+            db.execute(_upsert(db, changes, adds=adds))
+
+
+def _upsert(db: Session, changes: Mapping[_Key, _Change], *, adds: bool) -> Any:
+    dialect = postgresql if db.get_bind().dialect.name == "postgresql" else sqlite
+    rows = [
+        {"name": name, "store": store, "label": label, "value": change.value, "at": change.at}
+        for (name, store, label), change in sorted(changes.items())
+    ]
+    statement = dialect.insert(Figure).values(rows)
+    value = Figure.value + statement.excluded.value if adds else statement.excluded.value
+    return statement.on_conflict_do_update(
+        index_elements=["name", "store", "label"], set_={"value": value, "at": statement.excluded.at}
+    )

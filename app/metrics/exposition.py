@@ -1,0 +1,72 @@
+"""`/metrics`: figures of the metadata, which every instance tells alike, and those of this process."""
+
+from collections.abc import Iterable, Sequence
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.exposition import generate_latest
+from sqlmodel import col, select
+
+from app.db import Database
+from app.hooks.figures import WebhookCollector
+from app.jobs.engines.spark_service import SparkService
+from app.jobs.rows import Instance
+from app.kit.request_figures import RequestFigures
+from app.metrics.jobs import job_families
+from app.metrics.process import BuildCollector, SparkCollector
+from app.metrics.scope import Scrape
+from app.metrics.stores import store_families
+
+
+class MetadataCollector:
+    """Reads all figures in one transaction when it is scraped; how many jobs have ended changes nothing.
+
+    Args:
+        stores: the only stores that are told of, and nothing of the service itself; None: everything.
+    """
+
+    def __init__(
+        self, database: Database, *, alive_within_s: float, stores: Sequence[str] | None = None
+    ) -> None:
+        self._database = database
+        self._alive_within_s = alive_within_s
+        self._stores = stores
+
+    def collect(self) -> Iterable[Metric]:
+        """All families."""
+        with self._database.reading() as db:
+            scrape = Scrape(db, self._database.now(db), self._stores)
+            families = [*job_families(scrape), *store_families(scrape)]
+            return families if self._stores is not None else [*families, self._instances(scrape)]
+
+    def _instances(self, scrape: Scrape) -> Metric:
+        query = select(Instance.heartbeat_at).where(col(Instance.stopped_at).is_(None))
+        beats = scrape.db.exec(query).all()
+        alive = sum(1 for beat in beats if (scrape.now - beat).total_seconds() < self._alive_within_s)
+        return GaugeMetricFamily("lethe_instances_alive", "Processes with a recent heartbeat.", value=alive)
+
+
+def render_metrics(
+    database: Database,
+    *,
+    alive_within_s: float,
+    spark: SparkService | None = None,
+    requests: RequestFigures | None = None,
+    stores: Sequence[str] | None = None,
+) -> bytes:
+    """The exposition text.
+
+    Args:
+        requests: those of this process.
+        stores: what a token is limited to: nothing of other stores or of the service itself; None: all.
+    """
+    registry = CollectorRegistry(auto_describe=False)
+    if stores is None:
+        registry.register(BuildCollector())
+        if requests is not None:
+            registry.register(requests)
+        if spark is not None:
+            registry.register(SparkCollector(spark))
+    registry.register(MetadataCollector(database, alive_within_s=alive_within_s, stores=stores))
+    registry.register(WebhookCollector(database, stores=stores))
+    return generate_latest(registry)
