@@ -5,8 +5,7 @@ Invariants:
   work in this process, with up to `runner_spark_jobs_max` more beside them whose units the pool runs;
 - a job that the runner does not surely hold is told to stop before anybody else may take it;
 - PAUSED and ABORTED are written only after the kind's proof of silence;
-- no task, and no round of a loop, ends the runner by what it raises: three broad `except`s stand here. The
-  few elsewhere end a thread or a process of their own; tests/style/test_places.py names them all.
+- nothing that a task or a round of a loop raises ends the runner (all broad excepts: tests/style/test_places.py).
 """
 
 import threading
