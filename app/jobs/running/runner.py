@@ -5,7 +5,7 @@ Invariants:
   work in this process, with up to `runner_spark_jobs_max` more beside them whose units the pool runs;
 - a job that the runner does not surely hold is told to stop before anybody else may take it;
 - PAUSED and ABORTED are written only after the kind's proof of silence;
-- nothing that a task or a round of a loop raises ends the runner (all broad excepts: tests/style/test_places.py).
+- nothing that a task or a round of a loop raises ends the runner (broad excepts: tests/style/test_places.py).
 """
 
 import threading
