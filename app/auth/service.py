@@ -28,6 +28,8 @@ from app.kit.ids import new_id
 from app.kit.instants import instant_text
 
 TOKEN_PREFIX = "lethe_"
+PROVIDER_PREFIX = "oidc_"
+"""What the ids of callers begin with whose token is of an identity provider."""
 ADMIN_TOKEN_FILE = "admin.token"
 
 
@@ -44,6 +46,11 @@ class Caller:
     scopes: frozenset[Scope]
     stores: frozenset[str] | None
     declared: frozenset[Scope] | None = None
+
+    @property
+    def is_of_provider(self) -> bool:
+        """Whether the token is of an identity provider: Lethe has no row of it."""
+        return self.token_id.startswith(PROVIDER_PREFIX)
 
     def require(self, scope: Scope) -> None:
         """Raise ScopeMissing unless the token holds the scope."""

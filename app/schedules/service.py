@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 from sqlmodel import Session, func, select
 
 from app.auth.service import Caller
-from app.errors import StoreForbidden
+from app.errors import Forbidden, StoreForbidden
 from app.kit.ids import new_id
 from app.schedules.crontab import Crontab
 from app.schedules.errors import NeverDue, ScheduleNotFound, TooManySchedules
@@ -64,8 +64,14 @@ def create_schedule(
     """Write a schedule, when its body was looked at as the POST of its verb would.
 
     Raises: VerbNotScheduled, ScopeMissing, StoreForbidden, StoreNotFound, NeverDue, TooManySchedules;
-        ServiceError: as the POST of the verb would.
+        Forbidden: the caller's rights are known only while he calls; ServiceError: as the POST would.
     """
+    if caller.is_of_provider:
+        raise Forbidden(
+            "a schedule acts with the rights of a token that Lethe keeps, and this one is of your identity provider;"
+            " make one (`lethe token create`) and write the schedule with it",
+            code="TOKEN_OF_PROVIDER",
+        )
     scope, _ = submitter_of(request.verb)
     caller.require(scope)
     if request.store is not None:

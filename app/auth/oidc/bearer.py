@@ -18,7 +18,7 @@ from joserfc.errors import ExpiredTokenError, JoseError
 from app.auth.oidc.keys import PublicKey
 from app.auth.rows import StoreName
 from app.auth.scopes import ROLES, Role, Scope, implied
-from app.auth.service import Caller
+from app.auth.service import PROVIDER_PREFIX, Caller
 from app.errors import Forbidden, TokenExpired, Unauthenticated
 from app.settings import OidcSettings
 
@@ -56,7 +56,7 @@ def caller_of_jwt(secret: str, settings: OidcSettings, keys: FindsKey, *, now: d
         raise _refused("its claim sub is empty")
     digest = hashlib.sha256(f"{settings.issuer}\0{subject}".encode("utf-8", "replace")).hexdigest()
     return Caller(
-        token_id=f"oidc_{digest[:32]}",
+        token_id=PROVIDER_PREFIX + digest[:32],
         name=_name(claims, settings, subject),
         scopes=implied(_scopes(claims, settings)),
         stores=_stores(claims, settings),

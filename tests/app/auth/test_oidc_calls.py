@@ -101,6 +101,16 @@ def test_a_provider_that_is_away_is_503_and_our_own_tokens_go_on(
     assert house.ask("GET", "/v1/stores", own).status_code == 200
 
 
+def test_a_schedule_is_not_written_with_rights_that_nobody_knows_later(
+    settings: Settings, database: Database, clock: FakeClock, provider: Provider
+) -> None:
+    house = House(settings, database, clock, provider)
+    boss = provider.token(clock.now(), roles=["boss"], stores=["*"])
+    body = {"verb": "PURGE", "body": {}, "labels": {"tier": "gold"}, "cron": "0 3 * * *"}
+    refused = house.ask("POST", "/v1/schedules", boss, json=body)
+    assert (refused.status_code, refused.json()["code"]) == (403, "TOKEN_OF_PROVIDER")
+
+
 def test_without_an_issuer_a_jwt_is_an_unknown_token(
     settings: Settings, database: Database, clock: FakeClock, provider: Provider
 ) -> None:
