@@ -68,8 +68,8 @@ def create_schedule(
     """
     if caller.is_of_provider:
         raise Forbidden(
-            "a schedule acts with the rights of a token that Lethe keeps, and this one is of your identity provider;"
-            " make one (`lethe token create`) and write the schedule with it",
+            "a schedule acts with the rights of a token that Lethe keeps, and this one is of your identity"
+            " provider; make one (`lethe token create`) and write the schedule with it",
             code="TOKEN_OF_PROVIDER",
         )
     scope, _ = submitter_of(request.verb)
