@@ -28,6 +28,7 @@ from app.kit.ids import new_id
 from app.kit.instants import instant_text
 
 TOKEN_PREFIX = "lethe_"
+PROVIDER_NAMES = "oidc:"
 PROVIDER_PREFIX = "oidc_"
 """What the ids of callers begin with whose token is of an identity provider."""
 ADMIN_TOKEN_FILE = "admin.token"
@@ -107,11 +108,16 @@ def create_token(
     """Make a token; returns the row and the secret, which is nowhere else.
 
     Raises:
-        Unprocessable: it would be expired from the start.
+        Unprocessable: it would be expired from the start, or look like a caller of an identity provider.
         Forbidden: the caller would give away scopes or stores that it lacks.
     """
     wanted = frozenset(request.scopes) | (ROLES[request.role] if request.role else frozenset())
     expires_at = now + request.expires_in if request.expires_in is not None else request.expires_at
+    if request.name.startswith(PROVIDER_NAMES):
+        raise Unprocessable(
+            f"names of an identity provider's callers begin with {PROVIDER_NAMES}; choose another",
+            code="NAME_RESERVED",
+        )
     if expires_at is not None and expires_at <= now:
         raise Unprocessable("the token would already be expired", code="EXPIRY_IN_THE_PAST")
     if caller is not None and not implied(wanted) <= caller.scopes:

@@ -97,9 +97,12 @@ def visible_job(db: Session, job_id: str, caller: Caller) -> Job:
     Raises: JobNotFound, StoreForbidden.
     """
     job = get_job(db, job_id)
-    if job.token_id != caller.token_id:  # a batch has no store: who made it may see it
+    if job.store is not None or job.token_id != caller.token_id:
         caller.require_store(job.store)
-    return job
+    elif caller.is_of_provider:  # the stores of its tokens change
+        for name in job.params.get("stores", ()):
+            caller.require_store(name)
+    return job  # a batch has no store: who made it may see it
 
 
 def _read(database: Database, job_id: str, caller: Caller) -> tuple[JobRead, int]:

@@ -3,6 +3,7 @@
 Rules:
 - signature, issuer, audience and end are looked at before any other claim is believed;
 - who has no role here may do nothing; whoever cannot be limited to stores as the settings ask is refused;
+- an ID token, which is shown around, is no access token;
 - a name from outside stands behind `oidc:` wherever it is shown, so it is never taken for a token's.
 """
 
@@ -18,13 +19,16 @@ from joserfc.errors import ExpiredTokenError, JoseError
 from app.auth.oidc.keys import PublicKey
 from app.auth.rows import StoreName
 from app.auth.scopes import ROLES, Role, Scope, implied
-from app.auth.service import PROVIDER_PREFIX, Caller
+from app.auth.service import PROVIDER_NAMES, PROVIDER_PREFIX, Caller
 from app.errors import Forbidden, TokenExpired, Unauthenticated
 from app.settings import OidcSettings
 
 TOKEN_MAX_CHARS: Final = 16_384
 NAME_MAX_CHARS: Final = 80
 ALL_STORES: Final = "*"
+# What ID tokens and logout tokens have: they travel where an access token does not.
+NOT_FOR_ACCESS: Final = frozenset({"nonce", "at_hash", "c_hash", "events"})
+NOT_ACCESS: Final = ("ID", "Logout", "Refresh", "Offline")
 _STORE: Final = re.compile(r"[a-z][a-z0-9-]{0,62}")
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -84,6 +88,8 @@ def _believed(secret: str, settings: OidcSettings, keys: FindsKey, *, now: datet
         raise TokenExpired("the provider's token has expired; get a new one from it") from error
     except (JoseError, ValueError, TypeError, RecursionError) as error:
         raise _refused(str(error) or type(error).__name__) from error
+    if not NOT_FOR_ACCESS.isdisjoint(claims) or claims.get("typ") in NOT_ACCESS:
+        raise _refused("it is an ID token or the like; send an access token")
     return claims
 
 
@@ -138,7 +144,7 @@ def _stores(claims: Mapping[str, Any], settings: OidcSettings) -> frozenset[Stor
 def _name(claims: Mapping[str, Any], settings: OidcSettings, subject: str) -> str:
     found = claims.get(settings.name_claim)
     name = found if isinstance(found, str) and found else subject
-    return "oidc:" + _UNPRINTABLE.sub("?", name)[:NAME_MAX_CHARS]
+    return PROVIDER_NAMES + _UNPRINTABLE.sub("?", name)[:NAME_MAX_CHARS]
 
 
 def _claim(claims: Mapping[str, Any], path: str) -> object:

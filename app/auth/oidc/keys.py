@@ -1,8 +1,9 @@
 """The public keys of an OpenID Connect provider: fetched when needed, kept, and asked for again with care.
 
 Rules:
-- a key that is not known is asked for at most once in `REFETCH_AFTER_S`, whatever tokens strangers send;
-- keys that are known go on being used while the provider is away, for `STALE_MAX_S` at most;
+- the provider is asked at most once in `REFETCH_AFTER_S`, whatever tokens strangers send; few requests wait
+  for its answer (`WAITERS_MAX`), others whose key is not known are sent away meanwhile;
+- keys that are known go on being used while it is away, for `STALE_MAX_S` at most; nobody waits for new ones;
 - an answer is bounded in bytes and in time, and no redirect is followed.
 """
 
@@ -29,6 +30,8 @@ ANSWER_MAX_BYTES: Final = 512 * 1024
 REQUEST_MAX_S: Final = 5.0
 REFETCH_AFTER_S: Final = 30.0
 STALE_MAX_S: Final = 86_400.0
+RETRY_AFTER_S: Final = "5"
+WAITERS_MAX: Final = 3
 CONNECTIONS_MAX: Final = 2
 DISCOVERY: Final = "/.well-known/openid-configuration"
 
@@ -96,6 +99,7 @@ class Keys:
         self._fetch = fetch
         self._clock_s = clock_s
         self._asking = threading.Lock()
+        self._waiting = threading.BoundedSemaphore(WAITERS_MAX)
         self._kept: list[PublicKey] = []
         self._fetched_s: float | None = None
         self._asked_s: float | None = None
@@ -103,18 +107,20 @@ class Keys:
     def find(self, kid: str | None, algorithm: str) -> PublicKey | None:
         """The key that a token names; None: the provider has no such key for this algorithm.
 
-        Raises: IdentityProviderUnavailable: no keys are known, or they are too old.
+        Raises: IdentityProviderUnavailable: no keys are known, they are too old, or they are being fetched.
         """
-        if self._is_old():
-            self._renew(waits=not self._is_usable())
-        if not self._is_usable():
+        found = self._choose(kid, algorithm) if self._is_usable() else None
+        if found is not None:
+            if self._is_old() and self._may_ask():
+                threading.Thread(target=self._renew, name="lethe-oidc-keys", daemon=True).start()
+            return found
+        self._renew_or_wait()
+        if self._asking.locked() or not self._is_usable():
             raise IdentityProviderUnavailable(
-                f"the keys of {self._settings.issuer} cannot be fetched; see the log, and try again"
+                f"the keys of {self._settings.issuer} cannot be fetched now; see the log, and try again",
+                headers={"Retry-After": RETRY_AFTER_S},
             )
-        found = self._choose(kid, algorithm)
-        if found is None and self._renew(waits=True):
-            found = self._choose(kid, algorithm)
-        return found
+        return self._choose(kid, algorithm)
 
     def _choose(self, kid: str | None, algorithm: str) -> PublicKey | None:
         usable = [key for key in self._kept if _may_verify(key, algorithm)]
@@ -128,26 +134,35 @@ class Keys:
     def _is_usable(self) -> bool:
         return self._fetched_s is not None and self._clock_s() - self._fetched_s <= STALE_MAX_S
 
-    def _renew(self, *, waits: bool) -> bool:
-        """Ask the provider, unless it was asked just now; tell whether its keys are here anew."""
-        seen = self._fetched_s
-        if not self._asking.acquire(blocking=waits):
-            return False
+    def _renew_or_wait(self) -> None:
+        """Ask the provider; while another one does, wait for him, where not too many do."""
+        if not self._asking.locked():
+            self._renew()
+        elif self._waiting.acquire(blocking=False):
+            try:
+                if self._asking.acquire(timeout=REQUEST_MAX_S):
+                    self._asking.release()
+            finally:
+                self._waiting.release()
+
+    def _may_ask(self) -> bool:
+        return self._asked_s is None or self._clock_s() - self._asked_s >= REFETCH_AFTER_S
+
+    def _renew(self) -> None:
+        """Ask the provider, unless somebody does, or has just done so."""
+        if not self._asking.acquire(blocking=False):
+            return
         try:
-            if self._fetched_s != seen:
-                return True  # another thread has just asked
-            if self._asked_s is not None and self._clock_s() - self._asked_s < REFETCH_AFTER_S:
-                return False
+            if not self._may_ask():
+                return
             self._asked_s = self._clock_s()
             self._kept = self._fetched_keys()
             self._fetched_s = self._clock_s()
+            log.info("oidc.keys_fetched", issuer=self._settings.issuer, keys=len(self._kept))
         except IdentityProviderUnavailable as error:
             log.warning("oidc.keys_not_fetched", issuer=self._settings.issuer, cause=error.detail)
-            return False
         finally:
             self._asking.release()
-        log.info("oidc.keys_fetched", issuer=self._settings.issuer, keys=len(self._kept))
-        return True
 
     def _fetched_keys(self) -> list[PublicKey]:
         url = self._settings.jwks_url or self._discovered()

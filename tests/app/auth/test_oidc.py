@@ -6,6 +6,7 @@ import base64
 import hmac
 import json
 import threading
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -137,6 +138,12 @@ def test_names_are_printable_and_bounded_and_ids_are_of_issuer_and_subject(provi
     assert call(provider, provider.token(NOW, without=("preferred_username",))).name == "oidc:u-17"
 
 
+@pytest.mark.parametrize("claims", [{"nonce": "n"}, {"at_hash": "h"}, {"events": {}}, {"typ": "ID"}], ids=str)
+def test_a_token_that_is_shown_around_is_no_access_token(provider: Identity, claims: dict[str, Any]) -> None:
+    with pytest.raises(Unauthenticated, match="send an access token"):
+        call(provider, provider.token(NOW, **claims))
+
+
 @pytest.mark.parametrize(
     "claims",
     [
@@ -263,7 +270,10 @@ def test_keys_are_fetched_once_and_anew_when_they_are_old(provider: Identity, ti
     assert provider.asked == [DISCOVERY, "/keys"]
     ticks.now_s = 301.0
     assert keys.find("one", "RS256") is not None
-    assert len(provider.asked) == 4
+    deadline = time.monotonic() + 20
+    while len(provider.asked) < 4:  # beside the request
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_a_new_key_is_found_and_one_that_was_taken_back_is_gone(provider: Identity, ticks: Ticks) -> None:
@@ -313,14 +323,46 @@ def test_nobody_waits_for_a_slow_provider_whose_keys_are_known(provider: Identit
     keys = Keys(settings, slow, clock_s=ticks)
     assert keys.find("one", "RS256") is not None
     ticks.now_s = 301.0
-    asking = threading.Thread(target=keys.find, args=("one", "RS256"))
-    asking.start()
     try:
-        assert entered.wait(20)
         assert keys.find("one", "RS256") is not None  # it would hang here
+        assert entered.wait(20)
+        assert keys.find("one", "RS256") is not None
     finally:
         leave.set()
-        asking.join()
+
+
+def test_strangers_hold_few_threads_while_the_provider_hangs(provider: Identity, ticks: Ticks) -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def hanging(url: str) -> dict[str, Any]:
+        entered.set()
+        assert leave.wait(20)
+        raise IdentityProviderUnavailable(url)
+
+    keys = Keys(provider.settings(), hanging, clock_s=ticks)
+    sent_away = []
+
+    def ask() -> None:
+        try:
+            keys.find("made-up", "RS256")
+        except IdentityProviderUnavailable as error:
+            sent_away.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(24)]
+    for thread in threads:
+        thread.start()
+    try:
+        assert entered.wait(20)
+        deadline = time.monotonic() + 20
+        while sum(thread.is_alive() for thread in threads) > 1 + keys_module.WAITERS_MAX:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert sent_away[0].headers == {"Retry-After": "5"}
+    finally:
+        leave.set()
+        for thread in threads:
+            thread.join()
+    assert len(sent_away) == len(threads)
 
 
 DEEP = b"[" * 100_000

@@ -10,9 +10,11 @@ import httpx
 import pytest
 from sqlmodel import select
 
+from app.auth.oidc.bearer import caller_of_jwt
 from app.auth.rows import AuditEvent
 from app.auth.service import ensure_admin_token
 from app.db import Database
+from app.jobs.service import JobRequest, submit
 from app.main import create_app
 from app.settings import Settings
 from tests.app.auth.identity_provider import Provider, rsa_key, running_provider
@@ -99,6 +101,37 @@ def test_a_provider_that_is_away_is_503_and_our_own_tokens_go_on(
     refused = house.ask("GET", "/v1/stores", provider.token(clock.now()))
     assert (refused.status_code, refused.json()["code"]) == (503, "IDENTITY_PROVIDER_UNAVAILABLE")
     assert house.ask("GET", "/v1/stores", own).status_code == 200
+
+
+def test_a_right_that_was_taken_back_does_not_live_on_in_jobs(
+    settings: Settings, database: Database, clock: FakeClock, provider: Provider
+) -> None:
+    house = House(settings, database, clock, provider)
+    with database.transaction() as db:
+        subject = caller_of_jwt(
+            provider.token(clock.now(), stores=["shop"]),
+            settings.oidc,
+            house.app.state.oidc_keys,
+            now=clock.now(),
+        )
+        who = {"requested_by": subject.name, "token_id": subject.token_id}
+        one = submit(db, JobRequest("PURGE", "shop", {}, **who), now=clock.now(), queued_max=9).id
+        many = submit(
+            db, JobRequest("BATCH", None, {"stores": ["shop"]}, **who), now=clock.now(), queued_max=9
+        ).id
+    for job in (one, many):
+        for stores, status in ((["shop"], 200), (["desk"], 403), (["*"], 200)):
+            answer = house.ask("GET", f"/v1/jobs/{job}", provider.token(clock.now(), stores=stores))
+            assert answer.status_code == status, (stores, answer.text)
+
+
+def test_no_token_of_ours_is_called_as_a_caller_of_the_provider(
+    settings: Settings, database: Database, clock: FakeClock, provider: Provider
+) -> None:
+    house = House(settings, database, clock, provider)
+    boss = provider.token(clock.now(), roles=["boss"], stores=["*"])
+    refused = house.ask("POST", "/v1/tokens", boss, json={"name": "oidc:alice", "role": "viewer"})
+    assert (refused.status_code, refused.json()["code"]) == (422, "NAME_RESERVED")
 
 
 def test_a_schedule_is_not_written_with_rights_that_nobody_knows_later(
