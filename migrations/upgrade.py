@@ -42,12 +42,17 @@ def is_known(revision: str) -> bool:
 
 def upgrade(database: Database) -> None:
     """Run all missing migrations in one transaction."""
-    config = _config()
     with database.engine.begin() as connection:
         if not database.is_sqlite:
             connection.execute(sa.text("select pg_advisory_xact_lock(:key)"), {"key": ADVISORY_KEY})
-        config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+        upgrade_within(connection, "head")
+
+
+def upgrade_within(connection: sa.Connection, revision: str) -> None:
+    """Run the missing migrations up to a revision, in the transaction of a connection."""
+    config = _config()
+    config.attributes["connection"] = connection
+    command.upgrade(config, revision)
 
 
 def copy_before_upgrade(database: Database, revision: str) -> Path | None:
