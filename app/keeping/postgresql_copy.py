@@ -128,7 +128,9 @@ def restore(database: Database, manifest: Manifest, place: Path, say: Callable[[
         tables = _in_order(connection)
         if set(tables) != set(files):
             odd = ", ".join(sorted(set(tables) ^ {str(name) for name in files}))
-            raise NotKept("BACKUP_INVALID", f"its tables are not those of revision {manifest.revision}: {odd}")
+            raise NotKept(
+                "BACKUP_INVALID", f"its tables are not those of revision {manifest.revision}: {odd}"
+            )
         for table in reversed(tables):  # rows that migrations have made
             connection.execute(sa.delete(sa.table(table)))
         for table in tables:
