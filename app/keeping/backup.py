@@ -1,4 +1,4 @@
-"""`lethe metadata backup`: the metadata and what belongs to it in the data directory, beside a running service.
+"""`lethe metadata backup`: the metadata, and what belongs to it in the data directory; a service may run.
 
 Rules:
 - the database is read first, in one snapshot: a key or token that is younger than the metadata gets known at

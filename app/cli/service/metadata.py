@@ -20,7 +20,7 @@ app = typer.Typer(
     name="metadata",
     no_args_is_help=True,
     add_completion=False,
-    help="Lethe's own metadata: database, instance id, signing key, admin token. Archives are not part of it.",
+    help="Lethe's own metadata: database, instance id, signing key, admin token; not archives.",
 )
 NewFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A new folder, or an empty one.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a backup.")]
