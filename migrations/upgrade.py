@@ -2,6 +2,7 @@
 
 import sqlite3
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -22,6 +23,7 @@ def _config() -> Config:
     return config
 
 
+@cache
 def head_revision() -> str:
     """The newest revision of the code."""
     revision = ScriptDirectory.from_config(_config()).get_current_head()

@@ -84,11 +84,11 @@ def _raw(connection: sa.Connection) -> psycopg.Connection[Any]:
 
 def _copy_out(raw: psycopg.Connection[Any], table: str, columns: list[str], into: Path) -> Kept:
     path, rows = into / f"{TABLE_PREFIX}{table}{TABLE_SUFFIX}", 0
-    with created(path) as file, raw.cursor() as cursor:
-        with cursor.copy(_statement("copy {} ({}) to stdout", table, columns)) as copy:
-            for chunk in copy:
-                rows += bytes(chunk).count(b"\n")  # one in a value is written as \n, two characters
-                file.write(chunk)
+    statement = _statement("copy {} ({}) to stdout", table, columns)
+    with created(path) as file, raw.cursor() as cursor, cursor.copy(statement) as copy:
+        for chunk in copy:
+            rows += bytes(chunk).count(b"\n")  # one in a value is written as \n, two characters
+            file.write(chunk)
     return measured(path, columns=columns, rows=rows)
 
 

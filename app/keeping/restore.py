@@ -1,7 +1,7 @@
 """`lethe metadata restore`: a backup into an empty data directory, and an empty database.
 
 Rules:
-- nothing is written before every byte of the backup was looked at, and each is looked at again as it is copied;
+- nothing is written before every byte of the backup was looked at; each is looked at again as it is copied;
 - a data directory is the restore's own by its instance lock, from its first file to its last;
 - until the last file is there, a marker keeps each process of Lethe from starting on it (app/starting.py).
 """
@@ -9,13 +9,13 @@ Rules:
 import fcntl
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import sqlalchemy as sa
 
 from app.db import Database
-from app.jobs.running.instances import ID_FILE, InstanceBusy, InstanceLock
+from app.jobs.running.instances import ID_FILE
 from app.keeping import postgresql_copy, sqlite_copy
 from app.keeping.backup import OWNER_ONLY, places_of
 from app.keeping.check import check_backup
@@ -33,7 +33,7 @@ SIDE_FILES = ("", "-wal", "-shm", "-journal")
 def restore(settings: Settings, place: Path, say: Say) -> RestoreRead:
     """Bring a backup back.
 
-    Raises: NotKept: the database is as empty as before; a data directory that was begun says so.
+    Raises: NotKept: database and data directory are as empty as before.
     """
     os.umask(OWNER_ONLY)
     with translated():
@@ -41,14 +41,14 @@ def restore(settings: Settings, place: Path, say: Say) -> RestoreRead:
     with translated(str(database.url.password) if database.url.password else None):
         try:
             manifest = _trusted(place, database, say)
+            _refuse_unless_empty(settings.data_dir, database)
             with _claimed(settings.data_dir):
-                if database.is_sqlite:
-                    _restore_sqlite(database, manifest, place, say)
-                else:
-                    postgresql_copy.check_empty(database)
-                    postgresql_copy.restore(database, manifest, place, say)
                 for name, path in places_of(settings.data_dir).items():
                     _restore_small(manifest, place, name, path)
+                if database.is_sqlite:
+                    _restore_sqlite(Path(database.url.database or ""), manifest, place, say)
+                else:
+                    postgresql_copy.restore(database, manifest, place, say)
             return _said(settings, database, manifest)
         finally:
             database.close()
@@ -81,62 +81,100 @@ def _trusted(place: Path, database: Database, say: Say) -> Manifest:
     return manifest
 
 
+def _refuse_unless_empty(data_dir: Path, database: Database) -> None:
+    """Raises: NotKept: there is something where the backup would go."""
+    found = sorted(path.name for path in data_dir.iterdir()) if data_dir.is_dir() else []
+    if ID_FILE in found and _is_locked(data_dir / ID_FILE):
+        detail = f"a service runs in {data_dir}: nothing is restored below it"
+        raise not_now("DATA_DIRECTORY_IN_USE", detail, "Stop it, and name a new folder by --data-dir.")
+    if found or (os.path.lexists(data_dir) and not data_dir.is_dir()):
+        left = " It is what a restore that was killed has left." if UNFINISHED in found else ""
+        raise misconfigured(
+            "DATA_DIRECTORY_NOT_EMPTY",
+            f"{data_dir} is no empty folder: it has {', '.join(found[:3]) or 'a file in its place'}.{left}",
+            "Name a new folder by --data-dir, or move what is there away.",
+        )
+    if not database.is_sqlite:
+        postgresql_copy.check_empty(database)
+        return
+    for suffix in SIDE_FILES:
+        if os.path.lexists(target := f"{database.url.database}{suffix}"):
+            detail = f"{target} is there already"
+            raise misconfigured("DATABASE_NOT_EMPTY", detail, "Name a new file by --metadata-url, or none.")
+
+
+def _is_locked(path: Path) -> bool:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 @contextmanager
 def _claimed(data_dir: Path) -> Iterator[None]:
-    """An empty data directory, which is ours for the block; it is marked where that does not end well.
+    """An empty data directory that is ours for the block, and is empty again where the block fails.
 
-    Raises: NotKept: it is not empty, or a service runs there.
+    Raises: NotKept: somebody else has begun to use it.
     """
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    _refuse_unless_empty(data_dir)
     marker = data_dir / UNFINISHED
     try:
         with created(marker) as file:
-            file.write(b"lethe metadata restore began here and has not ended\n")
+            file.write(b"lethe metadata restore has begun here, and has not ended\n")
+    except FileExistsError as error:
+        raise not_now("DATA_DIRECTORY_IN_USE", f"another restore works in {data_dir}") from error
+    with ExitStack() as undoing:
+        undoing.callback(marker.unlink)
+        lock = _locked(data_dir)
+        try:
+            undoing.callback(_emptied, data_dir)
+            sync_folder(data_dir)
+            yield
+            undoing.pop_all()
+            sync_folder(data_dir)
+            marker.unlink()
+            sync_folder(data_dir)
+        finally:
+            os.close(lock)
+
+
+def _locked(data_dir: Path) -> int:
+    """The instance lock of a directory that has none yet; raises NotKept."""
+    try:
         lock = os.open(data_dir / ID_FILE, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError as error:
-        raise not_now("DATA_DIRECTORY_IN_USE", f"somebody else begins to use {data_dir}") from error
+        raise not_now("DATA_DIRECTORY_IN_USE", f"a service begins to use {data_dir}") from error
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        sync_folder(data_dir)
-        yield
-        sync_folder(data_dir)
-        marker.unlink()
-        sync_folder(data_dir)
-    finally:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
         os.close(lock)
+        raise not_now("DATA_DIRECTORY_IN_USE", f"a service begins to use {data_dir}") from error
+    return lock
 
 
-def _refuse_unless_empty(data_dir: Path) -> None:
-    found = sorted(path.name for path in data_dir.iterdir())
-    if not found:
-        return
-    if ID_FILE in found:
-        try:
-            InstanceLock(data_dir).release()
-        except InstanceBusy as error:
-            detail = f"{error}: nothing is restored below a running service"
-            raise not_now("DATA_DIRECTORY_IN_USE", detail, "Stop it, and name a new --data-dir.") from error
-    raise misconfigured(
-        "DATA_DIRECTORY_NOT_EMPTY",
-        f"{data_dir} is not empty: it has {', '.join(found[:3])}",
-        "Name a new folder by --data-dir, or move what is there away."
-        + (" It is what a restore that was killed has left." if UNFINISHED in found else ""),
-    )
+def _emptied(data_dir: Path) -> None:
+    """Remove what this restore has made; the marker goes last."""
+    for path in places_of(data_dir).values():
+        path.unlink(missing_ok=True)
+        if path.parent != data_dir and path.parent.is_dir():
+            path.parent.rmdir()
 
 
-def _restore_sqlite(database: Database, manifest: Manifest, place: Path, say: Say) -> None:
-    target = Path(database.url.database or "")
-    for suffix in SIDE_FILES:
-        if os.path.lexists(f"{target}{suffix}"):
-            detail = f"{target}{suffix} is there already"
-            raise misconfigured("DATABASE_NOT_EMPTY", detail, "Name a new file by --metadata-url, or none.")
+def _restore_sqlite(target: Path, manifest: Manifest, place: Path, say: Say) -> None:
     kept = _named(manifest, DATABASE)
     assert kept is not None, "a manifest of SQLite without its database"
     say(f"copying {kept.bytes} bytes")
-    with created(target) as file:
+    with ExitStack() as undoing, created(target) as file:
+        undoing.callback(target.unlink)
         for chunk in verified(place, kept):
             file.write(chunk)
+        file.flush()
+        os.fsync(file.fileno())
+        undoing.pop_all()
     sync_folder(target.absolute().parent)
 
 
