@@ -42,9 +42,8 @@ class Readiness:
         runner_alive: whether this process can take work.
         spark_failed: whether Spark has been given up; one that still starts does not count.
         has_room: whether the data directory can be written to.
-        schema: how the metadata's schema stands to ours. A newer one is a note: migrations leave what the version
-            before needs, so that two versions work side by side while one replaces the other. With an older
-            one statements fail: not ready.
+        schema: how the metadata's schema stands to ours. A newer one is a note, for two versions work side by
+            side while one replaces the other; below an older one statements fail, so that it is not ready.
         needs_room: whether the metadata lies in the data directory: without room there is no service then.
     """
 
