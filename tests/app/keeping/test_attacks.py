@@ -57,7 +57,9 @@ def test_a_flipped_byte_in_any_file_is_found_and_nothing_is_restored(
     for path in sorted(folder.iterdir()):
         whole = path.read_bytes()
         for place in {0, len(whole) - 1, *(rng.randrange(len(whole)) for _ in range(POSITIONS))}:
-            path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << rng.randrange(8)]) + whole[place + 1 :])
+            path.write_bytes(
+                whole[:place] + bytes([whole[place] ^ 1 << rng.randrange(8)]) + whole[place + 1 :]
+            )
             assert refused(elsewhere, folder).code == "BACKUP_INVALID", (path.name, place)
         path.write_bytes(whole)
     assert check_backup(folder).ok
@@ -72,7 +74,9 @@ def test_every_byte_of_the_manifest_counts(folder: Path) -> None:
             read_manifest(folder)
 
 
-@pytest.mark.parametrize("name", ["../../etc/passwd", "/etc/passwd", "..", "signing/key", "table-../x.copy", ""])
+@pytest.mark.parametrize(
+    "name", ["../../etc/passwd", "/etc/passwd", "..", "signing/key", "table-../x.copy", ""]
+)
 def test_manifest_that_names_a_path_is_refused(
     folder: Path, forge: Forge, elsewhere: Settings, name: str
 ) -> None:
@@ -162,14 +166,6 @@ def test_restore_that_was_killed_keeps_every_process_from_starting(folder: Path,
         restore(elsewhere, folder, quiet)
 
 
-@pytest.mark.postgresql
-def test_nothing_is_restored_into_a_database_with_anything(
-    folder: Path, migrated_postgresql: str, tmp_path: Path
-) -> None:
-    error = refused(Settings(data_dir=tmp_path / "new", metadata_url=migrated_postgresql), folder)
-    assert error.code == "BACKUP_OF_ANOTHER_ENGINE"
-
-
 def test_live_check_tells_what_is_broken(kept_settings: Settings, database: Database) -> None:
     assert check_live(kept_settings).ok
     key = kept_settings.data_dir / "signing" / "key"
@@ -178,7 +174,8 @@ def test_live_check_tells_what_is_broken(kept_settings: Settings, database: Data
         connection.exec_driver_sql("commit")
         connection.exec_driver_sql("pragma foreign_keys = off")
         connection.exec_driver_sql(
-            "insert into job_events (job_id, seq, at, type, data) values ('job_x', 1, '2026-01-01', 'x', '{}')"
+            "insert into job_events (job_id, seq, at, type, data)"
+            " values ('job_x', 1, '2026-01-01', 'x', '{}')"
         )
         connection.exec_driver_sql("alter table windows rename to somewhere")
         connection.exec_driver_sql("begin")

@@ -12,8 +12,10 @@ import sqlalchemy as sa
 
 from app.db import Database
 from app.erase.certificates.signing import signer_of
+from app.jobs.running.instances import InstanceLock
 from app.keeping.backup import back_up
 from app.keeping.check import check_backup, check_live
+from app.keeping.errors import NotKept
 from app.keeping.folder import MANIFEST, read_manifest
 from app.keeping.restore import restore
 from app.settings import Settings
@@ -63,8 +65,10 @@ def test_backup_beside_writers_is_one_moment(
 ) -> None:
     # Each transaction raises two counters in two tables by one: a backup that mixed moments would differ.
     with database.transaction() as db:
-        db.execute(sa.text("insert into global_parameters (name, value, updated_at) values ('a', '0', :at)"),
-                   {"at": "2026-01-01 00:00:00"})
+        db.execute(
+            sa.text("insert into global_parameters (name, value, updated_at) values ('a', '0', :at)"),
+            {"at": "2026-01-01 00:00:00"},
+        )
         db.execute(sa.text("insert into counters (name, value) values ('drill', 0)"))
     ended = threading.Event()
     written = threading.Thread(target=_write_pairs, args=(database, ended))
@@ -124,3 +128,34 @@ def test_manifest_says_what_the_folder_holds(folder: Path) -> None:
     manifest = read_manifest(folder)
     assert {file.name for file in manifest.files} | {MANIFEST} == {path.name for path in folder.iterdir()}
     assert any("archives" in name for name in manifest.not_included)
+
+
+@pytest.mark.postgresql
+def test_nothing_is_restored_into_a_database_with_anything(
+    postgresql_database: Database, postgresql_url: str, tmp_path: Path
+) -> None:
+    InstanceLock(tmp_path).release()
+    url = postgresql_database.url.render_as_string(hide_password=False)
+    place = tmp_path.parent / f"{tmp_path.name}-kept"
+    back_up(Settings(data_dir=tmp_path, metadata_url=url), place, quiet)
+    there = Settings(data_dir=tmp_path / "new", metadata_url=postgresql_url)
+    engine = sa.create_engine(postgresql_url, poolclass=sa.pool.NullPool)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("create view somebodys as select 1")
+    with pytest.raises(NotKept) as error:
+        restore(there, place, quiet)
+    assert (error.value.code, error.value.exit_code) == ("DATABASE_NOT_EMPTY", 78)
+    assert not there.data_dir.exists()
+    with engine.begin() as connection:
+        connection.exec_driver_sql("drop view somebodys")
+    _change_a_table_file(place)
+    with pytest.raises(NotKept) as error:
+        restore(there, place, quiet)
+    assert error.value.code == "BACKUP_INVALID"
+    with engine.connect() as connection:
+        assert sa.inspect(connection).get_table_names() == []
+
+
+def _change_a_table_file(place: Path) -> None:
+    path = place / "table-counters.copy"
+    path.write_bytes(path.read_bytes().replace(b"\t0\n", b"\t7\n"))
