@@ -94,7 +94,7 @@ def _copy_out(raw: psycopg.Connection[Any], table: str, columns: list[str], into
 
 def _statement(form: str, table: str, columns: list[str]) -> sql.Composed:
     listed = sql.SQL(", ").join(map(sql.Identifier, columns))
-    return sql.SQL(form).format(sql.Identifier(table), listed)  # type: ignore[arg-type]
+    return sql.SQL(form).format(sql.Identifier(table), listed)
 
 
 def check_empty(database: Database) -> None:

@@ -41,4 +41,4 @@ def test_look_at_the_schema_is_one_statement(database: Database) -> None:
     seen: list[str] = []
     sa.event.listen(database.engine, "before_cursor_execute", lambda *args: seen.append(args[2]))
     SchemaWatch(database).look()
-    assert len(seen) == 1
+    assert len([each for each in seen if each != "BEGIN"]) == 1

@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lethe_client import Conflict
+from lethe_client import Conflict, Lethe
 
 from tests.forge import run_lethe
 from tests.journeys.crashes import build_large
-from tests.journeys.ground import CUTOFF, add_store, assert_exact, expect, instant, purge_request
+from tests.journeys.ground import CUTOFF, Expected, add_store, assert_exact, expect, instant, purge_request
 from tests.journeys.service import LETHE, await_job, environment, serving, succeeded
-from tests.oracles.symmetricds import Place, snapshot
+from tests.oracles.symmetricds import Place, expected_after_purge, snapshot
 
 pytestmark = pytest.mark.journey
 
-ROWS = 600
-ROWS_PER_S = 150
-LATER_PURGES = 3
+ROWS = 400
+ROWS_PER_S = 60
+LATER_PURGES = 2
 TABLES = ("data", "data_event", "outgoing_batch")
 
 
@@ -40,7 +40,9 @@ def _databases(request: pytest.FixtureRequest, engine: str) -> list[dict[str, st
     return [{"LETHE_METADATA_URL": url, "LETHE_MIGRATE": "true"} for url in urls]
 
 
-@pytest.mark.parametrize("engine", ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
+@pytest.mark.parametrize(
+    "engine", ["sqlite", pytest.param("postgresql", marks=[pytest.mark.postgresql, pytest.mark.long])]
+)
 def test_restored_into_the_past_it_is_refused_then_recovered_and_exact(
     tmp_path: Path, request: pytest.FixtureRequest, engine: str
 ) -> None:
@@ -86,13 +88,22 @@ def test_restored_into_the_past_it_is_refused_then_recovered_and_exact(
             expected = expect(target, snapshot(target))
             job = client.purges.create(name, purge_request(target))
             assert_exact(target, expected, succeeded(client, job.id))
+    _assert_nothing_needed_has_gone(place, whole)
+
+
+def _assert_nothing_needed_has_gone(place: Place, whole: Expected) -> None:
+    """What one purge of all would have kept is there. Several keep a little more: rows that the first unrouted."""
     final = snapshot(place)
-    assert {table: final[table] for table in TABLES} == {table: whole.after[table] for table in TABLES}
+    for table in TABLES:
+        assert [row for row in whole.after[table] if row not in final[table]] == [], table
 
 
-def _purge_until(client: Any, place: Place, *, hours: int) -> str:
-    """A purge with an earlier cut-off than the oracle's, so that something is left for the last one."""
-    cutoff = instant(place, local=CUTOFF - timedelta(hours=hours))
-    job_id: str = client.purges.create("shop", purge_request(place, cutoff=cutoff)).id
+def _purge_until(client: Lethe, place: Place, *, hours: int) -> str:
+    """A purge with an earlier cut-off than the oracle's, and exactly what the oracle says of it."""
+    local = CUTOFF - timedelta(hours=hours)
+    wanted = expected_after_purge(snapshot(place), place.encode(local))
+    job_id = client.purges.create("shop", purge_request(place, cutoff=instant(place, local=local))).id
     succeeded(client, job_id)
+    after = snapshot(place)
+    assert {table: after[table] for table in wanted} == wanted
     return job_id

@@ -66,7 +66,9 @@ def test_backup_beside_writers_is_one_moment(
     # Each transaction raises two counters in two tables by one: a backup that mixed moments would differ.
     with database.transaction() as db:
         db.execute(
-            sa.text("insert into global_parameters (name, value, updated_at) values ('a', '0', :at)"),
+            sa.text(
+                "insert into global_parameters (name, value, version, updated_at) values ('a', '0', 1, :at)"
+            ),
             {"at": "2026-01-01 00:00:00"},
         )
         db.execute(sa.text("insert into counters (name, value) values ('drill', 0)"))
