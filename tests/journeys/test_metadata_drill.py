@@ -92,7 +92,7 @@ def test_restored_into_the_past_it_is_refused_then_recovered_and_exact(
 
 
 def _assert_nothing_needed_has_gone(place: Place, whole: Expected) -> None:
-    """What one purge of all would have kept is there. Several keep a little more: rows that the first unrouted."""
+    """What one purge would have kept is there. Several keep more: rows that the first has left unrouted."""
     final = snapshot(place)
     for table in TABLES:
         assert [row for row in whole.after[table] if row not in final[table]] == [], table
