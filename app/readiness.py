@@ -17,14 +17,21 @@ from starlette.responses import JSONResponse, Response
 from app import errors
 from app.db import Database
 from app.room import Room
+from app.schema_watch import Schema
 
 SPARK_FAILED: Final = "SPARK_FAILED"
 DATA_DIRECTORY_FULL: Final = "DATA_DIRECTORY_FULL"
+SCHEMA_NEWER: Final = "SCHEMA_NEWER"
+SCHEMA_OLDER: Final = "SCHEMA_OLDER"
 NOTES: Final = {
     SPARK_FAILED: "Spark cannot start here, so that jobs with AUTO run inline;"
     " `lethe spark-pool status` says why",
     DATA_DIRECTORY_FULL: "nothing can be written to the data directory: make room there",
+    SCHEMA_NEWER: "the metadata was migrated by a newer Lethe while this process runs: replace it soon",
+    SCHEMA_OLDER: "the schema of the metadata is older than this process: stop it, and run `lethe migrate`"
+    " (or put the former metadata back)",
 }
+SCHEMA_NOTES: Final = {Schema.NEWER: SCHEMA_NEWER, Schema.OLDER: SCHEMA_OLDER}
 
 
 @dataclass(slots=True)
@@ -35,6 +42,8 @@ class Readiness:
         runner_alive: whether this process can take work.
         spark_failed: whether Spark has been given up; one that still starts does not count.
         has_room: whether the data directory can be written to.
+        schema: how the metadata's schema stands to ours. A newer one is a note, for two versions work side by
+            side while one replaces the other; below an older one statements fail, so that it is not ready.
         needs_room: whether the metadata lies in the data directory: without room there is no service then.
     """
 
@@ -42,6 +51,7 @@ class Readiness:
     spark_failed: Callable[[], bool] = field(default=lambda: False)
     has_room: Callable[[], bool] = field(default=lambda: True)
     needs_room: bool = False
+    schema: Callable[[], Schema] = field(default=lambda: Schema.SAME)
     stopping: bool = False
 
     @property
@@ -56,8 +66,12 @@ class Readiness:
         has_room = self.has_room()
         notes = [SPARK_FAILED] if self.spark_failed() else []
         notes += [] if has_room else [DATA_DIRECTORY_FULL]
+        schema = self.schema()
+        notes += [SCHEMA_NOTES[schema]] if schema in SCHEMA_NOTES else []
         if self.status != "ready":
             return self.status, notes
+        if schema is Schema.OLDER:
+            return "schema", notes
         if not has_room and self.needs_room:
             return "no-room", notes
         return ("ready" if _answers(database) else "metadata-away"), notes
@@ -96,13 +110,14 @@ def add_probes(app: FastAPI) -> None:
         operation_id="readyz",
         tags=["operation"],
         openapi_extra={"security": []},
-        responses={503: {"description": "starting, stopping, metadata-away or no-room"}},
+        responses={503: {"description": "starting, stopping, metadata-away, no-room or schema"}},
     )
     async def readyz(request: Request) -> Response:
         """200 when the API and its metadata work: metadata at head and a runner alive.
 
         `notes` says what else is to be known, and changes nothing: SPARK_FAILED (jobs with AUTO run inline),
-        DATA_DIRECTORY_FULL (503 `no-room` where the metadata lies there).
+        DATA_DIRECTORY_FULL (503 `no-room` where the metadata lies there), SCHEMA_NEWER,
+        SCHEMA_OLDER (503 `schema`).
         """
         readiness: Readiness = request.app.state.readiness
         status, notes = await run_in_threadpool(readiness.look, request.app.state.database)

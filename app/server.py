@@ -142,6 +142,7 @@ def _run_server(settings: Settings, database: Database, worker: Worker, sockets:
     readiness = Readiness(
         runner_alive=lambda: worker.runner.is_alive,
         spark_failed=lambda: spark is not None and spark.is_failed,
+        schema=lambda: worker.schema.found,
     )
     room_of(readiness, database, Room(settings.data_dir, settings.data_free_min_mb * MEGABYTE))
     app = create_app(

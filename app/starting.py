@@ -33,6 +33,8 @@ BACKSTOP_S = 2.0
 """A body that does not come is answered with 408 first, and its connection closed then."""
 SPARE_SHARE = 32
 """Of the descriptors that are reserved, this part is for connections on their way out."""
+UNFINISHED = "restore.unfinished"
+"""In a data directory that `lethe metadata restore` has begun to fill."""
 METADATA_DRIVERS = ("sqlite", "postgresql+psycopg")
 logger = structlog.get_logger("lethe.starting")
 
@@ -127,6 +129,11 @@ def using(data_dir: Path) -> Iterator[None]:
     """
     try:
         data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if (data_dir / UNFINISHED).exists():
+            raise Misconfigured(
+                f"a restore into {data_dir} did not end: empty it, and its PostgreSQL database if it has one,"
+                " and run `lethe metadata restore` again"
+            )
         yield
     except OSError as error:
         named = error.filename or data_dir

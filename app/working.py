@@ -37,6 +37,7 @@ from app.replication.replica.replicas import is_any_supplied
 from app.retention import PASSES, forget_rows, remove_expired_archives
 from app.schedules.scheduler import Scheduler
 from app.schedules.windows.brake import WindowBrake
+from app.schema_watch import SchemaWatch
 from app.settings import Settings
 from app.stores.models import ExtinctionFilterMode, StoreKind
 from app.stores.rows import Store
@@ -70,6 +71,7 @@ class Worker:
         self.clock = clock = SystemClock()
         labels = frozenset({*settings.labels, f"instance/{self.lock.id}"})
         self.changed: Callable[[str], None] = lambda _job_id: None
+        self.schema = SchemaWatch(database)
         self.spark = spark_service(settings, clock, instance_id=self.lock.id)
         workshop = Workshop(HandsSource(settings, self.spark).take, process=new_id("prc"))
         self.runner = Runner(
@@ -187,6 +189,7 @@ class Worker:
         while not self._stopped.wait(HEARTBEAT_S):
             if beats % BEATS_PER_HEARTBEAT == 0:
                 survive(self._beat, "metadata away")
+                survive(self.schema.look, "metadata away")
             self._pass(self._beat_gate, self._mind_the_clock)
             self._pass(self._gates[Loop.BEAT], self._submit_beat)
             if self.spark is not None:

@@ -2,6 +2,7 @@
 
 import sqlite3
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -22,9 +23,15 @@ def _config() -> Config:
     return config
 
 
+@cache
+def _scripts() -> ScriptDirectory:
+    """All revisions of the code; reading them takes a third of a second."""
+    return ScriptDirectory.from_config(_config())
+
+
 def head_revision() -> str:
     """The newest revision of the code."""
-    revision = ScriptDirectory.from_config(_config()).get_current_head()
+    revision = _scripts().get_current_head()
     assert revision is not None
     return revision
 
@@ -37,17 +44,22 @@ def current_revision(database: Database) -> str | None:
 
 def is_known(revision: str) -> bool:
     """Whether the code has this revision; not so after a newer Lethe has migrated the database."""
-    return any(item.revision == revision for item in ScriptDirectory.from_config(_config()).walk_revisions())
+    return any(item.revision == revision for item in _scripts().walk_revisions())
 
 
 def upgrade(database: Database) -> None:
     """Run all missing migrations in one transaction."""
-    config = _config()
     with database.engine.begin() as connection:
         if not database.is_sqlite:
             connection.execute(sa.text("select pg_advisory_xact_lock(:key)"), {"key": ADVISORY_KEY})
-        config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+        upgrade_within(connection, "head")
+
+
+def upgrade_within(connection: sa.Connection, revision: str) -> None:
+    """Run the missing migrations up to a revision, in the transaction of a connection."""
+    config = _config()
+    config.attributes["connection"] = connection
+    command.upgrade(config, revision)
 
 
 def copy_before_upgrade(database: Database, revision: str) -> Path | None:

@@ -22,6 +22,7 @@ class Root(LazyGroup):
         "serve": Noun("app.cli.service.serve", "Run the service: API, runner, metadata."),
         "worker": Noun("app.cli.service.worker", "Run a runner alone, on the same PostgreSQL metadata."),
         "migrate": Noun("app.cli.service.migrate", "Bring the metadata database to this version."),
+        "metadata": Noun("app.cli.service.metadata", "Back up, restore, check what Lethe itself knows."),
         "demo": Noun("app.cli.demo.commands", "See a purge and an erasure, from plan to certificate."),
         "store": Noun("app.cli.store", "Register targets, look at them, check them."),
         "secret": Noun("app.cli.secret", "Where passwords and tokens lie, and who may use them."),

@@ -28,12 +28,18 @@ JSON_ADVICE: Final = (
 
 
 def run_process(
-    name: str, process: Callable[[Settings], int], given: Mapping[str, Any], *, json: bool
+    name: str,
+    process: Callable[[Settings], int],
+    given: Mapping[str, Any],
+    *,
+    json: bool,
+    has_document: bool = False,
 ) -> int:
     """Run the process to its end and return its exit code; options win over the environment.
 
     Args:
         given: setting to the option's value; None where the option was not given.
+        has_document: the process prints the document of `--json` itself.
     """
     out = Output(json=json)
     try:
@@ -47,5 +53,6 @@ def run_process(
         complaint = Complaint("SETTINGS_INVALID", NO_JSON, ExitCode.CONFIGURATION, JSON_ADVICE)
         return out.complain(complaint)
     code = process(settings)
-    out.document({"command": name, "exit_code": code})
+    if not has_document:
+        out.document({"command": name, "exit_code": code})
     return code
