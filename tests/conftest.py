@@ -46,6 +46,7 @@ TESTS = Path(__file__).parent
 SLOW = set((TESTS / "slow.txt").read_text().split())
 # Long ones first, so that the workers end together; last those whose services live to the end of the run.
 TURNS = {"journeys": 0, "http": 2}
+LONGEST = "test_openapi_conformance.py"
 ENGINES = ("sqlite", "postgresql")
 ON_BOTH = {"test_conditional_requests.py", "test_processes.py", "test_rows_purges_killed.py"}
 MARIADB_URL = "mysql+pymysql://root@127.0.0.1:3306"
@@ -98,7 +99,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if PERCONA_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.percona)
     _share_metadata(items)
-    items.sort(key=lambda item: TURNS.get(item.path.relative_to(TESTS).parts[0], 1))
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    return -1 if item.path.name == LONGEST else TURNS.get(item.path.relative_to(TESTS).parts[0], 1)
 
 
 def _share_metadata(items: list[pytest.Item]) -> None:

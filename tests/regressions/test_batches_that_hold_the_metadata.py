@@ -20,8 +20,7 @@ from app.auth.service import Caller
 from app.clock import SystemClock
 from app.db import Database
 from app.jobs.again import retry, set_throttle
-from app.jobs.batches.api import _submit
-from app.jobs.batches.models import BatchRequest
+from app.jobs.batches.making import submit_batch
 from app.jobs.batches.service import JOB_BATCH, prove_children_silent, run_batch
 from app.jobs.errors import ConflictingJob, JobFailed
 from app.jobs.family import PIECE
@@ -96,9 +95,18 @@ def add_stores(bench: Workbench, count: int) -> list[Store]:
 
 def post(bench: Workbench, stores: list[Store], **params: Any) -> str:
     """The effect of `POST /v1/jobs:batch`."""
-    body = BatchRequest(kind="TOY", params=params, stores=[store.id for store in stores])
     with bench.database.transaction() as db:
-        parent = _submit(db, body, stores, CALLER, make_child, settings=bench.settings, now=bench.clock.now())
+        parent = submit_batch(
+            db,
+            "TOY",
+            params,
+            stores,
+            caller=CALLER,
+            reason=None,
+            make_child=make_child,
+            settings=bench.settings,
+            now=bench.clock.now(),
+        )
         return parent.id
 
 

@@ -21,7 +21,7 @@ from tests.spark.erase.live_judge import Judged
 from tests.spark.erase.live_runs import NODE_GRACE_MS, Run, killed_after, start, wait_until_ready
 
 WRITER_KILLS, WRITER_KILLS_LONG = 4, 140
-ERASER_KILLS, ERASER_KILLS_LONG = 2, 60
+ERASER_KILLS, ERASER_KILLS_LONG = 4, 60
 ERASER_KILLS_PER_WRITER = 4
 BEFORE_KILL_S = (0.02, 0.45)
 # So many writers a broken eraser may get past before it is called harmless.
