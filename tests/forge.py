@@ -27,17 +27,12 @@ from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 from typing import IO, Any
 
 ROOT = Path(__file__).parents[1]
 LETHE = Path(sys.executable).with_name("lethe")
-LOADED = (
-    "app.cli.main",
-    "app.cli.service.serve",
-    "app.cli.service.worker",
-    "app.cli.shell.output",
-    "lethe_client",
-)
+LOADED = ("app.cli", "lethe_client")  # with all that is below
 PROGRAM = "spark.erase.hands.child_program"
 STREAMS = 3
 REQUEST_BYTES_MAX = 100_000  # what the kernel takes as one message is twice that
@@ -312,8 +307,10 @@ def main() -> int:
     """Load, listen, and in each child run the command."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.disable()
-    for module in LOADED:
-        import_module(module)
+    for name in LOADED:
+        package = import_module(name)
+        for module in walk_packages(package.__path__, f"{name}."):
+            import_module(module.name)
     gc.enable()
     gc.freeze()
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
