@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from sqlalchemy import ColumnElement, delete, func, true
 from sqlmodel import Session, col, select
@@ -42,7 +43,7 @@ from spark.targets.hosts import HostList, is_local_name, may_connect, normal_nam
 WEBHOOKS_MAX: Final = 200
 LOOPBACK: Final[HostList] = ("127.0.0.0/8", "::1/128")
 _NEEDS: Final = {Fact.JOB_WAITS_LONG: "waits_longer_than", Fact.SUCCESS_OVERDUE: "expected"}
-PLAIN: Final = "http://"
+PLAIN: Final = "http"
 
 
 def hosts_of(url: str, settings: Settings, named: Sequence[HostList] = ()) -> tuple[HostList, ...]:
@@ -52,9 +53,14 @@ def hosts_of(url: str, settings: Settings, named: Sequence[HostList] = ()) -> tu
     """
     host, port = place_of_url(url)
     shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    own: HostList = LOOPBACK if url.startswith(PLAIN) else (shown,)
+    own: HostList = LOOPBACK if is_plain(url) else (shown,)
     lists = [own, tuple(settings.allowed_hosts), *named]
     return tuple(listed for listed in lists if listed)
+
+
+def is_plain(url: str) -> bool:
+    """Whether a receiver is called in clear text, however its scheme is written."""
+    return urlsplit(url).scheme == PLAIN
 
 
 def is_on_loopback(url: str) -> bool:
@@ -71,7 +77,7 @@ def check_receiver(row: Webhook, *, settings: Settings) -> None:
     """
     host, port = place_of_url(row.url)
     literal, ca_file = _literal(host), row.ca_file
-    if row.url.startswith(PLAIN) and not (is_on_loopback(row.url) and row.clear_text_on_loopback):
+    if is_plain(row.url) and not (is_on_loopback(row.url) and row.clear_text_on_loopback):
         detail = "http only to this machine's loopback, with clear_text_on_loopback; https everywhere else"
         raise WebhookRefused(detail, code="CLEAR_TEXT_REFUSED")
     if literal is not None and (literal.is_link_local or literal.is_unspecified or literal.is_multicast):
