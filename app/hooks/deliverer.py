@@ -118,7 +118,7 @@ class Deliverer:
             taken = take(db, self._database, webhook_id, source=source, instance_id=instance)
         if taken is None:
             return False
-        outcome = self._outcome(taken)
+        outcome = self._settled(taken)
         with self._database.transaction() as db:
             settle(db, self._database, taken, outcome)
         if not outcome.is_delivered:
@@ -126,6 +126,16 @@ class Deliverer:
                 "webhook not delivered", webhook=webhook_id, event_id=taken.event["id"], error=outcome.error
             )
         return outcome.is_delivered
+
+    def _settled(self, taken: Taken) -> Outcome:
+        """How an attempt ended: a bug in it fails the attempt, and does not leave it under its lease."""
+        try:
+            return self._outcome(taken)
+        except Exception as error:
+            logger.exception("an attempt of a webhook failed", webhook=taken.hook.id)
+            return Outcome(
+                error=f"the attempt failed within Lethe ({type(error).__name__}); its log says more"
+            )
 
     def _outcome(self, taken: Taken) -> Outcome:
         hook, now = taken.hook, self._clock.now()

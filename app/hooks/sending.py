@@ -134,10 +134,10 @@ def _retry_after_s(value: str | None, now: datetime) -> float | None:
         return float(value)
     try:
         until = parsedate_to_datetime(value)
-    except (ValueError, TypeError):
+        until = until if until.tzinfo is not None else until.replace(tzinfo=UTC)
+        return max(0.0, (until - now).total_seconds())
+    except (ValueError, TypeError, OverflowError):  # a zone of millions of hours is no date
         return None
-    until = until if until.tzinfo is not None else until.replace(tzinfo=UTC)
-    return max(0.0, (until - now).total_seconds())
 
 
 def _authority(ca_file: str | None) -> ssl.SSLContext:

@@ -247,6 +247,23 @@ def test_an_idle_deliverer_asks_seldom(
         assert not any(each.lower().startswith(("update", "insert")) for each in statements)
 
 
+def test_a_bug_in_an_attempt_fails_it_and_does_not_keep_its_lease(
+    database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: object, **named: object) -> Outcome:
+        raise RecursionError("words of somebody else")
+
+    monkeypatch.setattr(deliverers, "send", broken)
+    hook = make_hook(database)
+    end_job(database, make_job(database))
+    with delivering(database, settings):
+        until(lambda: hook_of(database, hook.id).failures)
+    [row] = deliveries_of(database)
+    assert (row.state, row.lease) == ("PENDING", None)
+    assert "RecursionError" in str(row.last_error)
+    assert "somebody else" not in str(row.last_error)
+
+
 def test_a_secret_that_cannot_be_read_is_told_and_tried_again(database: Database, settings: Settings) -> None:
     with receiving() as receiver, delivering(database, settings):
         hook = make_hook(database, receiver.url, own_key=None, secret="secret:missing")

@@ -163,6 +163,8 @@ def test_an_address_that_no_list_allows_is_not_connected_to() -> None:
         ("-1", None),
         ("soon", None),
         ("9" * 400, None),
+        ("Mon, 23 Nov 2026 12:10:00 +9999999999999999", None),
+        ("Mon, 23 Nov 99999999999999999999 12:10:00 GMT", None),
     ],
 )
 def test_retry_after_is_heard(value: str, seconds: float | None) -> None:
