@@ -36,6 +36,7 @@ from app.secrets.errors import SecretNotAllowed
 from app.secrets.models import SCHEME
 from app.secrets.rows import Secret
 from app.settings import Settings
+from app.stores.rows import Store
 from app.stores.service import get_store
 from app.stores.targets import check_root
 from spark.targets.hosts import HostList, is_local_name, may_connect, normal_name
@@ -185,19 +186,10 @@ def change_hook(
     if "events" in changes:
         changes["events"] = sorted({str(each) for each in changes["events"]})
     row.sqlmodel_update(changes)
-    expected = patch.expected
-    if expected is None:
-        expected = [
-            Expectation.model_construct(store=each.store, kind=each.kind, within=each.within)
-            for each in expectations_of(db, row.id)
-        ]
-    _check(db, row, expected, caller, settings=settings)
-    _permit_secret(db, row, row.secret, caller)
+    _check_change(db, row, patch, caller, settings=settings, now=now)
     if patch.enabled is not None:
         row.is_enabled, row.disabled_because = patch.enabled, None
     row.failures, row.rest_until = 0, None
-    if patch.expected is not None:
-        _expect(db, row, expected, now=now)
     return _saved(db, row, now=now)
 
 
@@ -251,15 +243,54 @@ def _saved(db: Session, row: Webhook, *, now: datetime) -> Webhook:
 def _check(
     db: Session, row: Webhook, expected: Sequence[Expectation], caller: Caller, *, settings: Settings
 ) -> None:
+    """Refuse a new webhook that may not be."""
+    _check_place(row, caller)
+    check_receiver(row, settings=settings)
+    _check_events(row, has_expected=bool(expected))
+    _check_expected(db, row, expected, caller)
+
+
+def _check_change(
+    db: Session, row: Webhook, patch: WebhookPatch, caller: Caller, *, settings: Settings, now: datetime
+) -> None:
+    """Refuse what a change brings, and that alone: what has become wrong since keeps nobody from disabling."""
+    named, is_enabled = patch.model_fields_set, patch.enabled is True
+    _check_place(row, caller)
+    if is_enabled or named & {"url", "ca_file", "clear_text_on_loopback"}:
+        check_receiver(row, settings=settings)
+    if is_enabled or named & {"url", "stores", "labels"}:
+        _permit_secret(db, row, row.secret, caller)
+    kept = expectations_of(db, row.id)
+    if named & {"events", "waits_longer_than", "expected"}:
+        has_expected = bool(kept) if patch.expected is None else bool(patch.expected)
+        _check_events(row, has_expected=has_expected)
+    if named & {"stores", "labels", "expected"}:
+        expected = patch.expected
+        if expected is None:
+            expected = [
+                Expectation.model_construct(store=each.store, kind=each.kind, within=each.within)
+                for each in kept
+                if db.get(Store, each.store) is not None  # who is gone is expected no more
+            ]
+        _check_expected(db, row, expected, caller)
+        _expect(db, row, expected, now=now)
+
+
+def _check_place(row: Webhook, caller: Caller) -> None:
     if is_on_loopback(row.url):
         caller.require(Scope.ADMIN)
-    check_receiver(row, settings=settings)
     if not seen_by(caller, row):
         raise StoreForbidden("this token is limited to stores: name some of them in `stores`, and no labels")
+
+
+def _check_events(row: Webhook, *, has_expected: bool) -> None:
     for fact, name in _NEEDS.items():
-        has = bool(expected) if name == "expected" else row.waits_longer_than is not None
+        has = has_expected if name == "expected" else row.waits_longer_than is not None
         if has != (fact in row.events):
             raise Unprocessable(f"{fact} in `events` and `{name}` go together", code="EVENTS_INCOMPLETE")
+
+
+def _check_expected(db: Session, row: Webhook, expected: Sequence[Expectation], caller: Caller) -> None:
     for each in expected:
         caller.require_store(each.store)
         if not covers(row.stores, row.labels, each.store, get_store(db, each.store).labels):
