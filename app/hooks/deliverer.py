@@ -4,7 +4,8 @@ Rules:
 - a commit that has left something rings the bell; what others have left is found by a look every POLL_S, or
   every PENDING_POLL_S while something waits;
 - at most one sender of this process is busy with a webhook, and SENDERS_MAX with all: who is slow keeps one;
-- a webhook that fails rests, so that what waits for it keeps nobody busy;
+- a webhook that fails rests, so that what waits for it keeps nobody busy; after metadata that could not be
+  written its sender rests PENDING_POLL_S, and only what was settled rings;
 - a stop waits for nobody: what was being sent is sent again when its lease has run out.
 """
 
@@ -98,26 +99,35 @@ class Deliverer:
         return is_pending
 
     def _send_all(self, webhook_id: str) -> None:
+        ended: list[Outcome | None] = []
         try:
-            survive(partial(self._burst, webhook_id), "webhooks wait: metadata away")
+            is_whole = survive(partial(self._burst, webhook_id, ended), "webhooks wait: metadata away")
+            if not is_whole:  # metadata that can be read and not written would be asked without an end
+                self._stopped.wait(PENDING_POLL_S)
         finally:
             with self._guard:
                 self._busy.discard(webhook_id)
                 self._guard.notify_all()
-            self._database.bell.set()  # the next one has its turn
+            if any(ended):
+                self._database.bell.set()  # the next one has its turn
 
-    def _burst(self, webhook_id: str) -> None:
+    def _burst(self, webhook_id: str, ended: list[Outcome | None]) -> bool:
+        """Send one after the other; True: it came to its end. `ended` gets how each was settled."""
         for _ in range(BURST_MAX):
-            if self._stopped.is_set() or not self._send_one(webhook_id):
-                return
+            if self._stopped.is_set():
+                break
+            ended.append(self._send_one(webhook_id))
+            if ended[-1] is None or not ended[-1].is_delivered:
+                break
+        return True
 
-    def _send_one(self, webhook_id: str) -> bool:
-        """Whether one was due and is delivered."""
+    def _send_one(self, webhook_id: str) -> Outcome | None:
+        """How the one that was due is settled; None: none was."""
         with self._database.transaction() as db:
             source, instance = self._settings.webhook_source, self._instance_id
             taken = take(db, self._database, webhook_id, source=source, instance_id=instance)
         if taken is None:
-            return False
+            return None
         outcome = self._settled(taken)
         with self._database.transaction() as db:
             settle(db, self._database, taken, outcome)
@@ -125,7 +135,7 @@ class Deliverer:
             logger.warning(
                 "webhook not delivered", webhook=webhook_id, event_id=taken.event["id"], error=outcome.error
             )
-        return outcome.is_delivered
+        return outcome
 
     def _settled(self, taken: Taken) -> Outcome:
         """How an attempt ended: a bug in it fails the attempt, and does not leave it under its lease."""

@@ -247,6 +247,26 @@ def test_an_idle_deliverer_asks_seldom(
         assert not any(each.lower().startswith(("update", "insert")) for each in statements)
 
 
+def test_metadata_that_cannot_be_written_is_not_asked_without_an_end(
+    sqlite_database: Database, settings: Settings
+) -> None:
+    statements: list[str] = []
+    with receiving() as receiver, sqlite_database.transaction() as db:
+        full = (
+            "create trigger full before update on webhook_deliveries begin select raise(abort, 'full'); end"
+        )
+        db.execute(sa.text(full))
+    hook = make_hook(sqlite_database, receiver.url)
+    end_job(sqlite_database, make_job(sqlite_database))
+    sa.event.listen(sqlite_database.engine, "before_cursor_execute", lambda *args: statements.append(args[2]))
+    with delivering(sqlite_database, settings):
+        time.sleep(1.0)
+        assert 1 <= len(statements) < 40  # thousands
+        began = time.monotonic()
+    assert time.monotonic() - began < 3  # a stop waits for nobody
+    assert hook_of(sqlite_database, hook.id).failures == 0
+
+
 def test_a_bug_in_an_attempt_fails_it_and_does_not_keep_its_lease(
     database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
