@@ -253,7 +253,7 @@ def _check(
 def _check_change(
     db: Session, row: Webhook, patch: WebhookPatch, caller: Caller, *, settings: Settings, now: datetime
 ) -> None:
-    """Refuse what a change brings, and that alone: what has become wrong since keeps nobody from disabling."""
+    """Refuse what a change brings, and that alone: whatever is wrong since, it can be disabled."""
     named, is_enabled = patch.model_fields_set, patch.enabled is True
     _check_place(row, caller)
     if is_enabled or named & {"url", "ca_file", "clear_text_on_loopback"}:
