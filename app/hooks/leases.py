@@ -52,15 +52,16 @@ class Taken:
     event: dict[str, Any]
 
 
-def due_hooks(db: Session, *, now: datetime, but: Collection[str]) -> list[str]:
-    """Webhooks that something is due for."""
+def due_hooks(db: Session, *, now: datetime, but: Collection[str]) -> list[tuple[str, int]]:
+    """Webhooks that something is due for, each with its failures in a row."""
     due = exists().where(
         col(WebhookDelivery.webhook_id) == col(Webhook.id),
         col(WebhookDelivery.state) == DeliveryState.PENDING,
         col(WebhookDelivery.next_at) <= now,
     )
-    query = select(Webhook.id).where(_is_awake(now), due, col(Webhook.id).not_in(sorted(but)))
-    return list(db.exec(query.order_by(col(Webhook.id)).limit(HOOKS_MAX)).all())
+    query = select(Webhook.id, Webhook.failures).where(_is_awake(now), due)
+    rows = db.exec(query.where(col(Webhook.id).not_in(sorted(but))).limit(HOOKS_MAX)).all()
+    return [(webhook_id, failures) for webhook_id, failures in rows]
 
 
 def is_anything_pending(db: Session) -> bool:

@@ -42,6 +42,8 @@ from app.stores.targets import check_root
 from spark.targets.hosts import HostList, is_local_name, may_connect, normal_name
 
 WEBHOOKS_MAX: Final = 200
+LIMITED_MAX: Final = 50
+"""That a token which is limited to stores may see, before it makes another one."""
 LOOPBACK: Final[HostList] = ("127.0.0.0/8", "::1/128")
 _NEEDS: Final = {Fact.JOB_WAITS_LONG: "waits_longer_than", Fact.SUCCESS_OVERDUE: "expected"}
 PLAIN: Final = "http"
@@ -120,7 +122,7 @@ def get_hook(db: Session, webhook_id: str, caller: Caller, *, lock: bool = False
 
 def list_hooks(db: Session, caller: Caller, *, page_size: int, page_token: str) -> Page[WebhookRead]:
     """Webhooks by id. There are few: what a token may see of them is told in Python."""
-    seen = [row.id for row in db.exec(select(Webhook).limit(WEBHOOKS_MAX)).all() if seen_by(caller, row)]
+    seen = _seen_ids(db, caller)
     return read_page(
         db,
         select(Webhook).where(col(Webhook.id).in_(seen)),
@@ -131,6 +133,10 @@ def list_hooks(db: Session, caller: Caller, *, page_size: int, page_token: str) 
         page_token=page_token,
         item=lambda row: read_hook(db, row),
     )
+
+
+def _seen_ids(db: Session, caller: Caller) -> list[str]:
+    return [row.id for row in db.exec(select(Webhook).limit(WEBHOOKS_MAX)).all() if seen_by(caller, row)]
 
 
 def read_hook(db: Session, row: Webhook) -> WebhookRead:
@@ -153,6 +159,10 @@ def create_hook(
     """
     if db.exec(select(func.count()).select_from(Webhook)).one() >= WEBHOOKS_MAX:
         raise TooManyWebhooks(f"there are {WEBHOOKS_MAX} webhooks already")
+    if caller.stores is not None and len(_seen_ids(db, caller)) >= LIMITED_MAX:
+        raise TooManyWebhooks(
+            f"there are {LIMITED_MAX} webhooks of this token's stores already: remove one, or ask an admin"
+        )
     fields = request.model_dump(exclude={"expected", "enabled"})
     fields["events"] = sorted({str(each) for each in request.events})
     key = new_key() if request.secret is None else None

@@ -12,8 +12,9 @@ from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.db import Database
 from app.errors import ServiceError
-from app.hooks.models import WebhookPatch
-from app.hooks.service import change_hook, expectations_of, get_hook
+from app.hooks.errors import TooManyWebhooks
+from app.hooks.models import WebhookCreate, WebhookPatch
+from app.hooks.service import LIMITED_MAX, change_hook, create_hook, expectations_of, get_hook
 from app.outbox.rows import Webhook, WebhookExpectation
 from app.settings import Settings
 from app.stores.rows import Store
@@ -67,6 +68,22 @@ def test_a_webhook_is_disabled_though_its_expected_store_is_gone(
     assert expected(database, hook) == ["other"]  # who is gone is expected no more
     assert refused(database, hook, settings, events=["lethe.job.ended"]) == "EVENTS_INCOMPLETE"
     assert refused(database, hook, settings, expected=[]) == "EVENTS_INCOMPLETE"
+
+
+def test_a_limited_token_cannot_take_the_senders_of_all(
+    sqlite_database: Database, settings: Settings
+) -> None:
+    limited = Caller("tok_b", "bob", frozenset({Scope.WEBHOOKS_WRITE}), frozenset({"shop"}))
+    request = WebhookCreate.model_validate(
+        {"url": "https://alerts.example/hook", "events": ["lethe.job.ended"], "stores": ["shop"]}
+    )
+    with sqlite_database.transaction() as db:
+        now = sqlite_database.now(db)
+        for _ in range(LIMITED_MAX):
+            create_hook(db, request, limited, settings=settings, now=now)
+        with pytest.raises(TooManyWebhooks, match="remove one, or ask an admin"):
+            create_hook(db, request, limited, settings=settings, now=now)
+        create_hook(db, request, ADMIN, settings=settings, now=now)
 
 
 def test_a_webhook_is_disabled_though_its_host_or_secret_is_not_allowed_any_more(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -15,6 +16,7 @@ from app.clock import SystemClock
 from app.db import Database
 from app.errors import MetadataBusy, MetadataUnavailable
 from app.hooks import deliverer as deliverers
+from app.hooks import turns
 from app.hooks.deliverer import Deliverer
 from app.hooks.ending import forget_deliveries, give_up
 from app.hooks.leases import LEASE, PAUSES_S, pause_s, settle, take
@@ -212,6 +214,31 @@ def test_a_slow_or_dead_receiver_keeps_nobody_else_waiting(database: Database, s
         until(lambda: all(hook_of(database, hook.id).failures for hook in hung))
         # One attempt has failed of each: the other nine rest with their webhook.
         assert [sum(row.attempts for row in deliveries_of(database, hook.id)) for hook in hung] == [1, 1, 1]
+
+
+def test_five_slow_receivers_leave_a_good_one_its_turn(
+    sqlite_database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each takes what it gets, slowly: none of them rests."""
+    monkeypatch.setattr(turns, "BURST_MAX_S", 0.3)
+    monkeypatch.setattr(turns, "SLOW_S", 0.1)
+    with receiving(pause_s=0.3) as slow, receiving() as receiver:
+        for _ in range(5):
+            make_hook(sqlite_database, slow.url, created_at=SystemClock().now())
+        for _ in range(20):
+            end_job(sqlite_database, make_job(sqlite_database))
+        with delivering(sqlite_database, settings):
+            until(lambda: len(slow.got) >= 4)
+            good = make_hook(sqlite_database, receiver.url)
+            for _ in range(3):
+                end_job(sqlite_database, make_job(sqlite_database))
+            began = time.monotonic()
+            receiver.wait_for(3)
+            assert time.monotonic() - began < 2.5
+            shares = Counter(row.webhook_id for row in deliveries_of(sqlite_database) if row.attempts)
+        shares.pop(good.id)
+        assert len(shares) == 5  # each of the slow ones had a turn
+        assert max(shares.values()) - min(shares.values()) <= 4
 
 
 def test_retry_after_is_kept(database: Database) -> None:

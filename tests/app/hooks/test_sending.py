@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import subprocess
+import threading
 import time
 import tracemalloc
 from datetime import UTC, datetime
@@ -135,6 +136,21 @@ def test_what_is_no_http_is_no_answer() -> None:
         outcome = _send(url)
     assert not outcome.is_delivered
     assert "secret-word" not in str(outcome.error)
+
+
+def test_a_resolver_that_hangs_does_not_outlast_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    over = threading.Event()
+
+    def hang(host: str, port: int) -> list[str]:
+        over.wait(10)
+        return ["127.0.0.1"]
+
+    monkeypatch.setattr("app.hooks.sending.looked_up", hang)
+    began = time.monotonic()
+    outcome = _send("http://alerts.example/", timeout_s=0.3)
+    over.set()
+    assert time.monotonic() - began < 3
+    assert "was not looked up within 0.3 s" in str(outcome.error)
 
 
 def test_nobody_listens() -> None:
