@@ -2,8 +2,8 @@
 
 Rules:
 - a webhook has one sender at a time, and all have SENDERS_MAX;
-- who was served longest ago comes first, and has no more than BURST_MAX deliveries or BURST_MAX_S, one attempt
-  more at most;
+- who was served longest ago comes first, and has no more than BURST_MAX deliveries or BURST_MAX_S, and one
+  attempt more at most;
 - one sender is kept for webhooks that neither failed last nor were slow.
 """
 
