@@ -131,7 +131,7 @@ def ping(db: Session, hook: Webhook, caller: Caller, *, now: datetime) -> Webhoo
     _end_rest(db, hook)
     # Of one of its stores, so that whoever is limited to them sees what becomes of it.
     store = min(hook.stores) if hook.stores else None
-    data = {"webhook_id": hook.id, "requested_by": caller.name}
+    data = {"webhook_id": hook.id, "token_id": caller.token_id}
     subject = f"webhooks/{hook.id}"
     event_id = tell(db, Fact.PING, store=store, subject=subject, data=data, now=now, only=[hook.id])
     return db.exec(select(WebhookDelivery).where(WebhookDelivery.event_id == event_id)).one()

@@ -21,9 +21,9 @@ from typing import Final
 
 import httpx
 
-from app.outgoing.hosts import JudgedTransport
+from app.outgoing.hosts import JudgedTransport, place_of_url
 from app.outgoing.transport import CONNECT_TIMEOUT_S, Deadline, DeadlineTransport, is_untrusted
-from spark.targets.errors import TargetError, TargetUnreachable
+from spark.targets.errors import TargetError, TargetHostNotAllowed, TargetUnreachable
 from spark.targets.hosts import HostList, looked_up
 
 ANSWER_MAX_BYTES: Final = 4_096
@@ -85,6 +85,9 @@ def send(
         sent = {"Content-Type": MEDIA_TYPE, "User-Agent": USER_AGENT, "Accept-Encoding": "identity"}
         try:
             return _post(http, url, body, sent | dict(headers), now)
+        except TargetHostNotAllowed:  # its own words name addresses of this network
+            host, port = place_of_url(url)
+            return _failed(f"{host}, port {port}, is none of the allowed hosts")
         except TargetError as error:
             return _failed(error.detail)
         except httpx.TimeoutException:

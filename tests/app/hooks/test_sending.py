@@ -153,6 +153,13 @@ def test_a_resolver_that_hangs_does_not_outlast_the_deadline(monkeypatch: pytest
     assert "was not looked up within 0.3 s" in str(outcome.error)
 
 
+def test_the_addresses_that_a_name_leads_to_are_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever makes webhooks could map the network by their errors."""
+    monkeypatch.setattr("app.hooks.sending.looked_up", lambda host, port: ["169.254.7.8", "127.0.0.1"])
+    outcome = _send("https://inner.example/", hosts=(("inner.example:443",),))
+    assert outcome == Outcome(error="inner.example, port 443, is none of the allowed hosts")
+
+
 def test_nobody_listens() -> None:
     with listening(lambda conn: None) as url:
         pass
