@@ -46,7 +46,7 @@ def give_up(db: Session, *, now: datetime) -> int:
 
 
 def _locked(db: Session, webhook_ids: set[str]) -> dict[str, Webhook]:
-    """Those that are there still: locked before their deliveries, and in one order, as by all who lock both."""
+    """Those that are there still: locked before their deliveries, in one order, as by all who lock both."""
     query = select(Webhook).where(col(Webhook.id).in_(sorted(webhook_ids))).order_by(col(Webhook.id))
     locked = query.with_for_update(key_share=True).execution_options(populate_existing=True)
     return {hook.id: hook for hook in db.exec(locked).all()}

@@ -175,8 +175,9 @@ def _note_failure(hook: Webhook, row: WebhookDelivery, outcome: Outcome, now: da
     rest_s = min(REST_MAX_S, REST_FIRST_S * 2.0 ** min(hook.failures - 1, 20))
     asked_s = min(outcome.retry_after_s or 0.0, RETRY_AFTER_MAX_S)
     hook.rest_until = now + timedelta(seconds=max(rest_s, asked_s))
-    row.next_at = now + timedelta(seconds=max(pause_s(row.attempts), asked_s))
-    if row.next_at > row.give_up_at:
+    again_at = now + timedelta(seconds=max(pause_s(row.attempts), asked_s))
+    row.next_at = min(again_at, row.give_up_at)  # the last attempt is at the end of the time, not before it
+    if now >= row.give_up_at:
         _end(row, DeliveryState.GIVEN_UP, now)
         hook.given_up += 1
     if outcome.status == GONE and hook.is_enabled:
