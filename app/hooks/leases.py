@@ -97,7 +97,8 @@ def take(
 ) -> Taken | None:
     """Take the delivery of a webhook that is due for longest."""
     now = database.now(db)
-    hook = db.exec(select(Webhook).where(Webhook.id == webhook_id, _is_awake(now))).first()
+    awake = select(Webhook).where(Webhook.id == webhook_id, _is_awake(now))
+    hook = db.exec(awake.with_for_update(key_share=True)).first()
     if hook is None:
         return None
     row = next((row for row in _due(db, webhook_id, now) if _is_of(db, hook, row, now)), None)
@@ -135,15 +136,20 @@ def _due(db: Session, webhook_id: str, now: datetime) -> Iterator[WebhookDeliver
 def _is_of(db: Session, hook: Webhook, row: WebhookDelivery, now: datetime) -> bool:
     """Whether a webhook may still have a delivery; else it is given up.
 
-    It was narrowed to other stores since: whoever may change it now must not get events of the former ones.
+    It was narrowed to other stores since: whoever may change it now must not get events of the former ones. A
+    store that lost its label or is gone since takes nothing away: labels are for unlimited tokens alone.
     """
+    if hook.labels and hook.updated_at <= row.created_at:
+        return True
     store = None if row.store is None else db.get(Store, row.store)
     labels = {} if store is None else store.labels
     if row.type == Fact.PING or covers(hook.stores, hook.labels, row.store, labels):
         return True
     row.last_error = "its store is none of the webhook's any more"
     _end(row, DeliveryState.GIVEN_UP, now)
+    hook.given_up += 1
     db.add(row)
+    db.add(hook)
     db.flush()
     return False
 

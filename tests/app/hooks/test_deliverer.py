@@ -24,6 +24,7 @@ from app.hooks.sending import Outcome
 from app.hooks.signing import new_key
 from app.outbox.rows import DeliveryState, Webhook
 from app.settings import Settings
+from app.stores.rows import Store
 from tests.app.fake_clock import FakeClock
 from tests.app.hooks.outboxes import (
     deliveries_of,
@@ -32,6 +33,7 @@ from tests.app.hooks.outboxes import (
     hook_of,
     make_hook,
     make_job,
+    make_store,
     move,
 )
 from tests.receivers import listening, read_request, receiving
@@ -331,20 +333,49 @@ def test_a_webhook_that_was_narrowed_gets_nothing_of_the_former_stores(
     hook = make_hook(database, stores=["shop", "other"])
     for name in ("other", "shop", "other"):
         end_job(database, make_job(database, name))
-    with receiving() as receiver, delivering(database, settings):
+    with receiving() as receiver:
         with database.transaction() as db:
             row = db.get_one(Webhook, hook.id)
             row.stores, row.url = ["shop"], receiver.url
-            row.rest_until, row.failures = None, 0
             db.add(row)
-        for each in deliveries_of(database):
-            with database.transaction() as db:
-                mine = db.merge(each)
-                mine.next_at, mine.lease = each.created_at, None
-        database.bell.set()
-        until(lambda: ended(database))
+        with delivering(database, settings):
+            until(lambda: ended(database))
     assert [body["data"]["store"] for body in receiver.events] == ["shop"]
     assert sorted(each.state for each in deliveries_of(database)) == ["DELIVERED", "GIVEN_UP", "GIVEN_UP"]
+    assert hook_of(database, hook.id).given_up == 2
+
+
+@pytest.mark.parametrize("fate", ["relabelled", "removed"])
+def test_what_happened_to_a_store_is_told_whatever_becomes_of_it(fate: str, database: Database) -> None:
+    """The alert that waits is often of the very store that somebody then takes away."""
+    make_store(database, "shop", labels={"region": "eu"})
+    hook = make_hook(database, labels={"region": "eu"})
+    end_job(database, make_job(database))
+    with database.transaction() as db:
+        store = db.get_one(Store, "shop")
+        if fate == "removed":
+            db.delete(store)
+        else:
+            store.labels = {"region": "us"}
+            db.add(store)
+    with database.transaction() as db:
+        taken = take(db, database, hook.id, source="x")
+    assert taken is not None
+    assert taken.event["data"]["store"] == "shop"
+
+
+def test_labels_that_changed_since_take_away_what_waits(database: Database) -> None:
+    make_store(database, "shop", labels={"region": "eu"})
+    hook = make_hook(database, labels={"region": "eu"})
+    end_job(database, make_job(database))
+    with database.transaction() as db:
+        row = db.get_one(Webhook, hook.id)
+        row.labels, row.updated_at = {"region": "us"}, database.now(db) + timedelta(seconds=1)
+        db.add(row)
+    with database.transaction() as db:
+        assert take(db, database, hook.id, source="x") is None
+    assert deliveries_of(database)[0].state == "GIVEN_UP"
+    assert hook_of(database, hook.id).given_up == 1
 
 
 def test_retention_gives_up_and_forgets(sqlite_database: Database, clock: FakeClock) -> None:
