@@ -3,8 +3,9 @@
 Rules:
 - a commit that has left something rings the bell; what others have left is found by a look every POLL_S, or
   every PENDING_POLL_S while something waits;
-- at most one sender of this process is busy with a webhook, and SENDERS_MAX with all: who is slow keeps one;
-- a webhook that fails rests, so that what waits for it keeps nobody busy;
+- whose turn it is goes by app.hooks.turns: who is slow keeps nobody else waiting;
+- a webhook that fails rests, so that what waits for it keeps nobody busy; after metadata that could not be
+  written its sender rests PENDING_POLL_S, and only what was settled rings;
 - a stop waits for nobody: what was being sent is sent again when its lease has run out.
 """
 
@@ -25,14 +26,12 @@ from app.hooks.looks import LOOK_EVERY_S, look
 from app.hooks.sending import Outcome, send
 from app.hooks.service import check_receiver, hosts_of
 from app.hooks.signing import headers_of, keys_of
+from app.hooks.turns import Burst, Turns
 from app.jobs.running.runner import survive
 from app.settings import Settings
 
 POLL_S: Final = 30.0
 PENDING_POLL_S: Final = 5.0
-SENDERS_MAX: Final = 4
-BURST_MAX: Final = 200
-"""Of one webhook before the others have their turn."""
 logger = structlog.get_logger("lethe.webhooks")
 Send = Callable[[Taken], Outcome]
 
@@ -47,8 +46,7 @@ class Deliverer:
         self._instance_id = instance_id
         self._is_recovered = False
         self._stopped = threading.Event()
-        self._guard = threading.Condition()
-        self._busy: set[str] = set()
+        self._turns = Turns()
         self._looked_at_s = -LOOK_EVERY_S
         self._thread = threading.Thread(target=self._run, name="lethe-webhooks", daemon=True)
 
@@ -65,8 +63,7 @@ class Deliverer:
         """Wait for the end of all threads, for so long at most."""
         if self._thread.is_alive():
             self._thread.join(timeout_s)
-        with self._guard:
-            self._guard.wait_for(lambda: not self._busy, timeout_s)
+        self._turns.wait_for_all(timeout_s)
 
     def _run(self) -> None:
         bell = self._database.bell
@@ -84,48 +81,63 @@ class Deliverer:
         if time.monotonic() - self._looked_at_s >= LOOK_EVERY_S:
             self._looked_at_s = time.monotonic()
             survive(partial(look, self._database), "webhooks wait: metadata away")
-        with self._guard:
-            busy = frozenset(self._busy)
+        busy = self._turns.busy
         with self._database.reading() as db:
             is_pending = is_anything_pending(db)  # alone where nothing is: an idle service asks one question
             due = due_hooks(db, now=self._database.now(db), but=busy) if is_pending else []
-        for webhook_id in due[: max(0, SENDERS_MAX - len(busy))]:
-            with self._guard:
-                self._busy.add(webhook_id)
+        for webhook_id in self._turns.give(due):
             threading.Thread(
                 target=self._send_all, args=(webhook_id,), name="lethe-webhook-sender", daemon=True
             ).start()
         return is_pending
 
     def _send_all(self, webhook_id: str) -> None:
+        ended: list[Outcome | None] = []
+        burst = Burst()
+        is_slow = False
         try:
-            survive(partial(self._burst, webhook_id), "webhooks wait: metadata away")
+            is_whole = survive(partial(self._burst, webhook_id, burst, ended), "webhooks wait: metadata away")
+            is_slow = burst.is_slow
+            if not is_whole:  # metadata that can be read and not written would be asked without an end
+                self._stopped.wait(PENDING_POLL_S)
         finally:
-            with self._guard:
-                self._busy.discard(webhook_id)
-                self._guard.notify_all()
-            self._database.bell.set()  # the next one has its turn
+            self._turns.end(webhook_id, is_slow=is_slow)
+            if any(ended):
+                self._database.bell.set()  # the next one has its turn
 
-    def _burst(self, webhook_id: str) -> None:
-        for _ in range(BURST_MAX):
-            if self._stopped.is_set() or not self._send_one(webhook_id):
-                return
+    def _burst(self, webhook_id: str, burst: Burst, ended: list[Outcome | None]) -> bool:
+        """Send one after the other; True: it came to its end. `ended` gets how each was settled."""
+        while not self._stopped.is_set() and burst.goes_on():
+            ended.append(self._send_one(webhook_id))
+            if ended[-1] is None or not ended[-1].is_delivered:
+                break
+        return True
 
-    def _send_one(self, webhook_id: str) -> bool:
-        """Whether one was due and is delivered."""
+    def _send_one(self, webhook_id: str) -> Outcome | None:
+        """How the one that was due is settled; None: none was."""
         with self._database.transaction() as db:
             source, instance = self._settings.webhook_source, self._instance_id
             taken = take(db, self._database, webhook_id, source=source, instance_id=instance)
         if taken is None:
-            return False
-        outcome = self._outcome(taken)
+            return None
+        outcome = self._settled(taken)
         with self._database.transaction() as db:
             settle(db, self._database, taken, outcome)
         if not outcome.is_delivered:
             logger.warning(
                 "webhook not delivered", webhook=webhook_id, event_id=taken.event["id"], error=outcome.error
             )
-        return outcome.is_delivered
+        return outcome
+
+    def _settled(self, taken: Taken) -> Outcome:
+        """How an attempt ended: a bug in it fails the attempt, and does not leave it under its lease."""
+        try:
+            return self._outcome(taken)
+        except Exception as error:
+            logger.exception("an attempt of a webhook failed", webhook=taken.hook.id)
+            return Outcome(
+                error=f"the attempt failed within Lethe ({type(error).__name__}); its log says more"
+            )
 
     def _outcome(self, taken: Taken) -> Outcome:
         hook, now = taken.hook, self._clock.now()

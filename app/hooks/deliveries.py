@@ -80,7 +80,7 @@ def replay_one(db: Session, hook: Webhook, row: WebhookDelivery, *, now: datetim
     _end_rest(db, hook)
     if row.lease is None:
         row.state, row.next_at, row.ended_at = DeliveryState.PENDING, now, None
-        row.give_up_at = now + GIVE_UP_AFTER
+        row.attempts, row.give_up_at = 0, now + GIVE_UP_AFTER
         db.add(row)
         db.flush()
     db.info[RINGS] = True
@@ -109,7 +109,7 @@ def replay_since(
         .limit(REPLAYED_MAX + 1)
     )
     ids = db.scalars(chosen).all()
-    again = {"state": DeliveryState.PENDING, "next_at": now, "ended_at": None}
+    again = {"state": DeliveryState.PENDING, "next_at": now, "ended_at": None, "attempts": 0}
     for begin in range(0, min(len(ids), REPLAYED_MAX), 500):
         part = ids[begin : min(begin + 500, REPLAYED_MAX)]
         db.execute(
@@ -131,7 +131,7 @@ def ping(db: Session, hook: Webhook, caller: Caller, *, now: datetime) -> Webhoo
     _end_rest(db, hook)
     # Of one of its stores, so that whoever is limited to them sees what becomes of it.
     store = min(hook.stores) if hook.stores else None
-    data = {"webhook_id": hook.id, "requested_by": caller.name}
+    data = {"webhook_id": hook.id, "token_id": caller.token_id}
     subject = f"webhooks/{hook.id}"
     event_id = tell(db, Fact.PING, store=store, subject=subject, data=data, now=now, only=[hook.id])
     return db.exec(select(WebhookDelivery).where(WebhookDelivery.event_id == event_id)).one()

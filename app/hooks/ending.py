@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Final
 
-from sqlalchemy import delete, exists, update
+from sqlalchemy import delete, exists
 from sqlmodel import Session, col, select
 
 from app.outbox.rows import DeliveryState, Webhook, WebhookDelivery, WebhookEvent
@@ -13,36 +13,56 @@ ROWS_PER_PASS: Final = 1_000
 
 def give_up(db: Session, *, now: datetime) -> int:
     """End what was tried for long enough, also of webhooks that are disabled or gone."""
-    rows = db.exec(
-        select(WebhookDelivery)
-        .where(
-            WebhookDelivery.state == DeliveryState.PENDING,
-            col(WebhookDelivery.give_up_at) <= now,
-            col(WebhookDelivery.lease).is_(None) | (col(WebhookDelivery.next_at) <= now),
-        )
+    is_over = (
+        col(WebhookDelivery.state) == DeliveryState.PENDING,
+        col(WebhookDelivery.give_up_at) <= now,
+        col(WebhookDelivery.lease).is_(None) | (col(WebhookDelivery.next_at) <= now),
+    )
+    found = db.exec(
+        select(WebhookDelivery.id, WebhookDelivery.webhook_id)
+        .where(*is_over)
         .order_by(col(WebhookDelivery.id))
         .limit(ROWS_PER_PASS)
-        .with_for_update(skip_locked=True)
     ).all()
-    of_hook: dict[str, int] = {}
+    if not found:
+        return 0
+    hooks = _locked(db, {webhook_id for _, webhook_id in found})
+    rows = db.exec(
+        select(WebhookDelivery)
+        .where(col(WebhookDelivery.id).in_([delivery_id for delivery_id, _ in found]), *is_over)
+        .order_by(col(WebhookDelivery.id))
+        .with_for_update(skip_locked=True)
+        .execution_options(populate_existing=True)
+    ).all()
     for row in rows:
         row.state, row.next_at, row.ended_at = DeliveryState.GIVEN_UP, None, now
         row.lease, row.lease_instance = None, None
-        of_hook[row.webhook_id] = of_hook.get(row.webhook_id, 0) + 1
         db.add(row)
+        if (hook := hooks.get(row.webhook_id)) is not None:
+            hook.given_up += 1
+            db.add(hook)
     db.flush()
-    for webhook_id, count in sorted(of_hook.items()):
-        mine = col(Webhook.id) == webhook_id
-        db.execute(update(Webhook).where(mine).values(given_up=Webhook.given_up + count))
     return len(rows)
+
+
+def _locked(db: Session, webhook_ids: set[str]) -> dict[str, Webhook]:
+    """Those that are there still: locked before their deliveries, in one order, as by all who lock both."""
+    query = select(Webhook).where(col(Webhook.id).in_(sorted(webhook_ids))).order_by(col(Webhook.id))
+    locked = query.with_for_update(key_share=True).execution_options(populate_existing=True)
+    return {hook.id: hook for hook in db.exec(locked).all()}
 
 
 def forget_deliveries(db: Session, *, before: datetime) -> int:
     """Forget a piece of what has ended, then events that nothing is left of; how many deliveries went."""
-    gone = db.exec(
-        select(WebhookDelivery.id).where(col(WebhookDelivery.ended_at) < before).limit(ROWS_PER_PASS)
+    has_ended = col(WebhookDelivery.ended_at) < before
+    found = db.exec(select(WebhookDelivery.id).where(has_ended).limit(ROWS_PER_PASS)).all()
+    # Asked again as each row is locked: one that is replayed at this moment has not ended any more.
+    gone = db.execute(
+        delete(WebhookDelivery)
+        .where(col(WebhookDelivery.id).in_(found), has_ended)
+        .returning(col(WebhookDelivery.id))
+        .execution_options(synchronize_session=False)
     ).all()
-    db.execute(delete(WebhookDelivery).where(col(WebhookDelivery.id).in_(gone)))
     left = exists().where(col(WebhookDelivery.event_id) == col(WebhookEvent.id))
     events = db.exec(
         select(WebhookEvent.id).where(col(WebhookEvent.at) < before, ~left).limit(ROWS_PER_PASS)

@@ -52,15 +52,16 @@ class Taken:
     event: dict[str, Any]
 
 
-def due_hooks(db: Session, *, now: datetime, but: Collection[str]) -> list[str]:
-    """Webhooks that something is due for."""
+def due_hooks(db: Session, *, now: datetime, but: Collection[str]) -> list[tuple[str, int]]:
+    """Webhooks that something is due for, each with its failures in a row."""
     due = exists().where(
         col(WebhookDelivery.webhook_id) == col(Webhook.id),
         col(WebhookDelivery.state) == DeliveryState.PENDING,
         col(WebhookDelivery.next_at) <= now,
     )
-    query = select(Webhook.id).where(_is_awake(now), due, col(Webhook.id).not_in(sorted(but)))
-    return list(db.exec(query.order_by(col(Webhook.id)).limit(HOOKS_MAX)).all())
+    query = select(Webhook.id, Webhook.failures).where(_is_awake(now), due)
+    rows = db.exec(query.where(col(Webhook.id).not_in(sorted(but))).limit(HOOKS_MAX)).all()
+    return [(webhook_id, failures) for webhook_id, failures in rows]
 
 
 def is_anything_pending(db: Session) -> bool:
@@ -96,7 +97,8 @@ def take(
 ) -> Taken | None:
     """Take the delivery of a webhook that is due for longest."""
     now = database.now(db)
-    hook = db.exec(select(Webhook).where(Webhook.id == webhook_id, _is_awake(now))).first()
+    awake = select(Webhook).where(Webhook.id == webhook_id, _is_awake(now))
+    hook = db.exec(awake.with_for_update(key_share=True)).first()
     if hook is None:
         return None
     row = next((row for row in _due(db, webhook_id, now) if _is_of(db, hook, row, now)), None)
@@ -134,15 +136,20 @@ def _due(db: Session, webhook_id: str, now: datetime) -> Iterator[WebhookDeliver
 def _is_of(db: Session, hook: Webhook, row: WebhookDelivery, now: datetime) -> bool:
     """Whether a webhook may still have a delivery; else it is given up.
 
-    It was narrowed to other stores since: whoever may change it now must not get events of the former ones.
+    It was narrowed to other stores since: whoever may change it now must not get events of the former ones. A
+    store that lost its label or is gone since takes nothing away: labels are for unlimited tokens alone.
     """
+    if hook.labels and hook.updated_at <= row.created_at:
+        return True
     store = None if row.store is None else db.get(Store, row.store)
     labels = {} if store is None else store.labels
     if row.type == Fact.PING or covers(hook.stores, hook.labels, row.store, labels):
         return True
     row.last_error = "its store is none of the webhook's any more"
     _end(row, DeliveryState.GIVEN_UP, now)
+    hook.given_up += 1
     db.add(row)
+    db.add(hook)
     db.flush()
     return False
 
@@ -174,8 +181,9 @@ def _note_failure(hook: Webhook, row: WebhookDelivery, outcome: Outcome, now: da
     rest_s = min(REST_MAX_S, REST_FIRST_S * 2.0 ** min(hook.failures - 1, 20))
     asked_s = min(outcome.retry_after_s or 0.0, RETRY_AFTER_MAX_S)
     hook.rest_until = now + timedelta(seconds=max(rest_s, asked_s))
-    row.next_at = now + timedelta(seconds=max(pause_s(row.attempts), asked_s))
-    if row.next_at > row.give_up_at:
+    again_at = now + timedelta(seconds=max(pause_s(row.attempts), asked_s))
+    row.next_at = min(again_at, row.give_up_at)  # the last attempt is at the end of the time, not before it
+    if now >= row.give_up_at:
         _end(row, DeliveryState.GIVEN_UP, now)
         hook.given_up += 1
     if outcome.status == GONE and hook.is_enabled:

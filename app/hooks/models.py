@@ -63,7 +63,7 @@ def _receiver(text: str) -> str:
         raise ValueError("no user, no password and no fragment in it")
     if port_is_odd or not text.isascii() or not text.isprintable() or " " in text or "\\" in text:
         raise ValueError("characters or a port that no URL has")
-    return text
+    return parts.scheme + text[len(parts.scheme) :]  # HTTP:// is http://, also for whoever reads the text
 
 
 def _asked(value: Fact) -> Fact:

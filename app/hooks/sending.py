@@ -9,20 +9,22 @@ Rules:
 """
 
 import ssl
+import threading
 from collections.abc import Mapping
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 import httpx
 
-from app.outgoing.hosts import JudgedTransport
+from app.outgoing.hosts import JudgedTransport, place_of_url
 from app.outgoing.transport import CONNECT_TIMEOUT_S, Deadline, DeadlineTransport, is_untrusted
-from spark.targets.errors import TargetError
-from spark.targets.hosts import HostList
+from spark.targets.errors import TargetError, TargetHostNotAllowed, TargetUnreachable
+from spark.targets.hosts import HostList, looked_up
 
 ANSWER_MAX_BYTES: Final = 4_096
 MEDIA_TYPE: Final = "application/cloudevents+json; charset=utf-8"
@@ -73,7 +75,7 @@ def send(
     way = DeadlineTransport(verify=verify, connections_max=1, deadline=deadline)
     with (
         httpx.Client(
-            transport=JudgedTransport(way, hosts),
+            transport=JudgedTransport(way, hosts, look_up=partial(_looked_up, timeout_s=timeout_s)),
             timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, CONNECT_TIMEOUT_S)),
             trust_env=False,
             follow_redirects=False,
@@ -83,12 +85,35 @@ def send(
         sent = {"Content-Type": MEDIA_TYPE, "User-Agent": USER_AGENT, "Accept-Encoding": "identity"}
         try:
             return _post(http, url, body, sent | dict(headers), now)
+        except TargetHostNotAllowed:  # its own words name addresses of this network
+            host, port = place_of_url(url)
+            return _failed(f"{host}, port {port}, is none of the allowed hosts")
         except TargetError as error:
             return _failed(error.detail)
         except httpx.TimeoutException:
             return _failed(f"no whole answer within {timeout_s:g} s")
         except (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL) as error:
             return _failed(_words_of(error))
+
+
+def _looked_up(host: str, port: int, *, timeout_s: float) -> list[str]:
+    """The addresses of a host; a resolver knows no deadline, so that another thread waits for it.
+
+    Raises: TargetUnreachable.
+    """
+    found: Future[list[str]] = Future()
+
+    def ask() -> None:
+        try:
+            found.set_result(looked_up(host, port))
+        except TargetError as error:
+            found.set_exception(error)
+
+    threading.Thread(target=ask, name="lethe-webhook-lookup", daemon=True).start()
+    try:
+        return found.result(timeout_s)
+    except TimeoutError as error:
+        raise TargetUnreachable(f"the host {host!r} was not looked up within {timeout_s:g} s") from error
 
 
 def _post(http: httpx.Client, url: str, body: bytes, headers: Mapping[str, str], now: datetime) -> Outcome:
@@ -134,10 +159,10 @@ def _retry_after_s(value: str | None, now: datetime) -> float | None:
         return float(value)
     try:
         until = parsedate_to_datetime(value)
-    except (ValueError, TypeError):
+        until = until if until.tzinfo is not None else until.replace(tzinfo=UTC)
+        return max(0.0, (until - now).total_seconds())
+    except (ValueError, TypeError, OverflowError):  # a zone of millions of hours is no date
         return None
-    until = until if until.tzinfo is not None else until.replace(tzinfo=UTC)
-    return max(0.0, (until - now).total_seconds())
 
 
 def _authority(ca_file: str | None) -> ssl.SSLContext:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from sqlalchemy import ColumnElement, delete, func, true
 from sqlmodel import Session, col, select
@@ -35,14 +36,17 @@ from app.secrets.errors import SecretNotAllowed
 from app.secrets.models import SCHEME
 from app.secrets.rows import Secret
 from app.settings import Settings
+from app.stores.rows import Store
 from app.stores.service import get_store
 from app.stores.targets import check_root
 from spark.targets.hosts import HostList, is_local_name, may_connect, normal_name
 
 WEBHOOKS_MAX: Final = 200
+LIMITED_MAX: Final = 50
+"""That a token which is limited to stores may see, before it makes another one."""
 LOOPBACK: Final[HostList] = ("127.0.0.0/8", "::1/128")
 _NEEDS: Final = {Fact.JOB_WAITS_LONG: "waits_longer_than", Fact.SUCCESS_OVERDUE: "expected"}
-PLAIN: Final = "http://"
+PLAIN: Final = "http"
 
 
 def hosts_of(url: str, settings: Settings, named: Sequence[HostList] = ()) -> tuple[HostList, ...]:
@@ -52,9 +56,14 @@ def hosts_of(url: str, settings: Settings, named: Sequence[HostList] = ()) -> tu
     """
     host, port = place_of_url(url)
     shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    own: HostList = LOOPBACK if url.startswith(PLAIN) else (shown,)
+    own: HostList = LOOPBACK if is_plain(url) else (shown,)
     lists = [own, tuple(settings.allowed_hosts), *named]
     return tuple(listed for listed in lists if listed)
+
+
+def is_plain(url: str) -> bool:
+    """Whether a receiver is called in clear text, however its scheme is written."""
+    return urlsplit(url).scheme == PLAIN
 
 
 def is_on_loopback(url: str) -> bool:
@@ -71,7 +80,7 @@ def check_receiver(row: Webhook, *, settings: Settings) -> None:
     """
     host, port = place_of_url(row.url)
     literal, ca_file = _literal(host), row.ca_file
-    if row.url.startswith(PLAIN) and not (is_on_loopback(row.url) and row.clear_text_on_loopback):
+    if is_plain(row.url) and not (is_on_loopback(row.url) and row.clear_text_on_loopback):
         detail = "http only to this machine's loopback, with clear_text_on_loopback; https everywhere else"
         raise WebhookRefused(detail, code="CLEAR_TEXT_REFUSED")
     if literal is not None and (literal.is_link_local or literal.is_unspecified or literal.is_multicast):
@@ -113,7 +122,7 @@ def get_hook(db: Session, webhook_id: str, caller: Caller, *, lock: bool = False
 
 def list_hooks(db: Session, caller: Caller, *, page_size: int, page_token: str) -> Page[WebhookRead]:
     """Webhooks by id. There are few: what a token may see of them is told in Python."""
-    seen = [row.id for row in db.exec(select(Webhook).limit(WEBHOOKS_MAX)).all() if seen_by(caller, row)]
+    seen = _seen_ids(db, caller)
     return read_page(
         db,
         select(Webhook).where(col(Webhook.id).in_(seen)),
@@ -124,6 +133,10 @@ def list_hooks(db: Session, caller: Caller, *, page_size: int, page_token: str) 
         page_token=page_token,
         item=lambda row: read_hook(db, row),
     )
+
+
+def _seen_ids(db: Session, caller: Caller) -> list[str]:
+    return [row.id for row in db.exec(select(Webhook).limit(WEBHOOKS_MAX)).all() if seen_by(caller, row)]
 
 
 def read_hook(db: Session, row: Webhook) -> WebhookRead:
@@ -146,6 +159,10 @@ def create_hook(
     """
     if db.exec(select(func.count()).select_from(Webhook)).one() >= WEBHOOKS_MAX:
         raise TooManyWebhooks(f"there are {WEBHOOKS_MAX} webhooks already")
+    if caller.stores is not None and len(_seen_ids(db, caller)) >= LIMITED_MAX:
+        raise TooManyWebhooks(
+            f"there are {LIMITED_MAX} webhooks of this token's stores already: remove one, or ask an admin"
+        )
     fields = request.model_dump(exclude={"expected", "enabled"})
     fields["events"] = sorted({str(each) for each in request.events})
     key = new_key() if request.secret is None else None
@@ -179,19 +196,10 @@ def change_hook(
     if "events" in changes:
         changes["events"] = sorted({str(each) for each in changes["events"]})
     row.sqlmodel_update(changes)
-    expected = patch.expected
-    if expected is None:
-        expected = [
-            Expectation.model_construct(store=each.store, kind=each.kind, within=each.within)
-            for each in expectations_of(db, row.id)
-        ]
-    _check(db, row, expected, caller, settings=settings)
-    _permit_secret(db, row, row.secret, caller)
+    _check_change(db, row, patch, caller, settings=settings, now=now)
     if patch.enabled is not None:
         row.is_enabled, row.disabled_because = patch.enabled, None
     row.failures, row.rest_until = 0, None
-    if patch.expected is not None:
-        _expect(db, row, expected, now=now)
     return _saved(db, row, now=now)
 
 
@@ -245,15 +253,54 @@ def _saved(db: Session, row: Webhook, *, now: datetime) -> Webhook:
 def _check(
     db: Session, row: Webhook, expected: Sequence[Expectation], caller: Caller, *, settings: Settings
 ) -> None:
+    """Refuse a new webhook that may not be."""
+    _check_place(row, caller)
+    check_receiver(row, settings=settings)
+    _check_events(row, has_expected=bool(expected))
+    _check_expected(db, row, expected, caller)
+
+
+def _check_change(
+    db: Session, row: Webhook, patch: WebhookPatch, caller: Caller, *, settings: Settings, now: datetime
+) -> None:
+    """Refuse what a change brings, and that alone: whatever is wrong since, it can be disabled."""
+    named, is_enabled = patch.model_fields_set, patch.enabled is True
+    _check_place(row, caller)
+    if is_enabled or named & {"url", "ca_file", "clear_text_on_loopback"}:
+        check_receiver(row, settings=settings)
+    if is_enabled or named & {"url", "stores", "labels"}:
+        _permit_secret(db, row, row.secret, caller)
+    kept = expectations_of(db, row.id)
+    if named & {"events", "waits_longer_than", "expected"}:
+        has_expected = bool(kept) if patch.expected is None else bool(patch.expected)
+        _check_events(row, has_expected=has_expected)
+    if named & {"stores", "labels", "expected"}:
+        expected = patch.expected
+        if expected is None:
+            expected = [
+                Expectation.model_construct(store=each.store, kind=each.kind, within=each.within)
+                for each in kept
+                if db.get(Store, each.store) is not None  # who is gone is expected no more
+            ]
+        _check_expected(db, row, expected, caller)
+        _expect(db, row, expected, now=now)
+
+
+def _check_place(row: Webhook, caller: Caller) -> None:
     if is_on_loopback(row.url):
         caller.require(Scope.ADMIN)
-    check_receiver(row, settings=settings)
     if not seen_by(caller, row):
         raise StoreForbidden("this token is limited to stores: name some of them in `stores`, and no labels")
+
+
+def _check_events(row: Webhook, *, has_expected: bool) -> None:
     for fact, name in _NEEDS.items():
-        has = bool(expected) if name == "expected" else row.waits_longer_than is not None
+        has = has_expected if name == "expected" else row.waits_longer_than is not None
         if has != (fact in row.events):
             raise Unprocessable(f"{fact} in `events` and `{name}` go together", code="EVENTS_INCOMPLETE")
+
+
+def _check_expected(db: Session, row: Webhook, expected: Sequence[Expectation], caller: Caller) -> None:
     for each in expected:
         caller.require_store(each.store)
         if not covers(row.stores, row.labels, each.store, get_store(db, each.store).labels):

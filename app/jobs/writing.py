@@ -128,7 +128,7 @@ def _tell_end(db: Session, job_id: str, *, now: datetime) -> None:
         "error_code": code,
         "silence_proved": job.silence_proved,
         "parent_id": job.parent_id,
-        "requested_by": job.requested_by,
+        "token_id": job.token_id,  # its name is what somebody else has written
         "attempts": job.attempt,
         "created_at": instant_text(job.created_at),
         "started_at": None if job.started_at is None else instant_text(job.started_at),

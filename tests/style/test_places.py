@@ -25,6 +25,7 @@ BODIES_ELSEWHERE = {
 # would hear of it. All others catch what they can name; ExitStack or `finally` undo what must be undone.
 BROAD_EXCEPTS = {
     "app/cli/main.py": 1,  # the last frame of the command: a bug becomes a file to report
+    "app/hooks/deliverer.py": 1,  # an attempt: its delivery would stay under its lease, and come again
     "app/jobs/running/runner.py": 3,  # a round of a loop, an attempt, a task
     "app/replication/replica/grouping.py": 1,  # the thread that writes for all requests lives on
     "app/replication/supplier/pipeline.py": 3,  # carried from the threads to `run`, which raises it

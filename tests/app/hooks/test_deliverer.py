@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -13,7 +14,9 @@ import sqlalchemy as sa
 
 from app.clock import SystemClock
 from app.db import Database
+from app.errors import MetadataBusy, MetadataUnavailable
 from app.hooks import deliverer as deliverers
+from app.hooks import turns
 from app.hooks.deliverer import Deliverer
 from app.hooks.ending import forget_deliveries, give_up
 from app.hooks.leases import LEASE, PAUSES_S, pause_s, settle, take
@@ -21,6 +24,7 @@ from app.hooks.sending import Outcome
 from app.hooks.signing import new_key
 from app.outbox.rows import DeliveryState, Webhook
 from app.settings import Settings
+from app.stores.rows import Store
 from tests.app.fake_clock import FakeClock
 from tests.app.hooks.outboxes import (
     deliveries_of,
@@ -29,6 +33,7 @@ from tests.app.hooks.outboxes import (
     hook_of,
     make_hook,
     make_job,
+    make_store,
     move,
 )
 from tests.receivers import listening, read_request, receiving
@@ -167,8 +172,9 @@ def test_what_fails_waits_ever_longer_and_is_given_up(database: Database) -> Non
         assert row.last_at is not None
         pauses.append((row.next_at - row.last_at).total_seconds())
         move(database, hook.id, row.next_at - row.last_at)
-    assert 9 <= len(pauses) <= 14
-    for found, wanted in zip(pauses, (*PAUSES_S, *[PAUSES_S[-1]] * 9), strict=False):
+    assert 10 <= len(pauses) <= 14
+    assert timedelta(days=4, hours=23) <= timedelta(seconds=sum(pauses)) <= timedelta(days=5)
+    for found, wanted in zip(pauses[:-1], (*PAUSES_S, *[PAUSES_S[-1]] * 9), strict=False):
         assert wanted * 0.79 <= found <= min(wanted * 1.21, 86_401)
     [row] = deliveries_of(database)
     assert (row.state, row.last_status, row.next_at) == ("GIVEN_UP", 500, None)
@@ -213,6 +219,31 @@ def test_a_slow_or_dead_receiver_keeps_nobody_else_waiting(database: Database, s
         assert [sum(row.attempts for row in deliveries_of(database, hook.id)) for hook in hung] == [1, 1, 1]
 
 
+def test_five_slow_receivers_leave_a_good_one_its_turn(
+    sqlite_database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each takes what it gets, slowly: none of them rests."""
+    monkeypatch.setattr(turns, "BURST_MAX_S", 0.3)
+    monkeypatch.setattr(turns, "SLOW_S", 0.1)
+    with receiving(pause_s=0.3) as slow, receiving() as receiver:
+        for _ in range(5):
+            make_hook(sqlite_database, slow.url, created_at=SystemClock().now())
+        for _ in range(20):
+            end_job(sqlite_database, make_job(sqlite_database))
+        with delivering(sqlite_database, settings):
+            until(lambda: len(slow.got) >= 4)
+            good = make_hook(sqlite_database, receiver.url)
+            for _ in range(3):
+                end_job(sqlite_database, make_job(sqlite_database))
+            began = time.monotonic()
+            receiver.wait_for(3)
+            assert time.monotonic() - began < 2.5
+            shares = Counter(row.webhook_id for row in deliveries_of(sqlite_database) if row.attempts)
+        shares.pop(good.id)
+        assert len(shares) == 5  # each of the slow ones had a turn
+        assert max(shares.values()) - min(shares.values()) <= 4
+
+
 def test_retry_after_is_kept(database: Database) -> None:
     hook = make_hook(database)
     end_job(database, make_job(database))
@@ -247,6 +278,45 @@ def test_an_idle_deliverer_asks_seldom(
         assert not any(each.lower().startswith(("update", "insert")) for each in statements)
 
 
+@pytest.mark.parametrize("error", [MetadataUnavailable, MetadataBusy])
+def test_metadata_that_cannot_be_written_is_not_asked_without_an_end(
+    error: type[Exception], sqlite_database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk, or a standby: what is due can be read."""
+    asked: list[float] = []
+
+    def full(*args: object, **named: object) -> None:
+        asked.append(time.monotonic())
+        raise error()
+
+    monkeypatch.setattr(deliverers, "take", full)
+    make_hook(sqlite_database)
+    end_job(sqlite_database, make_job(sqlite_database))
+    with delivering(sqlite_database, settings):
+        until(lambda: asked)
+        time.sleep(0.3)
+        assert len(asked) == 1
+        began = time.monotonic()
+    assert time.monotonic() - began < 3  # a stop waits for nobody
+
+
+def test_a_bug_in_an_attempt_fails_it_and_does_not_keep_its_lease(
+    database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: object, **named: object) -> Outcome:
+        raise RecursionError("words of somebody else")
+
+    monkeypatch.setattr(deliverers, "send", broken)
+    hook = make_hook(database)
+    end_job(database, make_job(database))
+    with delivering(database, settings):
+        until(lambda: hook_of(database, hook.id).failures)
+    [row] = deliveries_of(database)
+    assert (row.state, row.lease) == ("PENDING", None)
+    assert "RecursionError" in str(row.last_error)
+    assert "somebody else" not in str(row.last_error)
+
+
 def test_a_secret_that_cannot_be_read_is_told_and_tried_again(database: Database, settings: Settings) -> None:
     with receiving() as receiver, delivering(database, settings):
         hook = make_hook(database, receiver.url, own_key=None, secret="secret:missing")
@@ -263,20 +333,49 @@ def test_a_webhook_that_was_narrowed_gets_nothing_of_the_former_stores(
     hook = make_hook(database, stores=["shop", "other"])
     for name in ("other", "shop", "other"):
         end_job(database, make_job(database, name))
-    with receiving() as receiver, delivering(database, settings):
+    with receiving() as receiver:
         with database.transaction() as db:
             row = db.get_one(Webhook, hook.id)
             row.stores, row.url = ["shop"], receiver.url
-            row.rest_until, row.failures = None, 0
             db.add(row)
-        for each in deliveries_of(database):
-            with database.transaction() as db:
-                mine = db.merge(each)
-                mine.next_at, mine.lease = each.created_at, None
-        database.bell.set()
-        until(lambda: ended(database))
+        with delivering(database, settings):
+            until(lambda: ended(database))
     assert [body["data"]["store"] for body in receiver.events] == ["shop"]
     assert sorted(each.state for each in deliveries_of(database)) == ["DELIVERED", "GIVEN_UP", "GIVEN_UP"]
+    assert hook_of(database, hook.id).given_up == 2
+
+
+@pytest.mark.parametrize("fate", ["relabelled", "removed"])
+def test_what_happened_to_a_store_is_told_whatever_becomes_of_it(fate: str, database: Database) -> None:
+    """The alert that waits is often of the very store that somebody then takes away."""
+    make_store(database, "shop", labels={"region": "eu"})
+    hook = make_hook(database, labels={"region": "eu"})
+    end_job(database, make_job(database))
+    with database.transaction() as db:
+        store = db.get_one(Store, "shop")
+        if fate == "removed":
+            db.delete(store)
+        else:
+            store.labels = {"region": "us"}
+            db.add(store)
+    with database.transaction() as db:
+        taken = take(db, database, hook.id, source="x")
+    assert taken is not None
+    assert taken.event["data"]["store"] == "shop"
+
+
+def test_labels_that_changed_since_take_away_what_waits(database: Database) -> None:
+    make_store(database, "shop", labels={"region": "eu"})
+    hook = make_hook(database, labels={"region": "eu"})
+    end_job(database, make_job(database))
+    with database.transaction() as db:
+        row = db.get_one(Webhook, hook.id)
+        row.labels, row.updated_at = {"region": "us"}, database.now(db) + timedelta(seconds=1)
+        db.add(row)
+    with database.transaction() as db:
+        assert take(db, database, hook.id, source="x") is None
+    assert deliveries_of(database)[0].state == "GIVEN_UP"
+    assert hook_of(database, hook.id).given_up == 1
 
 
 def test_retention_gives_up_and_forgets(sqlite_database: Database, clock: FakeClock) -> None:

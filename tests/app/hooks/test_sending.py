@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import subprocess
+import threading
 import time
 import tracemalloc
 from datetime import UTC, datetime
@@ -137,6 +138,28 @@ def test_what_is_no_http_is_no_answer() -> None:
     assert "secret-word" not in str(outcome.error)
 
 
+def test_a_resolver_that_hangs_does_not_outlast_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    over = threading.Event()
+
+    def hang(host: str, port: int) -> list[str]:
+        over.wait(10)
+        return ["127.0.0.1"]
+
+    monkeypatch.setattr("app.hooks.sending.looked_up", hang)
+    began = time.monotonic()
+    outcome = _send("http://alerts.example/", timeout_s=0.3)
+    over.set()
+    assert time.monotonic() - began < 3
+    assert "was not looked up within 0.3 s" in str(outcome.error)
+
+
+def test_the_addresses_that_a_name_leads_to_are_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever makes webhooks could map the network by their errors."""
+    monkeypatch.setattr("app.hooks.sending.looked_up", lambda host, port: ["169.254.7.8", "127.0.0.1"])
+    outcome = _send("https://inner.example/", hosts=(("inner.example:443",),))
+    assert outcome == Outcome(error="inner.example, port 443, is none of the allowed hosts")
+
+
 def test_nobody_listens() -> None:
     with listening(lambda conn: None) as url:
         pass
@@ -163,6 +186,8 @@ def test_an_address_that_no_list_allows_is_not_connected_to() -> None:
         ("-1", None),
         ("soon", None),
         ("9" * 400, None),
+        ("Mon, 23 Nov 2026 12:10:00 +9999999999999999", None),
+        ("Mon, 23 Nov 99999999999999999999 12:10:00 GMT", None),
     ],
 )
 def test_retry_after_is_heard(value: str, seconds: float | None) -> None:

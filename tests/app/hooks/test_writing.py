@@ -34,6 +34,8 @@ def test_the_end_of_a_job_is_written_with_it(database: Database) -> None:
     assert (event.data["state"], event.data["kind"]) == ("ABORTED", "PURGE")
     assert [row.webhook_id for row in deliveries_of(database)] == [hook.id]
     assert "p4ss" not in str(event.data)
+    assert "ann" not in event.data.values()
+    assert "requested_by" not in event.data
     assert "by hand" not in str(event.data)  # what a client has written may be anything
 
 
