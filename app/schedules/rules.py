@@ -2,8 +2,8 @@
 
 Rules:
 - one look fires at most once, for the newest due time that has come;
-- that one is missed where nobody looked within MISSED_AFTER of it: SKIP leaves it out, RUN_ONCE makes it up, once for
-  all that were missed;
+- that one is missed where nobody looked within MISSED_AFTER of it: SKIP leaves it out, RUN_ONCE makes it up,
+  once for all that were missed;
 - a due time that was fired is not fired again, whatever the clock does; one that was not comes again where
   the clock was put back before it.
 """

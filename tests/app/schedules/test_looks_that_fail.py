@@ -8,7 +8,7 @@ import pytest
 
 from app.auth.scopes import Scope
 from app.errors import MetadataUnavailable
-from app.schedules import scheduler
+from app.schedules import firing, scheduler
 from app.stores.models import StoreKind
 from tests.app.schedules.schedules_bench import BEGIN, PURGE, SchedulesBench
 
@@ -116,3 +116,22 @@ def test_engine_that_the_firing_instance_lacks_is_no_refusal(bench: SchedulesBen
     spark = bench.settings.spark.model_copy(update={"enabled": False})
     bench.scheduler.settings = bench.settings.model_copy(update={"spark": spark})
     assert len(bench.look_at(BEGIN + TEN)) == 1
+
+
+def test_firing_that_breaks_is_refused_and_the_schedule_comes_again(
+    bench: SchedulesBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.store()
+    schedule = bench.write(bench.caller())
+
+    def broken(*_args: object, **_fields: object) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(firing, "fire_job", broken)
+        assert bench.look_at(BEGIN + TEN) == []
+    row = bench.row(schedule)
+    assert (row.last_outcome, row.next_due) == ("REFUSED", BEGIN + 2 * TEN)
+    assert str(row.last_detail).startswith("INTERNAL: ")
+    assert [each.outcome for each in bench.fired(schedule)] == ["REFUSED"]
+    assert len(bench.look_at(BEGIN + 2 * TEN)) == 1
