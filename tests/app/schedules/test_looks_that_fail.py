@@ -45,13 +45,13 @@ def test_crowd_that_takes_minutes_is_fired_to_its_end(
     bench: SchedulesBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scheduler, "DUE_MAX", 2)
-    fire: Callable[..., str | None] = scheduler.Firing.fire
+    fire: Callable[..., str | None] = firing.Firing.fire
 
     def slow(*args: object, **fields: object) -> str | None:
         bench.clock.advance(40)
         return fire(*args, **fields)
 
-    monkeypatch.setattr(scheduler.Firing, "fire", slow)
+    monkeypatch.setattr(firing.Firing, "fire", slow)
     ann = bench.caller()
     for number in range(5):
         bench.write(ann, store=bench.store(f"shop-{number}"), cron="0 11 * * *")
