@@ -17,7 +17,8 @@ from sqlmodel import Session, col, select
 from app.auth.actions import Action
 from app.auth.rows import AuditEvent
 from app.db import Database
-from app.errors import ServiceError
+from app.errors import MetadataBusy, MetadataUnavailable, ServiceError
+from app.jobs.errors import QueueFull
 from app.jobs.rows import Job
 from app.jobs.states import TERMINAL
 from app.kit.ids import new_id
@@ -25,7 +26,7 @@ from app.schedules.models import Outcome
 from app.schedules.rows import Schedule, ScheduleFiring
 from app.schedules.rules import ScheduleOverlap
 from app.schedules.service import set_next, timing_of
-from app.schedules.submitting import BUSY, submit_job, writer_of
+from app.schedules.submitting import BUSY, fire_job, writer_of
 from app.settings import Settings
 from app.stores.rows import Store, is_suspended
 
@@ -65,13 +66,31 @@ class Firing:
     settings: Settings
     changed: Callable[[str], None] = lambda _: None
 
-    def fire(self, schedule_id: str, *, now: datetime) -> str | None:
-        """Do what a schedule is due for, unless another instance has; returns its job."""
+    def fire(self, schedule_id: str, *, now: datetime, there_since: datetime) -> str | None:
+        """Do what a schedule is due for, unless another instance has; returns its job.
+
+        Args:
+            there_since: what came due from then on is not late: it was looked ever since.
+        """
+        try:
+            return self._fire_once(schedule_id, now=now, there_since=there_since)
+        except (MetadataUnavailable, MetadataBusy):
+            raise
+        except Exception as error:
+            logger.exception("a schedule could not be fired", schedule=schedule_id)
+            detail = f"INTERNAL: an unexpected error: {type(error).__name__}; the log of the service has it"
+            known = Fired(Outcome.REFUSED, detail)
+        return self._fire_once(schedule_id, now=now, there_since=there_since, known=known)
+
+    def _fire_once(
+        self, schedule_id: str, *, now: datetime, there_since: datetime, known: Fired | None = None
+    ) -> str | None:
+        """Fire in one transaction, or note what is known to become of it."""
         with self.database.transaction() as db:
             row = db.get(Schedule, schedule_id, with_for_update={"skip_locked": True})
             if row is None or row.next_at is None or row.next_at > now:
                 return None
-            fired = self._do(db, row, now=now)
+            fired = self._do(db, row, now=now, there_since=there_since, known=known)
             store = row.store
         if fired.job is None:
             return None
@@ -80,15 +99,17 @@ class Firing:
             self.changed(store)
         return fired.job.id
 
-    def _do(self, db: Session, row: Schedule, *, now: datetime) -> Fired:
+    def _do(
+        self, db: Session, row: Schedule, *, now: datetime, there_since: datetime, known: Fired | None
+    ) -> Fired:
         timing = timing_of(row)
         first = row.queued_due or row.next_due
         assert first is not None, "what is looked at has a due time"
         before = fired_since(db, row.id, min(first, now - timing.offset))
-        decision = timing.decide(first, now, fired=before)
+        decision = timing.decide(first, now, there_since=there_since, fired=before)
         due = row.queued_due or decision.due
         if row.queued_due is not None or decision.fires:
-            fired = self._fire(db, row, now=now)
+            fired = known or self._fire(db, row, now=now)
         else:
             fired = Fired(Outcome.SKIPPED_MISSED, "nobody was there in time; `missed` says SKIP")
         if fired.outcome is Outcome.QUEUED:
@@ -121,7 +142,9 @@ class Firing:
             return Fired(Outcome.SKIPPED_SUSPENDED, store.suspended_reason)
         try:
             caller = writer_of(db, row, now=now)
-            job = submit_job(db, row, caller=caller, settings=self.settings, now=now)
+            job = fire_job(db, row, caller=caller, settings=self.settings, now=now)
+        except QueueFull as error:  # it says nothing of the schedule, and passes
+            return Fired(Outcome.QUEUED, error.detail)
         except BUSY as error:
             return Fired(Outcome.QUEUED if is_queue else Outcome.SKIPPED_RUNNING, error.detail)
         except ServiceError as error:

@@ -2,8 +2,8 @@
 
 Rules:
 - one look fires at most once, for the newest due time that has come;
-- that one is missed where it is later than MISSED_AFTER: SKIP leaves it out, RUN_ONCE makes it up, once for
-  all that were missed;
+- that one is missed where nobody looked within MISSED_AFTER of it: SKIP leaves it out, RUN_ONCE makes it up,
+  once for all that were missed;
 - a due time that was fired is not fired again, whatever the clock does; one that was not comes again where
   the clock was put back before it.
 """
@@ -56,15 +56,23 @@ class Timing:
             due = self.crontab.next_after(due)
         return due
 
-    def decide(self, next_due: datetime, now: datetime, *, fired: Collection[datetime] = ()) -> "Decision":
+    def decide(
+        self,
+        next_due: datetime,
+        now: datetime,
+        *,
+        there_since: datetime,
+        fired: Collection[datetime] = (),
+    ) -> "Decision":
         """What a look at a schedule whose `next_due` has come does.
 
         Args:
+            there_since: since when it was looked without a gap, until now.
             fired: due times from `next_due` on that were fired.
         """
         newest = self.crontab.last_until(now - self.offset)
         due = next_due if newest is None else max(newest, next_due)
-        is_late = now - (due + self.offset) > MISSED_AFTER
+        is_late = there_since - (due + self.offset) > MISSED_AFTER
         fires = due not in fired and (not is_late or self.missed is MissedRuns.RUN_ONCE)
         return Decision(due, fires=fires, is_missed=is_late, next_due=self.next_due(now, fired=fired))
 

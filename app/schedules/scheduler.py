@@ -21,6 +21,7 @@ from app.jobs.running.runner import survive
 from app.jobs.service import wake
 from app.schedules.firing import Firing, fired_since
 from app.schedules.rows import Schedule
+from app.schedules.rules import MISSED_AFTER
 from app.schedules.service import set_next, timing_of
 from app.schedules.windows.service import WAKE_KEY
 from app.settings import Settings
@@ -49,11 +50,26 @@ class Scheduler:
     changed: Callable[[str], None] = lambda _: None
     rest_s: float = field(default=0.0, init=False)
     _seen: datetime | None = field(default=None, init=False)
+    _there_since: datetime | None = field(default=None, init=False)
+    _left_at: datetime | None = field(default=None, init=False)
 
     def look(self) -> list[str]:
-        """Fire what is due; returns the jobs."""
-        self.rest_s = self.settings.schedules_poll_s
+        """Fire what is due; returns the jobs. One that fails is made again soon."""
+        self.rest_s = FAILED_PAUSE_S
         now = self.clock.now()
+        try:
+            return self._look(now, self._present_since(now))
+        finally:
+            self._left_at = self.clock.now()
+
+    def _present_since(self, now: datetime) -> datetime:
+        """What came due from then on was not missed: it was looked ever since, however long that took."""
+        left_at = self._left_at
+        if self._there_since is None or left_at is None or not left_at <= now <= left_at + MISSED_AFTER:
+            self._there_since = now
+        return self._there_since
+
+    def _look(self, now: datetime, there_since: datetime) -> list[str]:
         if self._seen is None or now < self._seen:
             self._clock_was_put_back(now)
         self._seen = now
@@ -64,9 +80,12 @@ class Scheduler:
         made: list[str] = []
         failed = 0
         for schedule_id in due:
-            done = survive(partial(_fire, firing, schedule_id, now, made), "metadata away")
+            fire = partial(firing.fire, schedule_id, now=now, there_since=there_since)
+            done = survive(partial(_fire, fire, made), "metadata away")
             failed += not done
         self.rest_s = self._rest(found, due, now, failed=failed)
+        if not failed and len(due) < DUE_MAX:
+            self._there_since = now
         return made
 
     def _rest(
@@ -100,8 +119,8 @@ class Scheduler:
             logger.warning("the clock was put back: schedules were reckoned anew", schedules=reckoned)
 
 
-def _fire(firing: Firing, schedule_id: str, now: datetime, made: list[str]) -> bool:
-    job_id = firing.fire(schedule_id, now=now)
+def _fire(fire: Callable[[], str | None], made: list[str]) -> bool:
+    job_id = fire()
     if job_id is not None:
         made.append(job_id)
     return True

@@ -63,9 +63,31 @@ def writer_of(db: Session, schedule: Schedule, *, now: datetime) -> Caller:
     return caller_of(token)
 
 
-def submit_job(db: Session, schedule: Schedule, *, caller: Caller, settings: Settings, now: datetime) -> Job:
+def fire_job(db: Session, schedule: Schedule, *, caller: Caller, settings: Settings, now: datetime) -> Job:
+    """Make the job, or the batch, of a schedule that is due; which engine is there is the job's to find.
+
+    Raises: ServiceError: as the POST of the verb would, at `/body` where the body is at fault.
+    """
+    if schedule.store is None:
+        _check_form(schedule)
+    spark = settings.spark.model_copy(update={"enabled": True})  # another instance may run it
+    anywhere = settings.model_copy(update={"spark": spark})
+    return submit_job(db, schedule, caller=caller, settings=anywhere, now=now, is_asked=False)
+
+
+def submit_job(
+    db: Session,
+    schedule: Schedule,
+    *,
+    caller: Caller,
+    settings: Settings,
+    now: datetime,
+    is_asked: bool = True,
+) -> Job:
     """Make the job, or the batch, of a schedule; nothing where it raises.
 
+    Args:
+        is_asked: whether one store of many refuses the whole.
     Raises: ServiceError: as the POST of the verb would, at `/body` where the body is at fault.
     """
     scope, make = submitter_of(schedule.verb)
@@ -74,7 +96,9 @@ def submit_job(db: Session, schedule: Schedule, *, caller: Caller, settings: Set
     body = {"reason": f"schedule {schedule.id}", **schedule.body}
     with db.begin_nested():
         try:
-            job = _made(db, schedule, body, make, caller=caller, settings=settings, now=now)
+            job = _made(
+                db, schedule, body, make, caller=caller, settings=settings, now=now, is_asked=is_asked
+            )
         except ServiceError as error:
             error.errors = [
                 {**fault, "pointer": fault["pointer"].replace("/params", "/body", 1)}
@@ -95,6 +119,7 @@ def _made(
     caller: Caller,
     settings: Settings,
     now: datetime,
+    is_asked: bool,
 ) -> Job:
     if schedule.store is not None:
         caller.require_store(schedule.store)
@@ -111,6 +136,7 @@ def _made(
         make_child=make,
         settings=settings,
         now=now,
+        is_asked=is_asked,
     )
 
 

@@ -29,6 +29,7 @@ BROAD_EXCEPTS = {
     "app/jobs/running/runner.py": 3,  # a round of a loop, an attempt, a task
     "app/replication/replica/grouping.py": 1,  # the thread that writes for all requests lives on
     "app/replication/supplier/pipeline.py": 3,  # carried from the threads to `run`, which raises it
+    "app/schedules/firing.py": 1,  # a schedule that breaks says so, and comes again at its next time
     "spark/exchange/board.py": 1,  # pyspark's thread: a result that pickle cannot read
     "spark/exchange/dispatch.py": 1,  # a dispatcher lives on: whoever waits for it has no other
     "spark/targets/task.py": 2,  # a worker's process: Spark would repeat a task that fails

@@ -64,9 +64,12 @@ def submit_batch(
     make_child: ChildSubmitter,
     settings: Settings,
     now: datetime,
+    is_asked: bool = True,
 ) -> Job:
     """Make the parent and its first children; its own task makes the others.
 
+    Args:
+        is_asked: somebody waits for the answer: the first store that finds fault refuses the whole.
     Raises: ServiceError: the request is wrong, for every store; QueueFull.
     """
     names = [store.id for store in stores]
@@ -89,7 +92,7 @@ def submit_batch(
         caller=caller,
         settings=settings,
         now=now,
-        is_first=True,
+        is_first=is_asked,
     )
     if len(names) > PIECE:
         note_order(db, parent.id, SUBMIT, {"next": PIECE}, now=now)

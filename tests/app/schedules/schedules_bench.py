@@ -64,9 +64,8 @@ class SchedulesBench:
         self.scheduler = Scheduler(self.database, self.settings, self.clock)
 
     def store(self, name: str = "shop", **fields: Any) -> str:
-        request = StoreCreate(
-            id=name, kind=StoreKind.SYMMETRICDS, url=f"sqlite:////nowhere/{name}.db", **fields
-        )
+        given = {"kind": StoreKind.SYMMETRICDS, "url": f"sqlite:////nowhere/{name}.db"} | fields
+        request = StoreCreate(id=name, **given)
         with self.database.transaction() as db:
             create_store(db, request, settings=self.settings, database=self.database, now=self.clock.now())
         return name
