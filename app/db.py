@@ -161,6 +161,9 @@ class Database:
                     "options": server,
                     "application_name": "lethe:metadata",
                     "connect_timeout": 5,
+                    "keepalives_idle": 15,  # one that a failover has cut off is noticed: LISTEN never sends
+                    "keepalives_interval": 5,
+                    "keepalives_count": 3,
                     "prepare_threshold": None,
                     **_service(),
                 },

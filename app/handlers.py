@@ -2,6 +2,7 @@
 
 from sqlmodel import Session
 
+from app.clock import SystemClock
 from app.db import Database
 from app.erase.cycle.attempt import Workshop
 from app.hooks.service import hooks_naming
@@ -12,6 +13,7 @@ from app.jobs.running.tasks import TaskKinds
 from app.jobs.service import wake
 from app.protection.queries import count_active
 from app.replication.agreements.service import agreements_naming
+from app.schedules.windows.service import WAKE_KEY as WINDOWS_KEY
 from app.settings import Settings
 from app.stores.checks.models import RecoveryRead
 from app.stores.hooks import StoreHooks
@@ -45,7 +47,7 @@ def secret_users(db: Session, reference: str) -> list[str]:
     return [
         *stores_naming(db, reference),
         *agreements_naming(db, reference),
-        *hooks_naming(db, reference),
+        *hooks_naming(db, reference, now=SystemClock().now()),
     ]
 
 
@@ -58,6 +60,7 @@ STORE_HOOKS = StoreHooks(
     count_active_jobs=_count_users,
     count_extinctions=lambda db, store: kind_of(store).extinctions(db, store),
     resumed=lambda db, store, now: wake(db, store_key(store), now=now),
+    relabelled=lambda db, now: wake(db, WINDOWS_KEY, now=now),
     checks={name: kind.check for name, kind in KINDS.items()},
     recover=recover,
 )

@@ -230,9 +230,10 @@ def remove_hook(db: Session, row: Webhook, *, if_match: str | None) -> None:
     db.flush()
 
 
-def hooks_naming(db: Session, reference: str) -> list[str]:
+def hooks_naming(db: Session, reference: str, *, now: datetime) -> list[str]:
     """The webhooks that a secret signs, or has signed and may still."""
-    named = (Webhook.secret == reference) | (Webhook.former_secret == reference)
+    may_still = (col(Webhook.former_secret) == reference) & (col(Webhook.former_until) > now)
+    named = (col(Webhook.secret) == reference) | may_still
     return [f"the webhook {row}" for row in db.exec(select(Webhook.id).where(named).order_by(Webhook.id))]
 
 

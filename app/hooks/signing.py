@@ -19,11 +19,13 @@ from sqlmodel import Session
 from standardwebhooks.webhooks import Webhook as Signer
 
 from app.outbox.rows import Webhook
+from app.outgoing.hosts import place_of_url
 from app.secrets.errors import SecretUnavailable
 from app.secrets.models import SCHEME
 from app.secrets.reading import read_reference
 from app.secrets.rows import Secret
 from app.settings import Settings
+from spark.targets.hosts import may_connect
 
 KEY_PREFIX: Final = "whsec_"
 KEY_BYTES: Final = 32
@@ -52,7 +54,9 @@ def keys_of(db: Session, hook: Webhook, settings: Settings, *, now: datetime) ->
     keys = [_key(db, hook.secret, hook.own_key, settings)]
     if hook.former_until is not None and now < hook.former_until:
         with suppress(SecretUnavailable):  # the current one is enough
-            keys.append(_key(db, hook.former_secret, hook.former_key, settings))
+            former = _key(db, hook.former_secret, hook.former_key, settings)
+            if not former.hosts or may_connect([former.hosts], *place_of_url(hook.url)):
+                keys.append(former)  # not where the webhook was turned to another host since
     return keys
 
 

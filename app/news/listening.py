@@ -11,6 +11,7 @@ from psycopg import Connection, Error
 CHANNEL: Final = "lethe_news"
 LISTEN_S: Final = 5.0
 """How long a stop is noticed at the latest, and how soon a lost connection is made anew."""
+PACE_S: Final = 0.2
 logger = structlog.get_logger("lethe.news")
 
 
@@ -57,4 +58,8 @@ class Ear:
             self._heard()  # whatever was written before
             while not self._stopped.is_set():
                 for _ in connection.notifies(timeout=LISTEN_S, stop_after=1):
+                    self._heard()
+                    self._stopped.wait(PACE_S)  # who writes often is heard together
+                    for _ in connection.notifies(timeout=0):
+                        pass
                     self._heard()

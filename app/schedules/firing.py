@@ -30,7 +30,7 @@ from app.schedules.submitting import BUSY, fire_job, writer_of
 from app.settings import Settings
 from app.stores.rows import Store, is_suspended
 
-QUEUED_AGAIN: Final = timedelta(seconds=5)
+QUEUED_AGAIN: Final = timedelta(seconds=30)
 """How often one that is queued looks whether its last job has ended."""
 FIRED_MAX: Final = 10_000
 DETAIL_MAX_CHARS: Final = 500

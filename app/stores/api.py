@@ -234,6 +234,8 @@ def patch_store(
         )
         if any(getattr(store, name) != value for name, value in asked.items()):
             raise StoreChanged  # since its target was asked
+        if body.labels is not None:
+            hooks.relabelled(db, clock.now())
         _require_scopes(caller, parameters, store)
         if needs_admin(store, before):
             caller.require(OF_ADMIN.scope)

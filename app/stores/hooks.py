@@ -23,6 +23,7 @@ class StoreHooks:
         count_active_jobs: how many jobs of a store have not ended.
         count_extinctions: how many extinctions of a store are kept in the metadata alone.
         resumed: lets the store's waiting jobs look again.
+        relabelled: lets jobs look again that wait for what goes by labels.
         checks: kind of store to the function that looks at its target.
         recover: raises our epoch above the target's (`lethe recover`).
     """
@@ -30,6 +31,7 @@ class StoreHooks:
     count_active_jobs: Callable[[Session, str], int]
     count_extinctions: Callable[[Session, Store], int]
     resumed: Callable[[Session, str, datetime], None]
+    relabelled: Callable[[Session, datetime], None]
     checks: Mapping[StoreKind, Callable[[Database, Store, Settings, datetime], StoreCheck]]
     recover: Callable[[Database, Settings, Store, str], RecoveryRead]
 

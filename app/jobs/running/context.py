@@ -158,10 +158,21 @@ class JobContext:
 
         Raises: LeaseLost.
         """
+
+        def act() -> T:
+            with self.database.transaction() as db:
+                return effect(db)
+
+        return self.patiently(act)
+
+    def patiently(self, act: Callable[[], T]) -> T:
+        """Do what needs the metadata, waiting while it is away, as long as the lease is surely ours.
+
+        Raises: LeaseLost.
+        """
         while True:
             try:
-                with self.database.transaction() as db:
-                    return effect(db)
+                return act()
             except (MetadataUnavailable, MetadataBusy):
                 if self.stop_cause is StopCause.LEASE_LOST:
                     raise LeaseLost from None

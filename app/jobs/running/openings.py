@@ -50,6 +50,10 @@ class Openings(Protocol):
         """
         ...
 
+    def closes(self, db: Session, job: ClaimedJob) -> bool:
+        """Whether a job may not work now, as this transaction sees it; it opens no other."""
+        ...
+
     def finishes_at(self, job: ClaimedJob, now: datetime, *, work_s: float) -> datetime | None:
         """When work of so many seconds at full intensity is done; None: nobody can tell."""
         ...
@@ -63,6 +67,10 @@ class AlwaysOpen:
     def of(self, _job: ClaimedJob, *, fresh: bool = False) -> Opening | None:
         """Nothing brakes a job."""
         return None
+
+    def closes(self, _db: Session, _job: ClaimedJob) -> bool:
+        """Never."""
+        return False
 
     def finishes_at(self, _job: ClaimedJob, now: datetime, *, work_s: float) -> datetime | None:
         """By the work alone."""
@@ -83,8 +91,8 @@ def window_wait(openings: Openings, job: ClaimedJob, *, now: datetime) -> JobWai
     waiting_on = [WaitingOn(kind=WAITING_KIND, ref=f"{opening.ref}, until {end}", until=opening.until)]
     again = now + LOOK_AGAIN
 
-    def is_open(_db: Session) -> bool:
-        return not is_closed(openings.of(job, fresh=True))
+    def is_open(db: Session) -> bool:
+        return not openings.closes(db, job)
 
     return JobWaiting(
         waiting_on,

@@ -311,8 +311,8 @@ class Runner:
 
     def _work(self, context: JobContext, kind: TaskKind) -> Mapping[str, object]:
         wanted = ThrottleSetting.model_validate(context.job.throttle or {})
-        if not brake(context, self._openings, wanted, fresh=True):
-            raise window_wait(self._openings, context.job, now=self.clock.now())
+        if not context.patiently(partial(brake, context, self._openings, wanted, fresh=True)):
+            raise context.patiently(partial(window_wait, self._openings, context.job, now=self.clock.now()))
         try:
             return kind.run(context)
         except (JobStopped, JobWaiting, JobFailed, *_AWAY):
@@ -343,7 +343,7 @@ class Runner:
         elif cause is StopCause.SHUTDOWN:
             self._unless_ordered(context, kind, partial(outcome.hand_back, context))
         elif cause in (StopCause.SUSPEND, StopCause.WINDOW):
-            waiting = rest_wait(context, self._openings, cause)
+            waiting = context.patiently(partial(rest_wait, context, self._openings, cause))
             proven = self._prove(context, kind) is None
             self._unless_ordered(context, kind, partial(outcome.wait, context, waiting, proven=proven))
         else:

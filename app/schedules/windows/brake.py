@@ -8,8 +8,10 @@ Rules:
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
+
+from sqlmodel import Session
 
 from app.clock import Clock
 from app.db import Database
@@ -21,6 +23,7 @@ from app.schedules.windows.service import WAKE_KEY, all_windows, is_for, rule_of
 from app.stores.rows import Store
 
 LOOK_EVERY_S: Final = 2.0
+UNKNOWN_FOR: Final = timedelta(minutes=1)
 OUTSIDE: Final = "outside of every ALLOW window"
 IsHeld = Callable[[str, Mapping[str, Any]], bool]
 
@@ -42,6 +45,7 @@ class WindowBrake:
         self._seen_at_s: float | None = None
         self._windows: Sequence[Window] = ()
         self._stores: dict[str, _OfStore] = {}
+        self._ends: dict[tuple[str, ...], _End] = {}
 
     def of(self, job: ClaimedJob, *, fresh: bool = False) -> Opening | None:
         """How hard a job may work now; None: nothing brakes it."""
@@ -49,6 +53,13 @@ class WindowBrake:
             return None
         with self._guard:
             return self._look(job.store, fresh=fresh).opening
+
+    def closes(self, db: Session, job: ClaimedJob) -> bool:
+        """Whether a job may not work now, as this transaction sees it; it opens no other."""
+        if job.store is None or not self._is_held(job.kind, job.params):
+            return False
+        rules = _rules_of(db, job.store, all_windows(db))
+        return level_at(rules, self._clock.now()).intensity <= 0
 
     def finishes_at(self, job: ClaimedJob, now: datetime, *, work_s: float) -> datetime | None:
         """When work of so many seconds at full intensity is done; None: not within a foreseeable time."""
@@ -67,12 +78,36 @@ class WindowBrake:
         with self._database.reading() as db:
             if is_old or fresh:
                 self._windows, self._stores, self._seen_at_s = all_windows(db), {}, now_s
-            row = db.get(Store, store) if self._windows else None
-        labels = {} if row is None else row.labels
-        rules = [rule_of(window) for window in self._windows if is_for(window, labels)]
-        found = _OfStore(rules, _opening(rules, self._clock.now()))
+                self._ends = {} if not self._windows else self._ends
+            rules = _rules_of(db, store, self._windows)
+        found = _OfStore(rules, self._opening(rules, self._clock.now()))
         self._stores[store] = found
         return found
+
+    def _opening(self, rules: Sequence[Rule], now: datetime) -> Opening | None:
+        level = level_at(rules, now)
+        if level.intensity >= 1:
+            return None
+        ref = OUTSIDE if level.rule is None else level.rule.id
+        return Opening(level.intensity, ref, None if level.intensity > 0 else self._opens_at(rules, now))
+
+    def _opens_at(self, rules: Sequence[Rule], now: datetime) -> datetime | None:
+        """When work may go on: reckoned over many changes of windows, so kept until then."""
+        key = tuple(sorted(rule.id for rule in rules))  # a window is never changed, only removed
+        known = self._ends.get(key)
+        if known is None or not known.since <= now < known.until:
+            end = opens_at(rules, now)
+            known = self._ends[key] = _End(now, end or now + UNKNOWN_FOR, end)
+        return known.end
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """When windows let work go on, and from when until when that may be told."""
+
+    since: datetime
+    until: datetime
+    end: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +118,7 @@ class _OfStore:
     opening: Opening | None
 
 
-def _opening(rules: Sequence[Rule], now: datetime) -> Opening | None:
-    level = level_at(rules, now)
-    if level.intensity >= 1:
-        return None
-    ref = OUTSIDE if level.rule is None else level.rule.id
-    return Opening(level.intensity, ref, None if level.intensity > 0 else opens_at(rules, now))
+def _rules_of(db: Session, store: str, windows: Sequence[Window]) -> list[Rule]:
+    row = db.get(Store, store) if windows else None
+    labels = {} if row is None else row.labels
+    return [rule_of(window) for window in windows if is_for(window, labels)]

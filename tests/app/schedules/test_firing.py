@@ -143,7 +143,7 @@ def test_queue_begins_one_when_the_last_job_has_ended(bench: SchedulesBench) -> 
     row = bench.row(schedule)
     assert (row.queued_due, row.last_outcome) == (BEGIN + timedelta(minutes=2), "QUEUED")
     bench.end_jobs()
-    bench.look_at(BEGIN + timedelta(seconds=506))
+    bench.look_at(BEGIN + timedelta(seconds=535))
     assert [each.due_at for each in bench.fired(schedule)] == [
         BEGIN + timedelta(minutes=1),
         BEGIN + timedelta(minutes=2),
