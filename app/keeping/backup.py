@@ -16,7 +16,7 @@ from app.erase.certificates.signing import FOLDER, KEY_FILE
 from app.jobs.running.instances import ID_FILE
 from app.keeping import postgresql_copy, sqlite_copy
 from app.keeping.errors import NotKept, misconfigured, translated
-from app.keeping.folder import created, make_folder, measured, opened, write_manifest
+from app.keeping.folder import created, make_folder, measured, opened, owner_only, write_manifest
 from app.keeping.models import (
     DATABASE,
     INSTANCE,
@@ -32,7 +32,6 @@ from app.settings import Settings
 from app.starting import open_metadata
 
 SMALL_BYTES_MAX = 4_096
-OWNER_ONLY = 0o077
 Say = Callable[[str], None]
 
 
@@ -60,12 +59,12 @@ def sqlite_file(database: Database) -> Path:
     return path
 
 
+@owner_only()
 def back_up(settings: Settings, place: Path, say: Say) -> BackupRead:
     """Write a backup into a new folder.
 
     Raises: NotKept: nothing in the folder is a backup then.
     """
-    os.umask(OWNER_ONLY)
     with translated():
         database = open_metadata(settings)
     with translated(str(database.url.password) if database.url.password else None):

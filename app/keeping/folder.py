@@ -21,11 +21,24 @@ from pydantic import ValidationError
 from app.keeping.errors import NotKept, misconfigured
 from app.keeping.models import Kept, Manifest
 
+OTHERS = 0o077
+"""Rights that nobody but the owner has."""
+
 MANIFEST = "manifest.json"
 MANIFEST_BYTES_MAX = 4_000_000
 CHUNK = 1 << 20
 DIGEST = "sha256"
 INVALID_ADVICE = "Do not use this backup: take an older one, and make a new one soon."
+
+
+@contextmanager
+def owner_only() -> Iterator[None]:
+    """What is written in the block is its owner's alone; the process goes on as it was."""
+    before = os.umask(OTHERS)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def make_folder(place: Path, data_dir: Path) -> None:

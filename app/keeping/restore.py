@@ -17,10 +17,10 @@ import sqlalchemy as sa
 from app.db import Database
 from app.jobs.running.instances import ID_FILE
 from app.keeping import postgresql_copy, sqlite_copy
-from app.keeping.backup import OWNER_ONLY, places_of
+from app.keeping.backup import places_of
 from app.keeping.check import check_backup
 from app.keeping.errors import NotKept, misconfigured, not_now, translated
-from app.keeping.folder import created, read_manifest, sync_folder, verified
+from app.keeping.folder import created, owner_only, read_manifest, sync_folder, verified
 from app.keeping.models import DATABASE, INSTANCE, Kept, Manifest, RestoreRead
 from app.settings import Settings
 from app.starting import UNFINISHED, open_metadata
@@ -30,12 +30,12 @@ Say = Callable[[str], None]
 SIDE_FILES = ("", "-wal", "-shm", "-journal")
 
 
+@owner_only()
 def restore(settings: Settings, place: Path, say: Say) -> RestoreRead:
     """Bring a backup back.
 
     Raises: NotKept: database and data directory are as empty as before.
     """
-    os.umask(OWNER_ONLY)
     with translated():
         database = open_metadata(settings)
     with translated(str(database.url.password) if database.url.password else None):

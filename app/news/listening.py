@@ -57,9 +57,8 @@ class Ear:
             connection.execute(f"listen {CHANNEL}")
             self._heard()  # whatever was written before
             while not self._stopped.is_set():
-                for _ in connection.notifies(timeout=LISTEN_S, stop_after=1):
+                if list(connection.notifies(timeout=LISTEN_S, stop_after=1)):
                     self._heard()
                     self._stopped.wait(PACE_S)  # who writes often is heard together
-                    for _ in connection.notifies(timeout=0):
-                        pass
-                    self._heard()
+                    if list(connection.notifies(timeout=0)):
+                        self._heard()
