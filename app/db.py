@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
 from sqlalchemy import event
@@ -29,18 +30,51 @@ WRITER_QUEUE_TIMEOUT_S = 30.0
 READ_ONLY_SQLSTATE = "25006"
 RINGS = "lethe_rings"
 """In the info of a session: its commit rings the bell of its Database."""
+OPEN = "lethe_open"
+"""In the info of a session: it is one of `Database.transaction()`."""
 BEFORE_COMMIT = "lethe_before_commit"
+LAST_BEFORE_COMMIT = "lethe_last_before_commit"
 AFTER_COMMIT = "lethe_after_commit"
+_NOTES = "lethe_notes"
+_MARKS = "lethe_marks"
 
 
-def before_commit(db: Session, act: Callable[[Session], None]) -> None:
-    """Do something as the last of the transaction of a session."""
-    db.info.setdefault(BEFORE_COMMIT, []).append(act)
+def notes(db: Session, name: str) -> list[Any]:
+    """What the transaction of a session has noted under a name, to be appended to.
+
+    A savepoint that is rolled back takes along what was noted since it began.
+    """
+    found: list[Any] = db.info.setdefault(_NOTES, {}).setdefault(name, [])
+    return found
+
+
+def before_commit(db: Session, act: Callable[[Session], None], *, is_last: bool = False) -> None:
+    """Do something as the last of the transaction of a session, unless its savepoint is rolled back.
+
+    Args:
+        is_last: after the others: it takes a lock that everybody wants.
+    """
+    notes(db, LAST_BEFORE_COMMIT if is_last else BEFORE_COMMIT).append(act)
 
 
 def after_commit(db: Session, act: Callable[[], None]) -> None:
-    """Do something once the transaction of a session is committed, and never if it is not."""
-    db.info.setdefault(AFTER_COMMIT, []).append(act)
+    """Do something once the transaction of a session is committed; never if it, or its savepoint, is not."""
+    notes(db, AFTER_COMMIT).append(act)
+
+
+@event.listens_for(Session, "after_transaction_create")
+def _mark_savepoint(db: Any, transaction: Any) -> None:
+    if transaction.nested:
+        lengths = {name: len(noted) for name, noted in db.info.get(_NOTES, {}).items()}
+        db.info.setdefault(_MARKS, WeakKeyDictionary())[transaction] = lengths
+
+
+@event.listens_for(Session, "after_soft_rollback")
+def _drop_notes(db: Any, transaction: Any) -> None:
+    lengths = db.info.get(_MARKS, {}).get(transaction)
+    if lengths is not None:
+        for name, noted in db.info.get(_NOTES, {}).items():
+            del noted[lengths.get(name, 0) :]
 
 
 class DurationSeconds(sa.types.TypeDecorator[timedelta]):
@@ -229,14 +263,14 @@ class Database:
         self._local.open = True
         try:
             with _translated(), Session(self.engine, expire_on_commit=False) as db:
+                db.info[OPEN] = True
                 yield db
-                for prepare in db.info.pop(BEFORE_COMMIT, ()):
-                    prepare(db)
+                _prepare(db)
                 with self._counted(is_news=is_news):
                     db.commit()
                 if db.info.get(RINGS):
                     self.bell.set()
-                committed = db.info.pop(AFTER_COMMIT, ())
+                committed = notes(db, AFTER_COMMIT)
         finally:
             self._local.open = False
             if self.is_sqlite:
@@ -260,6 +294,15 @@ class Database:
     def close(self) -> None:
         """Give all connections back."""
         self.engine.dispose()
+
+
+def _prepare(db: Session) -> None:
+    """All that comes before the commit; what it writes by objects is written too."""
+    db.flush()
+    for name in (BEFORE_COMMIT, LAST_BEFORE_COMMIT):
+        for prepare in notes(db, name):
+            prepare(db)
+        db.flush()
 
 
 def _service() -> dict[str, str]:

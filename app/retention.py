@@ -11,11 +11,14 @@ from sqlalchemy import delete
 from sqlmodel import Session, col, select
 
 from app.archives.rows import Archive
-from app.auth.rows import AuditEvent, IdempotencyKey
+from app.auth.chain import forget
+from app.auth.rows import IdempotencyKey
 from app.backups.rows import BackupFile, BackupSession
 from app.db import Database
 from app.erase.certificates.rows import ErasureCertificate
 from app.erase.rows import ErasureCycle
+from app.feed.numbering import forget as forget_events
+from app.figures.series import forget_points
 from app.hooks.ending import forget_deliveries, give_up
 from app.jobs.rows import Job, JobCheckpoint, JobEvent
 from app.jobs.states import TERMINAL
@@ -85,12 +88,7 @@ def _forget_progress(db: Session, now: datetime) -> int:
 
 
 def _forget_audit(db: Session, now: datetime) -> int:
-    ids = db.exec(
-        select(AuditEvent.id).where(col(AuditEvent.at) < now - _kept(db, "audit")).limit(ROWS_PER_PASS)
-    ).all()
-    if ids:
-        db.execute(delete(AuditEvent).where(col(AuditEvent.id).in_(ids)))
-    return len(ids)
+    return forget(db, before=now - _kept(db, "audit"), now=now, rows_max=ROWS_PER_PASS)
 
 
 def _forget_certificates(db: Session, now: datetime) -> int:
@@ -160,6 +158,14 @@ def _forget_firings(db: Session, now: datetime) -> int:
     return len(rows)
 
 
+def _forget_feed(db: Session, now: datetime) -> int:
+    return forget_events(db, before=now - _kept(db, "feed"))
+
+
+def _forget_points(db: Session, now: datetime) -> int:
+    return forget_points(db, now=now)
+
+
 PASSES: Final[Mapping[str, Callable[[Session, datetime], int]]] = {
     "jobs": _forget_jobs,
     "events": _forget_progress,
@@ -169,6 +175,8 @@ PASSES: Final[Mapping[str, Callable[[Session, datetime], int]]] = {
     "backups": _forget_backups,
     "webhooks": _forget_deliveries,
     "schedule_firings": _forget_firings,
+    "feed": _forget_feed,
+    "series": _forget_points,
 }
 
 

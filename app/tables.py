@@ -8,6 +8,7 @@ from app.backups import rows as backups
 from app.erase import rows as erase
 from app.erase.certificates import rows as certificates
 from app.extinction import rows as extinction
+from app.feed import rows as feed
 from app.figures import rows as figures
 from app.jobs import rows as jobs
 from app.outbox import rows as outbox
@@ -19,6 +20,7 @@ from app.schedules import rows as schedules
 from app.schedules.windows import rows as windows
 from app.secrets import rows as secrets
 from app.stores import rows as stores
+from app.stores.checks import rows as checks
 from app.sweeps import rows as sweeps
 
 metadata = SQLModel.metadata
@@ -28,9 +30,11 @@ __all__ = [
     "auth",
     "backups",
     "certificates",
+    "checks",
     "discards",
     "erase",
     "extinction",
+    "feed",
     "figures",
     "jobs",
     "metadata",

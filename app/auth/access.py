@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Final, cast
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
@@ -19,6 +19,10 @@ from app.settings import Settings
 if TYPE_CHECKING:
     from starlette.datastructures import State
 
+SIGNED_IN: Final = "lethe.signed_in"
+"""Where a request's scope has its Caller that comes from the console; nothing from outside gets there."""
+REASON: Final = "lethe.reason"
+"""The same, of why somebody does it."""
 _bearer = HTTPBearer(auto_error=False, description="A token made by `POST /v1/tokens`.")
 
 
@@ -43,6 +47,14 @@ def instance_id_of(request: Request) -> str:
     return cast(str, request.app.state.instance_id)
 
 
+def via_of(request: Request) -> dict[str, str]:
+    """For the audit: by which door a request came, if not by the API itself, and the reason given there."""
+    if SIGNED_IN not in request.scope:
+        return {}
+    reason: str | None = request.scope.get(REASON)
+    return {"via": "console"} | ({} if reason is None else {"reason": reason})
+
+
 def tell_changed(request: Request, name: str) -> None:
     """Wake whoever waits in this process for a job or a store; an empty name: for any."""
     cast(Callable[[str], None], request.app.state.changed)(name)
@@ -63,6 +75,9 @@ def authenticated(
 
     Raises: Unauthenticated; of a provider's token also Forbidden, IdentityProviderUnavailable.
     """
+    signed_in: Caller | None = request.scope.get(SIGNED_IN)
+    if signed_in is not None:
+        return signed_in
     if credentials is None:
         raise Unauthenticated("send Authorization: Bearer TOKEN", code="TOKEN_MISSING")
     secret, now = credentials.credentials, clock.now()
@@ -72,7 +87,7 @@ def authenticated(
     else:
         with database.reading() as db:
             caller = authenticate(db, secret, now=now)
-    request.state.token_id = caller.token_id
+    request.state.token_id, request.state.token_name = caller.token_id, caller.name
     return caller
 
 

@@ -6,11 +6,11 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from sqlmodel import Session
 from starlette.responses import Response
 
-from app.auth.access import ClockDep, DatabaseDep, requires
+from app.auth.access import ClockDep, DatabaseDep, Requirement, requires
 from app.auth.actions import Action
-from app.auth.models import AuditEventRead, TokenCreate, TokenCreated, TokenRead
+from app.auth.models import AuditEventRead, TokenCreate, TokenCreated, TokenRead, WhoAmI
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
-from app.auth.queries import list_audit_events, list_tokens
+from app.auth.queries import AuditFilters, list_audit_events, list_tokens
 from app.auth.scopes import Scope
 from app.auth.service import Caller, create_token, revoke_token
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
@@ -18,9 +18,29 @@ from app.kit.problems import problems
 from app.kit.values import Instant, Text
 
 router = APIRouter(tags=["tokens and audit"])
+Anybody = Annotated[Caller, Depends(Requirement(()))]
 Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
 Auditor = Annotated[Caller, Depends(requires(Scope.AUDIT_READ))]
 TokenId = Annotated[str, Path(pattern=r"^tok_[0-9a-z]{26}$")]
+
+
+@router.get(
+    "/v1/whoami",
+    response_model=WhoAmI,
+    summary="What this token is",
+    operation_id="whoami",
+    responses=problems(),
+)
+def get_whoami(caller: Anybody) -> WhoAmI:
+    """Its name, its scopes with all that they imply, its stores, and until when it is good."""
+    return WhoAmI(
+        token_id=caller.token_id,
+        name=caller.name,
+        scopes=sorted(caller.scopes),
+        stores=None if caller.stores is None else sorted(caller.stores),
+        expires_at=caller.expires_at,
+        provider=caller.is_of_provider,
+    )
 
 
 @router.post(
@@ -93,6 +113,27 @@ def post_revoke(
     return mutate(request, caller, effect, action=Action.TOKEN_REVOKE, subject=("token", token_id))
 
 
+def audit_filters(
+    action: Annotated[Text | None, Query(max_length=80)] = None,
+    actor: Annotated[Text | None, Query(max_length=120, description="The name of a token.")] = None,
+    token_id: Annotated[Text | None, Query(max_length=40)] = None,
+    store: Annotated[Text | None, Query(max_length=63)] = None,
+    subject_id: Annotated[Text | None, Query(max_length=80)] = None,
+    created_after: Annotated[Instant | None, Query()] = None,
+    created_before: Annotated[Instant | None, Query()] = None,
+) -> AuditFilters:
+    """What a list of audit rows is narrowed to."""
+    return AuditFilters(
+        action=None if action is None else action.replace("_", "-"),  # as versions before wrote it
+        actor=actor,
+        token_id=token_id,
+        store=store,
+        subject_id=subject_id,
+        after=created_after,
+        before=created_before,
+    )
+
+
 @router.get(
     "/v1/audit-events",
     response_model=Page[AuditEventRead],
@@ -103,11 +144,9 @@ def post_revoke(
 def get_audit_events(
     caller: Auditor,
     database: DatabaseDep,
+    wanted: Annotated[AuditFilters, Depends(audit_filters)],
     page_size: PageSize = PAGE_SIZE_DEFAULT,
     page_token: PageToken = "",
-    action: Annotated[Text | None, Query(max_length=80)] = None,
-    subject_id: Annotated[Text | None, Query(max_length=80)] = None,
-    created_after: Annotated[Instant | None, Query()] = None,
 ) -> Page[AuditEventRead]:
     """Who changed what, newest first; a token limited to stores sees theirs."""
     with database.reading() as db:
@@ -116,7 +155,5 @@ def get_audit_events(
             page_size=page_size,
             page_token=page_token,
             stores=caller.visible_stores(),
-            action=None if action is None else action.replace("_", "-"),  # as versions before wrote it
-            subject_id=subject_id,
-            after_time=created_after,
+            wanted=wanted,
         )

@@ -4,6 +4,10 @@ A token that was good is known here by the hash of its header until it is refuse
 token, failures of an address, and bodies that have not arrived as a whole, of a token or (for those without a
 known one) of an address. Probes pass: whoever asks whether the service lives is answered.
 
+Refusals are counted for the audit, and where many come from one address (or for one token) their answers
+wait a little: nobody else does, for the wait holds neither a thread nor a connection to the metadata. An
+address that is sent away for its failures shuts nobody out who holds a good token (`holders`).
+
 Only the event loop's thread touches it.
 """
 
@@ -18,12 +22,20 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.auth.holders import COOKIE, Holders, console_cookie_of, secret_of
+from app.auth.oidc.bearer import is_jwt
+from app.auth.refusals import source_of
 from app.errors import BodyTooSlow, TooMany, problem
 from app.kit.rates import KEYS_MAX, Rates
 from app.settings import Settings
 
 PROBES: Final = frozenset({"/livez", "/readyz"})
 UNAUTHENTICATED: Final = 401
+REFUSED: Final = frozenset({401, 403})
+SLOWED_MAX: Final = 1_000
+SLOWED_PER_SOURCE_MAX: Final = 64
+REFUSALS_FREE: Final = 50
+"""So many of a source are answered at once; then about one a second."""
 
 
 @dataclass(slots=True)
@@ -33,6 +45,7 @@ class _Guest:
     secret: str | None
     token_id: str | None
     address: str
+    bearer: str = ""
 
     @property
     def share(self) -> str:
@@ -59,6 +72,9 @@ class Gate:
         self._failures = Rates(per_s=settings.address_failures_per_s, burst=settings.address_failures_burst)
         self._known: OrderedDict[str, str] = OrderedDict()
         self._bodies: Counter[str] = Counter()
+        self._slow = Rates(per_s=1.0, burst=REFUSALS_FREE)
+        self._slowed: Counter[str] = Counter()
+        self._holders = Holders()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or refuse it."""
@@ -68,6 +84,8 @@ class Gate:
         headers = Headers(scope=scope)
         guest = self._guest(scope, headers)
         refusal = self._refusal(guest, has_body=_has_body(headers))
+        if refusal is None and guest.token_id is None:
+            refusal = await self._sent_away(guest, scope)
         if refusal is not None:
             await problem(Request(scope), refusal)(scope, receive, send)
             return
@@ -75,10 +93,13 @@ class Gate:
 
     def _guest(self, scope: Scope, headers: Headers) -> _Guest:
         given = headers.get("authorization")
+        cookie = console_cookie_of(headers) if given is None else None
+        if cookie is not None:  # a session of the console counts as its token does
+            given = f"{COOKIE} {cookie}"
         secret = None if given is None else hashlib.sha256(given.encode("latin-1")).hexdigest()
         client = scope.get("client")
         known = None if secret is None else self._known.get(secret)
-        return _Guest(secret, known, str(client[0]) if client else "")
+        return _Guest(secret, known, source_of(str(client[0])) if client else "", cookie or secret_of(given))
 
     def _refusal(self, guest: _Guest, *, has_body: bool) -> TooMany | None:
         if guest.token_id is not None:
@@ -87,16 +108,53 @@ class Gate:
                 per_s = self._settings.token_requests_per_s
                 return _later(f"this token asks more often than {per_s:g} times a second", wait_s)
             self._of_tokens.take(guest.token_id)
-        else:
-            wait_s = self._failures.wait_s(guest.address)
-            if wait_s > 0:
-                return _later("too many requests of this address were not authenticated", wait_s)
         most = self._settings.bodies_per_token_max
         if guest.token_id is None:
             most = self._settings.bodies_per_address_max
         if has_body and self._bodies[guest.share] >= most:
             return _later(f"{most} bodies have begun and not ended", 1.0)
         return None
+
+    async def _sent_away(self, guest: _Guest, scope: Scope) -> TooMany | None:
+        """Of an address with too many failures only who holds a token is let in."""
+        wait_s = self._failures.wait_s(guest.address)
+        if wait_s <= 0:
+            return None
+        is_checked_here = self._settings.oidc.issuer is not None and is_jwt(guest.bearer)
+        if is_checked_here or (
+            guest.bearer and await self._holders.has(guest.bearer, scope["app"].state.database)
+        ):
+            return None
+        refusal = _later("too many requests of this address were not authenticated", wait_s)
+        self._count(guest, scope, refusal.code)
+        await self._hold(guest)
+        return refusal
+
+    def _count(self, guest: _Guest, scope: Scope, code: str) -> None:
+        state, route = scope.get("state", {}), scope.get("route")
+        path = getattr(route, "path", None)
+        scope["app"].state.refusals.note(
+            guest.address,
+            token_id=state.get("token_id"),
+            token_name=state.get("token_name"),
+            code=code,
+            operation=None if path is None else f"{scope['method']} {path}",
+        )
+
+    async def _hold(self, guest: _Guest) -> None:
+        """Let a refusal wait, where many came before it and not too many wait."""
+        who = guest.share
+        self._slow.take(who)
+        delay_s = min(self._settings.refusal_delay_max_s, self._slow.wait_s(who))
+        if delay_s <= 0 or self._slowed[who] >= SLOWED_PER_SOURCE_MAX or self._slowed.total() >= SLOWED_MAX:
+            return
+        self._slowed[who] += 1
+        try:
+            await asyncio.sleep(delay_s)
+        finally:
+            self._slowed[who] -= 1
+            if not self._slowed[who]:
+                del self._slowed[who]
 
     async def _serve(
         self, scope: Scope, receive: Receive, send: Send, guest: _Guest, *, has_body: bool
@@ -118,6 +176,9 @@ class Gate:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 self._note(guest, scope, status)
+                if status in REFUSED:
+                    self._count(guest, scope, scope.get("state", {}).get("problem_code", str(status)))
+                    await self._hold(guest)
             await send(message)
 
         try:

@@ -3,11 +3,11 @@
 from datetime import datetime, timedelta
 
 from pydantic import field_validator, model_validator
-from sqlmodel import Field
+from sqlmodel import Field, SQLModel
 from sqlmodel._compat import SQLModelConfig
 
 from app.auth.rows import AuditEventBase, TokenBase
-from app.auth.scopes import Role
+from app.auth.scopes import Role, Scope
 
 EXPIRES_IN_MAX = timedelta(days=36_500)
 
@@ -58,7 +58,36 @@ class TokenCreated(TokenRead):
     token: str | None = Field(description="The secret; null when a creation is replayed.")
 
 
+class WhoAmI(SQLModel):
+    """What a token is and may do."""
+
+    token_id: str = Field(description="Of an identity provider's caller: `oidc_...`, which has no row here.")
+    name: str
+    scopes: list[Scope]
+    stores: list[str] | None = Field(description="Limited to these stores; null: all.")
+    expires_at: datetime | None = Field(description="Null: never.")
+    provider: bool = Field(description="Whether the token is of an identity provider.")
+
+    model_config = SQLModelConfig(
+        json_schema_extra={
+            "examples": [
+                {
+                    "token_id": "tok_01m7w9fkm3fr0wmcztj953rhw9",
+                    "name": "nightly-purge",
+                    "scopes": ["jobs:read", "purges:write", "stores:read"],
+                    "stores": ["shop"],
+                    "expires_at": "2027-02-18T10:54:39.613933Z",
+                    "provider": False,
+                }
+            ]
+        }
+    )
+
+
 class AuditEventRead(AuditEventBase):
     """An audit row as clients see it."""
 
     id: str
+    seq: int | None = Field(default=None, description="Its place in the chain of all audit rows.")
+    previous_hash: str | None = Field(default=None, description="Hash of the row before it.")
+    hash: str | None = Field(default=None, description="SHA-256 over the row and `previous_hash`.")

@@ -26,7 +26,7 @@ from sqlmodel import Session
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from app.auth.access import clock_of, database_of
+from app.auth.access import clock_of, database_of, via_of
 from app.auth.actions import Action
 from app.auth.rows import AuditEvent, IdempotencyKey
 from app.auth.service import Caller
@@ -192,7 +192,7 @@ def _audit(
             subject_id=answer.subject_id or subject_id,
             store=answer.store or store,
             request_id=request.state.request_id,
-            detail=jsonable_encoder(dict(answer.audit)),
+            detail=jsonable_encoder(dict(answer.audit)) | via_of(request),
         )
     )
 

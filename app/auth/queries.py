@@ -1,6 +1,7 @@
 """Lists of tokens and audit rows."""
 
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from sqlmodel import Session, col, select
@@ -39,32 +40,39 @@ def _within(db: Session, visible: Sequence[str]) -> list[str]:
     return [token_id for token_id, stores in rows if stores is not None and set(stores) <= set(visible)]
 
 
+@dataclass(frozen=True, slots=True)
+class AuditFilters:
+    """What a list of audit rows is narrowed to; None: not by that."""
+
+    action: str | None = None
+    actor: str | None = None
+    token_id: str | None = None
+    store: str | None = None
+    subject_id: str | None = None
+    after: datetime | None = None
+    before: datetime | None = None
+
+
 def list_audit_events(
-    db: Session,
-    *,
-    page_size: int,
-    page_token: str,
-    stores: Sequence[str] | None,
-    action: str | None,
-    subject_id: str | None,
-    after_time: datetime | None,
+    db: Session, *, page_size: int, page_token: str, stores: Sequence[str] | None, wanted: AuditFilters
 ) -> Page[AuditEventRead]:
     """Audit rows, newest first."""
-    filters = {"list": "audit", "stores": stores, "action": action, "subject": subject_id, "at": after_time}
     query = select(AuditEvent)
     if stores is not None:
         query = query.where(col(AuditEvent.store).in_(stores))
-    if action is not None:
-        query = query.where(AuditEvent.action == action)
-    if subject_id is not None:
-        query = query.where(AuditEvent.subject_id == subject_id)
-    if after_time is not None:
-        query = query.where(AuditEvent.at > after_time)
+    for name in ("action", "actor", "token_id", "store", "subject_id"):
+        value = getattr(wanted, name)
+        if value is not None:
+            query = query.where(getattr(AuditEvent, name) == value)
+    if wanted.after is not None:
+        query = query.where(AuditEvent.at > wanted.after)
+    if wanted.before is not None:
+        query = query.where(AuditEvent.at < wanted.before)
     return read_page(
         db,
         query,
         col(AuditEvent.id),
-        filters=filters,
+        filters={"list": "audit", "stores": stores} | asdict(wanted),
         page_size=page_size,
         page_token=page_token,
         item=lambda row: AuditEventRead.model_validate(row.model_dump()),

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import StringConstraints
-from sqlalchemy import Index
+from sqlalchemy import BigInteger, Index
 from sqlmodel import Field, SQLModel
 
 from app.auth.scopes import Scope
@@ -47,17 +47,59 @@ class AuditEventBase(SQLModel):
     action: str = Field(max_length=80)
     subject_type: str = Field(max_length=40)
     subject_id: str = Field(max_length=80)
-    store: str | None = Field(default=None, max_length=63, index=True)
+    store: str | None = Field(default=None, max_length=63)
     request_id: str | None = Field(default=None, max_length=128)
     detail: dict[str, Any] = Field(default_factory=dict, sa_type=JSON_TYPE)
 
 
 class AuditEvent(AuditEventBase, table=True):
-    """One row per mutation, in the mutation's own transaction."""
+    """One row per mutation, in the mutation's own transaction; linked as that commits (chain.py)."""
 
     __tablename__ = "audit_events"
+    __table_args__ = tuple(
+        Index(f"ix_audit_events_{name}_id", name, "id")
+        for name in ("actor", "token_id", "store", "action", "subject_id")
+    )
 
     id: str = Field(primary_key=True, max_length=40)
+    seq: int | None = Field(default=None, sa_type=BigInteger, unique=True)
+    previous_hash: str | None = Field(default=None, max_length=64)
+    hash: str | None = Field(default=None, max_length=64)
+
+
+class AuditChain(SQLModel, table=True):
+    """The one row that tells where the chain of audit rows begins and ends."""
+
+    __tablename__ = "audit_chain"
+
+    id: int = Field(primary_key=True, sa_column_kwargs={"autoincrement": False})
+    seq: int = Field(sa_type=BigInteger)
+    hash: str = Field(max_length=64)
+    anchor_seq: int = Field(default=0, sa_type=BigInteger)
+    """The last row that retention has removed."""
+    anchor_hash: str = Field(max_length=64)
+    adopted_seq: int = Field(default=0, sa_type=BigInteger)
+    """Rows up to here are older than the chain: it holds how they were when it began."""
+
+
+class ConsoleSession(SQLModel, table=True):
+    """Somebody who has signed in to the console; only the hash of the cookie is kept.
+
+    Attributes:
+        id: SHA-256 of the cookie's value.
+        token_id: whose rights it has, as they are now.
+    """
+
+    __tablename__ = "console_sessions"
+    __table_args__ = (
+        Index("ix_console_sessions_token_id", "token_id"),
+        Index("ix_console_sessions_expires_at", "expires_at"),
+    )
+
+    id: str = Field(primary_key=True, max_length=64)
+    token_id: str = Field(max_length=40)
+    created_at: datetime = Field(sa_type=UtcDateTime)
+    expires_at: datetime = Field(sa_type=UtcDateTime)
 
 
 class IdempotencyKey(SQLModel, table=True):

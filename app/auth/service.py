@@ -47,6 +47,7 @@ class Caller:
     scopes: frozenset[Scope]
     stores: frozenset[str] | None
     declared: frozenset[Scope] | None = None
+    expires_at: datetime | None = None
 
     @property
     def is_of_provider(self) -> bool:
@@ -99,7 +100,9 @@ def caller_of(token: Token) -> Caller:
     """The rights of a token row."""
     scopes = implied(frozenset(Scope(scope) for scope in token.scopes))
     stores = None if token.stores is None else frozenset(token.stores)
-    return Caller(token_id=token.id, name=token.name, scopes=scopes, stores=stores)
+    return Caller(
+        token_id=token.id, name=token.name, scopes=scopes, stores=stores, expires_at=token.expires_at
+    )
 
 
 def create_token(

@@ -27,7 +27,7 @@ from app.keeping.models import (
     Kept,
     Manifest,
 )
-from app.main import VERSION
+from app.kit.texts.distribution import installed_version
 from app.settings import Settings
 from app.starting import open_metadata
 
@@ -83,7 +83,7 @@ def _written(settings: Settings, database: Database, place: Path, say: Say) -> B
     revision, kept = _snapshot(database, place, say)
     kept += _copies(settings.data_dir, place)
     manifest = Manifest(
-        lethe=VERSION,
+        lethe=installed_version(),
         revision=revision,
         engine="sqlite" if database.is_sqlite else "postgresql",
         instance_id=(place / INSTANCE).read_text().strip(),

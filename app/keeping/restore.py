@@ -7,6 +7,7 @@ Rules:
 """
 
 import fcntl
+import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,6 +15,8 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from app.audit.witness import NOTE
+from app.clock import SystemClock
 from app.db import Database
 from app.jobs.running.instances import ID_FILE
 from app.keeping import postgresql_copy, sqlite_copy
@@ -22,6 +25,7 @@ from app.keeping.check import check_backup
 from app.keeping.errors import NotKept, misconfigured, not_now, translated
 from app.keeping.folder import created, owner_only, read_manifest, sync_folder, verified
 from app.keeping.models import DATABASE, INSTANCE, Kept, Manifest, RestoreRead
+from app.kit.ids import new_id
 from app.settings import Settings
 from app.starting import UNFINISHED, open_metadata
 from migrations.upgrade import head_revision, is_known
@@ -45,6 +49,7 @@ def restore(settings: Settings, place: Path, say: Say) -> RestoreRead:
             with _claimed(settings.data_dir):
                 for name, path in places_of(settings.data_dir).items():
                     _restore_small(manifest, place, name, path)
+                _note(settings.data_dir, manifest)
                 if database.is_sqlite:
                     _restore_sqlite(Path(database.url.database or ""), manifest, place, say)
                 else:
@@ -158,6 +163,7 @@ def _locked(data_dir: Path) -> int:
 
 def _emptied(data_dir: Path) -> None:
     """Remove what this restore has made; the marker goes last."""
+    (data_dir / NOTE).unlink(missing_ok=True)
     for path in places_of(data_dir).values():
         path.unlink(missing_ok=True)
         if path.parent != data_dir and path.parent.is_dir():
@@ -193,6 +199,18 @@ def _restore_small(manifest: Manifest, place: Path, name: str, path: Path) -> No
     with created(path) as file:
         file.write(content)
     sync_folder(path.parent)
+
+
+def _note(data_dir: Path, manifest: Manifest) -> None:
+    """What the next start tells in the audit: that the metadata is of the past."""
+    said = {
+        "id": new_id("res"),
+        "backup_made_at": manifest.made_at.isoformat(),
+        "restored_at": SystemClock().now().isoformat(),
+        "uid": os.getuid(),
+    }
+    with created(data_dir / NOTE) as file:
+        file.write(json.dumps(said).encode())
 
 
 def _named(manifest: Manifest, name: str) -> Kept | None:

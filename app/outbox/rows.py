@@ -139,11 +139,11 @@ class WebhookExpectation(SQLModel, table=True):
 
 
 class WebhookWait(SQLModel, table=True):
-    """A wait of a job that the minute's look has seen.
+    """A wait of a job that was told.
 
     Attributes:
-        since: when it was seen first, or had begun by the job's own row.
-        seen_at: the last look that saw it.
+        since: `waiting_since` of the job.
+        seen_at: the last look at waits.
         told: the hooks that know of it.
     """
 

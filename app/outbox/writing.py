@@ -3,13 +3,16 @@
 Rules:
 - nothing is written where no hook wants the event; what is written leaves at least once;
 - a hook that is changed or removed at the same moment neither fails the fact nor makes it wait;
+- when a delivery is due, and given up, goes by the metadata's clock, as those who send it do, whatever the
+  clock of the instance that tells shows;
 - the commit rings this process's deliverer; those of other processes look by themselves.
 """
 
 from collections.abc import Collection, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from sqlalchemy import text, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Session, col, select
 
@@ -38,6 +41,7 @@ def tell(
 
     Args:
         subject: what it is about, as a path below /v1: `jobs/job_...`.
+        now: when it happened, as the event shows it.
         only: hooks that are asked, whatever else they want.
         once: names the fact: a second event of it is not written.
     """
@@ -47,8 +51,9 @@ def tell(
     event_id = new_id("evt")
     if not _insert(db, event_id, fact, store=store, subject=subject, data=data, now=now, once=once):
         return None
+    due_at = _now(db, now)
     for webhook_id in hooks:
-        db.add(delivery_of(webhook_id, event_id, fact, store=store, now=now))
+        db.add(delivery_of(webhook_id, event_id, fact, store=store, now=due_at))
     db.flush()
     db.info[RINGS] = True
     return event_id
@@ -68,6 +73,24 @@ def delivery_of(
         next_at=now,
         give_up_at=now + GIVE_UP_AFTER,
     )
+
+
+def forget_name(db: Session, once: str) -> None:
+    """Let a fact of this name be told again: the one that was named so is settled."""
+    db.execute(
+        update(WebhookEvent)
+        .where(col(WebhookEvent.once) == once)
+        .values(once=None)
+        .execution_options(synchronize_session=False)
+    )
+
+
+def _now(db: Session, now: datetime) -> datetime:
+    """By the clock that senders go by; SQLite has none but that of its one machine."""
+    if db.get_bind().dialect.name != "postgresql":
+        return now
+    value: datetime = db.execute(text("select clock_timestamp()")).scalar_one()
+    return value.astimezone(UTC)
 
 
 def note_success(db: Session, *, store: str, kind: str, now: datetime) -> None:

@@ -10,7 +10,7 @@ Rules:
 import hashlib
 import re
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
 from joserfc import jws, jwt
@@ -26,6 +26,8 @@ from app.settings import OidcSettings
 TOKEN_MAX_CHARS: Final = 16_384
 NAME_MAX_CHARS: Final = 80
 ALL_STORES: Final = "*"
+LATEST_S: Final = 253_000_000_000.0
+"""In the year 9987: what ends later does not end."""
 # What ID tokens and logout tokens have: they travel where an access token does not.
 NOT_FOR_ACCESS: Final = frozenset({"nonce", "at_hash", "c_hash", "events"})
 NOT_ACCESS: Final = ("ID", "Logout", "Refresh", "Offline")
@@ -64,7 +66,13 @@ def caller_of_jwt(secret: str, settings: OidcSettings, keys: FindsKey, *, now: d
         name=_name(claims, settings, subject),
         scopes=implied(_scopes(claims, settings)),
         stores=_stores(claims, settings),
+        expires_at=_ends_at(claims, settings),
     )
+
+
+def _ends_at(claims: Mapping[str, Any], settings: OidcSettings) -> datetime:
+    """Until when the token is taken; the registry has seen that its end is a number."""
+    return datetime.fromtimestamp(min(float(claims["exp"]), LATEST_S) + settings.leeway_s, UTC)
 
 
 def _believed(secret: str, settings: OidcSettings, keys: FindsKey, *, now: datetime) -> Mapping[str, Any]:
