@@ -14,7 +14,7 @@ from app.secrets.rows import REFERENCE_MAX_CHARS, HostText, LabelName, Place, Se
 
 SCHEME = "secret:"
 NAME_PATTERN = r"[a-z0-9][a-z0-9._-]{0,99}"
-_FORMER = re.compile(r"(env|file):.*", re.DOTALL)
+_FORMER = re.compile(r"(env|file|exec|vault):.*", re.DOTALL)
 _EXAMPLE: dict[str, Any] = {
     "name": "shop",
     "reference": "file:shop.password",

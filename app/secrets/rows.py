@@ -15,6 +15,9 @@ from spark.targets.hosts import parse_entry
 REFERENCE_MAX_CHARS = 1010
 _ENV = re.compile(r"env:LETHE_SECRET_[A-Za-z0-9_]{1,110}")
 _FILE = re.compile(r"file:[^\x00-\x1f\x7f]{1,1000}")
+_EXEC = re.compile(r"exec:[a-z0-9][a-z0-9._-]{0,99}")
+_VAULT = re.compile(r"vault:[A-Za-z0-9_-]{1,100}(/[A-Za-z0-9_.-]{1,200}){1,20}#[A-Za-z0-9_.-]{1,100}")
+_DOTS = re.compile(r"/\.{1,2}(/|#)")
 
 
 def check_form(reference: str) -> str:
@@ -23,7 +26,12 @@ def check_form(reference: str) -> str:
         return reference
     if _FILE.fullmatch(reference) and ".." not in reference.removeprefix("file:").split("/"):
         return reference
-    raise ValueError("env:LETHE_SECRET_NAME, or file:PATH below LETHE_SECRETS_DIR")
+    if _EXEC.fullmatch(reference) or (_VAULT.fullmatch(reference) and not _DOTS.search(reference)):
+        return reference
+    raise ValueError(
+        "env:LETHE_SECRET_NAME, file:PATH below LETHE_SECRETS_DIR, exec:NAME of LETHE_EXEC_SECRETS, or"
+        " vault:MOUNT/PATH#FIELD"
+    )
 
 
 def _host(text: str) -> str:
@@ -36,14 +44,17 @@ Place = Annotated[
 ]
 HostText = Annotated[str, StringConstraints(min_length=1, max_length=260), AfterValidator(_host)]
 LabelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")]
-REFERENCE_TEXT = "`env:LETHE_SECRET_NAME`, or `file:PATH` below LETHE_SECRETS_DIR; read when it is used."
+REFERENCE_TEXT = (
+    "`env:LETHE_SECRET_NAME`, `file:PATH` below LETHE_SECRETS_DIR, `exec:NAME` of a command in "
+    "LETHE_EXEC_SECRETS, or `vault:MOUNT/PATH#FIELD` of the Vault in LETHE_VAULT__URL; read when it is used."
+)
 HOSTS_TEXT = (
     "Who it may be shown to: `db.example`, `db.example:5432`, `10.0.0.5`, `[::1]:5432`, `10.0.0.0/8` (also "
     "for names that lead into it), a socket's directory, or `socket` for the driver's own. Judged by the "
     "address at each connection."
 )
 LABELS_TEXT = "Stores that have all of these labels may use it too."
-LOOPBACK_TEXT = "An admin's word that it may be told in clear text or as MD5 on this machine's own loopback."
+LOOPBACK_TEXT = "An admin allows that it goes in clear text or as MD5 on this machine's own loopback."
 
 
 class SecretBase(SQLModel):

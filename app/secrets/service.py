@@ -26,6 +26,7 @@ from app.secrets.errors import (
 )
 from app.secrets.models import SCHEME, SecretCreate, SecretPatch, SecretRead
 from app.secrets.reading import check_place, problem_of, read_reference
+from app.secrets.renewing import Renewal
 from app.secrets.rows import Secret
 from app.settings import Settings
 from spark.targets.hosts import HostList, may_connect
@@ -48,6 +49,7 @@ class Credential:
     value: str = field(repr=False)
     hosts: HostList
     clear_text_on_loopback: bool
+    renewal: Renewal
 
 
 def reference_of(name: str) -> str:
@@ -198,7 +200,8 @@ def credential_of(
             f"lethe secret add {_name(reference)} (or update) --store {user.store} --host HOST"
         )
     value = read_reference(row.reference, name=row.name, settings=settings)
-    return Credential(value, tuple(row.hosts), row.clear_text_on_loopback)
+    renewal = Renewal(row.reference, name=row.name, settings=settings, value=value)
+    return Credential(value, tuple(row.hosts), row.clear_text_on_loopback, renewal)
 
 
 def unusable_secrets(database: Database, settings: Settings) -> dict[str, str]:
