@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Path, Request
 from sqlmodel import Session
 from starlette.responses import Response
 
-from app.auth.access import ClockDep, Condition, DatabaseDep, SettingsDep, requires
+from app.auth.access import Condition, DatabaseDep, SettingsDep, requires
 from app.auth.actions import Action
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
@@ -83,8 +83,8 @@ def post_webhook(
     body: WebhookCreate,
     request: Request,
     caller: Placer,
+    database: DatabaseDep,
     settings: SettingsDep,
-    clock: ClockDep,
     idempotency_key: IdempotencyKeyHeader = None,
 ) -> Response:
     """Events that it wants are sent from now on, at least once each. Its signing secret is shown only now.
@@ -93,7 +93,7 @@ def post_webhook(
     """
 
     def effect(db: Session) -> Answer:
-        row, key = create_hook(db, body, caller, settings=settings, now=clock.now())
+        row, key = create_hook(db, body, caller, settings=settings, now=database.now(db))
         return _with_key(db, row, key, status=201)
 
     return mutate(request, caller, effect, action=Action.WEBHOOK_CREATE, subject=("webhook", ""), body=body)
@@ -146,8 +146,8 @@ def patch_webhook(
     body: WebhookPatch,
     request: Request,
     caller: Placer,
+    database: DatabaseDep,
     settings: SettingsDep,
-    clock: ClockDep,
     if_match: IfMatch = None,
     idempotency_key: IdempotencyKeyHeader = None,
 ) -> Response:
@@ -155,7 +155,9 @@ def patch_webhook(
 
     def effect(db: Session) -> Answer:
         row = get_hook(db, webhook_id, caller, lock=True)
-        changed = change_hook(db, row, body, caller, if_match=if_match, settings=settings, now=clock.now())
+        changed = change_hook(
+            db, row, body, caller, if_match=if_match, settings=settings, now=database.now(db)
+        )
         return _answer(db, changed)
 
     subject = ("webhook", webhook_id)
@@ -201,14 +203,14 @@ def post_rotate(
     body: WebhookRotate,
     request: Request,
     caller: Writer,
-    clock: ClockDep,
+    database: DatabaseDep,
     idempotency_key: IdempotencyKeyHeader = None,
 ) -> Response:
     """For a while both sign: a receiver changes to the new one meanwhile. A new one is shown only now."""
 
     def effect(db: Session) -> Answer:
         row = get_hook(db, webhook_id, caller, lock=True)
-        row, key = rotate_secret(db, row, body, caller, now=clock.now())
+        row, key = rotate_secret(db, row, body, caller, now=database.now(db))
         return _with_key(db, row, key, status=200)
 
     subject = ("webhook", webhook_id)

@@ -18,7 +18,6 @@ from typing import Final
 
 import structlog
 
-from app.clock import Clock
 from app.db import Database
 from app.errors import ServiceError
 from app.hooks.leases import Taken, due_hooks, is_anything_pending, settle, take, take_back
@@ -39,10 +38,9 @@ Send = Callable[[Taken], Outcome]
 class Deliverer:
     """Sends what the outbox holds until it is stopped."""
 
-    def __init__(self, database: Database, settings: Settings, clock: Clock, *, instance_id: str) -> None:
+    def __init__(self, database: Database, settings: Settings, *, instance_id: str) -> None:
         self._database = database
         self._settings = settings
-        self._clock = clock
         self._instance_id = instance_id
         self._is_recovered = False
         self._stopped = threading.Event()
@@ -140,10 +138,11 @@ class Deliverer:
             )
 
     def _outcome(self, taken: Taken) -> Outcome:
-        hook, now = taken.hook, self._clock.now()
+        hook = taken.hook
         try:
             check_receiver(hook, settings=self._settings)  # the settings may have changed since
             with self._database.reading() as db:
+                now = self._database.now(db)
                 keys = keys_of(db, hook, self._settings, now=now)
         except ServiceError as error:
             return Outcome(error=error.detail)

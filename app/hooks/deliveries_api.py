@@ -1,14 +1,18 @@
 """`/v1/webhooks/{id}/deliveries`: what has left, what waits, what was given up; sent again and tried."""
 
+from collections.abc import Callable
+from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
+from pydantic import BaseModel
 from sqlmodel import Session
 from starlette.responses import Response
 
 from app.auth.access import DatabaseDep, SettingsDep, database_of
 from app.auth.actions import Action
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
+from app.auth.service import Caller
 from app.hooks.api import ONE, Reader, WebhookId, Writer, store_of
 from app.hooks.deliveries import (
     get_delivery,
@@ -22,7 +26,7 @@ from app.hooks.models import DeliveryDetail, DeliveryRead, ReplayRead, ReplayReq
 from app.hooks.service import get_hook
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
-from app.outbox.rows import DeliveryState
+from app.outbox.rows import DeliveryState, Webhook, WebhookDelivery
 
 router = APIRouter(tags=["webhooks"])
 DeliveryId = Annotated[str, Path(pattern=r"^dlv_[0-9a-z]{26}$")]
@@ -88,17 +92,12 @@ def post_replay_one(
     idempotency_key: IdempotencyKeyHeader = None,
 ) -> Response:
     """With the same ids as before: a receiver that has it may pass it over."""
-    database = database_of(request)
 
-    def effect(db: Session) -> Answer:
-        hook = get_hook(db, webhook_id, caller, lock=True)
+    def replay(db: Session, hook: Webhook, now: datetime) -> Answer:
         row = get_delivery(db, webhook_id, delivery_id, caller, lock=True)
-        row = replay_one(db, hook, row, now=database.now(db))
-        audit = {"delivery_id": delivery_id}
-        return Answer(body=DeliveryRead.of(row), store=row.store or store_of(hook), audit=audit)
+        return _of_delivery(hook, replay_one(db, hook, row, now=now))
 
-    subject = ("webhook", webhook_id)
-    return mutate(request, caller, effect, action=Action.WEBHOOK_REPLAY, subject=subject)
+    return _act(request, caller, webhook_id, Action.WEBHOOK_REPLAY, replay)
 
 
 @router.post(
@@ -116,16 +115,13 @@ def post_replay_since(
     idempotency_key: IdempotencyKeyHeader = None,
 ) -> Response:
     """Those that have ended, with the same ids as before; at most 10,000 by one request."""
-    database = database_of(request)
 
-    def effect(db: Session) -> Answer:
-        hook = get_hook(db, webhook_id, caller, lock=True)
-        found = replay_since(db, hook, body, caller, now=database.now(db))
+    def replay(db: Session, hook: Webhook, now: datetime) -> Answer:
+        found = replay_since(db, hook, body, caller, now=now)
         audit = {"since": body.since, "replayed": found.replayed}
         return Answer(body=found, store=store_of(hook), audit=audit)
 
-    subject = ("webhook", webhook_id)
-    return mutate(request, caller, effect, action=Action.WEBHOOK_REPLAY, subject=subject, body=body)
+    return _act(request, caller, webhook_id, Action.WEBHOOK_REPLAY, replay, body=body)
 
 
 @router.post(
@@ -142,13 +138,31 @@ def post_test(
     idempotency_key: IdempotencyKeyHeader = None,
 ) -> Response:
     """An event `lethe.webhook.ping`; what became of it is told by its delivery."""
+
+    def send_ping(db: Session, hook: Webhook, now: datetime) -> Answer:
+        return _of_delivery(hook, ping(db, hook, caller, now=now))
+
+    return _act(request, caller, webhook_id, Action.WEBHOOK_TEST, send_ping)
+
+
+def _act(
+    request: Request,
+    caller: Caller,
+    webhook_id: str,
+    action: Action,
+    act: Callable[[Session, Webhook, datetime], Answer],
+    *,
+    body: BaseModel | None = None,
+) -> Response:
+    """Do something about a webhook under its lock, at the time of the clock that senders go by."""
     database = database_of(request)
 
     def effect(db: Session) -> Answer:
-        hook = get_hook(db, webhook_id, caller, lock=True)
-        row = ping(db, hook, caller, now=database.now(db))
-        audit = {"delivery_id": row.id}
-        return Answer(body=DeliveryRead.of(row), store=store_of(hook), audit=audit)
+        return act(db, get_hook(db, webhook_id, caller, lock=True), database.now(db))
 
-    subject = ("webhook", webhook_id)
-    return mutate(request, caller, effect, action=Action.WEBHOOK_TEST, subject=subject)
+    return mutate(request, caller, effect, action=action, subject=("webhook", webhook_id), body=body)
+
+
+def _of_delivery(hook: Webhook, row: WebhookDelivery) -> Answer:
+    store = row.store or store_of(hook)
+    return Answer(body=DeliveryRead.of(row), store=store, audit={"delivery_id": row.id})

@@ -2,22 +2,21 @@
 
 Rules:
 - where no webhook asks, nothing but the table of webhooks is read; several instances may look at once;
-- a wait is one as long as its cause is the same and no WAIT_ENDS_AFTER passes in which no look sees it: a job
-  that wakes to look again still waits;
+- a wait is what the job's own row says, `waiting_cause` and `waiting_since`: a job that wakes to look again
+  still waits, one that has gained something does not;
+- waits are found by the index of `waiting_since`, piece by piece: their number hides none;
 - what is told, and that it was told, is one transaction.
 """
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
-from sqlalchemy import delete, or_, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import ColumnElement, and_, delete, exists, or_, text, update
 from sqlmodel import Session, col, select
 
 from app.db import Database
 from app.jobs.rows import Job
-from app.jobs.states import JobState
 from app.kit.instants import instant_text
 from app.outbox.facts import Fact
 from app.outbox.rows import Webhook, WebhookExpectation, WebhookWait
@@ -25,11 +24,11 @@ from app.outbox.writing import covers, tell
 from app.stores.rows import Store
 
 LOOK_EVERY_S: Final = 60.0
-WAIT_ENDS_AFTER: Final = timedelta(minutes=3)
-WAITS_MAX: Final = 2_000
+PIECE: Final = 500
+PIECES_MAX: Final = 2_000
 OVERDUE_MAX: Final = 500
-WAITING: Final = (JobState.WAITING, JobState.PAUSING, JobState.ABORTING)
-"""The last two wait where the silence of their target is not proved."""
+LOCK: Final = 0x6C657468655F6C6F
+"""Of the look at waits, among PostgreSQL's advisory locks."""
 CAUSE_MAX_CHARS: Final = 200
 
 
@@ -39,8 +38,11 @@ def look(database: Database) -> None:
         hooks = db.exec(select(Webhook).where(col(Webhook.is_enabled).is_(True))).all()
     asking = [hook for hook in hooks if hook.waits_longer_than is not None]
     if asking:
-        with database.transaction() as db:
-            look_at_waits(db, asking, now=database.now(db))
+        with database.reading() as db:
+            is_any = _is_any_long(db, asking, now=database.now(db))
+        if is_any:
+            with database.transaction() as db:
+                look_at_waits(db, asking, now=database.now(db))
     if any(Fact.SUCCESS_OVERDUE in hook.events for hook in hooks):
         with database.transaction() as db:
             look_at_expectations(db, now=database.now(db))
@@ -74,59 +76,87 @@ def look_at_expectations(db: Session, *, now: datetime) -> int:
 
 def look_at_waits(db: Session, hooks: Sequence[Webhook], *, now: datetime) -> int:
     """Tell webhooks of the waits that last too long for them, once each; returns how many were told."""
-    jobs = _waiting(db)
-    seen = {job.id: _cause(job) for job in jobs}
-    _remember(db, jobs, seen, now=now)
-    db.execute(delete(WebhookWait).where(col(WebhookWait.seen_at) < now - WAIT_ENDS_AFTER))
-    rows = db.exec(
-        select(WebhookWait)
-        .where(col(WebhookWait.seen_at) == now)
-        .order_by(col(WebhookWait.job_id))
-        .with_for_update()
-    ).all()
-    known = {job.id: job for job in jobs}
-    labels = _labels_of(db, {job.store for job in jobs if job.store is not None})
+    if not _alone(db):
+        return 0
+    db.execute(delete(WebhookWait).where(~_goes_on()).execution_options(synchronize_session=False))
+    # A version that is older by one takes what was not seen for minutes for over, and tells it again.
+    db.execute(update(WebhookWait).values(seen_at=now).execution_options(synchronize_session=False))
+    before = now - _shortest(hooks)
     told = 0
-    for row in rows:
-        job = known[row.job_id]
-        wanting = [
-            hook.id
-            for hook in hooks
-            if hook.id not in row.told
-            and hook.waits_longer_than is not None
-            and now - row.since >= hook.waits_longer_than
-            and covers(hook.stores, hook.labels, job.store, labels.get(job.store or "", {}))
-        ]
-        if wanting:
-            _tell_wait(db, job, row, wanting, now=now)
-            told += 1
+    after: tuple[datetime, str] | None = None
+    for _ in range(PIECES_MAX):
+        piece = _waiting(db, before, after)
+        told += _tell_piece(db, hooks, piece, now=now)
+        if len(piece) < PIECE:
+            break
+        last, _ = piece[-1]
+        assert last.waiting_since is not None, "selected by it"
+        after = (last.waiting_since, last.id)
     return told
 
 
-def _waiting(db: Session) -> Sequence[Job]:
-    query = select(Job).where(col(Job.state).in_(WAITING)).order_by(col(Job.updated_at)).limit(WAITS_MAX)
-    jobs = [job for job in db.exec(query).all() if job.waiting_on]
-    return sorted(jobs, key=lambda job: job.id)  # one order for all who lock many rows
+def _shortest(hooks: Sequence[Webhook]) -> timedelta:
+    return min(hook.waits_longer_than for hook in hooks if hook.waits_longer_than is not None)
 
 
-def _cause(job: Job) -> str:
-    """What a job waits for: the kinds, without what changes from look to look."""
-    return ",".join(sorted({str(item["kind"]) for item in job.waiting_on}))[:CAUSE_MAX_CHARS]
+def _is_any_long(db: Session, hooks: Sequence[Webhook], *, now: datetime) -> bool:
+    """Whether a look that writes may have to: a wait is long, or one that was told may be over."""
+    is_long = exists().where(col(Job.waiting_since) <= now - _shortest(hooks))
+    return bool(db.exec(select(or_(is_long, exists().where(col(WebhookWait.job_id).is_not(None))))).one())
 
 
-def _remember(db: Session, jobs: Sequence[Job], causes: dict[str, str], *, now: datetime) -> None:
-    """Note what was seen; a wait for something else, or after a pause, is another one."""
-    insert = sqlite.insert if db.get_bind().dialect.name == "sqlite" else postgresql.insert
-    for job in jobs:
-        cause = causes[job.id]
-        other = or_(col(WebhookWait.cause) != cause, col(WebhookWait.seen_at) < now - WAIT_ENDS_AFTER)
-        fresh: dict[str, Any] = {"cause": cause, "since": min(job.updated_at, now), "told": []}
-        mine = col(WebhookWait.job_id) == job.id
-        quiet = {"synchronize_session": False}
-        db.execute(update(WebhookWait).where(mine, other).values(**fresh).execution_options(**quiet))
-        row = insert(WebhookWait).values(job_id=job.id, seen_at=now, **fresh)
-        db.execute(row.on_conflict_do_update(index_elements=["job_id"], set_={"seen_at": now}))
-    db.expire_all()
+def _alone(db: Session) -> bool:
+    """Whether no other instance looks at this moment; SQLite has one writer."""
+    if db.get_bind().dialect.name != "postgresql":
+        return True
+    return bool(db.execute(text("select pg_try_advisory_xact_lock(:n)"), {"n": LOCK}).scalar_one())
+
+
+def _goes_on() -> ColumnElement[bool]:
+    """Whether a wait that was told is still the one of its job."""
+    return exists().where(
+        col(Job.id) == col(WebhookWait.job_id), col(Job.waiting_since) == col(WebhookWait.since)
+    )
+
+
+def _waiting(
+    db: Session, before: datetime, after: tuple[datetime, str] | None
+) -> Sequence[tuple[Job, WebhookWait | None]]:
+    """A piece of the jobs that have waited since then at least, with who knows; the longest wait first."""
+    same = and_(col(WebhookWait.job_id) == col(Job.id), col(WebhookWait.since) == col(Job.waiting_since))
+    query = select(Job, WebhookWait).outerjoin(WebhookWait, same).where(col(Job.waiting_since) <= before)
+    if after is not None:
+        since, job_id = after
+        later = and_(col(Job.waiting_since) == since, col(Job.id) > job_id)
+        query = query.where(col(Job.waiting_since) >= since, or_(col(Job.waiting_since) > since, later))
+    query = query.order_by(col(Job.waiting_since), col(Job.id)).limit(PIECE)
+    return db.exec(query.execution_options(populate_existing=True)).all()
+
+
+def _tell_piece(
+    db: Session,
+    hooks: Sequence[Webhook],
+    piece: Sequence[tuple[Job, WebhookWait | None]],
+    *,
+    now: datetime,
+) -> int:
+    labels = _labels_of(db, {job.store for job, _ in piece if job.store is not None})
+    told = 0
+    for job, known in piece:
+        assert job.waiting_since is not None, "selected by it"
+        waited = now - job.waiting_since
+        wanting = [
+            hook.id
+            for hook in hooks
+            if hook.waits_longer_than is not None
+            and waited >= hook.waits_longer_than
+            and (known is None or hook.id not in known.told)
+            and covers(hook.stores, hook.labels, job.store, labels.get(job.store or "", {}))
+        ]
+        if wanting:
+            _tell_wait(db, job, known, wanting, now=now)
+            told += 1
+    return told
 
 
 def _labels_of(db: Session, stores: set[str]) -> dict[str, dict[str, str]]:
@@ -134,17 +164,29 @@ def _labels_of(db: Session, stores: set[str]) -> dict[str, dict[str, str]]:
     return {store: dict(labels) for store, labels in rows}
 
 
-def _tell_wait(db: Session, job: Job, row: WebhookWait, hooks: Sequence[str], *, now: datetime) -> None:
+def _causes(job: Job) -> list[str]:
+    """What a job waits for: the kinds; one that looks again at this moment, what it has waited for."""
+    kinds = sorted({str(item["kind"]) for item in job.waiting_on})
+    return kinds or [str(job.waiting_cause)]
+
+
+def _tell_wait(
+    db: Session, job: Job, known: WebhookWait | None, hooks: Sequence[str], *, now: datetime
+) -> None:
+    assert job.waiting_since is not None, "selected by it"
+    causes = _causes(job)
     data = {
         "job_id": job.id,
         "kind": job.kind,
         "store": job.store,
         "state": str(job.state),
-        "waiting_on": row.cause.split(","),
-        "waits_since": instant_text(row.since),
+        "waiting_on": causes,
+        "waits_since": instant_text(job.waiting_since),
     }
     subject = f"jobs/{job.id}"
     tell(db, Fact.JOB_WAITS_LONG, store=job.store, subject=subject, data=data, now=now, only=hooks)
+    cause = ",".join(causes)[:CAUSE_MAX_CHARS]
+    row = known or WebhookWait(job_id=job.id, cause=cause, since=job.waiting_since, seen_at=now)
     row.told = [*row.told, *hooks]
     db.add(row)
     db.flush()

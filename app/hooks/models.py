@@ -15,7 +15,7 @@ from pydantic import (
 )
 
 from app.auth.rows import StoreName
-from app.kit.durations import Duration, parse_duration
+from app.kit.durations import Duration, between, read_duration
 from app.kit.values import Instant, Text
 from app.outbox.facts import ASKED_FOR, Fact
 from app.outbox.rows import DeliveryState, Webhook, WebhookDelivery, WebhookEvent, WebhookExpectation
@@ -27,27 +27,6 @@ EXPECTATIONS_MAX: Final = 100
 SPAN_MIN: Final = timedelta(minutes=1)
 SPAN_MAX: Final = timedelta(days=366)
 OVERLAP_MAX: Final = timedelta(days=30)
-
-
-def _written(value: object) -> object:
-    if not isinstance(value, str):
-        raise ValueError("an ISO 8601 duration such as PT1H")
-    try:
-        return parse_duration(value)
-    except OverflowError as error:
-        raise ValueError("longer than any duration here") from error
-
-
-def _bounded(value: timedelta) -> timedelta:
-    if not SPAN_MIN <= value <= SPAN_MAX:
-        raise ValueError("from PT1M to P366D")
-    return value
-
-
-def _overlap(value: timedelta) -> timedelta:
-    if not timedelta(0) <= value <= OVERLAP_MAX:
-        raise ValueError("from PT0S to P30D")
-    return value
 
 
 def _receiver(text: str) -> str:
@@ -72,8 +51,10 @@ def _asked(value: Fact) -> Fact:
     return value
 
 
-Span = Annotated[Duration, BeforeValidator(_written), AfterValidator(_bounded)]
-Overlap = Annotated[Duration, BeforeValidator(_written), AfterValidator(_overlap)]
+Span = Annotated[Duration, BeforeValidator(read_duration), AfterValidator(between(SPAN_MIN, SPAN_MAX))]
+Overlap = Annotated[
+    Duration, BeforeValidator(read_duration), AfterValidator(between(timedelta(0), OVERLAP_MAX))
+]
 ReceiverUrl = Annotated[str, StringConstraints(min_length=8, max_length=1000), AfterValidator(_receiver)]
 Wanted = Annotated[Fact, AfterValidator(_asked)]
 Events = Annotated[list[Wanted], Field(min_length=1, max_length=len(Fact))]
@@ -83,12 +64,12 @@ Description = Annotated[Text, StringConstraints(max_length=200)]
 
 _STORES = "Only events of these stores; with `labels` also of stores that have all of them. Neither: all."
 _LABELS = "Events of stores that have all of these labels. Not for a token that is limited to stores."
-_WAITS = "Of `lethe.job.waits_long`: how long a job must have waited for one cause. Told once per wait."
+_WAITS = "Of `lethe.job.waits_long`: how long a job must have waited for one cause. Sent once per wait."
 _EXPECTED = (
-    "Of `lethe.success.overdue`: which job should succeed where, how often. Told once until a success."
+    "Of `lethe.success.overdue`: which job should succeed where, how often. Sent once until a success."
 )
 _SECRET = "`secret:NAME` of a signing secret (`whsec_` and base64). Null: one is made, and shown once."
-_LOOPBACK = "An admin's word that it may be called by http, on this machine's own loopback."
+_LOOPBACK = "An admin allows that it is called by http, on this machine's own loopback."
 _CA_FILE = "PEM file of the authority that the receiver's certificate is checked by; null: this machine's."
 _STRICT = ConfigDict(extra="forbid")
 _EXAMPLE: dict[str, Any] = {
@@ -162,7 +143,7 @@ class ExpectationRead(BaseModel):
     kind: str
     within: Duration
     last_success_at: datetime | None = Field(description="Null: none since it is expected.")
-    overdue: bool = Field(description="The webhook was told; the next success ends it.")
+    overdue: bool = Field(description="The webhook has got the event; the next success ends it.")
 
 
 class WebhookRead(BaseModel):

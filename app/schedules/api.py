@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from sqlmodel import Session
 from starlette.responses import Response
 
-from app.auth.access import ClockDep, Condition, DatabaseDep, SettingsDep, requires
+from app.auth.access import Condition, DatabaseDep, SettingsDep, database_of, requires
 from app.auth.actions import Action
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.rows import StoreName
@@ -34,6 +34,9 @@ VERBS: Final = (
     Condition(Scope.PURGES_WRITE, "`verb` is PURGE"),
     Condition(Scope.EVENTS_WRITE, "`verb` is EVENT_CLEANUP or LOG_SWITCH"),
     Condition(Scope.ERASURE_WRITE, "`verb` is ERASURE"),
+    Condition(Scope.REPLICATION_WRITE, "`verb` is REPLICATION_SESSION or AUDIT"),
+    Condition(Scope.EVIDENCE_VERIFY, "`verb` is ERASURE_VERIFY or ARCHIVE_VERIFY"),
+    Condition(Scope.ADMIN, "a REPLICATION_SESSION has `discard_consumer_changes`"),
 )
 Reader = Annotated[Caller, Depends(requires(Scope.JOBS_READ))]
 Writer = Annotated[Caller, Depends(requires(Scope.SCHEDULES_WRITE))]
@@ -55,7 +58,7 @@ def post_schedule(
     request: Request,
     caller: Author,
     settings: SettingsDep,
-    clock: ClockDep,
+    database: DatabaseDep,
     idempotency_key: IdempotencyKeyHeader = None,
 ) -> Response:
     """It acts with the rights that this token has whenever it comes: once revoked, it is refused.
@@ -64,7 +67,7 @@ def post_schedule(
     """
 
     def effect(db: Session) -> Answer:
-        row = create_schedule(db, body, caller=caller, settings=settings, now=clock.now())
+        row = create_schedule(db, body, caller=caller, settings=settings, now=database.now(db))
         return Answer(
             body=read_schedule(db, row),
             status=201,
@@ -124,12 +127,12 @@ def get_one_schedule(schedule_id: ScheduleId, caller: Reader, database: Database
     responses=problems(404),
 )
 def get_next_runs(
-    schedule_id: ScheduleId, caller: Reader, database: DatabaseDep, clock: ClockDep, count: RunCount = 10
+    schedule_id: ScheduleId, caller: Reader, database: DatabaseDep, count: RunCount = 10
 ) -> NextRuns:
     """As if it were not paused, and its jobs took no time."""
     with database.reading() as db:
-        row = get_schedule(db, schedule_id, caller)
-    return next_runs(row, count=count, now=clock.now())
+        row, now = get_schedule(db, schedule_id, caller), database.now(db)
+    return next_runs(row, count=count, now=now)
 
 
 @router.post(
@@ -143,7 +146,6 @@ def post_pause(
     schedule_id: ScheduleId,
     request: Request,
     caller: Writer,
-    clock: ClockDep,
     idempotency_key: IdempotencyKeyHeader = None,
 ) -> Response:
     """What comes meanwhile is left out for good; its running job goes on. Again is harmless."""
@@ -151,7 +153,7 @@ def post_pause(
     def pause(db: Session, now: datetime) -> Schedule:
         return pause_schedule(db, schedule_id, caller=caller, now=now)
 
-    return _change(request, caller, schedule_id, Action.SCHEDULE_PAUSE, lambda db: pause(db, clock.now()))
+    return _change(request, caller, schedule_id, Action.SCHEDULE_PAUSE, pause)
 
 
 @router.post(
@@ -165,7 +167,6 @@ def post_resume(
     schedule_id: ScheduleId,
     request: Request,
     caller: Author,
-    clock: ClockDep,
     idempotency_key: IdempotencyKeyHeader = None,
 ) -> Response:
     """From its next time on. It wants the scope of its verb, as to write it did. Again is harmless."""
@@ -173,7 +174,7 @@ def post_resume(
     def resume(db: Session, now: datetime) -> Schedule:
         return resume_schedule(db, schedule_id, caller=caller, now=now)
 
-    return _change(request, caller, schedule_id, Action.SCHEDULE_RESUME, lambda db: resume(db, clock.now()))
+    return _change(request, caller, schedule_id, Action.SCHEDULE_RESUME, resume)
 
 
 def _change(
@@ -181,10 +182,12 @@ def _change(
     caller: Caller,
     schedule_id: str,
     action: Action,
-    change: Callable[[Session], Schedule],
+    change: Callable[[Session, datetime], Schedule],
 ) -> Response:
+    database = database_of(request)
+
     def effect(db: Session) -> Answer:
-        row = change(db)
+        row = change(db, database.now(db))
         return Answer(body=read_schedule(db, row), store=row.store)
 
     return mutate(request, caller, effect, action=action, subject=("schedule", schedule_id))

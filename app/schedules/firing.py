@@ -3,7 +3,8 @@
 Rules:
 - a due time is fired once: its row is unique, and written with the job that it makes or with its refusal;
 - a crash before the commit leaves all as it was: the next look, of any instance, fires it;
-- a schedule that cannot have its job says why, and comes again at its next time.
+- a schedule that cannot have its job says why, and comes again at its next time;
+- a store is locked before its schedule, as by whoever removes it.
 """
 
 from collections.abc import Callable
@@ -87,7 +88,7 @@ class Firing:
     ) -> str | None:
         """Fire in one transaction, or note what is known to become of it."""
         with self.database.transaction() as db:
-            row = db.get(Schedule, schedule_id, with_for_update={"skip_locked": True})
+            row = _locked(db, schedule_id)
             if row is None or row.next_at is None or row.next_at > now:
                 return None
             fired = self._do(db, row, now=now, there_since=there_since, known=known)
@@ -166,6 +167,14 @@ class Firing:
         elif fired.job is not None:
             logger.info("schedule fired", schedule=row.id, store=row.store, job_id=fired.job.id, **facts)
             db.add(_audit(row, Action.SCHEDULE_FIRE, facts | {"job_id": fired.job.id}, now=now))
+
+
+def _locked(db: Session, schedule_id: str) -> Schedule | None:
+    """The row, behind that of its store; None: it is gone, or somebody else has it at this moment."""
+    store = db.exec(select(Schedule.store).where(Schedule.id == schedule_id)).first()
+    if store is not None:
+        db.get(Store, store, with_for_update=True)
+    return db.get(Schedule, schedule_id, with_for_update={"skip_locked": True})
 
 
 def _told(error: ServiceError) -> str:

@@ -2,6 +2,7 @@
 
 Rules:
 - instances do not speak to each other: what is due is decided under the lock of its row;
+- the clock is that of the metadata: instances whose own clocks differ agree on what is due;
 - a clock that was put back, here or while nobody ran, has the times of schedules reckoned anew, and wakes
   what waits for a window.
 """
@@ -31,7 +32,21 @@ DUE_MAX: Final = 200
 PIECE: Final = 100
 BACKLOG_PAUSE_S: Final = 0.05
 FAILED_PAUSE_S: Final = 1.0
+SLACK: Final = timedelta(seconds=1)
+"""By which the metadata's clock and this machine's boot time may differ from look to look."""
 logger = structlog.get_logger("lethe.schedules")
+
+
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """An instant of the metadata's clock, and this machine's boot time then."""
+
+    at_s: float
+    now: datetime
+
+    def at(self, at_s: float) -> "_Moment":
+        """The same clock at another boot time."""
+        return _Moment(at_s, self.now + timedelta(seconds=at_s - self.at_s))
 
 
 @dataclass(slots=True)
@@ -51,30 +66,49 @@ class Scheduler:
     rest_s: float = field(default=0.0, init=False)
     _seen: datetime | None = field(default=None, init=False)
     _there_since: datetime | None = field(default=None, init=False)
-    _left_at: datetime | None = field(default=None, init=False)
+    _left: "_Moment | None" = field(default=None, init=False)
 
     def look(self) -> list[str]:
         """Fire what is due; returns the jobs. One that fails is made again soon."""
         self.rest_s = FAILED_PAUSE_S
-        now = self.clock.now()
+        begun = self._moment_after(self._left)
+        if begun is None:  # nobody looked here for a while
+            self._there_since = None
         try:
-            return self._look(now, self._present_since(now))
+            with self.database.reading() as db:
+                now = self.database.now(db)
+                found = _next(db)
+            begun = _Moment(self.clock.boottime_s(), now)
+            return self._look(now, found, self._present_since(now))
         finally:
-            self._left_at = self.clock.now()
+            self._left = begun and begun.at(self.clock.boottime_s())
+
+    def _moment_after(self, left: "_Moment | None") -> "_Moment | None":
+        """What time it is by the last look; None: that was too long ago, or there was none."""
+        at_s = self.clock.boottime_s()
+        if left is None or at_s - left.at_s > MISSED_AFTER.total_seconds():
+            return None
+        return left.at(at_s)
 
     def _present_since(self, now: datetime) -> datetime:
-        """What came due from then on was not missed: it was looked ever since, however long that took."""
-        left_at = self._left_at
-        if self._there_since is None or left_at is None or not left_at <= now <= left_at + MISSED_AFTER:
+        """What came due from then on was not missed: it was looked ever since, however long that took.
+
+        Where the metadata was away for longer than `schedules_late_s`, what came before that is missed.
+        """
+        left = self._moment_after(self._left)
+        is_steady = left is not None and left.now - SLACK <= now <= left.now + MISSED_AFTER
+        if self._there_since is None or not is_steady:
             self._there_since = now
+        most = timedelta(seconds=self.settings.schedules_late_s)
+        self._there_since = max(min(self._there_since, now), now - most)
         return self._there_since
 
-    def _look(self, now: datetime, there_since: datetime) -> list[str]:
+    def _look(self, now: datetime, found: Sequence[tuple[str, datetime]], there_since: datetime) -> list[str]:
         if self._seen is None or now < self._seen:
             self._clock_was_put_back(now)
+            with self.database.reading() as db:
+                found = _next(db)
         self._seen = now
-        with self.database.reading() as db:
-            found = _next(db)
         due = [schedule_id for schedule_id, at in found if at <= now]
         firing = Firing(self.database, self.settings, self.changed)
         made: list[str] = []
@@ -116,7 +150,9 @@ class Scheduler:
                         wake(db, WAKE_KEY, now=now)
                     break
         if reckoned:
-            logger.warning("the clock was put back: schedules were reckoned anew", schedules=reckoned)
+            logger.warning(
+                "the clock was set back: the next times of schedules were computed again", schedules=reckoned
+            )
 
 
 def _fire(fire: Callable[[], str | None], made: list[str]) -> bool:

@@ -15,7 +15,7 @@ from app.schedules.errors import NeverDue, ScheduleNotFound, TooManySchedules
 from app.schedules.models import NextRun, NextRuns, ScheduleCreate
 from app.schedules.rows import Schedule
 from app.schedules.rules import MissedRuns, Timing, offset_of
-from app.schedules.submitting import check_body, require, submitter_of
+from app.schedules.submitting import check_body, require_rights, submitter_of
 from app.settings import Settings
 from app.stores.service import get_store
 
@@ -127,7 +127,7 @@ def resume_schedule(db: Session, schedule_id: str, *, caller: Caller, now: datet
     Raises: ScheduleNotFound, StoreForbidden; ScopeMissing: it would act for somebody who may less.
     """
     row = get_schedule(db, schedule_id, caller, lock=True)
-    require(caller, submitter_of(row.verb)[0])
+    require_rights(row, caller)
     if row.is_paused:
         row.is_paused = False
         set_next(row, timing_of(row).next_due(now), now=now)

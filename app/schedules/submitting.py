@@ -27,7 +27,7 @@ from app.schedules.errors import VerbNotScheduled
 from app.schedules.rows import Schedule
 from app.settings import Settings
 from app.stores.service import get_store
-from app.verbs.table import SUBMITTERS, VERBS, scopes_of
+from app.verbs.table import SCHEDULED, SUBMITTERS, VERBS, scopes_of
 
 BUSY: Final = (ConflictingJob, CycleRunning)
 """Another job stands in the way: it ends."""
@@ -40,13 +40,22 @@ def submitter_of(verb: str) -> tuple[Scope, ChildSubmitter]:
 
     Raises: VerbNotScheduled.
     """
-    if verb not in SUBMITTERS:
-        kinds = ", ".join(sorted(SUBMITTERS))
+    if verb not in SCHEDULED:
+        kinds = ", ".join(sorted(SCHEDULED))
         errors = [{"pointer": "/verb", "detail": f"one of {kinds}"}]
         raise VerbNotScheduled(f"verb is one of {kinds}", errors=errors)
-    scope, submit = SUBMITTERS[verb]
-    assert submit is not None, "submitters are verbs that have one"
-    return scope, submit
+    return SCHEDULED[verb]
+
+
+def require_batch(verb: str) -> None:
+    """Return when a verb may come for many stores at once.
+
+    Raises: VerbNotScheduled.
+    """
+    if verb not in SUBMITTERS:
+        kinds = ", ".join(sorted(SUBMITTERS))
+        errors = [{"pointer": "/labels", "detail": f"of {kinds} only: name a store"}]
+        raise VerbNotScheduled(f"{verb} comes for one store: name it in `store`", errors=errors)
 
 
 def writer_of(db: Session, schedule: Schedule, *, now: datetime) -> Caller:
@@ -90,10 +99,11 @@ def submit_job(
         is_asked: whether one store of many refuses the whole.
     Raises: ServiceError: as the POST of the verb would, at `/body` where the body is at fault.
     """
-    scope, make = submitter_of(schedule.verb)
+    _, make = submitter_of(schedule.verb)
     require(caller, Scope.SCHEDULES_WRITE)
-    require(caller, scope)
     body = {"reason": f"schedule {schedule.id}", **schedule.body}
+    # Before the job is made: one that is under way would refuse it first, and the schedule would be written.
+    require_rights(schedule, caller)
     with db.begin_nested():
         try:
             job = _made(
@@ -164,12 +174,21 @@ def _check_form(schedule: Schedule) -> None:
     Raises: InvalidRequest.
     """
     forms = {verb.request for verb in VERBS if verb.kind == schedule.verb}
+    if schedule.store is None:
+        require_batch(schedule.verb)
     for form in forms:
         try:
             form.model_validate(schedule.body)
         except ValidationError as error:
             errors = faults_of({**item, "loc": ("body", "body", *item["loc"])} for item in error.errors())
             raise InvalidRequest(f"{len(errors)} field(s) are not valid", errors=errors) from error
+
+
+def require_rights(schedule: Schedule, caller: Caller) -> None:
+    """Raise ScopeMissing unless a token may have a schedule's verb done with its body."""
+    more = (verb.more_scopes(schedule.body) for verb in VERBS if verb.kind == schedule.verb)
+    for scope in sorted({submitter_of(schedule.verb)[0]}.union(*more)):
+        require(caller, scope)
 
 
 def require(caller: Caller, scope: Scope) -> None:

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Path, Request
 from sqlmodel import Session
 from starlette.responses import Response
 
-from app.auth.access import ClockDep, DatabaseDep, requires, requires_unlimited
+from app.auth.access import DatabaseDep, requires, requires_unlimited
 from app.auth.actions import Action
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
@@ -35,14 +35,14 @@ def post_window(
     body: WindowCreate,
     request: Request,
     caller: Writer,
-    clock: ClockDep,
+    database: DatabaseDep,
     idempotency_key: IdempotencyKeyHeader = None,
 ) -> Response:
     """It acts on running jobs within seconds: sweeps, cycles and scans. Sessions, waits and plans go on."""
 
     def effect(db: Session) -> Answer:
-        row = create_window(db, body, caller=caller, now=clock.now())
-        shown = show(row, now=clock.now())
+        row = create_window(db, body, caller=caller, now=database.now(db))
+        shown = show(row, now=database.now(db))
         return Answer(
             body=shown,
             status=201,
@@ -66,13 +66,12 @@ def post_window(
 def get_windows(
     caller: Reader,
     database: DatabaseDep,
-    clock: ClockDep,
     page_size: PageSize = PAGE_SIZE_DEFAULT,
     page_token: PageToken = "",
 ) -> Page[WindowRead]:
     """Newest first, with whether they are open now."""
     with database.reading() as db:
-        return list_windows(db, page_size=page_size, page_token=page_token, now=clock.now())
+        return list_windows(db, page_size=page_size, page_token=page_token, now=database.now(db))
 
 
 @router.get(
@@ -82,10 +81,10 @@ def get_windows(
     operation_id="get_window",
     responses=problems(404),
 )
-def get_one_window(window_id: WindowId, caller: Reader, database: DatabaseDep, clock: ClockDep) -> WindowRead:
+def get_one_window(window_id: WindowId, caller: Reader, database: DatabaseDep) -> WindowRead:
     """Whether it is open now, until when, and when it begins next."""
     with database.reading() as db:
-        return show(get_window(db, window_id), now=clock.now())
+        return show(get_window(db, window_id), now=database.now(db))
 
 
 @router.delete(
@@ -100,13 +99,13 @@ def delete_window(
     window_id: WindowId,
     request: Request,
     caller: Writer,
-    clock: ClockDep,
+    database: DatabaseDep,
     idempotency_key: IdempotencyKeyHeader = None,
 ) -> Response:
     """Jobs that it held look again at once."""
 
     def effect(db: Session) -> Answer:
-        remove_window(db, window_id, now=clock.now())
+        remove_window(db, window_id, now=database.now(db))
         return Answer(status=204)
 
     response = mutate(request, caller, effect, action=Action.WINDOW_REMOVE, subject=("window", window_id))

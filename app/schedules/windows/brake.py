@@ -2,7 +2,9 @@
 
 Rules:
 - windows are read again every LOOK_EVERY_S while a job is held, never while there is none;
-- what holds is reckoned from the wall clock at each look: nothing is counted, so no jump of it is missed.
+- what holds is reckoned from the metadata's clock at each look, by which jobs are claimed too: instances
+  whose own clocks differ agree, and no job is claimed a moment before its window opens. Nothing is counted,
+  so no jump of that clock is missed.
 """
 
 import threading
@@ -18,7 +20,7 @@ from app.db import Database
 from app.jobs.running.claims import ClaimedJob
 from app.jobs.running.openings import Opening
 from app.schedules.windows.rows import Window
-from app.schedules.windows.rules import Rule, finishes_at, level_at, opens_at
+from app.schedules.windows.rules import Opens, Rule, finishes_at, level_at, opens
 from app.schedules.windows.service import WAKE_KEY, all_windows, is_for, rule_of
 from app.stores.rows import Store
 
@@ -55,11 +57,17 @@ class WindowBrake:
             return self._look(job.store, fresh=fresh).opening
 
     def closes(self, db: Session, job: ClaimedJob) -> bool:
-        """Whether a job may not work now, as this transaction sees it; it opens no other."""
+        """Whether a job may not work now, as this transaction sees it; it opens no other.
+
+        Windows and labels are locked to its end: who changes them comes before it, and is seen, or after it,
+        and finds a job that waits.
+        """
         if job.store is None or not self._is_held(job.kind, job.params):
             return False
-        rules = _rules_of(db, job.store, all_windows(db))
-        return level_at(rules, self._clock.now()).intensity <= 0
+        windows = all_windows(db, lock=True)
+        if windows:
+            db.get(Store, job.store, with_for_update={"read": True}, populate_existing=True)
+        return level_at(_rules_of(db, job.store, windows), self._database.now(db)).intensity <= 0
 
     def finishes_at(self, job: ClaimedJob, now: datetime, *, work_s: float) -> datetime | None:
         """When work of so many seconds at full intensity is done; None: not within a foreseeable time."""
@@ -80,7 +88,8 @@ class WindowBrake:
                 self._windows, self._stores, self._seen_at_s = all_windows(db), {}, now_s
                 self._ends = {} if not self._windows else self._ends
             rules = _rules_of(db, store, self._windows)
-        found = _OfStore(rules, self._opening(rules, self._clock.now()))
+            now = self._database.now(db)
+        found = _OfStore(rules, self._opening(rules, now))
         self._stores[store] = found
         return found
 
@@ -89,15 +98,18 @@ class WindowBrake:
         if level.intensity >= 1:
             return None
         ref = OUTSIDE if level.rule is None else level.rule.id
-        return Opening(level.intensity, ref, None if level.intensity > 0 else self._opens_at(rules, now))
+        if level.intensity > 0:
+            return Opening(level.intensity, ref)
+        end = self._opens(rules, now)
+        return Opening(level.intensity, ref, end.at, looked_at=now, not_before=end.not_before)
 
-    def _opens_at(self, rules: Sequence[Rule], now: datetime) -> datetime | None:
+    def _opens(self, rules: Sequence[Rule], now: datetime) -> Opens:
         """When work may go on: reckoned over many changes of windows, so kept until then."""
         key = tuple(sorted(rule.id for rule in rules))  # a window is never changed, only removed
         known = self._ends.get(key)
         if known is None or not known.since <= now < known.until:
-            end = opens_at(rules, now)
-            known = self._ends[key] = _End(now, end or now + UNKNOWN_FOR, end)
+            end = opens(rules, now)
+            known = self._ends[key] = _End(now, end.not_before or now + UNKNOWN_FOR, end)
         return known.end
 
 
@@ -107,7 +119,7 @@ class _End:
 
     since: datetime
     until: datetime
-    end: datetime | None
+    end: Opens
 
 
 @dataclass(frozen=True, slots=True)

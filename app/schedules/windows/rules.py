@@ -67,21 +67,57 @@ def level_at(rules: Sequence[Rule], at: datetime) -> Level:
 
 
 def change_after(rules: Sequence[Rule], at: datetime) -> datetime | None:
-    """The next beginning or end of a window; None: there is none."""
-    found = [rule.ends_at(at) for rule in rules] + [rule.crontab.next_after(at) for rule in rules]
+    """The next end of a window that is open, or beginning of one that is not; None: there is none.
+
+    One that begins anew while it is open ends later, and changes nothing before.
+    """
+    found = [rule.ends_at(at) or rule.crontab.next_after(at) for rule in rules]
     return min((each for each in found if each is not None), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Opens:
+    """When work may go on, from an instant at which it may not.
+
+    Attributes:
+        at: then; None: not as far as was looked.
+        not_before: it may surely not before; None: it never may.
+    """
+
+    at: datetime | None
+    not_before: datetime | None
+
+
+def opens(rules: Sequence[Rule], at: datetime) -> Opens:
+    """When work may go on, from an instant at which it may not."""
+    for _ in range(STEPS_MAX):
+        later = _closed_until(rules, at)
+        if later is None:
+            return Opens(None, None)
+        at = later
+        if level_at(rules, at).intensity > 0:
+            return Opens(at, at)
+    return Opens(None, at)
 
 
 def opens_at(rules: Sequence[Rule], at: datetime) -> datetime | None:
     """When work may go on, from an instant at which it may not; None: not within the steps looked through."""
-    for _ in range(STEPS_MAX):
-        changed = change_after(rules, at)
-        if changed is None:
+    return opens(rules, at).at
+
+
+def _closed_until(rules: Sequence[Rule], at: datetime) -> datetime | None:
+    """An instant before which nothing opens what is closed now; None: there is none.
+
+    Not the next change of any window: what neither holds the work nor could let it go on is passed over.
+    """
+    bounds = [end for rule in rules if rule.intensity == 0.0 and (end := rule.ends_at(at)) is not None]
+    allows = [rule for rule in rules if rule.kind is WindowKind.ALLOW]
+    if allows and all(rule.ends_at(at) is None for rule in allows):
+        begins = [begun for rule in allows if (begun := rule.crontab.next_after(at)) is not None]
+        if not begins:
             return None
-        at = changed
-        if level_at(rules, at).intensity > 0:
-            return at
-    return None
+        bounds.append(min(begins))
+    return max(bounds, default=None)
 
 
 def finishes_at(rules: Sequence[Rule], at: datetime, *, work_s: float) -> datetime | None:

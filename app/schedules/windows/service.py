@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
+from sqlalchemy import text
 from sqlmodel import Session, col, func, select
 
 from app.auth.service import Caller
@@ -35,9 +36,20 @@ def rule_of(row: Window) -> Rule:
     return Rule(row.id, WindowKind(row.kind), crontab, timedelta(seconds=row.duration_s), row.intensity)
 
 
-def all_windows(db: Session) -> Sequence[Window]:
-    """Every window."""
-    return db.exec(select(Window).order_by(col(Window.id)).limit(WINDOWS_MAX)).all()
+def all_windows(db: Session, *, lock: bool = False) -> Sequence[Window]:
+    """Every window.
+
+    Args:
+        lock: nobody removes one before the end of the transaction; one that is being removed is waited for.
+    """
+    query = select(Window).order_by(col(Window.id)).limit(WINDOWS_MAX)
+    return db.exec(query.with_for_update(read=True, key_share=True) if lock else query).all()
+
+
+def _alone(db: Session) -> None:
+    """Whoever decides by the windows that a job rests does so before this, and is woken, or after it."""
+    if db.get_bind().dialect.name == "postgresql":  # SQLite has one writer
+        db.execute(text("lock table windows in exclusive mode"))
 
 
 def is_for(window: Window, labels: Mapping[str, str]) -> bool:
@@ -56,6 +68,7 @@ def create_window(db: Session, request: WindowCreate, *, caller: Caller, now: da
 
     Raises: TooManyWindows.
     """
+    _alone(db)
     if db.exec(select(func.count()).select_from(Window)).one() >= WINDOWS_MAX:
         raise TooManyWindows(f"there are {WINDOWS_MAX} windows; remove one that nobody needs")
     fields = columns_of(request)
@@ -82,6 +95,7 @@ def remove_window(db: Session, window_id: str, *, now: datetime) -> None:
 
     Raises: WindowNotFound.
     """
+    _alone(db)
     db.delete(get_window(db, window_id))
     db.flush()
     wake(db, WAKE_KEY, now=now)
