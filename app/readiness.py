@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse, Response
 
 from app import errors
 from app.db import Database
+from app.kit.problems import problems
 from app.room import Room
 from app.schema_watch import Schema
 
@@ -31,6 +32,7 @@ NOTES: Final = {
     SCHEMA_OLDER: "the schema of the metadata is older than this process: stop it, and run `lethe migrate`"
     " (or put the former metadata back)",
 }
+UNKNOWN_QUERY: Final[dict[int | str, dict[str, Any]]] = {422: problems()[422]}
 SCHEMA_NOTES: Final = {Schema.NEWER: SCHEMA_NEWER, Schema.OLDER: SCHEMA_OLDER}
 
 
@@ -98,7 +100,12 @@ def add_probes(app: FastAPI) -> None:
     """Both routes."""
 
     @app.get(
-        "/livez", summary="Alive", operation_id="livez", tags=["operation"], openapi_extra={"security": []}
+        "/livez",
+        summary="Alive",
+        operation_id="livez",
+        tags=["operation"],
+        openapi_extra={"security": []},
+        responses=UNKNOWN_QUERY,
     )
     async def livez() -> dict[str, str]:
         """The process answers."""
@@ -110,7 +117,8 @@ def add_probes(app: FastAPI) -> None:
         operation_id="readyz",
         tags=["operation"],
         openapi_extra={"security": []},
-        responses={503: {"description": "starting, stopping, metadata-away, no-room or schema"}},
+        responses=UNKNOWN_QUERY
+        | {503: {"description": "starting, stopping, metadata-away, no-room or schema"}},
     )
     async def readyz(request: Request) -> Response:
         """200 when the API and its metadata work: metadata at head and a runner alive.

@@ -7,6 +7,7 @@ metadata is away), 78 configuration.
 import os
 import signal
 import socket
+import ssl
 import sys
 import threading
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from app.auth.actions import Action
 from app.auth.rows import AuditEvent
 from app.auth.service import ensure_admin_token
 from app.db import Database
-from app.errors import ServiceError
+from app.errors import MetadataBusy, MetadataUnavailable, ServiceError
 from app.handlers import recover as recover_target
 from app.jobs.running.instances import InstanceBusy, InstanceLock
 from app.kit.door import Door, Listener
@@ -38,16 +39,19 @@ from app.starting import (
     Misconfigured,
     bind,
     bring_to_head,
+    check_certificate,
     check_places,
     check_settings,
     check_verbs,
     door_limits,
     open_metadata,
+    start_tracing,
     tell_unusable_secrets,
     using,
 )
 from app.stores.checks.models import RecoveryRead
 from app.stores.service import get_store
+from app.tracing import TRACING
 from app.working import Worker
 
 EXIT_OK = 0
@@ -60,11 +64,50 @@ OFFLINE = "lethe recover --offline"
 logger = structlog.get_logger("lethe.server")
 
 
+class CertificateFiles:
+    """Certificate and key of the service, taken anew when their files are replaced.
+
+    Connections that are open keep the former one; files that do not fit are told, and change nothing.
+    """
+
+    def __init__(self, certificate: Path, key: Path) -> None:
+        self._files = (certificate, key)
+        self._seen = self._marks()
+
+    def look(self, context: ssl.SSLContext) -> None:
+        """Load them where they are others than before."""
+        marks = self._marks()
+        if marks == self._seen:
+            return
+        self._seen = marks
+        try:
+            check_certificate(*self._files)
+            context.load_cert_chain(*self._files, password="")
+        except (CannotStart, OSError) as error:
+            logger.error("the new certificate is not used, the former one stays", error=str(error))
+        else:
+            logger.info("certificate replaced", file=str(self._files[0]))
+
+    def _marks(self) -> list[tuple[int, int, int] | None]:
+        found: list[tuple[int, int, int] | None] = []
+        for file in self._files:
+            try:
+                at = file.stat()
+            except OSError:  # in the middle of its replacement
+                found.append(None)
+            else:
+                found.append((at.st_ino, at.st_mtime_ns, at.st_size))
+        return found
+
+
 class Server(uvicorn.Server):
     """uvicorn that drains: on SIGTERM it answers 503 on /readyz until the jobs have stopped, then ends."""
 
     def __init__(self, config: uvicorn.Config, *, drain: Callable[[], None], door: Door) -> None:
         super().__init__(config)
+        self._certificates: CertificateFiles | None = None
+        if config.ssl_certfile is not None and config.ssl_keyfile is not None:
+            self._certificates = CertificateFiles(Path(config.ssl_certfile), Path(config.ssl_keyfile))
         self._drain = drain
         self._draining: threading.Thread | None = None
         self._door = door
@@ -102,6 +145,8 @@ class Server(uvicorn.Server):
         if counter % 10 == 0:
             self._door.sweep()
             BOUNDS.sum_up()
+            if self._certificates is not None and self.config.ssl is not None:
+                self._certificates.look(self.config.ssl)
         return await super().on_tick(counter)
 
     def leave(self, code: int) -> None:
@@ -122,6 +167,7 @@ def serve(settings: Settings) -> int:
     try:
         check_verbs()
         check_settings(settings)
+        start_tracing(settings)
         database = open_metadata(settings)
         with using(settings.data_dir):
             worker = Worker(settings, database, role="serve")
@@ -132,6 +178,8 @@ def serve(settings: Settings) -> int:
         sockets = bind(settings.host, settings.port)
     except InstanceBusy as error:
         return _refuse(str(error), EXIT_BUSY)
+    except (MetadataUnavailable, MetadataBusy) as error:  # it has gone since it was looked at
+        return _refuse(error.detail, EXIT_BUSY)
     except CannotStart as error:
         return _refuse(str(error), error.exit_code)
     return _run_server(settings, database, worker, sockets)
@@ -153,12 +201,14 @@ def _run_server(settings: Settings, database: Database, worker: Worker, sockets:
         spark=spark,
         instance_id=worker.lock.id,
     )
-    worker.changed = app.state.watch.notify
+    app.state.ear = worker.ear
+    worker.changed = app.state.told
 
     def drain() -> None:
         readiness.stopping = True
         worker.stop()
         app.state.watch.end_waits()
+        app.state.feed.end_waits()
 
     if os.geteuid() == ROOT:
         logger.warning("this process is root: run it as an account of its own")
@@ -180,6 +230,7 @@ def _run_server(settings: Settings, database: Database, worker: Worker, sockets:
     )
     threading.Thread(target=_start, args=(worker, server), name="lethe-start", daemon=True).start()
     server.run(sockets=[Listener.over(bound, door) for bound in sockets])
+    TRACING.stop()
     database.close()
     logger.info("stopped", role=worker.role, exit_code=server.exit_code)
     return server.exit_code
@@ -206,6 +257,7 @@ def run_worker(settings: Settings) -> int:
         if database.is_sqlite:
             raise Misconfigured("a worker needs the PostgreSQL metadata that its service uses")
         check_places(settings)
+        start_tracing(settings)
         bring_to_head(database, may_migrate=False)
         tell_unusable_secrets(database, settings)
         with using(settings.data_dir):
@@ -227,10 +279,12 @@ def _wait_for_signal(worker: Worker, database: Database) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
-    worker.start()
+    # The metadata may have gone since it was looked at: it is waited for.
+    threading.Thread(target=worker.start_when_possible, name="lethe-start", daemon=True).start()
     ended.wait()
     tell_stopping(seen[0])
     worker.stop()
+    TRACING.stop()
     database.close()
     logger.info("stopped", role=worker.role, exit_code=EXIT_OK)
     return EXIT_OK

@@ -15,6 +15,17 @@ def _split(value: object) -> object:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
+def _safe_url(value: str | None) -> str | None:
+    if value is None:
+        return None
+    parts = urlsplit(value)
+    if parts.scheme == "https" and parts.hostname:
+        return value
+    if parts.scheme == "http" and is_loopback(parts.hostname or ""):
+        return value
+    raise ValueError("must be https:// (http:// only on this machine)")
+
+
 Role = Literal["admin", "operator", "viewer", "backup", "peer", "writer"]
 """What a token may do; app.auth.scopes has the scopes of each."""
 
@@ -111,14 +122,7 @@ class OidcSettings(BaseModel):
     @classmethod
     def _safe_way(cls, value: str | None) -> str | None:
         """Keys that come in the clear are anybody's, but from this machine."""
-        if value is None:
-            return None
-        parts = urlsplit(value)
-        if parts.scheme == "https" and parts.hostname:
-            return value
-        if parts.scheme == "http" and is_loopback(parts.hostname or ""):
-            return value
-        raise ValueError("must be https:// (http:// only on this machine)")
+        return _safe_url(value)
 
     @model_validator(mode="after")
     def _whole(self) -> "OidcSettings":
@@ -127,6 +131,49 @@ class OidcSettings(BaseModel):
             raise ValueError("LETHE_OIDC__ISSUER needs LETHE_OIDC__AUDIENCE: whom its tokens are for")
         if self.issuer is not None and not self.roles:
             raise ValueError("LETHE_OIDC__ISSUER needs LETHE_OIDC__ROLES: what its tokens may do here")
+        return self
+
+
+class VaultSettings(BaseModel):
+    """HashiCorp Vault, for secrets `vault:MOUNT/PATH#FIELD`. Environment: `LETHE_VAULT__` and the name."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    url: str | None = None
+    """`https://...`; null: there is none."""
+    token_file: Path | None = None
+    """A file with a token, read at each use: an agent may replace it. Or an AppRole:"""
+    role_id: str | None = None
+    secret_id_file: Path | None = None
+    approle_mount: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*$")] = "approle"
+    namespace: str | None = None
+    hosts: Annotated[list[str], NoDecode] = []
+    """Hosts, addresses and networks that it may be at; none: any."""
+    ca_file: Path | None = None
+    """Whom to trust for its certificate; null: whom this machine trusts."""
+    timeout_s: Annotated[float, Field(gt=0, le=30)] = 5.0
+    """Of one look, a login included, however slowly it answers."""
+
+    @field_validator("hosts", mode="before")
+    @classmethod
+    def _comma_separated(cls, value: object) -> object:
+        return _split(value)
+
+    @field_validator("url")
+    @classmethod
+    def _safe_way(cls, value: str | None) -> str | None:
+        return _safe_url(value)
+
+    @model_validator(mode="after")
+    def _whole(self) -> "VaultSettings":
+        """One way to log in."""
+        if (self.role_id is None) != (self.secret_id_file is None):
+            raise ValueError("LETHE_VAULT__ROLE_ID and LETHE_VAULT__SECRET_ID_FILE belong together")
+        if self.url is not None and (self.role_id is None) == (self.token_file is None):
+            raise ValueError(
+                "LETHE_VAULT__URL needs LETHE_VAULT__TOKEN_FILE, or LETHE_VAULT__ROLE_ID and"
+                " LETHE_VAULT__SECRET_ID_FILE"
+            )
         return self
 
 
@@ -152,6 +199,7 @@ class Settings(BaseSettings):
     behind_proxy: bool = False
     migrate: bool = False
     labels: Annotated[list[str], NoDecode] = []
+    otel: bool = False
     cors_origins: Annotated[list[str], NoDecode] = []
 
     # what stores may name
@@ -160,6 +208,12 @@ class Settings(BaseSettings):
     """Hosts, addresses, networks, directories of sockets, each judged at every connection; none: any host."""
     secrets_dir: Path | None = None
     """Where files with secrets lie; null: there are none, only variables LETHE_SECRET_*."""
+    exec_secrets: dict[str, Annotated[list[str], Field(min_length=1, max_length=100)]] = {}
+    """Commands that print a secret, as JSON: from the NAME of `exec:NAME` to program and arguments."""
+    exec_secret_timeout_s: Annotated[float, Field(gt=0, le=120)] = 10.0
+    secrets_fresh_s: Annotated[float, Field(ge=0, le=300)] = 5.0
+    """How long what a command or Vault said is used without asking again."""
+    vault: VaultSettings = VaultSettings()
 
     # HTTP
     request_body_max_bytes: Annotated[int, Field(ge=1024)] = 1_048_576
@@ -184,13 +238,26 @@ class Settings(BaseSettings):
     address_failures_per_s: Annotated[float, Field(gt=0)] = 20.0
     """Requests of one address that are not authenticated; then 429, but for tokens that were good before."""
     address_failures_burst: Annotated[float, Field(ge=1)] = 1_000.0
+    refusal_delay_max_s: Annotated[float, Field(ge=0, le=10)] = 1.0
+    """How long the answer 401 or 403 waits where many went to one address or token before; 0: never."""
+    refusals_written_s: Annotated[float, Field(gt=0, le=3600)] = 60.0
+    """How often refused requests are written to the audit, a row for each address."""
     api_threads_max: Annotated[int, Field(ge=4, le=400)] = 24
     waiters_max: Annotated[int, Field(ge=1)] = 2_000
     wait_max_s: Annotated[int, Field(ge=1, le=60)] = 60
     plan_wait_default_s: Annotated[int, Field(ge=0, le=60)] = 10
+    plan_away_max_s: Annotated[float, Field(ge=0, le=3_600)] = 20.0
+    """How long a plan tries a target that does not answer."""
     watch_interval_s: Annotated[float, Field(gt=0)] = 0.25
     sse_keepalive_s: Annotated[float, Field(gt=0)] = 15.0
+    stream_max_s: Annotated[float, Field(ge=0.1)] = 3_600.0
+    """After so long a stream of /v1/events ends; whoever listens goes on by Last-Event-ID."""
+    stream_stalled_s: Annotated[float, Field(gt=0)] = 30.0
+    """How long a reader of a stream may take nothing; then it is cut."""
     stop_grace_s: Annotated[float, Field(gt=0, le=15)] = 12.0
+
+    console: Literal["ON", "READ_ONLY", "OFF"] = "ON"
+    """The operator's console below /console; READ_ONLY: it shows, and changes nothing."""
 
     # callers
     oidc: OidcSettings = OidcSettings()
@@ -218,6 +285,8 @@ class Settings(BaseSettings):
     cancel_grace_s: Annotated[float, Field(ge=0)] = 2.0
     schedules_poll_s: Annotated[float, Field(ge=5, le=60)] = 30.0
     """How often schedules are looked at while none is due: so late is one that another instance wrote."""
+    schedules_late_s: Annotated[float, Field(ge=60, le=86_400)] = 3_600.0
+    """How late a schedule is still begun that its service could not begin in time: its metadata was away."""
 
     # webhooks
     webhook_source: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[!-~]+$")] = "lethe"
@@ -230,6 +299,10 @@ class Settings(BaseSettings):
     target_lock_timeout_ms: Annotated[int, Field(ge=10, le=900)] = 500
     target_statement_timeout_ms: Annotated[int, Field(ge=1000)] = 30_000
     target_idle_in_transaction_timeout_ms: Annotated[int, Field(ge=1000)] = 30_000
+
+    store_check_s: Annotated[float, Field(ge=0, le=604_800)] = 300.0
+    """How often each store is looked at by itself, as `:check` does, where `store.check.period` says nothing
+    else; 0: never."""
 
     # engine
     engine: EngineChoice = "AUTO"

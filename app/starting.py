@@ -17,8 +17,12 @@ from sqlalchemy.engine import make_url
 from app.clock import SystemClock
 from app.db import Database
 from app.kit.door import DoorLimits
+from app.kit.texts.distribution import installed_version
+from app.secrets.commands import check_program
+from app.secrets.rows import check_form
 from app.secrets.service import unusable_secrets
 from app.settings import Settings
+from app.tracing import TRACING
 from app.verbs.stores.kind import KindOfStore
 from app.verbs.stores.table import KINDS, KindIncomplete, check_kinds
 from app.verbs.table import VERBS, VerbIncomplete, check_table
@@ -88,7 +92,7 @@ def check_settings(settings: Settings) -> None:
     if settings.lease_renew_interval_s >= settings.lease_self_stop_s:
         raise Misconfigured("LETHE_LEASE_RENEW_INTERVAL_S must be less than LETHE_LEASE_SELF_STOP_S")
     if settings.tls_cert is not None and settings.tls_key is not None:
-        _check_certificate(settings.tls_cert, settings.tls_key)
+        check_certificate(settings.tls_cert, settings.tls_key)
 
 
 def check_places(settings: Settings) -> None:
@@ -98,6 +102,12 @@ def check_places(settings: Settings) -> None:
             parse_entry(entry)
         except ValueError as error:
             raise Misconfigured(f"LETHE_ALLOWED_HOSTS: {entry!r} is not {error}") from error
+    for name, command in settings.exec_secrets.items():
+        try:
+            check_form(f"exec:{name}")
+            check_program(command)
+        except ValueError as error:
+            raise Misconfigured(f"LETHE_EXEC_SECRETS, {name}: {error}") from error
     folder = settings.secrets_dir
     if folder is not None and folder.resolve().is_relative_to(settings.data_dir.resolve()):
         raise Misconfigured("LETHE_SECRETS_DIR lies in the data directory, whose files are Lethe's own")
@@ -111,7 +121,8 @@ def tell_unusable_secrets(database: Database, settings: Settings) -> None:
         logger.warning("a secret cannot be used", secret=name, problem=problem)
 
 
-def _check_certificate(certificate: Path, key: Path) -> None:
+def check_certificate(certificate: Path, key: Path) -> None:
+    """Look whether two files are a certificate and its key. Raises: Misconfigured."""
     try:
         # A key with a passphrase would ask for it on the terminal.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password="")
@@ -264,3 +275,18 @@ def _bind_one(listener: socket.socket, address: object) -> socket.socket:
         listener.close()
         raise
     return listener
+
+
+def start_tracing(settings: Settings) -> None:
+    """Make spans of OpenTelemetry where LETHE_OTEL asks for them.
+
+    Raises: Misconfigured: the extra is not installed.
+    """
+    if not settings.otel:
+        return
+    try:
+        TRACING.start(version=installed_version())
+    except ImportError as error:
+        raise Misconfigured(
+            f"LETHE_OTEL wants the extra: pip install 'lethe-control-plane[otel]' ({error.name})"
+        ) from error

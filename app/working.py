@@ -9,6 +9,7 @@ from functools import partial
 import structlog
 from sqlmodel import col, select
 
+from app.audit.witness import Witness
 from app.backups.settling import keep_backups
 from app.clock import SystemClock
 from app.db import Database
@@ -18,11 +19,12 @@ from app.erase.errors import SigningKeyUnusable
 from app.errors import MetadataBusy, MetadataUnavailable
 from app.extinction.log_reading import LogReading
 from app.extinction.scan.settling import Settling
-from app.handlers import is_ahead, task_kinds
+from app.fleet.checker import Checker
+from app.handlers import STORE_HOOKS, is_ahead, task_kinds
 from app.hooks.deliverer import Deliverer
 from app.idle import agreements_rest_s, count_stores, eraser_rest_s, first_due, is_anything_held
+from app.jobs.engines.of_process import engines_of, spark_service
 from app.jobs.engines.spark_hands import HandsSource
-from app.jobs.engines.spark_service import engines_of, spark_service
 from app.jobs.running.claims import Claimer
 from app.jobs.running.instances import InstanceLock, heartbeat, register_instance
 from app.jobs.running.runner import Runner, survive
@@ -30,7 +32,7 @@ from app.jobs.running.suspension import store_key
 from app.jobs.service import wake
 from app.kit.ids import new_id
 from app.kit.rests import Rest
-from app.main import VERSION
+from app.kit.texts.distribution import installed_version
 from app.news.gate import Gate
 from app.news.listening import Ear
 from app.replication.replica.replicas import is_any_supplied
@@ -69,19 +71,13 @@ class Worker:
         self.lock = InstanceLock(settings.data_dir)
         self._stopped = threading.Event()
         self.clock = clock = SystemClock()
-        labels = frozenset({*settings.labels, f"instance/{self.lock.id}"})
         self.changed: Callable[[str], None] = lambda _job_id: None
         self.schema = SchemaWatch(database)
+        self._witness = Witness(database, settings.data_dir)
         self.spark = spark_service(settings, clock, instance_id=self.lock.id)
         workshop = Workshop(HandsSource(settings, self.spark).take, process=new_id("prc"))
         self.runner = Runner(
-            claimer=Claimer(
-                instance_id=self.lock.id,
-                labels=labels,
-                lease_ttl_s=settings.lease_ttl_s,
-                crash_loop_max=settings.crash_loop_max,
-                recovered_at_once=settings.runner_jobs_max,
-            ),
+            claimer=_claimer(settings, self.lock.id),
             kinds=task_kinds(engines_of(settings, clock, self.spark), workshop),
             database=database,
             settings=settings,
@@ -91,11 +87,14 @@ class Worker:
             openings=WindowBrake(database, clock, is_held=obeys_windows),
             changed=lambda job_id: self.changed(job_id),
         )
-        self._ear = None if database.is_sqlite else Ear(database.engine, database.heard)
+        self.ear = None
+        if not database.is_sqlite:
+            self.ear = Ear(database.engine, database.heard, monotonic=clock.boottime_s)
         database.told = self.runner.wake
         gate = partial(Gate, database.news, clock.boottime_s)
         self._gates = {loop: gate() for loop in Loop}
         self._beat_gate, self._settling_gate, self._logs_gate = gate(), gate(), gate()
+        self._audit_gate = gate()
         self._submitters = [(each.loop, each.make()) for each in recurrences()]
         self._replicas = self._filters = 0
         self._agreements_rest_s: float | None = 0.0
@@ -104,9 +103,10 @@ class Worker:
         self._eraser = threading.Thread(target=self._look_at_erasers, name="lethe-eraser", daemon=True)
         self._supplier = threading.Thread(target=self._look_at_agreements, name="lethe-supplier", daemon=True)
         self._settler = threading.Thread(target=self._settle_extinctions, name="lethe-settler", daemon=True)
-        self._deliverer = Deliverer(database, settings, clock, instance_id=self.lock.id)
+        self._deliverer = Deliverer(database, settings, instance_id=self.lock.id)
         self._scheduler = Scheduler(database, settings, clock, self._tell)
         self._timer = threading.Thread(target=self._look_at_schedules, name="lethe-schedules", daemon=True)
+        self._checker = Checker(database, settings, clock, STORE_HOOKS.checks)
         self._logs_rest: dict[str, Rest] = {}
         self._reader = threading.Thread(target=self._read_logs, name="lethe-logs", daemon=True)
 
@@ -117,22 +117,24 @@ class Worker:
                 db,
                 self.lock.id,
                 role=self.role,
-                version=VERSION,
+                version=installed_version(),
                 labels=self.settings.labels,
                 now=self.database.now(db),
             )
+        self._witness.begin()
         keep_backups(self.database, self.settings, clock=self.clock)
         self.runner.start()
         if self.spark is not None:
             self.spark.start()
-        if self._ear is not None:
-            self._ear.start()
+        if self.ear is not None:
+            self.ear.start()
         self._keeper.start()
         self._eraser.start()
         self._supplier.start()
         self._settler.start()
         self._reader.start()
         self._deliverer.start()
+        self._checker.start()
         self._timer.start()
         logger.info("started", role=self.role, instance=self.lock.id, labels=self.settings.labels)
 
@@ -157,8 +159,9 @@ class Worker:
             self.spark.stop(STOP_BUDGET_S - (time.monotonic() - begun))
         self._stopped.set()
         self._deliverer.stop()
-        if self._ear is not None:
-            self._ear.stop()
+        self._checker.stop()
+        if self.ear is not None:
+            self.ear.stop()
         for thread in (self._keeper, self._eraser, self._supplier, self._settler, self._reader, self._timer):
             if thread.is_alive():
                 thread.join(2.0)
@@ -190,6 +193,7 @@ class Worker:
             if beats % BEATS_PER_HEARTBEAT == 0:
                 survive(self._beat, "metadata away")
                 survive(self.schema.look, "metadata away")
+                self._pass(self._audit_gate, self._witness.look)
             self._pass(self._beat_gate, self._mind_the_clock)
             self._pass(self._gates[Loop.BEAT], self._submit_beat)
             if self.spark is not None:
@@ -315,3 +319,13 @@ class Worker:
         with self.database.reading() as db:
             stores = db.exec(select(Store).limit(EPOCH_STORES_MAX)).all()
         return bool(stores) and all(is_ahead(self.database, store, self.settings) for store in stores)
+
+
+def _claimer(settings: Settings, instance_id: str) -> Claimer:
+    return Claimer(
+        instance_id=instance_id,
+        labels=frozenset({*settings.labels, f"instance/{instance_id}"}),
+        lease_ttl_s=settings.lease_ttl_s,
+        crash_loop_max=settings.crash_loop_max,
+        recovered_at_once=settings.runner_jobs_max,
+    )

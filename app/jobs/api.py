@@ -28,8 +28,16 @@ from app.db import Database
 from app.errors import InvalidHeader
 from app.jobs.again import retry
 from app.jobs.hidden import page_seen_by, seen_by
-from app.jobs.models import InstanceRead, JobAction, JobEventRead, JobRead, read_job
-from app.jobs.queries import JobFilter, get_job, list_events, list_instances, list_jobs
+from app.jobs.models import InstanceRead, JobAction, JobEventRead, JobRead, JobSummary, read_job
+from app.jobs.queries import (
+    JobFilter,
+    get_job,
+    last_events,
+    list_events,
+    list_instances,
+    list_jobs,
+    list_summaries,
+)
 from app.jobs.rows import Job
 from app.jobs.service import request_abort, request_pause, request_resume
 from app.jobs.states import HELD, TERMINAL, JobState
@@ -113,7 +121,7 @@ def _read(database: Database, job_id: str, caller: Caller) -> tuple[JobRead, int
 
 @router.get(
     "/v1/jobs",
-    response_model=Page[JobRead],
+    response_model=Page[JobRead] | Page[JobSummary],
     summary="List jobs",
     operation_id="list_jobs",
     responses=problems(),
@@ -128,7 +136,11 @@ def get_jobs(
     store: Annotated[list[StoreName], Query(max_length=100)] = [],  # noqa: B006
     parent: Annotated[Text | None, Query(max_length=40)] = None,
     created_after: Annotated[Instant | None, Query()] = None,
-) -> Page[JobRead]:
+    ended_after: Annotated[Instant | None, Query()] = None,
+    view: Annotated[
+        Literal["full", "summary"], Query(description="`summary` leaves parameters and results out.")
+    ] = "full",
+) -> Page[JobRead] | Page[JobSummary]:
     """Jobs, newest first; a token limited to stores sees theirs."""
     wanted = JobFilter(
         states=state,
@@ -136,9 +148,12 @@ def get_jobs(
         stores=store,
         parent_id=parent,
         created_after=created_after,
+        ended_after=ended_after,
         visible_stores=caller.visible_stores(),
     )
     with database.reading() as db:
+        if view == "summary":
+            return list_summaries(db, wanted, page_size=page_size, page_token=page_token)
         return page_seen_by(caller, list_jobs(db, wanted, page_size=page_size, page_token=page_token))
 
 
@@ -334,6 +349,8 @@ async def get_events(
     last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
     page_size: PageSize = PAGE_SIZE_DEFAULT,
     page_token: PageToken = "",
+    last: Annotated[int | None, Query(ge=1, le=200, description="Only so many, the newest.")] = None,
+    type: Annotated[list[Text], Query(max_length=10, description="With `last`: only these.")] = [],  # noqa: B006
 ) -> Response:
     """`Accept: text/event-stream` streams to the job's end, after Last-Event-ID; else a JSON page."""
     job, _ = await run_in_threadpool(_read, database, job_id, caller)
@@ -345,6 +362,8 @@ async def get_events(
 
     def page() -> Page[JobEventRead]:
         with database.reading() as db:
+            if last is not None:
+                return last_events(db, job_id, number=last, types=type)
             return list_events(db, job_id, page_size=page_size, page_token=page_token)
 
     return JSONResponse((await run_in_threadpool(page)).model_dump(mode="json"))
@@ -357,8 +376,19 @@ async def get_events(
     operation_id="list_instances",
     responses=problems(),
 )
-def get_instances(caller: Overseer, database: DatabaseDep, settings: SettingsDep) -> Page[InstanceRead]:
+def get_instances(
+    caller: Overseer,
+    database: DatabaseDep,
+    settings: SettingsDep,
+    page_size: PageSize = PAGE_SIZE_DEFAULT,
+    page_token: PageToken = "",
+) -> Page[InstanceRead]:
     """Newest first; `alive` means a heartbeat within the lease time."""
     with database.reading() as db:
-        now = database.now(db)
-        return Page(items=list_instances(db, now=now, alive_within_s=settings.lease_ttl_s))
+        return list_instances(
+            db,
+            now=database.now(db),
+            alive_within_s=settings.lease_ttl_s,
+            page_size=page_size,
+            page_token=page_token,
+        )

@@ -8,7 +8,8 @@ from sqlalchemy import case, func, literal
 from sqlmodel import Session, col
 
 from app.db import UtcDateTime
-from app.figures.sums import Name, count
+from app.figures.series import Series
+from app.figures.sums import Name, count, note
 from app.jobs.rows import Job
 from app.jobs.states import TERMINAL, JobState
 
@@ -52,9 +53,12 @@ def count_end(db: Session, row: Any, *, now: datetime) -> None:
         took_s = 0.0 if asked_at is None else max(0.0, (now - asked_at).total_seconds())
         count(db, Name.ABORTS, row.kind, bucket_of(took_s), store=store, now=now)
         count(db, Name.ABORT_SECONDS, row.kind, store=store, value=took_s, now=now)
-    removed = (row.result or {}).get("removed") if row.kind == PURGE else None
-    for table, rows in (removed or {}).items():
-        count(db, Name.PURGE_ROWS_REMOVED, str(table), store=store, value=int(rows), now=now)
+    removed = (row.result or {}).get("removed") or {}
+    if row.kind == PURGE:
+        for table, rows in removed.items():
+            count(db, Name.PURGE_ROWS_REMOVED, str(table), store=store, value=int(rows), now=now)
+    elif removed and store is not None:
+        note(db, Series.ROWS_REMOVED, float(sum(removed.values())), store=store, now=now)
 
 
 def bucket_of(took_s: float) -> str:

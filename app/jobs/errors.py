@@ -1,7 +1,7 @@
 """Errors of jobs: what clients see, and how a task tells its runner why it stops.
 
 ServiceError -> JobNotFound, JobKindUnknown, IllegalTransition, ConflictingJob, TargetNotGone, QueueFull,
-                SparkDisabled,
+                SparkDisabled, SparkNotInstalled, JeNotInstalled,
                 PoolNotRunning, PoolQueueFull, PlanNotUsable, PlanNoLongerHolds, LimitExceeded,
                 EpochAhead
 JobSignal    -> JobStopped, JobWaiting, JobFailed, LeaseLost
@@ -16,6 +16,7 @@ from sqlmodel import Session
 from app.errors import Conflict, NotFound, PreconditionFailed, TooMany, Unprocessable
 from app.jobs.models import WaitingOn
 from app.jobs.states import TRANSITIONS, JobState
+from spark.extras import JE, SPARK
 
 
 class JobNotFound(NotFound):
@@ -67,6 +68,20 @@ class SparkDisabled(Conflict):
 
     def __init__(self) -> None:
         super().__init__("Spark is switched off here (LETHE_SPARK__ENABLED); INLINE is always there")
+
+
+class SparkNotInstalled(Conflict):
+    """The packages of Spark are not installed here."""
+
+    def __init__(self) -> None:
+        super().__init__(f"Spark is not installed here: {SPARK.command}; INLINE is always there")
+
+
+class JeNotInstalled(Conflict):
+    """The compiler that reads the logs of JE environments is not installed here."""
+
+    def __init__(self) -> None:
+        super().__init__(f"what reads logs of JE is not installed here: {JE.command}")
 
 
 class PoolNotRunning(Conflict):
@@ -146,7 +161,8 @@ class JobWaiting(JobSignal):
         overtaken: whether that event has come already; asked in the transaction that writes WAITING, because
             a wake before it finds nobody who waits.
         transient: counts as a retry; too many without progress fail the job with `code`.
-        gives_back: the target is away, and its fence keeps off what may still run there: others may have it.
+        gives_back: its target is away, or a window closed, and its fence keeps off what may still run there:
+            others may have it.
     """
 
     def __init__(

@@ -6,7 +6,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, FiniteFloat
 
 from app.jobs.rows import InstanceBase, Job, JobBase, JobClass
+from app.jobs.states import JobState
 from app.kit.durations import Duration
+from app.kit.texts.help import help_of
 from app.kit.values import Text
 
 
@@ -16,6 +18,17 @@ class WaitingOn(BaseModel):
     kind: str
     ref: str
     until: datetime | None = None
+
+
+class WaitingRead(WaitingOn):
+    """What a job waits for, since when and why, and where it says what to do."""
+
+    since: datetime | None = Field(default=None, description="Looks in between do not count.")
+    next_look: datetime | None = Field(
+        default=None, description="When it looks again, at the latest; null: when it is woken, or now."
+    )
+    cause: str | None = Field(default=None, description="What the last look has met, without secrets.")
+    help: str | None = Field(default=None, description="Where the documentation says what to do.")
 
 
 class ThrottleSetting(BaseModel):
@@ -39,7 +52,7 @@ class ThrottleRead(BaseModel):
 
 
 class ProgressRead(BaseModel):
-    """How far a job is; computed when it was written, paused time left out of the rate."""
+    """How far a job is; computed when it was written, by its pace of late, paused time left out."""
 
     unit: str = Field(description="Of `done` and `total`; a purge counts the rows that it has examined.")
     done: int
@@ -74,7 +87,7 @@ class JobRead(JobBase):
     """A job as clients see it."""
 
     id: str
-    waiting_on: list[WaitingOn]
+    waiting_on: list[WaitingRead]
     throttle: ThrottleRead
     progress: ProgressRead | None
     error: JobError | None
@@ -98,10 +111,48 @@ class InstanceRead(InstanceBase):
     alive: bool
 
 
+def read_waiting(job: Job) -> list[WaitingRead]:
+    """What a job waits for, as clients see it; since when it does stands in the job's own columns."""
+    times = {"since": job.waiting_since, "next_look": job.not_before}
+    return [WaitingRead(**(item | times), help=help_of(str(item["kind"]))) for item in job.waiting_on]
+
+
+class JobSummary(BaseModel):
+    """A job in a list: what it is, where it stands and what it waits for."""
+
+    id: str
+    kind: str
+    store: str | None
+    parent_id: str | None
+    state: JobState
+    requested_by: str
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    waiting_on: list[WaitingRead]
+    fraction: float | None = Field(description="How much is done; null: nobody knows.")
+    eta: datetime | None
+    error_code: str | None
+    subject: Subject | None
+
+
+def summarize_job(job: Job) -> JobSummary:
+    """Show the little of a job that a list needs."""
+    progress, names = job.progress or {}, set(JobSummary.model_fields) & set(Job.model_fields)
+    fields = {name: getattr(job, name) for name in names} | {
+        "waiting_on": read_waiting(job),
+        "fraction": progress.get("fraction"),
+        "eta": progress.get("eta"),
+        "error_code": (job.error or {}).get("code"),
+    }
+    return JobSummary.model_validate(fields)
+
+
 def read_job(job: Job) -> JobRead:
     """Show a job's row to a client."""
     names = set(JobBase.model_fields) | {"id", "progress", "error", "subject", "waiting_on"}
     fields = {name: getattr(job, name) for name in names}
+    fields["waiting_on"] = read_waiting(job)
     throttle = ThrottleRead.model_validate(
         {
             "requested": job.throttle_requested,

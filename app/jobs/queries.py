@@ -1,21 +1,23 @@
 """Reads of jobs and their events."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TypeVar
 
 from sqlalchemy import ColumnElement, func
 from sqlmodel import Session, col, select
 
 from app.db import Database
 from app.jobs.errors import JobNotFound
-from app.jobs.models import InstanceRead, JobEventRead, JobRead, read_job
+from app.jobs.models import InstanceRead, JobEventRead, JobRead, JobSummary, read_job, summarize_job
 from app.jobs.rows import Instance, Job, JobEvent
 from app.jobs.states import ACTIVE, JobState
 from app.kit.pagination import Page, decode_token, make_page, read_page
 from app.stores.rows import Store
 
 EVENTS_READ_MAX = 1_000
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,7 @@ class JobFilter:
     stores: Sequence[str] = ()
     parent_id: str | None = None
     created_after: datetime | None = None
+    ended_after: datetime | None = None
     visible_stores: Sequence[str] | None = None
 
 
@@ -43,6 +46,17 @@ def get_job(db: Session, job_id: str) -> Job:
 
 def list_jobs(db: Session, wanted: JobFilter, *, page_size: int, page_token: str) -> Page[JobRead]:
     """Jobs, newest first."""
+    return _list(db, wanted, page_size=page_size, page_token=page_token, item=read_job)
+
+
+def list_summaries(db: Session, wanted: JobFilter, *, page_size: int, page_token: str) -> Page[JobSummary]:
+    """The same, with little of each."""
+    return _list(db, wanted, page_size=page_size, page_token=page_token, item=summarize_job)
+
+
+def _list(
+    db: Session, wanted: JobFilter, *, page_size: int, page_token: str, item: Callable[[Job], Item]
+) -> Page[Item]:
     filters = {
         "list": "jobs",
         "states": sorted(wanted.states),
@@ -50,6 +64,7 @@ def list_jobs(db: Session, wanted: JobFilter, *, page_size: int, page_token: str
         "stores": sorted(wanted.stores),
         "parent": wanted.parent_id,
         "after": wanted.created_after,
+        "ended": wanted.ended_after,
         "visible": wanted.visible_stores,
     }
     query = select(Job)
@@ -63,10 +78,12 @@ def list_jobs(db: Session, wanted: JobFilter, *, page_size: int, page_token: str
         query = query.where(Job.parent_id == wanted.parent_id)
     if wanted.created_after is not None:
         query = query.where(Job.created_at > wanted.created_after, _first_id(wanted.created_after))
+    if wanted.ended_after is not None:
+        query = query.where(col(Job.finished_at) > wanted.ended_after)
     if wanted.visible_stores is not None:
         query = query.where(col(Job.store).in_(list(wanted.visible_stores)))
     return read_page(
-        db, query, col(Job.id), filters=filters, page_size=page_size, page_token=page_token, item=read_job
+        db, query, col(Job.id), filters=filters, page_size=page_size, page_token=page_token, item=item
     )
 
 
@@ -100,7 +117,11 @@ def read_events(db: Session, job_id: str, *, after: int, limit: int = EVENTS_REA
         .order_by(col(JobEvent.seq))
         .limit(limit)
     ).all()
-    return [JobEventRead(seq=row.seq, at=row.at, type=row.type, data=row.data) for row in rows]
+    return [_shown(row) for row in rows]
+
+
+def _shown(row: JobEvent) -> JobEventRead:
+    return JobEventRead(seq=row.seq, at=row.at, type=row.type, data=row.data)
 
 
 def list_events(db: Session, job_id: str, *, page_size: int, page_token: str) -> Page[JobEventRead]:
@@ -111,6 +132,19 @@ def list_events(db: Session, job_id: str, *, page_size: int, page_token: str) ->
     return make_page(
         rows, page_size=page_size, filters=filters, key=lambda row: [row.seq], item=lambda row: row
     )
+
+
+def last_events(db: Session, job_id: str, *, number: int, types: Sequence[str]) -> Page[JobEventRead]:
+    """The last events of a job, the oldest of them first, in one page.
+
+    Args:
+        types: only these; none: all.
+    """
+    query = select(JobEvent).where(JobEvent.job_id == job_id)
+    if types:
+        query = query.where(col(JobEvent.type).in_(types))
+    rows = db.exec(query.order_by(col(JobEvent.seq).desc()).limit(number)).all()
+    return Page[JobEventRead](items=[_shown(row) for row in reversed(rows)], next_page_token="")
 
 
 def count_children(db: Session, parent_id: str) -> dict[JobState, int]:
@@ -134,13 +168,21 @@ def count_active_jobs(db: Session, store_id: str) -> int:
     return db.exec(query.where(Job.store == store_id, col(Job.state).in_(sorted(ACTIVE)))).one()
 
 
-def list_instances(db: Session, *, now: datetime, alive_within_s: float) -> list[InstanceRead]:
-    """All instances that were ever seen, newest first."""
-    rows = db.exec(select(Instance).order_by(col(Instance.started_at).desc()).limit(500)).all()
-    return [
-        InstanceRead(
-            **row.model_dump(),
-            alive=row.stopped_at is None and (now - row.heartbeat_at).total_seconds() < alive_within_s,
-        )
-        for row in rows
-    ]
+def list_instances(
+    db: Session, *, now: datetime, alive_within_s: float, page_size: int, page_token: str
+) -> Page[InstanceRead]:
+    """All instances that were ever seen, the newest first."""
+
+    def shown(row: Instance) -> InstanceRead:
+        is_heard = (now - row.heartbeat_at).total_seconds() < alive_within_s
+        return InstanceRead(**row.model_dump(), alive=row.stopped_at is None and is_heard)
+
+    return read_page(
+        db,
+        select(Instance),
+        col(Instance.id),
+        filters={"list": "instances"},
+        page_size=page_size,
+        page_token=page_token,
+        item=shown,
+    )

@@ -4,7 +4,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, String, Text, false
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, String, Text, false, text
 from sqlmodel import Field, SQLModel
 
 from app.db import JSON_TYPE, UtcDateTime
@@ -58,6 +58,21 @@ class Job(JobBase, table=True):
     __tablename__ = "jobs"
     __table_args__ = (
         Index("ix_jobs_claim", "state", "job_class", "not_before", "id"),
+        Index(
+            "ix_jobs_open",
+            "job_class",
+            "runs_on_key",
+            "state",
+            "id",
+            postgresql_where=text("finished_at IS NULL"),
+            sqlite_where=text("finished_at IS NULL"),
+        ),
+        Index(
+            "ix_jobs_lease",
+            "lease_expires_at",
+            postgresql_where=text("lease_expires_at IS NOT NULL"),
+            sqlite_where=text("lease_expires_at IS NOT NULL"),
+        ),
         Index("ix_jobs_store_state", "store", "state", "id"),
         Index("ix_jobs_parent_id", "parent_id", "id"),
         Index("ix_jobs_wake_key", "wake_key"),
@@ -67,6 +82,14 @@ class Job(JobBase, table=True):
         Index("ix_jobs_kind_id", "kind", "id"),
         Index("ix_jobs_created_at", "created_at", "id"),
         Index("ix_jobs_waiting", "waiting_cause", "waiting_since"),
+        Index(
+            "ix_jobs_waiting_since",
+            "waiting_since",
+            "id",
+            sqlite_where=text("waiting_since is not null"),
+            postgresql_where=text("waiting_since is not null"),
+        ),
+        Index("ix_jobs_retried_from", "retried_from"),
     )
 
     id: str = Field(primary_key=True, max_length=40)
@@ -87,7 +110,7 @@ class Job(JobBase, table=True):
     gave_back: bool = Field(
         default=False,
         sa_column_kwargs={"server_default": false()},
-        description="It waits for a target that is away, without claims.",
+        description="It waits for a target that is away, or for a window, without claims.",
     )
     waiting_on: list[dict[str, Any]] = Field(default_factory=list, sa_type=JSON_TYPE)
     waiting_cause: str | None = Field(

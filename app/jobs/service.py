@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import and_, delete, func, or_, text, update
+from sqlalchemy import ColumnElement, and_, delete, func, or_, text, update
 from sqlmodel import Session, col, select
 
 from app.errors import Conflict
@@ -37,6 +37,8 @@ CHILDREN_MAX = 5_000
 KEPT_BY_PAUSE = TERMINAL | {JobState.PAUSED, JobState.PAUSING, JobState.ABORTING}
 """Children that a pause of their parent leaves as they are."""
 KEPT_BY_ABORT = TERMINAL | {JobState.ABORTING}
+PART = ":"
+"""Between a resource and a part of it: who claims the whole and who claims a part exclude each other."""
 RETRIED = frozenset({JobState.FAILED, JobState.ABORTED, JobState.ABANDONED})
 
 
@@ -100,29 +102,45 @@ def submit(db: Session, request: JobRequest, *, now: datetime, queued_max: int) 
     return job
 
 
-def refuse_conflict(db: Session, *, store: str | None, identity: str | None, resource: str) -> None:
+def whole_of(resource: str) -> str:
+    """The resource of which one is a part, else itself."""
+    return resource.rpartition(PART)[0] or resource
+
+
+def shares(column: Any, resource: str) -> ColumnElement[bool]:
+    """True for a resource, for the wholes of which it is a part, and for its parts (`whole:part`)."""
+    wholes = [resource[:at] for at, letter in enumerate(resource) if letter == PART]
+    return or_(column.in_([resource, *wholes]), column.startswith(resource + PART, autoescape=True))
+
+
+def refuse_conflict(
+    db: Session, *, store: str | None, identity: str | None, resource: str, but_resting: bool = False
+) -> None:
     """Refuse a job that would write where another one does, before it is made.
 
     The claim at the first RUNNING decides; this answers early. Where a target's identity is not known
     yet, the same store is the same target.
 
+    Args:
+        but_resting: jobs that wait without claims stand in nobody's way.
     Raises: ConflictingJob.
     """
-    _serialise_submissions(db, identity or f"store:{store}")
+    serialise(db, identity or f"store:{store}")
     same_target = col(Job.store) == store
     if identity is not None:  # one that waits for another address of it holds nothing
         holds = and_(col(Job.claim_identity) == identity, col(Job.gave_back).is_(False))
         same_target = or_(same_target, holds)
-    other = db.exec(
-        select(Job.id).where(
-            col(Job.claim_resource) == resource, same_target, col(Job.state).not_in(sorted(TERMINAL))
-        )
-    ).first()
+    query = select(Job.id).where(
+        shares(col(Job.claim_resource), resource), same_target, col(Job.state).not_in(sorted(TERMINAL))
+    )
+    if but_resting:
+        query = query.where(col(Job.gave_back).is_(False))
+    other = db.exec(query).first()
     if other is not None:
         raise ConflictingJob(other)
 
 
-def _serialise_submissions(db: Session, name: str) -> None:
+def serialise(db: Session, name: str) -> None:
     """Two submissions at once must see each other; SQLite's one writer does that by itself."""
     if db.get_bind().dialect.name == "postgresql":
         number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big", signed=True)

@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, update
 from sqlmodel import Session, col
 
 from app.db import after_commit
+from app.feed.writing import announce
 from app.jobs.counting import count_end, times_of
 from app.jobs.lines import LINES, Step
 from app.jobs.rows import Job, JobEvent
@@ -19,11 +20,14 @@ from app.jobs.states import TERMINAL, JobState
 from app.kit.instants import instant_text
 from app.outbox.facts import Fact
 from app.outbox.writing import note_success, tell
+from app.tracing import TRACING
 
 EVENT_STATE = "state"
 EVENT_PROGRESS = "progress"
 EVENT_WARNING = "warning"
 EVENT_THROTTLE = "throttle"
+LOOKS_QUIETLY: Final = frozenset({"EVENT_WAIT"})
+"""Kinds that look again and again for one thing: a look that finds nothing new has no event."""
 EPOCH_AHEAD = "EPOCH_AHEAD"
 """Why a job failed whose target has seen a greater token than this metadata ever gave."""
 _TOLD: Final = (
@@ -36,7 +40,15 @@ _TOLD: Final = (
     col(Job.retries),
     col(Job.result),
     col(Job.abort_asked_at),
+    col(Job.error),
+    col(Job.silence_proved),
+    col(Job.parent_id),
+    col(Job.token_id),
+    col(Job.created_at),
+    col(Job.started_at),
+    col(Job.finished_at),
 )
+"""What figures, the log and webhooks are told of a change; nothing is read again for them."""
 
 
 def add_job(db: Session, job: Job, *, now: datetime, event: tuple[str, Mapping[str, Any]]) -> None:
@@ -44,8 +56,7 @@ def add_job(db: Session, job: Job, *, now: datetime, event: tuple[str, Mapping[s
     job.event_seq = 1
     db.add(job)
     db.flush()
-    db.add(JobEvent(job_id=job.id, seq=1, at=now, type=event[0], data=dict(event[1])))
-    db.flush()
+    _add_event(db, job.id, job, event, now=now)
     _tell(db, _step(job.id, job, {}, event))
 
 
@@ -78,14 +89,32 @@ def change_job(
     if changed is None:
         return False
     if event is not None:
-        kind, data = event
-        db.add(JobEvent(job_id=job_id, seq=changed.event_seq, at=now, type=kind, data=dict(data)))
-        db.flush()
+        _add_event(db, job_id, changed, event, now=now)
     if values.get("state") in TERMINAL:
         count_end(db, changed, now=now)
-        _tell_end(db, job_id, now=now)
+        _tell_end(db, job_id, changed, now=now)
     _tell(db, _step(job_id, changed, values, event))
     return True
+
+
+def _add_event(
+    db: Session, job_id: str, row: Any, event: tuple[str, Mapping[str, Any]], *, now: datetime
+) -> None:
+    """The event in the job's own list and in the feed, under its sequence."""
+    what, data = event
+    db.add(JobEvent(job_id=job_id, seq=row.event_seq, at=now, type=what, data=dict(data)))
+    announce(
+        db,
+        f"job.{what}",
+        kind=row.kind,
+        store=row.store,
+        subject=f"jobs/{job_id}",
+        seq=row.event_seq,
+        data=data,
+        now=now,
+        token_id=row.token_id,
+    )
+    db.flush()
 
 
 def _is_advance(values: Mapping[str, Any], event: tuple[str, Mapping[str, Any]] | None) -> bool:
@@ -116,31 +145,35 @@ def _tell(db: Session, step: Step) -> None:
         after_commit(db, partial(LINES.say, step))
 
 
-def _tell_end(db: Session, job_id: str, *, now: datetime) -> None:
-    """The one place where webhooks learn that a job has ended: every end is written above."""
-    job = db.get_one(Job, job_id, populate_existing=True)
-    code = None if job.error is None else job.error.get("code")
+def _tell_end(db: Session, job_id: str, row: Any, *, now: datetime) -> None:
+    """The one place where webhooks learn that a job has ended: every end is written above.
+
+    Args:
+        row: `_TOLD` as it was written.
+    """
+    code = None if row.error is None else row.error.get("code")
     data = {
-        "job_id": job.id,
-        "kind": job.kind,
-        "store": job.store,
-        "state": str(job.state),
+        "job_id": job_id,
+        "kind": row.kind,
+        "store": row.store,
+        "state": str(row.state),
         "error_code": code,
-        "silence_proved": job.silence_proved,
-        "parent_id": job.parent_id,
-        "token_id": job.token_id,  # its name is what somebody else has written
-        "attempts": job.attempt,
-        "created_at": instant_text(job.created_at),
-        "started_at": None if job.started_at is None else instant_text(job.started_at),
-        "finished_at": None if job.finished_at is None else instant_text(job.finished_at),
+        "silence_proved": row.silence_proved,
+        "parent_id": row.parent_id,
+        "token_id": row.token_id,  # its name is what somebody else has written
+        "attempts": row.attempt,
+        "created_at": instant_text(row.created_at),
+        "started_at": None if row.started_at is None else instant_text(row.started_at),
+        "finished_at": None if row.finished_at is None else instant_text(row.finished_at),
     }
-    subject = f"jobs/{job.id}"
-    tell(db, Fact.JOB_ENDED, store=job.store, subject=subject, data=data, now=now)
+    tell(db, Fact.JOB_ENDED, store=row.store, subject=f"jobs/{job_id}", data=data, now=now)
     if code == EPOCH_AHEAD:
-        ahead = {"store": job.store, "job_id": job.id, "kind": job.kind}
-        tell(db, Fact.EPOCH_AHEAD, store=job.store, subject=f"stores/{job.store}", data=ahead, now=now)
-    if job.state == JobState.SUCCEEDED and job.store is not None:
-        note_success(db, store=job.store, kind=job.kind, now=now)
+        ahead = {"store": row.store, "job_id": job_id, "kind": row.kind}
+        tell(db, Fact.EPOCH_AHEAD, store=row.store, subject=f"stores/{row.store}", data=ahead, now=now)
+    if TRACING.is_on:
+        after_commit(db, partial(TRACING.job_ended, data, row.created_at, row.finished_at))
+    if row.state == JobState.SUCCEEDED and row.store is not None:
+        note_success(db, store=row.store, kind=row.kind, now=now)
 
 
 def state_event(state: JobState, **facts: Any) -> tuple[str, dict[str, Any]]:

@@ -20,6 +20,7 @@ from app.jobs.engines.engine import Engine, EngineLease, borrower_of
 from app.jobs.models import WaitingOn
 from app.jobs.running.context import JobContext
 from app.sweeps.turns import Turns, what_holds
+from app.tracing import TRACING
 from spark.targets.connection import Connection
 from spark.targets.errors import TargetError, TargetStatementTimeout, TargetUnreachable
 from spark.targets.work import Outcome, UnitWork
@@ -168,6 +169,7 @@ class Sweep(Generic[Unit, Result]):
         again: list[tuple[Unit, int]] = []
         for outcome in self._lease.map(self._begun(units)):
             unit, tries = self._under_way.pop(outcome.unit.unit_id)
+            self._trace(outcome)
             if outcome.error is None:
                 self._account(unit, outcome)
                 continue
@@ -186,6 +188,13 @@ class Sweep(Generic[Unit, Result]):
             assert unit.unit_id not in self._under_way, unit
             self._under_way[unit.unit_id] = (unit, tries)
             yield unit
+
+    def _trace(self, outcome: Outcome[Unit, Result]) -> None:
+        if TRACING.is_on:
+            unit, error = outcome.unit, outcome.error
+            name = str(getattr(unit, "step", type(unit).__name__))
+            now, code = self._context.clock.now(), None if error is None else error.code
+            TRACING.unit(name, unit_id=unit.unit_id, took_s=outcome.elapsed_s, now=now, error=code)
 
     def _account(self, unit: Unit, outcome: Outcome[Unit, Result]) -> None:
         assert outcome.result is not None, "a unit ends with a result or an error"

@@ -20,6 +20,7 @@ from sqlmodel import Session, col, select
 
 from app.db import Database
 from app.kit.cron import next_time
+from app.parameters.service import GlobalValues, global_values
 from app.settings import Settings
 from app.stores.models import StoreKind
 from app.stores.rows import Store
@@ -42,7 +43,7 @@ class Schedule:
     def after(self, at: datetime) -> datetime:
         """The first time after an instant."""
         if self.cron is not None:
-            assert self.time_zone is not None, "a cron is told in a zone"
+            assert self.time_zone is not None, "a cron has a time zone"
             return next_time(self.cron, at, time_zone=self.time_zone)
         assert self.interval_s is not None, "what has no cron has an interval"
         assert self.interval_s > 0, self
@@ -64,7 +65,7 @@ class Recurring:
 
     Args:
         kinds: all kinds of sweeps that a store may ask for.
-        wanted: what a store asks for.
+        wanted: what a store asks for, with the global values of all parameters.
         submit: does it now, in the transaction that holds the store.
         last_began: when such a sweep began last, whoever asked for it: the next comes an interval later, the
             first at once; None: the first comes at its next time after it was switched on.
@@ -72,7 +73,7 @@ class Recurring:
 
     store_kind: StoreKind
     kinds: frozenset[str]
-    wanted: Callable[[Session, Store], Sequence[Schedule]]
+    wanted: Callable[[GlobalValues, Store], Sequence[Schedule]]
     submit: Callable[[Session, Settings, Store, Schedule, datetime], Ticked]
     last_began: Callable[[Session, Store], datetime | None] | None = None
 
@@ -122,7 +123,8 @@ def _differences(
     kept = db.exec(select(SweepTick).where(col(SweepTick.kind).in_(recurring.kinds))).all()
     rows = {(row.store, row.kind): Schedule.of(row) for row in kept}
     query = select(Store).where(Store.kind == recurring.store_kind).order_by(col(Store.id)).limit(STORES_MAX)
-    asked = [(store, item) for store in db.exec(query).all() for item in recurring.wanted(db, store)]
+    values = global_values(db)
+    asked = [(store, item) for store in db.exec(query).all() for item in recurring.wanted(values, store)]
     assert {item.kind for _, item in asked} <= recurring.kinds, "a kind that nobody would find due"
     changed = [(store, item) for store, item in asked if rows.get((store.id, item.kind)) != item]
     wanted = {(store.id, item.kind) for store, item in asked}
@@ -161,7 +163,7 @@ def _tick(
     if row is None or store is None or row.next_at > now:
         return None
     schedule = Schedule.of(row)
-    if schedule not in recurring.wanted(db, store):  # changed since it was found due
+    if schedule not in recurring.wanted(global_values(db), store):  # changed since it was found due
         return None
     last = recurring.last_began(db, store) if recurring.last_began is not None else None
     if last is not None and schedule.after(last) > now:  # somebody else has asked for one meanwhile
@@ -204,7 +206,7 @@ def shown_by_interval(
     db: Session, recurring: Recurring, store: Store, *, now: datetime
 ) -> dict[str, Any] | None:
     """The fields of an IntervalTickRead of the only sweep that a store may ask for; None: it is off."""
-    wanted = recurring.wanted(db, store)
+    wanted = recurring.wanted(global_values(db), store)
     assert len(wanted) <= 1, "one interval, one sweep"
     for item in wanted:
         assert item.interval_s is not None, "what recurs by an interval has one"

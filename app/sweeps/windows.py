@@ -13,6 +13,7 @@ from typing import Any
 
 from app.jobs.running.context import JobContext
 from app.sweeps.loop import PARTS, Charge, Course
+from app.sweeps.outlook import Outlook
 from app.sweeps.sizing import UnitSize
 from spark.targets.connection import Connection
 from spark.targets.transaction import AnyUnit, UnitResult
@@ -90,14 +91,14 @@ class WindowPlan:
     Args:
         make_unit: from step and piece to the unit of this attempt.
         most_rows: step to the most rows of a unit.
-        total_rows: an estimate of the rows that will be looked at.
+        outlook: how much there is to do; None: nobody knows.
         removed: from rows by step to those of them that are gone.
     """
 
     walk: Walk
     make_unit: Callable[[str, Piece], AnyUnit]
     most_rows: Mapping[str, int]
-    total_rows: int | None
+    outlook: Outlook | None
     target_s: float
     window_units: int
     removed: Callable[[Mapping[str, int]], Mapping[str, int]] = dict
@@ -111,6 +112,9 @@ class Windows(Course[AnyUnit, UnitResult]):
         self._conn = conn
         self._plan = plan
         self.state = LoopState.load(context.checkpoint(CHECKPOINT_LOOP), first=plan.walk.steps[0])
+        self._outlook = plan.outlook
+        if self._outlook is not None:
+            self._outlook.resume(self.state.step, self.state.examined)
         self._size: UnitSize | None = None
         self._open: dict[str, Piece] = {}
         self._elapsed: list[float] = []
@@ -133,7 +137,11 @@ class Windows(Course[AnyUnit, UnitResult]):
             self._context.check()
             if step != self.state.step:
                 self.state.step, self.state.after, self._size = step, None, None
+            began_s = self._context.clock.boottime_s()
             self.state.window = self._pieces(step)
+            if self._outlook is not None:
+                took_s = self._context.clock.boottime_s() - began_s
+                self._outlook.cut(sum(item.rows for item in self.state.window), took_s=took_s)
             if self.state.window:
                 self._save()
                 return True
@@ -178,6 +186,10 @@ class Windows(Course[AnyUnit, UnitResult]):
         state.units += 1
         self._elapsed.append(elapsed_s)
         self._window_done += rows
+        if self._outlook is not None:
+            at_s = self._context.clock.boottime_s()
+            took_s = None if result.repeated else elapsed_s
+            self._outlook.done(unit.step, rows=rows, gone=result.rows, at_s=at_s, took_s=took_s)
         if result.repeated:
             self._repeated += rows
             return None
@@ -222,13 +234,19 @@ class Windows(Course[AnyUnit, UnitResult]):
 
     def show(self, *, is_done: bool, force: bool) -> None:
         """Rows that were looked at, of about so many."""
-        done = self.state.examined + self._window_done
+        done, outlook = self.state.examined + self._window_done, self._outlook
+        left_s = None
+        if outlook is not None:
+            outlook.bounds(self._context.throttle.setting)
+            outlook.look(self._context.clock.boottime_s())
+            left_s = outlook.left_s(self.state.step)
         self._context.progress(
             unit=UNIT,
             done=done,
-            total=done if is_done else self._plan.total_rows,
+            total=done if is_done else None if outlook is None else outlook.total,
             total_is_estimate=not is_done,
             repeated=self._repeated,
             removed=sum(self._plan.removed(self.state.rows).values()),
+            left_s=left_s,
             force=force,
         )

@@ -3,15 +3,18 @@
 The children of a batch share the tasks of Spark: from FLEET_SHARES children on, a fourth of the rows will do.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from app.errors import Conflict
 from app.jobs.engines.engine import Engine
 from app.jobs.engines.spark_engine import SparkEngine
-from app.jobs.errors import SparkDisabled
+from app.jobs.errors import JeNotInstalled, SparkDisabled, SparkNotInstalled
 from app.jobs.queries import count_siblings
 from app.jobs.running.context import JobContext
 from app.settings import EngineChoice, Settings
+from spark import extras
 
 CHECKPOINT_ENGINE = "engine"
 EVENT_ENGINE = "engine"
@@ -21,6 +24,7 @@ Reason = Literal[
     "ROWS",
     "NO_ESTIMATE",
     "SPARK_DISABLED",
+    "SPARK_NOT_INSTALLED",
     "POOL_FAILED",
     "POOL_DRAINING",
     "NO_LEDGER",
@@ -30,9 +34,31 @@ Reason = Literal[
 
 
 def check_engine(engine: EngineChoice | None, settings: Settings) -> None:
-    """Raise SparkDisabled when a request names an engine that this service has not."""
-    if engine == "SPARK" and not settings.spark.enabled:
-        raise SparkDisabled
+    """Raise SparkDisabled or SparkNotInstalled when a request names an engine that this service has not."""
+    if engine == "SPARK" and why_no_spark(settings) is not None:
+        raise missing_spark(settings)
+
+
+def why_no_spark(settings: Settings) -> Literal["SPARK_DISABLED", "SPARK_NOT_INSTALLED"] | None:
+    """Why this process has no Spark; None: it has."""
+    if not settings.spark.enabled:
+        return "SPARK_DISABLED"
+    return None if extras.SPARK.is_installed else "SPARK_NOT_INSTALLED"
+
+
+def missing_spark(settings: Settings) -> Conflict:
+    """What somebody is told who wants the Spark that this process has not."""
+    return SparkNotInstalled() if why_no_spark(settings) == "SPARK_NOT_INSTALLED" else SparkDisabled()
+
+
+def check_je(runs_on: Sequence[str], settings: Settings) -> None:
+    """Raise JeNotInstalled where this service would run the job, and cannot read the log of an environment.
+
+    Args:
+        runs_on: the labels that the store's runners must have.
+    """
+    if set(runs_on) <= set(settings.labels) and not extras.JE.is_installed:
+        raise JeNotInstalled
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +84,7 @@ class Engines:
     """The engines of this process; `spark` is None where it is switched off.
 
     Args:
+        why_no_spark: for the job's event, where `spark` is None.
         are_here: whether workers of Spark run on this machine.
         is_shared: whether files that workers of Spark write may be found by this process.
     """
@@ -65,6 +92,7 @@ class Engines:
     inline: Engine
     spark: SparkEngine | None = None
     min_rows: int = 100_000
+    why_no_spark: Literal["SPARK_DISABLED", "SPARK_NOT_INSTALLED"] = "SPARK_DISABLED"
     are_here: bool = True
     is_shared: bool = True
 
@@ -92,7 +120,7 @@ class Engines:
         if work.requested == "INLINE":
             return self.inline, "REQUESTED"
         if self.spark is None:
-            return self.inline, "SPARK_DISABLED"
+            return self.inline, self.why_no_spark
         if not work.has_ledger:
             return self.inline, "NO_LEDGER"
         if work.is_here and not self.are_here:

@@ -1,29 +1,31 @@
 """`/v1/spark-pool`: the pooled Spark session of the instance that answers."""
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Depends, Request
 from sqlmodel import Session
 from starlette.responses import Response
 
-from app.auth.access import requires_unlimited
+from app.auth.access import requires_unlimited, settings_of
 from app.auth.actions import Action
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
-from app.jobs.engines.spark_service import SparkService
-from app.jobs.errors import SparkDisabled
+from app.jobs.engines.choice import missing_spark
 from app.jobs.models import PoolAction, PoolRecycle, SparkPoolRead
 from app.kit.problems import problems
 from app.settings import EngineChoice
+
+if TYPE_CHECKING:  # it needs the extra `spark`
+    from app.jobs.engines.spark_service import SparkService
 
 router = APIRouter(tags=["operation"])
 Reader = Annotated[Caller, Depends(requires_unlimited(Scope.JOBS_READ))]
 Admin = Annotated[Caller, Depends(requires_unlimited(Scope.ADMIN))]
 
 
-def spark_of(request: Request) -> SparkService | None:
+def spark_of(request: Request) -> "SparkService | None":
     """The Spark side of this process."""
     found: SparkService | None = request.app.state.spark
     return found
@@ -36,10 +38,10 @@ def check_room(request: Request, engine: EngineChoice | None) -> None:
         spark.check_room()
 
 
-def _enabled(request: Request) -> SparkService:
+def _enabled(request: Request) -> "SparkService":
     spark = spark_of(request)
     if spark is None:
-        raise SparkDisabled
+        raise missing_spark(settings_of(request))
     return spark
 
 
@@ -60,7 +62,7 @@ def _change(
     caller: Caller,
     body: PoolAction | PoolRecycle,
     verb: str,
-    act: Callable[[SparkService], None],
+    act: Callable[["SparkService"], None],
 ) -> Response:
     """Order something; the pool carries it out in the background.
 

@@ -11,18 +11,20 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from types import TracebackType
-from typing import Generic, Literal, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, Protocol, Self, TypeVar
 
 from app.clock import Clock
 from app.jobs.engines.engine import ANYBODY, Borrower, EngineLease
 from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.models import WaitingOn
-from spark.exchange.dispatch import Exchange
 from spark.exchange.errors import TaskBroken, UnitsLost
 from spark.exchange.lease import ExchangeLease, LeaseTerms
 from spark.pool.errors import LeaseRefused, PoolQueueFull
 from spark.pool.snapshot import PoolSnapshot
 from spark.targets.work import Outcome, UnitWork
+
+if TYPE_CHECKING:  # it needs the extra `spark`
+    from spark.exchange.dispatch import Exchange
 
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
@@ -58,7 +60,7 @@ class SparkEngine:
 
     name: Literal["INLINE", "SPARK"] = "SPARK"
 
-    def __init__(self, pool: PoolView, exchange: Exchange, clock: Clock, *, queue_max: int) -> None:
+    def __init__(self, pool: PoolView, exchange: "Exchange", clock: Clock, *, queue_max: int) -> None:
         self.pool = pool
         self.exchange = exchange
         self._clock = clock

@@ -10,20 +10,23 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from app.jobs.engines.choice import CHECKPOINT_ENGINE, EVENT_ENGINE
+from app.jobs.engines.choice import CHECKPOINT_ENGINE, EVENT_ENGINE, why_no_spark
 from app.jobs.engines.spark_engine import NOT_YET, QUEUE_RETRY_S, SPARK_POOL
-from app.jobs.engines.spark_service import SparkService
-from app.jobs.errors import JobWaiting
+from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.models import WaitingOn
 from app.jobs.running.context import JobContext
 from app.settings import EngineChoice, Settings
+from spark import extras
 from spark.erase.hands.child import ChildHands
 from spark.erase.hands.hands import Hands
 from spark.formats.je.log import FILE_NAME
 from spark.pool.errors import LeaseRefused, LeaseWaitEnded, PoolQueueFull
-from spark.pool.lease import Lease
+
+if TYPE_CHECKING:  # they need the extra `spark`
+    from app.jobs.engines.spark_service import SparkService
+    from spark.pool.lease import Lease
 
 BORROW_WAIT_S = 20.0
 """So long a job waits for a slot, or for the pool to come up, before it is put aside."""
@@ -34,6 +37,7 @@ Reason = Literal[
     "REQUESTED",
     "LOG_SIZE",
     "SPARK_DISABLED",
+    "SPARK_NOT_INSTALLED",
     "POOL_FAILED",
     "POOL_DRAINING",
     "DIRECTORY_ON_THIS_MACHINE",
@@ -45,7 +49,7 @@ class HandsSource:
     """Where hands come from in this process; `spark` is None where it is switched off."""
 
     settings: Settings
-    spark: SparkService | None = None
+    spark: "SparkService | None" = None
     make_inline: Callable[[], Hands] = ChildHands
 
     def take(
@@ -56,8 +60,11 @@ class HandsSource:
         Args:
             requested: by the request; None: the service's default.
             directory: of the environment.
-        Raises: JobWaiting: the pool cannot serve now. JobStopped: while it was waited for.
+        Raises: JobWaiting: the pool cannot serve now. JobStopped: while it was waited for. JobFailed:
+            JE_NOT_INSTALLED, by a process that lacks the extra.
         """
+        if not extras.JE.is_installed:
+            raise JobFailed("JE_NOT_INSTALLED", f"no compiler for its loops here: {extras.JE.command}")
         wanted = requested or self.settings.engine
         size = log_bytes(directory)
         engine, reason = self.choose(wanted, size=size)
@@ -86,7 +93,7 @@ class HandsSource:
         if wanted == "INLINE":
             return "INLINE", "REQUESTED"
         if self.spark is None:
-            return "INLINE", "SPARK_DISABLED"
+            return "INLINE", why_no_spark(self.settings) or "SPARK_DISABLED"
         if not self.settings.executors_are_here:
             # Its control file and JE's locks hold on one machine only.
             return "INLINE", "DIRECTORY_ON_THIS_MACHINE"
@@ -112,7 +119,7 @@ def log_bytes(directory: Path) -> int:
     return total
 
 
-def borrow_spark_hands(spark: SparkService, context: JobContext) -> Hands:
+def borrow_spark_hands(spark: "SparkService", context: JobContext) -> Hands:
     """Borrow a slot of the pool for hands, until they are closed; the pool is started where it does not run.
 
     Raises: JobWaiting: no slot within BORROW_WAIT_S, the queue is full, or the pool has been given up.
@@ -131,7 +138,7 @@ def borrow_spark_hands(spark: SparkService, context: JobContext) -> Hands:
     return hands
 
 
-def _lease(spark: SparkService, context: JobContext) -> Lease:
+def _lease(spark: "SparkService", context: JobContext) -> "Lease":
     found = spark.pool.snapshot()
     must_wait = found.state in NOT_YET or all(slot.state != "IDLE" for slot in found.slots)
     if must_wait:
@@ -150,7 +157,7 @@ def _lease(spark: SparkService, context: JobContext) -> Lease:
     return lease
 
 
-def _waiting(spark: SparkService, context: JobContext, refused: LeaseRefused) -> JobWaiting:
+def _waiting(spark: "SparkService", context: JobContext, refused: LeaseRefused) -> JobWaiting:
     if isinstance(refused, PoolQueueFull):
         return spark.engine.waiting("QUEUE_FULL", after_s=refused.retry_after_s)
     if isinstance(refused, LeaseWaitEnded):

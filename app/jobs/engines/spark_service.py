@@ -11,8 +11,6 @@ import threading
 from datetime import timedelta
 
 from app.clock import Clock
-from app.jobs.engines.choice import Engines
-from app.jobs.engines.engine import InlineEngine
 from app.jobs.engines.spark_engine import QUEUE_RETRY_S, SparkEngine
 from app.jobs.errors import PoolNotRunning, PoolQueueFull
 from app.jobs.models import ExchangeRead, SparkLimits, SparkPoolRead, SparkSlot, SparkWaiting
@@ -154,23 +152,6 @@ def limits_of(settings: SparkSettings) -> SparkLimits:
         min_rows=settings.min_rows,
         units_ahead_max=settings.units_ahead_max,
         task_duration=timedelta(milliseconds=settings.task_ms),
-    )
-
-
-def spark_service(settings: Settings, clock: Clock, *, instance_id: str) -> SparkService | None:
-    """The Spark side of a process; None where the settings switch it off."""
-    return SparkService(settings, clock, instance_id=instance_id) if settings.spark.enabled else None
-
-
-def engines_of(settings: Settings, clock: Clock, spark: SparkService | None) -> Engines:
-    """The engines that jobs of this process run on."""
-    engine = None if spark is None else spark.engine
-    return Engines(
-        InlineEngine(clock),
-        engine,
-        settings.spark.min_rows,
-        are_here=settings.executors_are_here,
-        is_shared=settings.archives_reach_executors,
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from types import UnionType
-from typing import Any
+from typing import Any, Final
 
 from fastapi import Request
 from pydantic import BaseModel
@@ -17,6 +17,8 @@ from app.jobs.rows import Job
 from app.jobs.states import TERMINAL, JobState
 from app.jobs.streaming import wait_for_change
 from app.kit.prefer import wait_seconds
+
+RETRY_AFTER_S: Final = "5"
 
 
 def plan_responses(plan: type[BaseModel] | UnionType) -> dict[int | str, dict[str, Any]]:
@@ -73,7 +75,9 @@ def _answer(job: JobRead, version: int) -> Response:
     if job.state in TERMINAL:
         error = job.error
         code = error.code if error else "PLAN_ABORTED"
-        kind = Unavailable if error and error.retryable else Conflict
-        raise kind(error.detail if error else "the plan was aborted", code=code, extra={"job_id": job.id})
+        detail, extra = error.detail if error else "the plan was aborted", {"job_id": job.id}
+        if error and error.retryable:
+            raise Unavailable(detail, code=code, extra=extra, headers={"Retry-After": RETRY_AFTER_S})
+        raise Conflict(detail, code=code, extra=extra)
     body = job.model_dump(mode="json")
     return JSONResponse(body, status_code=202, headers=job_headers(job.id, version))

@@ -11,19 +11,26 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import and_, func, insert, or_, update
+from sqlalchemy import ColumnElement, insert, or_, update
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
 
 from app.db import Database
 from app.errors import MetadataBusy
 from app.jobs.rows import Counter, Job, JobClaim, JobClass
-from app.jobs.service import release_claims
+from app.jobs.running.candidates import (
+    CANDIDATES_MAX,
+    LimitsOf,
+    full_stores,
+    is_claimable,
+    oldest,
+    reachable_keys,
+)
+from app.jobs.service import release_claims, serialise, shares
 from app.jobs.states import HELD, JobState
-from app.jobs.writing import change_job, state_event
+from app.jobs.writing import LOOKS_QUIETLY, change_job, state_event
 
 FENCING_COUNTER = "fencing_token"
-CANDIDATES_MAX = 20
 REAP_MAX = 200  # more than one runner can hold (settings: 64 + 64), so that one pass at its start takes all
 
 
@@ -45,6 +52,10 @@ class ClaimedJob:
     active_s: float
     done: int = 0
     """What an earlier attempt has shown as done: progress never goes back."""
+    rate_per_s: float | None = None
+    """What an earlier attempt has shown last."""
+    is_quiet: bool = False
+    """It waited, and looks again: its claim had no event, and what it waits for is still shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,102 +142,45 @@ def _take_back(db: Session, job: Job, *, now: datetime, not_before: datetime | N
     )
 
 
-def _claimable(now: datetime, job_class: JobClass) -> Any:
-    due = or_(col(Job.not_before).is_(None), col(Job.not_before) <= now)
-    silent = and_(
-        col(Job.state).in_([JobState.PAUSING, JobState.ABORTING]), col(Job.lease_instance).is_(None), due
-    )
-    return and_(
-        col(Job.job_class) == job_class,
-        or_(
-            and_(col(Job.state) == JobState.QUEUED, due),
-            and_(col(Job.state) == JobState.WAITING, col(Job.not_before) <= now),
-            silent,
-        ),
-    )
-
-
-def is_anything_due(db: Session, *, now: datetime) -> bool:
-    """Whether a look that writes may find something: a job to claim, or a lease that has run out.
-
-    A runner that looks only reads.
-    """
-    expired = and_(col(Job.state).in_(sorted(HELD)), col(Job.lease_expires_at) <= now)
-    claimable = [_claimable(now, job_class) for job_class in JobClass]
-    return db.exec(select(Job.id).where(or_(expired, *claimable)).limit(1)).first() is not None
-
-
-def next_due(db: Session, *, now: datetime) -> datetime | None:
-    """When time alone brings the next work: a job that is due by then, or a lease that runs out."""
-    resting = col(Job.state).in_([JobState.QUEUED, JobState.WAITING, JobState.PAUSING, JobState.ABORTING])
-    due = select(func.min(Job.not_before)).where(resting, col(Job.not_before) > now).scalar_subquery()
-    held = col(Job.state).in_(sorted(HELD))
-    expires = select(func.min(Job.lease_expires_at)).where(held, col(Job.lease_expires_at) > now)
-    times = db.exec(select(due, expires.scalar_subquery())).one()
-    return min((time for time in times if time is not None), default=None)
-
-
-def _reachable_keys(db: Session, labels: frozenset[str], claimable: Any) -> list[str]:
-    """The distinct `runs_on` among claimable jobs that this runner satisfies."""
-    keys = db.exec(select(Job.runs_on_key).where(claimable).distinct()).all()
-    return [key for key in keys if set(filter(None, key.split(","))) <= labels]
-
-
 def claim_next(
     db: Session,
     database: Database,
     claimer: Claimer,
     *,
     job_class: JobClass,
-    parallel_limits: Mapping[str, int],
+    parallel_limits: LimitsOf,
     but: Collection[str] = (),
     kinds: Collection[str] | None = None,
 ) -> ClaimedJob | None:
     """Claim the oldest job that this runner may run.
 
     Args:
-        parallel_limits: store to the number of its jobs that may run at once.
+        parallel_limits: asked about the stores that have jobs at work.
         but: jobs that are left alone, because an earlier attempt of this very runner has not ended.
         kinds: what the runner knows how to do; a newer instance may have queued more. None: everything.
     """
     now = database.now(db)
-    claimable = and_(_claimable(now, job_class), col(Job.id).not_in(sorted(but)))
+    keys = reachable_keys(db, claimer.labels, job_class)
+    conditions: list[ColumnElement[bool]] = [col(Job.id).not_in(sorted(but))]
     if kinds is not None:
-        claimable = and_(claimable, col(Job.kind).in_(sorted(kinds)))
-    keys = _reachable_keys(db, claimer.labels, claimable)
-    if not keys:
+        conditions.append(col(Job.kind).in_(sorted(kinds)))
+    if not keys or not oldest(db, job_class, keys, *conditions, now=now):
         return None
     token = next_token(db)  # first: its row lock makes the count of running jobs below exact
-    query = (
-        select(Job)
-        .where(claimable, col(Job.runs_on_key).in_(keys))
-        .order_by(col(Job.id))
-        .limit(CANDIDATES_MAX)
-        .with_for_update(skip_locked=True)
-    )
-    full = _full_stores(db, parallel_limits)
+    full = full_stores(db, parallel_limits)
     if full:
-        query = query.where(
-            or_(col(Job.store).is_(None), col(Job.store).not_in(full), col(Job.state).in_(sorted(HELD)))
-        )
-    job = db.exec(query).first()
+        has_room = or_(col(Job.store).is_(None), col(Job.store).not_in(full))
+        conditions.append(or_(has_room, col(Job.state).in_(sorted(HELD))))
+    found = oldest(db, job_class, keys, *conditions, now=now)[:CANDIDATES_MAX]
+    query = select(Job).where(col(Job.id).in_(found)).order_by(col(Job.id)).with_for_update(skip_locked=True)
+    job = next((each for each in db.exec(query).all() if is_claimable(each, now=now)), None)
     return None if job is None else _take(db, job, claimer, token=token, now=now)
-
-
-def _full_stores(db: Session, parallel_limits: Mapping[str, int]) -> list[str]:
-    if not parallel_limits:
-        return []
-    rows = db.exec(
-        select(Job.store, func.count())
-        .where(col(Job.state).in_(sorted(HELD)), col(Job.store).in_(sorted(parallel_limits)))
-        .group_by(col(Job.store))
-    ).all()
-    return [store for store, running in rows if store is not None and running >= parallel_limits[store]]
 
 
 def _take(db: Session, job: Job, claimer: Claimer, *, token: int, now: datetime) -> ClaimedJob | None:
     runs = job.state in (JobState.QUEUED, JobState.WAITING)
     state = JobState.RUNNING if runs else JobState(job.state)
+    is_quiet = job.state == JobState.WAITING and job.kind in LOOKS_QUIETLY
     values: dict[str, Any] = {
         "state": state,
         "fencing_token": token,
@@ -236,18 +190,20 @@ def _take(db: Session, job: Job, claimer: Claimer, *, token: int, now: datetime)
         "unproven": True,
         "not_before": None,
         "wake_key": None,
-        "waiting_on": [] if runs else job.waiting_on,  # why silence is not proved yet stays to be seen
         "throttle_effective": None,
         "throttle_cause": None,
         "started_at": job.started_at or now,
     }
+    if runs and not is_quiet:  # else why silence is not proved yet stays to be seen
+        values["waiting_on"] = []
+    event = state_event(state, instance=claimer.instance_id, attempt=job.attempt + 1)
     won = change_job(
         db,
         job.id,
         guards=[col(Job.state) == job.state, col(Job.version) == job.version],
         values=values,
         now=now,
-        event=state_event(state, instance=claimer.instance_id, attempt=job.attempt + 1) if runs else None,
+        event=event if runs and not is_quiet else None,
     )
     if not won:
         return None
@@ -265,6 +221,8 @@ def _take(db: Session, job: Job, claimer: Claimer, *, token: int, now: datetime)
         throttle=job.throttle_requested,
         active_s=job.active_s,
         done=int((job.progress or {}).get("done", 0)),
+        rate_per_s=(job.progress or {}).get("rate_per_s"),
+        is_quiet=is_quiet,
     )
 
 
@@ -288,6 +246,27 @@ def renew(db: Session, database: Database, claimer: Claimer, held: Sequence[tupl
         if row is not None:
             kept.append(job_id)
     return kept
+
+
+def overlapping_claim(
+    db: Session, *, job_id: str, target_identity: str, resource: str
+) -> tuple[str, str] | None:
+    """Another job that holds a whole or a part of a resource, and which; the same resource is not looked at.
+
+    Two that claim at the same time look one after the other.
+    """
+    serialise(db, target_identity)
+    holds = select(JobClaim.job_id, JobClaim.resource).join(Job, col(Job.id) == col(JobClaim.job_id))
+    found = db.exec(
+        holds.where(
+            col(JobClaim.target_identity) == target_identity,
+            shares(col(JobClaim.resource), resource),
+            col(JobClaim.resource) != resource,
+            col(JobClaim.job_id) != job_id,
+            col(Job.finished_at).is_(None),
+        ).limit(1)
+    ).first()
+    return None if found is None else (found[0], found[1])
 
 
 def claim_target(

@@ -21,6 +21,7 @@ from app.jobs.errors import JobStopped, LeaseLost, StopCause
 from app.jobs.models import ThrottleSetting, WaitingOn
 from app.jobs.rows import Job, JobCheckpoint
 from app.jobs.running.claims import ClaimedJob
+from app.jobs.running.pace import Shown
 from app.jobs.running.throttle import REQUESTED, Throttle
 from app.jobs.states import HELD, JobState
 from app.jobs.writing import EVENT_PROGRESS, change_job
@@ -79,8 +80,7 @@ class JobContext:
         self._cancels: list[Callable[[], object]] = []
         self._renewed_at = clock.boottime_s()
         self._began_at = clock.boottime_s()
-        self._progress_at: float | None = None
-        self._done_at_start: int | None = None
+        self._shown = Shown()
         self._bounds_shown = (ThrottleSetting(), REQUESTED)
 
     # -- stopping
@@ -244,29 +244,26 @@ class JobContext:
         repeated: int = 0,
         removed: int | None = None,
         spread: Spread | None = None,
+        left_s: float | None = None,
         force: bool = False,
     ) -> None:
-        """Show how far it is; at most once in `progress_interval_s`.
+        """Show how far it is; at most once in `progress_interval_s`, more often in the first seconds.
 
         Args:
             repeated: how much of `done` this attempt only found done by an earlier one: it gained nothing.
             removed: rows that are gone, where `done` counts what was looked at.
-            spread: the plan that the work keeps to; without one the rate so far tells when it ends.
+            spread: the plan that the work keeps to; without one the rate of late tells when it ends.
+            left_s: seconds of work that are left under the bounds in effect, where the task knows better.
         """
         now_s = self.clock.boottime_s()
-        if self._done_at_start is None:
-            self._done_at_start = done
-        due = self._progress_at is None or now_s - self._progress_at >= self.settings.progress_interval_s
-        if not due and not force:
+        gained = self._shown.count(now_s, done=done - repeated, bounds=self.throttle.setting)
+        if not force and not self._shown.is_due(now_s, every_s=self.settings.progress_interval_s):
             return
-        self._progress_at = now_s
+        self._shown.show(now_s)
         active_s = now_s - self._began_at
         if total is not None and total_is_estimate:
             total = max(total, done)
-        gained = done - self._done_at_start - repeated
-        shown = self._progress_row(
-            unit, max(done, self.job.done), total, total_is_estimate, active_s, gained=gained
-        )
+        shown = self._progress_row(unit, max(done, self.job.done), total, total_is_estimate, left_s)
         if removed is not None:
             shown["removed"] = removed
         if spread is not None:
@@ -278,15 +275,14 @@ class JobContext:
         self._changed(self.job.id)
 
     def _progress_row(
-        self, unit: str, done: int, total: int | None, is_estimate: bool, active_s: float, *, gained: int
+        self, unit: str, done: int, total: int | None, is_estimate: bool, left_s: float | None
     ) -> dict[str, Any]:
-        rate = gained / active_s if active_s > 0 and gained > 0 else None
-        left = None if total is None else max(0, total - done)
-        # The rate so far is that of the intensity in effect; what is left meets other windows.
+        rate = self._shown.rate
+        if left_s is None and rate is not None and total is not None:
+            left_s = max(0, total - done) / rate
+        # Both are of the intensity in effect; what is left meets other windows.
         intensity = (self.throttle.setting.intensity or 1.0) if self.throttle.cause != REQUESTED else 1.0
-        eta = None
-        if rate is not None and left is not None:
-            eta = self._finishes_at(self.clock.now(), work_s=left / rate * intensity)
+        eta = None if left_s is None else self._finishes_at(self.clock.now(), work_s=left_s * intensity)
         return {
             "unit": unit,
             "done": done,

@@ -5,7 +5,7 @@ from typing import Final
 
 from app.clock import Clock
 from app.db import Database
-from app.jobs.running.claims import is_anything_due, next_due
+from app.jobs.running.candidates import is_anything_due, next_due
 from app.news.gate import Gate
 
 LOOK_AGAIN_S: Final = 30.0

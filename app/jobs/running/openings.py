@@ -2,10 +2,13 @@
 
 Rules:
 - a job that may not work gives its slot and its lease back, and is WAITING until it may;
+- it gives its claims back too where every unit of it looks at the fence: whoever claims its target next shuts
+  it out, and it takes its claims again before it goes on. Where no fence stands (erasures of JE: their claim
+  is all that keeps another eraser off; the scan of an extinction: its claim is its own) it keeps them;
 - one that may work a part of the time is throttled so, whatever else throttles it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 
@@ -15,6 +18,7 @@ from app.jobs.errors import JobWaiting, StopCause
 from app.jobs.models import ThrottleSetting, WaitingOn
 from app.jobs.running.claims import ClaimedJob
 from app.jobs.running.context import JobContext
+from app.jobs.running.sql_target import is_fenced
 from app.jobs.running.suspension import suspended_wait
 from app.kit.instants import instant_text
 
@@ -30,11 +34,15 @@ class Opening:
     Attributes:
         ref: the window that says so.
         until: when a job that may not work may again; None: nobody can tell.
+        looked_at: when that was reckoned, by the metadata's clock.
+        not_before: a job that may not work surely may not before; None: it never may.
     """
 
     intensity: float
     ref: str
     until: datetime | None = None
+    looked_at: datetime | None = field(default=None, compare=False)
+    not_before: datetime | None = field(default=None, compare=False)
 
 
 class Openings(Protocol):
@@ -82,32 +90,40 @@ def is_closed(opening: Opening | None) -> bool:
     return opening is not None and opening.intensity <= 0
 
 
-def window_wait(openings: Openings, job: ClaimedJob, *, now: datetime) -> JobWaiting:
+def window_wait(context: JobContext, openings: Openings) -> JobWaiting:
     """The wait of a job that may not work now; it goes on by itself."""
-    opening = openings.of(job, fresh=True)
+    opening = openings.of(context.job, fresh=True)
     if opening is None or not is_closed(opening):  # it has opened meanwhile
-        return JobWaiting([WaitingOn(kind=WAITING_KIND, ref="open")], not_before=now)
-    end = "it is changed" if opening.until is None else instant_text(opening.until)
-    waiting_on = [WaitingOn(kind=WAITING_KIND, ref=f"{opening.ref}, until {end}", until=opening.until)]
-    again = now + LOOK_AGAIN
+        return JobWaiting([WaitingOn(kind=WAITING_KIND, ref="open")], not_before=context.clock.now())
+    waiting_on = [WaitingOn(kind=WAITING_KIND, ref=_shown(opening), until=opening.until)]
+    again = (opening.looked_at or context.clock.now()) + LOOK_AGAIN
+    opens = opening.until or opening.not_before
 
     def is_open(db: Session) -> bool:
-        return not openings.closes(db, job)
+        return not openings.closes(db, context.job)
 
     return JobWaiting(
         waiting_on,
-        not_before=again if opening.until is None else min(opening.until, again),
+        not_before=again if opens is None else min(opens, again),
         wake_key=openings.wake_key,
         overtaken=is_open,
+        gives_back=is_fenced(context),
     )
+
+
+def _shown(opening: Opening) -> str:
+    if opening.until is not None:
+        return f"{opening.ref}, until {instant_text(opening.until)}"
+    if opening.not_before is not None:
+        return f"{opening.ref}, not before {instant_text(opening.not_before)}"
+    return f"{opening.ref}, until it is changed"
 
 
 def rest_wait(context: JobContext, openings: Openings, cause: StopCause) -> JobWaiting:
     """The wait of a job that was stopped because its store rests, or a window has closed."""
-    now = context.clock.now()
     if cause is StopCause.WINDOW:
-        return window_wait(openings, context.job, now=now)
-    return suspended_wait(context.job.store or "", now=now)
+        return window_wait(context, openings)
+    return suspended_wait(context.job.store or "", now=context.clock.now())
 
 
 def brake(context: JobContext, openings: Openings, wanted: ThrottleSetting, *, fresh: bool = False) -> bool:

@@ -13,9 +13,11 @@ from app.jobs.running.context import JobContext
 from app.jobs.service import release_claims, wake_parent
 from app.jobs.states import HELD, JobState, sources_of
 from app.jobs.writing import end_values, state_event
+from app.kit.texts.secrets_out import without_secrets
 
 RETRY_BACKOFF_FIRST_S = 1.0
 SILENCE_RETRY_S = 2.0
+CAUSE_MAX_CHARS = 300
 
 
 def _released(**values: Any) -> dict[str, Any]:
@@ -27,10 +29,17 @@ def _end(context: JobContext, state: JobState, values: Mapping[str, Any], **fact
         now = context.database.now(db)
         wake_parent(db, _parent_of(db, context.job.id), now=now)  # first: parents are locked before children
         change = end_values(state, now) | dict(values)
+        if context.job.is_quiet and state in (JobState.SUCCEEDED, JobState.FAILED):
+            context.change(db, {}, _at_work(context), states=[JobState.RUNNING])
         context.change(db, change, state_event(state, **facts), states=_sources(state))
         release_claims(db, context.job.id, now=now)
 
     context.write(effect)
+
+
+def _at_work(context: JobContext) -> tuple[str, dict[str, Any]]:
+    """The event that a quiet claim left out: what ends has been seen at work."""
+    return state_event(JobState.RUNNING, instance=context.instance_id, attempt=context.job.attempt)
 
 
 def _parent_of(db: Session, job_id: str) -> str | None:
@@ -85,11 +94,23 @@ def hand_back(context: JobContext) -> None:
     """RUNNING to QUEUED at a graceful stop: no crash is counted."""
     values = _released(state=JobState.QUEUED, not_before=None)
     event = state_event(JobState.QUEUED, reason="HANDED_BACK")
-    context.write(lambda db: context.change(db, values, event, states=[JobState.RUNNING]))
+
+    def effect(db: Session) -> None:
+        if context.job.is_quiet:
+            context.change(db, {}, _at_work(context), states=[JobState.RUNNING])
+        context.change(db, values, event, states=[JobState.RUNNING])
+
+    context.write(effect)
 
 
 def go_on(context: JobContext) -> None:
-    """RUNNING to QUEUED: the pause was taken back after the attempt had stopped; silence has been proved."""
+    """RUNNING to QUEUED: the pause was taken back after the attempt had stopped; silence has been proved.
+
+    A task that stopped though nobody had asked it to would do so for ever: it FAILS.
+    """
+    if context.job.state is JobState.RUNNING and context.stop_cause is None:
+        fail(context, JobFailed("INTERNAL", "the task stopped, and no stop was ordered"), proven=True)
+        return
     values = _released(state=JobState.QUEUED, not_before=None, waiting_on=[], unproven=False)
     event = state_event(JobState.QUEUED, reason="RESUMED")
     context.write(lambda db: context.change(db, values, event, states=[JobState.RUNNING]))
@@ -106,7 +127,7 @@ def wait(context: JobContext, waiting: JobWaiting, *, proven: bool) -> None:
     def effect(db: Session) -> None:
         now = context.database.now(db)
         not_before = now if waiting.overtaken(db) else _not_before(context, waiting, now, retries)
-        shown = [item.model_dump(mode="json") for item in waiting.waiting_on]
+        shown = [shown_wait(item, waiting.detail) for item in waiting.waiting_on]
         values = _released(
             state=JobState.WAITING,
             not_before=not_before,
@@ -118,11 +139,18 @@ def wait(context: JobContext, waiting: JobWaiting, *, proven: bool) -> None:
         event = state_event(JobState.WAITING, waiting_on=shown, detail=waiting.detail or None)
         if waiting.gives_back:
             values["gave_back"] = True
-        context.change(db, values, event, states=_sources(JobState.WAITING))
+        is_news = not context.job.is_quiet or get_job(db, context.job.id).waiting_on != shown
+        context.change(db, values, event if is_news else None, states=_sources(JobState.WAITING))
         if waiting.gives_back:
             release_claims(db, context.job.id, now=now)
 
     context.write(effect)
+
+
+def shown_wait(item: WaitingOn, detail: str) -> dict[str, Any]:
+    """What is kept of a wait: with the last error, without what nobody may read."""
+    cause = without_secrets(detail)[:CAUSE_MAX_CHARS]
+    return item.model_dump(mode="json") | ({"cause": cause} if cause else {})
 
 
 def _not_before(context: JobContext, waiting: JobWaiting, now: datetime, retries: int) -> datetime | None:
@@ -137,7 +165,7 @@ def silence_unproven(context: JobContext, detail: str) -> None:
 
     def effect(db: Session) -> None:
         until = context.database.now(db) + timedelta(seconds=SILENCE_RETRY_S)
-        shown = WaitingOn(kind="TARGET_SILENCE", ref=detail[:200], until=until).model_dump(mode="json")
+        shown = shown_wait(WaitingOn(kind="TARGET_SILENCE", ref=detail[:200], until=until), detail)
         values = _released(not_before=until, waiting_on=[shown])
         if get_job(db, context.job.id).state == JobState.RUNNING:  # resumed since
             event = state_event(JobState.QUEUED, reason="RESUMED")

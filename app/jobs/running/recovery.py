@@ -23,7 +23,7 @@ from app.stores.checks.models import RecoveryRead
 from app.stores.rows import Store
 from app.stores.targets import opened
 from spark.targets.connection import Connection, identity
-from spark.targets.fence import read_fence
+from spark.targets.fence import greatest_fence
 from spark.targets.ledger import JobTotals, list_jobs, shows_ledger
 
 RECOVERED_FOREIGN: Final = "RECOVERED_FOREIGN"
@@ -88,8 +88,8 @@ def is_target_ahead(database: Database, settings: Settings, store: Store, resour
 
 
 def fence_ahead(database: Database, conn: Connection, resource: str) -> FenceAhead | None:
-    """The fence of a resource where it is above us: another metadata has given its token."""
-    return _above_us(database, read_fence(conn, resource) if shows_ledger(conn) else None)
+    """The fence of a resource or of its parts where it is above us: another metadata has given its token."""
+    return _above_us(database, greatest_fence(conn, resource) if shows_ledger(conn) else None)
 
 
 def _above_us(database: Database, fence: tuple[int, str] | None) -> FenceAhead | None:
@@ -104,7 +104,7 @@ def _above_us(database: Database, fence: tuple[int, str] | None) -> FenceAhead |
 
 def _greatest_fence(conn: Connection, resources: Sequence[str]) -> tuple[int, str] | None:
     """The greatest token that any job has left at the fences of these resources, and its owner."""
-    found = (read_fence(conn, resource) for resource in resources)
+    found = (greatest_fence(conn, resource) for resource in resources)
     return max((fence for fence in found if fence is not None), default=None)
 
 

@@ -23,6 +23,7 @@ from app.jobs.errors import JobFailed, JobStopped, JobWaiting, LeaseLost, StopCa
 from app.jobs.models import ThrottleSetting, WaitingOn
 from app.jobs.rows import Job, JobClass
 from app.jobs.running import outcome
+from app.jobs.running.candidates import LimitsOf
 from app.jobs.running.claims import ClaimedJob, Claimer, claim_next, reap, renew
 from app.jobs.running.context import JobContext
 from app.jobs.running.looking import WorkGate
@@ -52,7 +53,7 @@ class Runner:
 
     Args:
         kinds: job kind to its task.
-        parallel_limits: read before each claim: store to how many of its jobs may run at once.
+        parallel_limits: asked before each claim about the stores that have jobs at work.
         suspended_stores: read by the control loop: stores whose jobs must rest.
         openings: asked before each attempt and by the control loop: when jobs may work.
         changed: told the id of each job whose row this runner changed.
@@ -66,17 +67,16 @@ class Runner:
         database: Database,
         settings: Settings,
         clock: Clock,
-        parallel_limits: Callable[[Session], Mapping[str, int]],
+        parallel_limits: LimitsOf,
         suspended_stores: Callable[[Session], Collection[str]],
         openings: Openings | None = None,
         changed: Callable[[str], None] = lambda _job_id: None,
     ) -> None:
-        self.claimer = claimer
-        self.kinds = kinds
+        self.claimer, self.kinds = claimer, kinds
         self.database = database
         self.settings = settings
         self.clock = clock
-        self._parallel_limits = parallel_limits
+        self._limits_of = parallel_limits
         self._suspended_stores = suspended_stores
         self._openings: Openings = openings or AlwaysOpen()
         self._changed = changed
@@ -124,9 +124,8 @@ class Runner:
 
     @staticmethod
     def _join(loops: Sequence[threading.Thread]) -> None:
-        for loop in loops:
-            if loop.is_alive():
-                loop.join(THREAD_JOIN_S)
+        for loop in filter(threading.Thread.is_alive, loops):
+            loop.join(THREAD_JOIN_S)
 
     def wake(self) -> None:
         """Look for work and for orders now."""
@@ -169,7 +168,7 @@ class Runner:
                     self.database,
                     self.claimer,
                     job_class=job_class,
-                    parallel_limits=self._parallel_limits(db),
+                    parallel_limits=self._limits_of,
                     kinds=self.kinds,
                     but=[context.job.id for context, _, _ in self._snapshot()],
                 )
@@ -180,11 +179,11 @@ class Runner:
 
     def _has_room(self, job_class: JobClass) -> bool:
         held = [context for context, _, held_class in self._snapshot() if held_class is job_class]
+        settings = self.settings
         if job_class is JobClass.INTERACTIVE:
-            return len(held) < self.settings.runner_interactive_jobs_max
-        here = sum(not context.is_on_pool for context in held)
-        most = self.settings.runner_jobs_max + self.settings.runner_spark_jobs_max
-        return here < self.settings.runner_jobs_max and len(held) < most
+            return len(held) < settings.runner_interactive_jobs_max
+        here, most = settings.runner_jobs_max, settings.runner_jobs_max + settings.runner_spark_jobs_max
+        return sum(not context.is_on_pool for context in held) < here and len(held) < most
 
     def _launch(self, job: ClaimedJob, job_class: JobClass, asked_at_s: float) -> None:
         context = JobContext(
@@ -200,7 +199,7 @@ class Runner:
         context.renewed(asked_at_s)
         thread = threading.Thread(target=self._run, args=(context,), name=f"lethe-{job.id}", daemon=True)
         with self._guard:
-            assert job.id not in self._held, "claimed a job that this runner still holds"
+            assert job.id not in self._held, "claimed a job that is still held here"
             self._held[job.id] = (context, thread, job_class)
         self._changed(job.id)
         thread.start()
@@ -312,9 +311,9 @@ class Runner:
     def _work(self, context: JobContext, kind: TaskKind) -> Mapping[str, object]:
         wanted = ThrottleSetting.model_validate(context.job.throttle or {})
         if not context.patiently(partial(brake, context, self._openings, wanted, fresh=True)):
-            raise context.patiently(partial(window_wait, self._openings, context.job, now=self.clock.now()))
+            raise context.patiently(partial(window_wait, context, self._openings))
         try:
-            return kind.run(context)
+            return kind.attempt(context)
         except (JobStopped, JobWaiting, JobFailed, *_AWAY):
             raise
         except Exception as error:
@@ -328,6 +327,7 @@ class Runner:
         except LeaseLost:
             if self._ordered_state(context) is None:
                 raise
+            context.signal(StopCause.PAUSE)  # a stop was ordered, whichever it is
             self._finish_stop(context, kind)
 
     def _ordered_state(self, context: JobContext) -> JobState | None:

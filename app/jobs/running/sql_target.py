@@ -18,7 +18,7 @@ from app.jobs.running.abandonment import (
     AbandonedStillRuns,
     shut_out_abandoned,
 )
-from app.jobs.running.claims import claim_target, current_epoch, is_free, next_token
+from app.jobs.running.claims import claim_target, current_epoch, is_free, next_token, overlapping_claim
 from app.jobs.running.context import JobContext
 from app.jobs.service import claim_key
 from app.jobs.writing import EPOCH_AHEAD
@@ -152,21 +152,21 @@ def claim(context: JobContext, conn: Connection, *, resource: str, queue: bool) 
     """
     target_identity = identity(conn)
 
-    def take(db: Session) -> str | None:
+    def take(db: Session) -> tuple[str, str] | None:
         values = {"claim_identity": target_identity, "claim_resource": resource, "gave_back": False}
         context.change(db, values)
-        return claim_target(
-            db,
-            job_id=context.job.id,
-            target_identity=target_identity,
-            resource=resource,
-            now=context.database.now(db),
-        )
+        place = {"job_id": context.job.id, "target_identity": target_identity, "resource": resource}
+        beside = overlapping_claim(db, **place)
+        if beside is not None:
+            return beside
+        other = claim_target(db, **place, now=context.database.now(db))
+        return None if other is None else (other, resource)
 
     other = context.write(take)
     known = context.checkpoint(CHECKPOINT_TARGET) or {}
     if other is not None:
-        raise _conflict(context.clock, other, target_identity, resource, queue=queue or bool(known))
+        holder, held = other
+        raise _conflict(context.clock, holder, target_identity, held, queue=queue or bool(known))
     _shut_out_abandoned(context, conn, target_identity)
     noted = {"identity": target_identity, "resource": resource, "ledger": known.get("ledger")}
     context.save_checkpoint(CHECKPOINT_TARGET, noted)

@@ -44,7 +44,8 @@ def suspended_wait(store: str, *, now: datetime, until: datetime | None = None) 
     not_before = now + LOOK_AGAIN if until is None else min(until, now + LOOK_AGAIN)
 
     def resumed(db: Session) -> bool:
-        row = db.get(Store, store)
+        # One that is just being resumed is waited for: its wake comes too early for this job.
+        row = db.get(Store, store, with_for_update={"read": True}, populate_existing=True)
         return row is not None and not is_suspended(row, now=now)
 
     return JobWaiting(waiting_on, not_before=not_before, wake_key=store_key(store), overtaken=resumed)

@@ -4,7 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from app.errors import MetadataBusy, MetadataUnavailable
+from app.jobs.errors import JobFailed, JobStopped, JobWaiting
 from app.jobs.running.context import JobContext
+from app.tracing import TRACING
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +21,21 @@ class TaskKind:
 
     run: Callable[[JobContext], Mapping[str, Any]]
     prove_silence: Callable[[JobContext], None]
+
+    def attempt(self, context: JobContext) -> Mapping[str, Any]:
+        """Do the work as one attempt, and return the result.
+
+        That the metadata was away is no failure of the job, whatever the task takes it for.
+
+        Raises: MetadataUnavailable, MetadataBusy; JobSignal.
+        """
+        with TRACING.attempt(context.job, rests=(JobStopped, JobWaiting)):
+            try:
+                return self.run(context)
+            except JobFailed as failed:
+                if isinstance(failed.__cause__, MetadataUnavailable | MetadataBusy):
+                    raise failed.__cause__ from failed
+                raise
 
 
 TaskKinds = Mapping[str, TaskKind]
