@@ -14,8 +14,9 @@ from typing import Any, Final
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Session
 
-from app.db import before_commit
+from app.db import before_commit, notes
 from app.figures.rows import Figure
+from app.figures.series import Series, has_values, note_value, write_values
 
 PENDING: Final = "lethe_figures"
 LABEL_MAX_CHARS: Final = 200
@@ -36,6 +37,13 @@ class Name(StrEnum):
 
 NOTED: Final = frozenset({Name.LAST_SUCCESS, Name.SLONY_LAG_EVENTS, Name.SLONY_LAG_SECONDS})
 """Not added up: the last one stands."""
+SERIES: Final = {
+    Name.PURGE_ROWS_REMOVED: Series.ROWS_REMOVED,
+    Name.ABORT_SECONDS: Series.ABORT_SECONDS,
+    Name.SLONY_LAG_EVENTS: Series.BACKLOG,
+    Name.SLONY_LAG_SECONDS: Series.LAG_SECONDS,
+}
+"""What is told as a series of its store too."""
 _Key = tuple[str, str, str]
 
 
@@ -49,14 +57,23 @@ def count(
     db: Session, name: Name, *labels: str, store: str | None, value: float = 1.0, now: datetime
 ) -> None:
     """Add to a sum, or note the last value, when the transaction of a session commits."""
-    pending: dict[_Key, _Change] | None = db.info.get(PENDING)
-    if pending is None:
-        pending = db.info[PENDING] = {}
-        before_commit(db, _write)
+    _will_write(db)
     key = (name.value, store or "", SEPARATOR.join(labels)[:LABEL_MAX_CHARS])
-    known = pending.get(key)
-    added = 0.0 if known is None or name in NOTED else known.value
-    pending[key] = _Change(value + added, now)
+    notes(db, PENDING).append((key, _Change(value, now)))
+    series = SERIES.get(name)
+    if series is not None and store is not None and value >= 0:
+        note_value(db, series, value, store=store, now=now)
+
+
+def note(db: Session, series: Series, value: float, *, store: str, now: datetime) -> None:
+    """Add a value to a series of a store, when the transaction of a session commits."""
+    _will_write(db)
+    note_value(db, series, value, store=store, now=now)
+
+
+def _will_write(db: Session) -> None:
+    if not notes(db, PENDING) and not has_values(db):
+        before_commit(db, _write)
 
 
 def labels_of(figure: Mapping[str, Any] | Figure) -> list[str]:
@@ -66,12 +83,17 @@ def labels_of(figure: Mapping[str, Any] | Figure) -> list[str]:
 
 
 def _write(db: Session) -> None:
-    pending: dict[_Key, _Change] = db.info.pop(PENDING)
+    pending: dict[_Key, _Change] = {}
+    for key, change in notes(db, PENDING):
+        known = pending.get(key)
+        added_before = 0.0 if known is None or key[0] in NOTED else known.value
+        pending[key] = _Change(change.value + added_before, change.at)
     added = {key: change for key, change in pending.items() if key[0] not in NOTED}
     noted = {key: change for key, change in pending.items() if key[0] in NOTED}
     for changes, adds in ((added, True), (noted, False)):
         if changes:
             db.execute(_upsert(db, changes, adds=adds))
+    write_values(db)
 
 
 def _upsert(db: Session, changes: Mapping[_Key, _Change], *, adds: bool) -> Any:

@@ -1,6 +1,7 @@
 """`/metrics`: figures of the metadata, which every instance tells alike, and those of this process."""
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -9,13 +10,16 @@ from sqlmodel import col, select
 
 from app.db import Database
 from app.hooks.figures import WebhookCollector
-from app.jobs.engines.spark_service import SparkService
 from app.jobs.rows import Instance
 from app.kit.request_figures import RequestFigures
 from app.metrics.jobs import job_families
-from app.metrics.process import BuildCollector, SparkCollector
+from app.metrics.process import BuildCollector, NewsCollector, SparkCollector
 from app.metrics.scope import Scrape
 from app.metrics.stores import store_families
+from app.news.listening import Ear
+
+if TYPE_CHECKING:  # it needs the extra `spark`
+    from app.jobs.engines.spark_service import SparkService
 
 
 class MetadataCollector:
@@ -50,14 +54,16 @@ def render_metrics(
     database: Database,
     *,
     alive_within_s: float,
-    spark: SparkService | None = None,
+    spark: "SparkService | None" = None,
     requests: RequestFigures | None = None,
+    ear: Ear | None = None,
     stores: Sequence[str] | None = None,
 ) -> bytes:
     """The exposition text.
 
     Args:
         requests: those of this process.
+        ear: who listens for it; None: nobody does, on SQLite.
         stores: what a token is limited to: nothing of other stores or of the service itself; None: all.
     """
     registry = CollectorRegistry(auto_describe=False)
@@ -65,6 +71,8 @@ def render_metrics(
         registry.register(BuildCollector())
         if requests is not None:
             registry.register(requests)
+        if ear is not None:
+            registry.register(NewsCollector(ear))
         if spark is not None:
             registry.register(SparkCollector(spark))
     registry.register(MetadataCollector(database, alive_within_s=alive_within_s, stores=stores))

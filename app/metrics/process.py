@@ -2,13 +2,17 @@
 
 import platform
 from collections.abc import Callable, Iterable, Mapping
-from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
-from app.jobs.engines.spark_service import SparkService
 from app.jobs.models import SparkPoolRead
+from app.kit.texts.distribution import installed_version
+from app.news.listening import Ear
 from migrations.upgrade import head_revision
+
+if TYPE_CHECKING:  # it needs the extra `spark`
+    from app.jobs.engines.spark_service import SparkService
 
 SPARK_GAUGES: Mapping[str, tuple[str, Callable[[SparkPoolRead], float]]] = {
     "slots_leased": ("Slots that are lent.", lambda p: sum(slot.state == "LEASED" for slot in p.slots)),
@@ -32,7 +36,7 @@ STATES = ("STOPPED", "STARTING", "READY", "REBUILDING", "DRAINING", "FAILED")
 class SparkCollector:
     """Figures of this process's pool."""
 
-    def __init__(self, spark: SparkService) -> None:
+    def __init__(self, spark: "SparkService") -> None:
         self._spark = spark
 
     def collect(self) -> Iterable[Metric]:
@@ -54,13 +58,33 @@ class SparkCollector:
             yield CounterMetricFamily(f"lethe_spark_{name}", text, value=read(pool))
 
 
+class NewsCollector:
+    """Whether this process still hears what others write."""
+
+    def __init__(self, ear: Ear) -> None:
+        self._ear = ear
+
+    def collect(self) -> Iterable[Metric]:
+        """Both families."""
+        yield GaugeMetricFamily(
+            "lethe_news_silence_seconds",
+            "Since the metadata last proved that this process hears of what others write.",
+            value=self._ear.silence_s(),
+        )
+        yield CounterMetricFamily(
+            "lethe_news_reconnects",
+            "How often this process had to listen anew, because the connection was lost.",
+            value=self._ear.reconnects,
+        )
+
+
 class BuildCollector:
     """What runs here."""
 
     def collect(self) -> Iterable[Metric]:
         """One family, whose value is 1."""
         built = {
-            "version": version("lethe"),
+            "version": installed_version(),
             "python": platform.python_version(),
             "metadata_revision": head_revision(),
         }

@@ -225,9 +225,9 @@ REGISTRY: tuple[ParameterSpec, ...] = (
     _switch(
         "purge.mark.stranded",
         False,
-        "Purges OUTGOING of this store that do not say `stranded` begin as the document does: batches of"
-        " nodes that are absent or disabled become OK, and those nodes never get them. Set on a store, never"
-        " for all.",
+        "Purges OUTGOING of this store that do not say `stranded` begin with the first step of SymmetricDS's"
+        " SQL: batches of nodes that are absent or disabled become OK, and those nodes never get them. Set on"
+        " a store, never for all.",
         kinds=_SYM,
         scopes=_STORE,
         needs=Scope.PURGES_WRITE,
@@ -357,6 +357,17 @@ REGISTRY: tuple[ParameterSpec, ...] = (
         scopes=_STORE,
         needs=Scope.EVENTS_WRITE,
     ),
+    ParameterSpec(
+        "store.check.period",
+        ParameterType.DURATION,
+        "PT5M",
+        "How often Lethe looks at this store by itself, as `:check` does, for the overview; PT0S: never."
+        " Where nobody set it, LETHE_STORE_CHECK_S decides. A change is noticed within five minutes.",
+        unit="ISO 8601",
+        minimum="PT0S",
+        maximum="P7D",
+        kinds=("SYMMETRICDS", "JE", "REPLICA", "SLONY", "SQL"),
+    ),
     _own_retention("jobs", "P90D", "How long ended jobs stay, with their events and checkpoints."),
     _own_retention("events", "P14D", "How long progress events of ended jobs stay; transitions stay."),
     _own_retention("audit", "P730D", "How long audit rows stay."),
@@ -364,6 +375,7 @@ REGISTRY: tuple[ParameterSpec, ...] = (
     _own_retention("ledgers", "P90D", "How long ledger rows of ended jobs stay at the target."),
     _own_retention("archives", "P365D", "How long archives stay on disk."),
     _own_retention("webhooks", "P14D", "How long deliveries to webhooks stay once they have ended."),
+    _own_retention("feed", "P1D", "How long events of /v1/events can be asked for again by Last-Event-ID."),
     _own_retention("certificates", "P3650D", "How long certificates stay once their cycle is gone."),
 )
 

@@ -13,6 +13,9 @@ from app.parameters.errors import ParameterNotFound, ParameterScopeInvalid
 from app.parameters.registry import REGISTRY, ParameterScope, ParameterSpec, ParameterValue, find_parameter
 from app.parameters.rows import GlobalParameter
 
+GlobalValues = Mapping[str, ParameterValue]
+"""The global values that are set, by canonical names."""
+
 
 @dataclass(frozen=True, slots=True)
 class Effective:
@@ -72,7 +75,7 @@ def global_values(db: Session) -> dict[str, ParameterValue]:
 
 
 def effective_among(
-    values: Mapping[str, ParameterValue], name: str, store_values: Mapping[str, ParameterValue]
+    values: GlobalValues, name: str, store_values: Mapping[str, ParameterValue]
 ) -> ParameterValue:
     """The value in effect of a parameter that targets do not name; `values` as `global_values` has them."""
     spec = known_parameter(name)

@@ -13,18 +13,20 @@ from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.db import Database
-from app.errors import StoreForbidden, Unprocessable
+from app.errors import StoreForbidden
 from app.kit.conditional import IfMatch, IfNoneMatch, conditional_answer, etag
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
 from app.kit.values import Text
 from app.parameters.registry import ParameterScope, ParameterValue
-from app.parameters.service import parameters_by_need, scopes_of_change
+from app.parameters.service import global_values, parameters_by_need, scopes_of_change
 from app.stores.borders import judge_at_check
+from app.stores.checks.keeping import check_period, keep_check
 from app.stores.checks.models import RecoveryRead, StoreCheck
 from app.stores.choosing import choice_of, choice_of_patch
 from app.stores.errors import StoreChanged
 from app.stores.hooks import StoreHooks, hooks_of
+from app.stores.labels import parse_labels
 from app.stores.models import StoreCreate, StoreKind, StorePatch, StoreRead, SuspendRequest, read_store
 from app.stores.rows import Store
 from app.stores.service import (
@@ -33,6 +35,7 @@ from app.stores.service import (
     change_store,
     create_store,
     get_store,
+    learned_of,
     list_stores,
     needs_admin,
     new_store,
@@ -70,7 +73,7 @@ def read_row(database: Database, store_id: str, caller: Caller) -> Store:
 
 
 def _answer(store: Store, *, status: int = 200) -> Answer:
-    headers = {"ETag": etag(store.version)}
+    headers = {"ETag": etag(store.version, learned_of(store))}
     if status == 201:
         headers["Location"] = f"/v1/stores/{store.id}"
     return Answer(body=read_store(store), status=status, headers=headers)
@@ -86,13 +89,6 @@ def _require_reach(caller: Caller, db: Session, store: Store, before: Mapping[st
     """Refuse a secret by label to a token of some stores: it could write the label of others' secrets."""
     if caller.stores is not None and takes_secret_by_label(db, store, before):
         raise StoreForbidden("a secret that goes by labels is for a token that is not limited to stores")
-
-
-def _parse_labels(labels: list[str]) -> dict[str, str]:
-    pairs = [label.partition("=") for label in labels]
-    if any(not separator for _, separator, _ in pairs):
-        raise Unprocessable("label=NAME=VALUE", code="INVALID_REQUEST")
-    return {name: value for name, _, value in pairs}
 
 
 def _mutated(
@@ -164,7 +160,7 @@ def get_stores(
         return list_stores(
             db,
             kinds=kind,
-            labels=_parse_labels(label),
+            labels=parse_labels(label),
             visible=caller.visible_stores(),
             page_size=page_size,
             page_token=page_token,
@@ -186,7 +182,7 @@ def get_one_store(
 ) -> Response:
     """The ETag is what PATCH and DELETE want."""
     store = read_row(database, store_id, caller)
-    return conditional_answer(read_store(store), store.version, if_none_match)
+    return conditional_answer(read_store(store), store.version, if_none_match, learned=learned_of(store))
 
 
 @router.patch(
@@ -235,7 +231,7 @@ def patch_store(
         if any(getattr(store, name) != value for name, value in asked.items()):
             raise StoreChanged  # since its target was asked
         if body.labels is not None:
-            hooks.relabelled(db, clock.now())
+            hooks.relabelled(db, database.now(db))
         _require_scopes(caller, parameters, store)
         if needs_admin(store, before):
             caller.require(OF_ADMIN.scope)
@@ -302,16 +298,17 @@ def post_check(
     store = read_row(database, store_id, caller)
     judge_at_check(database, settings, store)
     found = hooks.checks[StoreKind(store.kind)](database, store, settings, clock.now())
-    if found.identity is not None:
-        with database.transaction() as db:
+    with database.transaction() as db:
+        period = check_period(db, store, global_values(db), settings)
+        if found.identity is not None:
             note_target(
                 db,
                 store_id,
                 store,
                 identity=found.identity,
                 parameters=found.parameters,
-                now=clock.now(),
             )
+        keep_check(db, get_store(db, store_id), found, period=period, now=clock.now())
     return found
 
 

@@ -66,7 +66,7 @@ class StoreBase(SQLModel):
     backups: Literal["VIA_LETHE"] | None = Field(
         default=None,
         sa_type=String(20),
-        description="JE: an admin's word that every backup of the environment asks Lethe first.",
+        description="JE: an admin confirms that every backup of the environment asks Lethe first.",
     )
     accept_medium: bool = Field(
         default=False,

@@ -1,15 +1,18 @@
 """Rules of stores: create, change, remove, suspend."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
+from sqlalchemy import delete
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
 
 from app.db import Database
 from app.errors import Unprocessable
+from app.figures.rows import SeriesPoint
 from app.kit.conditional import require_match
 from app.kit.pagination import Page, read_page
 from app.parameters.service import check_store_values
@@ -172,7 +175,7 @@ def change_store(
         target as it was.
     """
     store = get_store(db, store_id, lock=True)
-    require_match(if_match, store.version)
+    require_match(if_match, store.version, learned_of(store))
     changes: dict[str, Any] = patch.model_dump(by_alias=False, exclude_unset=True)
     empty = [name for name, value in changes.items() if value is None and name not in NULLABLE_FIELDS]
     if empty:
@@ -278,15 +281,27 @@ def save_store(db: Session, store: Store, *, now: datetime) -> Store:
 
 
 def note_target(
-    db: Session, store_id: str, seen: Store, *, identity: str, parameters: Mapping[str, int], now: datetime
+    db: Session, store_id: str, seen: Store, *, identity: str, parameters: Mapping[str, int]
 ) -> None:
-    """Keep what a look at the target told, unless the store names another target by now."""
+    """Keep what a look at the target told, unless the store names another target by now.
+
+    The version stays: a client that has read the store before may change it still.
+    """
     store = get_store(db, store_id, lock=True)
     if any(getattr(store, name) != getattr(seen, name) for name in TARGET_FIELDS):
         return
     if (store.target_identity, store.target_parameters) != (identity, dict(parameters)):
         store.target_identity, store.target_parameters = identity, dict(parameters)
-        save_store(db, store, now=now)
+        db.add(store)
+        db.flush()
+
+
+def learned_of(store: Store) -> str:
+    """What distinguishes what a look at the target told: part of the ETag, and no change by a client."""
+    if store.target_identity is None:
+        return ""
+    told = f"{store.target_identity} {sorted(store.target_parameters.items())}"
+    return sha256(told.encode()).hexdigest()[:8]
 
 
 def remove_store(
@@ -299,12 +314,13 @@ def remove_store(
     Raises: StoreNotFound, EtagMismatch, PreconditionMissing, StoreInUse, ExtinctionsKept.
     """
     store = get_store(db, store_id, lock=True)
-    require_match(if_match, store.version)
+    require_match(if_match, store.version, learned_of(store))
     if active_jobs:
         raise StoreInUse("jobs or protections of this store have not ended")
     if extinctions:
         detail = f"{extinctions} extinction(s) of this environment are kept here alone: forget_extinctions"
         raise ExtinctionsKept(f"{detail} says that nobody will ask for their keys again")
+    db.execute(delete(SeriesPoint).where(col(SeriesPoint.store) == store_id))
     db.delete(store)
     db.flush()
 
@@ -345,9 +361,9 @@ def suspended_stores(db: Session, *, now: datetime) -> dict[str, datetime | None
     return {store_id: until for store_id, until in rows if until is None or until > now}
 
 
-def parallel_limits(db: Session) -> dict[str, int]:
-    """How many jobs of each store may run at once."""
-    rows = db.exec(select(Store.id, Store.limits)).all()
+def parallel_limits(db: Session, stores: Collection[str]) -> dict[str, int]:
+    """How many jobs of each of some stores may run at once."""
+    rows = db.exec(select(Store.id, Store.limits).where(col(Store.id).in_(sorted(stores)))).all()
     return {
         store_id: int((limits or {}).get("max_parallel_jobs", StoreLimits().max_parallel_jobs))
         for store_id, limits in rows

@@ -58,6 +58,7 @@ def target_of(store: Store, settings: Settings, database: Database, *, is_judged
         target,
         password=None if credential is None else credential.value,
         hosts=tuple(listed for listed in hosts if listed),
+        renewal=None if credential is None else credential.renewal,
         tells_loopback=credential is not None and credential.clear_text_on_loopback,
         bound_to=None if is_judged or store.target_limit is None else store.target_proof or "",
     )

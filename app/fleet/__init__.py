@@ -1,0 +1,1 @@
+"""All stores at one look: overview, stream of events, series, and the checks that keep them fresh."""

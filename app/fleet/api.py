@@ -1,0 +1,139 @@
+"""`/v1/overview`, and the series of a store."""
+
+from collections import defaultdict
+from datetime import timedelta
+from typing import Annotated, Final, Literal
+
+from fastapi import APIRouter, Depends, Query
+
+from app.auth.access import ClockDep, DatabaseDep, SettingsDep, requires
+from app.auth.rows import StoreName
+from app.auth.scopes import Scope
+from app.auth.service import Caller
+from app.errors import Unprocessable
+from app.figures.rows import SeriesPoint
+from app.figures.series import ADDED, DAY, MONTH, UNITS, Series, piece_of, read_points
+from app.fleet.attention import Limits
+from app.fleet.models import OverviewRead, SeriesPointRead, SeriesRead, StoreSeries
+from app.fleet.overview import OverviewFilter, overview
+from app.kit.durations import parse_duration
+from app.kit.pagination import PageToken
+from app.kit.problems import problems
+from app.kit.values import Text
+from app.stores.api import StoreId, read_row
+from app.stores.labels import parse_labels
+from app.stores.models import StoreKind
+
+router = APIRouter(tags=["fleet"])
+Reader = Annotated[Caller, Depends(requires(Scope.JOBS_READ))]
+StoreReader = Annotated[Caller, Depends(requires(Scope.STORES_READ))]
+PAGE_DEFAULT: Final = 25
+PAGE_MAX: Final = 200
+WAIT_LIMIT: Final = "PT1H"
+WAIT_MAX: Final = timedelta(days=365)
+LENGTHS: Final = {"DAY": DAY, "MONTH": MONTH}
+
+
+def _wait_limit(text: str) -> timedelta:
+    try:
+        found = parse_duration(text)
+    except (ValueError, OverflowError):
+        raise _no_wait() from None
+    if not timedelta(0) <= found <= WAIT_MAX:
+        raise _no_wait()
+    return found
+
+
+def _no_wait() -> Unprocessable:
+    detail = f"waits_longer_than: an ISO 8601 duration such as PT1H, of {WAIT_MAX.days} days at most"
+    return Unprocessable(detail, code="INVALID_REQUEST")
+
+
+@router.get(
+    "/v1/overview",
+    response_model=OverviewRead,
+    summary="All stores at one look",
+    operation_id="get_overview",
+    responses=problems(),
+)
+def get_overview(
+    caller: Reader,
+    database: DatabaseDep,
+    settings: SettingsDep,
+    clock: ClockDep,
+    store: Annotated[list[StoreName], Query(max_length=100)] = [],  # noqa: B006
+    kind: Annotated[list[StoreKind], Query(max_length=10)] = [],  # noqa: B006
+    label: Annotated[list[Text], Query(max_length=20, description="NAME=VALUE; all must match.")] = [],  # noqa: B006
+    waits_longer_than: Annotated[
+        Text, Query(max_length=40, description="From when on a wait needs somebody; ISO 8601.")
+    ] = WAIT_LIMIT,
+    page_size: Annotated[int, Query(ge=1, le=PAGE_MAX, description="Stores of one page.")] = PAGE_DEFAULT,
+    page_token: PageToken = "",
+) -> OverviewRead:
+    """What needs somebody first, the counters, and a page of stores with what they do; no target is asked.
+
+    Store, kind and label narrow the page and what needs somebody, which then has no jobs of no store and no
+    instances. Counters are of all that the token may see.
+    A token that is limited to stores sees those. `age`: how old a store's health is (`store.check.period`).
+    """
+    return overview(
+        database,
+        caller,
+        OverviewFilter(store, kind, parse_labels(label)),
+        limits=Limits(_wait_limit(waits_longer_than), timedelta(seconds=settings.lease_ttl_s)),
+        now=clock.now(),
+        page_size=page_size,
+        page_token=page_token,
+    )
+
+
+@router.get(
+    "/v1/stores/{store_id}/series",
+    response_model=StoreSeries,
+    summary="What a store did of late",
+    operation_id="get_store_series",
+    responses=problems(404),
+)
+def get_series(
+    store_id: StoreId,
+    caller: StoreReader,
+    database: DatabaseDep,
+    clock: ClockDep,
+    window: Annotated[
+        Literal["DAY", "MONTH"], Query(description="24 hours by PT10M, or 30 days by PT6H.")
+    ] = "DAY",
+    name: Annotated[list[Series], Query(max_length=10)] = [],  # noqa: B006
+) -> StoreSeries:
+    """For small pictures: rows and bytes removed, backlog, lag, how long aborts took; each counted once.
+
+    Of `backlog` and `lag_seconds` there is a value for each look at the store: its checks, and its jobs.
+    """
+    read_row(database, store_id, caller)
+    length, now = LENGTHS[window], clock.now()
+    with database.reading() as db:
+        points = read_points(db, store_id, length, now=now)
+    by_name: dict[str, list[SeriesPointRead]] = defaultdict(list)
+    for point in points:
+        by_name[point.name].append(_point(point))
+    return StoreSeries(
+        store=store_id,
+        window=window,
+        step=timedelta(seconds=length.step_s),
+        begins_at=piece_of(now - length.shown, length.step_s) + timedelta(seconds=length.step_s),
+        ends_at=now,
+        series=[
+            SeriesRead(name=each, unit=UNITS[each], adds_up=each in ADDED, points=by_name[each.value])
+            for each in Series
+            if not name or each in name
+        ],
+    )
+
+
+def _point(point: SeriesPoint) -> SeriesPointRead:
+    return SeriesPointRead(
+        at=point.at,
+        sum=point.total,
+        mean=point.total / max(1, point.number),
+        max=point.most,
+        last=point.last,
+    )

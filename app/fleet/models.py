@@ -1,0 +1,327 @@
+"""The overview, the events and the series as clients see them."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from app.figures.series import Series
+from app.jobs.models import ThrottleSetting
+from app.jobs.states import JobState
+from app.kit.durations import Duration
+from app.stores.models import StoreKind
+
+
+class FleetEvent(BaseModel):
+    """One event of the stream."""
+
+    number: int = Field(description="The id of the event, for Last-Event-ID; it only grows.")
+    at: datetime
+    type: str = Field(
+        description="`job.state`, `job.progress`, `job.warning`, `job.throttle`, `backup`, `session`."
+    )
+    kind: str = Field(description="Of the job; BACKUP, REPLICATION_SESSION.")
+    store: str | None
+    subject: str = Field(description="What it is about, as a path below /v1.")
+    seq: int = Field(description="Grows with each event of a subject.")
+    data: dict[str, Any] = Field(description="Of a job as in its own events; else state and counts.")
+
+
+class StreamBegin(BaseModel):
+    """The first event of a stream, `ready` or `reset`."""
+
+    number: int = Field(description="Where it begins: every event that follows has a greater one.")
+
+
+class Severity(StrEnum):
+    """How much somebody is needed."""
+
+    ERROR = "ERROR"
+    WARNING = "WARNING"
+
+
+class AttentionCode(StrEnum):
+    """Why somebody is needed."""
+
+    JOB_FAILED = "JOB_FAILED"
+    SILENCE_UNPROVEN = "SILENCE_UNPROVEN"
+    WAITS_LONG = "WAITS_LONG"
+    BACKUP_INVALID = "BACKUP_INVALID"
+    SESSION_HALTED = "SESSION_HALTED"
+    SESSION_NEEDS_TOTAL = "SESSION_NEEDS_TOTAL"
+    SESSION_UNPROVEN = "SESSION_UNPROVEN"
+    SESSION_DIVERGED = "SESSION_DIVERGED"
+    ERASURE_UNPROVEN = "ERASURE_UNPROVEN"
+    REPLICA_RESTORED = "REPLICA_RESTORED"
+    STORE_UNREADY = "STORE_UNREADY"
+    CHECK_STALE = "CHECK_STALE"
+    INSTANCE_SILENT = "INSTANCE_SILENT"
+
+
+class Attention(BaseModel):
+    """Something that needs somebody."""
+
+    code: AttentionCode
+    severity: Severity
+    store: str | None
+    since: datetime | None
+    subject: str = Field(description="What it is about, as a path below /v1.")
+    detail: str = Field(description="The code of the error, or what is waited for.")
+    help: str = Field(description="Where the documentation says what to do.")
+
+
+class HealthState(StrEnum):
+    """What the last check of a store says."""
+
+    OK = "OK"
+    WARNING = "WARNING"
+    ERROR = "ERROR"
+    STALE = "STALE"
+    UNKNOWN = "UNKNOWN"
+
+
+class HealthRead(BaseModel):
+    """The last check of a store."""
+
+    state: HealthState = Field(description="STALE: the last check is too old; UNKNOWN: there was none.")
+    checked_at: datetime | None
+    age: Duration | None
+    reachable: bool | None
+    findings: list[str] = Field(description="Codes of errors and warnings; `:check` tells all of them.")
+
+
+class WorkRead(BaseModel):
+    """A job that has not ended."""
+
+    id: str
+    kind: str
+    state: JobState
+    since: datetime | None = Field(description="Running since; waiting since; else made at.")
+    waits_for: str | None
+    ref: str | None
+    next_look: datetime | None
+    fraction: float | None
+    eta: datetime | None
+    rate_per_s: float | None = Field(description="By its pace of late, in `unit`.")
+    unit: str | None
+    throttle: ThrottleSetting | None = Field(description="In effect now; null: none.")
+
+
+class RunningRead(WorkRead):
+    """A job that runs now."""
+
+    store: str | None
+
+
+class VerbRead(BaseModel):
+    """When a verb last succeeded on a store, and when it comes next."""
+
+    verb: str
+    last_success_at: datetime | None
+    next_due_at: datetime | None
+
+
+class LagRead(BaseModel):
+    """How far the consumer that is furthest behind is behind this store."""
+
+    seconds: float | None = Field(description="Null: one has never confirmed.")
+    events: int | None = Field(description="SLONY: not confirmed yet.")
+    consumer: str = Field(description="An agreement, or a node.")
+
+
+class BackupUnderWay(BaseModel):
+    """A backup that has not ended."""
+
+    id: str
+    state: Literal["PREPARING", "ACTIVE"]
+    label: str | None
+    since: datetime
+    lease_expires_at: datetime | None
+    valid_now: bool = Field(description="ACTIVE, and its lease has not run out: its files stay as they are.")
+    total_bytes: int
+
+
+class RunningBackup(BackupUnderWay):
+    """A backup that has not ended, with its store."""
+
+    store: str
+
+
+class StoreOverview(BaseModel):
+    """A store at one look."""
+
+    id: str
+    kind: StoreKind
+    labels: dict[str, str]
+    suspended: bool
+    health: HealthRead
+    jobs: dict[str, int] = Field(description="Jobs that have not ended, by state.")
+    work: list[WorkRead] = Field(description="Those that run first, then those that wait longest; a few.")
+    lag: LagRead | None
+    verbs: list[VerbRead]
+    backups: list[BackupUnderWay]
+
+
+class Counters(BaseModel):
+    """What there is, of all that the token may see."""
+
+    stores: int
+    stores_unready: int
+    stores_stale: int
+    jobs: dict[str, int] = Field(description="Jobs that have not ended, by state.")
+    ended_last_day: dict[str, int] = Field(description="Jobs that ended in the last 24 hours, by state.")
+    backups: int = Field(description="Under way.")
+    instances: int | None = Field(description="Alive; null for a token that is limited to stores.")
+
+
+class OverviewRead(BaseModel):
+    """All stores at one look; no target is asked."""
+
+    model_config = {
+        "json_schema_extra": {
+            "examples": [
+                {
+                    "at": "2026-11-23T10:00:00Z",
+                    "counters": {
+                        "stores": 1,
+                        "stores_unready": 0,
+                        "stores_stale": 0,
+                        "jobs": {"RUNNING": 1},
+                        "ended_last_day": {"SUCCEEDED": 4},
+                        "backups": 0,
+                        "instances": 1,
+                    },
+                    "attention": [
+                        {
+                            "code": "JOB_FAILED",
+                            "severity": "ERROR",
+                            "store": "shop",
+                            "since": "2026-11-23T02:31:07Z",
+                            "subject": f"jobs/job_{'0' * 26}",
+                            "detail": "TARGET_AUTH_FAILED",
+                            "help": "docs/reference/runbook.md#job_failed",
+                        }
+                    ],
+                    "attention_total": 1,
+                    "running": [],
+                    "backups": [],
+                    "batches": [],
+                    "stores": [
+                        {
+                            "id": "shop",
+                            "kind": "SYMMETRICDS",
+                            "labels": {"region": "eu"},
+                            "suspended": False,
+                            "health": {
+                                "state": "OK",
+                                "checked_at": "2026-11-23T09:58:00Z",
+                                "age": "PT2M",
+                                "reachable": True,
+                                "findings": [],
+                            },
+                            "jobs": {"RUNNING": 1},
+                            "work": [
+                                {
+                                    "id": f"job_{'0' * 26}",
+                                    "kind": "PURGE",
+                                    "state": "RUNNING",
+                                    "since": "2026-11-23T09:59:10Z",
+                                    "waits_for": None,
+                                    "ref": None,
+                                    "next_look": None,
+                                    "fraction": 0.4,
+                                    "eta": "2026-11-23T10:01:00Z",
+                                    "rate_per_s": 5210.5,
+                                    "unit": "rows",
+                                    "throttle": {"rows_per_s": 6000},
+                                }
+                            ],
+                            "lag": None,
+                            "verbs": [
+                                {
+                                    "verb": "PURGE",
+                                    "last_success_at": "2026-11-22T02:30:40Z",
+                                    "next_due_at": "2026-11-24T02:30:00Z",
+                                }
+                            ],
+                            "backups": [],
+                        }
+                    ],
+                    "next_page_token": "",
+                }
+            ]
+        }
+    }
+
+    at: datetime
+    counters: Counters
+    attention: list[Attention] = Field(
+        description="What needs somebody first: errors before warnings, the oldest first; a few."
+    )
+    attention_total: int = Field(description="How many there are; each sort is counted up to 100.")
+    running: list[RunningRead] = Field(description="Jobs that run now, of all stores; a few.")
+    backups: list[RunningBackup] = Field(description="Backups under way, of all stores; a few.")
+    batches: list[WorkRead] = Field(description="Jobs over many stores that have not ended; a few.")
+    stores: list[StoreOverview] = Field(description="One page of them, by id.")
+    next_page_token: str
+
+
+class SeriesPointRead(BaseModel):
+    """What lies in a piece of time; pieces without any value are left out."""
+
+    at: datetime = Field(description="When the piece begins.")
+    sum: float
+    mean: float
+    max: float
+    last: float
+
+
+class SeriesRead(BaseModel):
+    """One series."""
+
+    name: Series
+    unit: str
+    adds_up: bool = Field(description="True: `sum` tells. False: mean, max and last do.")
+    points: list[SeriesPointRead]
+
+
+class StoreSeries(BaseModel):
+    """The series of a store, for small pictures."""
+
+    model_config = {
+        "json_schema_extra": {
+            "examples": [
+                {
+                    "store": "shop",
+                    "window": "DAY",
+                    "step": "PT10M",
+                    "begins_at": "2026-11-22T10:00:00Z",
+                    "ends_at": "2026-11-23T10:00:00Z",
+                    "series": [
+                        {
+                            "name": "rows_removed",
+                            "unit": "rows",
+                            "adds_up": True,
+                            "points": [
+                                {
+                                    "at": "2026-11-23T02:30:00Z",
+                                    "sum": 18211,
+                                    "mean": 9105.5,
+                                    "max": 18000,
+                                    "last": 211,
+                                }
+                            ],
+                        }
+                    ],
+                }
+            ]
+        }
+    }
+
+    store: str
+    window: Literal["DAY", "MONTH"]
+    step: Duration = Field(description="The length of a piece.")
+    begins_at: datetime
+    ends_at: datetime
+    series: list[SeriesRead]
