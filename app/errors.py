@@ -28,6 +28,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
+from app.kit.texts.help import help_of
+
 PROBLEM_JSON = "application/problem+json"
 TYPE_PREFIX = "urn:lethe:problem:"
 DETAIL_MAX_CHARS = 2_000
@@ -50,7 +52,7 @@ class ServiceError(Exception):
     ) -> None:
         super().__init__(detail)
         self.detail = detail
-        self.code = code or _upper_snake(type(self).__name__)
+        self.code = code or code_of(type(self))
         self.errors = list(errors)
         self.headers = dict(headers or {})
         self.extra = dict(extra or {})
@@ -226,12 +228,14 @@ class MetadataUnavailable(Unavailable):
         super().__init__("the metadata database cannot be reached", headers={"Retry-After": "2"})
 
 
-def _upper_snake(name: str) -> str:
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).upper()
+def code_of(kind: type[ServiceError]) -> str:
+    """The code of an error that was given none: its name, `StoreNotFound` is STORE_NOT_FOUND."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).upper()
 
 
 def problem(request: Request, error: ServiceError) -> JSONResponse:
     """Render an error; never a trace, never a secret."""
+    request.scope.setdefault("state", {})["problem_code"] = error.code
     body: dict[str, Any] = {
         "type": TYPE_PREFIX + error.code.lower().replace("_", "-"),
         "title": error.code.replace("_", " ").capitalize(),
@@ -240,6 +244,7 @@ def problem(request: Request, error: ServiceError) -> JSONResponse:
         "instance": request.url.path,
         "code": error.code,
         "retryable": error.retryable,
+        "help": help_of(error.code),
     }
     if error.errors:
         body["errors"] = error.errors

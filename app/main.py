@@ -1,32 +1,35 @@
 """create_app(): routers, errors, and the life of the application."""
 
+import asyncio
 import hashlib
 import json
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import cache
-from importlib.metadata import version
-from typing import Annotated
+from functools import cache, partial
+from typing import TYPE_CHECKING, Annotated
 
 import anyio.to_thread
+import sqlalchemy as sa
+import structlog
 from fastapi import Depends, FastAPI, Request
-from fastapi.dependencies.models import Dependant
 from fastapi.middleware.cors import CORSMiddleware
-from fastapi.routing import APIRoute
 from starlette.datastructures import State
 from starlette.responses import Response
 
 from app import errors
 from app.archives.api import router as archives_router
+from app.audit.api import router as chain_router
 from app.auth.access import Requirement, requires
 from app.auth.api import router as auth_router
 from app.auth.gate import Gate
 from app.auth.oidc.keys import Keys, Provider
+from app.auth.refusals import Refusals
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.backups.api import router as backups_router
 from app.clock import Clock, SystemClock
+from app.console.mounting import add_console
 from app.db import Database
 from app.description import describe
 from app.erase.api import router as erase_router
@@ -41,6 +44,9 @@ from app.extinction.attest_api import router as attest_router
 from app.extinction.forget_api import router as forget_router
 from app.extinction.log_api import router as extinction_log_router
 from app.extinction.models import STATUS_BODY_MAX_BYTES
+from app.fleet.api import router as fleet_router
+from app.fleet.events_api import router as fleet_events_router
+from app.fleet.stream import FeedWatch
 from app.handlers import STORE_HOOKS, secret_users
 from app.hooks.api import router as webhooks_router
 from app.hooks.deliveries_api import router as deliveries_router
@@ -48,15 +54,17 @@ from app.jobs.abandon_api import router as abandon_router
 from app.jobs.api import router as jobs_router
 from app.jobs.batches.api import router as batch_router
 from app.jobs.engines.spark_api import router as spark_router
-from app.jobs.engines.spark_service import SparkService
 from app.jobs.throttle_api import router as throttle_router
 from app.jobs.watch import JobWatch
 from app.kit.conditional import IfNoneMatch, is_current
 from app.kit.head import HeadAsGet
+from app.kit.http.query_names import refuse_unknown_query
+from app.kit.http.stalled_readers import StalledReaders
 from app.kit.json_bodies import TwiceNamed, loads
 from app.kit.problems import problems
 from app.kit.request_figures import RequestFigures
 from app.kit.request_scope import BodyLimit, RequestScope
+from app.kit.texts.distribution import installed_version
 from app.metrics.exposition import render_metrics
 from app.parameters.api import router as parameters_router
 from app.protection.abort_api import router as abort_router
@@ -88,15 +96,19 @@ from app.secrets.api import router as secrets_router
 from app.settings import Settings
 from app.stores.api import router as stores_router
 from app.stores.parameters_api import router as store_parameters_router
+from app.tracing import TRACING
 from app.verbs.purges import PURGINGS
 from app.verbs.table import SUBMITTERS, scopes_of, takes_throttle
 from spark.replication.proofs.values import PROOF_MAX_BYTES
+
+if TYPE_CHECKING:  # it needs the extra `spark`
+    from app.jobs.engines.spark_service import SparkService
 
 DESCRIPTION = (
     "Lethe makes replicated data go away safely: purges, erasure, extinction, event cleanup, and the "
     "replication that must come first. Errors are application/problem+json with a stable `code`."
 )
-VERSION = version("lethe")
+logger = structlog.get_logger("lethe.http")
 ROUTERS = (
     stores_router,
     store_parameters_router,
@@ -141,7 +153,10 @@ ROUTERS = (
     secrets_router,
     webhooks_router,
     deliveries_router,
+    fleet_router,
+    fleet_events_router,
     auth_router,
+    chain_router,
 )
 
 
@@ -152,7 +167,7 @@ def create_app(
     clock: Clock | None = None,
     readiness: Readiness | None = None,
     wake_runner: Callable[[], None] = lambda: None,
-    spark: SparkService | None = None,
+    spark: "SparkService | None" = None,
     instance_id: str = "",
 ) -> FastAPI:
     """Build the application over an opened metadata database.
@@ -164,49 +179,80 @@ def create_app(
     """
     watch = JobWatch(database, interval_s=settings.watch_interval_s, waiters_max=settings.waiters_max)
     writers = ChangeWriters(database, settings, clock or SystemClock())
+    refusals = Refusals(clock or SystemClock())
+    feed = FeedWatch(database, clock or SystemClock(), listeners_max=settings.waiters_max)
     app = FastAPI(
         title="Lethe",
-        version=VERSION,
+        version=installed_version(),
         description=DESCRIPTION,
-        lifespan=_life(watch, writers, threads_max=settings.api_threads_max),
+        lifespan=_life(watch, feed, writers, refusals, settings),
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
+        dependencies=[Depends(refuse_unknown_query), Depends(_refuse_doubled_keys)],
         redirect_slashes=False,  # it would lead where the client's Host header says
+        telemetry=TRACING.for_requests,
     )
-
-    def changed(job_id: str) -> None:
-        wake_runner()
-        watch.notify(job_id)
-
+    told = _tells(watch.notify, feed.notify)
+    changed = _tells(lambda _job_id: wake_runner(), told)
     state = app.state
-    state.settings, state.database, state.watch = settings, database, watch
-    state.clock = clock or SystemClock()
-    state.readiness = readiness or Readiness()
-    state.changed, state.change_writers = changed, writers
+    state.settings, state.database, state.watch, state.feed = settings, database, watch, feed
+    state.clock, state.readiness = clock or SystemClock(), readiness or Readiness()
+    state.changed, state.told, state.change_writers = changed, told, writers
     state.spark, state.instance_id = spark, instance_id
-    state.requests = RequestFigures()
+    state.requests, state.refusals = RequestFigures(), refusals
+    state.ear = None  # who starts a worker beside it says who listens
     _install_verbs(state)
     _install_guards(state, settings)
     errors.install(app)
     _add_middleware(app, settings)
     _add_routes(app)
+    add_console(app, settings)
     return app
 
 
+def _tells(*acts: Callable[[str], object]) -> Callable[[str], None]:
+    """One that tells all of them of a job, one after the other."""
+
+    def told(job_id: str) -> None:
+        for act in acts:
+            act(job_id)
+
+    return told
+
+
 def _life(
-    watch: JobWatch, writers: ChangeWriters, *, threads_max: int
+    watch: JobWatch, feed: FeedWatch, writers: ChangeWriters, refusals: Refusals, settings: Settings
 ) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
-    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        anyio.to_thread.current_default_thread_limiter().total_tokens = threads_max
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        anyio.to_thread.current_default_thread_limiter().total_tokens = settings.api_threads_max
         await watch.start()
+        await feed.start()
+        write = partial(_write_refusals, refusals, app.state.database)
+        writing = asyncio.create_task(_now_and_then(write, settings.refusals_written_s))
         yield
+        writing.cancel()
+        await asyncio.to_thread(write)
         writers.close()
         close_idle_replicas()
+        await feed.close()
         await watch.close()
 
     return lifespan
+
+
+async def _now_and_then(act: Callable[[], None], interval_s: float) -> None:
+    while True:
+        await asyncio.sleep(interval_s)
+        await asyncio.to_thread(act)
+
+
+def _write_refusals(refusals: Refusals, database: Database) -> None:
+    try:
+        refusals.write(database)
+    except (errors.MetadataBusy, errors.MetadataUnavailable, sa.exc.SQLAlchemyError) as error:
+        logger.warning("refused requests cannot be written to the audit now", error=type(error).__name__)
 
 
 def _install_verbs(state: State) -> None:
@@ -243,6 +289,7 @@ def _add_middleware(app: FastAPI, settings: Settings) -> None:
             expose_headers=["ETag", "Location", "Retry-After", "X-Request-ID", "Idempotency-Replayed"],
         )
     app.add_middleware(HeadAsGet)
+    app.add_middleware(StalledReaders, stalled_s=settings.stream_stalled_s)
     app.add_middleware(Gate, settings=settings)
     app.add_middleware(
         RequestScope,
@@ -261,25 +308,6 @@ def _add_middleware(app: FastAPI, settings: Settings) -> None:
     app.add_middleware(AnswerDigests)
 
 
-def _query_names(dependant: Dependant) -> set[str]:
-    """The query parameters of a route and of all that it depends on."""
-    own = {parameter.alias for parameter in dependant.query_params}
-    return own.union(*(_query_names(child) for child in dependant.dependencies))
-
-
-def _refuse_unknown_query(request: Request) -> None:
-    """Refuse a change whose query has a name that nobody reads: a typo in `validate_only` must not purge."""
-    route = request.scope.get("route")
-    if request.method in ("GET", "HEAD") or not isinstance(route, APIRoute):
-        return
-    unknown = sorted(set(request.query_params) - _query_names(route.dependant))
-    if unknown:
-        wrong = [
-            {"pointer": f"query:{name[:100]}", "detail": "there is no such parameter"} for name in unknown
-        ]
-        raise errors.InvalidRequest("a query parameter is not known", errors=wrong)
-
-
 async def _refuse_doubled_keys(request: Request) -> None:
     """Refuse JSON in which a key is given twice; FastAPI has read it and kept the last value."""
     body = getattr(request, "_body", b"")
@@ -295,9 +323,8 @@ async def _refuse_doubled_keys(request: Request) -> None:
 
 
 def _add_routes(app: FastAPI) -> None:
-    each = [Depends(_refuse_unknown_query), Depends(_refuse_doubled_keys)]
     for router in ROUTERS:
-        app.include_router(router, dependencies=each)
+        app.include_router(router)
     add_probes(app)
     _add_documents(app)
 
@@ -322,12 +349,12 @@ def _add_documents(app: FastAPI) -> None:
 
         A token that is limited to stores sees the figures of these, and nothing of the service itself.
         """
-        settings: Settings = request.app.state.settings
         text = render_metrics(
             request.app.state.database,
-            alive_within_s=settings.lease_ttl_s,
+            alive_within_s=request.app.state.settings.lease_ttl_s,
             spark=request.app.state.spark,
             requests=request.app.state.requests,
+            ear=request.app.state.ear,
             stores=caller.visible_stores(),
         )
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")

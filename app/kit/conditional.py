@@ -15,12 +15,18 @@ IfMatch = Annotated[
 ]
 IfNoneMatch = Annotated[str | None, Header(alias="If-None-Match", description="Answer 304 if still current.")]
 
+LEARNED_MARK = "-"
 _TAG = re.compile(r'\s*(W/)?"([^"]*)"\s*')
 
 
-def etag(version: int) -> str:
-    """The strong ETag of a row version."""
-    return f'"{version}"'
+def etag(version: int, learned: str = "") -> str:
+    """The strong ETag of a row version.
+
+    Args:
+        learned: what the service itself has learned and shows beside it. It tells representations apart for
+            If-None-Match; a change by a client (If-Match) asks for the version alone.
+    """
+    return f'"{version}{LEARNED_MARK}{learned}"' if learned else f'"{version}"'
 
 
 def _parse(header: str) -> list[tuple[bool, str]]:
@@ -36,9 +42,11 @@ def _parse(header: str) -> list[tuple[bool, str]]:
     return tags
 
 
-def require_match(header: str | None, version: int) -> None:
+def require_match(header: str | None, version: int, learned: str = "") -> None:
     """Demand that the client changes what it has read.
 
+    Args:
+        learned: of `etag`, for the answer to a client that has read another version.
     Raises:
         PreconditionMissing: no If-Match.
         EtagMismatch: another version.
@@ -46,25 +54,33 @@ def require_match(header: str | None, version: int) -> None:
     if header is None:
         raise PreconditionMissing("this change needs If-Match with the ETag that you read")
     tags = _parse(header)
-    if not any(not weak and tag in ("*", str(version)) for weak, tag in tags):
-        raise EtagMismatch("it has changed since you read it", headers={"ETag": etag(version)})
+    wanted = ("*", str(version))
+    if not any(not weak and tag.partition(LEARNED_MARK)[0] in wanted for weak, tag in tags):
+        raise EtagMismatch("it has changed since you read it", headers={"ETag": etag(version, learned)})
 
 
-def is_current(header: str | None, version: int | str) -> bool:
+def is_current(header: str | None, version: int | str, learned: str = "") -> bool:
     """Tell whether If-None-Match names this version, so that 304 is the answer."""
-    return header is not None and any(tag in ("*", str(version)) for _, tag in _parse(header))
+    current = f"{version}{LEARNED_MARK}{learned}" if learned else str(version)
+    return header is not None and any(tag in ("*", current) for _, tag in _parse(header))
 
 
 def conditional_answer(
-    shown: BaseModel, version: int, if_none_match: str | None, *, headers: Mapping[str, str] | None = None
+    shown: BaseModel,
+    version: int,
+    if_none_match: str | None,
+    *,
+    learned: str = "",
+    headers: Mapping[str, str] | None = None,
 ) -> Response:
     """200 with a resource and the ETag of its version, or 304 where If-None-Match names that version.
 
     Args:
+        learned: of `etag`.
         headers: further ones, of both answers.
     Raises: InvalidHeader: no entity tags.
     """
-    found = {"ETag": etag(version), **(headers or {})}
-    if is_current(if_none_match, version):
+    found = {"ETag": etag(version, learned), **(headers or {})}
+    if is_current(if_none_match, version, learned):
         return Response(status_code=304, headers=found)
     return JSONResponse(shown.model_dump(mode="json", by_alias=True), headers=found)

@@ -1,6 +1,7 @@
 """ISO 8601 durations as text and as timedelta."""
 
 import re
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Annotated
 
@@ -48,3 +49,30 @@ Duration = Annotated[
 def duration_of(seconds: float | None) -> timedelta | None:
     """A measured time as the answers tell it: to the millisecond, and None stays None."""
     return None if seconds is None else timedelta(milliseconds=round(seconds * 1000))
+
+
+def read_duration(value: object) -> object:
+    """Before a model reads a Duration: a text alone says which unit it means.
+
+    Raises: ValueError.
+    """
+    if isinstance(value, timedelta):
+        return value
+    if not isinstance(value, str):
+        raise ValueError("an ISO 8601 duration such as PT15M or P25D")
+    try:
+        return parse_duration(value)
+    except OverflowError as error:
+        raise ValueError("longer than any duration here") from error
+
+
+def between(least: timedelta, most: timedelta) -> Callable[[timedelta], timedelta]:
+    """After a model has read one: both bounds are allowed."""
+    detail = f"from {format_duration(least)} to {format_duration(most)}"
+
+    def bounded(value: timedelta) -> timedelta:
+        if not least <= value <= most:
+            raise ValueError(detail)
+        return value
+
+    return bounded

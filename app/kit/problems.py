@@ -5,6 +5,11 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from app.errors import PROBLEM_JSON, TYPE_PREFIX
+from app.kit.texts.help import help_of
+from app.runbook.entry import Seen
+from app.runbook.registry import RUNBOOK
+
+_CODES = sorted(code for code, entry in RUNBOOK.items() if {Seen.HTTP, Seen.TARGET} & set(entry.seen))
 
 
 class ProblemField(BaseModel):
@@ -22,8 +27,12 @@ class Problem(BaseModel):
     status: int
     detail: str
     instance: str
-    code: str = Field(description="UPPER_SNAKE; stable.")
+    code: str = Field(
+        description="UPPER_SNAKE; stable. Newer versions and peers may have others.",
+        json_schema_extra={"x-extensible-enum": [*_CODES]},
+    )
     retryable: bool = Field(description="The same request may succeed later.")
+    help: str = Field(description="Where the documentation says what it means, and what to do.")
     errors: list[ProblemField] | None = None
 
 
@@ -61,6 +70,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
             "instance": "/v1/jobs",
             "code": code,
             "retryable": status in (429, 503),
+            "help": help_of(code),
         }
         described[status] = {
             "description": title,

@@ -1,0 +1,48 @@
+"""Page 5: who holds which files until when, and whether it is valid."""
+
+import asyncio
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from app.console.calls import Api
+from app.console.rendering import render
+from app.console.sessions import ApiDep, SignedInDep
+from app.kit.values import Text
+
+STORES_MAX: Final = 20
+SHOWN_MAX: Final = 50
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/console/backups")
+async def get_backups(
+    request: Request,
+    signed_in: SignedInDep,
+    api: ApiDep,
+    page_token: Annotated[Text, Query(max_length=2_000)] = "",
+) -> Response:
+    """The newest backups and the protections that hold, of one page of stores."""
+    found = await api.get("stores", kind="JE", page_size=STORES_MAX, page_token=page_token or None)
+    names = [store["id"] for store in found["items"]]
+    backups = await _of_all(api, names, "backup-sessions", state=None)
+    protections = await _of_all(api, names, "protections", state="ACTIVE")
+    return render(
+        request,
+        "backups.html",
+        signed_in,
+        stores=names,
+        backups=backups,
+        protections=protections,
+        next_token=found["next_page_token"],
+    )
+
+
+async def _of_all(api: Api, stores: list[str], what: str, *, state: str | None) -> list[dict[str, Any]]:
+    """One page of each store; a store that went meanwhile has none."""
+    lists = await asyncio.gather(
+        *(api.find("stores", store, what, state=state, page_size=SHOWN_MAX) for store in stores)
+    )
+    rows = [row for each in lists if each is not None for row in each["items"]]
+    return sorted(rows, key=lambda row: row["created_at"], reverse=True)

@@ -1,0 +1,86 @@
+"""Who asks for a page: the cookie, and what it is worth."""
+
+from typing import Annotated, Final
+from urllib.parse import quote
+
+from fastapi import Depends, Request
+from starlette.responses import Response
+
+from app.auth.access import settings_of
+from app.auth.console_sessions import SignedIn, session_of
+from app.auth.holders import COOKIE
+from app.console.calls import Api
+from app.errors import Unauthenticated
+
+PATH: Final = "/console"
+LOGIN: Final = "/console/login"
+CODE: Final = "CONSOLE_SIGN_IN_NEEDED"
+
+
+class SignInNeeded(Unauthenticated):
+    """There is no session, or it has ended: whoever wants a page is led to the form."""
+
+
+def is_secure(request: Request) -> bool:
+    """Whether the browser speaks TLS with us, or with the proxy that we trust."""
+    return request.url.scheme == "https"
+
+
+def set_cookie(request: Request, response: Response, signed_in: SignedIn, *, max_age_s: int) -> None:
+    """Give the browser its session."""
+    response.set_cookie(
+        COOKIE,
+        signed_in.secret,
+        max_age=max_age_s,
+        path="/",
+        httponly=True,
+        samesite="strict",
+        secure=is_secure(request),
+    )
+
+
+def drop_cookie(request: Request, response: Response) -> None:
+    """Take it away."""
+    response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict", secure=is_secure(request))
+
+
+def known(request: Request) -> SignedIn | None:
+    """Who has signed in; None: nobody."""
+    cookie = request.cookies.get(COOKIE)
+    found = None if cookie is None else session_of(request, cookie)
+    if found is not None:
+        request.state.token_id, request.state.token_name = found.caller.token_id, found.caller.name
+        request.state.signed_in = found
+    return found
+
+
+def signed_in(request: Request) -> SignedIn:
+    """Who has signed in.
+
+    Raises: SignInNeeded.
+    """
+    found = known(request)
+    if found is None:
+        raise SignInNeeded("sign in to see this page", code=CODE)
+    return found
+
+
+def login_url(request: Request) -> str:
+    """The form, which leads back to the page that was asked for."""
+    path = request.url.path
+    return LOGIN if path in (PATH, PATH + "/") else f"{LOGIN}?next={quote(path)}"
+
+
+def may_change(request: Request) -> bool:
+    """Whether this console changes anything at all."""
+    return settings_of(request).console == "ON"
+
+
+SignedInDep = Annotated[SignedIn, Depends(signed_in)]
+
+
+def _api(request: Request, signed_in: SignedInDep) -> Api:
+    return Api(request, signed_in)
+
+
+ApiDep = Annotated[Api, Depends(_api)]

@@ -1,0 +1,194 @@
+"""Values as people read them: times, durations, numbers with their units. Filters of the templates."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from markupsafe import Markup, escape
+
+from app.kit.durations import parse_duration
+
+NONE: Final = "–"
+CODE: Final = Markup("<code>{}</code>")
+BYTES: Final = ("B", "kB", "MB", "GB", "TB", "PB")
+INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+DURATION: Final = re.compile(r"P(?=[\dT])(\d+D)?(T(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?")
+HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+ROWS_MAX: Final = 100
+COLUMNS_MAX: Final = 12
+STEP: Final = 1_000
+UNITS_S: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+
+
+def instant(value: str | datetime) -> datetime:
+    """An instant of the API, in UTC."""
+    found = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+    return found.astimezone(UTC)
+
+
+def _time(value: str | datetime | None, kind: str, shown: Callable[[datetime], str]) -> Markup | str:
+    if value is None:
+        return NONE
+    at = instant(value)
+    exact = at.strftime("%Y-%m-%d %H:%M:%S UTC")
+    return Markup('<time datetime="{}" title="{}" class="{}">{}</time>').format(
+        at.isoformat().replace("+00:00", "Z"), exact, kind, shown(at)
+    )
+
+
+def when(value: str | datetime | None) -> Markup | str:
+    """An instant: in UTC here, in the viewer's zone once the script has seen it."""
+    return _time(value, "at", lambda at: at.strftime("%Y-%m-%d %H:%M:%S UTC"))
+
+
+def since(value: str | datetime | None, now: datetime) -> Markup | str:
+    """How long ago an instant was, or how long it is until then."""
+    return _time(value, "ago", lambda at: _distance((now - at).total_seconds()))
+
+
+def _distance(seconds: float) -> str:
+    return f"{lasting(seconds)} ago" if seconds >= 0 else f"in {lasting(-seconds)}"
+
+
+def lasting(value: float | str | timedelta | None) -> str:
+    """A duration in its two largest units: `2 h 5 min`; of seconds, of ISO 8601 or a timedelta."""
+    if value is None:
+        return NONE
+    if isinstance(value, str):
+        value = parse_duration(value)
+    seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)
+    if 0 < seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    left = round(seconds)
+    parts: list[tuple[int, str]] = []
+    for name, size in UNITS_S:
+        number, left = divmod(left, size)
+        if number or parts:
+            parts.append((number, name))
+    return " ".join(f"{number} {name}" for number, name in parts[:2] if number) or "0 s"
+
+
+def count(value: float | None, unit: str = "") -> str:
+    """A whole number with its unit: `18 211 rows`."""
+    if value is None:
+        return NONE
+    return f"{value:,.0f}".replace(",", "\u202f") + (f" {unit}" if unit else "")
+
+
+def size(value: float | None) -> str:
+    """A number of bytes in the unit that reads best, 1 kB being 1000 bytes."""
+    if value is None:
+        return NONE
+    number, place = float(value), 0
+    while abs(number) >= STEP and place < len(BYTES) - 1:
+        number, place = number / STEP, place + 1
+    return f"{number:.{0 if place == 0 or abs(number) >= 100 else 1}f} {BYTES[place]}"
+
+
+def measured(value: float | None, unit: str) -> str:
+    """A number in a unit of the API: bytes, seconds, rows."""
+    if value is None:
+        return NONE
+    if unit == "bytes":
+        return size(value)
+    return lasting(value) if unit == "seconds" else count(value, unit)
+
+
+def percent(fraction: float | None) -> str:
+    """A share of the whole."""
+    return NONE if fraction is None else f"{100 * fraction:.0f} %"
+
+
+def pretty(value: Any) -> str:
+    """JSON for people."""
+    return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=False)
+
+
+def words(name: str) -> str:
+    """A code or a name of the API as words: `JOB_FAILED`, `rows_removed`, `eraserFsyncs`."""
+    return HUMP.sub(" ", name).replace("_", " ").lower()
+
+
+def prose(text: str) -> Markup:
+    """A description of the API, its names between backticks as code."""
+    parts = text.split("`")
+    shown = [CODE.format(part) if place % 2 else escape(part) for place, part in enumerate(parts)]
+    return Markup("").join(shown)
+
+
+def help_url(link: str | None) -> str | None:
+    """Where the console explains what a `help` of the API points at."""
+    if not link:
+        return None
+    return "/console/help#" + link.partition("#")[2]
+
+
+def subject_url(subject: str | None) -> str | None:
+    """The page of what an attention or an event is about; None: it has none."""
+    parts = (subject or "").split("/")
+    if parts[0] == "jobs" and len(parts) == 2:
+        return f"/console/jobs/{parts[1]}"
+    if parts[0] == "stores" and len(parts) >= 2:
+        return f"/console/stores/{parts[1]}"
+    return "/console/system" if parts[0] == "instances" else None
+
+
+def shape(value: Any, name: str = "") -> str:
+    """How a value of the API is shown: the one word that templates choose by."""
+    if isinstance(value, dict | list):
+        return "nothing" if not value else "fields" if isinstance(value, dict) else _shape_of_list(value)
+    if value is None or value == "":
+        return "nothing"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return "bytes" if "bytes" in name else "seconds" if name.endswith(("_s", "seconds")) else "number"
+    if INSTANT.fullmatch(str(value)):
+        return "instant"
+    return "duration" if DURATION.fullmatch(str(value)) else "text"
+
+
+def _shape_of_list(values: list[Any]) -> str:
+    if all(isinstance(each, dict) for each in values):
+        return "rows"
+    return "texts" if not any(isinstance(each, dict | list) for each in values) else "json"
+
+
+def columns(rows: list[dict[str, Any]]) -> list[str]:
+    """The names that rows have, in their order; a few."""
+    return list(dict.fromkeys(name for row in rows[:ROWS_MAX] for name in row))[:COLUMNS_MAX]
+
+
+def tone(state: str) -> str:
+    """How a state is coloured; it is always written as well."""
+    return TONES.get(state, "plain")
+
+
+TONES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("OK", "SUCCEEDED", "ENDED", "ACTIVE", "VALID", "ALIVE"), "good"),
+    **dict.fromkeys(("FAILED", "ERROR", "INVALID", "EXPIRED", "HALTED", "REFUSED", "UNPROVEN"), "bad"),
+    **dict.fromkeys(
+        ("WARNING", "STALE", "PAUSED", "PAUSING", "ABORTING", "ABORTED", "ABANDONED", "SUSPENDED"), "warn"
+    ),
+    **dict.fromkeys(("RUNNING", "PREPARING"), "busy"),
+}
+FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
+    "when": when,
+    "since": since,
+    "lasting": lasting,
+    "count": count,
+    "size": size,
+    "measured": measured,
+    "percent": percent,
+    "pretty": pretty,
+    "words": words,
+    "instant": instant,
+    "prose": prose,
+    "help_url": help_url,
+    "subject_url": subject_url,
+    "shape": shape,
+    "columns": columns,
+    "tone": tone,
+}

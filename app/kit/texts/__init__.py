@@ -1,0 +1,1 @@
+"""Texts that clients read: errors without secrets, links into the documentation."""

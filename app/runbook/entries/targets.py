@@ -1,0 +1,166 @@
+"""Targets: what each code means, and what to do next."""
+
+from typing import Final
+
+from app.runbook.entry import Entry, Passes, Seen
+
+ENTRIES: Final = (
+    Entry(
+        "TARGET_ERROR",
+        (Seen.TARGET,),
+        "The target's database answered with an error that has no name here; `detail` has its words.",
+        "Look it up in the database's documentation, and mend it there.",
+        Passes.NO,
+    ),
+    Entry(
+        "TARGET_URL_INVALID",
+        (
+            Seen.HTTP,
+            Seen.TARGET,
+        ),
+        "The target's URL cannot be used; `detail` says why.",
+        "Correct the URL on the store.",
+        Passes.NO,
+    ),
+    Entry(
+        "TARGET_UNREACHABLE",
+        (Seen.TARGET,),
+        "The target does not answer, or the connection was lost.",
+        (
+            "Look at the database and the network (`lethe store check STORE`). A job tries again for about "
+            "a quarter of an hour without progress; after that `lethe job retry JOB`."
+        ),
+        Passes.MAYBE,
+    ),
+    Entry(
+        "TARGET_AUTH_FAILED",
+        (Seen.TARGET,),
+        "The target refuses the credentials, or its TLS certificate does not verify; `detail` says which.",
+        (
+            "Correct the secret (`lethe secret update`) or the TLS options of the URL, then `lethe store "
+            "check STORE`."
+        ),
+        Passes.NO,
+    ),
+    Entry(
+        "TARGET_DATABASE_MISSING",
+        (Seen.TARGET,),
+        "The database or file that the URL names is not there.",
+        "Correct the URL; check that the file's directory is mounted.",
+        Passes.NO,
+    ),
+    Entry(
+        "TARGET_IS_ANOTHER",
+        (
+            Seen.HTTP,
+            Seen.TARGET,
+        ),
+        (
+            "The target is not the one that the store was given: it was restored, exchanged, or its "
+            "name leads elsewhere."
+        ),
+        (
+            "Make sure which database this is, before anything else. If it is the wrong one: `lethe "
+            "store update STORE --target-url URL`. Only if it is the right one: `lethe store check "
+            "STORE` binds the store to it."
+        ),
+        Passes.NO,
+    ),
+    Entry(
+        "TARGET_OF_OTHER_STORES",
+        (Seen.HTTP,),
+        "The target belongs to stores that the token may not see.",
+        "Ask an admin to register it.",
+        Passes.NO,
+    ),
+    Entry(
+        "TARGET_TABLES_MISSING",
+        (Seen.TARGET,),
+        "A table that is needed is not there; `detail` names it.",
+        "Check the database, `schema_name` and `table_prefix` of the store; names are case-sensitive.",
+        Passes.NO,
+    ),
+    Entry(
+        "TARGET_TABLES_ELSEWHERE",
+        (Seen.TARGET,),
+        "The tables are in another schema, or have another prefix; `detail` says where.",
+        "Set `schema_name` or `table_prefix` of the store.",
+        Passes.NO,
+    ),
+    Entry(
+        "TARGET_READ_ONLY",
+        (
+            Seen.HTTP,
+            Seen.TARGET,
+        ),
+        "The role may not write where it must, or the database takes no writes.",
+        (
+            "`lethe store check STORE` lists what is missing, `lethe store grants KIND --role ROLE` "
+            "prints the SQL. A standby: name the primary by `lethe store update STORE --target-url "
+            "URL`."
+        ),
+        Passes.NO,
+    ),
+    Entry(
+        "TARGET_SCHEMA_UNSUPPORTED",
+        (Seen.TARGET,),
+        "The target's tables are not of a form that is worked on; `detail` says why.",
+        "Compare the version of what made them with those in README; there is no way round it.",
+        Passes.NO,
+    ),
+    Entry(
+        "MIXED_TIME_TYPES",
+        (Seen.TARGET,),
+        "Columns of times that are compared have different types, or hold values that do not compare.",
+        "Bring them to one type, or mend the values that `detail` counts.",
+        Passes.NO,
+    ),
+    Entry(
+        "TARGET_LOCK_TIMEOUT",
+        (Seen.TARGET,),
+        "Another session holds locks at the target for long, or a deadlock was resolved.",
+        "Nothing to do for a while; if it lasts, find the idle transaction at the database and end it.",
+        Passes.YES,
+    ),
+    Entry(
+        "TARGET_STATEMENT_TIMEOUT",
+        (Seen.TARGET,),
+        "A statement took longer than its limit at the target.",
+        "Look at the load and the indexes at the target; a smaller piece of work may do.",
+        Passes.MAYBE,
+    ),
+    Entry(
+        "TARGET_CANCELLED",
+        (Seen.TARGET,),
+        "Lethe cancelled its own statement, because the job was to stop.",
+        "Nothing to do; resume or retry the job when it is wanted.",
+        Passes.MAYBE,
+    ),
+    Entry(
+        "TARGET_ROW_CONFLICT",
+        (Seen.TARGET,),
+        "A constraint of the target refused a row.",
+        "`detail` names the constraint; mend the row or what it refers to.",
+        Passes.NO,
+    ),
+    Entry(
+        "FENCE_RAISED",
+        (Seen.TARGET,),
+        (
+            "Another job, or another Lethe, has taken over what this one was writing; nothing more was "
+            "written."
+        ),
+        (
+            "See by `lethe job list` who works there. If nobody does, look for a second Lethe on the "
+            "target, then `lethe job retry JOB`."
+        ),
+        Passes.MAYBE,
+    ),
+    Entry(
+        "EXPRESSION_INVALID",
+        (Seen.TARGET,),
+        "The condition is no expression, or compares what does not compare; `detail` says where.",
+        "Correct the condition.",
+        Passes.NO,
+    ),
+)

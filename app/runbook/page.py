@@ -1,0 +1,58 @@
+"""`python -m app.runbook.page`: docs/reference/runbook.md on standard output."""
+
+import sys
+from typing import Final
+
+from app.runbook.entry import Entry, Passes, Seen
+from app.runbook.registry import SECTIONS
+
+HEAD: Final = """\
+# Runbook
+
+Every code that a problem, a job's error, a job's `waiting_on` or `GET /v1/overview` (`lethe status`)
+may have, each state, and each message of the command. Their `help` leads here, and `lethe explain CODE`
+prints the same without a service. This page is made by `make runbook` from `app/runbook/entries`.
+
+Of a wait, `since` tells since when (looks in between do not count), `next_look` when the job looks again at
+the latest, `cause` what the last look has met. An error of a target comes as a problem, as a job's error, or
+as what a job waits for while it tries again. A record that a consumer refused has its code in
+`lethe replication dead-letters`.
+"""
+PASSES: Final = {
+    Passes.YES: "Passes by itself.",
+    Passes.NO: "Does not pass by itself.",
+    Passes.MAYBE: "May pass by itself.",
+}
+SEEN: Final = {
+    Seen.HTTP: "HTTP",
+    Seen.JOB: "a job's error",
+    Seen.TARGET: "an error of a target, a file or a peer",
+    Seen.WAIT: "`waiting_on`",
+    Seen.ATTENTION: "`lethe status`",
+    Seen.STATE: "the state of a job, a cycle, a backup or a session",
+    Seen.COMMAND: "a message of the command",
+    Seen.READY: "a note of `/readyz`",
+}
+
+
+def seen_text(entry: Entry) -> str:
+    """Where the code is met, for people."""
+    return ", ".join(SEEN[each] for each in entry.seen)
+
+
+def render() -> str:
+    """The page as committed."""
+    parts = [HEAD]
+    for title, entries in SECTIONS.items():
+        parts.append(f"\n## {title}\n")
+        parts += [_shown(entry) for entry in entries]
+    return "".join(parts)
+
+
+def _shown(entry: Entry) -> str:
+    said = f"{entry.meaning} *{PASSES[entry.passes]}* Seen: {seen_text(entry)}."
+    return f"\n### {entry.code}\n\n{said}\n\nNext: {entry.next}\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())

@@ -1,0 +1,90 @@
+"""All entries of the runbook by their codes."""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import Final
+
+from app.runbook.entries import (
+    access,
+    attention,
+    backups,
+    command,
+    configuration,
+    erasure,
+    extinction,
+    jobs,
+    logs,
+    nodes,
+    pool,
+    replicas,
+    replication,
+    requests,
+    states,
+    stores,
+    tables,
+    targets,
+    waits,
+)
+from app.runbook.entry import Entry
+
+NEAREST_MAX: Final = 5
+SECTIONS: Final[Mapping[str, tuple[Entry, ...]]] = MappingProxyType(
+    {
+        "What needs somebody": attention.ENTRIES,
+        "States": states.ENTRIES,
+        "Messages of the command, notes of /readyz": command.ENTRIES,
+        "What only jobs wait for": waits.ENTRIES,
+        "Targets": targets.ENTRIES,
+        "Jobs, plans, archives": jobs.ENTRIES,
+        "Requests": requests.ENTRIES,
+        "Tokens and what they may do": access.ENTRIES,
+        "Stores and batches": stores.ENTRIES,
+        "Purges of any table": tables.ENTRIES,
+        "Secrets, parameters, webhooks, schedules, windows": configuration.ENTRIES,
+        "Erasure and certificates": erasure.ENTRIES,
+        "Logs of Berkeley DB JE": logs.ENTRIES,
+        "Backups and protections": backups.ENTRIES,
+        "Extinctions": extinction.ENTRIES,
+        "Agreements and sessions of replicas": replication.ENTRIES,
+        "Replicas, batches and peers": replicas.ENTRIES,
+        "Slony-I": nodes.ENTRIES,
+        "Spark": pool.ENTRIES,
+    }
+)
+RUNBOOK: Final[Mapping[str, Entry]] = MappingProxyType(
+    {entry.code: entry for entries in SECTIONS.values() for entry in entries}
+)
+
+
+ALSO: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "401": "TOKEN_UNKNOWN",
+        "LOGIN_REFUSED": "TOKEN_UNKNOWN",
+        "UNAUTHORIZED": "TOKEN_UNKNOWN",
+        "403": "SCOPE_MISSING",
+        "DISK_FULL": "DATA_DIRECTORY_FULL",
+        "NO_SPACE_LEFT_ON_DEVICE": "DATA_DIRECTORY_FULL",
+        "ENOSPC": "DATA_DIRECTORY_FULL",
+        "NO_ROOM": "DATA_DIRECTORY_FULL",
+        "STALE_LOCK": "SYM_LOCK",
+        "CERTIFICATE_VERIFY_FAILED": "PEER_CERTIFICATE_INVALID",
+        "CYCLE_INCOMPLETE": "INCOMPLETE",
+        "CYCLE_EXPIRED": "EXPIRED",
+    }
+)
+"""Words that somebody sees in a log or types by heart, and the code that explains them."""
+
+
+def normal(code: str) -> str:
+    """A code as it is written in the runbook, from what somebody typed: `target-unreachable`."""
+    name = code.strip().removeprefix("urn:lethe:problem:").upper().replace("-", "_").replace(" ", "_")
+    return name if name in RUNBOOK else ALSO.get(name, name)
+
+
+def nearest(code: str) -> list[str]:
+    """The codes that look most like one that is not known; those that contain it first."""
+    wanted = normal(code)
+    within = [known for known in RUNBOOK if len(wanted) >= 3 and wanted in known]
+    alike = get_close_matches(wanted, RUNBOOK, n=NEAREST_MAX, cutoff=0.6)
+    return list(dict.fromkeys(within + alike))[:NEAREST_MAX]
