@@ -1,7 +1,7 @@
 """`/v1/archives`: what purges kept."""
 
 from pathlib import Path as FilePath
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 from sqlmodel import Session
@@ -10,25 +10,19 @@ from starlette.responses import Response
 from app.archives.models import ArchiveDetail, ArchiveRead, RestoreRequest
 from app.archives.rows import Archive
 from app.archives.service import describe_archive, get_archive, list_archives
+from app.archives.submitting import JOB_RESTORE, JOB_VERIFY, submit_archive_job
 from app.auth.access import Condition, DatabaseDep, clock_of, requires, settings_of, tell_changed
 from app.auth.actions import Action
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.rows import StoreName
 from app.auth.scopes import Scope
 from app.auth.service import Caller
-from app.errors import Conflict
 from app.jobs.api import accepted
-from app.jobs.models import JobRead, Subject
+from app.jobs.models import JobRead
 from app.jobs.rows import Job
-from app.jobs.service import JobRequest, refuse_conflict, submit
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
-from app.settings import Settings
-from app.stores.rows import Store
 from app.stores.targets import check_root
-
-JOB_VERIFY = "ARCHIVE_VERIFY"
-JOB_RESTORE = "ARCHIVE_RESTORE"
 
 router = APIRouter(tags=["archives"])
 Reader = Annotated[Caller, Depends(requires(Scope.JOBS_READ))]
@@ -91,8 +85,8 @@ def _submit(
 
     def effect(db: Session) -> Answer:
         row = _visible(db, job_id, caller)
-        job = _queue(request, db, row, caller, kind=kind, body=body, settings=settings)
-        return accepted(job)
+        now = clock_of(request).now()
+        return accepted(submit_archive_job(db, row, kind, body, caller=caller, settings=settings, now=now))
 
     verb = "verify" if kind == JOB_VERIFY else "restore"
     response = mutate(
@@ -100,44 +94,6 @@ def _submit(
     )
     tell_changed(request, job_id)
     return response
-
-
-def _queue(
-    request: Request,
-    db: Session,
-    row: Archive,
-    caller: Caller,
-    *,
-    kind: str,
-    body: RestoreRequest | None,
-    settings: Settings,
-) -> Job:
-    store = db.get(Store, row.store)
-    if store is None and body is not None and body.into.file is None:
-        raise Conflict("the archive's store is no longer registered", code="STORE_REMOVED")
-    resource = row.resource if body is not None and body.into.live else None
-    if resource is not None and store is not None:
-        refuse_conflict(db, store=store.id, identity=store.target_identity, resource=resource)
-    runs_on = list(store.runs_on) if store else []
-    if settings.archive_root is None:  # the files lie on that instance's disk
-        runs_on.append(f"instance/{row.instance}")
-    params: dict[str, Any] = {"archive": row.job_id}
-    if body is not None:
-        params |= {"into": body.into.model_dump(mode="json", by_alias=True)}
-    job_request = JobRequest(
-        kind=kind,
-        store=row.store,
-        params=params,
-        requested_by=caller.name,
-        token_id=caller.token_id,
-        runs_on=runs_on,
-        reason=body.reason if body else None,
-        claim_identity=store.target_identity if store and resource else None,
-        claim_resource=resource,
-        subject=Subject(type="archive", id=row.job_id, href=f"/v1/archives/{row.job_id}"),
-    )
-    clock = clock_of(request)
-    return submit(db, job_request, now=clock.now(), queued_max=settings.jobs_queued_max)
 
 
 @router.post(

@@ -71,3 +71,11 @@ class RestoreRequest(BaseModel):
 
     into: RestoreInto
     reason: Text | None = Field(default=None, max_length=500)
+
+
+class NewestArchive(BaseModel):
+    """A POST without a body names the archive by its path; a schedule means the newest one."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reason: str | None = None

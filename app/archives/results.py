@@ -52,7 +52,9 @@ class ArchiveVerifyResult(BaseModel):
 
     files: int
     rows: int
-    manifest: Literal["LEDGER", "MANIFEST", "FILES"] = Field(description="What told which files are valid.")
+    manifest: Literal["LEDGER", "MANIFEST", "FILES"] = Field(
+        description="Where it says which files are valid."
+    )
     bad: list[BadArchiveFile]
 
 
@@ -79,6 +81,8 @@ class ArchiveRestoreResult(BaseModel):
     units: int
     rows: int
     skipped: int = Field(description="Rows that were there already.")
-    manifest: Literal["LEDGER", "MANIFEST", "FILES"] = Field(description="What told which files are valid.")
+    manifest: Literal["LEDGER", "MANIFEST", "FILES"] = Field(
+        description="Where it says which files are valid."
+    )
     refused: list[RefusedUnit]
     warnings: list[RestoreWarning]

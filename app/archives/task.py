@@ -13,14 +13,11 @@ from app.jobs.rows import Job
 from app.jobs.running.context import JobContext
 from app.jobs.running.sql_target import claim, controlled, read_store_of
 from app.jobs.running.suspension import awake_store
+from app.jobs.service import whole_of
 from app.stores.targets import session_limits, target_of
 from spark.targets.archive.archive import verify
-from spark.targets.archive.restore import (
-    RestoreReport,
-    restore_into_file,
-    restore_into_schema,
-    restore_live,
-)
+from spark.targets.archive.restore import restore_into_file, restore_into_schema, restore_live
+from spark.targets.archive.units import RestoreReport
 from spark.targets.connection import connect
 from spark.targets.errors import RestoreConflict, TargetError
 from spark.targets.ledger import archive_manifest, has_ledger
@@ -150,7 +147,8 @@ def _resource(context: JobContext, into: RestoreInto) -> str:
     if into.schema_name is not None:
         return f"{into.schema_name}.restore"
     archived = str(context.job.params["archive"])
-    return context.write(lambda db: get_archive(db, archived)).resource
+    resource = context.write(lambda db: get_archive(db, archived)).resource
+    return whole_of(resource)
 
 
 def _into_file(

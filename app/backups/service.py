@@ -25,7 +25,9 @@ from app.backups.models import BackupCreate
 from app.backups.queries import files_of
 from app.backups.rows import BackupFile, BackupSession, BackupState
 from app.errors import ServiceError
+from app.feed.writing import BACKUP, announce
 from app.kit.ids import new_id
+from app.kit.instants import instant_text
 from app.outbox.facts import Fact
 from app.outbox.writing import tell
 from app.protection.errors import some_names
@@ -83,9 +85,7 @@ def begin_session(
         prepare_until=now + timeout,
         owner=owner,
     )
-    db.add(row)
-    db.flush()
-    return row
+    return _written(db, row, now=now)
 
 
 def activate_session(
@@ -120,7 +120,7 @@ def activate_session(
         )
         for number, each in seen.items()
     )
-    return _save(db, row)
+    return _save(db, row, now=now)
 
 
 def fail_session(db: Session, row: BackupSession, error: ServiceError, *, now: datetime) -> BackupSession:
@@ -131,7 +131,7 @@ def fail_session(db: Session, row: BackupSession, error: ServiceError, *, now: d
     row.ended_at = now
     row.failure = {"code": error.code, "detail": error.detail}
     end_protection(db, _protection_of(db, row), now=now)
-    return _save(db, row)
+    return _save(db, row, now=now)
 
 
 def require_active_session(row: BackupSession, *, now: datetime) -> None:
@@ -157,7 +157,7 @@ def renew_session(
     require_active_session(row, now=now)
     protection = renew_protection(db, _protection_of(db, row), lease=lease, now=now)
     row.lease, row.lease_expires_at = protection.lease, protection.lease_expires_at
-    return _save(db, row)
+    return _save(db, row, now=now)
 
 
 def release_session_files(
@@ -179,7 +179,7 @@ def release_session_files(
             file.released_at = now
             db.add(file)
     release_files(db, _protection_of(db, row), numbers, now=now)
-    return _save(db, row)
+    return _save(db, row, now=now)
 
 
 def end_session(db: Session, row: BackupSession, seen: Mapping[int, Seen], *, now: datetime) -> BackupSession:
@@ -197,7 +197,7 @@ def end_session(db: Session, row: BackupSession, seen: Mapping[int, Seen], *, no
     end_protection(db, _protection_of(db, row), now=now)
     if not row.valid:
         _tell_invalid(db, row, faults, now=now)
-    return _save(db, row)
+    return _save(db, row, now=now)
 
 
 def _tell_invalid(db: Session, row: BackupSession, faults: int, *, now: datetime) -> None:
@@ -218,7 +218,7 @@ def expire_sessions(db: Session, *, now: datetime) -> list[BackupSession]:
         row.ended_at = now
         end_protection(db, _protection_of(db, row), now=now, state=ProtectionState.EXPIRED)
         _tell_invalid(db, row, 0, now=now)
-        _save(db, row)
+        _save(db, row, now=now)
     return rows
 
 
@@ -236,8 +236,31 @@ def _protection_of(db: Session, row: BackupSession) -> Protection:
     return protection
 
 
-def _save(db: Session, row: BackupSession) -> BackupSession:
+def _save(db: Session, row: BackupSession, *, now: datetime) -> BackupSession:
     row.version += 1
+    return _written(db, row, now=now)
+
+
+def _written(db: Session, row: BackupSession, *, now: datetime) -> BackupSession:
+    """Write the row, with its event in the feed."""
+    lease = row.lease_expires_at
+    data = {
+        "state": str(row.state),
+        "valid": row.valid,
+        "lease_expires_at": None if lease is None else instant_text(lease),
+        "file_count": row.file_count,
+        "total_bytes": row.total_bytes,
+    }
     db.add(row)
+    announce(
+        db,
+        "backup",
+        kind=BACKUP,
+        store=row.store,
+        subject=f"stores/{row.store}/backup-sessions/{row.id}",
+        seq=row.version,
+        data=data,
+        now=now,
+    )
     db.flush()
     return row

@@ -29,7 +29,10 @@ SCHEMA_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*")
 def list_archives(
     session: Session, *, store: Annotated[str | None, typer.Option(help="Only of this store.")] = None
 ) -> int:
-    """List the archives."""
+    """List the archives.
+
+    Example: lethe archive list
+    """
     archives = list(session.client.archives.list(store=store))
     session.out.document({"items": [archive.raw for archive in archives]})
     session.out.table(
@@ -54,7 +57,10 @@ def list_archives(
 @app.command("verify")
 @on_service
 def verify(session: Session, job: ArchiveId, *, wait: Wait = True, timeout: Timeout = None) -> int:
-    """Read every file again and compare it with the manifest. Exit 1 where one is missing or differs."""
+    """Read every file again and compare it with the manifest. Exit 1 where one is missing or differs.
+
+    Example: lethe archive verify job_01jdb5q6w3r8m2k4n7p9s0t1v2
+    """
     started = session.client.archives.verify(job)
     return finish(session, started, wait=wait, timeout_s=timeout)
 
@@ -77,7 +83,10 @@ def restore(
     wait: Wait = True,
     timeout: Timeout = None,
 ) -> int:
-    """Bring archived rows back: into a file or a schema beside the live tables, or into them."""
+    """Bring archived rows back: into a file or a schema beside the live tables, or into them.
+
+    Example: lethe archive restore job_01jdb5q6w3r8m2k4n7p9s0t1v2 --into restored
+    """
     if (into is not None) == live:
         raise typer.BadParameter("give one of them", param_hint="--into / --live")
     archives = session.client.archives

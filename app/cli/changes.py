@@ -45,7 +45,10 @@ def put(
         str | None, typer.Option(help="Sent again with it, the change is written once.")
     ] = None,
 ) -> int:
-    """Write one change; done when it is durable."""
+    """Write one change; done when it is durable.
+
+    Example: lethe changes put orders-east orders 4711 shipped
+    """
     if delete == (value is not None):
         raise typer.BadParameter("a value, or --delete", param_hint="VALUE")
     written = session.client.changes.put(
@@ -85,6 +88,8 @@ def import_file(
 
     After a failure run the same command with the label that it names, within 7 days: blocks that were written
     are passed over. A line that is no change ends the import before its block.
+
+    Example: lethe changes import orders-east changes.jsonl
     """
     name = label or uuid.uuid4().hex
     found = _Imported(session, name)
@@ -149,7 +154,10 @@ def list_records(
     limit: Limit = LIMIT_DEFAULT,
     base64: Base64Option = False,
 ) -> int:
-    """The records of the changelog, in the order of RID and CSN."""
+    """The records of the changelog, in the order of RID and CSN.
+
+    Example: lethe changes list orders-east
+    """
     records = list(islice(session.client.changes.list(store, rid=rid, after=after), limit))
     session.out.document([record.raw for record in records])
     rows = [

@@ -30,7 +30,10 @@ def get(
     raw: Annotated[bool, typer.Option("--raw", help="Print the value's bytes and nothing else.")] = False,
     base64: Base64Option = False,
 ) -> int:
-    """The newest state of one key."""
+    """The newest state of one key.
+
+    Example: lethe entries get orders-east orders 4711
+    """
     entry = session.client.entries.get(
         store,
         bytes_of(database, is_base64=base64, name="DATABASE"),
@@ -59,7 +62,10 @@ def list_entries(
     limit: Limit = LIMIT_DEFAULT,
     base64: Base64Option = False,
 ) -> int:
-    """Entries in the order of database and key, byte by byte."""
+    """Entries in the order of database and key, byte by byte.
+
+    Example: lethe entries list orders-east
+    """
     if prefix is not None and database is None:
         raise typer.BadParameter("a prefix is one of the keys of a --database", param_hint="--prefix")
     found = session.client.entries.list(

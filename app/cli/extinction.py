@@ -13,6 +13,7 @@ from lethe_client import Availability, Extinction, ExtinctionPlan, ExtinctionReq
 from app.cli.shell.arguments import LIMIT_DEFAULT, Limit, StoreId, Timeout
 from app.cli.shell.byte_values import bytes_of
 from app.cli.shell.exits import ExitCode
+from app.cli.shell.hints import of_plan
 from app.cli.shell.job_options import REASON, MaxDrift, PlanId, Reason, Wait, drift
 from app.cli.shell.session import Session, on_service
 from app.cli.shell.watching import finish
@@ -25,6 +26,11 @@ app = typer.Typer(
 )
 
 Base64Keys = Annotated[bool, typer.Option("--base64", help="Databases and keys stand in base64.")]
+Filter = Annotated[str | None, typer.Option("--filter", metavar="JSON|@FILE", help="Only keys that pass it.")]
+Confirm = Annotated[
+    bool,
+    typer.Option("--confirm-keys-never-reused", help="The application will never use these keys again."),
+]
 ExtinctionId = Annotated[str, typer.Argument(metavar="EXTINCTION", help="Its id.")]
 
 
@@ -65,13 +71,8 @@ def discard(
     end_key: Annotated[
         str | None, typer.Option("--end-key", help="Exclusive; default: to the last key.")
     ] = None,
-    filter_text: Annotated[
-        str | None, typer.Option("--filter", metavar="JSON|@FILE", help="Only keys that pass it.")
-    ] = None,
-    confirm: Annotated[
-        bool,
-        typer.Option("--confirm-keys-never-reused", help="The application will never use these keys again."),
-    ] = False,
+    filter_text: Filter = None,
+    confirm: Confirm = False,
     plan: Annotated[bool, typer.Option("--plan", help="Count only; nothing is written.")] = False,
     plan_id: PlanId = None,
     max_drift: MaxDrift = None,
@@ -80,11 +81,12 @@ def discard(
     wait: Wait = True,
     timeout: Timeout = None,
 ) -> int:
-    """Discard the records of a range: committed at once, removed by its job."""
-    start, end = (
-        None if key is None else bytes_of(key, is_base64=base64, name=name)
-        for key, name in ((start_key, "--start-key"), (end_key, "--end-key"))
-    )
+    """Discard the records of a range: committed at once, removed by its job.
+
+    Example: lethe extinction discard ledger --database orders --end-key 2020 --label "until 2020" --plan
+    """
+    start = None if start_key is None else bytes_of(start_key, is_base64=base64, name="--start-key")
+    end = None if end_key is None else bytes_of(end_key, is_base64=base64, name="--end-key")
     names = [_database(session, store, name, is_base64=base64, place="--database") for name in database]
     request = ExtinctionRequest(
         databases=names,
@@ -98,24 +100,38 @@ def discard(
         reason=reason,
     )
     if plan:
-        return _show_plan(session, session.client.extinctions.plan(store, request, timeout_s=timeout))
+        said: dict[str, Any] = {"--database": database, "--label": label, "--filter": filter_text}
+        said |= {"--start-key": start_key, "--end-key": end_key, "--base64": base64}
+        return _plan(session, store, request, said, timeout)
     job = session.client.extinctions.discard(store, request)
     return finish(session, job, wait=wait, timeout_s=timeout)
 
 
-def _show_plan(session: Session, plan: ExtinctionPlan) -> int:
+def _plan(
+    session: Session, store: str, request: ExtinctionRequest, said: Mapping[str, Any], timeout_s: float | None
+) -> int:
+    made = session.client.extinctions.plan(store, request, timeout_s=timeout_s)
+    _show_plan(session, made)
+    options = {**said, "--confirm-keys-never-reused": request.confirm_keys_never_reused}
+    words, reason = ("extinction", "discard", store), request.reason or REASON
+    session.out.note(of_plan(*words, plan_id=made.plan_id, reason=reason, options=options))
+    return ExitCode.OK
+
+
+def _show_plan(session: Session, plan: ExtinctionPlan) -> None:
     session.out.document(plan.raw)
     session.out.facts({"store": plan.store, "records": plan.records, "bytes": plan.bytes})
     if plan.hint is not None:
         session.out.note(plan.hint)
-    session.out.note(f"Discard exactly this: the same command with --plan-id {plan.plan_id} for --plan")
-    return ExitCode.OK
 
 
 @app.command("list")
 @on_service
 def list_extinctions(session: Session, store: StoreId, *, limit: Limit = LIMIT_DEFAULT) -> int:
-    """A store's extinctions, newest first."""
+    """A store's extinctions, newest first.
+
+    Example: lethe extinction list ledger
+    """
     found = list(islice(session.client.extinctions.list(store), limit))
     session.out.document([each.raw for each in found])
     columns = ["id", "state", "origin", "label", "records", "bytes", "logged"]
@@ -132,7 +148,10 @@ def list_extinctions(session: Session, store: StoreId, *, limit: Limit = LIMIT_D
 @app.command("show")
 @on_service
 def show(session: Session, store: StoreId, extinction: ExtinctionId) -> int:
-    """One extinction: its range, and how far it is."""
+    """One extinction: its range, and how far it is.
+
+    Example: lethe extinction show ledger ext_01jdb5q6w3r8m2k4n7p9s0t1v2
+    """
     _show(session, session.client.extinctions.get(store, extinction))
     return ExitCode.OK
 
@@ -175,7 +194,10 @@ def attest(
         typer.Option("--filter-installed", help="The application's filter says EXTINCT of all its keys."),
     ] = False,
 ) -> int:
-    """Attest, as an admin, that a JE application's extinction filter is installed."""
+    """Attest, as an admin, that a JE application's extinction filter is installed.
+
+    Example: lethe extinction attest ledger ext_01jd --reason "release 7" --filter-installed
+    """
     if not filter_installed:
         raise typer.BadParameter(
             "say it: JE dies of erased records otherwise", param_hint="--filter-installed"
@@ -197,7 +219,10 @@ def status(
     ] = False,
     base64: Base64Keys = False,
 ) -> int:
-    """Say of each key whether it is EXTINCT, NOT_EXTINCT or MAYBE_EXTINCT."""
+    """Say of each key whether it is EXTINCT, NOT_EXTINCT or MAYBE_EXTINCT.
+
+    Example: lethe extinction status ledger orders 2019-000017
+    """
     name = _database(session, store, database, is_base64=base64, place="DATABASE")
     wanted = [bytes_of(key, is_base64=base64, name="KEY") for key in keys]
     found = session.client.extinctions.status(store, name, wanted, dups=dups)
@@ -216,7 +241,10 @@ def filter_bundle(
     *,
     into: Annotated[Path | None, typer.Option("--into", help="Write it to this file.")] = None,
 ) -> int:
-    """The whole filter of a store, to be evaluated elsewhere (`lethe_client.extinction_filter`)."""
+    """The whole filter of a store, to be evaluated elsewhere (`lethe_client.extinction_filter`).
+
+    Example: lethe extinction filter ledger --into ledger-filter.json
+    """
     document = session.client.extinctions.filter_document(store)
     if into is not None:
         into.write_text(json.dumps(document))
@@ -235,7 +263,10 @@ def filter_bundle(
 @app.command("availability")
 @on_service
 def availability(session: Session, store: StoreId) -> int:
-    """Whether extinctions may be used: exit 0, or 1 with the peers that stand in the way."""
+    """Whether extinctions may be used: exit 0, or 1 with the peers that stand in the way.
+
+    Example: lethe extinction availability ledger
+    """
     found = session.client.extinctions.availability(store)
     _show_availability(session, found)
     return ExitCode.OK if found.available else ExitCode.FAILED
@@ -258,6 +289,9 @@ def forget_supplier(
     *,
     reason: Annotated[str, typer.Option("--reason", help="Why it will not come again; kept.")],
 ) -> int:
-    """Forget, as an admin, a supplier that is gone for good; shows the availability without it."""
+    """Forget, as an admin, a supplier that is gone for good; shows the availability without it.
+
+    Example: lethe extinction forget-supplier ledger https://west.example:8765/ledger --reason "shut down"
+    """
     _show_availability(session, session.client.extinctions.forget_supplier(store, supplier, reason=reason))
     return ExitCode.OK

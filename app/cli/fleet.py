@@ -55,7 +55,10 @@ def purge(
     wait: Wait = True,
     timeout: Timeout = None,
 ) -> int:
-    """Purge many stores in one request; a store that fails does not stop the others."""
+    """Purge many stores in one request; a store that fails does not stop the others.
+
+    Example: lethe fleet purge --label region=eu --retention-minutes 7200
+    """
     if bool(stores) == bool(label):
         raise typer.BadParameter("name stores or give --label: one of both", param_hint="STORE / --label")
     request = purge_request(

@@ -73,9 +73,9 @@ GRANT SELECT, DELETE ON {schema}.{prefix}data, {schema}.{prefix}data_event,
 -- the marks of stranded batches, and the right to lock the rows of batches
 GRANT UPDATE ON {schema}.{prefix}outgoing_batch TO {role};
 GRANT SELECT ON {schema}.{prefix}node, {schema}.{prefix}parameter TO {role};
--- from 3.9 on: how far the program itself has purged (2.x has no such table)
+-- from 3.9 on: how far SymmetricDS itself has purged (2.x has no such table)
 GRANT SELECT ON {schema}.{prefix}context TO {role};
--- 2.x: the program's own lock
+-- 2.x: SymmetricDS's own lock
 GRANT SELECT, INSERT, UPDATE ON {schema}.{prefix}lock TO {role};
 -- `archive restore --live` alone; leave it out where nobody restores
 GRANT INSERT ON {schema}.{prefix}data, {schema}.{prefix}data_event, {schema}.{prefix}outgoing_batch TO {role};
@@ -89,7 +89,7 @@ GRANT DELETE ON {schema}.{prefix}data_event TO {role};
 GRANT DELETE, UPDATE (status) ON {schema}.{prefix}outgoing_batch TO {role};
 GRANT DELETE ON {schema}.{prefix}incoming_batch TO {role};
 GRANT DELETE ON {schema}.{prefix}data_gap TO {role};
--- 2.x: the program's own lock
+-- 2.x: SymmetricDS's own lock
 GRANT INSERT, UPDATE ON {schema}.{prefix}lock TO {role};
 -- Lethe's own tables (ledger, fence, manifest); without them: one worker, counts AT_LEAST
 GRANT CREATE, INSERT, UPDATE, DELETE ON {schema}.lethe_unit_ledger TO {role};
@@ -150,6 +150,7 @@ SCRIPTS: Final = {
     ("REPLICA", SQLITE): _FILE,
 }
 """By kind of store and database; a store of kind JE is a directory of files."""
+KINDS_WITH_GRANTS: Final = ", ".join(sorted({kind for kind, _ in SCRIPTS}))
 
 
 def grant_script(kind: str, database: str, *, role: str, schema: str, prefix: str = "sym_") -> str:

@@ -8,6 +8,8 @@ from lethe_client import Job
 
 from app.cli.shell.arguments import LIMIT_DEFAULT, JobId, Limit, States, Timeout
 from app.cli.shell.exits import ExitCode
+from app.cli.shell.job_table import job_table
+from app.cli.shell.output import on_stdout
 from app.cli.shell.progress import describe
 from app.cli.shell.session import Interrupted, Session, on_service
 from app.cli.shell.watching import finish, follow, outcome
@@ -30,7 +32,10 @@ def list_jobs(
     parent: Annotated[str | None, typer.Option(help="Children of this job.")] = None,
     limit: Limit = LIMIT_DEFAULT,
 ) -> int:
-    """List jobs."""
+    """List jobs, newest first, a line each. A wide terminal also shows progress and reason.
+
+    Example: lethe job list --state RUNNING --state WAITING
+    """
     found = session.client.jobs.list(
         states=[each.upper() for each in state or ()],
         kinds=[each.upper() for each in kind or ()],
@@ -39,17 +44,19 @@ def list_jobs(
     )
     jobs = list(islice(found, limit))
     session.out.document({"items": [job.raw for job in jobs]})
-    session.out.table(
-        ["job", "kind", "store", "progress", "created", "reason"],
-        [[job.id, job.kind, job.store, describe(job), job.created_at, job.reason] for job in jobs],
-    )
+    if not session.out.json:
+        console = on_stdout()
+        console.print(job_table(jobs, width=console.width))
     return ExitCode.OK
 
 
 @app.command("show")
 @on_service
 def show(session: Session, job: JobId) -> int:
-    """Show one job with its result. Exit 0 also where the job itself failed."""
+    """Show one job with its result. Exit 0 also where the job itself failed.
+
+    Example: lethe job show job_01jdb5q6w3r8m2k4n7p9s0t1v2
+    """
     _show(session, session.client.jobs.get(job))
     return ExitCode.OK
 
@@ -57,7 +64,10 @@ def show(session: Session, job: JobId) -> int:
 @app.command("watch")
 @on_service
 def watch(session: Session, job: JobId, *, timeout: Timeout = None) -> int:
-    """Follow a job to its end; with --json its events as JSON lines. Exit 1 where it did not succeed."""
+    """Follow a job to its end; with --json its events as JSON lines. Exit 1 where it did not succeed.
+
+    Example: lethe job watch job_01jdb5q6w3r8m2k4n7p9s0t1v2 --timeout 600
+    """
     if session.out.json:
         if timeout is not None:
             raise typer.BadParameter("the stream of events has none", param_hint="--timeout with --json")
@@ -68,14 +78,20 @@ def watch(session: Session, job: JobId, *, timeout: Timeout = None) -> int:
 @app.command("pause")
 @on_service
 def pause(session: Session, job: JobId, *, wait: Wait = False, timeout: Timeout = None) -> int:
-    """Stop a job at its next safe point, to go on later."""
+    """Stop a job at its next safe point, to go on later.
+
+    Example: lethe job pause job_01jdb5q6w3r8m2k4n7p9s0t1v2 --wait
+    """
     return _settle(session, session.client.jobs.pause(job), "PAUSED", wait=wait, timeout_s=timeout)
 
 
 @app.command("resume")
 @on_service
 def resume(session: Session, job: JobId) -> int:
-    """Let a paused job go on."""
+    """Let a paused job go on.
+
+    Example: lethe job resume job_01jdb5q6w3r8m2k4n7p9s0t1v2
+    """
     _show(session, session.client.jobs.resume(job))
     return ExitCode.OK
 
@@ -90,7 +106,10 @@ def abort(
     wait: Wait = False,
     timeout: Timeout = None,
 ) -> int:
-    """End a job; ABORTED is said only when it writes no more."""
+    """End a job; ABORTED is said only when it writes no more.
+
+    Example: lethe job abort job_01jdb5q6w3r8m2k4n7p9s0t1v2 --reason "wrong store"
+    """
     aborted = session.client.jobs.abort(job, reason=reason)
     return _settle(session, aborted, "ABORTED", wait=wait, timeout_s=timeout)
 
@@ -103,7 +122,10 @@ def abandon(
     *,
     reason: Annotated[str, typer.Option(help="Why nobody can ask its target any more; it is kept.")],
 ) -> int:
-    """End a job whose target is gone for good, by an admin's word: nobody proves that it writes no more."""
+    """End a job whose target is gone for good, as an admin: nobody proves that it writes no more.
+
+    Example: lethe job abandon job_01jdb5q6w3r8m2k4n7p9s0t1v2 --reason "the server was scrapped"
+    """
     _show(session, session.client.jobs.abandon(job, reason=reason))
     return ExitCode.OK
 
@@ -111,7 +133,10 @@ def abandon(
 @app.command("retry")
 @on_service
 def retry(session: Session, job: JobId) -> int:
-    """Make a new job of a failed one."""
+    """Make a new job of a failed one.
+
+    Example: lethe job retry job_01jdb5q6w3r8m2k4n7p9s0t1v2
+    """
     return finish(session, session.client.jobs.retry(job), wait=False, timeout_s=None)
 
 
@@ -132,7 +157,10 @@ def throttle(
     ] = None,
     off: Annotated[bool, typer.Option("--off", help="No limit any more.")] = False,
 ) -> int:
-    """Change the pace of a job that is running."""
+    """Change the pace of a job that is running.
+
+    Example: lethe job throttle job_01jdb5q6w3r8m2k4n7p9s0t1v2 --rows-per-s 5000
+    """
     given = any(value is not None for value in (rows_per_s, bytes_per_s, intensity))
     if given == off:
         raise typer.BadParameter("give a limit, or --off", param_hint="--rows-per-s / --bytes-per-s / --off")

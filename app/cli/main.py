@@ -4,7 +4,6 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from typing import Annotated, ClassVar
 
 import typer
@@ -13,6 +12,7 @@ from typer.main import get_command
 from app.cli.shell.exits import Complaint, ExitCode
 from app.cli.shell.lazy import LazyGroup, Noun
 from app.cli.shell.output import Output
+from app.kit.texts.distribution import installed_version
 
 
 class Root(LazyGroup):
@@ -24,6 +24,12 @@ class Root(LazyGroup):
         "migrate": Noun("app.cli.service.migrate", "Bring the metadata database to this version."),
         "metadata": Noun("app.cli.service.metadata", "Back up, restore, check what Lethe itself knows."),
         "demo": Noun("app.cli.demo.commands", "See a purge and an erasure, from plan to certificate."),
+        "status": Noun("app.cli.overview.status", "All stores at one look, what needs somebody first."),
+        "events": Noun("app.cli.overview.events", "What happens to jobs, backups, sessions, live."),
+        "explain": Noun("app.cli.overview.explain", "What a code means, and what to do next."),
+        "login": Noun("app.cli.profile.login", "Keep a service's address and token under a name."),
+        "profile": Noun("app.cli.profile.commands", "Services by name: list, use, remove."),
+        "whoami": Noun("app.cli.overview.whoami", "What this token is and may do."),
         "store": Noun("app.cli.store", "Register targets, look at them, check them."),
         "secret": Noun("app.cli.secret", "Where passwords and tokens lie, and who may use them."),
         "purge": Noun("app.cli.purge", "Plan and run purges."),
@@ -43,8 +49,11 @@ class Root(LazyGroup):
         "slony": Noun("app.cli.slony.commands", "Slony-I nodes: status, wait, cleanup, log switch."),
         "je": Noun("app.cli.erasure.je", "Look into the log of a Berkeley DB JE environment."),
         "parameter": Noun("app.cli.parameter", "The parameters by their documents' names."),
-        "webhook": Noun("app.cli.webhook", "Who is told of what happens: alerts that leave by themselves."),
+        "webhook": Noun("app.cli.webhook", "Alerts: which receivers get which events."),
         "token": Noun("app.cli.token", "Who may do what."),
+        "audit": Noun("app.cli.service.audit", "Who has done what: list, export, verify."),
+        "instance": Noun("app.cli.service.instances", "The processes that run jobs."),
+        "signing-key": Noun("app.cli.erasure.signing_keys", "Keys that certificates are signed with."),
         "spark-pool": Noun("app.cli.spark_pool", "The pooled Spark session: look, recycle, drain, resume."),
         "recover": Noun("app.cli.recover", "Take a store back after the metadata was restored."),
     }
@@ -54,7 +63,6 @@ app = typer.Typer(
     name="lethe",
     cls=Root,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Make replicated data go away, and move it first, without losing what is still needed.",
     epilog="Exit codes: 0 done, 1 failed, 64 usage, 70 bug, 75 try again, 77 not allowed, 78 configuration.",
@@ -63,7 +71,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"lethe {version('lethe')}")
+        typer.echo(f"lethe {installed_version()}")
         raise typer.Exit
 
 

@@ -24,7 +24,10 @@ Store = Annotated[str | None, typer.Option("--store", help="Of this store; of al
 @app.command("list")
 @on_service
 def list_parameters(session: Session, *, store: Store = None) -> int:
-    """List the parameters with the values in effect and where these come from."""
+    """List the parameters with the values in effect and where these come from.
+
+    Example: lethe parameter list --store shop
+    """
     parameters = list(session.client.parameters.list(store=store))
     session.out.document({"items": [parameter.raw for parameter in parameters]})
     session.out.table(
@@ -46,7 +49,10 @@ def set_parameter(
     *,
     store: Store = None,
 ) -> int:
-    """Give a parameter a value."""
+    """Give a parameter a value.
+
+    Example: lethe parameter set purge.retention.minutes 7200 --store shop
+    """
     current = session.client.parameters.get(name, store=store)
     changed = session.client.parameters.set(current, _typed(value, current.type))
     _show(session, changed)
@@ -56,7 +62,10 @@ def set_parameter(
 @app.command("unset")
 @on_service
 def unset(session: Session, name: Name, *, store: Store = None) -> int:
-    """Take a value away; what lies beneath it takes effect again."""
+    """Take a value away; what lies beneath it takes effect again.
+
+    Example: lethe parameter unset purge.retention.minutes --store shop
+    """
     session.client.parameters.unset(session.client.parameters.get(name, store=store))
     _show(session, session.client.parameters.get(name, store=store))
     return ExitCode.OK

@@ -28,7 +28,10 @@ def list_protections(
     state: States = None,
     limit: Limit = LIMIT_DEFAULT,
 ) -> int:
-    """List the protected sets of a store."""
+    """List the protected sets of a store.
+
+    Example: lethe protection list ledger
+    """
     states = [each.upper() for each in state or ()]
     found = list(islice(session.client.protections.list(store, states=states), limit))
     session.out.document({"items": [each.raw for each in found]})
@@ -60,7 +63,10 @@ def end(
     store: StoreId,
     protection: Annotated[str, typer.Argument(metavar="PROTECTION", help="Its id; not one of a backup.")],
 ) -> int:
-    """Give the files back; whoever still reads them may read what is being erased."""
+    """Give the files back; whoever still reads them may read what is being erased.
+
+    Example: lethe protection end ledger prt_01jdb5q6w3r8m2k4n7p9s0t1v2
+    """
     ended = session.client.protections.end(store, protection)
     session.out.document(ended.raw)
     session.out.say(f"{ended.id} is {ended.state}.")

@@ -9,6 +9,7 @@ from lethe_client import Plan, PurgeRequest, RidPlan
 from app.cli.purge_rows import rows
 from app.cli.shell.arguments import StoreId, Timeout, instant
 from app.cli.shell.exits import ExitCode
+from app.cli.shell.hints import of_plan
 from app.cli.shell.job_options import REASON, EngineChoice, MaxDrift, PlanId, Reason, Wait, drift
 from app.cli.shell.session import Session, on_service
 from app.cli.shell.watching import finish, warning_text
@@ -66,6 +67,12 @@ MaxEntries = Annotated[
 ]
 Force = Annotated[bool, typer.Option("--force", help="Allow a retention below 10 minutes.")]
 Archive = Annotated[bool, typer.Option("--archive", help="Keep the removed rows as Parquet.")]
+Throttle = Annotated[
+    float | None, typer.Option("--throttle", min=0, metavar="ROWS_PER_S", help="At most this fast.")
+]
+ThrottleBytes = Annotated[
+    float | None, typer.Option("--throttle-bytes", min=0, metavar="BYTES_PER_S", help="At most this fast.")
+]
 Engine = Annotated[
     EngineChoice | None,
     typer.Option("--engine", case_sensitive=False, help="What runs it; AUTO: by the rows."),
@@ -132,13 +139,8 @@ def run(
     max_entries: MaxEntries = None,
     archive: Archive = False,
     engine: Engine = None,
-    throttle: Annotated[
-        float | None, typer.Option("--throttle", min=0, metavar="ROWS_PER_S", help="At most this fast.")
-    ] = None,
-    throttle_bytes: Annotated[
-        float | None,
-        typer.Option("--throttle-bytes", min=0, metavar="BYTES_PER_S", help="At most this fast."),
-    ] = None,
+    throttle: Throttle = None,
+    throttle_bytes: ThrottleBytes = None,
     force: Force = False,
     overlap: Annotated[
         Overlap | None, typer.Option("--overlap", case_sensitive=False, help="Where another job is there.")
@@ -149,7 +151,10 @@ def run(
     wait: Wait = True,
     timeout: Timeout = None,
 ) -> int:
-    """Purge a store; Ctrl-C stops the watching, not the purge."""
+    """Purge a store; Ctrl-C stops the watching, not the purge.
+
+    Example: lethe purge run shop --retention-minutes 7200 --archive
+    """
     request = purge_request(
         kind=kind,
         retention_minutes=retention_minutes,
@@ -188,7 +193,10 @@ def plan(
     reason: Reason = REASON,
     timeout: Timeout = None,
 ) -> int:
-    """Count what a purge would remove. Nothing is written to the target."""
+    """Count what a purge would remove. Nothing is written to the target.
+
+    Example: lethe purge plan shop --retention-minutes 7200
+    """
     request = purge_request(
         kind=kind,
         retention_minutes=retention_minutes,
@@ -203,15 +211,21 @@ def plan(
     made = session.client.purges.plan(store, request, timeout_s=timeout)
     session.out.document(made.raw)
     show_plan(session, made)
-    of_kind = "" if kind is Kind.OUTGOING else f" --kind {kind.value}"
-    session.out.note(f"Run exactly this: lethe purge run {store}{of_kind} --plan-id {made.plan_id}")
+    said: dict[str, Any] = {"--kind": None if kind is Kind.OUTGOING else kind.value, "--force": force}
+    said |= {"--stranded": stranded.value if stranded else None, "--strict": strict or None}
+    said |= {"--max-rows-in-tx": max_rows_in_tx, "--max-entries": max_entries}
+    words = ("purge", "run", store)
+    session.out.note(of_plan(*words, plan_id=made.plan_id, reason=reason, options=said))
     return ExitCode.OK
 
 
 @app.command("stats")
 @on_service
 def stats(session: Session, store: StoreId) -> int:
-    """Measure what lies beyond the retention, per table."""
+    """Measure what lies beyond the retention, per table.
+
+    Example: lethe purge stats shop
+    """
     measured = session.client.purges.stats(store)
     session.out.document(measured.raw)
     session.out.table(

@@ -1,18 +1,20 @@
 """`lethe purge rows`: rows of any table, by age and by an expression."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 from lethe_client import Plan, RowsPurge
 
 from app.cli.shell.arguments import StoreId, Timeout, instant
 from app.cli.shell.exits import ExitCode
+from app.cli.shell.hints import of_plan
 from app.cli.shell.job_options import REASON, MaxDrift, PlanId, Reason, Wait, drift
 from app.cli.shell.session import Session, on_service
 from app.cli.shell.watching import finish, warning_text
 
 Table = Annotated[str, typer.Option("--table", help="Its exact name.")]
-TimeColumn = Annotated[str | None, typer.Option("--time-column", help="What the age is told by.")]
+TimeColumn = Annotated[str | None, typer.Option("--time-column", help="Column that says how old a row is.")]
 OlderThan = Annotated[str | None, typer.Option("--older-than", metavar="DURATION", help="P90D, PT12H.")]
 Where = Annotated[
     str | None, typer.Option("--where", metavar="EXPRESSION", help="\"status = 'done' and not kept\"")
@@ -65,7 +67,10 @@ def rows(
     wait: Wait = True,
     timeout: Timeout = None,
 ) -> int:
-    """Remove rows of a table of a store of kind SQL; with --plan count them."""
+    """Remove rows of a table of a store of kind SQL; with --plan count them.
+
+    Example: lethe purge rows tickets --table ticket --time-column closed_at --older-than P90D --plan
+    """
     request = RowsPurge(
         table=table,
         time_column=time_column,
@@ -85,16 +90,20 @@ def rows(
     )
     if not plan:
         return finish(session, session.client.purges.create(store, request), wait=wait, timeout_s=timeout)
-    made = session.client.purges.plan(store, request, timeout_s=timeout)
+    said: dict[str, Any] = {"--table": table, "--archive": archive, "--max-rows-in-tx": max_rows_in_tx}
+    said |= {"--throttle": throttle, "--max-replica-lag": max_replica_lag, "--replica": replica}
+    return _plan(session, store, request, said, timeout)
+
+
+def _plan(
+    session: Session, store: str, request: RowsPurge, said: Mapping[str, Any], timeout_s: float | None
+) -> int:
+    made = session.client.purges.plan(store, request, timeout_s=timeout_s)
     session.out.document(made.raw)
     _show(session, made)
-    _show_command(session, store, table, made.plan_id, archive=archive)
+    words, reason = ("purge", "rows", store), request.reason or REASON
+    session.out.note(of_plan(*words, plan_id=made.plan_id, reason=reason, options=said))
     return ExitCode.OK
-
-
-def _show_command(session: Session, store: str, table: str, plan_id: str, *, archive: bool) -> None:
-    kept = " --archive" if archive else ""
-    session.out.note(f"Run exactly this: lethe purge rows {store} --table {table} --plan-id {plan_id}{kept}")
 
 
 def _show(session: Session, made: Plan) -> None:

@@ -34,7 +34,9 @@ def recover(
 ) -> int:
     """Raise our epoch above the target's, and mark the jobs there that we do not know (EPOCH_AHEAD).
 
-    A replica that was put back from a backup (REPLICA_RESTORED) takes writes again; what it lacks is lost.
+    A replica that was restored from a backup (REPLICA_RESTORED) takes writes again; what it lacks is lost.
+
+    Example: lethe recover shop
     """
     if offline:
         return _offline(session, store, metadata_url)

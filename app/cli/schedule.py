@@ -40,7 +40,10 @@ def add(
     ] = None,
     name: Annotated[str | None, typer.Option(help="What it is called.")] = None,
 ) -> int:
-    """Write a schedule. It acts with the rights of this token whenever it comes."""
+    """Write a schedule. It acts with the rights of this token whenever it comes.
+
+    Example: lethe schedule add PURGE --store shop --cron "0 3 * * *" --body '{"kind": "OUTGOING"}'
+    """
     made = session.client.schedules.create(
         verb,
         _object(body),
@@ -63,7 +66,10 @@ def add(
 def list_schedules(
     session: Session, *, store: Annotated[str | None, typer.Option(help="Only of this store.")] = None
 ) -> int:
-    """List all that recurs: schedules, and what a parameter or an agreement asks for."""
+    """List all that recurs: schedules, and what a parameter or an agreement asks for.
+
+    Example: lethe schedule list
+    """
     found = list(session.client.schedules.list(store=store))
     session.out.document({"items": [each.raw for each in found]})
     session.out.table(
@@ -79,7 +85,10 @@ def list_schedules(
 @app.command("show")
 @on_service
 def show(session: Session, schedule: ScheduleId) -> int:
-    """Show a schedule, and what became of its last due time."""
+    """Show a schedule, and what became of its last due time.
+
+    Example: lethe schedule show sch_01jdb5q6w3r8m2k4n7p9s0t1v2
+    """
     found = session.client.schedules.get(schedule)
     session.out.document(found.raw)
     last = found.last
@@ -113,7 +122,10 @@ def next_runs(
     *,
     count: Annotated[int, typer.Option(min=1, max=100, help="So many.")] = 10,
 ) -> int:
-    """Tell when a schedule comes."""
+    """Tell when a schedule comes.
+
+    Example: lethe schedule next-runs sch_01jdb5q6w3r8m2k4n7p9s0t1v2
+    """
     found = session.client.schedules.next_runs(schedule, count=count)
     session.out.document({"items": [each.raw for each in found]})
     session.out.table(["at", "by its cron"], [[each.at, each.local] for each in found])
@@ -123,7 +135,10 @@ def next_runs(
 @app.command("pause")
 @on_service
 def pause(session: Session, schedule: ScheduleId) -> int:
-    """Let a schedule rest. What comes meanwhile is left out."""
+    """Let a schedule rest. What comes meanwhile is left out.
+
+    Example: lethe schedule pause sch_01jdb5q6w3r8m2k4n7p9s0t1v2
+    """
     found = session.client.schedules.pause(schedule)
     session.out.document(found.raw)
     session.out.say(f"Schedule {found.id} rests: lethe schedule resume {found.id}")
@@ -133,7 +148,10 @@ def pause(session: Session, schedule: ScheduleId) -> int:
 @app.command("resume")
 @on_service
 def resume(session: Session, schedule: ScheduleId) -> int:
-    """Let a schedule come again, from its next time on."""
+    """Let a schedule come again, from its next time on.
+
+    Example: lethe schedule resume sch_01jdb5q6w3r8m2k4n7p9s0t1v2
+    """
     found = session.client.schedules.resume(schedule)
     session.out.document(found.raw)
     session.out.say(f"Schedule {found.id} comes next at {found.next_at}.")
@@ -143,7 +161,10 @@ def resume(session: Session, schedule: ScheduleId) -> int:
 @app.command("remove")
 @on_service
 def remove(session: Session, schedule: ScheduleId) -> int:
-    """Remove a schedule. Its jobs stay, and go on where they run."""
+    """Remove a schedule. Its jobs stay, and go on where they run.
+
+    Example: lethe schedule remove sch_01jdb5q6w3r8m2k4n7p9s0t1v2
+    """
     session.client.schedules.remove(schedule)
     session.out.document({"id": schedule, "removed": True})
     session.out.say(f"Schedule {schedule} is removed.")

@@ -16,7 +16,7 @@ app = typer.Typer(
     help="Where passwords and tokens lie, and who may use them.",
 )
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Stores name it secret:NAME.")]
-Reference = "env:LETHE_SECRET_NAME|file:PATH"
+Reference = "env:LETHE_SECRET_NAME|file:PATH|exec:NAME|vault:MOUNT/PATH#FIELD"
 Hosts = Annotated[
     list[str] | None,
     typer.Option("--host", metavar="HOST[:PORT]", help="Who it may be shown to. Repeatable."),
@@ -30,7 +30,7 @@ Loopback = Annotated[
     bool | None,
     typer.Option(
         "--clear-text-on-loopback/--no-clear-text-on-loopback",
-        help="It may be told as it is on the service's own machine.",
+        help="It may go in clear text on the service's own machine.",
     ),
 ]
 
@@ -47,7 +47,10 @@ def add(
     label: Labels = None,
     clear_text_on_loopback: Loopback = None,
 ) -> int:
-    """Register a secret by the place where it lies. Its value never leaves the service's machine."""
+    """Register a secret by the place where it lies. Its value never leaves the service's machine.
+
+    Example: lethe secret add shop --reference env:SHOP_PASSWORD --host db.example --store shop
+    """
     made = session.client.secrets.create(
         name,
         reference,
@@ -62,7 +65,10 @@ def add(
 @app.command("list")
 @on_service
 def list_secrets(session: Session) -> int:
-    """List the secrets, without their values."""
+    """List the secrets, without their values.
+
+    Example: lethe secret list
+    """
     found = list(session.client.secrets.list())
     session.out.document({"items": [secret.raw for secret in found]})
     session.out.table(
@@ -78,7 +84,10 @@ def list_secrets(session: Session) -> int:
 @app.command("show")
 @on_service
 def show(session: Session, name: Name) -> int:
-    """Show a secret, without its value, and whether it can be read now."""
+    """Show a secret, without its value, and whether it can be read now.
+
+    Example: lethe secret show shop
+    """
     secret = session.client.secrets.get(name)
     session.out.document(secret.raw)
     session.out.facts(
@@ -107,7 +116,10 @@ def update(
     label: Labels = None,
     clear_text_on_loopback: Loopback = None,
 ) -> int:
-    """Change what is named here; a list replaces the one before. The next use goes by it."""
+    """Change what is named here; a list replaces the one before. The next use goes by it.
+
+    Example: lethe secret update shop --host db2.example
+    """
     changes: dict[str, Any] = {
         "reference": reference,
         "hosts": host or None,
@@ -125,7 +137,10 @@ def update(
 @app.command("remove")
 @on_service
 def remove(session: Session, name: Name) -> int:
-    """Forget a secret that nobody names; its file or variable stays as it is."""
+    """Forget a secret that nobody names; its file or variable stays as it is.
+
+    Example: lethe secret remove shop
+    """
     session.client.secrets.remove(session.client.secrets.get(name))
     session.out.document({"name": name, "removed": True})
     session.out.say(f"Secret {name} is removed.")

@@ -17,7 +17,10 @@ Reason = Annotated[str | None, typer.Option("--reason", help="Why; it is kept wi
 @app.command("status")
 @on_service
 def status(session: Session) -> int:
-    """Show state, slots, what runs, and counters."""
+    """Show state, slots, what runs, and counters.
+
+    Example: lethe spark-pool status
+    """
     return _show(session, session.client.spark_pool.get())
 
 
@@ -29,21 +32,30 @@ def recycle(
     force: Annotated[bool, typer.Option("--force", help="Do not wait for what runs.")] = False,
     reason: Reason = None,
 ) -> int:
-    """Replace the JVM; also the way out of FAILED. Jobs go on by themselves."""
+    """Replace the JVM; also the way out of FAILED. Jobs go on by themselves.
+
+    Example: lethe spark-pool recycle --reason "memory grows"
+    """
     return _show(session, session.client.spark_pool.recycle(force=force, reason=reason))
 
 
 @app.command("drain")
 @on_service
 def drain(session: Session, *, reason: Reason = None) -> int:
-    """Give no more slots until `resume`; what runs goes on."""
+    """Give no more slots until `resume`; what runs goes on.
+
+    Example: lethe spark-pool drain
+    """
     return _show(session, session.client.spark_pool.drain(reason=reason))
 
 
 @app.command("resume")
 @on_service
 def resume(session: Session, *, reason: Reason = None) -> int:
-    """Take back `drain`."""
+    """Take back `drain`.
+
+    Example: lethe spark-pool resume
+    """
     return _show(session, session.client.spark_pool.resume(reason=reason))
 
 

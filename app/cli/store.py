@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 from lethe_client import CheckReport, Store
 
-from app.cli.grant_scripts import POSTGRESQL, SCRIPTS, grant_script
+from app.cli.grant_scripts import KINDS_WITH_GRANTS, POSTGRESQL, SCRIPTS, grant_script
 from app.cli.shell.arguments import StoreId, pairs, scalar
 from app.cli.shell.exits import ExitCode
 from app.cli.shell.output import Output
@@ -18,6 +18,12 @@ app = typer.Typer(
     help="Register targets, look at them, check them.",
 )
 
+MaxRows = Annotated[int | None, typer.Option("--max-rows", min=1, help="Refuse jobs that remove more.")]
+MaxFraction = Annotated[
+    float | None, typer.Option("--max-fraction", min=0, max=1, help="Refuse jobs that remove a larger part.")
+]
+ParallelJobs = Annotated[int | None, typer.Option("--max-parallel-jobs", min=1, help="Jobs at a time.")]
+Labels = Annotated[list[str] | None, typer.Option("--label", metavar="NAME=VALUE", help="Repeatable.")]
 RunsOn = Annotated[list[str] | None, typer.Option(help="Label that a runner must have. Repeatable.")]
 
 
@@ -44,16 +50,17 @@ def add(
         str | None, typer.Option(metavar="CSN", help="REPLICA: what it begins with where it is empty.")
     ] = None,
     cluster: Annotated[str | None, typer.Option(help="SLONY: the name of its cluster.")] = None,
-    label: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Repeatable.")] = None,
+    label: Labels = None,
     runs_on: RunsOn = None,
     parameter: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Repeatable.")] = None,
-    max_rows: Annotated[int | None, typer.Option(min=1, help="Refuse jobs that remove more.")] = None,
-    max_fraction: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Refuse jobs that remove a larger part.")
-    ] = None,
-    max_parallel_jobs: Annotated[int | None, typer.Option(min=1, help="Jobs at a time.")] = None,
+    max_rows: MaxRows = None,
+    max_fraction: MaxFraction = None,
+    max_parallel_jobs: ParallelJobs = None,
 ) -> int:
-    """Register a database. Nothing is connected to yet: see `lethe store check`."""
+    """Register a database. Nothing is connected to yet: see `lethe store check`.
+
+    Example: lethe store add shop postgresql+psycopg://lethe@db.example/shop --password secret:shop
+    """
     limits = {"max_rows": max_rows, "max_fraction": max_fraction, "max_parallel_jobs": max_parallel_jobs}
     added = session.client.stores.create(
         store,
@@ -98,11 +105,14 @@ def add_environment(
     erase_expired: Annotated[
         bool, typer.Option("--erase-expired", help="Also expired records that no slot names.")
     ] = False,
-    label: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Repeatable.")] = None,
+    label: Labels = None,
     runs_on: RunsOn = None,
     parameter: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Repeatable.")] = None,
 ) -> int:
-    """Register an environment of Berkeley DB JE. Nothing is opened yet: see `lethe store check`."""
+    """Register an environment of Berkeley DB JE. Nothing is opened yet: see `lethe store check`.
+
+    Example: lethe store add-environment ledger /var/lib/ledger/je --label team=billing
+    """
     environment = {
         "mode": mode,
         "backups": "VIA_LETHE" if backups_via_lethe else None,
@@ -133,7 +143,10 @@ def _added(session: Session, added: Store) -> int:
 @app.command("list")
 @on_service
 def list_stores(session: Session) -> int:
-    """List the registered stores."""
+    """List the registered stores.
+
+    Example: lethe store list
+    """
     stores = list(session.client.stores.list())
     session.out.document({"items": [store.raw for store in stores]})
     session.out.table(
@@ -149,7 +162,10 @@ def list_stores(session: Session) -> int:
 @app.command("show")
 @on_service
 def show(session: Session, store: StoreId) -> int:
-    """Show one store."""
+    """Show one store.
+
+    Example: lethe store show shop
+    """
     _show(session, session.client.stores.get(store))
     return ExitCode.OK
 
@@ -157,7 +173,10 @@ def show(session: Session, store: StoreId) -> int:
 @app.command("check")
 @on_service
 def check(session: Session, store: StoreId) -> int:
-    """Connect and report what is there and what may be done. Exit 1 where an error was found."""
+    """Connect and report what is there and what may be done. Exit 1 where an error was found.
+
+    Example: lethe store check shop
+    """
     report = session.client.stores.check(store)
     session.out.document(report.raw)
     _report(session, report)
@@ -165,6 +184,66 @@ def check(session: Session, store: StoreId) -> int:
         session.out.note(f"Next: lethe erasure plan {store} --min-file-age P1D --duration PT1H")
     wrong = not report.ok or any(finding.severity == "ERROR" for finding in report.findings)
     return ExitCode.FAILED if wrong else ExitCode.OK
+
+
+@app.command("update")
+@on_service
+def update(
+    session: Session,
+    store: StoreId,
+    *,
+    target_url: Annotated[str | None, typer.Option(help="Its new address, without a password.")] = None,
+    path: Annotated[str | None, typer.Option(help="JE: the new directory of the environment.")] = None,
+    password: Annotated[str | None, typer.Option(metavar="secret:NAME", help="See `lethe secret`.")] = None,
+    no_password: Annotated[bool, typer.Option("--no-password", help="It needs none any more.")] = False,
+    schema: Annotated[str | None, typer.Option(help="PostgreSQL schema.")] = None,
+    table_prefix: Annotated[str | None, typer.Option(help="Of the tables.")] = None,
+    time_zone: Annotated[str | None, typer.Option(help="Of the time columns.")] = None,
+    mode: Annotated[str | None, typer.Option(help="JE: CLOSED or LIVE; an admin's choice.")] = None,
+    extinction_filter: Annotated[
+        str | None, typer.Option(help="JE: NONE, ALWAYS_MAYBE or INSTALLED.")
+    ] = None,
+    label: Labels = None,
+    runs_on: RunsOn = None,
+    parameter: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Repeatable.")] = None,
+    max_rows: MaxRows = None,
+    max_fraction: MaxFraction = None,
+    max_parallel_jobs: ParallelJobs = None,
+) -> int:
+    """Change what is named here. Labels, parameters and --runs-on replace those before; limits are added.
+
+    Example: lethe store update shop --max-rows 1000000 --label region=eu
+    """
+    if no_password and password is not None:
+        raise typer.BadParameter("give one of them", param_hint="--password / --no-password")
+    limits = {"max_rows": max_rows, "max_fraction": max_fraction, "max_parallel_jobs": max_parallel_jobs}
+    found = session.client.stores.get(store)
+    changes: dict[str, Any] = {
+        "url": target_url,
+        "path": path,
+        "password": password,
+        "schema": schema,
+        "table_prefix": table_prefix,
+        "time_zone": time_zone,
+        "mode": mode,
+        "extinction_filter": extinction_filter,
+        "labels": pairs(label, option="--label") or None,
+        "runs_on": runs_on or None,
+        "parameters": _scalars(pairs(parameter, option="--parameter")),
+        "limits": _limits(found, limits),
+    }
+    changes = {name: value for name, value in changes.items() if value is not None}
+    changes |= {"password": None} if no_password else {}
+    if not changes:
+        raise typer.BadParameter("name what changes", param_hint="an option")
+    _show(session, session.client.stores.update(found, changes))
+    return ExitCode.OK
+
+
+def _limits(store: Store, said: dict[str, Any]) -> dict[str, Any] | None:
+    """The store's limits with those that are named; None where none is."""
+    named = {name: value for name, value in said.items() if value is not None}
+    return {**store.limits, **named} if named else None
 
 
 @app.command("suspend")
@@ -176,7 +255,10 @@ def suspend(
     reason: Annotated[str, typer.Option(help="Why; it is shown to everyone whose job waits.")],
     duration: Annotated[str | None, typer.Option(metavar="PT1H", help="Until resume, if not given.")] = None,
 ) -> int:
-    """Let no job write to the store for a while."""
+    """Let no job write to the store for a while.
+
+    Example: lethe store suspend shop --reason "schema change" --duration PT2H
+    """
     _show(session, session.client.stores.suspend(store, reason=reason, duration=duration))
     return ExitCode.OK
 
@@ -184,7 +266,10 @@ def suspend(
 @app.command("resume")
 @on_service
 def resume(session: Session, store: StoreId) -> int:
-    """End a suspension."""
+    """End a suspension.
+
+    Example: lethe store resume shop
+    """
     _show(session, session.client.stores.resume(store))
     return ExitCode.OK
 
@@ -199,7 +284,10 @@ def remove(
         typer.Option("--forget-extinctions", help="JE, by an admin: its extinctions go too."),
     ] = False,
 ) -> int:
-    """Forget the registration; the target itself is not touched."""
+    """Forget the registration; the target itself is not touched.
+
+    Example: lethe store remove shop
+    """
     found = session.client.stores.get(store)
     session.client.stores.delete(found, forget_extinctions=forget_extinctions)
     session.out.document({"id": store, "removed": True})
@@ -249,7 +337,7 @@ def _report(session: Session, report: CheckReport) -> None:
 
 @app.command("grants")
 def grants(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="SQL, SYMMETRICDS, SLONY or REPLICA.")],
+    kind: Annotated[str, typer.Argument(metavar="KIND", help=f"{KINDS_WITH_GRANTS}.")],
     role: Annotated[str, typer.Option(help="Who logs in; MariaDB: name@host; SQLite: the account.")],
     schema: Annotated[
         str, typer.Option(help="SLONY: _CLUSTER; MariaDB: the database; SQLite: the file.")
@@ -258,7 +346,10 @@ def grants(
     table_prefix: Annotated[str, typer.Option(help="SYMMETRICDS: of the tables.")] = "sym_",
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
 ) -> None:
-    """Print the script of the rights that a role needs; a token or a service is not."""
+    """Print the script of the rights that a role needs; a token or a service is not.
+
+    Example: lethe store grants SYMMETRICDS --role lethe --table-prefix sym_
+    """
     wanted = (kind.upper(), database.lower())
     if wanted not in SCRIPTS:
         known = ", ".join(" on ".join(each) for each in SCRIPTS)

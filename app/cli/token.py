@@ -23,7 +23,10 @@ def create(
     expires_in: Annotated[str | None, typer.Option(metavar="P90D", help="ISO 8601 duration.")] = None,
     expires_at: Annotated[str | None, typer.Option(metavar="TIME", help="As RFC 3339.")] = None,
 ) -> int:
-    """Make a token; its secret goes to stdout, this once."""
+    """Make a token; its secret goes to stdout, this once.
+
+    Example: lethe token create nightly --role operator --store shop
+    """
     if bool(scope) == bool(role):
         raise typer.BadParameter("give one of them", param_hint="--scope / --role")
     made = session.client.tokens.create(
@@ -43,7 +46,10 @@ def create(
 @app.command("list")
 @on_service
 def list_tokens(session: Session) -> int:
-    """List the tokens, without their secrets."""
+    """List the tokens, without their secrets.
+
+    Example: lethe token list
+    """
     tokens = list(session.client.tokens.list())
     session.out.document({"items": [token.raw for token in tokens]})
     session.out.table(
@@ -62,7 +68,10 @@ def revoke(
     session: Session,
     token: Annotated[str, typer.Argument(metavar="TOKEN_ID", help="Such as tok_..., not the secret.")],
 ) -> int:
-    """End a token at once."""
+    """End a token at once.
+
+    Example: lethe token revoke tok_01jdb5q6w3r8m2k4n7p9s0t1v2
+    """
     revoked = session.client.tokens.revoke(token)
     session.out.document(revoked.raw if revoked else {"id": token, "revoked": True})
     session.out.say(f"Token {token} is revoked.")

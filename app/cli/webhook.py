@@ -14,7 +14,7 @@ app = typer.Typer(
     name="webhook",
     no_args_is_help=True,
     add_completion=False,
-    help="Who is told of what happens: alerts that leave by themselves.",
+    help="Alerts: which receivers get which events.",
 )
 ALL_EVENTS: Final = (
     "lethe.backup.invalid",
@@ -88,7 +88,10 @@ def add(
         bool, typer.Option("--clear-text-on-loopback", help="http to the service's own machine is meant.")
     ] = False,
 ) -> int:
-    """Make a webhook; the secret that its receiver checks signatures by goes to stdout, this once."""
+    """Make a webhook; the secret that its receiver checks signatures by goes to stdout, this once.
+
+    Example: lethe webhook add https://hooks.example/lethe
+    """
     events = {*(event or (() if waits_longer_than or expect else ALL_EVENTS))}
     events |= {WAITS_LONG} if waits_longer_than else set()
     events |= {OVERDUE} if expect else set()
@@ -116,7 +119,10 @@ def add(
 @app.command("list")
 @on_service
 def list_webhooks(session: Session) -> int:
-    """List the webhooks, and how it goes with each."""
+    """List the webhooks, and how it goes with each.
+
+    Example: lethe webhook list
+    """
     found = list(session.client.webhooks.list())
     session.out.document({"items": [hook.raw for hook in found]})
     session.out.table(
@@ -140,7 +146,10 @@ def list_webhooks(session: Session) -> int:
 @app.command("show")
 @on_service
 def show(session: Session, webhook: WebhookId) -> int:
-    """Show a webhook, without its secret."""
+    """Show a webhook, without its secret.
+
+    Example: lethe webhook show whk_01jdb5q6w3r8m2k4n7p9s0t1v2
+    """
     hook = session.client.webhooks.get(webhook)
     session.out.document(hook.raw)
     expected = [
@@ -172,14 +181,20 @@ def show(session: Session, webhook: WebhookId) -> int:
 @app.command("enable")
 @on_service
 def enable(session: Session, webhook: WebhookId) -> int:
-    """Send to a webhook again; what it was not told while it was disabled is lost for it."""
+    """Send to a webhook again; it never gets what happened while it was disabled.
+
+    Example: lethe webhook enable whk_01jdb5q6w3r8m2k4n7p9s0t1v2
+    """
     return _enabled(session, webhook, enabled=True)
 
 
 @app.command("disable")
 @on_service
 def disable(session: Session, webhook: WebhookId) -> int:
-    """Send nothing to a webhook until it is enabled."""
+    """Send nothing to a webhook until it is enabled.
+
+    Example: lethe webhook disable whk_01jdb5q6w3r8m2k4n7p9s0t1v2
+    """
     return _enabled(session, webhook, enabled=False)
 
 
@@ -200,7 +215,10 @@ def rotate(
     secret: Secret = None,
     overlap: Annotated[str, typer.Option(metavar="P1D", help="How long the former one signs too.")] = "P1D",
 ) -> int:
-    """Sign by another secret. Until the overlap ends a receiver may know either."""
+    """Sign by another secret. Until the overlap ends a receiver may know either.
+
+    Example: lethe webhook rotate whk_01jdb5q6w3r8m2k4n7p9s0t1v2
+    """
     changed = session.client.webhooks.rotate(webhook, secret=secret, overlap=overlap)
     session.out.document(changed.raw)
     session.out.note(f"The former secret signs too until {changed.former_secret_until}.")
@@ -211,7 +229,10 @@ def rotate(
 @app.command("remove")
 @on_service
 def remove(session: Session, webhook: WebhookId) -> int:
-    """Forget a webhook, and what was to be sent to it."""
+    """Forget a webhook, and what was to be sent to it.
+
+    Example: lethe webhook remove whk_01jdb5q6w3r8m2k4n7p9s0t1v2
+    """
     hooks = session.client.webhooks
     hooks.remove(hooks.get(webhook))
     session.out.document({"id": webhook, "removed": True})
@@ -231,7 +252,10 @@ def deliveries(
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="So many, the newest first.")] = 50,
 ) -> int:
-    """What has left, what waits and what was given up; or one of it with the body that is sent."""
+    """What has left, what waits and what was given up; or one of it with the body that is sent.
+
+    Example: lethe webhook deliveries whk_01jdb5q6w3r8m2k4n7p9s0t1v2
+    """
     if delivery is not None:
         one = session.client.webhooks.delivery(webhook, delivery)
         session.out.document(one.raw)
@@ -273,7 +297,10 @@ def replay(
         str | None, typer.Option(metavar="DELIVERED|GIVEN_UP", help="With --since: only those.")
     ] = None,
 ) -> int:
-    """Send what has left, or was given up, again; with the same ids as before."""
+    """Send what has left, or was given up, again; with the same ids as before.
+
+    Example: lethe webhook replay whk_01jdb5q6w3r8m2k4n7p9s0t1v2
+    """
     begin = instant(since, option="--since")
     if (delivery is None) == (begin is None):
         raise typer.BadParameter("name one of them", param_hint="DELIVERY / --since")
@@ -294,7 +321,10 @@ def replay(
 @app.command("test")
 @on_service
 def test(session: Session, webhook: WebhookId) -> int:
-    """Send a ping, and tell what its receiver answered; exit 1 where it did not take it."""
+    """Send a ping, and tell what its receiver answered; exit 1 where it did not take it.
+
+    Example: lethe webhook test whk_01jdb5q6w3r8m2k4n7p9s0t1v2
+    """
     hooks = session.client.webhooks
     sent = hooks.test(webhook)
     deadline = time.monotonic() + TEST_WAIT_S

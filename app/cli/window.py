@@ -31,7 +31,10 @@ def add(
     ] = None,
     name: Annotated[str | None, typer.Option(help="What it is called.")] = None,
 ) -> int:
-    """Add a window. It acts on running jobs within seconds."""
+    """Add a window. It acts on running jobs within seconds.
+
+    Example: lethe window add ALLOW --cron "0 22 * * *" --duration PT6H
+    """
     made = session.client.windows.create(
         kind,
         cron=cron,
@@ -50,7 +53,10 @@ def add(
 @app.command("list")
 @on_service
 def list_windows(session: Session) -> int:
-    """List the windows, and whether they are open."""
+    """List the windows, and whether they are open.
+
+    Example: lethe window list
+    """
     found = list(session.client.windows.list())
     session.out.document({"items": [each.raw for each in found]})
     session.out.table(
@@ -78,7 +84,10 @@ def list_windows(session: Session) -> int:
 def remove(
     session: Session, window: Annotated[str, typer.Argument(metavar="WINDOW", help="Id of the window.")]
 ) -> int:
-    """Remove a window. Jobs that it held look again at once."""
+    """Remove a window. Jobs that it held look again at once.
+
+    Example: lethe window remove win_01jdb5q6w3r8m2k4n7p9s0t1v2
+    """
     session.client.windows.remove(window)
     session.out.document({"id": window, "removed": True})
     session.out.say(f"Window {window} is removed.")

@@ -20,6 +20,7 @@ from spark.erase.errors import LogRefused
 from spark.erase.live.properties import refuse_own_eraser
 from spark.erase.overwrite.environment_lock import is_in_use
 from spark.erase.reading.directory import file_names, opened, read_file_header
+from spark.extras import JE
 from spark.formats.je import log as je_log
 from spark.targets.files.control_errors import ControlError, ControlFileInvalid, ControlFileMissing
 from spark.targets.files.control_file import ControlFile
@@ -47,6 +48,8 @@ def check_environment(store: Store, settings: Settings, _now: datetime) -> Store
     if missing:
         detail = ", ".join(f"{item.right} on {item.table}" for item in missing)
         findings.append(_error("PERMISSION", detail))
+    if not JE.is_installed:
+        findings.append(_error("JE_NOT_INSTALLED", f"its log cannot be read here: {JE.command}"))
     conflicts = _conflicts(directory)
     findings += [_error("OWN_ERASER", conflict) for conflict in conflicts]
     is_ok = all(item.severity is not FindingSeverity.ERROR for item in findings)
@@ -60,8 +63,14 @@ def check_environment(store: Store, settings: Settings, _now: datetime) -> Store
         sizes=sizes,
         conflicts=conflicts,
         findings=findings,
-        can=["PLAN_ERASURE", "ERASE"] if is_ok else ["PLAN_ERASURE"],
+        can=_can(is_ok=is_ok),
     )
+
+
+def _can(*, is_ok: bool) -> list[str]:
+    if not JE.is_installed:
+        return []
+    return ["PLAN_ERASURE", "ERASE"] if is_ok else ["PLAN_ERASURE"]
 
 
 def _versions(directory: Path) -> tuple[int, list[TableSize]]:

@@ -14,6 +14,7 @@ from sqlalchemy import func
 from sqlmodel import Session, col, select
 
 from app.erase.rows import REMAINING, ErasureCycle, ErasureFile, FileState
+from app.jobs.rows import JobEvent
 from app.kit.instants import instant_text
 
 EVENT_ERASER: Final = "eraser"
@@ -94,6 +95,13 @@ def message(db: Session, cycle: ErasureCycle, what: Message, **facts: Any) -> tu
     log = logger.warning if what in WARNINGS else logger.info
     log(text, store=cycle.store)
     return EVENT_ERASER, {"message": what.name, "text": text, **data}
+
+
+def last_message(db: Session, job_id: str, what: Message) -> dict[str, Any]:
+    """The data of the newest message of this kind; empty: there is none."""
+    query = select(JobEvent.data).where(JobEvent.job_id == job_id, JobEvent.type == EVENT_ERASER)
+    events = db.exec(query.order_by(col(JobEvent.seq).desc())).all()
+    return next((dict(data) for data in events if data["message"] == what.name), {})
 
 
 def _outcomes(db: Session, cycle_id: str) -> str:

@@ -10,23 +10,12 @@ from app.erase.rows import CycleState, EraseKind, FileState, Origin
 from app.jobs.models import ThrottleSetting, WaitingOn
 from app.jobs.plans.reviewed_plan import DRIFT_WITHOUT_PLAN, MaxDrift
 from app.jobs.states import JobState
-from app.kit.durations import Duration, parse_duration
+from app.kit.durations import Duration, read_duration
 from app.kit.values import Text
 from app.settings import EngineChoice
 from app.stores.models import LimitsRead
 
 SPAN_MAX = timedelta(days=36_500)
-
-
-def _written(value: object) -> object:
-    if isinstance(value, timedelta):
-        return value
-    if not isinstance(value, str):
-        raise ValueError("an ISO 8601 duration such as P25D")
-    try:
-        return parse_duration(value)
-    except OverflowError as error:
-        raise ValueError("longer than any duration here") from error
 
 
 def _bounded(value: timedelta) -> timedelta:
@@ -41,7 +30,7 @@ def _positive(value: timedelta) -> timedelta:
     return value
 
 
-Span = Annotated[Duration, BeforeValidator(_written), AfterValidator(_bounded)]
+Span = Annotated[Duration, BeforeValidator(read_duration), AfterValidator(_bounded)]
 Period = Annotated[Span, AfterValidator(_positive)]
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 from sqlalchemy import delete, func, update
 from sqlmodel import Session, col, select
 
+from app.clock import SystemClock
 from app.erase.left_over import note_left_over
 from app.erase.messages import Message, message
 from app.erase.rows import (
@@ -28,6 +29,8 @@ from app.erase.rows import (
     ErasureStore,
     FileState,
 )
+from app.figures.series import Series
+from app.figures.sums import note
 from app.jobs.running.context import JobContext
 from app.jobs.writing import EVENT_WARNING
 from app.outbox.facts import Fact
@@ -200,6 +203,9 @@ def spend(db: Session, cycle: ErasureCycle, costs: Costs, file: ErasureFile | No
         "write_bytes": costs.write_bytes,
     }
     count(db, cycle, **spent)
+    if costs.write_bytes:
+        now = SystemClock().now()
+        note(db, Series.BYTES_ERASED, float(costs.write_bytes), store=cycle.store, now=now)
     if file is None:
         return
     for name, value in spent.items():

@@ -15,6 +15,7 @@ from app.erase.record import end_cycle, store_row
 from app.erase.reviewed import ReviewedCycle, params_of_plan
 from app.erase.rows import ACTIVE, CycleState, EraseKind, ErasureCycle, Origin
 from app.erase.rules import RESOURCE, Wanted, wanted
+from app.jobs.engines.choice import check_je
 from app.jobs.models import Subject
 from app.jobs.rows import Job
 from app.jobs.running.context import JobContext
@@ -94,10 +95,11 @@ def look_early(store: Store, settings: Settings) -> str | None:
 
     An environment that only other runners can reach is not looked at from here.
 
-    Raises: StoreUrlRefused, EnvironmentRefused.
+    Raises: StoreUrlRefused, EnvironmentRefused, JeNotInstalled.
     """
     if not set(store.runs_on) <= set(settings.labels):
         return None
+    check_je(store.runs_on, settings)
     directory = environment_directory(store, settings)
     try:
         file_names(directory)

@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
 from sqlmodel import Session
 
 from app.auth.service import Caller
-from app.errors import InvalidRequest, Unprocessable, faults_of
+from app.errors import Unprocessable
 from app.events.cleanup import service as cleanup_service
 from app.events.cleanup.models import CleanupRequest, EventOverlap
 from app.events.cleanup.switch import service as switch_service
 from app.events.cleanup.switch.models import SwitchRequest
+from app.jobs.batches.bodies import read_body
 from app.jobs.rows import Job
 from app.settings import Settings
 from app.stores.rows import Store
@@ -38,10 +38,7 @@ def submit_cleanup_child(
     Raises: InvalidRequest, StoreKindWrong, ConflictingJob, SparkDisabled; Unprocessable: a plan belongs to
         one store, VIA_NEEDS_BUILTIN.
     """
-    try:
-        request = _queued_by_default(CleanupRequest.model_validate(params))
-    except ValidationError as error:
-        raise _invalid(error) from error
+    request = _queued_by_default(read_body(CleanupRequest, params))
     cleanup_service.check_fields(request, settings, at="/params")
     if request.plan_id is not None:
         raise Unprocessable(
@@ -67,10 +64,7 @@ def submit_switch_child(
 
     Raises: InvalidRequest, StoreKindWrong, ConflictingJob.
     """
-    try:
-        request = _queued_by_default(SwitchRequest.model_validate(params))
-    except ValidationError as error:
-        raise _invalid(error) from error
+    request = _queued_by_default(read_body(SwitchRequest, params))
     return switch_service.submit_switch(
         db,
         store,
@@ -81,11 +75,6 @@ def submit_switch_child(
         now=now,
         parent_id=parent_id,
     )
-
-
-def _invalid(error: ValidationError) -> InvalidRequest:
-    errors = faults_of({**item, "loc": ("body", "params", *item["loc"])} for item in error.errors())
-    return InvalidRequest(f"{len(errors)} field(s) are not valid", errors=errors)
 
 
 def _queued_by_default(request: Request) -> Request:

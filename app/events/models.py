@@ -156,7 +156,7 @@ class ConfirmRequest(BaseModel):
     force: bool = Field(
         default=False,
         strict=True,
-        description="An admin's word, with a reason: the receiver is not asked. A false confirmation lets the"
+        description="For admins, with a reason: the receiver is not asked. A false confirmation lets the"
         " cluster truncate rows that were not replicated.",
     )
     reason: Text | None = Field(default=None, min_length=1, max_length=500)

@@ -57,7 +57,7 @@ class ExtinctionRequest(BaseModel):
     filter: dict[str, Any] | None = Field(
         default=None,
         description="An expression over the key: one of prefix, range, modulo, field, all, any, not"
-        " (docs/extinction.md); null: every key of the range.",
+        " (docs/concepts/extinction.md); null: every key of the range.",
     )
     label: Annotated[Text, StringConstraints(min_length=1, max_length=LABEL_MAX_CHARS)]
     confirm_keys_never_reused: bool = Field(

@@ -35,12 +35,13 @@ from app.extinction.errors import (
 from app.extinction.models import ExtinctionRequest, LackingPeerRead
 from app.extinction.reviewed import ReviewedExtinction
 from app.extinction.rows import HOLDING, ExtinctionRow
+from app.jobs.engines.choice import check_je
 from app.jobs.errors import LimitExceeded
 from app.replication.replica.refusals import NoReplicaYet, refusal
 from app.replication.replica.replicas import (
     opened_replica,
     remember,
-    tell_restored,
+    tell_marked,
     writer_turn,
 )
 from app.settings import Settings
@@ -226,6 +227,7 @@ def _check_environment(
         if counted is not None:
             raise LimitsNotCounted(store.runs_on)
         return
+    check_je(store.runs_on, settings)
     directory = environment_directory(store, settings)
     if counted is None and log_bytes(directory) > LOOK_MAX_BYTES:
         return
@@ -285,6 +287,6 @@ def commit_at_target(
                     conn, extinction, now_s=int(now.timestamp()), expected=expected, permit=permit
                 )
         except ReplicaWasRestored as error:
-            tell_restored(database, store.id, error)
+            tell_marked(database, store.id, error)
             raise refusal(error) from error
         return str(found)

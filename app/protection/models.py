@@ -6,7 +6,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 from sqlmodel._compat import SQLModelConfig
 
-from app.kit.durations import Duration, parse_duration
+from app.kit.durations import Duration, read_duration
 from app.kit.values import Text
 from app.protection.examples import ABORT, PROTECTION
 from app.protection.files import LogFileName, Range, name_of, number_of
@@ -18,17 +18,6 @@ RANGES_MAX = 24
 LEASE = timedelta(minutes=10)
 LEASE_MIN, LEASE_MAX = timedelta(seconds=30), timedelta(hours=24)
 ABORT_TIMEOUT_MIN, ABORT_TIMEOUT_MAX = timedelta(seconds=1), timedelta(hours=1)
-
-
-def _duration(value: object) -> object:
-    if isinstance(value, timedelta):
-        return value
-    if not isinstance(value, str):
-        raise ValueError("an ISO 8601 duration such as PT10M")
-    try:
-        return parse_duration(value)
-    except OverflowError as error:
-        raise ValueError("longer than any duration here") from error
 
 
 def _lease(value: timedelta) -> timedelta:
@@ -43,8 +32,8 @@ def _abort_timeout(value: timedelta) -> timedelta:
     return value
 
 
-Lease = Annotated[Duration, BeforeValidator(_duration), AfterValidator(_lease)]
-AbortTimeout = Annotated[Duration, BeforeValidator(_duration), AfterValidator(_abort_timeout)]
+Lease = Annotated[Duration, BeforeValidator(read_duration), AfterValidator(_lease)]
+AbortTimeout = Annotated[Duration, BeforeValidator(read_duration), AfterValidator(_abort_timeout)]
 Files = Annotated[list[LogFileName], Field(min_length=1, max_length=FILES_MAX)]
 
 

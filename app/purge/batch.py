@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from pydantic import ValidationError
 from sqlmodel import Session
 
 from app.auth.service import Caller
-from app.errors import InvalidRequest, Unprocessable, faults_of
+from app.errors import Unprocessable
+from app.jobs.batches.bodies import read_body
 from app.jobs.engines.choice import check_engine
 from app.jobs.rows import Job
 from app.purge.models import PurgeRequest
@@ -35,11 +35,7 @@ def submit_child(
         purgings: who queues a purge of its kind.
     Raises: InvalidRequest, ConflictingJob, SparkDisabled, Unprocessable: a plan belongs to one store.
     """
-    try:
-        request = PurgeRequest.model_validate(params)
-    except ValidationError as error:
-        errors = faults_of({**item, "loc": ("body", "params", *item["loc"])} for item in error.errors())
-        raise InvalidRequest(f"{len(errors)} field(s) are not valid", errors=errors) from error
+    request = read_body(PurgeRequest, params)
     check_fields(request, at="/params")
     check_engine(request.engine, settings)
     if request.plan_id is not None:

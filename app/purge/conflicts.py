@@ -8,7 +8,7 @@ START_2X = "start.purge.job"
 START_OUTGOING = "start.purge.outgoing.job"
 START_INCOMING = "start.purge.incoming.job"
 SWAPPED = (
-    "since 3.8 the program has the names of its two switches swapped in places: turn off both, "
+    "since 3.8 SymmetricDS has the names of its two switches swapped in places: turn off both, "
     f"{START_OUTGOING} and {START_INCOMING}"
 )
 
@@ -19,7 +19,7 @@ def conflicts(inspection: Inspection) -> list[str]:
     own = inspection.sym_parameter
     switched = [_on(own, name) for name in (START_2X, START_OUTGOING, START_INCOMING) if _is_on(own, name)]
     if is_3x and switched:
-        switched.append(f"no row of sym_lock stops the program on 3.x; {SWAPPED}")
+        switched.append(f"no row of sym_lock stops SymmetricDS's purge on 3.x; {SWAPPED}")
     elif is_3x and not {START_OUTGOING, START_INCOMING} <= own.keys() and not _is_off(own, START_2X):
         missing = " and ".join(name for name in (START_OUTGOING, START_INCOMING) if name not in own)
         switched.append(
@@ -28,7 +28,7 @@ def conflicts(inspection: Inspection) -> list[str]:
         )
     elif not is_3x and switched:
         switched.append(
-            "Lethe takes the program's row of sym_lock while it purges; the program looks at it only where "
+            "Lethe takes SymmetricDS's row of sym_lock while it purges; SymmetricDS looks at it only where "
             "cluster.lock.enabled is true"
         )
     return [*inspection.own_purge_running, *switched]

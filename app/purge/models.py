@@ -94,9 +94,9 @@ class PurgeRequest(RowsFields):
     cutoff: Instant | None = Field(default=None, description="Instead of a retention; never in the future.")
     stranded: StrandedMode | None = Field(
         default=None,
-        description="OUTGOING only. MARK is the document's first step: batches of nodes that are absent or"
-        " disabled become OK, and those nodes never get their rows; the plan counts them. Without it the"
-        " plan's mode, else MARK where the store has `purge.mark.stranded`, else SKIP.",
+        description="OUTGOING only. MARK is the first step of SymmetricDS's SQL: batches of nodes that"
+        " are absent or disabled become OK, and those nodes never get their rows; the plan counts them."
+        " Without it the plan's mode, else MARK where the store has `purge.mark.stranded`, else SKIP.",
     )
     strict: bool = Field(
         default=False,

@@ -92,7 +92,7 @@ class ProgramLock:
             self._take()
         except LockUnusable as unusable:
             self._is_used = False
-            self.warnings.append(f"{unusable}; nothing keeps the program's own purge out meanwhile")
+            self.warnings.append(f"{unusable}; nothing keeps SymmetricDS's own purge out meanwhile")
 
     def keep(self) -> None:
         """Renew the row when it is time.

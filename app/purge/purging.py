@@ -59,7 +59,7 @@ def submit(
     assert isinstance(early, EarlyLook), "what `look` has made"
     seen = early.inspection
     if seen is not None:
-        note_target(db, store.id, store, identity=seen.identity, parameters=target_parameters(seen), now=now)
+        note_target(db, store.id, store, identity=seen.identity, parameters=target_parameters(seen))
     return submit_purge(db, store, params, early, caller=caller, reason=reason, settings=settings, now=now)
 
 

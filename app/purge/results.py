@@ -55,7 +55,7 @@ class PurgeResult(BaseModel):
     stranded: MarkedStranded | None = Field(default=None, description="OUTGOING only.")
     resent_after_purge: ResentAfterPurge | None = Field(default=None, description="OUTGOING only.")
     nodes: int | None = Field(default=None, description="INCOMING: nodes that had a range of batches.")
-    compared: str | None = Field(default=None, description="DATA_GAP: what told that a gap is over.")
+    compared: str | None = Field(default=None, description="DATA_GAP: what showed that a gap is over.")
     archive: KeptArchive | None
     units: int = Field(description="Transactions.")
     longest_hold_ms: int | None = Field(default=None, description="The longest transaction.")

@@ -38,6 +38,7 @@ from app.sweeps.archive import end_archive, folder_of, open_archive
 from app.sweeps.counts import Counts, ledger_counts, noted_counts
 from app.sweeps.limits import check_limits, limits_in_effect
 from app.sweeps.loop import sweep_on
+from app.sweeps.outlook import Ahead, Outlook
 from app.sweeps.silence import prove_sweep_silent
 from app.sweeps.windows import CHECKPOINT_LOOP, LoopState, WindowPlan, Windows
 from spark.purge.cutoff import convert
@@ -225,12 +226,33 @@ def _note_start(purge: Purge) -> dict[str, Any]:
     known = purge.context.checkpoint(CHECKPOINT_START)
     if known is not None:
         return known
+    began_s = purge.context.clock.boottime_s()
     start = {"total_rows": _total_rows(purge.inspection), **_kind(purge).start(purge)}
+    start["look_s"] = purge.context.clock.boottime_s() - began_s
     if purge.reviewed is not None:
         start |= purge.reviewed.noted["start"]
+    start["reach"] = _reach(purge, start)
     purge.context.check()
     purge.context.save_checkpoint(CHECKPOINT_START, start)
     return start
+
+
+def _reach(purge: Purge, start: Mapping[str, Any]) -> dict[str, list[int]]:
+    """Step to the rows that it will look at, and to those of them that are old enough to go."""
+    if purge.reviewed is not None:
+        steps = _kind(purge).walk(purge.params, purge.local, start).steps
+        return {step: [purge.reviewed.count(step)] * 2 for step in steps}
+    return {step: list(reach) for step, reach in _kind(purge).reach(purge, start).items()}
+
+
+def _outlook(purge: Purge, start: Mapping[str, Any]) -> Outlook | None:
+    expected = purge.context.job.rate_per_s
+    if "reach" not in start:  # an earlier version has begun it
+        total = start["total_rows"]
+        return None if total is None else Outlook.of_total(total, expected=expected)
+    costs = _kind(purge).costs.get(purge.conn.dialect.name, {})
+    ahead = {step: Ahead(rows, going, costs.get(step, 1.0)) for step, (rows, going) in start["reach"].items()}
+    return Outlook(ahead, after_s=start["look_s"], expected=expected)  # the end looks as the beginning did
 
 
 def _sweep(
@@ -289,7 +311,7 @@ def _window_plan(
         make_unit=make_unit,
         removed=kind.removed,
         most_rows=kind.most_rows(purge.params, settings),
-        total_rows=start["total_rows"],
+        outlook=_outlook(purge, start),
         target_s=settings.purge_unit_target_ms / 1000,
         window_units=settings.purge_window_units,
     )

@@ -11,7 +11,7 @@ from sqlmodel import Session
 
 from app.auth.actions import Action
 from app.auth.scopes import Scope
-from app.parameters.service import effective_by_name
+from app.parameters.service import GlobalValues, effective_among, global_values
 from app.purge.models import PurgeKind, PurgeRequest, PurgeTickRead
 from app.purge.service import submit_unseen
 from app.settings import Settings
@@ -38,23 +38,23 @@ EVERY_FOUR_HOURS = "0 0 */4 * * *"
 """What 3.x does; a cron that somebody has set goes over it."""
 
 
-def wanted_purges(db: Session, store: Store) -> list[Schedule]:
+def wanted_purges(values: GlobalValues, store: Store) -> list[Schedule]:
     """What a store's own parameters ask for."""
     if store.kind != StoreKind.SYMMETRICDS:
         return []
     all_on = store.parameters.get(ALL_JOBS) is True
     kinds = [kind for kind in SWITCHES if store.parameters.get(SWITCHES[kind], all_on) is True]
     return [
-        Schedule(kind.value, cron=_cron(db, store, kind, all_on=all_on), time_zone=store.time_zone)
+        Schedule(kind.value, cron=_cron(values, store, kind, all_on=all_on), time_zone=store.time_zone)
         for kind in kinds
     ]
 
 
-def _cron(db: Session, store: Store, kind: PurgeKind, *, all_on: bool) -> str:
-    in_effect = effective_by_name(db, CRONS[kind], store.parameters)
-    if in_effect.source == "DEFAULT" and not all_on:
+def _cron(values: GlobalValues, store: Store, kind: PurgeKind, *, all_on: bool) -> str:
+    is_set = CRONS[kind] in store.parameters or CRONS[kind] in values
+    if not (is_set or all_on):
         return EVERY_FOUR_HOURS
-    return str(in_effect.value)
+    return str(effective_among(values, CRONS[kind], store.parameters))
 
 
 def _submit(db: Session, settings: Settings, store: Store, schedule: Schedule, now: datetime) -> Ticked:
@@ -85,5 +85,5 @@ def list_ticks(db: Session, store: Store, *, now: datetime) -> list[PurgeTickRea
     """The purges of a store that recur; one just switched on has its first time computed."""
     return [
         PurgeTickRead.model_validate(shown_tick(db, PURGES, store, item, now=now))
-        for item in wanted_purges(db, store)
+        for item in wanted_purges(global_values(db), store)
     ]

@@ -135,7 +135,7 @@ def _replica_findings(database: Database, store: Store, found: ReplicaInspection
         upto = row.restored_upto or (expected.own_max if expected is not None else None)
         detail = (
             f"its own changes end at {found.own_max or 'none'} and had reached {upto or 'none'}: the target"
-            " was put back from a backup; read-only until a session has brought them back"
+            " was restored from a backup; read-only until a session has brought them back"
         )
         findings.append(_finding("ERROR", "REPLICA_RESTORED", detail))
     return findings

@@ -13,6 +13,7 @@ from spark.rows.expression import ExpressionInvalid, parse
 from spark.rows.family import Family, Selection
 from spark.rows.table import TableFinding
 from spark.targets.connection import Connection, target_now
+from spark.targets.references import joined_with
 
 PERMISSION_MISSING: Final = "PERMISSION_MISSING"
 
@@ -26,8 +27,23 @@ class ExpressionRefused(Unprocessable):
 
 
 def rows_resource(store: Store) -> str:
-    """What a purge ROWS writes: the name of claim and fence; one at a time in a schema."""
+    """What all purges ROWS of a schema write: each claims a part of it, or the whole."""
     return f"{store.schema_name or 'public'}.rows"
+
+
+def part_resource(store: Store, conn: Connection, table: str) -> str:
+    """What a purge of one table writes: the name of claim and fence.
+
+    Tables that foreign keys join are one part, named by its first table: of these one purge runs at a time.
+    SQLite has one writer: there it is the whole.
+    """
+    whole = rows_resource(store)
+    return whole if conn.dialect.name == "sqlite" else f"{whole}:{joined_with(conn, table)[0]}"
+
+
+def unseen_resource(store: Store, table: str) -> str:
+    """The same where nobody can ask for its foreign keys: the job takes the right one when it claims."""
+    return f"{rows_resource(store)}:{table.lower()}"
 
 
 def target_fields(store: Store) -> dict[str, Any]:
@@ -51,7 +67,7 @@ def check_request(request: RowsRequest, *, at: str = "") -> None:
     if request.older_than is not None and request.cutoff is not None:
         faults.append(("cutoff", "older_than and cutoff exclude each other"))
     if is_aged and request.time_column is None:
-        faults.append(("time_column", "name the column that the age is told by"))
+        faults.append(("time_column", "name the column that says how old a row is"))
     if request.time_column is not None and not is_aged and request.plan_id is None:
         faults.append(("older_than", "time_column is for older_than or cutoff"))
     if len({request.table, *request.children}) <= len(request.children):
@@ -95,7 +111,7 @@ def read_family(conn: Connection, store: Store, params: RowsParams, cutoff: date
         condition = None if params.where is None else parse(params.where)
         bound = None
         if cutoff is not None:
-            assert params.time_column is not None, "an age is told by a column"
+            assert params.time_column is not None, "an age is that of a column"
             bound = Cutoff(params.time_column, cutoff, params.time_unit)
         selection = Selection(params.table, bound, condition, tuple(params.children))
         family = Family.read(conn, selection, time_zone=store.time_zone)

@@ -26,10 +26,12 @@ from app.rows.rules import (
     check_findings,
     check_request,
     decide_cutoff,
+    part_resource,
     read_family,
     refusals,
     rows_resource,
     target_fields,
+    unseen_resource,
 )
 from app.secrets.errors import SecretUnavailable
 from app.settings import Settings
@@ -70,9 +72,10 @@ def look(
         params = snapshot(db, store, request, plan)
     if plan is not None and for_write and PlannedKeys.of_plan(database, plan.plan_id) is None:
         raise PlanNoLongerHolds("the plan names more rows than can be kept: purge without plan_id")
+    resource = None
     if set(store.runs_on) <= set(settings.labels):  # else only other runners reach it
-        _look_early(database, store, params, settings=settings, for_write=for_write)
-    return Looked(params)
+        resource = _look_early(database, store, params, settings=settings, for_write=for_write)
+    return Looked(params, resource)
 
 
 def snapshot(db: Session, store: Store, request: RowsRequest, plan: RowsPlanRead | None = None) -> RowsParams:
@@ -128,8 +131,8 @@ def _find_plan(db: Session, store: Store, request: RowsRequest, *, now: datetime
 
 def _look_early(
     database: Database, store: Store, params: RowsParams, *, settings: Settings, for_write: bool
-) -> None:
-    """Refuse at once what the job would refuse later; a target that is away is no error."""
+) -> str | None:
+    """Refuse at once what the job would refuse later; what it will write, None: the target is away."""
     try:
         limits = session_limits(settings)
         target = target_of(store, settings, database, is_judged=True)
@@ -142,6 +145,7 @@ def _look_early(
                 if ahead is not None:
                     detail = f"the target's fence is at {ahead.token} ({ahead.owner})"
                     raise EpochAhead(detail, ours=ahead.epoch)
+            return part_resource(store, conn, params.table)
     except SecretUnavailable:
         raise
     except TargetError as error:
@@ -150,6 +154,7 @@ def _look_early(
     except ServiceError as error:
         if not error.retryable:
             raise
+    return None
 
 
 def submit_unseen(
@@ -201,7 +206,7 @@ def submit(
         store,
         JOB_PURGE,
         params,
-        resource=rows_resource(store),
+        resource=looked.found if isinstance(looked.found, str) else unseen_resource(store, params.table),
         throttle=params.throttle,
         caller=caller,
         reason=reason,

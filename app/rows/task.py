@@ -12,6 +12,7 @@ from app.errors import ServiceError
 from app.jobs.engines.choice import Engines, Work
 from app.jobs.errors import JobFailed, JobStopped
 from app.jobs.plans.reviewed_plan import drift_fault
+from app.jobs.running.abandonment import CHECKPOINT_TARGET
 from app.jobs.running.context import JobContext
 from app.jobs.running.sql_target import Claimed, claim, controlled
 from app.jobs.running.suspension import awake_store
@@ -23,9 +24,9 @@ from app.rows.planned import KeyRecorder, PlannedKeys, PlannedWalk
 from app.rows.rules import (
     check_findings,
     decide_cutoff,
+    part_resource,
     read_family,
     refusals,
-    rows_resource,
     target_fields,
 )
 from app.stores.limits import is_limited, judge
@@ -36,6 +37,7 @@ from app.sweeps.archive import end_archive, folder_of, open_archive
 from app.sweeps.counts import Counts, ledger_counts, noted_counts
 from app.sweeps.limits import check_limits, limits_in_effect
 from app.sweeps.loop import sweep_on
+from app.sweeps.outlook import Outlook
 from app.sweeps.silence import prove_sweep_silent
 from app.sweeps.windows import CHECKPOINT_LOOP, LoopState, WindowPlan, Windows
 from spark.purge.scan import PlanStopped
@@ -100,7 +102,9 @@ def run_rows_purge(context: JobContext, *, engines: Engines) -> Mapping[str, Any
     store = awake_store(context)
     with controlled(context, store) as conn:
         purge = _prepared(context, conn, store, for_write=True)
-        claimed = claim(context, conn, resource=rows_resource(store), queue=purge.params.overlap == "QUEUE")
+        known = context.checkpoint(CHECKPOINT_TARGET)  # the first attempt's: keys may have changed since
+        resource = known["resource"] if known else part_resource(store, conn, purge.params.table)
+        claimed = claim(context, conn, resource=resource, queue=purge.params.overlap == "QUEUE")
         kept = _check_limits(purge)
         _check_drift(purge)
         if claimed.has_ledger:
@@ -295,7 +299,7 @@ def _window_plan(purge: RowsPurge, claimed: Claimed, archive: Path | None, total
         make_unit=make_unit,
         removed=lambda rows: _removed(purge.family.order(), rows),
         most_rows=dict.fromkeys(walk.steps, most),
-        total_rows=total,
+        outlook=None if total is None else Outlook.of_total(total, expected=purge.context.job.rate_per_s),
         target_s=_target_s(purge),
         window_units=settings.purge_window_units,
     )

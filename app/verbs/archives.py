@@ -1,6 +1,5 @@
 """Archives: read again, and brought back."""
 
-from app.archives.api import JOB_RESTORE, JOB_VERIFY
 from app.archives.models import RestoreInto, RestoreRequest
 from app.archives.results import (
     ArchiveRestoreParams,
@@ -8,6 +7,7 @@ from app.archives.results import (
     ArchiveVerifyParams,
     ArchiveVerifyResult,
 )
+from app.archives.submitting import JOB_RESTORE, JOB_VERIFY, submit_newest_verify
 from app.archives.task import run_restore, run_verify
 from app.auth.scopes import Scope
 from app.jobs.running.sql_target import prove_silence
@@ -24,6 +24,7 @@ def _of_the_place(params: Params) -> Scopes:
 
 VERIFY = Verb(
     kind=JOB_VERIFY,
+    stores=NOWHERE,
     scope=Scope.EVIDENCE_VERIFY,
     request=NoBody,
     params=ArchiveVerifyParams,
@@ -32,9 +33,11 @@ VERIFY = Verb(
     proof=prove_silence,
     limits=Limits.REMOVES_NOTHING,
     throttled_at=NOWHERE,
+    scheduled=submit_newest_verify,
 )
 RESTORE = Verb(
     kind=JOB_RESTORE,
+    stores=NOWHERE,
     scope=Scope.PURGES_WRITE,
     more_scopes=_of_the_place,
     request=RestoreRequest,
@@ -45,3 +48,5 @@ RESTORE = Verb(
     limits=Limits.REMOVES_NOTHING,
     throttled_at=NOWHERE,
 )
+VERBS = (VERIFY, RESTORE)
+"""All of the domain."""

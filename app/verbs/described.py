@@ -69,7 +69,7 @@ def describe_jobs(schemas: dict[str, Any]) -> None:
 def _job(kind: str, params: list[Any], results: list[Any]) -> dict[str, Any]:
     own = {
         "kind": {"const": kind, "type": "string", "title": "Kind"},
-        "params": _one_of(params) | {"description": "What the job was told, as it was submitted."},
+        "params": _one_of(params) | {"description": "What was asked for, as it was submitted."},
         "result": {
             "anyOf": [*results, {"type": "null"}],
             "description": "Null: it has nothing to tell yet, or failed before it did anything.",

@@ -8,6 +8,7 @@ from app.auth.scopes import Scope
 from app.db import Database
 from app.erase.certificates.models import VerifyRequest
 from app.erase.certificates.results import ErasureVerifyParams, ErasureVerifyResult
+from app.erase.certificates.scheduled import submit_newest_verify
 from app.erase.certificates.verify_service import JOB_ERASURE_VERIFY
 from app.erase.certificates.verify_task import run_erasure_verify
 from app.erase.cycle.batch import submit_cycle_child
@@ -32,6 +33,7 @@ def _look(
 
 ERASURE = Verb(
     kind=JOB_ERASURE,
+    stores=frozenset({StoreKind.JE}),
     scope=Scope.ERASURE_WRITE,
     request=CycleRequest,
     prepare=params_of,
@@ -51,6 +53,7 @@ ERASURE = Verb(
 )
 VERIFY = Verb(
     kind=JOB_ERASURE_VERIFY,
+    stores=NOWHERE,
     scope=Scope.EVIDENCE_VERIFY,
     request=VerifyRequest,
     params=ErasureVerifyParams,
@@ -59,4 +62,7 @@ VERIFY = Verb(
     proof=prove_silence,
     limits=Limits.REMOVES_NOTHING,
     throttled_at=NOWHERE,
+    scheduled=submit_newest_verify,
 )
+VERBS = (ERASURE, VERIFY)
+"""All of the domain."""

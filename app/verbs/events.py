@@ -18,6 +18,7 @@ from app.verbs.verb import NOWHERE, Limits, Loop, Plan, Recurrence, Verb
 
 CLEANUP = Verb(
     kind=JOB_CLEANUP,
+    stores=frozenset({StoreKind.SLONY}),
     scope=Scope.EVENTS_WRITE,
     request=CleanupRequest,
     params=CleanupParams,
@@ -32,6 +33,7 @@ CLEANUP = Verb(
 )
 SWITCH = Verb(
     kind=JOB_SWITCH,
+    stores=frozenset({StoreKind.SLONY}),
     scope=Scope.EVENTS_WRITE,
     request=SwitchRequest,
     params=SwitchParams,
@@ -44,6 +46,7 @@ SWITCH = Verb(
 )
 WAIT = Verb(
     kind=JOB_WAIT,
+    stores=frozenset({StoreKind.SLONY}),
     scope=Scope.EVENTS_WAIT,
     request=WaitRequest,
     params=WaitParams,
@@ -53,3 +56,5 @@ WAIT = Verb(
     limits=Limits.REMOVES_NOTHING,
     throttled_at=NOWHERE,
 )
+VERBS = (CLEANUP, SWITCH, WAIT)
+"""All of the domain."""

@@ -41,6 +41,7 @@ def _task(tools: Tools) -> Task:
 
 EXTINCTION = Verb(
     kind=JOB_EXTINCTION,
+    stores=frozenset({StoreKind.REPLICA, StoreKind.JE}),
     scope=Scope.EXTINCTIONS_WRITE,
     request=ExtinctionRequest,
     params=ExtinctionParams,

@@ -35,6 +35,7 @@ SUBMIT_CHILD = partial(submit_child, purgings=PURGINGS)
 TABLES = Verb(
     kind=JOB_PURGE,
     acts=frozenset(kind.value for kind in KINDS),
+    stores=frozenset({StoreKind.SYMMETRICDS}),
     scope=Scope.PURGES_WRITE,
     request=PurgeRequest,
     prepare=purging.look,
@@ -51,6 +52,7 @@ TABLES = Verb(
 CHANGELOGS = Verb(
     kind=JOB_PURGE,
     acts=frozenset({CHANGELOG}),
+    stores=frozenset({StoreKind.REPLICA}),
     scope=Scope.PURGES_WRITE,
     request=PurgeRequest,
     prepare=trim_service.look,
@@ -67,6 +69,7 @@ CHANGELOGS = Verb(
 ROWS = Verb(
     kind=JOB_PURGE,
     acts=frozenset({ROWS_KIND}),
+    stores=frozenset({StoreKind.SQL}),
     scope=Scope.PURGES_WRITE,
     request=PurgeRequest,
     prepare=rows_service.look,
@@ -79,3 +82,5 @@ ROWS = Verb(
     plan=Plan(params=RowsParams, result=RowsPlanRead, task=lambda _tools: run_rows_plan),
     batch=SUBMIT_CHILD,
 )
+VERBS = (TABLES, CHANGELOGS, ROWS)
+"""All of the domain."""

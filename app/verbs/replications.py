@@ -9,9 +9,11 @@ from app.db import Database
 from app.jobs.running.sql_target import prove_silence
 from app.kit.rests import Rest
 from app.replication.agreements.sessions.models import SessionParams, SessionRequest
+from app.replication.agreements.sessions.scheduled import submit_scheduled_session
 from app.replication.agreements.sessions.service import JOB_SESSION, params_of
 from app.replication.agreements.tick import Look
 from app.replication.audits.models import JOB_AUDIT, AuditParams, AuditRequest, AuditResult
+from app.replication.audits.submitting import submit_scheduled_audit
 from app.replication.audits.task import run_audit
 from app.replication.supplier.results import ReplicationSessionResult
 from app.replication.supplier.silence import prove_session_silent
@@ -23,7 +25,7 @@ from app.verbs.verb import NOWHERE, Limits, Loop, Params, Recurrence, Scopes, Su
 
 def _of_a_discard(params: Params) -> Scopes:
     """To give up changes that only the consumer has is an admin's word."""
-    return frozenset({Scope.ADMIN} if params["discard_consumer_changes"] else ())
+    return frozenset({Scope.ADMIN} if params.get("discard_consumer_changes") else ())
 
 
 def _look_at_agreements() -> Submit:
@@ -39,6 +41,7 @@ def _look_at_agreements() -> Submit:
 
 SESSION = Verb(
     kind=JOB_SESSION,
+    stores=frozenset({StoreKind.REPLICA}),
     scope=Scope.REPLICATION_WRITE,
     more_scopes=_of_a_discard,
     request=SessionRequest,
@@ -50,9 +53,11 @@ SESSION = Verb(
     limits=Limits.OF_THE_CONSUMER,
     throttled_at=frozenset({StoreKind.REPLICA}),
     recurrence=Recurrence(Loop.SUPPLIER, _look_at_agreements),
+    scheduled=submit_scheduled_session,
 )
 AUDIT = Verb(
     kind=JOB_AUDIT,
+    stores=frozenset({StoreKind.REPLICA}),
     scope=Scope.REPLICATION_WRITE,
     request=AuditRequest,
     params=AuditParams,
@@ -61,4 +66,5 @@ AUDIT = Verb(
     proof=prove_silence,
     limits=Limits.REMOVES_NOTHING,
     throttled_at=NOWHERE,
+    scheduled=submit_scheduled_audit,
 )

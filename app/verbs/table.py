@@ -12,6 +12,7 @@ from typing import Any, Final
 from app.jobs.batches.results import BatchParams, BatchResult
 from app.jobs.batches.service import JOB_BATCH, Submitters, prove_children_silent, run_batch
 from app.jobs.errors import JobFailed, JobKindUnknown, JobWaiting
+from app.jobs.plans.away import ending
 from app.jobs.plans.plans import JOB_PLAN
 from app.jobs.running.context import JobContext
 from app.jobs.running.sql_target import prove_silence
@@ -22,21 +23,16 @@ from app.verbs import archives, erasures, events, extinctions, purges, replicati
 from app.verbs.verb import Carrier, Params, Plan, Recurrence, Scopes, Task, Tools, Verb
 
 VERBS: Final = (
-    purges.TABLES,
-    purges.CHANGELOGS,
-    purges.ROWS,
-    erasures.ERASURE,
-    erasures.VERIFY,
+    *purges.VERBS,
+    *erasures.VERBS,
     extinctions.EXTINCTION,
     replications.SESSION,
     replications.AUDIT,
-    events.CLEANUP,
-    events.SWITCH,
-    events.WAIT,
-    archives.VERIFY,
-    archives.RESTORE,
+    *events.VERBS,
+    *archives.VERBS,
 )
 COLUMNS: Final = {
+    "stores": "the kinds of stores that are asked for it",
     "scope": "the scope that a token needs to start it",
     "request": "the body of its POST",
     "params": "the model of its parameters",
@@ -147,7 +143,7 @@ def _plan_task(tools: Tools) -> Task:
             detail = "this version does not know what the job is to plan"
             raise JobFailed(error.code, detail) from error
         assert plan is not None, "looked at by _planned"
-        return plan.task(tools)(context)
+        return ending(plan.task(tools), context)
 
     return run
 
@@ -188,6 +184,11 @@ def recurrences(verbs: Iterable[Verb] = VERBS) -> list[Recurrence]:
 
 
 SUBMITTERS: Submitters = {verb.kind: (verb.scope, verb.batch) for verb in VERBS if verb.batch is not None}
+SCHEDULED: Submitters = {
+    **SUBMITTERS,
+    **{verb.kind: (verb.scope, verb.scheduled) for verb in VERBS if verb.scheduled is not None},
+}
+"""What may come by a schedule; over labels only what a batch is made of."""
 PLANS: Final[tuple[Plan, ...]] = tuple(verb.plan for verb in VERBS if verb.plan is not None)
 CARRIERS: Final = {
     carrier.kind: carrier

@@ -96,7 +96,7 @@ _NEEDED: Any = None
 
 
 NOWHERE: frozenset[StoreKind] = frozenset()
-"""No throttle acts on a verb that reads, waits, or does one thing at once."""
+"""No kind of store: no throttle acts on a verb that reads, waits, or does one thing at once."""
 
 
 def nothing_more(_params: Params) -> Scopes:
@@ -110,6 +110,7 @@ class Verb:
 
     Args:
         acts: values of `kind` in the parameters that mean this verb; empty: it is the only one.
+        stores: the kinds of stores that are asked for it; empty: it is asked of what a job has left.
         scope: what a token needs to start it.
         more_scopes: what some requests need besides, by their parameters.
         request: the body of the POST that makes it.
@@ -121,11 +122,13 @@ class Verb:
         throttled_at: the kinds of stores at which `PATCH throttle` acts on it; empty: it takes no throttle.
         plan: what a PLAN job does for it.
         recurrence: how the service submits it by itself.
-        batch: makes a child of a batch.
+        batch: makes a child of a batch, or the job of a schedule.
+        scheduled: makes the job of a schedule of one store, where no batch is made of it.
     """
 
     kind: str
     acts: frozenset[str] = frozenset()
+    stores: frozenset[StoreKind] = _NEEDED
     scope: Scope = _NEEDED
     more_scopes: Callable[[Params], Scopes] = nothing_more
     request: type[BaseModel] = _NEEDED
@@ -139,6 +142,7 @@ class Verb:
     plan: Plan | None = None
     recurrence: Recurrence | None = None
     batch: ChildSubmitter | None = None
+    scheduled: ChildSubmitter | None = None
 
     @property
     def obeys_windows(self) -> bool:

@@ -14,7 +14,7 @@ def count_within(conn: Connection, catalog: Catalog, plan: CleanupPlan, reviewed
     Args:
         plan: what would go now, counted.
     """
-    assert plan.is_counted, "what is told by seqnos is not counted"
+    assert plan.is_counted, "what is given by seqnos is not counted"
     bounded = within(plan, reviewed)
     origins = (
         item if item == now else _recounted(conn, catalog, item, rule=plan.rule)

@@ -349,7 +349,7 @@ def _kept(rule: GapRule) -> tuple[Finding, ...]:
         Finding(
             "GAP_NOT_BELOW_PURGED_ID",
             f"{rule.over('g.')} and not ({rule.below('g.')})",
-            f"{known}: it stays, for the program's next purge would take unseen what still comes into it",
+            f"{known}: it stays, for SymmetricDS's next purge would take unseen what still comes into it",
         ),
     )
 
@@ -360,6 +360,16 @@ def _between(lo: Key, hi: Key) -> dict[str, Any]:
 
 def _key(row: Sequence[Any]) -> Key:
     return int(row[0]), int(row[1])
+
+
+def removable_rows(conn: Connection, form: Form, cutoff: CutoffValue) -> int:
+    """How many closed gaps would go now.
+
+    Raises: any TargetError.
+    """
+    condition = GapRule.of(conn, form, cutoff).removable()
+    [(rows,)] = conn.execute(f"select count(*) from {table_of(conn)} where {condition}", {"cutoff": cutoff})
+    return int(rows)
 
 
 def table_of(conn: Connection) -> str:

@@ -113,12 +113,13 @@ def batch_findings(statements: Statements) -> tuple[Finding, ...]:
         Finding(
             "BATCH_IGNORED",
             f"b.status = 'IG' and {inside}",
-            "ignored batches count as delivered in the document; SymmetricDS 3.x keeps them",
+            "ignored batches count as delivered in SymmetricDS's SQL; SymmetricDS 3.x itself keeps them",
         ),
         Finding(
             "BATCH_YOUNGER_IN_RANGE",
             f"{inside} and {delivered} and (b.create_time >= :cutoff or b.create_time is null)",
-            "not older than the cut-off, but between ids that are: the document removes it and its events",
+            "not older than the cut-off, but between ids that are: SymmetricDS's SQL removes it and its"
+            " events",
         ),
         Finding(
             "BATCH_COMMON_HELD",

@@ -201,7 +201,7 @@ def plan_incoming(
         parameters={"cutoff": cutoff, "now": now},
         should_stop=should_stop,
     )
-    detail = "not older than the cut-off, but between ids of its node that are: the document removes it"
+    detail = "not older than the cut-off, but between ids of its node that are: SymmetricDS's SQL removes it"
     table = TablePlan(name, found.rows, removable, lo, hi)
     warnings = warnings_of([Found(name, "BATCH_YOUNGER_IN_RANGE", detail, young), *found.found])
     start = {

@@ -59,6 +59,7 @@ class DeadLetter:
         return (self.direction, self.peer, self.refused.csn)
 
 
+OPEN_MAX: Final = 1_000
 SHOWN_MAX_BYTES: Final = 4_096
 """Of each of database, key and payload, in a list: what was refused may be of any size."""
 
@@ -147,6 +148,16 @@ def count_open(conn: Connection, direction: Direction, *, peer: str | None = Non
         {"direction": direction} | ({} if peer is None else {"peer": peer}),
     )
     return int(count)
+
+
+def open_csns(conn: Connection, direction: Direction) -> list[Csn]:
+    """What is not resolved, of every peer; few: behind the first of a replica id nothing is refused."""
+    rows = conn.execute(
+        f"select distinct csn from {tables_of(conn).dead_letters}"
+        " where resolved_at_s is null and direction = :direction order by csn limit :most",
+        {"direction": direction, "most": OPEN_MAX},
+    )
+    return [Csn(csn) for (csn,) in rows]
 
 
 def _values(direction: Direction, peer: str, refused: Refused, now_s: int) -> dict[str, Any]:

@@ -98,7 +98,7 @@ class ReplicaWasRestored(ReplicationRefused):
 
     def __init__(self, *, found_incarnation: str, found_own_max: str | None, upto: str | None) -> None:
         super().__init__(
-            f"the target was put back from a backup: its own changes end at {found_own_max or 'none'},"
+            f"the target was restored from a backup: its own changes end at {found_own_max or 'none'},"
             f" they had reached {upto or 'none'}"
         )
         self.found_incarnation = found_incarnation

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
@@ -25,7 +26,14 @@ from spark.targets.dialects.dialect import Dialect, Params, Row, Session
 from spark.targets.dialects.mysql import MysqlDialect, MysqlSession
 from spark.targets.dialects.postgresql import PostgresqlDialect, PostgresqlSession
 from spark.targets.dialects.sqlite import SqliteDialect, SqliteSession
-from spark.targets.errors import TargetCancelled, TargetError, TargetIsAnother, TargetUnreachable, classify
+from spark.targets.errors import (
+    TargetAuthFailed,
+    TargetCancelled,
+    TargetError,
+    TargetIsAnother,
+    TargetUnreachable,
+    classify,
+)
 from spark.targets.target import (
     DialectName,
     SessionLimits,
@@ -100,7 +108,7 @@ class Connection:
         read_only: bool = False,
     ) -> None:
         assert len(application_name.encode()) <= APPLICATION_NAME_BYTES, "the server would cut the name"
-        self.target = target
+        self.target = target if target.renewal is None else replace(target, password=target.renewal.now())
         self.limits = limits or SessionLimits()
         self.read_only = read_only
         self.rowcount = -1
@@ -112,9 +120,20 @@ class Connection:
         self._cancelled = False
         self._in_transaction = False
         try:
-            self._session = self._opened(application_name)
+            self._session = self._tried(application_name)
+        except TargetAuthFailed:
+            renewal = target.renewal
+            password = None if renewal is None else renewal.after_refusal(self.target.password)
+            if password is None:
+                raise
+            self.target = replace(self.target, password=password)
+            self._session = self._tried(application_name)
+
+    def _tried(self, application_name: str) -> Session:
+        try:
+            return self._opened(application_name)
         except _DRIVER_ERRORS as exc:
-            raise classify(exc, secret=target.password) from None
+            raise classify(exc, secret=self.target.password) from None
 
     def _opened(self, application_name: str) -> Session:
         if self.target.dialect == "postgresql":
@@ -181,6 +200,11 @@ class Connection:
         """MySQL: like `stream`, every value as the server writes it: str, bytes or None."""
         with self._statement():
             yield from self._session.stream_texts(sql, params)
+
+    def stream_lines(self, sql: str, params: Params = None) -> Generator[list[bytes | None], None, None]:
+        """MySQL: the values of a statement with one column of bytes, in blocks."""
+        with self._statement():
+            yield from self._session.stream_lines(sql, params)
 
     @contextmanager
     def copy_out(self, sql: str, params: Params = None) -> Iterator[Iterable[bytes]]:

@@ -17,6 +17,7 @@ TargetError                     TARGET_ERROR             anything that has no na
 ├── TargetStatementTimeout      TARGET_STATEMENT_TIMEOUT transient
 ├── TargetCancelled             TARGET_CANCELLED         our own cancel()
 ├── TargetRowConflict           TARGET_ROW_CONFLICT      a constraint refused a row
+│   └── TargetParentMissing     TARGET_ROW_CONFLICT      a foreign key wants a row that is not there
 ├── FenceRaised                 FENCE_RAISED
 ├── ArchiveFailed               ARCHIVE_FAILED           the archive could not be made durable
 │   └── ArchiveFull             ARCHIVE_FULL             its disk or quota has no room left
@@ -111,6 +112,10 @@ class TargetRowConflict(TargetError):
     code = "TARGET_ROW_CONFLICT"
 
 
+class TargetParentMissing(TargetRowConflict):
+    """Of an insert: it may succeed after that of another row."""
+
+
 class ArchiveFailed(TargetError):
     code = "ARCHIVE_FAILED"
 
@@ -158,6 +163,7 @@ def _fence_raised(detail: str, token: int, fence_token: int | None) -> FenceRais
 
 
 _BY_SQLSTATE: dict[str, type[TargetError]] = {
+    "23503": TargetParentMissing,  # of a delete too: a child is still there
     "25006": TargetReadOnly,
     "25P03": TargetUnreachable,  # the server closed us: idle in transaction for too long
     "25P04": TargetStatementTimeout,  # the role's transaction_timeout (17): as if the statement were too long
@@ -205,7 +211,8 @@ _MYSQL_CODES: dict[type[TargetError], tuple[int, ...]] = {
     # Waits, deadlocks, rows that changed since a snapshot, NOWAIT.
     TargetLockTimeout: (1020, 1205, 1213, 1637, 3058, 3101, 3572),
     TargetStatementTimeout: (1317, 1969, 3024),
-    TargetRowConflict: (1022, 1048, 1062, 1169, 1216, 1217, 1451, 1452, 1557, 1586, 3819, 4025),
+    TargetParentMissing: (1216, 1452),
+    TargetRowConflict: (1022, 1048, 1062, 1169, 1217, 1451, 1557, 1586, 3819, 4025),
 }
 # The session is over, or there is none: restarts, kills, too many connections, the network.
 LOST_MYSQL_CODES = frozenset(
@@ -310,6 +317,8 @@ def _postgresql_class(exc: psycopg.Error, detail: str) -> type[TargetError]:
 
 def _sqlite_class(exc: sqlite3.Error, detail: str) -> type[TargetError]:
     code: int | None = getattr(exc, "sqlite_errorcode", None)
+    if code == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY:
+        return TargetParentMissing
     if code is not None and code & 0xFF in _BY_SQLITE_CODE:
         return _BY_SQLITE_CODE[code & 0xFF]
     if "no such table" in detail:

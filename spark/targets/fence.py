@@ -68,6 +68,16 @@ def read_fence(conn: Connection, resource: str) -> tuple[int, str] | None:
     return (int(rows[0][0]), str(rows[0][1])) if rows else None
 
 
+def greatest_fence(conn: Connection, resource: str) -> tuple[int, str] | None:
+    """The greatest token, with its owner, of a resource and of its parts (`resource:part`)."""
+    rows = conn.execute(
+        f"select token, owner from {conn.dialect.lethe_table('fence')}"
+        " where resource = :resource or substr(resource, 1, :length) = :prefix order by token desc limit 1",
+        {"resource": resource, "prefix": f"{resource}:", "length": len(resource) + 1},
+    )
+    return (int(rows[0][0]), str(rows[0][1])) if rows else None
+
+
 def check_fence(conn: Connection, resource: str, *, token: int) -> None:
     """Refuse a stale worker; the first statement of every unit that writes.
 

@@ -3,7 +3,7 @@
 import ipaddress
 import os
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
@@ -46,6 +46,16 @@ class SessionLimits:
     """Resolved directories; a SQLite file is opened only if it lies in one of them. None: anywhere."""
 
 
+class Renewal(Protocol):
+    """A password that may change; of another process it is nothing, so that a target may travel."""
+
+    def now(self) -> str:
+        """For the next connection."""
+
+    def after_refusal(self, tried: str | None) -> str | None:
+        """Another one than was refused; None: there is none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """One database; `schema` None means `public` on PostgreSQL and is the only value elsewhere.
@@ -63,6 +73,8 @@ class Target:
     tells_loopback: bool = False
     bound_to: str | None = None
     """The identity that a connection must find; None: any."""
+    renewal: Renewal | None = field(default=None, repr=False, compare=False)
+    """Where the password is read anew for each connection; None: it is always `password`."""
 
     def __post_init__(self) -> None:
         dialect = validate_url(self.url)

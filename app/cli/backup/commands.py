@@ -142,6 +142,8 @@ def run(
     In the command `{files}` becomes the path of a list of the files, one a line, and `{files0}` of one with
     NULs. Exit 75: the command did well, but its copy is no backup; try again. A service that restarts
     meanwhile costs nothing, if it is back before the lease is over.
+
+    Example: lethe backup run --store ledger -- restic backup /var/lib/ledger/je
     """
     if shutil.which(command[0]) is None:
         raise typer.BadParameter(f"there is no command {command[0]!r}", param_hint="COMMAND")
@@ -232,7 +234,10 @@ def start(
         Path | None, typer.Option("--files0-to", metavar="PATH", help="The same, each ended by a NUL.")
     ] = None,
 ) -> int:
-    """Begin a backup and keep its id in a file. Repeated while it lasts it answers the same session."""
+    """Begin a backup and keep its id in a file. Repeated while it lasts it answers the same session.
+
+    Example: lethe backup start --store ledger --session-file /run/ledger.session
+    """
     request = _request(mode=mode, files=file, lease=lease, timeout=timeout, tool=tool, label=label)
     kept = _going_on(session, session_file, store)
     begun = None if kept is None else _ask(session, session_file, kept)
@@ -294,7 +299,10 @@ def renew(
         str | None, typer.Option("--lease", metavar="DURATION", help="Default: as before.")
     ] = None,
 ) -> int:
-    """Hold the files for longer, from now on. Exit 75 once the lease has run out."""
+    """Hold the files for longer, from now on. Exit 75 once the lease has run out.
+
+    Example: lethe backup renew --session-file /run/ledger.session
+    """
     _duration(lease, "--lease")
     kept = _named(session_file)
     try:
@@ -311,7 +319,10 @@ def renew(
 @app.command("end")
 @on_service
 def end(session: Session, *, session_file: SessionFile) -> int:
-    """End the backup: exit 0 if every file stayed what it was, 75 if not. Once or ten times the same."""
+    """End the backup: exit 0 if every file stayed what it was, 75 if not. Once or ten times the same.
+
+    Example: lethe backup end --session-file /run/ledger.session
+    """
     kept = _named(session_file)
     session_id = kept.session_id or ""
     try:
@@ -336,7 +347,10 @@ def _gone(session: Session, error: Gone) -> int:
 @app.command("status")
 @on_service
 def status(session: Session, *, session_file: SessionFile) -> int:
-    """Show the session of the file. Exit 0 also where it is over."""
+    """Show the session of the file. Exit 0 also where it is over.
+
+    Example: lethe backup status --session-file /run/ledger.session
+    """
     kept = _named(session_file)
     found = session.client.backups.get(kept.store, kept.session_id or "")
     session.out.document(found.raw)
@@ -353,7 +367,10 @@ def list_sessions(
     state: States = None,
     limit: Limit = LIMIT_DEFAULT,
 ) -> int:
-    """List the backups of a store."""
+    """List the backups of a store.
+
+    Example: lethe backup list ledger
+    """
     states = [each.upper() for each in state or ()]
     found = list(islice(session.client.backups.list(store, states=states), limit))
     session.out.document({"items": [each.raw for each in found]})

@@ -26,6 +26,7 @@ from app.cli.shell.output import Output
 from app.cli.shell.progress import display
 from app.cli.shell.session import Interrupted, Session
 from app.cli.shell.watching import follow, note_failure, warning_text
+from spark.extras import JE
 
 app = typer.Typer(name="demo", add_completion=False)
 
@@ -46,7 +47,10 @@ def demo(
     rows: Annotated[int, typer.Option(min=2_000, max=5_000_000, help="Captured rows.")] = demo_data.ROWS,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
 ) -> int:
-    """See it work: a database is purged, a JE environment erased and certified, replicas brought level."""
+    """See it work: a database is purged, a JE environment erased and certified, replicas brought level.
+
+    Example: lethe demo
+    """
     out = Output(json=json)
     folder = Path(tempfile.mkdtemp(prefix="lethe-demo-"))
     out.note(f"Everything is in {folder} and stays there.")
@@ -59,7 +63,11 @@ def demo(
             token = service.token_file.read_text().strip()
             with Lethe(service.url, token) as client:
                 code, report = _show(Session(client, out), database)
-                if code == ExitCode.OK:
+                if code == ExitCode.OK and not JE.is_installed:
+                    out.note(
+                        f"No erasure is shown: what reads logs of JE is not installed here ({JE.command})."
+                    )
+                elif code == ExitCode.OK:
                     code, report["erasure"] = show_erasure(Session(client, out), folder)
                 if code == ExitCode.OK:
                     code, report["replication"] = show_replication(

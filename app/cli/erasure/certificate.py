@@ -50,7 +50,10 @@ def get(
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Default: standard output.")
     ] = None,
 ) -> int:
-    """Fetch the certificate of a cycle that has ended: the same bytes for ever."""
+    """Fetch the certificate of a cycle that has ended: the same bytes for ever.
+
+    Example: lethe certificate get ledger -o certificate.json
+    """
     content = session.client.erasure.certificate(store, cycle)
     if output is None:
         sys.stdout.buffer.write(content)
@@ -69,7 +72,11 @@ def get(
 @app.command("keys")
 @on_service
 def keys(session: Session) -> int:
-    """List the public keys; what a retired one has signed holds for ever."""
+    """List the public keys; what a retired one has signed holds for ever.
+
+    Example: lethe certificate keys
+    Example: lethe signing-key list
+    """
     found = list(session.client.signing_keys.list())
     session.out.document({"items": [key.raw for key in found]})
     session.out.table(
@@ -89,7 +96,10 @@ def recheck(
     wait: Wait = True,
     timeout: Timeout = None,
 ) -> int:
-    """Let the service read the environment again. Exit 1 where something in use leads to an erased entry."""
+    """Let the service read the environment again. Exit 1 where something in use leads to an erased entry.
+
+    Example: lethe certificate recheck ledger
+    """
     job = session.client.erasure.verify(store, cycle)
     return finish(session, job, wait=wait, timeout_s=timeout)
 
@@ -108,7 +118,10 @@ def verify(
     ] = None,
     json: Json = False,
 ) -> int:
-    """Check a certificate without the service. Exit 1 where it does not hold, or a file is not as proved."""
+    """Check a certificate without the service. Exit 1 where it does not hold, or a file is not as proved.
+
+    Example: lethe certificate verify certificate.json
+    """
     trusted = frozenset(fingerprint or ())
     for each in trusted:
         if FINGERPRINT.fullmatch(each) is None:

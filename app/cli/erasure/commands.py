@@ -8,6 +8,7 @@ from lethe_client import CycleRequest, ErasureCycle, ErasurePlan
 
 from app.cli.shell.arguments import StoreId, Timeout
 from app.cli.shell.exits import ExitCode
+from app.cli.shell.hints import command
 from app.cli.shell.job_options import REASON, EngineChoice, MaxDrift, PlanId, Reason, Wait, drift
 from app.cli.shell.session import Session, on_service
 from app.cli.shell.watching import finish
@@ -100,7 +101,10 @@ def start(
     wait: Wait = False,
     timeout: Timeout = None,
 ) -> int:
-    """Begin a cycle. It goes on by itself; --wait follows it."""
+    """Begin a cycle. It goes on by itself; --wait follows it.
+
+    Example: lethe erasure start ledger --min-file-age P1D --duration PT1H
+    """
     request = _request(
         period=period,
         min_file_age=min_file_age,
@@ -127,12 +131,16 @@ def plan(
     kind: Kinds = None,
     timeout: Timeout = None,
 ) -> int:
-    """Say what a cycle would erase, and what not and why. Nothing is written."""
+    """Say what a cycle would erase, and what not and why. Nothing is written.
+
+    Example: lethe erasure plan ledger --min-file-age P1D --duration PT1H
+    """
     request = _request(period=period, min_file_age=min_file_age, duration=duration, kind=kind)
     made = session.client.erasure.plan(store, request, timeout_s=timeout)
     session.out.document(made.raw)
     show_plan(session, made)
-    session.out.note(f"Erase exactly this: lethe erasure start {store} --plan-id {made.plan_id}")
+    options = {"--duration": duration, "--plan-id": made.plan_id}
+    session.out.note(f"Run exactly this: {command('erasure', 'start', store, options=options)}")
     return ExitCode.OK
 
 
@@ -166,10 +174,50 @@ def show_plan(session: Session, made: ErasurePlan) -> None:
         session.out.note(f"warning: {made.facts['vetoed_count']} entries are vetoed; the plan wants a look")
 
 
+@app.command("abort")
+@on_service
+def abort(
+    session: Session,
+    store: StoreId,
+    *,
+    protection: Annotated[
+        str | None, typer.Option(help="Only stop writing to the files of this protection; the cycle goes on.")
+    ] = None,
+    file: Annotated[
+        list[str] | None, typer.Option(help="With --protection: only these of its files. Repeatable.")
+    ] = None,
+    within: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="With --protection: how long to wait: PT10S.")
+    ] = None,
+    reason: Annotated[str | None, typer.Option(help="Why; it is kept with the job of the cycle.")] = None,
+) -> int:
+    """End the newest cycle; its job is ABORTED once nothing is written any more.
+
+    Example: lethe erasure abort ledger --reason "disk is slow"
+    """
+    if protection is None:
+        if file or within:
+            raise typer.BadParameter("they need --protection", param_hint="--file / --within")
+        cycle = session.client.erasure.get(store)
+        job = session.client.jobs.abort(cycle.job_id, reason=reason)
+        session.out.document(job.raw)
+        session.out.say(f"Cycle {cycle.id}: job {job.id} is {job.state}.")
+        session.out.note(f"Watch it: lethe job watch {job.id}")
+        return ExitCode.OK
+    ended = session.client.protections.abort_erasure(store, protection, files=file or None, timeout=within)
+    session.out.document(ended.raw)
+    said = "is stopped" if ended.erasure_aborted else "was not writing"
+    session.out.say(f"The eraser {said}: {ended.files} file(s) of {ended.protection_id} stay as they are.")
+    return ExitCode.OK
+
+
 @app.command("list")
 @on_service
 def list_(session: Session, store: StoreId) -> int:
-    """Cycles of a store, newest first."""
+    """Cycles of a store, newest first.
+
+    Example: lethe erasure list ledger
+    """
     cycles = list(session.client.erasure.list(store))
     session.out.document({"items": [each.raw for each in cycles]})
     session.out.table(
@@ -192,7 +240,10 @@ def list_(session: Session, store: StoreId) -> int:
 @app.command("show")
 @on_service
 def show(session: Session, store: StoreId, cycle: CycleId = "current") -> int:
-    """Look at a cycle."""
+    """Look at a cycle.
+
+    Example: lethe erasure show ledger
+    """
     found = session.client.erasure.get(store, cycle)
     session.out.document(found.raw)
     _show_cycle(session, found)
@@ -225,7 +276,10 @@ def _show_cycle(session: Session, found: ErasureCycle) -> None:
 @app.command("files")
 @on_service
 def files(session: Session, store: StoreId, cycle: CycleId = "current") -> int:
-    """The files of a cycle: state, what is erased, what is not and why."""
+    """The files of a cycle: state, what is erased, what is not and why.
+
+    Example: lethe erasure files ledger
+    """
     found = list(session.client.erasure.files(store, cycle))
     session.out.document({"items": [each.raw for each in found]})
     session.out.table(
@@ -249,7 +303,10 @@ def files(session: Session, store: StoreId, cycle: CycleId = "current") -> int:
 @app.command("stats")
 @on_service
 def stats(session: Session, store: StoreId) -> int:
-    """The eleven statistics of the eraser, of the newest cycle and of all."""
+    """The eleven statistics of the eraser, of the newest cycle and of all.
+
+    Example: lethe erasure stats ledger
+    """
     found = session.client.erasure.stats(store)
     session.out.document(found.raw)
     session.out.table(
@@ -267,7 +324,10 @@ def entry(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Such as 00000003.jdb.")],
     offset: Annotated[int, typer.Argument(metavar="OFFSET", min=0, help="Where the entry begins.")],
 ) -> int:
-    """Look at one entry of the log: is it erased?"""
+    """Look at one entry of the log: is it erased?
+
+    Example: lethe erasure entry ledger 00000003.jdb 4711
+    """
     found = session.client.erasure.log_entry(store, file, offset)
     session.out.document(found.raw)
     session.out.facts(

@@ -6,7 +6,8 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Final
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -19,7 +20,10 @@ from spark.erase.errors import (
     LogVersionUnsupported,
     NotAnEnvironment,
 )
-from spark.erase.plan.describe import Summary, each_entry, summarise
+from spark.extras import JE
+
+if TYPE_CHECKING:
+    from spark.erase.plan.describe import Summary
 
 app = typer.Typer(
     name="je",
@@ -48,6 +52,22 @@ ADVICE: Final[dict[type[LogRefused], str]] = {
 }
 
 
+class NotInstalled(Exception):
+    """The extra `je` is not installed here."""
+
+
+def _reader() -> ModuleType:
+    """What reads a log; it wants a compiler, which an installation may lack.
+
+    Raises: NotInstalled.
+    """
+    if not JE.is_installed:
+        raise NotInstalled
+    from spark.erase.plan import describe
+
+    return describe
+
+
 @app.command("dump")
 def dump(
     directory: Directory,
@@ -58,12 +78,15 @@ def dump(
     verify: Verify = True,
     json: Json = False,
 ) -> int:
-    """Print every entry, one a line; with --json one JSON document a line."""
+    """Print every entry, one a line; with --json one JSON document a line.
+
+    Example: lethe je dump /var/lib/ledger/je
+    """
     number = _file_number(file)
     write = _write_json if json else _write_text
 
     def run() -> int:
-        for entry in each_entry(directory, number=number, verify=verify):
+        for entry in _reader().each_entry(directory, number=number, verify=verify):
             write(entry)
         return ExitCode.OK
 
@@ -72,11 +95,14 @@ def dump(
 
 @app.command("stat")
 def stat(directory: Directory, *, verify: Verify = True, json: Json = False) -> int:
-    """Print types of entries, databases, the last checkpoint, the VLSN range, and how much is used."""
+    """Print types of entries, databases, the last checkpoint, the VLSN range, and how much is used.
+
+    Example: lethe je stat /var/lib/ledger/je
+    """
     out = Output(json=json)
 
     def run() -> int:
-        summary = summarise(directory, verify=verify)
+        summary = _reader().summarise(directory, verify=verify)
         out.document(_document(summary))
         _show(summary, out)
         return ExitCode.OK
@@ -87,6 +113,16 @@ def stat(directory: Directory, *, verify: Verify = True, json: Json = False) -> 
 def _complaining(run: Callable[[], int], out: Output) -> int:
     try:
         return run()
+    except NotInstalled:
+        advice = f"Install it: {JE.command}"
+        return out.complain(
+            Complaint(
+                "JE_NOT_INSTALLED",
+                "what reads logs of JE is not installed here",
+                ExitCode.CONFIGURATION,
+                advice,
+            )
+        )
     except LogRefused as refused:
         advice = next((text for kind, text in ADVICE.items() if isinstance(refused, kind)), "")
         return out.complain(Complaint(refused.code, str(refused), ExitCode.FAILED, advice))
@@ -128,7 +164,7 @@ def _readable(key: str) -> str:
     return "0x" + raw.hex() + rest
 
 
-def _document(summary: Summary) -> dict[str, Any]:
+def _document(summary: "Summary") -> dict[str, Any]:
     refused = summary.refused
     return {
         "files": list(summary.files),
@@ -149,7 +185,7 @@ def _document(summary: Summary) -> dict[str, Any]:
     }
 
 
-def _show(summary: Summary, out: Output) -> None:
+def _show(summary: "Summary", out: Output) -> None:
     out.table(
         ["file", "created", "bytes", "entries", "erased", "erased bytes", "used bytes", "used %"],
         [

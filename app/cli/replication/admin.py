@@ -54,7 +54,10 @@ def create(
         str | None, typer.Option("--peer-token", metavar="TOKEN_ID", help="Only with this token.")
     ] = None,
 ) -> int:
-    """Grant it at the consumer; its next total initialisation by that supplier may discard, and spends it."""
+    """Grant it at the consumer; its next total initialisation by that supplier may discard, and spends it.
+
+    Example: lethe replication discard-grant create orders-west --supplier-rid 1 --reason "west was restored"
+    """
     made = session.client.discard_grants.create(
         store, supplier_rid=supplier_rid, reason=reason, expires_in=expires_in, peer_token_id=peer_token
     )
@@ -66,7 +69,10 @@ def create(
 @grants.command("list")
 @on_service
 def list_(session: Session, store: StoreId, *, limit: Limit = LIMIT_DEFAULT) -> int:
-    """List the grants of a store, newest first."""
+    """List the grants of a store, newest first.
+
+    Example: lethe replication discard-grant list orders-west
+    """
     found = list(islice(session.client.discard_grants.list(store), limit))
     session.out.document([each.raw for each in found])
     session.out.table(list(COLUMNS), [_row(each) for each in found])
@@ -76,7 +82,10 @@ def list_(session: Session, store: StoreId, *, limit: Limit = LIMIT_DEFAULT) -> 
 @grants.command("revoke")
 @on_service
 def revoke(session: Session, store: StoreId, grant: GrantId) -> int:
-    """Take back a grant that was not used."""
+    """Take back a grant that was not used.
+
+    Example: lethe replication discard-grant revoke orders-west dgr_01jdb5q6w3r8m2k4n7p9s0t1v2
+    """
     found = session.client.discard_grants.revoke(store, grant)
     session.out.document(found.raw)
     session.out.say(f"{found.id} is {found.state}.")
@@ -86,7 +95,10 @@ def revoke(session: Session, store: StoreId, grant: GrantId) -> int:
 @clock.command("show")
 @on_service
 def show(session: Session, store: StoreId) -> int:
-    """Show where the next CSN of a replica stands against its service's clock."""
+    """Show where the next CSN of a replica stands against its service's clock.
+
+    Example: lethe replication clock show orders-east
+    """
     found = session.client.replica_clocks.get(store)
     session.out.document(found.raw)
     facts = _facts(found.standing) | {"status": found.status, "peers may be ahead by": found.ahead_max}
@@ -105,7 +117,10 @@ def repair(
         bool, typer.Option("--without-consumers", help="Do not ask consumers what they have of it.")
     ] = False,
 ) -> int:
-    """Bring a replica's CSNs back to the clock; every one to come stays above all that were given."""
+    """Bring a replica's CSNs back to the clock; every one to come stays above all that were given.
+
+    Example: lethe replication clock repair orders-east --reason "clock was a day ahead"
+    """
     done = session.client.replica_clocks.repair(store, reason=reason, without_consumers=without_consumers)
     session.out.document(done.raw)
     session.out.facts(
@@ -119,7 +134,10 @@ def repair(
 @keys.command("list")
 @on_service
 def list_keys(session: Session, store: StoreId) -> int:
-    """Show the key of a replica, and those that it knows of others."""
+    """Show the key of a replica, and those that it knows of others.
+
+    Example: lethe replication key list orders-east
+    """
     found = session.client.known_keys.get(store)
     session.out.document(found.raw)
     rows: list[list[object]] = [[str(found.own.rid), found.own.key, "its own"]]
@@ -141,7 +159,10 @@ def pin(
         str | None, typer.Option("--instead-of", metavar="KEY", help="The wrong one, if one is known.")
     ] = None,
 ) -> int:
-    """Say which key another replica has: a peer that shows or knows another one is refused."""
+    """Say which key another replica has: a peer that shows or knows another one is refused.
+
+    Example: lethe replication key pin orders-east 2 ed25519:Hd2x --reason "read out on the phone"
+    """
     made = session.client.known_keys.pin(store, rid=rid, key=key, reason=reason, instead_of=instead_of)
     session.out.document(made.raw)
     session.out.say(f"Replica {made.rid} is believed by {made.key}.")
@@ -151,7 +172,10 @@ def pin(
 @keys.command("forget")
 @on_service
 def forget(session: Session, store: StoreId, rid: Rid, *, reason: Reason) -> int:
-    """Forget the key of another replica; the next one that is heard of is learned."""
+    """Forget the key of another replica; the next one that is heard of is learned.
+
+    Example: lethe replication key forget orders-east 2 --reason "its service was set up anew"
+    """
     found = session.client.known_keys.forget(store, rid, reason=reason)
     session.out.document(found.raw)
     session.out.say(

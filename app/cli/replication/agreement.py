@@ -1,7 +1,7 @@
 """`lethe replication agreement`: which consumers a replica brings its changes to."""
 
 from itertools import islice
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 from lethe_client import Agreement
@@ -23,6 +23,11 @@ app = typer.Typer(
 Interval = Annotated[
     str | None,
     typer.Option("--interval", metavar="DURATION", help="A session by itself, at most so often: PT10S."),
+]
+BatchRows = Annotated[int | None, typer.Option("--batch-rows", min=1, help="Rows of a batch.")]
+BatchBytes = Annotated[int | None, typer.Option("--batch-bytes", min=65_536, help="Bytes of a batch.")]
+InFlight = Annotated[
+    int | None, typer.Option("--in-flight", min=1, max=4, help="Batches that wait for an answer.")
 ]
 
 
@@ -51,15 +56,14 @@ def create(
     interval: Interval = None,
     max_changes: MaxChanges = None,
     max_duration: MaxDuration = None,
-    batch_rows: Annotated[int | None, typer.Option("--batch-rows", min=1, help="Rows of a batch.")] = None,
-    batch_bytes: Annotated[
-        int | None, typer.Option("--batch-bytes", min=65_536, help="Bytes of a batch.")
-    ] = None,
-    in_flight: Annotated[
-        int | None, typer.Option("--in-flight", min=1, max=4, help="Batches that wait for an answer.")
-    ] = None,
+    batch_rows: BatchRows = None,
+    batch_bytes: BatchBytes = None,
+    in_flight: InFlight = None,
 ) -> int:
-    """Agree to bring a consumer the changes of a store; an admin's word."""
+    """Agree to bring a consumer the changes of a store. Only an admin may.
+
+    Example: lethe replication agreement create east https://west.example:8765 west --token secret:west
+    """
     made = session.client.agreements.create(
         store,
         url=consumer_url,
@@ -83,7 +87,10 @@ def create(
 @app.command("list")
 @on_service
 def list_(session: Session, store: StoreId, *, limit: Limit = LIMIT_DEFAULT) -> int:
-    """List the agreements of a store."""
+    """List the agreements of a store.
+
+    Example: lethe replication agreement list orders-east
+    """
     found = list(islice(session.client.agreements.list(store), limit))
     session.out.document([each.raw for each in found])
     session.out.table(list(COLUMNS), [_row(each) for each in found])
@@ -93,7 +100,10 @@ def list_(session: Session, store: StoreId, *, limit: Limit = LIMIT_DEFAULT) -> 
 @app.command("show")
 @on_service
 def show(session: Session, store: StoreId, agreement: AgreementId) -> int:
-    """Show an agreement, and how its consumer stands by what it has acknowledged."""
+    """Show an agreement, and how its consumer stands by what it has acknowledged.
+
+    Example: lethe replication agreement show orders-east agr_01jdb5q6w3r8m2k4n7p9s0t1v2
+    """
     found = session.client.agreements.get(store, agreement)
     session.out.document(found.raw)
     status = found.status
@@ -119,10 +129,64 @@ def show(session: Session, store: StoreId, agreement: AgreementId) -> int:
     return ExitCode.OK
 
 
+@app.command("update")
+@on_service
+def update(
+    session: Session,
+    store: StoreId,
+    agreement: AgreementId,
+    *,
+    consumer_url: Annotated[str | None, typer.Option(help="New address of the consumer's service.")] = None,
+    token: Annotated[str | None, typer.Option(metavar="secret:NAME", help="Another secret.")] = None,
+    ca_file: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Authority of the consumer's certificate.")
+    ] = None,
+    strategy: StrategyOption = None,
+    interval: Interval = None,
+    no_interval: Annotated[
+        bool, typer.Option("--no-interval", help="No sessions by themselves any more.")
+    ] = False,
+    max_changes: MaxChanges = None,
+    max_duration: MaxDuration = None,
+    batch_rows: BatchRows = None,
+    batch_bytes: BatchBytes = None,
+    in_flight: InFlight = None,
+) -> int:
+    """Change what is named here; the next session goes by it. Only an admin may.
+
+    Example: lethe replication agreement update orders-east agr_01jdb5q6w3r8m2k4n7p9s0t1v2 --interval PT1M
+    """
+    if no_interval and interval is not None:
+        raise typer.BadParameter("give one of them", param_hint="--interval / --no-interval")
+    consumer = {"url": consumer_url, "token": token, "ca_file": ca_file}
+    changes: dict[str, Any] = {
+        "consumer": {name: value for name, value in consumer.items() if value is not None} or None,
+        "strategy": None if strategy is None else strategy.value,
+        "interval": interval,
+        "max_changes": max_changes,
+        "max_duration": max_duration,
+        "batch_rows": batch_rows,
+        "batch_bytes": batch_bytes,
+        "in_flight": in_flight,
+    }
+    changes = {name: value for name, value in changes.items() if value is not None}
+    changes |= {"interval": None} if no_interval else {}
+    if not changes:
+        raise typer.BadParameter("name what changes", param_hint="an option")
+    etag = session.client.agreements.get(store, agreement).etag
+    changed = session.client.agreements.change(store, agreement, etag=etag, **changes)
+    session.out.document(changed.raw)
+    session.out.say(f"{agreement} is changed.")
+    return ExitCode.OK
+
+
 @app.command("delete")
 @on_service
 def delete(session: Session, store: StoreId, agreement: AgreementId) -> int:
-    """Take an agreement away; trimming minds its consumer for 7 days more."""
+    """Remove an agreement; trimming keeps what its consumer needs for 7 more days.
+
+    Example: lethe replication agreement delete orders-east agr_01jdb5q6w3r8m2k4n7p9s0t1v2
+    """
     found = session.client.agreements.get(store, agreement)
     session.client.agreements.remove(store, agreement, etag=found.etag)
     session.out.document(found.raw)

@@ -55,7 +55,10 @@ def audit(
     wait: Wait = True,
     timeout: Timeout = None,
 ) -> int:
-    """Compare a replica with a consumer: exit 0 where nothing differs, 1 where something does."""
+    """Compare a replica with a consumer: exit 0 where nothing differs, 1 where something does.
+
+    Example: lethe replication audit orders-east agr_01jdb5q6w3r8m2k4n7p9s0t1v2
+    """
     job = session.client.audits.create(
         store, agreement, ranges=_ranges(ranges), entries=entries, reason=reason
     )
@@ -75,7 +78,10 @@ def dead_letters(
     ] = False,
     limit: Limit = LIMIT_DEFAULT,
 ) -> int:
-    """List records that a consumer refused, or that this replica did."""
+    """List records that a consumer refused, or that this replica did.
+
+    Example: lethe replication dead-letters orders-east
+    """
     found = list(islice(session.client.dead_letters.list(store, open_only=open_only), limit))
     session.out.document([each.raw for each in found])
     columns = ["direction", "peer", "CSN", "key", "code", "attempts", "last", "resolved"]

@@ -84,7 +84,10 @@ def decide(
         Strategy | None, typer.Option(help="Instead of the one that the file names.", case_sensitive=False)
     ] = None,
 ) -> int:
-    """Decide on the vectors of a file; no store is asked. Exit 0 whatever the answer is."""
+    """Decide on the vectors of a file; no store is asked. Exit 0 whatever the answer is.
+
+    Example: lethe replication decide vectors.json
+    """
     question = _read_question(file)
     if strategy is not None:
         question["strategy"] = strategy.value

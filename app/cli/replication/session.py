@@ -90,7 +90,10 @@ def start(
     wait: Wait = True,
     timeout: Timeout = None,
 ) -> int:
-    """Begin a session; Ctrl-C stops the watching, not the session. Exit 1 where it needs --total."""
+    """Begin a session; Ctrl-C stops the watching, not the session. Exit 1 where it needs --total.
+
+    Example: lethe replication session start orders-east agr_01jdb5q6w3r8m2k4n7p9s0t1v2
+    """
     request = SessionRequest(
         mode="TOTAL" if total else "INCREMENTAL",
         strategy=None if strategy is None else strategy.value,
@@ -125,7 +128,10 @@ def list_(
     agreement: Annotated[str | None, typer.Option("--agreement", help="Only of this one.")] = None,
     limit: Limit = LIMIT_DEFAULT,
 ) -> int:
-    """List the sessions of a store as supplier, newest first."""
+    """List the sessions of a store as supplier, newest first.
+
+    Example: lethe replication session list orders-east
+    """
     found = list(islice(session.client.replication_sessions.list(store, agreement_id=agreement), limit))
     session.out.document([each.raw for each in found])
     columns = ["id", "agreement", "mode", "state", "outcome", "acknowledged", "began"]
@@ -152,7 +158,10 @@ def show(
     store: StoreId,
     replication_session: Annotated[str, typer.Argument(metavar="SESSION", help="Id of the session.")],
 ) -> int:
-    """Show a session: its vectors, its windows, and what became of the changes of each RID."""
+    """Show a session: its vectors, its windows, and what became of the changes of each RID.
+
+    Example: lethe replication session show orders-east rps_01jdb5q6w3r8m2k4n7p9s0t1v2
+    """
     found = session.client.replication_sessions.get(store, replication_session)
     session.out.document(found.raw)
     problem = found.problem
@@ -181,7 +190,10 @@ def show(
 def compare(
     session: Session, store: StoreId, agreement: AgreementId, *, strategy: StrategyOption = None
 ) -> int:
-    """Ask what a session would decide now; the consumer is asked, nothing is sent."""
+    """Ask what a session would decide now; the consumer is asked, nothing is sent.
+
+    Example: lethe replication compare orders-east agr_01jdb5q6w3r8m2k4n7p9s0t1v2
+    """
     chosen = None if strategy is None else strategy.value
     found = session.client.replication_sessions.compare(store, agreement, strategy=chosen)
     session.out.document(found.raw)

@@ -53,7 +53,10 @@ def _run(
 def backup(
     into: NewFolder, *, data_dir: DataDir = None, metadata_url: MetadataUrl = None, json: Json = False
 ) -> int:
-    """Write a backup beside a running service; a folder without manifest.json is none."""
+    """Write a backup beside a running service; a folder without manifest.json is none.
+
+    Example: lethe metadata backup /backup/lethe-monday --data-dir /var/lib/lethe
+    """
 
     def act(settings: Settings, out: Output) -> int:
         done = back_up(settings, into, out.note)
@@ -80,7 +83,10 @@ def backup(
 def restore(
     folder: Folder, *, data_dir: DataDir = None, metadata_url: MetadataUrl = None, json: Json = False
 ) -> int:
-    """Bring a backup back, into an empty data directory (and an empty PostgreSQL database)."""
+    """Bring a backup back, into an empty data directory (and an empty PostgreSQL database).
+
+    Example: lethe metadata restore /backup/lethe-monday --data-dir /var/lib/lethe-new
+    """
 
     def act(settings: Settings, out: Output) -> int:
         done = bring_back(settings, folder, out.note)
@@ -102,7 +108,10 @@ def check(
     metadata_url: MetadataUrl = None,
     json: Json = False,
 ) -> int:
-    """Look at each byte of a backup, or at the metadata in use; exit 1 where something is wrong."""
+    """Look at each byte of a backup, or at the metadata in use; exit 1 where something is wrong.
+
+    Example: lethe metadata check --data-dir /var/lib/lethe
+    """
 
     def act(settings: Settings, out: Output) -> int:
         said = check_live(settings) if folder is None else check_backup(folder)

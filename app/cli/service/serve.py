@@ -29,7 +29,10 @@ def serve(
     label: Label = None,
     json: Json = False,
 ) -> int:
-    """Run the service: API, runner, metadata. Every option also has its LETHE_ variable."""
+    """Run the service: API, runner, metadata. Every option also has its LETHE_ variable.
+
+    Example: lethe serve --data-dir /var/lib/lethe --port 8765
+    """
     given = {
         "data_dir": data_dir,
         "host": host,

@@ -12,6 +12,9 @@ app = typer.Typer(name="worker", add_completion=False)
 def worker(
     *, data_dir: DataDir = None, metadata_url: MetadataUrl = None, label: Label = None, json: Json = False
 ) -> int:
-    """Run a runner alone, on the same PostgreSQL metadata as a service."""
+    """Run a runner alone, on the same PostgreSQL metadata as a service.
+
+    Example: lethe worker --data-dir /var/lib/lethe-worker --metadata-url postgresql+psycopg://lethe@db/lethe
+    """
     given = {"data_dir": data_dir, "metadata_url": metadata_url, "labels": label}
     return run_process("worker", run_worker, given, json=json)

@@ -23,7 +23,7 @@ def complaint(error: LetheError) -> Complaint:
     if isinstance(error, ProblemError):
         return _of_problem(error)
     if isinstance(error, TransportFailed):
-        advice = "Is the service running, and is --url (LETHE_URL) right?"
+        advice = "Is the service running, and is its address right: --url, LETHE_URL, lethe profile list?"
         if error.maybe_done:
             advice += " The request may have been carried out: look before you repeat it."
         return Complaint("SERVICE_UNREACHABLE", error.detail, ExitCode.TRY_AGAIN, advice)
@@ -53,7 +53,7 @@ def _meaning(error: ProblemError) -> tuple[ExitCode, str]:
     if isinstance(error, NotAuthenticated):
         return (
             ExitCode.NOT_ALLOWED,
-            "Give a valid token: LETHE_TOKEN, --token-file, or --data-dir of the service.",
+            "Give a valid token: lethe login, LETHE_TOKEN, --token-file, or --data-dir of the service.",
         )
     if isinstance(error, PermissionDenied):
         return ExitCode.NOT_ALLOWED, "The token lacks a scope or this store; see: lethe token list"

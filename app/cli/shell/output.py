@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from app.cli.shell.exits import Complaint
+from app.cli.shell.exits import Complaint, ExitCode
 
 # A pipe has no width: nothing must be cut or wrapped there.
 PIPE_WIDTH: Final = 1_000
@@ -130,5 +130,7 @@ class Output:
         self.note(f"lethe: {complaint.code}: {complaint.detail}")
         if complaint.advice:
             self.note(f"  {complaint.advice}")
+        if complaint.exit_code is not ExitCode.USAGE:
+            self.note(f"  What it means: lethe explain {complaint.code}")
         self.document(complaint.problem())
         return int(complaint.exit_code)

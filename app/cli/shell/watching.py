@@ -61,6 +61,8 @@ def note_failure(session: Session, job: Job) -> None:
     """Say beside the result that a job did not succeed, and why."""
     error = f"{job.error.code}: {job.error.detail}" if job.error else (job.reason or "no reason given")
     session.out.note(f"lethe: job {job.id} {job.state}: {error}")
+    if job.error:
+        session.out.note(f"  What it means: lethe explain {job.error.code}")
 
 
 def warning_text(warning: Any) -> str:

@@ -35,7 +35,10 @@ Time = Annotated[str | None, typer.Option(metavar="TIME", help="Bound of the eve
 @app.command("status")
 @on_service
 def status(session: Session, store: StoreId) -> int:
-    """Show who has confirmed what, as this node knows it, and its two log tables."""
+    """Show who has confirmed what, as this node knows it, and its two log tables.
+
+    Example: lethe slony status node1
+    """
     matrix = session.client.slony.confirmations(store)
     logs = session.client.slony.log_status(store)
     session.out.document({"confirmations": matrix.raw, "log_status": logs.raw})
@@ -59,7 +62,10 @@ def events(
     created_before: Time = None,
     limit: Limit = LIMIT_DEFAULT,
 ) -> int:
-    """List the events that a node holds, by origin and number."""
+    """List the events that a node holds, by origin and number.
+
+    Example: lethe slony events node1 --origin 1
+    """
     found = session.client.slony.events(
         store,
         origins=origin or (),
@@ -83,7 +89,10 @@ def event(
     origin: Annotated[int, typer.Argument(metavar="ORIGIN", help="Node that made it.")],
     seqno: Annotated[int, typer.Argument(metavar="SEQNO", help="Its number.")],
 ) -> int:
-    """Show one event, and who has confirmed it. Exit 0 whether all have or not."""
+    """Show one event, and who has confirmed it. Exit 0 whether all have or not.
+
+    Example: lethe slony event node1 1 5000000012
+    """
     found = session.client.slony.event(store, origin, seqno)
     session.out.document(found.raw)
     session.out.facts(
@@ -106,7 +115,10 @@ def event(
 @app.command("sync")
 @on_service
 def sync(session: Session, store: StoreId) -> int:
-    """Make a SYNC on a node, by its cluster's own function."""
+    """Make a SYNC on a node, by its cluster's own function.
+
+    Example: lethe slony sync node1
+    """
     made = session.client.slony.sync(store)
     session.out.document(made.raw)
     session.out.say(f"Event {made.origin},{made.seqno} is made.")
@@ -123,11 +135,14 @@ def confirm(
     receiver: Annotated[int, typer.Option(min=1, help="Node that has processed it.")],
     seqno: Annotated[int, typer.Option(min=1, help="Number of the event; all older ones are confirmed too.")],
     force: Annotated[
-        bool, typer.Option("--force", help="An admin's word, with --reason: the receiver is not asked.")
+        bool, typer.Option("--force", help="For admins, with --reason: the receiver is not asked.")
     ] = False,
     reason: Annotated[str | None, typer.Option(help="Why; it is kept in the audit.")] = None,
 ) -> int:
-    """Confirm an event for its receiver, where the receiver's own catalog holds it."""
+    """Confirm an event for its receiver, where the receiver's own catalog holds it.
+
+    Example: lethe slony confirm node1 --origin 1 --receiver 2 --seqno 5000000012
+    """
     if force and reason is None:
         raise typer.BadParameter("--force needs it", param_hint="--reason")
     found = session.client.slony.confirm(

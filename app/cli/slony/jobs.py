@@ -1,13 +1,15 @@
 """`lethe slony wait | cleanup | switch-log`: jobs on a node of a Slony-I cluster."""
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 from lethe_client import CleanupRequest, EventWait, Job
 
 from app.cli.shell.arguments import StoreId, Timeout, instant
 from app.cli.shell.exits import ExitCode
+from app.cli.shell.hints import of_plan
 from app.cli.shell.job_options import REASON, EngineChoice, MaxDrift, PlanId, Reason, Wait, drift
 from app.cli.shell.session import Session, on_service
 from app.cli.shell.watching import finish, follow, note_failure
@@ -126,7 +128,10 @@ def wait(
     reason: Reason = REASON,
     wait: Wait = True,
 ) -> int:
-    """Wait until events are confirmed, as slonik's WAIT FOR EVENT. Exit 75 where that takes too long."""
+    """Wait until events are confirmed, as slonik's WAIT FOR EVENT. Exit 75 where that takes too long.
+
+    Example: lethe slony wait node1 --origin 1 --confirmed ALL --timeout 600
+    """
     chosen = _node(origin, option="--origin")
     if seqno is not None and chosen == ALL:
         raise typer.BadParameter("it needs one --origin", param_hint="--seqno")
@@ -163,7 +168,10 @@ def cleanup(
     wait: Wait = True,
     timeout: Timeout = None,
 ) -> int:
-    """Remove the events that every node has confirmed; Ctrl-C stops the watching, not the cleanup."""
+    """Remove the events that every node has confirmed; Ctrl-C stops the watching, not the cleanup.
+
+    Example: lethe slony cleanup node1 --interval PT10M --plan
+    """
     if interval is not None and confirmed_before is not None:
         raise typer.BadParameter("give one of them", param_hint="--interval / --confirmed-before")
     request = CleanupRequest(
@@ -182,12 +190,22 @@ def cleanup(
         reason=reason,
     )
     if plan:
-        made = session.client.slony.plan_cleanup(store, request, timeout_s=timeout)
-        session.out.document(made.raw)
-        show_plan(session, made)
-        session.out.note(f"Run exactly this: lethe slony cleanup {store} --plan-id {made.plan_id}")
-        return ExitCode.OK
+        said: dict[str, Any] = {"--via": _chosen(via), "--rule": _chosen(rule), "--archive": archive}
+        said |= {"--log-switch": _chosen(log_switch), "--max-rows-in-tx": max_rows_in_tx}
+        said |= {"--engine": _chosen(engine), "--throttle": throttle, "--overlap": _chosen(overlap)}
+        return _plan_cleanup(session, store, request, said, timeout)
     return _run(session, session.client.slony.cleanup(store, request), wait=wait, timeout_s=timeout)
+
+
+def _plan_cleanup(
+    session: Session, store: str, request: CleanupRequest, said: Mapping[str, Any], timeout_s: float | None
+) -> int:
+    made = session.client.slony.plan_cleanup(store, request, timeout_s=timeout_s)
+    session.out.document(made.raw)
+    show_plan(session, made)
+    words, reason = ("slony", "cleanup", store), request.reason or REASON
+    session.out.note(of_plan(*words, plan_id=made.plan_id, reason=reason, options=said))
+    return ExitCode.OK
 
 
 @on_service
@@ -209,7 +227,10 @@ def switch_log(
     reason: Reason = REASON,
     wait: Wait = True,
 ) -> int:
-    """Switch the log tables. Exit 75 where the other one cannot be emptied in time; nothing is harmed."""
+    """Switch the log tables. Exit 75 where the other one cannot be emptied in time; nothing is harmed.
+
+    Example: lethe slony switch-log node1
+    """
     job = session.client.slony.switch_log(
         store,
         action=action.value,

@@ -31,7 +31,7 @@ from app.erase.certificates.verify_service import submit_verify
 from app.erase.errors import CycleNotFound, SigningKeyNotFound
 from app.erase.queries import get_cycle
 from app.jobs.api import accepted
-from app.jobs.engines.choice import check_engine
+from app.jobs.engines.choice import check_engine, check_je
 from app.jobs.models import JobRead
 from app.kit.conditional import IfNoneMatch, is_current
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken, read_page
@@ -116,6 +116,7 @@ def post_verify(
     store = read_row(database_of(request), store_id, caller)
     require_kind(store, StoreKind.JE)
     check_engine(asked.engine, settings)
+    check_je(store.runs_on, settings)
 
     def effect(db: Session) -> Answer:
         now = clock_of(request).now()

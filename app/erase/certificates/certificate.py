@@ -10,7 +10,6 @@ import hashlib
 import json
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from importlib.metadata import version
 from typing import Any
 
 import pyarrow as pa
@@ -33,6 +32,7 @@ from app.jobs.rows import Job
 from app.jobs.states import TERMINAL
 from app.kit.durations import format_duration
 from app.kit.instants import instant_text
+from app.kit.texts.distribution import installed_version
 from app.outbox.facts import Fact
 from app.outbox.writing import tell
 from app.settings import Settings
@@ -146,7 +146,7 @@ def _content(db: Session, cycle_id: str, *, now: datetime) -> tuple[dict[str, An
     content = {
         "format": FORMAT,
         "issued_at": instant_text(now),
-        "issued_by": f"Lethe {version('lethe')}",
+        "issued_by": f"Lethe {installed_version()}",
         "store": cycle.store,
         "cycle": _cycle(cycle, job, state, ended=ended),
         "plan": _plan(cycle),

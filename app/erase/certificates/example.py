@@ -1,4 +1,4 @@
-"""An example of a certificate, for the OpenAPI document; docs/certificate.md explains it."""
+"""An example of a certificate, for the OpenAPI document; docs/reference/certificate.md explains it."""
 
 from typing import Any, Final
 

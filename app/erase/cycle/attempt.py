@@ -28,6 +28,7 @@ from app.protection.service import claim_environment
 from app.settings import EngineChoice
 from app.stores.rows import Store
 from app.stores.service import get_store
+from app.tracing import TRACING
 from spark.erase.calls.calls import (
     Costs,
     Refusal,
@@ -84,7 +85,12 @@ class Workshop:
 
 
 class Attempt:
-    """One attempt of one job at one cycle."""
+    """One attempt of one job at one cycle.
+
+    Attributes:
+        wants_plan: the plan is out of date.
+        works_at: the file in work, by its name; empty: the whole log.
+    """
 
     def __init__(
         self, context: JobContext, store: Store, directory: Path, record: Record, workshop: Workshop
@@ -95,6 +101,7 @@ class Attempt:
         self.record = record
         self.workshop = workshop
         self.wants_plan = False
+        self.works_at = ""
         self._hands: Hands | None = None
         self._is_claimed = False
         self._in_round_since_s: float | None = None
@@ -147,7 +154,13 @@ class Attempt:
         worked_s = self.context.clock.boottime_s() - began_s
         moved = answer.costs.read_bytes + answer.costs.write_bytes
         self.context.throttle.charge(rows=0, byte_count=moved, worked_s=worked_s)
+        self._trace(answer, worked_s)
         return answer
+
+    def _trace(self, answer: Answer, took_s: float) -> None:
+        step = type(answer).__name__.removesuffix("Answer").upper()
+        code = None if answer.refusal is None else answer.refusal.code.value
+        TRACING.unit(step, unit_id=self.works_at or self.cycle.id, took_s=took_s, now=self.now, error=code)
 
     def note_lost(self) -> None:
         """Count hands that were lost.

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from pydantic import ValidationError
 from sqlmodel import Session
 
 from app.auth.service import Caller
 from app.erase.models import CycleRequest
 from app.erase.service import look_early, params_of, submit_cycle
-from app.errors import InvalidRequest, Unprocessable, faults_of
+from app.errors import Unprocessable
+from app.jobs.batches.bodies import read_body
 from app.jobs.engines.choice import check_engine
 from app.jobs.rows import Job
 from app.settings import Settings
@@ -33,11 +33,7 @@ def submit_cycle_child(
     Raises: InvalidRequest, StoreKindWrong, PeriodMissing, CycleRunning, ConflictingJob, SparkDisabled;
         Unprocessable: a plan belongs to one store.
     """
-    try:
-        request = CycleRequest.model_validate(params)
-    except ValidationError as error:
-        errors = faults_of({**item, "loc": ("body", "params", *item["loc"])} for item in error.errors())
-        raise InvalidRequest(f"{len(errors)} field(s) are not valid", errors=errors) from error
+    request = read_body(CycleRequest, params)
     require_kind(store, StoreKind.JE)
     check_engine(request.engine, settings)
     if request.plan_id is not None:

@@ -66,6 +66,8 @@ class CycleLoop:
         except FileLeft as left:
             if left.blocked is not None:
                 self.blocked[file.number] = left.blocked
+        finally:
+            self.attempt.works_at = ""
 
     def _obstacles(self, remaining: list[ErasureFile]) -> Obstacles:
         """What stands in the way of each file; those without are free."""

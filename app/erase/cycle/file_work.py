@@ -89,7 +89,7 @@ class FileWork:
 
         Raises: FileLeft, JobWaiting, JobStopped, JobFailed, EndReached.
         """
-        file = self.file
+        file, self.attempt.works_at = self.file, self.file_name
         if self._may_delete():
             self._delete()
         elif file.entry_count == 0:

@@ -18,7 +18,7 @@ from app.erase.cycle.cycle import CycleLoop
 from app.erase.cycle.planning import make_plan
 from app.erase.cycle.report import result_of
 from app.erase.cycle.selecting import select_files
-from app.erase.messages import Message
+from app.erase.messages import Message, last_message
 from app.erase.place import claim_place, store_of
 from app.erase.record import CycleEnded, Record, end_cycle
 from app.erase.rows import ACTIVE, CycleState, CycleStep, ErasureCycle
@@ -64,7 +64,7 @@ def run_erasure(context: JobContext, *, workshop: Workshop) -> Mapping[str, Any]
 def _attempt(record: Record, store: Store, workshop: Workshop) -> Mapping[str, Any]:
     context = record.context
     if record.cycle.state not in ACTIVE:
-        raise CycleEnded(record.cycle.state)
+        return _ended_before(record)
     now = context.clock.now()
     if is_suspended(store, now=now):
         _suspend(record, "the store rests")
@@ -91,6 +91,20 @@ def _work(attempt: Attempt) -> CycleState:
         attempt.look()
         make_plan(attempt)
     return CycleLoop(attempt).run()
+
+
+def _ended_before(record: Record) -> Mapping[str, Any]:
+    """A crash came between the end of the cycle and that of its job: the job ends now as its cycle did.
+
+    Raises: JobFailed: the cycle has FAILED. CycleEnded: an order to abort the job was written with its end.
+    """
+    cycle = record.cycle
+    if cycle.state in (CycleState.COMPLETE, CycleState.INCOMPLETE):
+        return record.read(lambda db: result_of(db, cycle))
+    if cycle.state == CycleState.FAILED:
+        facts = record.read(lambda db: last_message(db, cycle.job_id, Message.FAILED))
+        raise JobFailed(facts.get("code", "INTERNAL"), facts.get("detail", "the cycle has failed"))
+    raise CycleEnded(cycle.state)
 
 
 def _resume(record: Record, process: str) -> None:

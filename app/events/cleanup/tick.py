@@ -16,7 +16,7 @@ from app.auth.scopes import Scope
 from app.events.cleanup.models import CLEANUP_INTERVAL, JOB_CLEANUP, CleanupRequest
 from app.events.cleanup.service import submit_unseen
 from app.parameters.registry import as_timedelta
-from app.parameters.service import effective_by_name
+from app.parameters.service import GlobalValues, effective_among
 from app.settings import Settings
 from app.stores.models import StoreKind
 from app.stores.rows import Store
@@ -33,11 +33,11 @@ class CleanupTickRead(IntervalTickRead):
     """The recurring cleanup of a store."""
 
 
-def wanted_cleanups(db: Session, store: Store) -> list[Schedule]:
+def wanted_cleanups(values: GlobalValues, store: Store) -> list[Schedule]:
     """What a store asks for."""
     if store.kind != StoreKind.SLONY or store.parameters.get(SWITCH) is not True:
         return []
-    interval = as_timedelta(effective_by_name(db, CLEANUP_INTERVAL, store.parameters).value)
+    interval = as_timedelta(effective_among(values, CLEANUP_INTERVAL, store.parameters))
     return [Schedule(JOB_CLEANUP, interval_s=max(LEAST_S, interval.total_seconds()))]
 
 

@@ -54,7 +54,7 @@ class PreconditionRequest(BaseModel):
         default=False,
         strict=True,
         description="The rule of slonik's code, as if it had an ADMIN CONNINFO for every node, instead of the"
-        " document's.",
+        " documented one.",
     )
 
 

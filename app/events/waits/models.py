@@ -99,7 +99,7 @@ class AwaitedRead(BaseModel):
 
     origin: int
     seqno: int
-    known_by: int = Field(description="The node that told of it, or of a newer one.")
+    known_by: int = Field(description="The node that knows of it, or of a newer one.")
 
 
 class WaitParams(BaseModel):
@@ -136,6 +136,20 @@ class WaitTold(BaseModel):
     pairs: int = Field(description="Of origin and receiver, that were looked at.")
     looked_at: datetime | None = Field(description="When that was so; null: the node could not be asked yet.")
     problem: str | None = Field(description="Why the node cannot be asked now.")
+
+
+class Noted(BaseModel):
+    """What a wait knows of its own past.
+
+    Args:
+        told: what the last look told, or is told now.
+        told_at: when that was said last; by the clock of the deadline.
+        away_tries: looks since the node was asked last that did not reach it.
+    """
+
+    told: WaitTold = WaitTold(outstanding=[], outstanding_total=0, pairs=0, looked_at=None, problem=None)
+    told_at: datetime | None = None
+    away_tries: int = 0
 
 
 class WaitResult(BaseModel):

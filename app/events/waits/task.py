@@ -6,8 +6,10 @@ Invariants:
   the node cannot be asked then;
 - a node that is away is waited for like a confirmation, to the deadline; who is outstanding is told every
   TELL_EVERY_S;
-- all waits together look at most LOOKS_PER_S times a second: runners take the oldest job first, and looks
-  they cannot keep up with would let the younger waits starve;
+- one look is for all waits of its store (`sharing`), and all stores together are looked at no more than
+  LOOKS_PER_S times a second: runners take the oldest job first, and looks they cannot keep up with would let
+  the younger waits starve;
+- a look that finds nothing new has no event;
 - nothing is written to the target: there is no silence to prove.
 Source: slony-events-confirmations, 4.1.4; facts/slony, section 6.
 """
@@ -17,30 +19,27 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, NoReturn
 
-from pydantic import BaseModel
-from sqlalchemy import func
-from sqlmodel import Session, col, select
+from sqlmodel import Session
 
 from app.errors import ServiceError
 from app.events.waits.models import (
     EVENT_OUTSTANDING,
-    JOB_WAIT,
-    OUTSTANDING_SHOWN_MAX,
+    Noted,
     OutstandingRead,
     WaitParams,
     WaitResult,
     WaitTold,
-    outstanding_read,
 )
 from app.events.waits.service import awaited_of, deadline_of
+from app.events.waits.sharing import REST, Seen, count_places, tell_others
+from app.events.waits.telling import CHECKPOINT, named, told_of, waiting_on_of
 from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.models import WaitingOn
 from app.jobs.queries import get_job
-from app.jobs.rows import Job, JobCheckpoint
+from app.jobs.rows import JobCheckpoint
 from app.jobs.running.context import JobContext
 from app.jobs.running.sql_target import controlled
 from app.jobs.running.suspension import suspended_wait
-from app.jobs.states import ACTIVE
 from app.kit.durations import format_duration
 from app.stores.rows import Store, is_suspended
 from app.stores.service import get_store
@@ -48,32 +47,16 @@ from spark.events.catalog import read_catalog
 from spark.events.confirmations import confirmed_upto
 from spark.events.waiting import TELL_EVERY_S, Impossible, Look, look, pause_s
 
-CHECKPOINT: Final = "wait"
 AWAY_PAUSE_FIRST_S: Final = 1.0
 AWAY_PAUSE_MAX_S: Final = 10.0
 AWAY_TRIES_COUNTED_MAX: Final = 10
 LOOKS_PER_S: Final = 5.0
-WAITING_ON_MAX: Final = 10
 NAMED_MAX: Final = 3
 _VAIN: Final = {
     Impossible.ORIGIN_GONE: "the origin was dropped",
     Impossible.RECEIVER_GONE: "the node that was to confirm was dropped",
     Impossible.NO_RECEIVERS: "no active node is left that could confirm",
 }
-
-
-class Noted(BaseModel):
-    """What a wait knows of its own past.
-
-    Args:
-        told: what the last look told, or is told now.
-        told_at: when that was said last; by the clock of the deadline.
-        away_tries: looks since the node was asked last that did not reach it.
-    """
-
-    told: WaitTold = WaitTold(outstanding=[], outstanding_total=0, pairs=0, looked_at=None, problem=None)
-    told_at: datetime | None = None
-    away_tries: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +71,7 @@ class _Wait:
     began_at: datetime
     began_s: float
     noted: Noted
-    active_waits: int
+    places: int
 
     @property
     def now(self) -> datetime:
@@ -101,8 +84,8 @@ class _Wait:
 
     @property
     def turn(self) -> timedelta:
-        """When each other wait has had its look."""
-        return timedelta(seconds=self.active_waits / LOOKS_PER_S)
+        """When each other store has been looked at."""
+        return timedelta(seconds=self.places / LOOKS_PER_S)
 
     @property
     def is_late(self) -> bool:
@@ -127,10 +110,10 @@ def run_wait(context: JobContext) -> Mapping[str, Any]:
             if catalog.local_node != wait.params.wait_on:
                 detail = f"the store is node {catalog.local_node} now, not {wait.params.wait_on}"
                 raise JobFailed("STORE_CHANGED", detail)
-            found = look(awaited_of(wait.params), catalog.nodes, confirmed_upto(conn, catalog))
+            seen = Seen(catalog.nodes, confirmed_upto(conn, catalog), wait.now)
     except JobWaiting as away:
         _away(wait, away)
-    return _judged(wait, found)
+    return _judged(wait, seen)
 
 
 def prove_wait_silent(_context: JobContext) -> None:
@@ -155,7 +138,7 @@ def _begin(context: JobContext) -> _Wait:
             began_at=now,
             began_s=context.clock.boottime_s(),
             noted=Noted() if noted is None else Noted.model_validate(noted.value),
-            active_waits=_count_active(db),
+            places=count_places(db),
         )
 
     try:
@@ -164,11 +147,6 @@ def _begin(context: JobContext) -> _Wait:
         if error.retryable:
             raise
         raise JobFailed(error.code, error.detail) from error
-
-
-def _count_active(db: Session) -> int:
-    query = select(func.count()).select_from(Job)
-    return db.exec(query.where(col(Job.state).in_(sorted(ACTIVE)), Job.kind == JOB_WAIT)).one()
 
 
 def _rest(wait: _Wait, store: Store) -> NoReturn:
@@ -194,9 +172,13 @@ def _away(wait: _Wait, away: JobWaiting) -> NoReturn:
     raise JobWaiting(waiting_on, not_before=not_before, detail=away.detail) from away
 
 
-def _judged(wait: _Wait, found: Look) -> Mapping[str, Any]:
+def _judged(wait: _Wait, seen: Seen) -> Mapping[str, Any]:
     """The result, or the end, or the next look."""
-    told = _told(found, looked_at=wait.now)
+    found = look(awaited_of(wait.params), seen.nodes, seen.confirmed)
+    told = told_of(found, looked_at=seen.at)
+    pace_s = pause_s((wait.now - wait.created_at).total_seconds())
+    ends = found.impossible is not None or found.is_satisfied or wait.is_late
+    another_looks = tell_others(wait.context, wait.params, seen, pace_s=pace_s, ends=ends)
     if found.impossible is not None:
         raise JobFailed(found.impossible, _VAIN[found.impossible], result=_result(wait, told, found))
     if found.is_satisfied:
@@ -204,21 +186,11 @@ def _judged(wait: _Wait, found: Look) -> Mapping[str, Any]:
     if wait.is_late:
         raise _timeout(wait, told, found=found)
     told_at = _note(wait, told, away_tries=0)
-    waited_s = (wait.now - wait.created_at).total_seconds()
-    pause = max(timedelta(seconds=pause_s(waited_s)), wait.turn)
+    pause = max(timedelta(seconds=pace_s), wait.turn)
     next_words = max(told_at + timedelta(seconds=TELL_EVERY_S), wait.now + wait.turn)
-    not_before = wait.not_after_deadline(min(wait.now + pause, next_words))
-    raise JobWaiting(_waiting_on(wait, told), not_before=not_before)
-
-
-def _told(found: Look, *, looked_at: datetime) -> WaitTold:
-    return WaitTold(
-        outstanding=[outstanding_read(each) for each in found.outstanding[:OUTSTANDING_SHOWN_MAX]],
-        outstanding_total=len(found.outstanding),
-        pairs=found.pairs,
-        looked_at=looked_at,
-        problem=None,
-    )
+    own = min(wait.now + pause, next_words)
+    not_before = wait.not_after_deadline(told_at + REST if another_looks else own)
+    raise JobWaiting(waiting_on_of(told, deadline=wait.deadline), not_before=not_before)
 
 
 def _note(wait: _Wait, told: WaitTold, *, away_tries: int) -> datetime:
@@ -231,19 +203,9 @@ def _note(wait: _Wait, told: WaitTold, *, away_tries: int) -> datetime:
     if due or away_tries != wait.noted.away_tries or wait.context.job.crash_count:
         noted = Noted(told=told, told_at=told_at, away_tries=away_tries)
         # A look is progress: crashes of a service in a long time are no crash loop of the wait.
-        wait.context.save_checkpoint(CHECKPOINT, noted.model_dump(mode="json"), advanced=True)
+        has_crashed = wait.context.job.crash_count > 0
+        wait.context.save_checkpoint(CHECKPOINT, noted.model_dump(mode="json"), advanced=has_crashed)
     return told_at
-
-
-def _waiting_on(wait: _Wait, told: WaitTold) -> list[WaitingOn]:
-    return [
-        WaitingOn(kind="CONFIRMATION", ref=_named(each), until=wait.deadline)
-        for each in told.outstanding[:WAITING_ON_MAX]
-    ]
-
-
-def _named(each: OutstandingRead) -> str:
-    return f"node {each.receiver} of ({each.origin},{each.seqno})"
 
 
 def _timeout(wait: _Wait, told: WaitTold, *, found: Look | None = None, because: str = "") -> JobFailed:
@@ -257,7 +219,7 @@ def _timeout(wait: _Wait, told: WaitTold, *, found: Look | None = None, because:
 
 def _said(each: OutstandingRead) -> str:
     reached = "never confirmed anything" if each.behind is None else f"only at {each.confirmed_seqno}"
-    return f"{_named(each)} {reached}"
+    return f"{named(each)} {reached}"
 
 
 def _result(wait: _Wait, told: WaitTold, found: Look | None) -> dict[str, object]:

@@ -16,9 +16,11 @@ from spark.purge.data_gap import (
     DataGapWalk,
     Form,
     plan_data_gap,
+    removable_rows,
     run_data_gap,
     unit_id,
 )
+from spark.purge.forecast import Reach
 from spark.purge.planned import PurgePlan
 from spark.targets.walk import Piece
 
@@ -64,6 +66,11 @@ def _most_rows(params: PurgeParams, settings: Settings) -> dict[str, int]:
     return {STEP: params.batches_in_tx or settings.purge_unit_rows}
 
 
+def _reach(purge: Purge, start: Start) -> Mapping[str, Reach]:
+    rows = removable_rows(purge.conn, start["form"], purge.local)
+    return {STEP: (rows, rows)}
+
+
 def _finish(_purge: Purge, _state: LoopState, _rows: Mapping[str, int], start: Start) -> dict[str, Any]:
     return {"compared": start["form"]}
 
@@ -81,4 +88,5 @@ DATA_GAP = Kind(
     units=_units,
     most_rows=_most_rows,
     finish=_finish,
+    reach=_reach,
 )

@@ -10,6 +10,7 @@ from app.settings import Settings
 from app.sweeps.windows import LoopState
 from spark.formats.symmetricds import INCOMING_BATCH
 from spark.purge.cutoff import CutoffValue
+from spark.purge.forecast import Reach
 from spark.purge.incoming import (
     STEP,
     IncomingUnit,
@@ -69,6 +70,10 @@ def _most_rows(params: PurgeParams, settings: Settings) -> dict[str, int]:
     return {STEP: params.batches_in_tx or settings.purge_unit_rows}
 
 
+def _reach(_purge: Purge, start: Start) -> Mapping[str, Reach]:
+    return {STEP: (start["total_rows"], start["total_rows"])}
+
+
 def _finish(_purge: Purge, _state: LoopState, _rows: Mapping[str, int], start: Start) -> dict[str, Any]:
     return {"nodes": len(start["nodes"])}
 
@@ -86,4 +91,5 @@ INCOMING = Kind(
     units=_units,
     most_rows=_most_rows,
     finish=_finish,
+    reach=_reach,
 )

@@ -1,7 +1,7 @@
 """What a kind of purge is: a value with everything that differs between the document's purges."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,10 +14,11 @@ from app.stores.rows import Store
 from app.sweeps.windows import LoopState
 from spark.formats.symmetricds import KindName
 from spark.purge.cutoff import CutoffValue, convert
+from spark.purge.forecast import Reach
 from spark.purge.keys import KeySink
 from spark.purge.planned import PurgePlan
 from spark.purge.reading.inspect import Inspection
-from spark.targets.connection import Connection
+from spark.targets.connection import Connection, DialectName
 from spark.targets.transaction import UnitResult
 from spark.targets.walk import Piece, Walk
 
@@ -97,6 +98,8 @@ class Kind:
         units: makes the units of an attempt.
         most_rows: step to the most rows of a unit.
         finish: what the result says beside the counts.
+        reach: step to the rows that it will look at, and those of them that are old enough; for the ETA.
+        costs: by dialect, step to what a row that goes costs there, beside those of other steps; else 1.
     """
 
     kind: PurgeKind
@@ -111,6 +114,8 @@ class Kind:
     units: Callable[[Purge, UnitHead, Start], MakeUnit]
     most_rows: Callable[[PurgeParams, Settings], dict[str, int]]
     finish: Callable[[Purge, LoopState, Mapping[str, int], Start], dict[str, Any]]
+    reach: Callable[[Purge, Start], Mapping[str, Reach]]
+    costs: Mapping[DialectName, Mapping[str, float]] = field(default_factory=dict)
 
     def removed(self, rows: Mapping[str, int]) -> dict[str, int]:
         """Rows removed by table without prefix, from rows by step."""

@@ -12,6 +12,7 @@ from app.settings import Settings
 from app.sweeps.windows import LoopState
 from spark.formats.symmetricds import DATA, DATA_EVENT, OUTGOING_BATCH
 from spark.purge.cutoff import CutoffValue
+from spark.purge.forecast import Reach, reach_of_steps
 from spark.purge.plan import BASELINE_MAX, OutgoingPlan, plan_outgoing
 from spark.purge.ranges import step_bounds
 from spark.purge.resent import ResentBatch, ResentReport, list_resent
@@ -19,8 +20,15 @@ from spark.purge.statements import STEPS, PurgeSpec
 from spark.purge.stranded import stranded_nodes
 from spark.purge.unit import UnitSpec, run_unit
 from spark.purge.walk import OutgoingWalk
+from spark.targets.connection import DialectName
 from spark.targets.walk import Bounds, Piece
 
+COSTS: Mapping[DialectName, Mapping[str, float]] = {
+    "postgresql": {"STRANDED": 2.0, "EVENTS": 0.3, "BATCHES": 9.0},
+    "sqlite": {"STRANDED": 1.0, "EVENTS": 0.65, "BATCHES": 2.0},
+    "mysql": {"STRANDED": 1.0, "EVENTS": 0.6, "BATCHES": 2.0},
+}
+"""What a row that goes costs beside one of DATA, measured on PostgreSQL and SQLite."""
 BATCHES_MAX = 5_000
 """A batch is looked up among its just-removed events: dead index entries make more of them slow."""
 
@@ -94,6 +102,10 @@ def _most_rows(params: PurgeParams, settings: Settings) -> dict[str, int]:
     }
 
 
+def _reach(purge: Purge, _start: Start) -> Mapping[str, Reach]:
+    return reach_of_steps(purge.conn, purge_spec(purge.params, purge.local))
+
+
 def _finish(purge: Purge, state: LoopState, rows: Mapping[str, int], start: Start) -> dict[str, Any]:
     resent = _resent(purge, state, start["baseline"])
     if resent.count:
@@ -135,4 +147,6 @@ OUTGOING = Kind(
     units=_units,
     most_rows=_most_rows,
     finish=_finish,
+    reach=_reach,
+    costs=COSTS,
 )

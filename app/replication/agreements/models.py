@@ -15,7 +15,7 @@ from pydantic import (
 )
 
 from app.auth.rows import StoreName
-from app.kit.durations import Duration, parse_duration
+from app.kit.durations import Duration, between, read_duration
 from app.replication.agreements.examples import AGREEMENT
 from app.replication.decide.models import StrategyName
 from app.replication.rows import AgreementState
@@ -31,21 +31,6 @@ IN_FLIGHT_MAX: Final = 4
 CHANGES_MAX: Final = 10**15
 INTERVAL_MIN: Final = timedelta(seconds=1)
 SPAN_MAX: Final = timedelta(days=30)
-
-
-def _written(value: object) -> object:
-    if not isinstance(value, str):
-        raise ValueError("an ISO 8601 duration such as PT10S")
-    try:
-        return parse_duration(value)
-    except OverflowError as error:
-        raise ValueError("longer than any duration here") from error
-
-
-def _bounded(value: timedelta) -> timedelta:
-    if not INTERVAL_MIN <= value <= SPAN_MAX:
-        raise ValueError("from PT1S to P30D")
-    return value
 
 
 def _callable_url(text: str) -> str:
@@ -68,7 +53,7 @@ def _callable_url(text: str) -> str:
     return text.rstrip("/")
 
 
-Span = Annotated[Duration, BeforeValidator(_written), AfterValidator(_bounded)]
+Span = Annotated[Duration, BeforeValidator(read_duration), AfterValidator(between(INTERVAL_MIN, SPAN_MAX))]
 ConsumerUrl = Annotated[str, StringConstraints(min_length=8, max_length=1000), AfterValidator(_callable_url)]
 MaxChanges = Annotated[int, Field(ge=1, le=CHANGES_MAX)]
 BatchRows = Annotated[int, Field(ge=1, le=BATCH_ROWS_MAX)]
@@ -159,7 +144,7 @@ class ConsumerRead(BaseModel):
     url: str
     store: str
     ca_file: str | None
-    rid: int | None = Field(description="As its last answer told.")
+    rid: int | None = Field(description="As its last answer said.")
 
 
 class UnsentRead(BaseModel):

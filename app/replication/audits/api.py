@@ -14,14 +14,12 @@ from app.jobs.job_answer import job_answer
 from app.jobs.models import JobRead
 from app.jobs.queries import list_jobs_of
 from app.jobs.rows import Job
-from app.jobs.service import JobRequest, submit
 from app.jobs.states import JobState
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
-from app.replication.agreements.service import check_address, get_agreement
 from app.replication.agreements.sessions.api import Reader, Writer, replica_store
-from app.replication.agreements.sessions.service import consumer_of, target_of_store
-from app.replication.audits.models import JOB_AUDIT, AuditParams, AuditRequest
+from app.replication.audits.models import JOB_AUDIT, AuditRequest
+from app.replication.audits.submitting import submit_audit
 from app.stores.api import StoreId
 from app.stores.service import get_store
 
@@ -49,27 +47,7 @@ def post_audit(
 
     def queue(db: Session) -> Job:
         store = get_store(db, store_id)
-        agreement = get_agreement(db, store_id, body.agreement_id)
-        check_address(db, agreement, settings)
-        params = AuditParams(
-            agreement_id=agreement.id,
-            range=None,
-            entries=body.entries,
-            consumer=consumer_of(agreement),
-            target=target_of_store(store),
-        ).model_dump(mode="json")
-        if body.range is not None:
-            params["range"] = {str(rid): list(found) for rid, found in body.range.items()}
-        wanted = JobRequest(
-            kind=JOB_AUDIT,
-            store=store_id,
-            params=params,
-            requested_by=caller.name,
-            token_id=caller.token_id,
-            runs_on=store.runs_on,
-            reason=body.reason,
-        )
-        return submit(db, wanted, now=now, queued_max=settings.jobs_queued_max)
+        return submit_audit(db, store, body, caller=caller, settings=settings, now=now)
 
     audit = {"agreement_id": body.agreement_id, "entries": body.entries, "reason": body.reason}
     return job_answer(

@@ -156,7 +156,10 @@ def post_session(
     ahead_max_s = consumer.ahead_max_s
     with naming_the_grant(store_id, body.supplier.rid):
         found = consumer.begin(
-            lambda conn: acquire(conn, wanted, now_s=consumer.now_s, ahead_max_s=ahead_max_s, consent=consent)
+            body.session_id,
+            lambda conn: acquire(
+                conn, wanted, now_s=consumer.now_s, ahead_max_s=ahead_max_s, consent=consent
+            ),
         )
     asked = body.model_dump(mode="json", include={"mode", "discard_consumer_changes"})
     supplier = {"supplier": body.supplier.store, "supplier_rid": body.supplier.rid, "epoch": found.epoch}
@@ -212,8 +215,9 @@ async def post_batch(
             )
 
         found = await place.in_turn(partial(run_in_threadpool, consumer.attempt, transact))
-        if found.rejected and not found.replayed:
-            await run_in_threadpool(consumer.tell_refused, session_id, found)
+        if found.rejected:  # also of a batch that came again: after the first one nobody may have told
+            refused = [each.csn for each in found.rejected]
+            await run_in_threadpool(consumer.tell_refused, session_id, refused)
         return AppliedRead.of(found)
 
 

@@ -1,7 +1,7 @@
 """A replica as its suppliers reach it: its connection, its turn to write, and what is tried again."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
@@ -29,8 +29,8 @@ from app.stores.errors import service_error
 from app.stores.rows import Store
 from spark.formats.changes.errors import BatchTooLarge, BatchUnreadable
 from spark.formats.csn import Csn
-from spark.replication.consumer.apply import Applied
 from spark.replication.csn_generator import ClockSkewExceeded, TimestampOutOfRange
+from spark.replication.dead_letters import Direction, open_csns
 from spark.replication.errors import ReplicationRefused
 from spark.targets.connection import Connection
 from spark.targets.errors import TargetError, TargetLockTimeout
@@ -94,13 +94,18 @@ class Consumer:
                 time.sleep(pause_s)
             return self._in_turn(conn, transact)
 
-    def begin(self, transact: Callable[[Connection], Result]) -> Result:
+    def begin(self, session_id: str, transact: Callable[[Connection], Result]) -> Result:
         """As `write`, for the first request of a session: a target that was put back is found before.
+
+        So are dead letters that a crash has kept from being told.
 
         Raises: ServiceError.
         """
         with answered(), self._opened() as conn:
             compare_with_memory(self._database, conn, self.store.id)
+            refused = open_csns(conn, Direction.RECEIVED)
+        if refused:
+            self.tell_refused(session_id, refused)
         return self.write(transact)
 
     def read(self, look: Callable[[Connection], Result]) -> Result:
@@ -115,21 +120,34 @@ class Consumer:
         """Remember the replica as a total initialisation leaves it."""
         remember_incarnation(self._database, self.store.id, incarnation=incarnation, own_max=own_max)
 
-    def tell_refused(self, session_id: str, found: Applied) -> None:
-        """Tell webhooks of new dead letters, which the target holds by now."""
-        rids = sorted({each.csn.rid for each in found.rejected})
-        data = {
-            "store": self.store.id,
-            "agreement_id": None,
-            "replication_session_id": session_id,
-            "job_id": None,
-            "direction": "RECEIVED",
-            "rids": rids,
-            "reason": None,
-        }
-        store, now = self.store.id, self._clock.now()
+    def tell_refused(self, session_id: str, refused: Iterable[Csn]) -> None:
+        """Tell webhooks of dead letters that the target holds, of each once while its event is kept.
+
+        It is called whenever such are met: at their batch, at its repetition, and as a session begins.
+        """
+        store = self.store.id
         with self._database.transaction() as db:
-            tell(db, Fact.DEAD_LETTER, store=store, subject=f"stores/{store}", data=data, now=now)
+            now = self._database.now(db)
+            for csn in sorted(refused):
+                data = {
+                    "store": store,
+                    "agreement_id": None,
+                    "replication_session_id": session_id,
+                    "job_id": None,
+                    "direction": "RECEIVED",
+                    "rids": [csn.rid],
+                    "reason": None,
+                }
+                once = f"dead-letter:{store}:{csn}"
+                tell(
+                    db,
+                    Fact.DEAD_LETTER,
+                    store=store,
+                    subject=f"stores/{store}",
+                    data=data,
+                    now=now,
+                    once=once,
+                )
 
     def note(
         self, request: Request, caller: Caller, action: Action, session_id: str, detail: Mapping[str, Any]

@@ -101,7 +101,7 @@ class DecisionRead(BaseModel):
     blocked_rids: list[int] = Field(description="Those whose missing changes were purged.")
     reason: ReasonName | None
     anchor: AnchorRead | None = Field(
-        description="CLASSIC's, null under WINDOW; with PURGED, from where the document would have sent."
+        description="CLASSIC's, null under WINDOW; with PURGED, from where 389 would have sent."
     )
     windows: dict[str, tuple[str | None, str]] = Field(
         description="What is sent, by replica: above the first CSN (null: from the first), up to the second."
@@ -124,7 +124,7 @@ REQUEST_EXAMPLES: dict[str, Any] = {
         "value": {"strategy": "WINDOW", "supplier": _SUPPLIER, "consumer": _CONSUMER},
     },
     "later-load": {
-        "summary": "The document's way, after a first buffer",
+        "summary": "The way of 389, after a first buffer",
         "value": {
             "strategy": "CLASSIC",
             "supplier": _SUPPLIER,

@@ -34,7 +34,7 @@ from app.replication.replica.replicas import (
     connected_replica,
     note_own_max,
     remember,
-    tell_restored,
+    tell_marked,
     writer_turn,
 )
 from app.settings import Settings
@@ -267,7 +267,7 @@ class ChangeWriters:
                 conn.close()
                 raise
             except ReplicaWasRestored as error:
-                tell_restored(self.database, store.id, error)
+                tell_marked(self.database, store.id, error)
                 raise refusal(error) from error
             except ReplicaNotOnline as error:
                 row = find_replica(conn)

@@ -6,6 +6,8 @@ metadata row `replicas`. A target that has less was restored: it becomes RESTORE
 Invariants:
 - the greatest own CSN is noted before an answer or a change leaves, so that the row is never behind what
   others know;
+- that a target was put back is told before it is marked, and under a name until it is: a crash in between
+  loses no event and doubles none;
 - the row is read before a transaction of the target begins: what it says was true then, and own CSNs only
   grow, so a target that is sound has at least that. Before a target is marked it is read again under the lock
   of the replica: a total initialisation or a recovery has made it a new one since.
@@ -16,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +29,7 @@ from sqlmodel import Session, col
 from app.db import Database
 from app.kit.ids import new_id
 from app.outbox.facts import Fact
-from app.outbox.writing import tell
+from app.outbox.writing import forget_name, tell
 from app.replication.replica.connections import ConnectionPool, WriterTurns
 from app.replication.replica.refusals import ReplicaInitializing, refusal
 from app.replication.rows import ReplicaOwn
@@ -186,17 +189,38 @@ def compare_with_memory(database: Database, conn: Connection, store_id: str) -> 
         with writer_turn(conn):
             check_restored(conn, expected)
     except ReplicaWasRestored as error:
-        tell_restored(database, store_id, error)
+        tell_marked(database, store_id, error)
     return find_status(conn)
 
 
-def tell_restored(database: Database, store_id: str, error: ReplicaWasRestored) -> None:
-    """Tell the operators that a target was put back from a backup: it has just been marked there."""
+def note_restored(database: Database, store_id: str, error: ReplicaWasRestored) -> None:
+    """Tell the operators that a target was put back from a backup, before it is marked there.
+
+    Where the mark is not committed the loss is found again, and its event is there already.
+    """
     data = {"store": store_id, "restored_upto": error.upto, "own_max": error.found_own_max}
     with database.transaction() as db:
-        now = database.now(db)
-        tell(db, Fact.REPLICA_RESTORED, store=store_id, subject=f"stores/{store_id}", data=data, now=now)
+        now, once = database.now(db), _name_of(store_id, error)
+        tell(
+            db,
+            Fact.REPLICA_RESTORED,
+            store=store_id,
+            subject=f"stores/{store_id}",
+            data=data,
+            now=now,
+            once=once,
+        )
+
+
+def tell_marked(database: Database, store_id: str, error: ReplicaWasRestored) -> None:
+    """The mark is committed: another loss, as alike as it may be, is another event."""
     logger.warning("replica restored", store=store_id, own_max=error.found_own_max, restored_upto=error.upto)
+    with database.transaction() as db:
+        forget_name(db, _name_of(store_id, error))
+
+
+def _name_of(store_id: str, error: ReplicaWasRestored) -> str:
+    return f"restored:{store_id}:{error.found_incarnation}:{error.found_own_max}:{error.upto}"
 
 
 def remember(database: Database, conn: Connection, store_id: str) -> Expected:
@@ -212,7 +236,7 @@ def remember(database: Database, conn: Connection, store_id: str) -> Expected:
     def again() -> Expected:
         return find_expected(database, store_id) or known
 
-    return replace(known, again=again)
+    return replace(known, again=again, noted=partial(note_restored, database, store_id))
 
 
 def _met(database: Database, conn: Connection, store_id: str, *, known: Expected | None) -> Expected:

@@ -147,7 +147,7 @@ def _page(
         keep_filled(conn)
         seen = snapshot(conn)
         if seen.replica.generation != generation or is_behind(seen.vectors.ruv, begun):
-            detail = "this replica was put back to a state before the beginning of its copy, or made anew"
+            detail = "this replica was restored to a state before the beginning of its copy, or made anew"
             raise JobFailed("REPLICA_PUT_BACK", detail, retryable=True)
         rows = count_fitting(conn, after=after, rows_max=rows_max, bytes_max=bytes_max)
         return read_entries(conn, after=after, rows_max=rows)

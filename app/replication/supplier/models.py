@@ -47,7 +47,7 @@ class ClockRepairRequest(BaseModel):
     without_consumers: bool = Field(
         default=False,
         description="Do not ask consumers what they have of this replica. Safe only where its target was "
-        "never put back from a backup since it went ahead.",
+        "never restored from a backup since it went ahead.",
     )
 
 

@@ -19,11 +19,17 @@ from app.kit.ids import new_id
 from app.outbox.facts import Fact
 from app.outbox.writing import tell
 from app.replication.agreements.sessions.models import SessionCounters, SessionParams
-from app.replication.agreements.sessions.service import add_row, session_of_job, subject_of
+from app.replication.agreements.sessions.service import (
+    add_row,
+    announce_session,
+    session_of_job,
+    subject_of,
+)
 from app.replication.peer.answers import Acquired, shown_ruv
 from app.replication.rows import Agreement, ReplicationSession, SessionOutcome, SessionState
 from app.replication.supplier.batches import count_upto
 from app.replication.supplier.pipeline import Sent
+from app.tracing import TRACING
 from spark.formats.csn import Csn
 from spark.replication.records import Snapshot
 from spark.replication.supplier.decide import Decision
@@ -174,6 +180,7 @@ class Record:
 
     def told(self, sent: Sent) -> None:
         """A batch of changes was acknowledged."""
+        self._trace("CHANGES", sent)
         answer, ranges = sent.acknowledged, sent.batch.ranges
         for rid, csn in answer.ruv.items():
             if csn > self.ruv.get(rid, ""):
@@ -195,6 +202,7 @@ class Record:
 
     def told_entries(self, sent: Sent) -> None:
         """A batch of entries was acknowledged."""
+        self._trace("ENTRIES", sent)
         self.row.batches_sent += 1
         self.row.bytes_sent += sent.body_bytes
         total = self.total
@@ -203,8 +211,14 @@ class Record:
 
     def told_extinctions(self, sent: Sent) -> None:
         """A batch of a copy's extinctions was acknowledged."""
+        self._trace("EXTINCTIONS", sent)
         self.row.batches_sent += 1
         self.row.bytes_sent += sent.body_bytes
+
+    def _trace(self, step: str, sent: Sent) -> None:
+        now = self.context.clock.now()
+        unit_id = f"{self.row.id}-{sent.batch_seq}"
+        TRACING.unit(step, unit_id=unit_id, took_s=sent.worked_s, now=now, error=None)
 
     @property
     def total(self) -> dict[str, Any] | None:
@@ -305,8 +319,7 @@ class Record:
                 row.consumer = row.consumer | {"ruv": shown_ruv(self.ruv)}
             row.version += 1
             row.updated_at = now
-            db.add(row)
-            db.flush()
+            announce_session(db, row, now=now)
             return row
 
         self.row = self.context.write(effect)

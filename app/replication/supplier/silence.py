@@ -16,7 +16,7 @@ from app.jobs.rows import Job
 from app.jobs.running.context import JobContext
 from app.jobs.states import JobState
 from app.replication.agreements.service import address_of
-from app.replication.agreements.sessions.service import session_of_job
+from app.replication.agreements.sessions.service import announce_session, session_of_job
 from app.replication.peer.answers import PeerError, PeerRefused
 from app.replication.peer.client import PeerClient
 from app.replication.rows import Agreement, ReplicationSession, SessionOutcome, SessionState
@@ -82,5 +82,4 @@ def _note(db: Session, context: JobContext) -> None:
             db.add(agreement)
     row.version += 1
     row.updated_at = now
-    db.add(row)
-    db.flush()
+    announce_session(db, row, now=now)

@@ -14,6 +14,7 @@ from app.auth.actions import Action
 from app.auth.scopes import Scope
 from app.jobs.rows import Job
 from app.parameters.registry import as_timedelta
+from app.parameters.service import GlobalValues
 from app.replication.trimming.service import submit_unseen
 from app.settings import Settings
 from app.stores.models import StoreKind
@@ -30,7 +31,7 @@ class TrimTickRead(IntervalTickRead):
     """The recurring trimming of a store."""
 
 
-def wanted_trimmings(_db: Session, store: Store) -> list[Schedule]:
+def wanted_trimmings(_values: GlobalValues, store: Store) -> list[Schedule]:
     """What a store's own parameter asks for."""
     interval = as_timedelta(store.parameters.get(INTERVAL, "PT0S"))
     is_asked = store.kind == StoreKind.REPLICA and interval > timedelta(0)

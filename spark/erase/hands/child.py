@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final, cast
 
+from spark import extras
 from spark.erase.calls.any_call import Call, Done
 from spark.erase.hands.hands import Answer, Hands, HandsLost
 
@@ -104,6 +105,8 @@ class ChildHands(Hands):
         with self._starting:
             if self._is_over:
                 raise HandsLost("these hands were killed or closed")
+            if not extras.JE.is_installed:
+                raise HandsLost(f"no compiler for its loops here: {extras.JE.command}")
             if self._process is None:
                 self._process = start_program(self._environment)
             return self._process

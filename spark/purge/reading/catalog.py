@@ -24,7 +24,7 @@ from spark.purge.reading.catalog_mysql import (
     refuse_server,
     select_columns,
     select_places,
-    select_size,
+    select_sizes,
 )
 from spark.targets.connection import Connection, sqlite_path
 from spark.targets.errors import TargetSchemaUnsupported, TargetTablesElsewhere, TargetTablesMissing
@@ -80,7 +80,8 @@ def read_catalog(conn: Connection, kind: KindName = "OUTGOING") -> Catalog:
     Raises: TargetTablesMissing: a required table is not there; TargetTablesElsewhere: it is somewhere else;
         TargetSchemaUnsupported: a required column is not there.
     """
-    found = {table: columns for table in KNOWN_TABLES if (columns := _columns(conn, table))}
+    read = _all_columns(conn, KNOWN_TABLES)
+    found = {table: read[table] for table in KNOWN_TABLES if read[table]}
     required = REQUIRED_COLUMNS[kind]
     missing = [f"{conn.target.table_prefix}{table}" for table in required if table not in found]
     if missing:
@@ -101,7 +102,7 @@ def read_catalog(conn: Connection, kind: KindName = "OUTGOING") -> Catalog:
 
 def has_table(conn: Connection, table: str) -> bool:
     """Whether a table, given without prefix, is in the schema of the connection."""
-    return bool(_columns(conn, table))
+    return bool(_all_columns(conn, [table])[table])
 
 
 def layout_of(catalog: Catalog) -> Layout:
@@ -149,14 +150,13 @@ def table_sizes(
     """Estimated rows and bytes (with indexes) of the purged tables; None where the target does not know."""
     prefix = conn.target.table_prefix
     sizes: dict[str, tuple[int | None, int | None]] = {}
+    if conn.dialect.name == "mysql":
+        return dict(select_sizes(conn, [f"{prefix}{table}" for table in tables]))
     for table in tables:
         name = conn.dialect.qualify(conn.target.schema, f"{prefix}{table}")
         if conn.dialect.name == "sqlite":
             [(rows,)] = conn.execute(f"select count(*) from {name}")
             sizes[f"{prefix}{table}"] = (int(rows), None)
-            continue
-        if conn.dialect.name == "mysql":
-            sizes[f"{prefix}{table}"] = select_size(conn, f"{prefix}{table}")
             continue
         [(rows, size)] = conn.execute(
             "select c.reltuples::bigint, pg_catalog.pg_total_relation_size(c.oid)"
@@ -196,11 +196,17 @@ def can_create_ledger(conn: Connection) -> bool:
     return bool(allowed)
 
 
+def _all_columns(conn: Connection, tables: Sequence[str]) -> Catalog:
+    """The columns of each table; none of one that is not there."""
+    if conn.dialect.name != "mysql":
+        return {table: _columns(conn, table) for table in tables}
+    prefix = conn.target.table_prefix
+    read = select_columns(conn, [f"{prefix}{table}" for table in tables])
+    return {table: tuple(Column(*each) for each in read.get(f"{prefix}{table}", ())) for table in tables}
+
+
 def _columns(conn: Connection, table: str) -> tuple[Column, ...]:
     parameters: dict[str, object] = {"name": f"{conn.target.table_prefix}{table}"}
-    if conn.dialect.name == "mysql":
-        rows = select_columns(conn, f"{conn.target.table_prefix}{table}")
-        return tuple(Column(name, kind, key) for name, kind, key in rows)
     if conn.dialect.name == "sqlite":
         sql = "select name, lower(type), pk from pragma_table_info(:name) order by cid"
     else:
@@ -262,4 +268,4 @@ def _hint(conn: Connection, missing: list[str]) -> str:
 
 def columns_of(conn: Connection, table: str) -> tuple[str, ...]:
     """The columns of one table, named without prefix; none where it is not there."""
-    return tuple(column.name for column in _columns(conn, table))
+    return tuple(column.name for column in _all_columns(conn, [table])[table])

@@ -1,7 +1,7 @@
 """What MariaDB and MySQL say about the tables of a purge, and what of them Lethe refuses."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from spark.targets.connection import Connection
 from spark.targets.errors import TargetSchemaUnsupported
@@ -15,18 +15,41 @@ _PROBES = {
 SYSTEM_SCHEMAS = ("information_schema", "mysql", "performance_schema", "sys")
 
 
-def select_columns(conn: Connection, table: str) -> list[tuple[str, str, int]]:
-    """Name, type in one word, and place in the primary key (0: outside) of each column of a base table."""
+def select_columns(conn: Connection, tables: Sequence[str]) -> Mapping[str, list[tuple[str, str, int]]]:
+    """Name, type in one word, and place in the primary key (0: outside) of each column, by base table.
+
+    Each view of information_schema is asked once and alone: of a join it opens every table of the database.
+    """
+    wanted = {"tables": list(tables)}
+    of_own = "where table_schema = database() and table_name in :tables"
     rows = conn.execute(
-        "select c.column_name, c.data_type, coalesce(k.seq_in_index, 0) from information_schema.columns c"
-        " join information_schema.tables t"
-        " on t.table_schema = c.table_schema and t.table_name = c.table_name and t.table_type = 'BASE TABLE'"
-        " left join information_schema.statistics k on k.table_schema = c.table_schema"
-        " and k.table_name = c.table_name and k.column_name = c.column_name and k.index_name = 'PRIMARY'"
-        " where c.table_schema = database() and c.table_name = :table order by c.ordinal_position",
-        {"table": table},
+        f"select table_name, column_name, data_type from information_schema.columns {of_own}"
+        " order by table_name, ordinal_position",
+        wanted,
     )
-    return [(str(name), str(kind).lower(), int(key)) for name, kind, key in rows]
+    kinds = conn.execute(
+        f"select table_name from information_schema.tables {of_own} and table_type = 'BASE TABLE'", wanted
+    )
+    keys = conn.execute(
+        "select table_name, column_name, seq_in_index from information_schema.statistics"
+        f" {of_own} and index_name = 'PRIMARY'",
+        wanted,
+    )
+    base = {str(table) for (table,) in kinds}
+    place = {(str(table), str(name)): int(number) for table, name, number in keys}
+    found: dict[str, list[tuple[str, str, int]]] = {}
+    for table, name, kind in rows:
+        if table in base:
+            key = place.get((str(table), str(name)), 0)
+            found.setdefault(_asked_for(str(table), tables), []).append((str(name), str(kind).lower(), key))
+    return found
+
+
+def _asked_for(table: str, tables: Sequence[str]) -> str:
+    """The name by which a table was asked for: the server may compare names without regard to case."""
+    return next(
+        (each for each in (table, *tables) if each in tables and each.lower() == table.lower()), table
+    )
 
 
 def refuse_engines(conn: Connection, tables: Iterable[str]) -> None:
@@ -63,15 +86,18 @@ def lacks_right(conn: Connection, name: str, right: str) -> bool:
     return not may_run(conn, _PROBES[right].format(table=name))
 
 
-def select_size(conn: Connection, table: str) -> tuple[int | None, int | None]:
-    """Rows as estimated, and bytes with indexes."""
+def select_sizes(conn: Connection, tables: Sequence[str]) -> Mapping[str, tuple[int | None, int | None]]:
+    """Rows as estimated, and bytes with indexes, by table; a table that is not there has neither."""
     rows = conn.execute(
-        "select table_rows, data_length + index_length from information_schema.tables"
-        " where table_schema = database() and table_name = :table",
-        {"table": table},
+        "select table_name, table_rows, data_length + index_length from information_schema.tables"
+        " where table_schema = database() and table_name in :tables",
+        {"tables": list(tables)},
     )
-    [(count, size)] = rows or [(None, None)]
-    return None if count is None else int(count), None if size is None else int(size)
+    found: dict[str, tuple[int | None, int | None]] = dict.fromkeys(tables, (None, None))
+    for table, count, size in rows:
+        name = _asked_for(str(table), tables)
+        found[name] = (None if count is None else int(count), None if size is None else int(size))
+    return found
 
 
 def select_places(conn: Connection, suffix: str) -> list[tuple[str, str]]:

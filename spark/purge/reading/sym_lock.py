@@ -49,7 +49,7 @@ def take_lock(
     """
     columns = columns_of(conn, LOCK)
     if not {"lock_action", "locking_server_id", "lock_time"} <= set(columns):
-        raise LockUnusable("there is no sym_lock: the program has no lock of its own here")
+        raise LockUnusable("there is no sym_lock: SymmetricDS has no lock of its own here")
     try:
         held = _read(conn, action, columns)
         if held is None:

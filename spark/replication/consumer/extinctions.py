@@ -109,7 +109,7 @@ def write_extinction(
                 save_replica(conn, tables, replace(row, generation=given[0], status=ReplicaStatus.ONLINE))
             save_generator(conn, tables, state)
             return _write(conn, tables, extinction, Csn(given[-1]), row, own)
-        mark_loss(conn, tables, row, expected)
+        mark_loss(conn, tables, row, expected, lost)
     raise lost
 
 

@@ -150,7 +150,7 @@ def write_group(
             if row.status not in (ReplicaStatus.EMPTY, ReplicaStatus.ONLINE):
                 raise ReplicaNotOnline(row.status)
             return _write(conn, tables, requests, row=row, state=state, own=own, now_s=now_s)
-        mark_loss(conn, tables, row, expected)
+        mark_loss(conn, tables, row, expected, found)
     raise found
 
 

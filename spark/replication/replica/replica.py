@@ -48,12 +48,14 @@ class Expected:
 
     Attributes:
         own_max: the greatest CSN of the replica's own that it has seen committed; None: none yet.
-        again: what it remembers at this moment; None: nobody else can have changed that.
+        again: what it remembers now; None: nobody else can have changed it.
+        noted: told of a loss before its mark is committed, and again where that never comes.
     """
 
     incarnation: str
     own_max: str | None
     again: "Callable[[], Expected] | None" = field(default=None, compare=False)
+    noted: "Callable[[ReplicaWasRestored], None] | None" = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +225,7 @@ def check_restored(conn: Connection, expected: Expected) -> None:
         expected = recalled(row, own_max_of(conn, tables), expected)
         found = loss_of(row, own_max_of(conn, tables), expected)
         if found is not None:
-            mark_loss(conn, tables, row, expected)
+            mark_loss(conn, tables, row, expected, found)
     if found is not None:
         raise found
 
@@ -244,16 +246,18 @@ def loss_of(row: ReplicaRow, own_max: str | None, expected: Expected) -> Replica
 def recalled(row: ReplicaRow, own_max: str | None, expected: Expected) -> Expected:
     """What the service remembers, under `lock_replica`: what looks lost may be older than the lock."""
     is_loss = loss_of(row, own_max, expected) is not None
-    return expected.again() if is_loss and expected.again is not None else expected
+    again = expected.again if is_loss else None
+    return expected if again is None else replace(again(), noted=expected.noted)
 
 
-def mark_loss(conn: Connection, tables: ReplicaTables, row: ReplicaRow, expected: Expected) -> None:
-    """Mark what `loss_of` has found, under `lock_replica`.
-
-    The replica takes the remembered incarnation: from here on it is the old one again, with a mark.
-    """
-    marked = _marked(row, upto=expected.own_max)
-    save_replica(conn, tables, replace(marked, incarnation=expected.incarnation))
+def mark_loss(
+    conn: Connection, tables: ReplicaTables, row: ReplicaRow, expected: Expected, found: ReplicaWasRestored
+) -> None:
+    """Mark what `loss_of` has found, under `lock_replica`; it takes the remembered incarnation again."""
+    if expected.noted is not None:
+        expected.noted(found)
+    row = replace(_marked(row, upto=expected.own_max), incarnation=expected.incarnation)
+    save_replica(conn, tables, row)
 
 
 def mark_restored(conn: Connection, *, upto: str) -> None:

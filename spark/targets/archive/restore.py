@@ -5,18 +5,18 @@ Rules:
   reported, and the others go on.
 - Repeating a restore changes nothing more.
 - The live tables get batches before events before data: a row whose batch is not there yet would look
-  stranded to the engine's own purge.
+  stranded to the engine's own purge. Others get parents before children, as foreign keys say, and within a
+  table that refers to itself what went last comes first. A unit that still lacks a parent comes again after
+  the others, as long as any of them gets in; what is left is refused, and says what to do.
 Source: design.md, 'Purge', `archive`.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from spark.targets.archive.archive import ShouldStop, read_rows, read_shape, verify_file
+from spark.targets.archive.archive import ShouldStop, read_shape
 from spark.targets.archive.columns import TableShape, describe_table
 from spark.targets.archive.file import prepare_directory
 from spark.targets.archive.insert import (
@@ -27,14 +27,27 @@ from spark.targets.archive.insert import (
     insert_live,
     insert_missing,
 )
+from spark.targets.archive.parents import Parents, in_a_circle, parents_first, parents_of
 from spark.targets.archive.schemas import live_schema, relations_of, schema_exists
 from spark.targets.archive.sqlite import insert_rows
+from spark.targets.archive.units import (
+    LIVE_ORDER,
+    ArchivedUnit,
+    RestoredUnit,
+    RestoreReport,
+    archived_units,
+    damage_of,
+    names_of,
+    rank_of,
+    restored,
+)
 from spark.targets.connection import Connection, SessionLimits, Target, connect
 from spark.targets.errors import (
     ArchiveCorrupt,
     ArchiveFailed,
     RestoreConflict,
     TargetError,
+    TargetParentMissing,
     TargetPathRefused,
     TargetRowConflict,
     TargetSchemaUnsupported,
@@ -46,66 +59,8 @@ from spark.targets.ledger import LedgerRow, find_unit, has_ledger, record_unit
 from spark.targets.manifest import ManifestEntry, sync_directory
 from spark.targets.sqlite_opening import OUTSIDE
 
-RestoreState = Literal["RESTORED", "ALREADY", "CONFLICT", "CORRUPT", "MISSING"]
-# Ends of table names, whatever their prefix; others follow.
-LIVE_ORDER = ("outgoing_batch", "data_event", "data", "incoming_batch", "data_gap")
 RESTORE_STEP = "RESTORE"
 FOREIGN_SHOWN = 5
-
-
-@dataclass(frozen=True, slots=True)
-class RestoredUnit:
-    """What became of one unit: rows written, and rows that were there already."""
-
-    job_id: str
-    unit_id: str
-    table_name: str
-    state: RestoreState
-    rows: int = 0
-    skipped: int = 0
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class RestoreReport:
-    """What a restore did; `stopped` when `should_stop` ended it before the last unit."""
-
-    units: tuple[RestoredUnit, ...]
-    stopped: bool = False
-
-    @property
-    def rows(self) -> int:
-        return sum(unit.rows for unit in self.units)
-
-    @property
-    def refused(self) -> tuple[RestoredUnit, ...]:
-        return tuple(unit for unit in self.units if unit.state in ("CONFLICT", "CORRUPT", "MISSING"))
-
-
-@dataclass(frozen=True, slots=True)
-class _Unit:
-    """The files of one unit and table, the newest attempt first; more than one only without a manifest."""
-
-    files: tuple[ManifestEntry, ...]
-
-    @property
-    def first(self) -> ManifestEntry:
-        return self.files[0]
-
-    def rows(self, shape: TableShape) -> Iterator[tuple[object, ...]]:
-        """Each row once: where attempts overlap, the newest one has the row."""
-        if len(self.files) == 1:
-            yield from read_rows(self.first.path)
-            return
-        names = [column.name for column in shape.columns]
-        key = [names.index(name) for name in shape.primary_key] or list(range(len(names)))
-        seen: set[tuple[object, ...]] = set()
-        for file in self.files:
-            for row in read_rows(file.path):
-                found = tuple(row[index] for index in key)
-                if found not in seen:
-                    seen.add(found)
-                    yield row
 
 
 def restore_into_file(
@@ -168,7 +123,7 @@ def restore_into_schema(
     if not schema_exists(conn, schema):
         conn.execute(f"create schema if not exists {conn.dialect.quote(schema)}")
 
-    def into_schema(unit: _Unit, shape: TableShape) -> RestoredUnit:
+    def into_schema(unit: ArchivedUnit, shape: TableShape) -> RestoredUnit:
         _same_dialect(conn, shape)
         if conn.dialect.name == "mysql":  # whose DDL ends every transaction
             create_like(conn, schema, shape)
@@ -178,7 +133,7 @@ def restore_into_schema(
             if conn.dialect.name != "mysql":
                 create_like(conn, schema, shape)
             done = insert_missing(conn, schema, shape, unit.rows(shape))
-        return _restored(unit, done)
+        return restored(unit, done)
 
     return _each(entries, into_schema, should_stop)
 
@@ -208,88 +163,117 @@ def restore_live(
     """
     ledger = has_ledger(conn)
 
-    def into_live(unit: _Unit, shape: TableShape) -> RestoredUnit:
+    def into_live(unit: ArchivedUnit, shape: TableShape) -> RestoredUnit:
         _same_dialect(conn, shape)
         with conn.transaction():
             if fence is not None:
                 check_fence(conn, fence[0], token=fence[1])
             if ledger and find_unit(conn, unit.first.job_id, _ledger_id(unit)) is not None:
                 # Restored once, but a later purge may have taken the rows again.
-                return _restored(unit, insert_again(conn, shape, unit.rows(shape)))
+                return restored(unit, insert_again(conn, shape, unit.rows(shape)))
             live = describe_table(conn, shape.table)
             if not live.primary_key:
                 raise RestoreConflict(f"{shape.table} has no primary key: a conflict would not be seen")
             done = insert_live(conn, live, shape, unit.rows(shape))
             if ledger:
                 record_unit(conn, _ledger_row(unit, done))
-        return _restored(unit, done)
+        return restored(unit, done)
 
-    return _each(entries, into_live, should_stop)
+    return _each_live(conn, entries, into_live, should_stop)
+
+
+def _each_live(
+    conn: Connection,
+    entries: Sequence[ManifestEntry],
+    restore: Callable[[ArchivedUnit, TableShape], RestoredUnit],
+    should_stop: ShouldStop | None,
+) -> RestoreReport:
+    """Parents before children; round after round while units get in that lacked a parent before."""
+    parents = parents_of(conn, {entry.table_name for entry in entries})
+    found: list[RestoredUnit] = []
+    waiting = _in_live_order(archived_units(entries), parents)
+    while waiting:
+        later: list[tuple[ArchivedUnit, str]] = []
+        for unit in waiting:
+            if should_stop is not None and should_stop():
+                return RestoreReport(tuple(found), stopped=True)
+            try:
+                found.append(damage_of(unit) or _attempt(unit, restore))
+            except TargetParentMissing as exc:
+                later.append((unit, exc.detail))
+        if len(later) == len(waiting):
+            found += _orphans(later, parents)
+            break
+        waiting = [unit for unit, _ in later]
+    return RestoreReport(tuple(found))
+
+
+def _in_live_order(units: Sequence[ArchivedUnit], parents: Parents) -> list[ArchivedUnit]:
+    place = {table: number for number, table in enumerate(parents_first(parents))}
+
+    def key(unit: ArchivedUnit) -> tuple[int, int, int]:
+        table = unit.first.table_name
+        return rank_of(table), place[table], -_written_ns(unit) if table in parents[table] else 0
+
+    return sorted(units, key=key)
+
+
+def _written_ns(unit: ArchivedUnit) -> int:
+    """When its file was written, before its rows went; one that is not there is told of later."""
+    with suppress(OSError):
+        return os.stat(unit.first.path).st_mtime_ns
+    return 0
+
+
+def _orphans(left: Sequence[tuple[ArchivedUnit, str]], parents: Parents) -> list[RestoredUnit]:
+    """Units whose rows need rows that did not come back."""
+    circle = in_a_circle(parents, {unit.first.table_name for unit, _ in left})
+    todo = "restore the rows that they need first, then this archive again"
+    if circle:
+        todo = (
+            f"rows of {', '.join(circle)} need each other, and none can come first: restore into a schema or"
+            " file, and copy them from there in one transaction with the foreign keys deferred"
+            " (MariaDB, MySQL: foreign_key_checks = 0); or what they need is in no archive: restore it first"
+        )
+    return [RestoredUnit(*names_of(unit), "CONFLICT", detail=f"{detail}; {todo}") for unit, detail in left]
 
 
 def _each(
     entries: Sequence[ManifestEntry],
-    restore: Callable[[_Unit, TableShape], RestoredUnit],
+    restore: Callable[[ArchivedUnit, TableShape], RestoredUnit],
     should_stop: ShouldStop | None,
 ) -> RestoreReport:
     found: list[RestoredUnit] = []
-    for unit in _units(entries):
+    for unit in archived_units(entries):
         if should_stop is not None and should_stop():
             return RestoreReport(tuple(found), stopped=True)
-        found.append(_damage(unit) or _attempt(unit, restore))
+        found.append(damage_of(unit) or _attempt(unit, restore))
     return RestoreReport(tuple(found))
 
 
-def _attempt(unit: _Unit, restore: Callable[[_Unit, TableShape], RestoredUnit]) -> RestoredUnit:
+def _attempt(unit: ArchivedUnit, restore: Callable[[ArchivedUnit, TableShape], RestoredUnit]) -> RestoredUnit:
     try:
         return restore(unit, read_shape(unit.first.path))
     except ArchiveCorrupt as exc:
-        return RestoredUnit(*_names(unit), "CORRUPT", detail=exc.detail)
+        return RestoredUnit(*names_of(unit), "CORRUPT", detail=exc.detail)
+    except TargetParentMissing:
+        raise
     except (TargetRowConflict, RestoreConflict, TargetSchemaUnsupported, TargetTablesMissing) as exc:
-        return RestoredUnit(*_names(unit), "CONFLICT", detail=exc.detail)
+        return RestoredUnit(*names_of(unit), "CONFLICT", detail=exc.detail)
     except TargetError as exc:
         if not (exc.sqlstate or "").startswith("22"):  # a value that the column no longer takes
             raise
-        return RestoredUnit(*_names(unit), "CONFLICT", detail=exc.detail)
+        return RestoredUnit(*names_of(unit), "CONFLICT", detail=exc.detail)
 
 
-def _damage(unit: _Unit) -> RestoredUnit | None:
-    for file in unit.files:
-        check = verify_file(file)
-        if check.state != "OK":
-            return RestoredUnit(*_names(unit), check.state, detail=check.detail)
-    return None
-
-
-def _units(entries: Sequence[ManifestEntry]) -> list[_Unit]:
-    grouped: dict[tuple[str, str, str], list[ManifestEntry]] = {}
-    for entry in entries:
-        grouped.setdefault((entry.job_id, entry.unit_id, entry.table_name), []).append(entry)
-    units = [_Unit(tuple(sorted(files, key=_age, reverse=True))) for files in grouped.values()]
-    return sorted(units, key=lambda unit: _rank(unit.first.table_name))
-
-
-def _age(entry: ManifestEntry) -> tuple[int, int]:
-    """Attempts in the order in which they were made: by token, then by the number behind it."""
-    again = Path(entry.path).name.removesuffix(".parquet").rpartition(f"-{entry.token}.")[2]
-    return entry.token, int(again) if again.isdecimal() else 1
-
-
-def _rank(table: str) -> int:
-    for rank, end in enumerate(LIVE_ORDER):
-        if table.endswith(end):
-            return rank
-    return len(LIVE_ORDER)
-
-
-def _into_file(conn: Connection, unit: _Unit, shape: TableShape) -> RestoredUnit:
+def _into_file(conn: Connection, unit: ArchivedUnit, shape: TableShape) -> RestoredUnit:
     with conn.transaction():
         add_file_table(conn, shape)
         names = [column.name for column in shape.columns]
         came, written = insert_rows(
             conn, conn.dialect.quote(shape.table), names, unit.rows(shape), or_ignore=True
         )
-    return _restored(unit, Inserted(written, came - written))
+    return restored(unit, Inserted(written, came - written))
 
 
 def _match_encoding(conn: Connection, entries: Sequence[ManifestEntry]) -> None:
@@ -333,20 +317,11 @@ def _same_dialect(conn: Connection, shape: TableShape) -> None:
         raise TargetSchemaUnsupported(f"the archive is of {shape.dialect}, the target of {conn.dialect.name}")
 
 
-def _names(unit: _Unit) -> tuple[str, str, str]:
-    return unit.first.job_id, unit.first.unit_id, unit.first.table_name
-
-
-def _restored(unit: _Unit, done: Inserted) -> RestoredUnit:
-    state: RestoreState = "ALREADY" if done.skipped and not done.rows else "RESTORED"
-    return RestoredUnit(*_names(unit), state, done.rows, done.skipped)
-
-
-def _ledger_id(unit: _Unit) -> str:
+def _ledger_id(unit: ArchivedUnit) -> str:
     return f"restore:{unit.first.unit_id}"
 
 
-def _ledger_row(unit: _Unit, done: Inserted) -> LedgerRow:
+def _ledger_row(unit: ArchivedUnit, done: Inserted) -> LedgerRow:
     entry = unit.first
     return LedgerRow(
         entry.job_id, _ledger_id(unit), RESTORE_STEP, 1, entry.token, done.rows, {"table": entry.table_name}

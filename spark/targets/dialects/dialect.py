@@ -51,6 +51,9 @@ class Session(Protocol):
     def stream_texts(self, sql: str, params: Params) -> Generator[Row, None, None]:
         """Like `stream`, every value as the server writes it: str, bytes or None (MySQL)."""
 
+    def stream_lines(self, sql: str, params: Params) -> Generator[list[bytes | None], None, None]:
+        """The values of a statement with one column of bytes, in blocks (MySQL)."""
+
     def copy_out(self, sql: str, params: Params, /) -> AbstractContextManager[Iterable[bytes]]: ...
 
     def copy_in(self, sql: str, lines: Iterable[bytes], /) -> int: ...

@@ -22,6 +22,7 @@ from pymysql.cursors import Cursor, SSCursor
 from spark.targets.dialects.dialect import Params, Row
 from spark.targets.dialects.mysql_connect import connected, parse_version
 from spark.targets.dialects.mysql_names import SessionNames
+from spark.targets.dialects.mysql_rows import read_lines
 from spark.targets.errors import (
     LOST_MYSQL_CODES,
     TargetError,
@@ -133,6 +134,15 @@ class MysqlSession:
                 self._raw.decoders = decoders
             while rows := cursor.fetchmany(STREAM_ROWS):
                 yield from rows
+
+    def stream_lines(self, sql: str, params: Params) -> Generator[list[bytes | None], None, None]:
+        with self._driver(), self._unbuffered() as cursor:
+            decoders, self._raw.decoders = self._raw.decoders, {}
+            try:
+                _execute(cursor, sql, params)
+            finally:
+                self._raw.decoders = decoders
+            yield from read_lines(self._raw, getattr(cursor, "_result"))  # noqa: B009 -- typeshed hides it
 
     def copy_out(self, _sql: str, _params: Params) -> AbstractContextManager[Iterable[bytes]]:
         raise TargetSchemaUnsupported("MySQL has no COPY")

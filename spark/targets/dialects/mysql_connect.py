@@ -10,6 +10,7 @@ import pymysql
 from pymysql.connections import Connection
 from pymysql.constants import CLIENT, CR, ER
 
+from spark.targets.dialects.mysql_rows import widen
 from spark.targets.errors import TargetAuthFailed, TargetSchemaUnsupported
 from spark.targets.hosts import allowed_addresses, are_loopback, check_socket
 from spark.targets.target import Target, mysql_arguments, mysql_tls, network_place, socket_directory
@@ -59,6 +60,7 @@ def connected(target: Target, name: str, *, connect_timeout_s: int) -> Any:
         raw.connect(None if addresses is None else _socket(raw, addresses))
     except (RuntimeError, UnicodeError) as exc:  # an authentication that needs a library
         raise TargetAuthFailed(str(exc)) from None
+    widen(raw)
     return raw
 
 
@@ -105,8 +107,8 @@ def _tls_context(mode: str, authority: str | None) -> ssl.SSLContext:
 def _refusal() -> pymysql.OperationalError:
     return pymysql.OperationalError(
         ER.ACCESS_DENIED_ERROR,
-        "the server asks for the password in clear text, or under a key of its own. It is told only over TLS"
-        " that is verified (?ssl_mode=VERIFY_IDENTITY&ssl_ca=...), or on this machine by an admin's word"
+        "the server asks for the password in clear text, or under a key of its own. It is sent only over TLS"
+        " that is verified (?ssl_mode=VERIFY_IDENTITY&ssl_ca=...), or on this machine if an admin allows it"
         " (clear_text_on_loopback of the secret)",
     )
 

@@ -102,6 +102,9 @@ class PostgresqlSession:
     def stream_texts(self, _sql: str, _params: Params) -> Generator[Row, None, None]:
         raise TargetSchemaUnsupported("PostgreSQL's texts come out by COPY")
 
+    def stream_lines(self, _sql: str, _params: Params) -> Generator[list[bytes | None], None, None]:
+        raise TargetSchemaUnsupported("PostgreSQL's texts come out by COPY")
+
     def rename(self, application_name: str) -> None:
         self.run("select set_config('application_name', :name, false)", {"name": application_name})
 

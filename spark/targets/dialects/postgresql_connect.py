@@ -28,8 +28,8 @@ SAFE_METHODS = "scram-sha-256,none"
 TELLING_METHODS = f"{SAFE_METHODS},md5,password"
 _REFUSED = "authentication method requirement"
 _ASKS = (
-    "the server asks for the password in clear text or as MD5. It is told only over TLS that is verified"
-    " (?sslmode=verify-full&sslrootcert=...), or on this machine's own loopback by an admin's word"
+    "the server asks for the password in clear text or as MD5. It is sent only over TLS that is verified"
+    " (?sslmode=verify-full&sslrootcert=...), or on this machine's own loopback where an admin allows it"
     " (clear_text_on_loopback of the secret): let the role's password be of scram-sha-256"
 )
 # What the environment, the home directory or a service file would otherwise say.

@@ -99,6 +99,9 @@ class SqliteSession:
     def stream_texts(self, _sql: str, _params: Params) -> Generator[Row, None, None]:
         raise TargetSchemaUnsupported("SQLite's values are no texts")
 
+    def stream_lines(self, _sql: str, _params: Params) -> Generator[list[bytes | None], None, None]:
+        raise TargetSchemaUnsupported("SQLite's values are no texts")
+
     def rename(self, application_name: str) -> None:
         """There is nobody to tell."""
 

@@ -13,7 +13,6 @@ from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.db import Database
-from app.errors import InvalidRequest
 from app.jobs.api import accepted
 from app.jobs.engines.choice import check_engine
 from app.jobs.models import JobRead
@@ -22,6 +21,7 @@ from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
 from app.replication.agreements.sessions.models import AGREEMENT_PATTERN, SessionRead, SessionRequest
 from app.replication.agreements.sessions.service import (
+    check_request,
     get_session,
     list_sessions,
     read_session,
@@ -69,9 +69,7 @@ def post_session(
     """202 with the job, whose subject is the session. One session of an agreement at a time."""
     if body.discard_consumer_changes:
         caller.require(DISCARD.scope)
-        if body.mode != "TOTAL":
-            wrong = {"pointer": "/discard_consumer_changes", "detail": "makes sense for TOTAL only"}
-            raise InvalidRequest("1 field(s) are not valid", errors=[wrong])
+    check_request(body)
     replica_store(database_of(request), store_id, caller)
     check_engine(body.engine, settings_of(request))
 

@@ -33,7 +33,7 @@ class SessionRequest(BaseModel):
     max_duration: Span | None = Field(default=None, description="null: the agreement's.")
     discard_consumer_changes: bool = Field(
         default=False,
-        description="TOTAL, an admin's word: changes that only the consumer has are given up, once an admin "
+        description="TOTAL, for admins: changes that only the consumer has are given up, once an admin "
         "of the consumer has granted it (`discard-grants`); the session waits for that.",
     )
     engine: EngineChoice | None = Field(default=None, description="What reads large windows.")

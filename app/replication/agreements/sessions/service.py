@@ -7,6 +7,8 @@ from typing import Any, Final
 from sqlmodel import Session, col, select
 
 from app.auth.service import Caller
+from app.errors import InvalidRequest
+from app.feed.writing import REPLICATION_SESSION, announce
 from app.jobs.models import Subject
 from app.jobs.rows import Job
 from app.jobs.service import JobRequest, refuse_conflict, submit
@@ -74,6 +76,16 @@ def params_of(store: Store, agreement: Agreement, request: SessionRequest) -> Se
             "target": target_of_store(store),
         }
     )
+
+
+def check_request(request: SessionRequest) -> None:
+    """Refuse fields that make no sense together.
+
+    Raises: InvalidRequest.
+    """
+    if request.discard_consumer_changes and request.mode != "TOTAL":
+        wrong = {"pointer": "/discard_consumer_changes", "detail": "makes sense for TOTAL only"}
+        raise InvalidRequest("1 field(s) are not valid", errors=[wrong])
 
 
 def submit_session(
@@ -144,8 +156,33 @@ def add_row(
     if agreement is not None:
         agreement.last_session_id = session_id
         db.add(agreement)
-    db.flush()
+    announce_session(db, row, now=now)
     return row
+
+
+def announce_session(db: Session, row: ReplicationSession, *, now: datetime) -> None:
+    """Write a session that is new or changed, with its event in the feed."""
+    data = {
+        "state": str(row.state),
+        "outcome": None if row.outcome is None else str(row.outcome),
+        "agreement_id": row.agreement_id,
+        "job_id": row.job_id,
+        "batches": row.batches_sent,
+        "bytes": row.bytes_sent,
+        "code": (row.problem or {}).get("code"),
+    }
+    db.add(row)
+    announce(
+        db,
+        "session",
+        kind=REPLICATION_SESSION,
+        store=row.store,
+        subject=f"stores/{row.store}/replication-sessions/{row.id}",
+        seq=row.version,
+        data=data,
+        now=now,
+    )
+    db.flush()
 
 
 def session_of_job(db: Session, job_id: str) -> ReplicationSession | None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from app.kit.durations import Duration, parse_duration
+from app.kit.durations import Duration, between, read_duration
 from app.kit.values import Text
 from spark.formats.csn import RID_MAX, RID_MIN
 
@@ -30,19 +30,9 @@ class GrantState(StrEnum):
     EXPIRED = "EXPIRED"
 
 
-def _written(value: object) -> object:
-    if not isinstance(value, str):
-        raise ValueError("an ISO 8601 duration such as PT1H")
-    try:
-        return parse_duration(value)
-    except OverflowError as error:
-        raise ValueError("longer than any duration here") from error
-
-
-def _bounded(value: timedelta) -> timedelta:
-    if not EXPIRES_MIN <= value <= EXPIRES_MAX:
-        raise ValueError("from PT1S to P7D")
-    return value
+ExpiresIn = Annotated[
+    Duration, BeforeValidator(read_duration), AfterValidator(between(EXPIRES_MIN, EXPIRES_MAX))
+]
 
 
 class DiscardGrantCreate(BaseModel):
@@ -57,7 +47,7 @@ class DiscardGrantCreate(BaseModel):
         max_length=40,
         description="Only with this token of `replication:peer`; null: any that says it is that replica.",
     )
-    expires_in: Annotated[Duration, BeforeValidator(_written), AfterValidator(_bounded)] = Field(
+    expires_in: ExpiresIn = Field(
         default=EXPIRES_DEFAULT, validate_default=False, description="From PT1S to P7D."
     )
     reason: Text = Field(min_length=1, max_length=500)

@@ -1,0 +1,1 @@
+"""`lethe status`, `lethe events`, `lethe whoami`: all stores at one look."""

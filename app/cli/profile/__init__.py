@@ -1,0 +1,1 @@
+"""`lethe login` and `lethe profile`: services by name."""
