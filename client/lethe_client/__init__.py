@@ -1,5 +1,8 @@
 """The typed client of Lethe: `Lethe(url, token)`, its resources, and one tree of errors."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from lethe_client.backup_results import (
     BackupEnd,
     BackupFile,
@@ -42,8 +45,47 @@ from lethe_client.errors import (
 )
 from lethe_client.extinction_filter import ExtinctionBundle
 from lethe_client.extinctions import Availability, Extinction, ExtinctionPlan, ExtinctionRequest, KeyStatuses
+from lethe_client.fleet_results import (
+    Attention,
+    FleetEvent,
+    Overview,
+    StoreOverview,
+    StoreSeries,
+    WhoAmI,
+)
 from lethe_client.job_params import params_of
 from lethe_client.job_results import result_of
+from lethe_client.literals import (
+    AgreementState,
+    AttentionCode,
+    BackupMode,
+    BackupState,
+    ConfirmationState,
+    CycleState,
+    DeliveryState,
+    EraseKind,
+    ExtinctionOrigin,
+    ExtinctionState,
+    ExtinctionStatus,
+    FileState,
+    FindingSeverity,
+    GrantState,
+    HealthState,
+    JobKind,
+    JobState,
+    PoolState,
+    ProtectionKind,
+    ProtectionState,
+    PurgeKind,
+    SessionOutcome,
+    SessionState,
+    Severity,
+    SlotState,
+    StoreKind,
+    StoreMode,
+    StrandedMode,
+    WindowKind,
+)
 from lethe_client.purge_results import Plan, PurgeStats, RidPlan
 from lethe_client.purges import PurgeRequest
 from lethe_client.replica_clock import (
@@ -90,19 +132,29 @@ from lethe_client.slony_results import (
     LogTable,
     Precondition,
 )
+from lethe_client.version import __version__
+
+if TYPE_CHECKING:
+    from lethe_client.asynchronous.client import AsyncLethe
 
 __all__ = [
     "TERMINAL",
     "Agreement",
+    "AgreementState",
     "AgreementStatus",
     "Anchor",
     "Archive",
     "ArchiveFile",
+    "AsyncLethe",
+    "Attention",
+    "AttentionCode",
     "AuditEvent",
     "Availability",
     "BackupEnd",
     "BackupFile",
+    "BackupMode",
     "BackupSession",
+    "BackupState",
     "Block",
     "Change",
     "ChangedFile",
@@ -116,13 +168,17 @@ __all__ = [
     "ConfirmOutcome",
     "Confirmation",
     "ConfirmationMatrix",
+    "ConfirmationState",
     "Conflict",
     "CycleRequest",
+    "CycleState",
     "DeadLetter",
     "Decision",
+    "DeliveryState",
     "DiscardGrant",
     "Entry",
     "EraseAbort",
+    "EraseKind",
     "ErasureCycle",
     "ErasureFile",
     "ErasurePlan",
@@ -131,14 +187,24 @@ __all__ = [
     "EventWait",
     "Extinction",
     "ExtinctionBundle",
+    "ExtinctionOrigin",
     "ExtinctionPlan",
     "ExtinctionRequest",
+    "ExtinctionState",
+    "ExtinctionStatus",
     "FileRange",
+    "FileState",
+    "FindingSeverity",
+    "FleetEvent",
     "Gone",
+    "GrantState",
+    "HealthState",
     "Instance",
     "Job",
     "JobError",
     "JobEvent",
+    "JobKind",
+    "JobState",
     "KeyStatuses",
     "Lethe",
     "LetheError",
@@ -148,15 +214,20 @@ __all__ = [
     "LogTable",
     "NotAuthenticated",
     "NotFound",
+    "Overview",
     "Parameter",
     "PermissionDenied",
     "Plan",
     "PlanFailed",
+    "PoolState",
     "Precondition",
     "PreconditionFailed",
     "ProblemError",
     "Progress",
     "Protection",
+    "ProtectionKind",
+    "ProtectionState",
+    "PurgeKind",
     "PurgeRequest",
     "PurgeStats",
     "Record",
@@ -171,17 +242,36 @@ __all__ = [
     "RowsPurge",
     "ServerFailed",
     "ServiceUnavailable",
+    "SessionOutcome",
     "SessionRequest",
+    "SessionState",
+    "Severity",
     "SigningKey",
+    "SlotState",
     "SparkPoolState",
     "SparkSlot",
     "Store",
+    "StoreKind",
+    "StoreMode",
+    "StoreOverview",
+    "StoreSeries",
+    "StrandedMode",
     "Token",
     "TooManyRequests",
     "TransportFailed",
     "UnexpectedAnswer",
     "WaitTimedOut",
+    "WhoAmI",
+    "WindowKind",
     "Written",
+    "__version__",
     "params_of",
     "result_of",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load AsyncLethe when it is asked for: whoever waits for each answer does not pay for it."""
+    if name == "AsyncLethe":
+        return import_module("lethe_client.asynchronous.client").AsyncLethe
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

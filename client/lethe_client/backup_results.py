@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from lethe_client.literals import BackupMode, BackupState, ProtectionKind, ProtectionState
 from lethe_client.results import Result
 
 
@@ -29,8 +30,8 @@ class BackupSession(Result):
 
     id: str
     store: str
-    state: str
-    mode: str = "BACKUP"
+    state: BackupState
+    mode: BackupMode = "BACKUP"
     tool: str | None = None
     label: str | None = None
     lease: timedelta
@@ -83,9 +84,9 @@ class Protection(Result):
 
     id: str
     store: str
-    kind: str
+    kind: ProtectionKind
     name: str
-    state: str
+    state: ProtectionState
     lease: timedelta
     lease_expires_at: datetime
     backup_session_id: str | None = None

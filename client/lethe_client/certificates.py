@@ -83,8 +83,8 @@ def verify_certificate(data: bytes, *, trusted: frozenset[str] = frozenset()) ->
     """
     document = _parse(data)
     certificate, signature = document["certificate"], document["signature"]
-    public_key = _decoded(signature, "public_key", length=32)
-    value = _decoded(signature, "value", length=64)
+    public_key = decoded(signature, "public_key", length=32)
+    value = decoded(signature, "value", length=64)
     if signature["algorithm"] != ALGORITHM:
         raise CertificateInvalid(f"signed by {str(signature['algorithm'])[:40]!r}; only {ALGORITHM} is known")
     key_id = key_id_of(public_key)
@@ -131,7 +131,8 @@ def _no_fraction(_text: str) -> float:
     raise ValueError("a number with a fraction")
 
 
-def _decoded(signature: Mapping[str, str], name: str, *, length: int) -> bytes:
+def decoded(signature: Mapping[str, str], name: str, *, length: int) -> bytes:
+    """Bytes of a signature's field. Raises: CertificateInvalid."""
     text = signature[name]
     try:
         value = base64.b64decode(text, validate=True)

@@ -11,9 +11,11 @@ from lethe_client.backups import Backups, Protections
 from lethe_client.changes import Changes
 from lethe_client.dead_letters import DeadLetters
 from lethe_client.entries import Entries
+from lethe_client.environment import from_environment
 from lethe_client.erasure import Erasure
 from lethe_client.errors import ProblemError, TransportFailed
 from lethe_client.extinctions import Extinctions
+from lethe_client.fleet import Fleet
 from lethe_client.jobs import Jobs
 from lethe_client.operation import Audit, Instances
 from lethe_client.parameters import Parameters
@@ -69,6 +71,7 @@ class Lethe:
         self.stores = Stores(self._transport)
         self.secrets = Secrets(self._transport)
         self.purges = Purges(self._transport, self.jobs)
+        self.fleet = Fleet(self._transport)
         self.archives = Archives(self._transport)
         self.erasure = Erasure(self._transport, self.jobs)
         self.extinctions = Extinctions(self._transport, self.jobs)
@@ -94,6 +97,17 @@ class Lethe:
         self.webhooks = Webhooks(self._transport)
         self.instances = Instances(self._transport)
         self.spark_pool = SparkPool(self._transport)
+
+    @classmethod
+    def from_env(
+        cls, *, timeout_s: float = 30.0, retries: RetryPolicy | None = None, verify: Any = True
+    ) -> Self:
+        """The service of LETHE_URL, with the token of LETHE_TOKEN or in the file of LETHE_TOKEN_FILE.
+
+        Raises: ConfigurationInvalid: LETHE_URL is not set, or the file cannot be read.
+        """
+        url, token = from_environment()
+        return cls(url, token, timeout_s=timeout_s, retries=retries, verify=verify)
 
     @property
     def url(self) -> str:

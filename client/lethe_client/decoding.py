@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import MISSING, Field, fields
 from datetime import datetime, timedelta
 from functools import cache
-from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from lethe_client.errors import UnexpectedAnswer
 
@@ -63,6 +63,9 @@ def _value(hint: Any, value: Any, *, where: str) -> Any:
         if not isinstance(value, list):
             raise UnexpectedAnswer(f"{where} is not a list")
         return tuple(_value(get_args(hint)[0], each, where=where) for each in value)
+    if origin is Literal:
+        # A newer service may know more values than the type does.
+        hint = str
     if hint is datetime:
         return _time(value, where=where)
     if hint is timedelta:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from lethe_client.literals import CycleState, FileState, JobState
 from lethe_client.results import Result
 
 
@@ -60,8 +61,8 @@ class ErasureCycle(Result):
     id: str
     store: str
     job_id: str
-    job_state: str = ""
-    state: str
+    job_state: JobState | None = None
+    state: CycleState
     origin: str = ""
     mode: str | None = None
     engine: str = ""
@@ -86,7 +87,7 @@ class ErasureFile(Result):
     """One file of a cycle; `raw` has all of it."""
 
     file: str
-    state: str
+    state: FileState
     size_bytes: int = 0
     created_at: datetime | None = None
     causes: tuple[FileCause, ...] = ()

@@ -20,10 +20,13 @@ LetheError
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from lethe_client.results import Job
+
+
+PLACES_MAX: Final = 5
 
 
 class LetheError(Exception):
@@ -82,7 +85,15 @@ class ProblemError(LetheError):
         errors = document.get("errors")
         self.errors: tuple[Mapping[str, Any], ...] = tuple(errors) if isinstance(errors, list) else ()
         self.request_id = request_id
-        super().__init__(f"{self.code}: {self.detail}")
+        super().__init__(f"{self.code}: {self.detail}{_places(self.errors)}")
+
+
+def _places(errors: tuple[Any, ...]) -> str:
+    """The fields that are wrong and why, as far as a message has room."""
+    known = [each for each in errors if isinstance(each, Mapping)]
+    shown = [f"{each.get('pointer') or '/'}: {each.get('detail', '')}" for each in known[:PLACES_MAX]]
+    more = [f"and {len(known) - PLACES_MAX} more"] if len(known) > PLACES_MAX else []
+    return f" ({'; '.join(shown + more)})" if shown else ""
 
 
 class RequestInvalid(ProblemError):

@@ -11,6 +11,7 @@ from lethe_client.decoding import decode
 from lethe_client.errors import PlanFailed
 from lethe_client.extinction_filter import ExtinctionBundle
 from lethe_client.jobs import Jobs, job_of
+from lethe_client.literals import ExtinctionOrigin, ExtinctionState
 from lethe_client.paths import resource
 from lethe_client.results import Job, Result
 from lethe_client.transport import Call, Transport
@@ -28,7 +29,7 @@ class ExtinctionRequest:
     Attributes:
         databases: of a REPLICA store in base64, of a JE store as they are.
         start_key: inclusive; None: from the first key on. end_key: exclusive; None: to the last key.
-        filter: see docs/extinction.md; None: every key of the range.
+        filter: see docs/concepts/extinction.md; None: every key of the range.
         confirm_keys_never_reused: the application's word that these keys will never be used again.
         plan_id: discard only if nothing but records of this plan goes; the range must be the plan's.
         max_drift: with `plan_id`: so many of them, or such a share below 1, may be gone by now.
@@ -75,9 +76,9 @@ class Extinction(Result):
 
     id: str
     store: str
-    state: str
+    state: ExtinctionState
     active: bool
-    origin: str = ""
+    origin: ExtinctionOrigin | None = None
     databases: tuple[str, ...] = ()
     start_key: str | None = None
     end_key: str | None = None

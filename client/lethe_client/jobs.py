@@ -111,7 +111,10 @@ class Jobs:
 
         Raises: WaitTimedOut: it is not, after `timeout_s`.
         """
-        *_, last = self.follow(job_id, until=until, wait_for="state", timeout_s=timeout_s)
+        last: Job | None = None
+        for job in self.follow(job_id, until=until, wait_for="state", timeout_s=timeout_s):
+            last = job
+        assert last is not None, "a job that is followed is seen once at least"
         return last
 
     def follow(

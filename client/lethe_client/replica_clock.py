@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 from lethe_client import pages
 from lethe_client.decoding import decode
+from lethe_client.literals import GrantState
 from lethe_client.paths import resource
 from lethe_client.results import Result
 from lethe_client.transport import Call, Transport
@@ -18,7 +19,7 @@ class DiscardGrant(Result):
     id: str
     store: str
     supplier_rid: int
-    state: str
+    state: GrantState
     reason: str = ""
     granted_by: str = ""
     peer_token_id: str | None = None

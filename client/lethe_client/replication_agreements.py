@@ -7,6 +7,7 @@ from typing import Any
 
 from lethe_client import pages
 from lethe_client.decoding import decode
+from lethe_client.literals import AgreementState
 from lethe_client.paths import resource
 from lethe_client.results import Result
 from lethe_client.transport import Answer, Call, Transport
@@ -58,7 +59,7 @@ class Agreement(Result):
 
     id: str
     store: str
-    state: str
+    state: AgreementState
     consumer: AgreementConsumer
     strategy: str = "WINDOW"
     interval: timedelta | None = None

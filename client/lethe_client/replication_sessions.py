@@ -8,6 +8,7 @@ from typing import Any
 from lethe_client import pages
 from lethe_client.decoding import decode
 from lethe_client.jobs import job_of
+from lethe_client.literals import SessionOutcome, SessionState
 from lethe_client.paths import resource
 from lethe_client.replication import Anchor
 from lethe_client.results import Job, Result
@@ -72,8 +73,8 @@ class ReplicationSession(Result):
     mode: str
     strategy: str
     engine: str
-    state: str
-    outcome: str | None = None
+    state: SessionState
+    outcome: SessionOutcome | None = None
     epoch: int = 0
     max_changes: int | None = None
     max_duration: timedelta | None = None

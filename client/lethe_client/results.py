@@ -5,6 +5,16 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from lethe_client.literals import (
+    FindingSeverity,
+    JobKind,
+    JobState,
+    PoolState,
+    SlotState,
+    StoreKind,
+    StoreMode,
+)
+
 TERMINAL: Final = frozenset({"SUCCEEDED", "FAILED", "ABORTED", "ABANDONED"})
 
 Raw = Mapping[str, Any]
@@ -28,10 +38,10 @@ class Store(Result):
     """A registered target; `etag` is what update and delete send as If-Match."""
 
     id: str
-    kind: str
+    kind: StoreKind
     url: str | None = None
     path: str | None = None
-    mode: str | None = None
+    mode: StoreMode | None = None
     extinction_filter: str | None = None
     backups: str | None = None
     schema: str | None = None
@@ -62,7 +72,7 @@ class Finding(Result):
     """`severity` is ERROR, WARNING or INFO."""
 
     code: str
-    severity: str
+    severity: FindingSeverity
     detail: str = ""
 
 
@@ -145,8 +155,8 @@ class Job(Result):
     """
 
     id: str
-    kind: str
-    state: str
+    kind: JobKind
+    state: JobState
     store: str | None = None
     subject: Raw | None = None
     parent_id: str | None = None
@@ -259,12 +269,15 @@ class Parameter(Result):
 class AuditEvent(Result):
     id: Any = None
     at: datetime | None = None
+    token_id: str | None = None
     actor: str | None = None
     action: str = ""
     subject_type: str = ""
     subject_id: str = ""
     store: str | None = None
     request_id: str | None = None
+    seq: int | None = None
+    hash: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -285,7 +298,7 @@ class Instance(Result):
 @dataclass(frozen=True, kw_only=True)
 class SparkSlot(Result):
     number: int
-    state: str
+    state: SlotState
     job_class: str | None = None
     leased_for: timedelta | None = None
     jobs_run: int = 0
@@ -296,7 +309,7 @@ class SparkPoolState(Result):
     """The pool of one instance; `exchange` counts the units of all jobs that run on it."""
 
     instance: str
-    state: str
+    state: PoolState
     since: datetime | None = None
     draining: bool = False
     master: str | None = None

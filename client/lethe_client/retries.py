@@ -7,9 +7,10 @@ Rules:
 - a Retry-After is a floor: jitter only adds to it.
 """
 
+import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -26,13 +27,17 @@ NOT_DONE = frozenset({429, 503})
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Bounded exponential backoff with full jitter; the last three are there so that tests own the time."""
+    """Bounded exponential backoff with full jitter; the last four are there so that tests own the time.
+
+    `asleep` is what AsyncLethe sleeps by.
+    """
 
     attempts: int = 6
     first_s: float = 0.2
     most_s: float = 10.0
     total_s: float = 60.0
     sleep: Callable[[float], None] = field(default=time.sleep, repr=False)
+    asleep: Callable[[float], Awaitable[None]] = field(default=asyncio.sleep, repr=False)
     monotonic: Callable[[], float] = field(default=time.monotonic, repr=False)
     uniform: Callable[[float, float], float] = field(default=random.uniform, repr=False)
 

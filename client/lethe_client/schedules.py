@@ -7,6 +7,7 @@ from typing import Any
 
 from lethe_client import pages
 from lethe_client.decoding import decode
+from lethe_client.literals import WindowKind
 from lethe_client.paths import collection, resource
 from lethe_client.results import Result
 from lethe_client.transport import Call, Transport
@@ -73,7 +74,7 @@ class Window(Result):
     """A window; `open_until` is None while it is not open."""
 
     id: str
-    kind: str
+    kind: WindowKind
     cron: str
     time_zone: str
     duration: timedelta

@@ -52,7 +52,8 @@ class Secrets:
         """Register where a secret lies; stores and agreements name it `secret:NAME`.
 
         Args:
-            reference: `env:LETHE_SECRET_NAME`, or `file:PATH` below the service's LETHE_SECRETS_DIR.
+            reference: `env:LETHE_SECRET_NAME`, `file:PATH` below the service's LETHE_SECRETS_DIR, `exec:NAME`
+                of its LETHE_EXEC_SECRETS, or `vault:MOUNT/PATH#FIELD` of its Vault.
             hosts: who it may be shown to: `db.example:5432`, an address, a network, a socket's directory.
             stores, labels: who may use it.
             clear_text_on_loopback: it may be told as it is on the service's own machine.

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from lethe_client.literals import ConfirmationState
 from lethe_client.results import Raw, Result
 
 
@@ -30,7 +31,7 @@ class Confirmation(Result):
     origin: int
     receiver: int
     receiver_is_active: bool = True
-    state: str = ""
+    state: ConfirmationState | None = None
     confirmed_seqno: int | None = None
     confirmed_at: datetime | None = None
     last_seqno: int | None = None

@@ -17,12 +17,13 @@ import httpx
 
 from lethe_client.errors import ConfigurationInvalid, ProblemError, TransportFailed, UnexpectedAnswer, problem
 from lethe_client.retries import NEVER_SENT, RetryPolicy, retry_after_s, worth_repeating
+from lethe_client.version import __version__
 
 ANSWER_MAX_CHARS: Final = 200
 ANSWER_MAX_BYTES: Final = 1024 * 1024 * 1024
 """A page of 500 entries of a MiB each, in base64, is the largest answer that Lethe gives."""
 PATIENT_ATTEMPTS_MAX: Final = 1_000
-USER_AGENT: Final = "lethe-client/0.1"
+USER_AGENT: Final = f"lethe-client/{__version__}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

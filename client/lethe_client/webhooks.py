@@ -7,6 +7,7 @@ from typing import Any
 
 from lethe_client import pages
 from lethe_client.decoding import decode
+from lethe_client.literals import DeliveryState
 from lethe_client.paths import collection, resource
 from lethe_client.results import Result
 from lethe_client.transport import Answer, Call, Transport
@@ -62,7 +63,7 @@ class WebhookDelivery(Result):
     webhook_id: str
     event_id: str
     type: str
-    state: str
+    state: DeliveryState
     store: str | None = None
     attempts: int = 0
     created_at: datetime | None = None

@@ -1,0 +1,48 @@
+"""Made by `make client` from lethe_client/audits.py: change that, not this."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+from lethe_client.asynchronous import pages
+from lethe_client.asynchronous.transport import AsyncTransport
+from lethe_client.jobs import job_of
+from lethe_client.paths import resource
+from lethe_client.results import Job
+from lethe_client.transport import Call
+
+
+class Audits:
+    """`/v1/stores/{store}/audits`."""
+
+    def __init__(self, transport: AsyncTransport) -> None:
+        self._transport = transport
+
+    async def create(
+        self,
+        store_id: str,
+        agreement_id: str,
+        *,
+        ranges: Mapping[int, Sequence[str | None]] | None = None,
+        entries: bool = True,
+        reason: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Job:
+        """Start an audit; the answer is its job, whose result says `agrees` and what differs.
+
+        Args:
+            ranges: RID to (after or None, upto); None: all that both sides hold.
+        """
+        body = {"agreement_id": agreement_id, "entries": entries, "reason": reason}
+        if ranges is not None:
+            body["range"] = {str(rid): list(bounds) for rid, bounds in ranges.items()}
+        call = Call(
+            method="POST",
+            path=resource("stores", store_id, "audits"),
+            json={name: value for name, value in body.items() if value is not None},
+            creates=True,
+            idempotency_key=idempotency_key,
+        )
+        return job_of(await self._transport.request(call))
+
+    def list(self, store_id: str) -> AsyncIterator[Job]:
+        """Yield the jobs that compared a store with a consumer, newest first."""
+        return pages.items(self._transport, resource("stores", store_id, "audits"), Job)

@@ -1,0 +1,134 @@
+"""Made by `make client` from lethe_client/client.py: change that, not this."""
+
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from lethe_client.asynchronous.archives import Archives
+from lethe_client.asynchronous.audits import Audits
+from lethe_client.asynchronous.backups import Backups, Protections
+from lethe_client.asynchronous.changes import Changes
+from lethe_client.asynchronous.dead_letters import DeadLetters
+from lethe_client.asynchronous.entries import Entries
+from lethe_client.asynchronous.erasure import Erasure
+from lethe_client.asynchronous.extinctions import Extinctions
+from lethe_client.asynchronous.fleet import Fleet
+from lethe_client.asynchronous.jobs import Jobs
+from lethe_client.asynchronous.operation import Audit, Instances
+from lethe_client.asynchronous.parameters import Parameters
+from lethe_client.asynchronous.purges import Purges
+from lethe_client.asynchronous.replica_clock import DiscardGrants, KnownKeys, ReplicaClocks
+from lethe_client.asynchronous.replication import Replication
+from lethe_client.asynchronous.replication_agreements import Agreements
+from lethe_client.asynchronous.replication_sessions import ReplicationSessions
+from lethe_client.asynchronous.schedules import Schedules, Windows
+from lethe_client.asynchronous.secrets import Secrets
+from lethe_client.asynchronous.signing_keys import SigningKeys
+from lethe_client.asynchronous.slony import Slony
+from lethe_client.asynchronous.spark_pool import SparkPool
+from lethe_client.asynchronous.stores import Stores
+from lethe_client.asynchronous.tokens import Tokens
+from lethe_client.asynchronous.transport import AsyncTransport
+from lethe_client.asynchronous.webhooks import Webhooks
+from lethe_client.environment import from_environment
+from lethe_client.errors import ProblemError, TransportFailed
+from lethe_client.retries import RetryPolicy
+from lethe_client.transport import Call
+
+
+class AsyncLethe:
+    """A Lethe service.
+
+    Args:
+        url: such as `http://127.0.0.1:8765`.
+        token: the bearer token.
+        timeout_s: of one request; long polls and streams have their own.
+        retries: how often and how long an unanswered or postponed request is sent again.
+        verify: as httpx takes it: False, or an SSL context for a private authority.
+        transport: another httpx transport, for tests and special networks.
+    Raises: ConfigurationInvalid: the URL or the token cannot be used.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        timeout_s: float = 30.0,
+        retries: RetryPolicy | None = None,
+        verify: Any = True,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._transport = AsyncTransport(
+            url,
+            token,
+            timeout_s=timeout_s,
+            retries=retries or RetryPolicy(),
+            verify=verify,
+            transport=transport,
+        )
+        self.jobs = Jobs(self._transport)
+        self.stores = Stores(self._transport)
+        self.secrets = Secrets(self._transport)
+        self.purges = Purges(self._transport, self.jobs)
+        self.fleet = Fleet(self._transport)
+        self.archives = Archives(self._transport)
+        self.erasure = Erasure(self._transport, self.jobs)
+        self.extinctions = Extinctions(self._transport, self.jobs)
+        self.signing_keys = SigningKeys(self._transport)
+        self.backups = Backups(self._transport)
+        self.protections = Protections(self._transport)
+        self.replication = Replication(self._transport)
+        self.agreements = Agreements(self._transport)
+        self.replication_sessions = ReplicationSessions(self._transport)
+        self.discard_grants = DiscardGrants(self._transport)
+        self.known_keys = KnownKeys(self._transport)
+        self.replica_clocks = ReplicaClocks(self._transport)
+        self.audits = Audits(self._transport)
+        self.dead_letters = DeadLetters(self._transport)
+        self.changes = Changes(self._transport)
+        self.entries = Entries(self._transport)
+        self.slony = Slony(self._transport, self.jobs)
+        self.schedules = Schedules(self._transport)
+        self.windows = Windows(self._transport)
+        self.parameters = Parameters(self._transport)
+        self.tokens = Tokens(self._transport)
+        self.audit = Audit(self._transport)
+        self.webhooks = Webhooks(self._transport)
+        self.instances = Instances(self._transport)
+        self.spark_pool = SparkPool(self._transport)
+
+    @classmethod
+    def from_env(
+        cls, *, timeout_s: float = 30.0, retries: RetryPolicy | None = None, verify: Any = True
+    ) -> Self:
+        """The service of LETHE_URL, with the token of LETHE_TOKEN or in the file of LETHE_TOKEN_FILE.
+
+        Raises: ConfigurationInvalid: LETHE_URL is not set, or the file cannot be read.
+        """
+        url, token = from_environment()
+        return cls(url, token, timeout_s=timeout_s, retries=retries, verify=verify)
+
+    @property
+    def url(self) -> str:
+        return self._transport.url
+
+    async def is_ready(self) -> bool:
+        """Ask /readyz once, without a retry's patience for a refusal; False also where nothing listens."""
+        try:
+            await self._transport.request(Call(method="GET", path="/readyz"))
+        except (ProblemError, TransportFailed):
+            return False
+        return True
+
+    async def aclose(self) -> None:
+        await self._transport.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()

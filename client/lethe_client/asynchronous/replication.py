@@ -1,0 +1,30 @@
+"""Made by `make client` from lethe_client/replication.py: change that, not this."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from lethe_client.asynchronous.transport import AsyncTransport
+from lethe_client.decoding import decode
+from lethe_client.paths import collection
+from lethe_client.replication import Decision
+from lethe_client.transport import Call
+
+
+class Replication:
+    """`/v1/replication`."""
+
+    def __init__(self, transport: AsyncTransport) -> None:
+        self._transport = transport
+
+    async def decide(self, question: Mapping[str, Any]) -> Decision:
+        """Compare a supplier with a consumer.
+
+        Args:
+            question: `{strategy?, supplier: {ruv, min?, purged?, generation?}, consumer: {ruv, generation?},
+                previous?: {ruv, csn_buffer}}`; a vector is a mapping of RID to CSN or a list of 389's lines,
+                the consumer's `ruv` None where it has none.
+        Raises: RequestInvalid: `errors` points at every CSN and line that is wrong.
+        """
+        path = f"{collection('replication')}:decide"
+        call = Call(method="POST", path=path, json=dict(question), repeatable=True)
+        return decode(Decision, (await self._transport.request(call)).body)

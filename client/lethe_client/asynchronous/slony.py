@@ -1,0 +1,192 @@
+"""Made by `make client` from lethe_client/slony.py: change that, not this."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from lethe_client.asynchronous import pages
+from lethe_client.asynchronous.jobs import Jobs
+from lethe_client.asynchronous.transport import AsyncTransport
+from lethe_client.decoding import decode
+from lethe_client.errors import PlanFailed
+from lethe_client.jobs import job_of
+from lethe_client.paths import resource
+from lethe_client.results import Job
+from lethe_client.slony import CLUSTER_TIMEOUT_S, PLAN_MARGIN_S, PLAN_WAIT_S, CleanupRequest, EventWait, _said
+from lethe_client.slony_results import (
+    CleanupPlan,
+    ConfirmationMatrix,
+    ConfirmOutcome,
+    Event,
+    LogStatus,
+    Precondition,
+)
+from lethe_client.transport import Call
+
+
+class Slony:
+    """What can be asked of a store of kind SLONY."""
+
+    def __init__(self, transport: AsyncTransport, jobs: Jobs) -> None:
+        self._transport = transport
+        self._jobs = jobs
+
+    def events(
+        self,
+        store_id: str,
+        *,
+        origins: Sequence[int] = (),
+        types: Sequence[str] = (),
+        from_seqno: int | None = None,
+        upto_seqno: int | None = None,
+        created_after: datetime | None = None,
+        created_before: datetime | None = None,
+    ) -> AsyncIterator[Event]:
+        """Yield the events that a node holds, in the order of origin and seqno."""
+        params = _said(
+            {
+                "origin": [*origins] or None,
+                "type": [*types] or None,
+                "from_seqno": from_seqno,
+                "upto_seqno": upto_seqno,
+                "created_after": created_after.isoformat() if created_after else None,
+                "created_before": created_before.isoformat() if created_before else None,
+            }
+        )
+        return pages.items(self._transport, resource("stores", store_id, "events"), Event, params=params)
+
+    async def event(self, store_id: str, origin: int, seqno: int) -> Event:
+        """Look at one event, and at who has confirmed it."""
+        path = resource("stores", store_id, "events", str(origin), str(seqno))
+        return decode(
+            Event, (await self._transport.request(Call(method="GET", path=path, repeatable=True))).body
+        )
+
+    async def sync(self, store_id: str, *, idempotency_key: str | None = None) -> Event:
+        """Make a SYNC on a node, by its cluster's own function.
+
+        Raises: Conflict: FUNCTIONS_MISSING.
+        """
+        path = resource("stores", store_id, "events")
+        return decode(Event, await self._post(path, {"type": "SYNC"}, idempotency_key))
+
+    async def confirmations(self, store_id: str) -> ConfirmationMatrix:
+        """How far each node has confirmed the events of each other, as this one knows it."""
+        path = resource("stores", store_id, "confirmations")
+        body = (await self._transport.request(Call(method="GET", path=path, repeatable=True))).body
+        return decode(ConfirmationMatrix, body)
+
+    async def confirm(
+        self,
+        store_id: str,
+        *,
+        origin: int,
+        receiver: int,
+        seqno: int,
+        force: bool = False,
+        reason: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> ConfirmOutcome:
+        """Say that a receiver has processed an origin's events up to `seqno`.
+
+        Args:
+            force: without asking the receiver: an admin's word, with a reason.
+        Raises: Conflict: NOT_PROCESSED_BY_RECEIVER, RECEIVER_NOT_ASKED.
+        """
+        body = {"origin": origin, "receiver": receiver, "seqno": seqno}
+        more = _said({"force": force or None, "reason": reason})
+        path = resource("stores", store_id, "confirmations")
+        return decode(ConfirmOutcome, await self._post(path, body | more, idempotency_key))
+
+    async def wait(self, store_id: str, request: EventWait, *, idempotency_key: str | None = None) -> Job:
+        """Wait for events to be confirmed; the answer is the job that waits."""
+        path = resource("stores", store_id, "events", verb="wait")
+        return await self._job(path, request.document(), idempotency_key)
+
+    async def precondition(
+        self, store_id: str, command: str, *, as_program: bool = False, **nodes: int | None
+    ) -> Precondition:
+        """Ask whether a command of slonik may be submitted now; nothing is changed.
+
+        Args:
+            command: SUBSCRIBE_SET, DROP_NODE, CLONE_PREPARE, CREATE_SET or SUBMIT_TO_OTHER_NODE.
+            as_program: what slonik's code does, instead of what its manual says.
+            nodes: provider, receiver, node, origin, event_node, previous_event_node.
+        """
+        body = {"command": command} | _said({"as_program": as_program or None, **nodes})
+        path = resource("stores", store_id, "events", verb="precondition")
+        call = Call(method="POST", path=path, json=body, repeatable=True, timeout_s=CLUSTER_TIMEOUT_S)
+        return decode(Precondition, (await self._transport.request(call)).body)
+
+    async def cleanup(
+        self, store_id: str, request: CleanupRequest, *, idempotency_key: str | None = None
+    ) -> Job:
+        """Remove what everybody has confirmed; the answer is the job."""
+        path = resource("stores", store_id, "event-cleanups")
+        return await self._job(path, request.document(), idempotency_key)
+
+    async def plan_cleanup(
+        self, store_id: str, request: CleanupRequest, *, timeout_s: float | None = None
+    ) -> CleanupPlan:
+        """Tell what a cleanup would remove; nothing is written to the target.
+
+        Raises: PlanFailed; WaitTimedOut: it is not ready after `timeout_s`.
+        """
+        wait = max(0, min(PLAN_WAIT_S, int(PLAN_WAIT_S if timeout_s is None else timeout_s)))
+        call = Call(
+            method="POST",
+            path=resource("stores", store_id, "event-cleanups"),
+            params={"validate_only": True},
+            json=request.document(),
+            headers={"Prefer": f"wait={wait}"},
+            creates=True,
+            timeout_s=wait + PLAN_MARGIN_S,
+        )
+        answer = await self._transport.request(call)
+        if answer.status != 202:
+            return decode(CleanupPlan, answer.body)
+        job = await self._jobs.wait(job_of(answer).id, timeout_s=timeout_s)
+        if job.state != "SUCCEEDED":
+            raise PlanFailed(job)
+        return decode(CleanupPlan, job.result)
+
+    async def switch_log(
+        self,
+        store_id: str,
+        *,
+        action: str = "FULL",
+        timeout: str | None = None,
+        overlap: str | None = None,
+        reason: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Job:
+        """Switch the log tables; the answer is the job.
+
+        Args:
+            action: START, FINISH or FULL: start, wait until drained, empty the other one.
+            timeout: ISO 8601: how long to wait for drain and lock; PT0S tries once.
+        """
+        body = _said({"action": action, "timeout": timeout, "overlap": overlap, "reason": reason})
+        return await self._job(resource("stores", store_id, "log-switches"), body, idempotency_key)
+
+    async def log_status(self, store_id: str) -> LogStatus:
+        """Look at the two log tables, and at what holds the switch back."""
+        path = resource("stores", store_id, "log-switches", "status")
+        return decode(
+            LogStatus, (await self._transport.request(Call(method="GET", path=path, repeatable=True))).body
+        )
+
+    async def _job(self, path: str, body: Mapping[str, Any], key: str | None) -> Job:
+        call = Call(method="POST", path=path, json=body, creates=True, idempotency_key=key)
+        return job_of(await self._transport.request(call))
+
+    async def _post(self, path: str, body: Mapping[str, Any], key: str | None) -> Any:
+        call = Call(
+            method="POST",
+            path=path,
+            json=body,
+            creates=True,
+            idempotency_key=key,
+            timeout_s=CLUSTER_TIMEOUT_S,
+        )
+        return (await self._transport.request(call)).body
