@@ -1,6 +1,6 @@
 # Lethe as a container. Its steps are in setup/image.sh, which CI runs too.
 #
-#   docker build -t lethe .
+#   docker build -t lethe .        or with all that it is run with: compose.yaml
 #
 # The service speaks HTTP with bearer tokens, so it listens on the container's own 127.0.0.1 until you say who
 # encrypts: a port that is only published (-p) reaches nothing. Choose one:
@@ -31,6 +31,8 @@ FROM python:3.11-slim-bookworm
 COPY setup/image.sh setup/debian-packages.sh /tmp/setup/
 RUN /tmp/setup/image.sh system
 COPY --from=build /opt/lethe /opt/lethe
+# For the Java of this stage; the build stage has none.
+RUN /tmp/setup/image.sh classes /opt/lethe
 ENV PATH=/opt/lethe/bin:$PATH \
     LETHE_DATA_DIR=/var/lib/lethe \
     PYTHONUNBUFFERED=1

@@ -55,7 +55,28 @@ check: $(SYNCED) ## Lint, types, layers and the rules of the house
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q tests/style
+	$(BIN)/pytest -q -n 2 --dist loadfile tests/style
+	@$(MAKE) --no-print-directory audit
+
+.PHONY: audit
+audit: $(SYNCED) ## Look for known vulnerabilities in the locked packages; says where that could not be checked
+	@$(BIN)/python setup/audit.py "$$(setup/tools.sh audit)" "$$(setup/find-uv.sh)"
+
+.PHONY: sbom
+sbom: $(SYNCED) ## Write dist/lethe.cdx.json: what an installation with all extras consists of (CycloneDX)
+	@setup/sbom.sh
+
+.PHONY: wheels
+wheels: $(SYNCED) ## Build both wheels, and try them from an empty folder: without extras, and with all of them
+	@setup/wheels.sh
+
+.PHONY: deploy
+deploy: $(SYNCED) ## Check compose.yaml and the Helm chart against their schemas
+	@"$$(setup/tools.sh deploy)/python" setup/deploy.py $(args)
+
+.PHONY: docs
+docs: $(SYNCED) ## Build the documentation into dist/docs; a broken link is an error
+	@setup/docs.sh
 
 .PHONY: test
 test: $(READY) ## Run the tests, without those marked long
@@ -69,6 +90,10 @@ test-fast: $(READY) ## Run the tests that need no server, no service and no JVM:
 test-long: $(READY) ## Run all tests: a hundred kills, a thousand random databases
 	$(BIN)/pytest $(args)
 
+.PHONY: chaos
+chaos: $(READY) ## Let everything go wrong for 15 minutes; no promise may be broken (args="--seconds 300 --seed 7")
+	@$(BIN)/python -m tests.chaos $(args)
+
 .PHONY: bench
 bench: $(READY) ## Measure: every program in benchmarks/, one after the other
 	@set -e; for program in $$(grep -l __main__ benchmarks/*.py); do echo "== $$program"; $(BIN)/python $$program $(args); done
@@ -78,6 +103,21 @@ openapi: $(SYNCED) ## Write openapi/openapi.json anew from the code
 	@mkdir -p openapi
 	@$(BIN)/python -m app.openapi > openapi/.openapi.json.new
 	@mv openapi/.openapi.json.new openapi/openapi.json
+
+.PHONY: runbook
+runbook: $(SYNCED) ## Write docs/reference/runbook.md and settings.md anew from the code
+	@$(BIN)/python -m app.runbook.page > docs/reference/.runbook.md.new
+	@mv docs/reference/.runbook.md.new docs/reference/runbook.md
+	@$(BIN)/python -m app.runbook.settings.page > docs/reference/.settings.md.new
+	@mv docs/reference/.settings.md.new docs/reference/settings.md
+
+.PHONY: client
+client: $(SYNCED) ## Write client/lethe_client/asynchronous anew from the client that does not wait
+	@$(BIN)/python setup/async_client.py
+
+.PHONY: console-pictures
+console-pictures: $(READY) ## Write the pictures of docs/console anew, with Chromium
+	@LETHE_CONSOLE_PICTURES=docs/console $(BIN)/pytest -q tests/console/test_pictures.py
 
 .PHONY: migrate
 migrate: $(READY) ## Bring the metadata database to the newest schema

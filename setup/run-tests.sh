@@ -49,7 +49,9 @@ fi
 [ "${#paths[@]}" -gt 0 ] || arguments+=(--ignore=tests/style)
 # Folders of which all is marked served: to collect them would take longer than to run many others.
 if [ "$fast" -eq 1 ]; then
-  for folder in journeys http seeds regressions migrations benchmarks; do arguments+=("--ignore=tests/$folder"); done
+  for folder in benchmarks chaos deploy http journeys migrations pages regressions seeds; do
+    arguments+=("--ignore=tests/$folder")
+  done
 fi
 
 # Files in the order of tests/conftest.py, not by their number of tests.
