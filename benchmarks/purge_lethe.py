@@ -10,11 +10,11 @@ import multiprocessing
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from datetime import UTC
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -135,7 +135,7 @@ def _purge(conninfo: str) -> Run:
         # A runner would renew the lease; there is none here.
         settings = Settings(data_dir=Path(directory), lease_self_stop_s=3600)
         with closing_database(Database(settings.effective_metadata_url)) as database:
-            context = _claimed(database, settings, clock, _store(conninfo, database))
+            context = claimed(database, settings, clock, store_at(conninfo, database))
             begun = time.perf_counter()
             result = run_purge(context, engines=Engines(engine))
             job_seconds = time.perf_counter() - begun
@@ -154,9 +154,11 @@ def closing_database(database: Database) -> Iterator[Database]:
         database.engine.dispose()
 
 
-def _store(conninfo: str, database: Database) -> Store:
+def store_at(conninfo: str, database: Database) -> Store:
+    """The store of an address; its password becomes a secret of the metadata."""
     url = make_url(conninfo)
-    driver = "mysql+pymysql" if url.get_backend_name() == "mysql" else "postgresql+psycopg"
+    drivers = {"mysql": "mysql+pymysql", "sqlite": "sqlite"}
+    driver = drivers.get(url.get_backend_name(), "postgresql+psycopg")
     bare = URL.create(driver, url.username, None, url.host, url.port, url.database, url.query)
     if url.password is not None:
         os.environ[PASSWORD_VARIABLE] = str(url.password)
@@ -185,11 +187,11 @@ def _store(conninfo: str, database: Database) -> Store:
     )
 
 
-def _params(store: Store) -> dict[str, Any]:
+def _params(store: Store, cutoff: datetime) -> dict[str, Any]:
     """A purge as it is submitted without any bound of its own."""
     params = PurgeParams(
         kind=PurgeKind.OUTGOING,
-        cutoff=CUTOFF.replace(tzinfo=UTC),
+        cutoff=cutoff.replace(tzinfo=UTC),
         retention_minutes=None,
         default_retention_minutes=Sourced(value=7200, source="DEFAULT"),
         stranded=StrandedMode.MARK,
@@ -211,7 +213,15 @@ def _params(store: Store) -> dict[str, Any]:
     return params.model_dump(mode="json")
 
 
-def _claimed(database: Database, settings: Settings, clock: SystemClock, store: Store) -> JobContext:
+def claimed(
+    database: Database,
+    settings: Settings,
+    clock: SystemClock,
+    store: Store,
+    *,
+    cutoff: datetime = CUTOFF,
+    changed: Callable[[str], None] = lambda _job: None,
+) -> JobContext:
     """The context of a job that a runner has just claimed."""
     held: dict[str, Any] = {
         "id": JOB_ID,
@@ -219,7 +229,7 @@ def _claimed(database: Database, settings: Settings, clock: SystemClock, store: 
         "store": store.id,
         "state": JobState.RUNNING,
         "requested_by": "benchmark",
-        "params": _params(store),
+        "params": _params(store, cutoff),
         "attempt": 1,
         "crash_count": 0,
         "retries": 0,
@@ -235,7 +245,7 @@ def _claimed(database: Database, settings: Settings, clock: SystemClock, store: 
         database=database,
         settings=settings,
         clock=clock,
-        changed=lambda _job: None,
+        changed=changed,
     )
 
 
