@@ -40,16 +40,24 @@ MARIADB_FIXTURES = {"mariadb_server", "mariadb_url", "own_mariadb"}
 SLONY_FIXTURES = {"slony", "bare_slony"}
 SERVERS = re.compile("postgresql|mariadb|mysql")
 JVM_FIXTURES = {"shared_pool", "purging"}
-SERVED_FOLDERS = {"benchmarks", "http", "journeys", "migrations", "regressions", "seeds"}
+SERVED_FOLDERS = {
+    *("benchmarks", "chaos", "console", "deploy", "http", "journeys"),
+    *("migrations", "pages", "regressions", "seeds"),
+}
 PERCONA_FIXTURES = {"pt_archiver"}
+PROMTOOL_FIXTURES = {"promtool"}
+CHROMIUM_FIXTURES = {"chromium"}
 TESTS = Path(__file__).parent
 SLOW = set((TESTS / "slow.txt").read_text().split())
 # Long ones first, so that the workers end together; last those whose services live to the end of the run.
-TURNS = {"journeys": 0, "http": 2}
+TURNS = {"chaos": 0, "journeys": 0, "pages": 0, "http": 2, "console": 2}
 LONGEST = "test_openapi_conformance.py"
 ENGINES = ("sqlite", "postgresql")
 ON_BOTH = {"test_conditional_requests.py", "test_processes.py", "test_rows_purges_killed.py"}
 MARIADB_URL = "mysql+pymysql://root@127.0.0.1:3306"
+
+# Tests are refused by the hundred from one address.
+os.environ.setdefault("LETHE_REFUSAL_DELAY_MAX_S", "0")
 
 # A machine that others use too may take its time for an example; pytest-timeout ends one that hangs.
 settings.register_profile("lethe", deadline=None)
@@ -98,6 +106,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
         if PERCONA_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.percona)
+        if PROMTOOL_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.promtool)
+        if CHROMIUM_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.chromium)
     _share_metadata(items)
     items.sort(key=_turn)
 
@@ -271,6 +283,24 @@ def pt_archiver() -> str:
     found = shutil.which("pt-archiver")
     if found is None:
         _skip_or_fail("pt-archiver is not installed (Debian: percona-toolkit)")
+    return str(found)
+
+
+@pytest.fixture(scope="session")
+def promtool() -> str:
+    """The path of promtool."""
+    found = shutil.which("promtool")
+    if found is None:
+        _skip_or_fail("promtool is not installed (Debian: prometheus)")
+    return str(found)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The path of Chromium."""
+    found = shutil.which("chromium")
+    if found is None:
+        _skip_or_fail("Chromium is not installed (Debian: chromium)")
     return str(found)
 
 

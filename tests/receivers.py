@@ -67,7 +67,10 @@ class Receiver:
         request = read_request(conn)
         if request is None:
             return
-        event = request[0]["webhook-id"]
+        event = request[0].get("webhook-id")
+        if event is None:  # a stranger, who asks for what had this port before
+            answer(conn, "404 Not Found")
+            return
         with self.changed:
             self._now[event] += 1
             self.at_once[event] = max(self.at_once[event], self._now[event])

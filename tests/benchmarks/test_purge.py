@@ -8,7 +8,9 @@ from benchmarks.purge import main
 from benchmarks.purge_shapes import SHAPES
 
 
-@pytest.mark.parametrize("shape", list(SHAPES))
+@pytest.mark.parametrize(
+    "shape", [pytest.param(name, marks=pytest.mark.long if name == "dense-5m" else ()) for name in SHAPES]
+)
 def test_small_data_set_is_left_the_same_by_both_sides(
     shape: str, postgresql_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,6 +12,7 @@ from tests.conftest import need_slony
 pytestmark = pytest.mark.slony
 
 
+@pytest.mark.long
 def test_few_events_leave_by_both_ways_and_the_same_stays(capsys: pytest.CaptureFixture[str]) -> None:
     need_slony()
     assert main(["--quick"]) == 0

@@ -20,7 +20,10 @@ def test_small_fleet_gives_a_verdict(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out.splitlines()[-1].endswith("OK")
 
 
-@pytest.mark.parametrize("name", ["api", "purge", "purge_mariadb", "spark"])
+@pytest.mark.parametrize(
+    "name",
+    [*(pytest.param(each, marks=pytest.mark.long) for each in ("api", "purge", "purge_mariadb")), "spark"],
+)
 def test_program_that_is_run_by_its_path_finds_the_package_spark(name: str) -> None:
     """`benchmarks/spark.py` lies where a script of that folder looks first."""
     ran = subprocess.run(

@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-KEYS = {"type", "title", "status", "detail", "instance", "code", "retryable"}
+KEYS = {"type", "title", "status", "detail", "instance", "code", "retryable", "help"}
 TRACES = ("Traceback", 'File "', "sqlalchemy.", "psycopg.", "site-packages")
 
 
@@ -19,6 +19,7 @@ def problem(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
     assert body["code"] == code, body
     assert set(body) >= KEYS
     assert body["status"] == status
+    assert body["help"] == f"docs/reference/runbook.md#{code.lower()}"
     assert body["instance"] == answer.request.url.path
     assert body["type"] == f"urn:lethe:problem:{code.lower().replace('_', '-')}"
     assert not any(mark in answer.text for mark in TRACES), answer.text

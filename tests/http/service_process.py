@@ -24,6 +24,8 @@ LETHE = Path(sys.executable).with_name("lethe")
 START_MAX_S = 60.0
 STOP_MAX_S = 30.0
 REQUEST_TIMEOUT_S = 30.0
+# Tests are refused by the hundred from one address, and compare the rows of the metadata.
+USUAL = {"LETHE_REFUSAL_DELAY_MAX_S": "0", "LETHE_REFUSALS_WRITTEN_S": "3600", "LETHE_STORE_CHECK_S": "0"}
 
 
 class ServiceStartError(Exception):
@@ -57,7 +59,7 @@ class ServiceProcess:
         self.data_dir = directory / "data"
         self.log_file = directory / "serve.log"
         self.metadata_url = metadata_url
-        self.settings = dict(settings or {})
+        self.settings = USUAL | dict(settings or {})
         self.port = 0
         self._process: subprocess.Popen[bytes] | Forked | None = None
         directory.mkdir(parents=True, exist_ok=True)

@@ -60,6 +60,28 @@ def test_change_with_a_stale_etag_is_refused(http: httpx.Client, shop: Shop, met
     problem(http.get(path), 404, "STORE_NOT_FOUND")
 
 
+def test_what_a_check_learns_of_the_target_does_not_make_an_etag_stale(
+    http: httpx.Client, make_shop: MakeShop
+) -> None:
+    """A check that came by itself raised the version: a PATCH with the ETag of the POST was 412 then."""
+    shop = make_shop()
+    path = f"/v1/stores/{shop.id}"
+    read = http.get(path)
+    assert read.json()["target_identity"] is None
+    assert http.post(f"{path}:check").json()["identity"]
+    known = http.get(path, headers={"If-None-Match": read.headers["etag"]})
+    assert known.status_code == 200, "it shows more than was read"
+    assert known.json()["target_identity"]
+    assert http.get(path, headers={"If-None-Match": known.headers["etag"]}).status_code == 304
+    changed = http.patch(path, json={"labels": {"a": "b"}}, headers={"If-Match": read.headers["etag"]})
+    assert changed.status_code == 200
+    problem(
+        http.patch(path, json={"labels": {}}, headers={"If-Match": known.headers["etag"]}),
+        412,
+        "ETAG_MISMATCH",
+    )
+
+
 @pytest.mark.parametrize("value", ["1", "abc", '"1', "W/1", '"a" "b"', ",", '"²"'])
 def test_if_match_that_is_no_entity_tag_is_refused(
     shop: Shop, metadata: MetadataRows, http: httpx.Client, value: str

@@ -116,3 +116,10 @@ def test_command_tells_people_what_to_do_next(data_dir: Path, tmp_path: Path) ->
     assert "former service does not run" in done.stdout
     code, said, _ = _metadata("check", tmp_path / "nothing")
     assert (code, said["code"]) == (78, "BACKUP_NOT_FOUND")
+
+
+def test_there_is_no_way_down_and_what_to_do_is_said(tmp_path: Path) -> None:
+    done = run_to_end(["migrate", "--down", "--data-dir", str(tmp_path / "none"), "--json"])
+    assert (done.returncode, json.loads(done.stdout)["code"]) == (78, "NO_WAY_DOWN")
+    assert "lethe metadata restore" in done.stderr
+    assert not (tmp_path / "none").exists()

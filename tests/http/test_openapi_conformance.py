@@ -54,10 +54,11 @@ CHECKS = [
     response_headers_conformance,
     response_schema_conformance,
 ]
-EXAMPLES = 10
+EXAMPLES = 6
 EXAMPLES_LONG = 400
 # Waits are cut to a second, so that Prefer does not make the run slow.
 SETTINGS = {"LETHE_WAIT_MAX_S": "1", "LETHE_PLAN_WAIT_DEFAULT_S": "1", "LETHE_ALLOWED_HOSTS": "127.0.0.1"}
+SETTINGS |= {"LETHE_STREAM_MAX_S": "0.1"}
 
 
 def _config() -> SchemathesisConfig:

@@ -27,7 +27,7 @@ def _log_lines(service: ServiceProcess, request_id: str) -> list[dict[str, Any]]
     return []
 
 
-@pytest.mark.parametrize("path", ["/", "/v1", "/v1/", "/v2/jobs", "/v1/job", "/docs", "/redoc"])
+@pytest.mark.parametrize("path", ["/v1", "/v1/", "/v2/jobs", "/v1/job", "/docs", "/redoc"])
 def test_unknown_path_is_not_found(http: httpx.Client, path: str) -> None:
     problem(http.get(path), 404, "NOT_FOUND")
 

@@ -140,6 +140,19 @@ def test_window_holds_a_purge_and_lets_it_go(http: httpx.Client, make_shop: Any)
     until(http, f"/v1/jobs/{job['id']}", lambda body: body["state"] == "SUCCEEDED")
 
 
+def test_store_that_loses_its_label_has_its_held_jobs_go_on(http: httpx.Client, make_shop: Any) -> None:
+    shop = make_shop(labels={"tier": "gold"})
+    closed = {"kind": "DENY", "cron": "* * * * *", "duration": "P1D", "labels": {"tier": "gold"}}
+    window = http.post("/v1/windows", json=closed).json()
+    job = http.post(f"/v1/stores/{shop.id}/purges", json={"kind": "OUTGOING"}).json()
+    until(http, f"/v1/jobs/{job['id']}", lambda body: body["state"] == "WAITING")
+    store = f"/v1/stores/{shop.id}"
+    tag = {"If-Match": http.get(store).headers["ETag"]}
+    http.patch(store, json={"labels": {"tier": "iron"}}, headers=tag).raise_for_status()
+    until(http, f"/v1/jobs/{job['id']}", lambda body: body["state"] == "SUCCEEDED")
+    http.delete(f"/v1/windows/{window['id']}").raise_for_status()
+
+
 def test_windows_are_for_admins(service: ServiceProcess, make_token: Callable[..., str]) -> None:
     with service.http(make_token(role="operator")) as operator:
         body = {"kind": "DENY", "cron": "0 0 * * *", "duration": "PT1H"}

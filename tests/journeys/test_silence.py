@@ -161,7 +161,7 @@ def test_sqlite_job_is_aborted_only_when_nobody_can_be_writing(
     build_large(place, 10, rows=1_000)
     add_store(client, "busy-sqlite", place)
     job = client.purges.create("busy-sqlite", purge_request(place, rows_per_s=500))
-    until(lambda: client.jobs.get(job.id).progress.done > 0)
+    until(lambda: client.jobs.get(job.id).progress.removed)
     with closing(sqlite3.connect(file, isolation_level=None, timeout=10)) as holder:
         holder.execute("begin immediate")
         rows = fingerprint(place)

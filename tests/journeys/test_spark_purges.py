@@ -85,6 +85,7 @@ def _run_lanes(service: Service, directory: Path, url: str, seeds: range, *, lan
         return [job_id for jobs in pool.map(run, made) for job_id in jobs]
 
 
+@pytest.mark.long  # one at a time: tests/seeds/test_symmetricds_purge_http_random.py
 def test_random_databases_purged_on_spark_are_as_the_oracle_says(
     service: Service, standing_postgresql: PostgresqlServer, tmp_path: Path
 ) -> None:
@@ -96,6 +97,7 @@ def test_random_databases_purged_on_spark_are_as_the_oracle_says(
     assert [event["reason"] for event in _events(service.client, jobs[0])] == ["REQUESTED"]
 
 
+@pytest.mark.long  # the purge: tests/seeds; the silence of an abort there: test_mariadb.py
 def test_mariadb_is_purged_and_aborted_on_spark_as_the_others(service: Service, mariadb_url: str) -> None:
     """Aborted at work, silent, and brought to the oracle's rows by the next purge; the archives are exact."""
     client, place = service.client, Place(mariadb_url)

@@ -113,7 +113,7 @@ def test_two_stores_on_one_database_conflict_with_each_other(
     slow = purge_request(place, max_rows_in_tx=50, rows_per_s=300)
     for one, other in ((first, second), (second, first)):
         job = client.purges.create(one, slow)
-        until(lambda job=job: client.jobs.get(job.id).progress.done > 0)
+        until(lambda job=job: client.jobs.get(job.id).progress.removed)
         with pytest.raises(Conflict) as refused:
             client.purges.create(other, purge_request(place))
         assert refused.value.code == "CONFLICTING_JOB"
@@ -150,7 +150,7 @@ def test_two_lethes_on_one_database_without_ledger_never_work_at_once(
     expected = expect(place, snapshot(place))
     slow = purge_request(place, max_rows_in_tx=50, rows_per_s=500)
     one = standing_service.client.purges.create("shared", slow)
-    until(lambda: standing_service.client.jobs.get(one.id).progress.done > 0)
+    until(lambda: standing_service.client.jobs.get(one.id).progress.removed)
     two = other.client.purges.create("shared", purge_request(place))
     with connection_to(place.url) as connection:
         _assert_never_both(connection, standing_service.client, one.id, two.id)
@@ -209,7 +209,7 @@ def test_runner_that_sleeps_between_units_without_ledger_does_not_block_its_succ
     add_store(client, "limited-between", place, url=url, runs_on=[LABEL])
     expected = expect(place, snapshot(place))
     job = client.purges.create("limited-between", purge_request(place, max_rows_in_tx=50, rows_per_s=100))
-    until(lambda: client.jobs.get(job.id).progress.done > 0)
+    until(lambda: client.jobs.get(job.id).progress.removed)
     frozen = runners.holder(job.id)
     frozen.freeze()
     waited_s = runners.await_other(job.id, frozen)

@@ -21,7 +21,7 @@ from app.stores.rows import Store
 from app.stores.service import get_store
 from app.stores.targets import place_of
 from spark.targets.connection import Connection, connect
-from spark.targets.fence import raise_fence, read_fence
+from spark.targets.fence import greatest_fence, raise_fence, read_fence
 from spark.targets.ledger import ensure_ledger
 from tests.oracles.symmetricds import Place
 from tests.regressions.purges import OLD_CUTOFF, Purges
@@ -49,9 +49,9 @@ def claims(purges: Purges, store: Store, monkeypatch: pytest.MonkeyPatch) -> lis
         with purges.bench.database.transaction() as db:
             tokens.append(next_token(db))
         raise_to(store, resource, tokens[-1], owner=OURS)
-        return read_fence(conn, resource)
+        return greatest_fence(conn, resource)
 
-    monkeypatch.setattr("app.jobs.running.recovery.read_fence", claimed_first)
+    monkeypatch.setattr("app.jobs.running.recovery.greatest_fence", claimed_first)
     return tokens
 
 

@@ -6,12 +6,17 @@ INTERNAL.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 import sqlalchemy as sa
 
 from app.db import Database
 from app.errors import MetadataUnavailable
-from tests.app.jobs.workbench import Workbench, finish, kind
+from app.jobs.running.context import JobContext
+from tests.app.jobs.workbench import Workbench, kind
 
 
 @pytest.mark.postgresql
@@ -28,14 +33,21 @@ def test_read_only_metadata_counts_as_away(postgresql_database: Database) -> Non
 def test_bug_in_a_round_ends_no_loop(bench: Workbench) -> None:
     broken = [True]
 
-    def limits(_db: object) -> dict[str, int]:
+    def limits(_db: object, _stores: object) -> dict[str, int]:  # asked while a job of a store is at work
         if broken:
             broken.clear()
             raise RuntimeError("a bug")
         return {}
 
-    job_id = bench.submit()
-    with bench.running(kind(finish), limits=limits) as runner:
-        bench.until(job_id, "SUCCEEDED")
+    def work(context: JobContext) -> Mapping[str, Any]:
+        while broken:
+            context.check()
+            time.sleep(0.01)
+        return {}
+
+    jobs = [bench.submit(), bench.submit()]
+    with bench.running(kind(work), limits=limits) as runner:
+        for job_id in jobs:
+            bench.until(job_id, "SUCCEEDED")
         assert runner.is_alive
     assert not broken

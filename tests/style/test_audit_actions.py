@@ -12,7 +12,7 @@ from tests.style.source_files import ROOT, source_files
 
 WORD = "[a-z]+(-[a-z]+)*"
 FORM = re.compile(rf"{WORD}\.{WORD}")
-OPERATIONS = ROOT / "docs" / "operations.md"
+OPERATIONS = ROOT / "docs" / "reference" / "operations.md"
 
 
 def _texts_as_actions() -> Iterator[str]:

@@ -2,6 +2,8 @@
 
 import ast
 import re
+import subprocess
+from pathlib import PurePosixPath
 
 from tests.style.source_files import ROOT, shipped_files, source_files
 
@@ -125,6 +127,21 @@ def test_environment_is_read_only_by_settings() -> None:
     assert found == []
 
 
-def test_root_holds_the_pages_that_a_newcomer_looks_for() -> None:
-    wanted = ["README.md", "CHANGELOG.md", "Makefile", "Dockerfile", ".ci/run", "docs/decisions"]
-    assert [name for name in wanted if not (ROOT / name).exists()] == []
+# What a newcomer looks for, and what its own tools look for, by these names and at this place.
+ROOT_FILES = {
+    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "SECURITY.md"),
+    *("Dockerfile", "Makefile", "compose.yaml", "mkdocs.yml", "pyproject.toml", "uv.lock"),
+    *(".dockerignore", ".gitignore"),
+}
+ROOT_FOLDERS = {
+    *("app", "spark", "client", "migrations", "lethe_samples"),
+    *("benchmarks", "deploy", "docs", "openapi", "setup", "tests", ".ci"),
+}
+
+
+def test_root_holds_what_a_newcomer_looks_for_and_nothing_else() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    paths = [PurePosixPath(name) for name in listed.splitlines()]
+    assert {path.name for path in paths if len(path.parts) == 1} == ROOT_FILES
+    assert {path.parts[0] for path in paths if len(path.parts) > 1} == ROOT_FOLDERS
+    assert (ROOT / "client" / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()

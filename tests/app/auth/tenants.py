@@ -204,7 +204,7 @@ def call_of(operation: Operation, tenant: Tenant, *, stores_of: Tenant | None = 
     )
 
 
-STORE_OF = {"archive": "sym"}
+STORE_OF = {"archive": "sym", "get_store_series": "sym"}
 BODIES: Mapping[str, Any] = {
     "create_secret": lambda tenant, owner: {
         "name": f"{owner.name}-new",
@@ -265,7 +265,7 @@ class World:
 
     def __init__(self, template: Path, directory: Path) -> None:
         self.clock = FakeClock()
-        self.settings = Settings(data_dir=directory, target_connect_timeout_s=1)
+        self.settings = Settings(data_dir=directory, target_connect_timeout_s=1, stream_max_s=0.1)
         self._path, self._kept = directory / "lethe.db", directory / "kept.db"
         shutil.copyfile(template, self._path)
         self.database = Database(f"sqlite:///{self._path}", clock=self.clock)

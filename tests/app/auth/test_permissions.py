@@ -96,19 +96,21 @@ def _as_it_is(_: World, call: Call) -> Call:
     return call
 
 
-def _schedule(verb: str, store: str) -> Variation:
+def _schedule(verb: str, store: str, **fields: object) -> Variation:
     def varied(world: World, call: Call) -> Call:
-        body = {"period": "P1D"} if verb == "ERASURE" else {}
+        body = fields | ({"period": "P1D"} if verb == "ERASURE" else {})
+        if store == "replica":
+            body |= {"agreement_id": world.theirs.things["agreement_id"]}
         return call.with_body(verb=verb, body=body, store=f"{world.theirs.name}-{store}", cron="0 3 * * *")
 
     return varied
 
 
-def _resumed(verb: str, store: str) -> Variation:
+def _resumed(verb: str, store: str, **fields: object) -> Variation:
     """A schedule of another verb."""
 
     def varied(world: World, call: Call) -> Call:
-        written = _schedule(verb, store)(world, Call("POST", "/v1/schedules"))
+        written = _schedule(verb, store, **fields)(world, Call("POST", "/v1/schedules"))
         made = world.ask(written, world.admin)
         assert made.status_code == 201, made.text
         return call.at(f"/v1/schedules/{made.json()['id']}:resume")
@@ -116,6 +118,7 @@ def _resumed(verb: str, store: str) -> Variation:
     return varied
 
 
+_DISCARD = {"mode": "TOTAL", "discard_consumer_changes": True}
 VARIATIONS: dict[tuple[str, str], Variation] = {
     ("restore_archive", "admin"): _body(into={"live": True}),
     ("restore_archive", "stores:write"): _body(into={"file": "/tmp/never-made.sqlite"}),
@@ -125,6 +128,16 @@ VARIATIONS: dict[tuple[str, str], Variation] = {
     ("create_schedule", "purges:write"): _body(verb="PURGE"),
     ("create_schedule", "events:write"): _schedule("EVENT_CLEANUP", "node"),
     ("create_schedule", "erasure:write"): _schedule("ERASURE", "je"),
+    ("create_schedule", "replication:write"): _schedule("AUDIT", "replica"),
+    ("create_schedule", "evidence:verify"): _schedule("ERASURE_VERIFY", "je"),
+    ("create_schedule", "admin"): _schedule(
+        "REPLICATION_SESSION", "replica", mode="TOTAL", discard_consumer_changes=True
+    ),
+    ("resume_schedule", "replication:write"): _resumed("AUDIT", "replica"),
+    ("resume_schedule", "evidence:verify"): _resumed("ARCHIVE_VERIFY", "sym"),
+    ("resume_schedule", "admin"): _resumed(
+        "REPLICATION_SESSION", "replica", mode="TOTAL", discard_consumer_changes=True
+    ),
     ("resume_schedule", "purges:write"): _as_it_is,
     ("resume_schedule", "events:write"): _resumed("EVENT_CLEANUP", "node"),
     ("resume_schedule", "erasure:write"): _resumed("ERASURE", "je"),

@@ -8,7 +8,7 @@ import pytest
 
 from app.cli.grant_scripts import grant_script
 
-OPERATIONS = Path(__file__).parents[3] / "docs" / "operations.md"
+OPERATIONS = Path(__file__).parents[3] / "docs" / "reference" / "operations.md"
 
 
 def test_abandon_sends_the_reason_and_shows_that_nothing_is_proved(lethe, service) -> None:

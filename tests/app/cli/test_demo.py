@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 
+@pytest.mark.long  # `make wheels`, a step of CI, runs the demo of the installed wheel
 @pytest.mark.journey
 def test_demo_purges_what_it_says_and_its_archive_verifies(tmp_path) -> None:
     done = subprocess.run(

@@ -202,7 +202,13 @@ class Erasers:
         runner = self._runner()
         with self.database.transaction() as db:
             reap(db, self.database, runner.claimer)
-            job = claim_next(db, self.database, runner.claimer, job_class=job_class, parallel_limits={})
+            job = claim_next(
+                db,
+                self.database,
+                runner.claimer,
+                job_class=job_class,
+                parallel_limits=lambda _db, _stores: {},
+            )
         if job is None:
             return False
         self.context = JobContext(
@@ -281,6 +287,6 @@ class Erasers:
             database=self.database,
             settings=self.settings,
             clock=self.clock,
-            parallel_limits=lambda _db: {},
+            parallel_limits=lambda _db, _stores: {},
             suspended_stores=lambda _db: {},
         )

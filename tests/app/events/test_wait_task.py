@@ -147,11 +147,11 @@ def test_looks_come_each_second_then_less_often_and_stop_at_the_deadline(
     assert waits.bench.state(job_id) == "FAILED"
 
 
-def test_many_waits_share_the_looks_of_a_second(waits: Waits, store: Store, node: LoadedCatalog) -> None:
+def test_many_stores_share_the_looks_of_a_second(waits: Waits, store: Store, node: LoadedCatalog) -> None:
     make_event(node, 1, 5_000_000_020)
     job_id = waits.submit(store)
-    for _ in range(59):
-        waits.bench.submit("EVENT_WAIT", store=store.id)
+    for number in range(59):
+        waits.bench.submit("EVENT_WAIT", store=f"store-{number}")
     waits.bench.submit("OTHER", store=store.id)
     job = waits.attempt(job_id)
     assert job.not_before == clock_of(waits).now() + timedelta(seconds=12)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -17,15 +15,11 @@ from app.db import Database
 from app.errors import MetadataBusy, MetadataUnavailable
 from app.hooks import deliverer as deliverers
 from app.hooks import turns
-from app.hooks.deliverer import Deliverer
-from app.hooks.ending import forget_deliveries, give_up
-from app.hooks.leases import LEASE, PAUSES_S, pause_s, settle, take
+from app.hooks.leases import LEASE, settle, take
 from app.hooks.sending import Outcome
-from app.hooks.signing import new_key
-from app.outbox.rows import DeliveryState, Webhook
+from app.outbox.rows import Webhook
 from app.settings import Settings
-from app.stores.rows import Store
-from tests.app.fake_clock import FakeClock
+from tests.app.hooks.delivering import delivering, ended, until
 from tests.app.hooks.outboxes import (
     deliveries_of,
     end_job,
@@ -33,43 +27,9 @@ from tests.app.hooks.outboxes import (
     hook_of,
     make_hook,
     make_job,
-    make_store,
     move,
 )
 from tests.receivers import listening, read_request, receiving
-
-
-@contextmanager
-def delivering(database: Database, settings: Settings, count: int = 1) -> Iterator[list[Deliverer]]:
-    """So many deliverers, each of an instance of its own."""
-    others = [Database(database.url.render_as_string(hide_password=False), clock=database.clock)]
-    others *= count - 1
-    running = [
-        Deliverer(each, settings, SystemClock(), instance_id=f"ins_{number}")
-        for number, each in enumerate((database, *others))
-    ]
-    for each in running:
-        each.start()
-    try:
-        yield running
-    finally:
-        for each in running:
-            each.stop()
-        for each in running:
-            each.join(10)
-        for other in set(others):
-            other.close()
-
-
-def until(true: Callable[[], Any], timeout_s: float = 20.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def ended(database: Database) -> bool:
-    return all(row.state != DeliveryState.PENDING for row in deliveries_of(database))
 
 
 def test_events_leave_signed_as_cloud_events(database: Database, settings: Settings) -> None:
@@ -88,23 +48,6 @@ def test_events_leave_signed_as_cloud_events(database: Database, settings: Setti
     [row] = deliveries_of(database)
     assert (row.state, row.attempts, row.last_status, row.last_error) == ("DELIVERED", 1, 204, None)
     assert hook_of(database, hook.id).delivered == 1
-
-
-def test_both_secrets_sign_until_the_overlap_ends(database: Database, settings: Settings) -> None:
-    former, soon = new_key(), SystemClock().now() + timedelta(hours=1)
-    with receiving() as receiver, delivering(database, settings):
-        hook = make_hook(database, receiver.url, former_key=former, former_until=soon)
-        end_job(database, make_job(database))
-        receiver.wait_for(1)
-        assert len(receiver.verified(str(hook.own_key), former)) == 2
-        with database.transaction() as db:
-            row = db.get_one(Webhook, hook.id)
-            row.former_until = SystemClock().now() - timedelta(seconds=1)
-            db.add(row)
-        end_job(database, make_job(database))
-        receiver.wait_for(2)
-    assert "," in receiver.got[1][0]["webhook-signature"]
-    assert " " not in receiver.got[1][0]["webhook-signature"]
 
 
 def test_two_deliverers_never_send_one_delivery_at_once(database: Database, settings: Settings) -> None:
@@ -154,38 +97,6 @@ def test_the_same_instance_goes_on_at_once(database: Database, settings: Setting
             until(lambda: hook_of(database, hooks[0].id).delivered)
     # The other one is of an instance that may live.
     assert [row.state for row in deliveries_of(database)] == ["DELIVERED", "PENDING"]
-
-
-def test_what_fails_waits_ever_longer_and_is_given_up(database: Database) -> None:
-    hook = make_hook(database)
-    end_job(database, make_job(database))
-    pauses = []
-    for attempt in range(1, 30):
-        with database.transaction() as db:
-            taken = take(db, database, hook.id, source="x")
-            assert taken is not None, attempt
-            assert settle(db, database, taken, Outcome(500, "the receiver answered 500"))
-        [row] = deliveries_of(database)
-        if row.state == DeliveryState.GIVEN_UP:
-            break
-        assert row.next_at is not None
-        assert row.last_at is not None
-        pauses.append((row.next_at - row.last_at).total_seconds())
-        move(database, hook.id, row.next_at - row.last_at)
-    assert 10 <= len(pauses) <= 14
-    assert timedelta(days=4, hours=23) <= timedelta(seconds=sum(pauses)) <= timedelta(days=5)
-    for found, wanted in zip(pauses[:-1], (*PAUSES_S, *[PAUSES_S[-1]] * 9), strict=False):
-        assert wanted * 0.79 <= found <= min(wanted * 1.21, 86_401)
-    [row] = deliveries_of(database)
-    assert (row.state, row.last_status, row.next_at) == ("GIVEN_UP", 500, None)
-    shown = hook_of(database, hook.id)
-    assert (shown.failed, shown.given_up, shown.delivered) == (len(pauses) + 1, 1, 0)
-
-
-def test_pauses_have_their_jitter_and_their_maximum() -> None:
-    found = [pause_s(3) for _ in range(200)]
-    assert min(found) < 1_800 < max(found)
-    assert max(pause_s(50) for _ in range(200)) <= 86_400
 
 
 def test_a_receiver_that_is_gone_disables_its_webhook(database: Database, settings: Settings) -> None:
@@ -242,22 +153,6 @@ def test_five_slow_receivers_leave_a_good_one_its_turn(
         shares.pop(good.id)
         assert len(shares) == 5  # each of the slow ones had a turn
         assert max(shares.values()) - min(shares.values()) <= 4
-
-
-def test_retry_after_is_kept(database: Database) -> None:
-    hook = make_hook(database)
-    end_job(database, make_job(database))
-    with database.transaction() as db:
-        taken = take(db, database, hook.id, source="x")
-        assert taken is not None
-        settle(db, database, taken, Outcome(429, "slow down", retry_after_s=3_600.0))
-    [row] = deliveries_of(database)
-    shown = hook_of(database, hook.id)
-    assert row.next_at is not None
-    assert row.last_at is not None
-    assert shown.rest_until is not None
-    assert row.next_at - row.last_at >= timedelta(seconds=3_599)
-    assert shown.rest_until - row.last_at >= timedelta(seconds=3_599)
 
 
 def test_an_idle_deliverer_asks_seldom(
@@ -317,15 +212,6 @@ def test_a_bug_in_an_attempt_fails_it_and_does_not_keep_its_lease(
     assert "somebody else" not in str(row.last_error)
 
 
-def test_a_secret_that_cannot_be_read_is_told_and_tried_again(database: Database, settings: Settings) -> None:
-    with receiving() as receiver, delivering(database, settings):
-        hook = make_hook(database, receiver.url, own_key=None, secret="secret:missing")
-        end_job(database, make_job(database))
-        until(lambda: hook_of(database, hook.id).failures)
-    assert receiver.got == []
-    assert "secret:missing is not registered" in str(deliveries_of(database)[0].last_error)
-
-
 def test_a_webhook_that_was_narrowed_gets_nothing_of_the_former_stores(
     database: Database, settings: Settings
 ) -> None:
@@ -343,52 +229,3 @@ def test_a_webhook_that_was_narrowed_gets_nothing_of_the_former_stores(
     assert [body["data"]["store"] for body in receiver.events] == ["shop"]
     assert sorted(each.state for each in deliveries_of(database)) == ["DELIVERED", "GIVEN_UP", "GIVEN_UP"]
     assert hook_of(database, hook.id).given_up == 2
-
-
-@pytest.mark.parametrize("fate", ["relabelled", "removed"])
-def test_what_happened_to_a_store_is_told_whatever_becomes_of_it(fate: str, database: Database) -> None:
-    """The alert that waits is often of the very store that somebody then takes away."""
-    make_store(database, "shop", labels={"region": "eu"})
-    hook = make_hook(database, labels={"region": "eu"})
-    end_job(database, make_job(database))
-    with database.transaction() as db:
-        store = db.get_one(Store, "shop")
-        if fate == "removed":
-            db.delete(store)
-        else:
-            store.labels = {"region": "us"}
-            db.add(store)
-    with database.transaction() as db:
-        taken = take(db, database, hook.id, source="x")
-    assert taken is not None
-    assert taken.event["data"]["store"] == "shop"
-
-
-def test_labels_that_changed_since_take_away_what_waits(database: Database) -> None:
-    make_store(database, "shop", labels={"region": "eu"})
-    hook = make_hook(database, labels={"region": "eu"})
-    end_job(database, make_job(database))
-    with database.transaction() as db:
-        row = db.get_one(Webhook, hook.id)
-        row.labels, row.updated_at = {"region": "us"}, database.now(db) + timedelta(seconds=1)
-        db.add(row)
-    with database.transaction() as db:
-        assert take(db, database, hook.id, source="x") is None
-    assert deliveries_of(database)[0].state == "GIVEN_UP"
-    assert hook_of(database, hook.id).given_up == 1
-
-
-def test_retention_gives_up_and_forgets(sqlite_database: Database, clock: FakeClock) -> None:
-    database = sqlite_database
-    hook = make_hook(database)
-    end_job(database, make_job(database))
-    make_hook(database, is_enabled=False)
-    with database.transaction() as db:
-        assert give_up(db, now=clock.now()) == 0
-        assert give_up(db, now=clock.now() + timedelta(days=5)) == 1
-        assert forget_deliveries(db, before=clock.now()) == 0
-    assert deliveries_of(database)[0].state == "GIVEN_UP"
-    assert hook_of(database, hook.id).given_up == 1
-    with database.transaction() as db:
-        assert forget_deliveries(db, before=clock.now() + timedelta(days=19)) == 1
-    assert list(events_of(database)) == []

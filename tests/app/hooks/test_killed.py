@@ -32,7 +32,7 @@ _processes.set_forkserver_preload(["tests.app.hooks.test_killed"])
 def live(url: str, data_dir: str, ready: Connection) -> None:
     """An instance that ends jobs and delivers, until it is killed."""
     database = Database(url)
-    Deliverer(database, Settings(data_dir=Path(data_dir)), SystemClock(), instance_id="ins_1").start()
+    Deliverer(database, Settings(data_dir=Path(data_dir)), instance_id="ins_1").start()
 
     def write() -> None:
         while True:
@@ -65,7 +65,7 @@ def test_every_event_arrives_however_often_its_writer_and_sender_die(
             process.close()
             ready.close()
             told.close()
-        last = Deliverer(database, Settings(data_dir=tmp_path), SystemClock(), instance_id="ins_1")
+        last = Deliverer(database, Settings(data_dir=tmp_path), instance_id="ins_1")
         database.clock = SystemClock()  # on SQLite leases are judged by it
         last.start()
         deadline = time.monotonic() + 30 + kills / 5

@@ -5,9 +5,13 @@ from __future__ import annotations
 from contextlib import suppress
 from datetime import timedelta
 
+import pytest
+from sqlalchemy import event as engine_event
 from sqlmodel import Session
 
 from app.db import Database
+from app.hooks.ending import give_up
+from app.hooks.leases import take
 from app.jobs.states import JobState
 from app.jobs.writing import change_job, end_values
 from app.outbox.facts import Fact
@@ -129,3 +133,41 @@ def test_deliveries_are_given_five_days(database: Database) -> None:
     end_job(database, make_job(database))
     [row] = deliveries_of(database)
     assert row.give_up_at - row.created_at == timedelta(days=5)
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("hours", [-200, -3, 3, 200])
+def test_a_wrong_clock_of_the_instance_that_tells_moves_no_delivery(
+    postgresql_database: Database, hours: int
+) -> None:
+    """Senders go by the metadata's clock: an event must neither rest nor be given up for another one's."""
+    database = postgresql_database
+    hook = make_hook(database)
+    with database.transaction() as db:
+        now = database.now(db) + timedelta(hours=hours)
+        tell(db, Fact.REPLICA_RESTORED, store="s", subject="x", data={}, now=now)
+        give_up(db, now=database.now(db))
+    with database.transaction() as db:
+        assert take(db, database, hook.id, source="lethe") is not None
+    [row] = deliveries_of(database)
+    assert row.give_up_at - row.created_at == timedelta(days=5)
+    [found] = events_of(database)
+    assert found.at == now  # what has happened is told as it was seen
+
+
+def test_an_end_that_nobody_wants_costs_one_look_at_the_webhooks(database: Database) -> None:
+    job_id = make_job(database)
+    statements: list[str] = []
+
+    def count(_conn: object, _cursor: object, statement: str, *_: object) -> None:
+        statements.append(" ".join(statement.split()).lower())
+
+    with database.transaction() as db:
+        now = database.now(db)
+        engine_event.listen(database.engine, "before_cursor_execute", count)
+        try:
+            assert change_job(db, job_id, guards=[], values=end_values(JobState.SUCCEEDED, now), now=now)
+        finally:
+            engine_event.remove(database.engine, "before_cursor_execute", count)
+    assert [text for text in statements if "from webhooks" in text]
+    assert not [text for text in statements if text.startswith("select") and "from jobs" in text]

@@ -6,17 +6,28 @@ became WAITING: it slept until it looked again by itself.
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
+from app.auth.service import Caller
 from app.jobs.batches.service import run_batch
 from app.jobs.errors import JobWaiting
 from app.jobs.running import outcome
 from app.jobs.running.claims import claim_target
+from app.jobs.running.openings import window_wait
 from app.jobs.running.sql_target import _conflict
-from app.jobs.service import claim_key, release_claims, wake_parent
+from app.jobs.running.suspension import store_key, suspended_wait
+from app.jobs.service import claim_key, release_claims, wake, wake_parent
 from app.jobs.states import JobState
 from app.jobs.writing import change_job
+from app.schedules.windows.brake import WindowBrake
+from app.schedules.windows.models import WindowCreate
+from app.schedules.windows.rules import WindowKind
+from app.schedules.windows.service import create_window, remove_window
+from app.stores.models import StoreKind
+from app.stores.rows import Store
+from app.stores.service import resume_store
 from tests.app.jobs.workbench import Workbench, until_somebody_waits_for_a_row
 
 
@@ -98,6 +109,87 @@ def test_child_that_is_just_ending_is_waited_for(postgresql_bench: Workbench) ->
             until_somebody_waits_for_a_row(bench)
         waited.result(20)
     job = bench.job(parent)
+    assert job.state == "WAITING"
+    assert job.not_before is not None
+    assert job.not_before <= job.updated_at
+
+
+def test_window_that_is_just_being_removed_is_waited_for(postgresql_bench: Workbench) -> None:
+    # The removal woke nobody, and its commit came after the job's look: the job rested for an hour.
+    bench = postgresql_bench
+    _add_store(bench)
+    closed = WindowCreate(kind=WindowKind.DENY, cron="* * * * *", duration=timedelta(minutes=2))
+    with bench.database.transaction() as db:
+        window = create_window(db, closed, caller=CALLER, now=bench.clock.now())
+    job_id = bench.submit("PURGE", params={"kind": "OUTGOING"})
+    context = bench.context()
+    brake = WindowBrake(bench.database, bench.clock, is_held=lambda _kind, _params: True)
+    waiting = window_wait(context, brake)
+    with ThreadPoolExecutor(1) as pool:
+        with bench.database.transaction() as db:
+            remove_window(db, window.id, now=bench.database.now(db))
+            waited = pool.submit(outcome.wait, context, waiting, proven=True)
+            until_somebody_waits_for_a_row(bench)
+        waited.result(20)
+    _assert_goes_on(bench, job_id)
+
+
+def test_window_that_is_just_being_added_is_waited_for(postgresql_bench: Workbench) -> None:
+    # Outside of every ALLOW; one that is open now is added meanwhile.
+    bench = postgresql_bench
+    _add_store(bench)
+    never = WindowCreate(kind=WindowKind.ALLOW, cron="0 0 29 2 *", duration=timedelta(minutes=2))
+    now_open = WindowCreate(kind=WindowKind.ALLOW, cron="* * * * *", duration=timedelta(minutes=2))
+    with bench.database.transaction() as db:
+        create_window(db, never, caller=CALLER, now=bench.clock.now())
+    job_id = bench.submit("PURGE", params={"kind": "OUTGOING"})
+    context = bench.context()
+    brake = WindowBrake(bench.database, bench.clock, is_held=lambda _kind, _params: True)
+    waiting = window_wait(context, brake)
+    with ThreadPoolExecutor(1) as pool:
+        with bench.database.transaction() as db:
+            create_window(db, now_open, caller=CALLER, now=bench.database.now(db))
+            waited = pool.submit(outcome.wait, context, waiting, proven=True)
+            until_somebody_waits_for_a_row(bench)
+        waited.result(20)
+    _assert_goes_on(bench, job_id)
+
+
+def test_store_that_is_just_resumed_is_waited_for(postgresql_bench: Workbench) -> None:
+    bench = postgresql_bench
+    _add_store(bench, is_suspended=True)
+    job_id = bench.submit("PURGE")
+    context = bench.context()
+    waiting = suspended_wait("shop", now=bench.clock.now())
+    with ThreadPoolExecutor(1) as pool:
+        with bench.database.transaction() as db:
+            resume_store(db, "shop", now=bench.clock.now())
+            wake(db, store_key("shop"), now=bench.database.now(db))
+            waited = pool.submit(outcome.wait, context, waiting, proven=True)
+            until_somebody_waits_for_a_row(bench)
+        waited.result(20)
+    _assert_goes_on(bench, job_id)
+
+
+CALLER = Caller("tok_test", "ann", frozenset(), None)
+
+
+def _add_store(bench: Workbench, **fields: Any) -> None:
+    now = bench.clock.now()
+    shop = Store(
+        id="shop",
+        kind=StoreKind.SYMMETRICDS,
+        url="sqlite:////nowhere/shop.db",
+        created_at=now,
+        updated_at=now,
+        **fields,
+    )
+    with bench.database.transaction() as db:
+        db.add(shop)
+
+
+def _assert_goes_on(bench: Workbench, job_id: str) -> None:
+    job = bench.job(job_id)
     assert job.state == "WAITING"
     assert job.not_before is not None
     assert job.not_before <= job.updated_at

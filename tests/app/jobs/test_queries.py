@@ -120,7 +120,8 @@ def test_instance_is_alive_within_its_lease_time(bench: Workbench) -> None:
                 )
             )  # fmt: skip
     with bench.database.reading() as db:
-        alive = {row.id: row.alive for row in list_instances(db, now=now, alive_within_s=90)}
+        page = list_instances(db, now=now, alive_within_s=90, page_size=50, page_token="")
+        alive = {row.id: row.alive for row in page.items}
     assert alive == {"ins_fresh": True, "ins_silent": False, "ins_stopped": False}
 
 

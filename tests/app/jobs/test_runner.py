@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from app.errors import MetadataBusy, MetadataUnavailable, ServiceError
 from app.jobs.errors import JobFailed, JobWaiting, LeaseLost
 from app.jobs.models import WaitingOn
 from app.jobs.rows import JobClass
 from app.jobs.running import outcome
 from app.jobs.running.context import JobContext
+from app.jobs.running.runner import Runner
 from app.jobs.service import request_abort, request_pause, request_resume, wake
 from app.jobs.states import JobState
 from tests.app.jobs.workbench import Workbench, claimer, finish, in_threads, kind, work_until_stopped
@@ -54,6 +56,36 @@ def test_bug_in_a_task_fails_the_job_and_not_the_runner(bench: Workbench) -> Non
     assert job.error is not None
     assert job.error["code"] == "INTERNAL"
     assert "secret" not in str(job.error)
+
+
+def test_metadata_that_is_away_fails_no_job_whatever_its_task_takes_it_for(bench: Workbench) -> None:
+    """Chaos: PostgreSQL was killed under a cleanup, and the job was FAILED for good by METADATA_UNAVAILABLE.
+
+    Many tasks look at their store on their way, and turn every error of that into a failure of theirs.
+    """
+    attempts: list[int] = []
+
+    def looks(context: JobContext) -> Mapping[str, Any]:
+        attempts.append(context.job.attempt)
+        if len(attempts) > 2:
+            return {}
+        bench.clock.sleep(1.0)  # the lease is over; PostgreSQL judges it by its own clock
+        error = MetadataBusy() if len(attempts) == 1 else MetadataUnavailable("connection refused")
+        try:
+            raise error
+        except ServiceError as found:
+            raise JobFailed(found.code, found.detail) from found
+
+    with bench.running(kind(looks), by=claimer(ttl_s=0.3)) as runner:
+        job_id = bench.submit()
+        for _ in range(1_000):
+            if bench.state(job_id) == "SUCCEEDED":
+                break
+            if not runner._snapshot():  # the lease may have been renewed just before the attempt gave up
+                bench.clock.sleep(0.4)
+            time.sleep(0.02)
+        job = bench.until(job_id, "SUCCEEDED")
+    assert (attempts[:3], job.error) == ([1, 2, 3], None)
 
 
 def test_pause_resume_and_abort_go_through_their_proof(bench: Workbench) -> None:
@@ -110,6 +142,26 @@ def test_resume_while_it_is_pausing_lets_it_go_on(bench: Workbench) -> None:
     assert bench.states_seen(job_id) == [
         "QUEUED", "RUNNING", "PAUSING", "RUNNING", "QUEUED", "RUNNING", "ABORTING", "ABORTED",
     ]  # fmt: skip
+
+
+def test_pause_that_comes_at_the_end_and_is_taken_back_lets_it_go_on(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody had told the task to stop: it was at its end. That is no task that stops by itself."""
+    monkeypatch.setattr(Runner, "_order", lambda *_order: None)  # the end is quicker than the look for orders
+
+    def run(context: JobContext) -> Mapping[str, Any]:
+        if context.job.attempt == 1:
+            bench.do(request_pause, context.job.id)
+        return {}
+
+    def prove(context: JobContext) -> None:
+        if bench.state(context.job.id) == "PAUSING":
+            bench.do(request_resume, context.job.id)
+
+    with bench.running(kind(run, prove)):
+        job = bench.until(bench.submit(), "SUCCEEDED", "FAILED")
+    assert (job.state, job.attempt) == ("SUCCEEDED", 2)
 
 
 def test_resume_before_silence_is_proved_lets_it_go_on(bench: Workbench) -> None:

@@ -13,9 +13,17 @@ from app.jobs.errors import ConflictingJob, JobFailed, JobWaiting
 from app.jobs.models import WaitingOn
 from app.jobs.rows import JobClaim
 from app.jobs.running import outcome
-from app.jobs.running.claims import claim_target
+from app.jobs.running.claims import claim_target, overlapping_claim
 from app.jobs.running.context import JobContext
-from app.jobs.service import JobRequest, claim_key, refuse_conflict, request_abort, request_pause, submit
+from app.jobs.service import (
+    JobRequest,
+    claim_key,
+    refuse_conflict,
+    release_claims,
+    request_abort,
+    request_pause,
+    submit,
+)
 from app.jobs.states import JobState
 from tests.app.jobs.workbench import Workbench, in_threads, kind
 
@@ -170,3 +178,56 @@ def test_two_stores_on_one_database_collide_when_it_is_known(bench: Workbench) -
         submit_refusing(bench, store="shop-again", identity=TARGET)
     assert refused.value.extra["job_id"] == first
     assert submit_refusing(bench, store="elsewhere", identity="sqlite:1:2")
+
+
+WHOLE, PARTS = "public.rows", ("public.rows:a", "public.rows:b")
+
+
+def take_overlapping(bench: Workbench, job_id: str, resource: str) -> tuple[str, str] | str | None:
+    """As a job does: who holds a whole or a part of it, then the claim itself."""
+    with bench.database.transaction() as db:
+        beside = overlapping_claim(db, job_id=job_id, target_identity=TARGET, resource=resource)
+        now = bench.database.now(db)
+        return beside or claim_target(db, job_id=job_id, target_identity=TARGET, resource=resource, now=now)
+
+
+def test_parts_stand_beside_each_other_and_exclude_the_whole(bench: Workbench) -> None:
+    first, second, third, other = (bench.submit() for _ in range(4))
+    assert take_overlapping(bench, first, PARTS[0]) is None
+    assert take_overlapping(bench, second, PARTS[1]) is None
+    assert take_overlapping(bench, third, PARTS[0]) == first
+    assert take_overlapping(bench, third, WHOLE) in {(first, PARTS[0]), (second, PARTS[1])}
+    assert take_overlapping(bench, other, "public.rowsa") is None  # no part of it
+    assert take_overlapping(bench, first, PARTS[0]) is None  # again, by a later attempt
+
+
+def test_the_whole_excludes_its_parts(bench: Workbench) -> None:
+    first, second = bench.submit(), bench.submit()
+    assert take_overlapping(bench, first, WHOLE) is None
+    assert [take_overlapping(bench, second, part) for part in PARTS] == [(first, WHOLE)] * 2
+
+
+def test_a_whole_and_its_parts_at_once_never_stand_together(bench: Workbench) -> None:
+    resources_of = (WHOLE, *PARTS, WHOLE, *PARTS)
+    for _ in range(10):
+        jobs = [bench.submit() for _ in range(6)]
+        wanted = dict(zip(jobs, resources_of, strict=True))
+        in_threads(len(jobs), lambda n, jobs=jobs: take_overlapping(bench, jobs[n], resources_of[n]))
+        held = set(claims(bench).values())
+        resources = {wanted[job_id] for job_id in held}
+        assert resources in ({WHOLE}, set(PARTS), {PARTS[0]}, {PARTS[1]}), resources
+        with bench.database.transaction() as db:
+            for job_id in held:
+                release_claims(db, job_id, now=bench.clock.now())
+
+
+def test_submissions_of_a_whole_and_of_parts_refuse_each_other(bench: Workbench) -> None:
+    with bench.database.transaction() as db:
+        request = JobRequest(kind="TOY", store="shop", params={}, requested_by="ann", claim_resource=PARTS[0])
+        submit(db, request, now=bench.clock.now(), queued_max=100)
+    with bench.database.transaction() as db:
+        refuse_conflict(db, store="shop", identity=TARGET, resource=PARTS[1])
+        refuse_conflict(db, store="shop", identity=TARGET, resource="public.row")
+        for resource in (PARTS[0], WHOLE, f"{PARTS[0]}:c"):
+            with pytest.raises(ConflictingJob):
+                refuse_conflict(db, store="shop", identity=TARGET, resource=resource)

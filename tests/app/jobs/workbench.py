@@ -14,6 +14,7 @@ from app.clock import Clock, SystemClock
 from app.db import Database
 from app.jobs.errors import JobStopped
 from app.jobs.rows import Job, JobCheckpoint, JobClass, JobEvent
+from app.jobs.running.candidates import LimitsOf
 from app.jobs.running.claims import ClaimedJob, Claimer, claim_next
 from app.jobs.running.context import JobContext
 from app.jobs.running.runner import Runner
@@ -94,7 +95,11 @@ class Workbench:
     ) -> ClaimedJob | None:
         with self.database.transaction() as db:
             return claim_next(
-                db, self.database, by or claimer(), job_class=job_class, parallel_limits=limits or {}
+                db,
+                self.database,
+                by or claimer(),
+                job_class=job_class,
+                parallel_limits=lambda _db, _stores: limits or {},
             )
 
     def context(self, by: Claimer | None = None, *, clock: Clock | None = None) -> JobContext:
@@ -165,7 +170,7 @@ class Workbench:
         *,
         by: Claimer | None = None,
         clock: Clock | None = None,
-        limits: Callable[[Session], Mapping[str, int]] = lambda _db: {},
+        limits: LimitsOf = lambda _db, _stores: {},
         suspended: Callable[[Session], Mapping[str, Any]] = lambda _db: {},
         **settings: Any,
     ) -> Runner:

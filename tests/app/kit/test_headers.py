@@ -24,6 +24,17 @@ def test_other_or_weak_tag_does_not_change_anything(header: str) -> None:
     assert (stale.value.status, stale.value.headers["ETag"]) == (412, '"7"')
 
 
+def test_what_the_service_has_learned_itself_is_no_change_by_a_client() -> None:
+    assert etag(7, "ab12") == '"7-ab12"'
+    for header in ('"7"', '"7-ab12"', '"7-of before"'):
+        require_match(header, 7)
+    with pytest.raises(EtagMismatch):
+        require_match('"6-ab12"', 7)
+    assert is_current('"7-ab12"', 7, "ab12")
+    assert not is_current('"7"', 7, "ab12")
+    assert not is_current('"7-ab12"', 7)
+
+
 def test_missing_tag_is_asked_for() -> None:
     with pytest.raises(PreconditionMissing) as missing:
         require_match(None, 7)

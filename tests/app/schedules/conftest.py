@@ -10,5 +10,4 @@ from tests.app.schedules.schedules_bench import SchedulesBench, WallClock
 @pytest.fixture
 def bench(database: Database, settings: Settings) -> SchedulesBench:
     clock = WallClock()
-    database.clock = clock
     return SchedulesBench(database, settings, clock)

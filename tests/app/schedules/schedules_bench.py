@@ -12,6 +12,7 @@ from app.auth.models import TokenCreate
 from app.auth.rows import Token
 from app.auth.scopes import Role, Scope
 from app.auth.service import Caller, caller_of, create_token
+from app.clock import Clock
 from app.db import Database
 from app.jobs.rows import Job
 from app.jobs.states import JobState
@@ -52,6 +53,13 @@ class WallClock:
         self.at = at
 
 
+def hang(clock: Clock, *databases: Database) -> None:
+    """Let the clock of databases be this one, also of those that have their own."""
+    for database in databases:
+        database.clock = clock
+        database.now = lambda _db: clock.now()  # type: ignore[method-assign]
+
+
 @dataclass
 class SchedulesBench:
     """What a test does with schedules."""
@@ -61,6 +69,7 @@ class SchedulesBench:
     clock: WallClock = field(default_factory=WallClock)
 
     def __post_init__(self) -> None:
+        hang(self.clock, self.database)
         self.scheduler = Scheduler(self.database, self.settings, self.clock)
 
     def store(self, name: str = "shop", **fields: Any) -> str:

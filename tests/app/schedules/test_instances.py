@@ -17,7 +17,7 @@ from app.db import Database
 from app.schedules.rows import Schedule
 from app.schedules.scheduler import Scheduler
 from app.settings import Settings
-from tests.app.schedules.schedules_bench import BEGIN, SchedulesBench, WallClock
+from tests.app.schedules.schedules_bench import BEGIN, SchedulesBench, WallClock, hang
 
 INSTANCES = 3
 
@@ -31,6 +31,8 @@ def test_three_instances_fire_each_due_time_once(postgresql_database: Database, 
     written = [bench.write(ann, store=name, cron="* * * * *", missed="RUN_ONCE").id for name in names]
     databases = [Database(str(postgresql_database.url.render_as_string(False))) for _ in range(INSTANCES)]
     clocks = [WallClock() for _ in range(INSTANCES)]
+    for own, each in zip(clocks, databases, strict=True):
+        hang(own, each)
     instances = [Scheduler(each, settings, own) for each, own in zip(databases, clocks, strict=True)]
     minutes = 6
     for minute in range(1, minutes + 1):
@@ -101,6 +103,7 @@ def _fire_and_die(url: str, settings: Settings, at: datetime, die_after_s: float
     timer.start()
     database = Database(url)
     clock = WallClock(at)
+    hang(clock, database)
     scheduler = Scheduler(database, settings, clock)
     while True:
         scheduler.look()

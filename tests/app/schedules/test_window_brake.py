@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from app.auth.scopes import Scope
+from app.auth.service import Caller
 from app.db import Database
 from app.jobs.running.context import JobContext
 from app.jobs.running.openings import Opening
@@ -22,9 +23,10 @@ from app.settings import Settings
 from app.sweeps.turns import Turns
 from app.verbs.table import VERBS, obeys_windows
 from tests.app.jobs.workbench import Workbench, kind
-from tests.app.schedules.schedules_bench import SchedulesBench, WallClock
+from tests.app.schedules.schedules_bench import SchedulesBench, WallClock, hang
 
 NIGHT = {"cron": "0 22 * * *", "duration": "PT8H"}
+ANN = Caller("tok_a", "ann", frozenset({Scope.ADMIN}), None)
 NOON = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
 
 
@@ -54,17 +56,16 @@ def wall() -> Wall:
 
 @pytest.fixture
 def jobs(sqlite_database: Database, settings: Settings, wall: Wall) -> Workbench:
-    sqlite_database.clock = wall
     bench = SchedulesBench(sqlite_database, settings, WallClock())
     bench.store(labels={"tier": "gold"})
+    hang(wall, sqlite_database)
     return Workbench(sqlite_database, wall, settings)
 
 
 def window(jobs: Workbench, **fields: Any) -> Window:
     request = WindowCreate.model_validate(NIGHT | fields)
-    caller = SchedulesBench(jobs.database, jobs.settings).caller(Scope.ADMIN)
     with jobs.database.transaction() as db:
-        return create_window(db, request, caller=caller, now=jobs.clock.now())
+        return create_window(db, request, caller=ANN, now=jobs.clock.now())
 
 
 def brake(jobs: Workbench) -> WindowBrake:

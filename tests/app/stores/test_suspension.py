@@ -234,4 +234,5 @@ def test_parallel_limits_have_a_default_per_store(stores: Stores) -> None:
     stores.create()
     stores.create("calm", limits={"max_parallel_jobs": 1})
     with stores.database.reading() as db:
-        assert parallel_limits(db) == {"shop": 4, "calm": 1}
+        assert parallel_limits(db, ["shop", "calm", "gone"]) == {"shop": 4, "calm": 1}
+        assert parallel_limits(db, ["calm"]) == {"calm": 1}

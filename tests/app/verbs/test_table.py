@@ -93,7 +93,7 @@ def test_every_kind_of_job_that_the_code_names_has_a_row() -> None:
     named = {
         node.value.value
         for file in source_files("app")
-        for node in ast.walk(file.tree)
+        for node in file.tree.body
         if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Constant)
         for target in ([node.target] if isinstance(node, ast.AnnAssign) else node.targets)
         if re.fullmatch("[A-Z_]+", str(node.value.value))

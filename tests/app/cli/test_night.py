@@ -1,0 +1,56 @@
+"""Ten situations at three in the morning: `lethe explain` of the word on the screen says what to do."""
+
+import httpx
+import pytest
+from lethe_client import TransportFailed
+
+from app.cli.main import main
+from app.cli.shell.complaints import complaint
+
+NIGHT = [
+    ("a job WAITING on TARGET_UNREACHABLE", "WAITING", ["lethe job show"]),
+    ("a job WAITING on TARGET_UNREACHABLE", "TARGET_UNREACHABLE", ["lethe store check", "lethe job retry"]),
+    ("a session that says NEEDS_TOTAL", "NEEDS_TOTAL", ["--total"]),
+    ("`lethe status` of it", "SESSION_NEEDS_TOTAL", ["--total"]),
+    ("a backup that is INVALID", "INVALID", ["take another", "lethe backup list"]),
+    ("`lethe status` of it", "BACKUP_INVALID", ["take another"]),
+    ("EPOCH_AHEAD", "EPOCH_AHEAD", ["lethe recover"]),
+    ("a cycle INCOMPLETE", "INCOMPLETE", ["lethe erasure files", "another cycle"]),
+    ("a refused login", "401", ["lethe token create"]),
+    ("a refused login", "TOKEN_UNKNOWN", ["lethe token create"]),
+    ("a refused login", "TOKEN_EXPIRED", ["lethe token create"]),
+    ("a refused login", "TOKEN_REVOKED", ["lethe token create"]),
+    ("a refused login at a target", "TARGET_AUTH_FAILED", ["lethe secret update", "lethe store check"]),
+    ("a full disk", "No space left on device", ["LETHE_DATA_DIR", "lethe job retry"]),
+    ("a full disk", "DATA_DIRECTORY_FULL", ["LETHE_DATA_DIR", "lethe job retry"]),
+    ("a full disk of archives", "ARCHIVE_FULL", ["LETHE_ARCHIVE_ROOT", "lethe job retry"]),
+    ("an ABORTING that does not end", "ABORTING", ["TARGET_SILENCE", "lethe job abandon"]),
+    ("what it waits for", "TARGET_SILENCE", ["lethe job abandon"]),
+    ("a stale lock", "stale lock", ["cluster.lock.timeout.ms"]),
+    ("a stale lock", "SYM_LOCK", ["cluster.lock.timeout.ms"]),
+    ("a lock of JE's", "ENVIRONMENT_IN_USE", ["application"]),
+    (
+        "a certificate of an erasure",
+        "CERTIFICATE_INVALID",
+        ["lethe certificate get", "lethe certificate keys"],
+    ),
+    ("a peer's TLS certificate", "CERTIFICATE_VERIFY_FAILED", ["--ca-file"]),
+    ("a peer's TLS certificate", "PEER_CERTIFICATE_INVALID", ["--ca-file"]),
+    ("the service's TLS certificate", "SERVICE_UNREACHABLE", ["SSL_CERT_FILE"]),
+]
+
+
+@pytest.mark.parametrize(("situation", "word", "expected"), NIGHT, ids=lambda value: str(value)[:30])
+def test_the_word_on_the_screen_leads_to_what_to_do(
+    situation: str, word: str, expected: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", word]) == 0, situation
+    shown = capsys.readouterr().out
+    for each in expected:
+        assert each in shown, (situation, shown)
+
+
+def test_a_service_whose_certificate_does_not_verify_is_said_with_a_code_that_is_explained() -> None:
+    cause = httpx.ConnectError("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed")
+    said = complaint(TransportFailed(f"https://lethe: {cause}", maybe_done=False, request_id="r"))
+    assert (said.code, "CERTIFICATE_VERIFY_FAILED" in said.detail) == ("SERVICE_UNREACHABLE", True)

@@ -1,0 +1,73 @@
+"""Values as people read them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from app.console import words
+
+NOW = datetime(2026, 11, 23, 10, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, "–"),
+        (0, "0 s"),
+        (0.25, "250 ms"),
+        (59, "59 s"),
+        (3_661, "1 h 1 min"),
+        (3_600, "1 h"),
+        ("P25DT1H", "25 d 1 h"),
+        (timedelta(minutes=5), "5 min"),
+    ],
+)
+def test_durations_have_two_units_at_most(value: float | str | timedelta | None, shown: str) -> None:
+    assert words.lasting(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(None, "–"), (0, "0 B"), (999, "999 B"), (1_000, "1.0 kB"), (123_456_789, "123 MB")]
+)
+def test_bytes_have_a_unit(value: float | None, shown: str) -> None:
+    assert words.size(value) == shown
+
+
+def test_times_are_utc_and_say_so() -> None:
+    shown = words.when("2026-11-23T11:00:00+01:00")
+    assert shown == (
+        '<time datetime="2026-11-23T10:00:00Z" title="2026-11-23 10:00:00 UTC" class="at">'
+        "2026-11-23 10:00:00 UTC</time>"
+    )
+    assert ">2 min ago<" in words.since(NOW - timedelta(minutes=2), NOW)
+    assert ">in 2 min<" in words.since(NOW + timedelta(minutes=2), NOW)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shape"),
+    [
+        ("total_bytes", 5, "bytes"),
+        ("took_s", 5, "seconds"),
+        ("rows", 5, "number"),
+        ("at", "2026-11-23T10:00:00.123Z", "instant"),
+        ("lease", "PT2M", "duration"),
+        ("name", "P", "text"),
+        ("name", "PURGE", "text"),
+        ("x", {}, "nothing"),
+        ("x", [{"a": 1}], "rows"),
+        ("x", [[1]], "json"),
+        ("x", ["a"], "texts"),
+        ("x", True, "yes"),
+    ],
+)
+def test_shape_of_a_value_is_told_by_name_and_value(name: str, value: object, shape: str) -> None:
+    assert words.shape(value, name) == shape
+
+
+def test_links_lead_to_pages_of_the_console() -> None:
+    assert words.help_url("docs/runbook.md#job_failed") == "/console/help#job_failed"
+    assert words.subject_url("jobs/job_1") == "/console/jobs/job_1"
+    assert words.subject_url("stores/shop/agreements/agr_1") == "/console/stores/shop"
+    assert words.subject_url("nothing") is None

@@ -1,0 +1,140 @@
+"""One service for the console's tests of a worker, a browser for each file, tabs that are signed in.
+
+The browser is each file's own: while its driver lives, nothing else may run an event loop in this thread.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, BrowserContext, sync_playwright
+
+from tests.console.browsing import MakeTab, Tab, add_session, signed_in
+from tests.http.conftest import assert_quiet_log
+from tests.http.service_process import ServiceProcess
+from tests.http.shop import Shop
+from tests.http.targets import copy_reference
+
+SETTINGS = {
+    "LETHE_ALLOWED_HOSTS": "127.0.0.1",
+    "LETHE_PROGRESS_INTERVAL_S": "0.2",
+    "LETHE_RUNNER_POLL_INTERVAL_S": "0.1",
+    "LETHE_WATCH_INTERVAL_S": "0.1",
+}
+_numbers = itertools.count(1)
+MakeShop = Callable[..., Shop]
+
+
+@pytest.fixture(scope="session")
+def roots(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The one directory below which the service may touch files."""
+    return tmp_path_factory.mktemp("console")
+
+
+@pytest.fixture(scope="session")
+def service(roots: Path) -> Iterator[ServiceProcess]:
+    """The service whose console is looked at."""
+    settings = SETTINGS | {"LETHE_ALLOWED_ROOTS": str(roots)}
+    service = ServiceProcess(roots / "service", settings=settings).start()
+    yield service
+    assert service.stop() == 0
+    assert_quiet_log(service)
+
+
+@pytest.fixture(scope="session")
+def http(service: ServiceProcess) -> Iterator[httpx.Client]:
+    """A client of the API with the admin's token."""
+    with service.http() as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def make_token(http: httpx.Client) -> Callable[..., str]:
+    """Makes a token of a role and returns its secret."""
+
+    def make(role: str, **fields: Any) -> str:
+        answer = http.post("/v1/tokens", json={"name": f"a {role}", "role": role} | fields)
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["token"])
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def make_shop(http: httpx.Client, roots: Path) -> MakeShop:
+    """Makes a registered store on a fresh copy of the reference database."""
+
+    def make(**fields: Any) -> Shop:
+        name = f"shop-{os.getpid()}-{next(_numbers)}"
+        path = copy_reference(roots / f"{name}.sqlite")
+        body = {"id": name, "kind": "SYMMETRICDS", "url": f"sqlite:///{path}"} | fields
+        answer = http.post("/v1/stores", json=body)
+        assert answer.status_code == 201, answer.text
+        return Shop(http=http, id=name, path=path)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def shop(make_shop: MakeShop) -> Shop:
+    """A store that tests share."""
+    return make_shop()
+
+
+@pytest.fixture(scope="session")
+def operator(service: ServiceProcess) -> Iterator[httpx.Client]:
+    """An HTTP client that is signed in with the admin's token."""
+    with signed_in(service) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def viewer(service: ServiceProcess, make_token: Callable[..., str]) -> Iterator[httpx.Client]:
+    """An HTTP client that is signed in as a viewer."""
+    with signed_in(service, make_token("viewer")) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: str) -> Iterator[Browser]:
+    """Chromium, without a window."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def context(browser: Browser, service: ServiceProcess, operator: httpx.Client) -> Iterator[BrowserContext]:
+    """A browser's profile that is signed in with the admin's token, in a zone that is not UTC."""
+    context = browser.new_context(timezone_id="Asia/Kolkata", locale="en-GB")
+    add_session(context, service, operator)
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def make_tab(context: BrowserContext, service: ServiceProcess) -> Iterator[MakeTab]:
+    """Opens tabs; in the end none may have complained."""
+    tabs: list[Tab] = []
+
+    def make(**options: Any) -> Tab:
+        tabs.append(Tab(options.pop("context", context), options.pop("service", service), **options))
+        return tabs[-1]
+
+    yield make
+    for tab in tabs:
+        tab.assert_quiet()
+        tab.page.close()
+
+
+@pytest.fixture
+def tab(make_tab: MakeTab) -> Tab:
+    """A tab of the signed-in browser."""
+    return make_tab()

@@ -1,0 +1,248 @@
+"""Pages that are open while things happen: shown within a second, by mouse and by keyboard, over a kill."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.console.browsing import MakeTab, Tab, add_session, signed_in
+from tests.http.environments import make_environment_store
+from tests.http.service_process import LETHE, ServiceProcess, environment
+from tests.http.shop import Shop, wait_for
+
+SHOWN_MAX_S = 1.0
+BACK_MAX_S = 5.0
+MakeShop = Callable[..., Shop]
+# The newest event that the page shows, whenever that changes: [milliseconds, its number].
+OBSERVE = """() => {
+  window.seen = [];
+  const look = () => {
+    const row = document.querySelector("tr[id^=event-]");
+    const number = row ? Number(row.id.slice(6)) : 0;
+    if (!window.seen.length || window.seen.at(-1)[1] !== number) window.seen.push([Date.now(), number]);
+  };
+  look();
+  new MutationObserver(look).observe(document.querySelector("main"),
+    {subtree: true, childList: true, attributes: true});
+}"""
+
+
+def assert_shown_in_time(page: Page, shop: Shop, job_id: str) -> None:
+    """Each change of state stood on the page within a second of its event (p95 of them)."""
+    seen = page.evaluate("window.seen")
+    first = seen[0][1]
+    listed = shop.http.get(f"/v1/jobs/{job_id}/events", params={"last": 200, "type": "state"}).json()
+    took = []
+    for event in listed["items"]:
+        if event["seq"] <= first:
+            continue
+        at = datetime.fromisoformat(event["at"]).timestamp()
+        shown = [when / 1000 for when, number in seen if number >= event["seq"]]
+        assert shown, f"{event} was never shown; the page saw {seen}"
+        took.append(shown[0] - at)
+    assert len(took) >= 4
+    assert sorted(took)[int(0.95 * (len(took) - 1))] <= SHOWN_MAX_S, took
+
+
+def test_purge_is_paused_throttled_resumed_and_aborted_by_mouse(
+    make_tab: MakeTab, make_shop: MakeShop
+) -> None:
+    shop = make_shop()
+    job_id = shop.slow_purge(rows_per_s=30)
+    watcher, tab = make_tab(), make_tab()
+    watcher.open_live(f"/console/jobs/{job_id}").evaluate(OBSERVE)
+    page = tab.open_live(f"/console/jobs/{job_id}")
+    wait_for(shop.http, job_id, "RUNNING")
+    tab.sees("running")
+    page.fill("#reason", "<script>alert(1)</script>")
+    press(page, "#button-pause")
+    tab.sees("paused")
+    page.fill("#rows_per_s", "25")
+    press(page, "#button-throttle")
+    tab.sees("25 rows/s")
+    press(page, "#button-resume")
+    tab.sees("running")
+    press(page, "#button-abort")
+    tab.sees("aborted")
+    watcher.sees("aborted")
+    assert_shown_in_time(watcher.page, shop, job_id)
+    assert "<script>alert(1)</script>" in watcher.text()
+    job = shop.http.get(f"/v1/jobs/{job_id}").json()
+    assert job["throttle"]["requested"]["rows_per_s"] == 25.0
+    press(page, "#button-retry")
+    tab.sees("Retry of")
+    press(page, "#button-abort")
+    tab.sees("aborted")
+
+
+def test_purge_is_paused_throttled_resumed_and_aborted_by_keyboard(
+    make_tab: MakeTab, make_shop: MakeShop
+) -> None:
+    shop = make_shop()
+    job_id = shop.slow_purge(rows_per_s=30)
+    tab = make_tab()
+    page = tab.open_live("/console/")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    go_to(page, f"a[href='/console/jobs/{job_id}']")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#button-pause")
+    go_to(page, "#reason")
+    page.keyboard.type("by keyboard")
+    go_to(page, "#button-pause")
+    press(page, key="Enter")
+    tab.sees("paused")
+    go_to(page, "#rows_per_s")
+    page.keyboard.press("Control+a")
+    page.keyboard.type("26")
+    press(page, key="Enter")
+    tab.sees("26 rows/s")
+    go_to(page, "#button-resume")
+    press(page, key="Space")
+    tab.sees("running")
+    go_to(page, "#button-abort")
+    press(page, key="Enter")
+    tab.sees("aborted")
+    assert "by keyboard" in tab.text()
+
+
+def press(page: Page, selector: str = "", *, key: str = "") -> None:
+    """Send a form by mouse or key, and wait for the page that comes then."""
+    with page.expect_navigation():
+        page.click(selector) if selector else page.keyboard.press(key)
+
+
+def go_to(page: Page, selector: str) -> None:
+    """Press Tab until something has the focus, which must be seen."""
+    for _ in range(200):
+        if page.evaluate("selector => document.activeElement?.matches(selector) ?? false", selector):
+            style = "e => getComputedStyle(e).outlineStyle"
+            assert page.eval_on_selector(selector, style) != "none"
+            return
+        page.keyboard.press("Tab")
+    pytest.fail(f"{selector} cannot be reached by Tab")
+
+
+def test_typed_reason_and_focus_outlive_a_refresh(make_tab: MakeTab, make_shop: MakeShop) -> None:
+    shop = make_shop()
+    job_id = shop.slow_purge(rows_per_s=30)
+    tab = make_tab()
+    page = tab.open_live(f"/console/jobs/{job_id}")
+    tab.sees("running")
+    page.fill("#reason", "half a sent")
+    page.focus("#button-abort")
+    shop.http.post(f"/v1/jobs/{job_id}:pause")
+    tab.sees("paused")
+    assert page.input_value("#reason") == "half a sent"
+    assert page.evaluate("document.activeElement.id") == "button-abort"
+    shop.http.post(f"/v1/jobs/{job_id}:abort")
+    tab.sees("aborted")
+
+
+def test_backup_of_the_command_appears_and_goes(
+    make_tab: MakeTab, service: ServiceProcess, http: Any, roots: Any
+) -> None:
+    store = make_environment_store(http, roots)
+    tab = make_tab()
+    tab.open_live("/console/")
+    tab.sees(store.id)
+    assert "nightly-of-the-test" not in tab.text()
+    names = {"LETHE_URL": service.url, "LETHE_TOKEN": service.token, "PATH": os.environ["PATH"]}
+    run = [str(LETHE), "backup", "run", "--store", store.id, "--label", "nightly-of-the-test", "--"]
+    hold = subprocess.Popen(
+        [*run, sys.executable, "-c", "input()"],
+        env=environment(names),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        tab.sees("nightly-of-the-test", within_ms=20_000)
+    finally:
+        hold.communicate(b"\n")
+    tab.page.wait_for_function(
+        "() => !document.querySelector('main').innerText.includes('nightly-of-the-test')"
+    )
+
+
+def test_open_page_goes_on_after_kill_and_restart(
+    make_tab: MakeTab, service: ServiceProcess, make_shop: MakeShop
+) -> None:
+    shop = make_shop()
+    tab = make_tab(is_lossy=True)
+    page = tab.open_live("/console/")
+    tab.sees(shop.id)
+    service.kill9()
+    page.wait_for_selector("#connection.warn")
+    service.start()
+    ready = time.monotonic()
+    new = make_shop()
+    with service.http() as http:
+        job_id = Shop(http, new.id, new.path).slow_purge(rows_per_s=30)
+        page.wait_for_selector(f"#row-{job_id}", timeout=BACK_MAX_S * 1000)
+        assert time.monotonic() - ready <= BACK_MAX_S
+        page.wait_for_selector("#connection.good")
+        assert page.locator(f"#row-{job_id}").count() == 1
+        assert page.locator("#attention").count() == 1
+        http.post(f"/v1/jobs/{job_id}:abort")
+        wait_for(http, job_id)
+    page.wait_for_selector(f"#row-{job_id}", state="detached")
+
+
+def test_open_page_of_a_revoked_token_leads_to_the_form(
+    make_tab: MakeTab, browser: Browser, service: ServiceProcess, make_token: Callable[..., str], http: Any
+) -> None:
+    with signed_in(service, make_token("viewer", name="leaver")) as client:
+        context = browser.new_context()
+        add_session(context, service, client)
+        try:
+            tab = make_tab(context=context, is_lossy=True)
+            page = tab.open_live("/console/")
+            listed = http.get("/v1/tokens").json()["items"]
+            token_id = next(each["id"] for each in listed if each["name"] == "leaver")
+            assert http.post(f"/v1/tokens/{token_id}:revoke").status_code == 200
+            page.wait_for_url("**/console/login*")
+            tab.assert_quiet()
+        finally:
+            context.close()
+
+
+def test_page_can_be_read_with_scripts_off(make_tab: MakeTab, browser: Any, context: Any, shop: Shop) -> None:
+    plain = browser.new_context(java_script_enabled=False)
+    plain.add_cookies(context.cookies())
+    try:
+        tab = make_tab(context=plain)
+        page = tab.open(f"/console/stores/{shop.id}")
+        assert " UTC" in page.locator("main").inner_text()
+        page.click("text=Show purges")
+        assert "Purges of" in page.locator("h1").inner_text()
+        page.click("nav >> text=Jobs")
+        assert page.locator("h1").inner_text() == "Jobs"
+        tab.assert_quiet()
+    finally:
+        plain.close()
+
+
+def test_long_and_hostile_texts_are_inert(tab: Tab, make_shop: MakeShop) -> None:
+    hostile = "<script>document.title='owned'</script><img src=x onerror=alert(1)>"
+    labels = {"note": (hostile + "x" * 200)[:200]}
+    shop = make_shop(labels=labels)
+    reason = (hostile + "w" * 500)[:500]
+    shop.http.post(f"/v1/stores/{shop.id}:suspend", json={"reason": reason})
+    job_id = shop.purge(reason=reason).json()["id"]
+    for path in (f"/console/stores/{shop.id}", f"/console/jobs/{job_id}", "/console/jobs"):
+        tab.open(path)
+        assert "Lethe" in tab.page.title()
+        tab.assert_fits()
+        if path != "/console/jobs":
+            assert hostile in tab.text()
+    shop.http.post(f"/v1/jobs/{job_id}:abort")

@@ -1,0 +1,209 @@
+"""Every code that an error, a wait or the overview may have stands in the runbook, and nothing else does."""
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from app.backups.rows import BackupState
+from app.cli.main import main
+from app.erase.rows import CycleState
+from app.fleet.models import AttentionCode
+from app.jobs.rows import JobState
+from app.readiness import NOTES
+from app.replication.rows import SessionOutcome
+from app.runbook import registry
+from app.runbook.entry import Seen
+from app.runbook.page import render
+from app.runbook.registry import RUNBOOK, SECTIONS
+from spark.erase.calls.calls import RefusalCode
+from spark.events.waiting import Impossible
+from spark.replication.records import ReplicaStatus
+from tests.style import code_places
+from tests.style.code_places import Found, problem_codes
+from tests.style.source_files import ROOT, SourceFile, source_files
+
+PAGE: Final = ROOT / "docs" / "reference" / "runbook.md"
+REPLICA: Final = {f"REPLICA_{status}" for status in ReplicaStatus if status is not ReplicaStatus.ONLINE}
+HANDED_ON: Final[dict[str, tuple[Seen, set[str]]]] = {
+    "app/console/calls.py:Refused": (Seen.HTTP, set()),  # what an operation of the API has answered
+    "app/backups/preparing.py:PreparationFailed": (Seen.HTTP, {"BACKUP_SESSION_FAILED"}),
+    "app/replication/trimming/service.py:Conflict": (Seen.HTTP, REPLICA),
+    "app/replication/trimming/task.py:JobFailed": (Seen.JOB, REPLICA),
+    "app/events/waits/task.py:JobFailed": (Seen.JOB, {str(each) for each in Impossible}),
+    "app/erase/cycle/task.py:JobFailed": (Seen.TARGET, set()),  # what the cycle has failed with before
+    "app/erase/refusals.py:JobFailed": (Seen.TARGET, {str(each) for each in RefusalCode}),
+    "app/extinction/service.py:EnvironmentUnreadable": (Seen.TARGET, set()),  # LogRefused's own
+    "app/extinction/counting.py:JobFailed": (Seen.TARGET, set()),  # LogRefused's own, or a RefusalCode
+    "spark/erase/overwrite/witness.py:Refused": (Seen.TARGET, set()),  # a RefusalCode
+    "app/replication/supplier/task.py:JobFailed": (Seen.JOB, set()),  # what the session has stopped on before
+    "app/replication/peer/client.py:PeerRefused": (
+        Seen.TARGET,
+        set(),
+    ),  # a peer's own
+    "spark/replication/consumer/arrival.py:Refused": (
+        Seen.TARGET,
+        {"KIND_UNKNOWN", "RECORD_TOO_LONG", "CSN_FROM_THE_FUTURE"},
+    ),
+    "app/rows/rules.py:TableNotPurgeable": (
+        Seen.HTTP,
+        set(),
+    ),  # of findings, which are read where they are made
+    "app/replication/supplier/extinctions.py:JobFailed": (Seen.JOB, set()),  # what the consumer has refused
+    "app/replication/supplier/work.py:Refused": (Seen.TARGET, set()),  # the same, kept as a dead letter
+    "spark/replication/dead_letters.py:Refused": (Seen.TARGET, set()),  # as it was written
+}
+"""Places whose code no reader of the syntax can follow, and what it can be."""
+NAMELESS: Final = "app/errors.py:NotFound"
+"""An id in a path that nothing can have: its parameter's name, and _NOT_FOUND."""
+
+
+def _of_paths() -> set[str]:
+    paths = json.loads((ROOT / "openapi" / "openapi.json").read_text())["paths"]
+    names = {name for path in paths for name in re.findall(r"{(\w+)}", path)}
+    return {f"{name.removesuffix('_id').upper()}_NOT_FOUND" for name in names}
+
+
+STATES: Final = (JobState, CycleState, BackupState, SessionOutcome)
+
+
+def _of_the_command() -> set[str]:
+    """What the command complains of in its own words."""
+    return {
+        node.args[0].value
+        for file in source_files("app/cli")
+        for node in ast.walk(file.tree)
+        if isinstance(node, ast.Call) and code_places.callable_name(node) == "Complaint" and node.args
+        if isinstance(node.args[0], ast.Constant)
+    }
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, Found]:
+    return problem_codes()
+
+
+@pytest.fixture(scope="module")
+def seen(found: dict[str, Found]) -> dict[Seen, set[str]]:
+    codes = {Seen(name.upper()): set(each.codes) for name, each in found.items()}
+    codes[Seen.ATTENTION] = {str(each) for each in AttentionCode}
+    codes[Seen.JOB].add("RETRIES_EXHAUSTED")  # of a JobWaiting that names no code
+    codes[Seen.STATE] = {str(each) for kind in STATES for each in kind}
+    codes[Seen.COMMAND] = _of_the_command()
+    codes[Seen.READY] = set(NOTES)
+    codes[Seen.HTTP] |= _of_paths()
+    for place, more in HANDED_ON.values():
+        codes[place] |= more
+    return codes
+
+
+def test_no_code_comes_about_where_nobody_can_follow_it(found: dict[str, Found]) -> None:
+    unknown = {place: text for each in found.values() for place, text in each.unknown.items()}
+    assert set(unknown) == {*HANDED_ON, NAMELESS}, unknown
+
+
+def test_every_code_has_an_entry(seen: dict[Seen, set[str]]) -> None:
+    lacking = set().union(*seen.values()) - set(RUNBOOK)
+    assert not lacking, f"write their entries in app/runbook/entries: {sorted(lacking)}"
+
+
+def test_every_entry_is_of_a_code_and_says_where_it_is_met(seen: dict[Seen, set[str]]) -> None:
+    wrong = {}
+    for code, entry in RUNBOOK.items():
+        places = {place for place, codes in seen.items() if code in codes}
+        if places != set(entry.seen):
+            wrong[code] = sorted(places)
+    assert not wrong, f"an entry names these places, none: no code has it (any more): {wrong}"
+
+
+def test_no_code_has_two_entries() -> None:
+    assert sum(len(entries) for entries in SECTIONS.values()) == len(RUNBOOK)
+
+
+def test_entries_are_short_plain_sentences() -> None:
+    for entry in RUNBOOK.values():
+        for text in (entry.meaning, entry.next):
+            assert re.fullmatch(r"[`A-Z].*\.", text, re.DOTALL), text
+            assert not re.search(r"\b(told|minded|the hands|the document|the program)\b", text), text
+            assert len(text) <= 300, text
+
+
+def test_page_is_the_one_of_the_code() -> None:
+    assert render() == PAGE.read_text(), "docs/reference/runbook.md is stale: make runbook"
+
+
+def test_module_prints_the_page() -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "app.runbook.page"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert run.stdout == PAGE.read_text()
+
+
+def test_every_section_is_read() -> None:
+    files = {path.stem for path in (ROOT / "app" / "runbook" / "entries").glob("*.py")} - {"__init__"}
+    assert files <= set(vars(registry))
+    assert len(files) == len(SECTIONS)
+
+
+def test_openapi_names_every_code_of_a_problem() -> None:
+    document: dict[str, Any] = json.loads((ROOT / "openapi" / "openapi.json").read_text())
+    known = document["components"]["schemas"]["Problem"]["properties"]["code"]["x-extensible-enum"]
+    assert set(known) == {
+        code for code, entry in RUNBOOK.items() if {Seen.HTTP, Seen.TARGET} & set(entry.seen)
+    }
+
+
+COMMANDS: Final = re.compile(r"`lethe ([a-z][a-z-]*(?: [a-z][a-z-]*)*)")
+
+
+def test_commands_that_entries_name_are_there(capsys: pytest.CaptureFixture[str]) -> None:
+    texts = [f"{entry.meaning} {entry.next}" for entry in RUNBOOK.values()]
+    named = {match for text in texts for match in COMMANDS.findall(text)}
+    assert len(named) > 20
+    missing = []
+    for name in sorted(named):
+        code = main([*name.split(), "--help"])
+        if code != 0 or f"lethe {name}" not in capsys.readouterr().out:
+            missing.append(name)
+    assert not missing
+
+
+INVENTED: Final = '''
+from app.errors import Conflict, NotFound
+from app.jobs.errors import JobFailed
+from app.jobs.models import WaitingOn
+
+NAMED = "NAMED_BY_A_CONSTANT"
+
+class MugMissing(NotFound):
+    """None."""
+
+def one(is_late: bool, words: list[str]) -> None:
+    code = "WHEN_LATE" if is_late else NAMED
+    if is_late:
+        raise MugMissing
+    if words:
+        raise JobFailed(words[0], "x")
+    WaitingOn(kind="TEA", ref="x")
+    raise Conflict("x", code=code)
+
+def two(findings: list[WaitingOn]) -> None:
+    raise Conflict("x", code=findings[0].code)
+'''
+
+
+def test_codes_are_found_however_they_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "invented_codes.py").write_text(INVENTED)
+    monkeypatch.syspath_prepend(tmp_path)
+    file = SourceFile("invented_codes.py", INVENTED, ast.parse(INVENTED))
+    monkeypatch.setattr(code_places, "readers", lambda: iter([code_places.Reader(file)]))
+    found = problem_codes()
+    assert set(found["http"].codes) == {"MUG_MISSING", "WHEN_LATE", "NAMED_BY_A_CONSTANT"}
+    assert set(found["wait"].codes) == {"TEA"}
+    assert found["http"].unknown == {"invented_codes.py:Conflict": "findings[0].code"}
+    assert found["job"].unknown == {"invented_codes.py:JobFailed": "words[0]"}
