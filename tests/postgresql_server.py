@@ -33,7 +33,11 @@ STOP_TIMEOUT_S = 30.0
 START_ATTEMPTS = 5
 PR_SET_PDEATHSIG = 1
 
-HBA = f"host all {GUARDED_ROLE} 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n"
+HBA = (
+    f"host all {GUARDED_ROLE} 127.0.0.1/32 scram-sha-256\n"
+    "host all all 127.0.0.1/32 trust\n"
+    "host replication all 127.0.0.1/32 trust\n"
+)
 
 
 class ServerStartError(Exception):
@@ -118,13 +122,21 @@ def _free_port() -> int:
 class PostgresqlServer:
     """One server with a data directory of its own."""
 
-    def __init__(self, binaries: Path, directory: Path, *, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        binaries: Path,
+        directory: Path,
+        *,
+        settings: dict[str, str] | None = None,
+        primary: PostgresqlServer | None = None,
+    ) -> None:
         """Initialise the data directory; the server is not started.
 
         Args:
             binaries: directory of `initdb` and `postgres`.
             directory: an empty directory that the server's account may enter; it is given to that account.
             settings: server parameters beyond the defaults.
+            primary: a running server whose standby this one becomes.
         """
         self._binaries = binaries
         self._data = directory / "data"
@@ -136,19 +148,22 @@ class PostgresqlServer:
         account = _server_account()
         if account is not None:
             os.chown(self._data, account.pw_uid, account.pw_gid)
-        self._initdb()
-
-    def _initdb(self) -> None:
+        if primary is not None:
+            self._run("pg_basebackup", "-R", "-c", "fast", "--no-sync", "-d", primary.conninfo())
+            return
         options = ["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions"]
+        self._run("initdb", "-U", SUPERUSER, *options)
+        (self._data / "pg_hba.conf").write_text(HBA)
+
+    def _run(self, program: str, *options: str) -> None:
         run = subprocess.run(
-            [self._binaries / "initdb", "-D", self._data, "-U", SUPERUSER, *options],
+            [self._binaries / program, "-D", self._data, *options],
             capture_output=True,
             check=False,
             **_identity_options(),
         )
         if run.returncode != 0:
             raise ServerStartError(run.stderr.decode(errors="replace"))
-        (self._data / "pg_hba.conf").write_text(HBA)
 
     @property
     def postmaster_pid(self) -> int:

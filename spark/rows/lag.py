@@ -7,13 +7,19 @@ from spark.targets.connection import Connection
 # Places in SHOW REPLICA STATUS, which no statement names; MariaDB shows two columns before them.
 IO_RUNNING, SQL_RUNNING, SECONDS_BEHIND = 10, 11, 32
 MARIADB_MORE = 2
+# Told without a lag: all is replayed, or nothing was yet since it connected.
 _STANDBYS = """
     select coalesce(nullif(application_name, ''), host(client_addr), pid::text), state,
-        coalesce(extract(epoch from replay_lag), 0)::float8, replay_lsn is null
+        case when replay_lag is not null then extract(epoch from replay_lag)
+            when replay_lsn >= pg_current_wal_flush_lsn() then 0 end::float8
     from pg_catalog.pg_stat_replication where pid <> pg_backend_pid() order by 1"""
+# A standby that nobody sends anything has replayed all that it has: near is only one that receives. A role
+# without pg_read_all_stats sees that there is a receiver, and not its status.
 _STANDBY = """
     select case when not pg_is_in_recovery() then null
-        when pg_last_wal_receive_lsn() = pg_last_wal_replay_lsn() then 0
+        when pg_last_wal_receive_lsn() = pg_last_wal_replay_lsn() and exists (
+            select 1 from pg_catalog.pg_stat_wal_receiver where coalesce(status, 'streaming') = 'streaming'
+        ) then 0
         else extract(epoch from clock_timestamp() - pg_last_xact_replay_timestamp()) end::float8"""
 
 
@@ -31,10 +37,12 @@ def lags_of_primary(conn: Connection) -> tuple[Lag, ...]:
     if conn.dialect.name != "postgresql":
         return ()
     found = []
-    for name, state, seconds, is_hidden in conn.execute(_STANDBYS):
+    for name, state, seconds in conn.execute(_STANDBYS):
         if state == "backup":
             continue
-        found.append(Lag(str(name), None if is_hidden else float(seconds)))
+        # One that has just come back measures only from then on: it may be hours behind.
+        is_known = state == "streaming" and seconds is not None
+        found.append(Lag(str(name), float(seconds) if is_known else None))
     return tuple(found)
 
 
