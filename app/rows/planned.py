@@ -16,7 +16,7 @@ from app.db import Database
 from app.jobs.rows import JobCheckpoint
 from app.jobs.running.context import JobContext
 from spark.rows.keys import KeyTexts
-from spark.rows.walk import RowsPiece, place_of
+from spark.rows.walk import place_of
 from spark.targets.connection import Connection
 from spark.targets.walk import Bounds, Key, Piece
 
@@ -124,6 +124,15 @@ class PlannedKeys:
         return self._held[name]
 
 
+@dataclass(frozen=True)
+class PlannedPiece(Piece):
+    """Rows of a plan by their numbers, the first included, the last excluded."""
+
+    def after(self) -> Key:
+        """What the next piece begins with."""
+        return self.hi
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedWalk:
     """The way through the rows of a plan, by their numbers in it."""
@@ -139,11 +148,11 @@ class PlannedWalk:
     def pieces(
         self, _conn: Connection, _step: str, bounds: Bounds, *, after: Key | None, rows: int, count: int
     ) -> list[Piece]:
-        """The next rows; the first number of a piece is included, the last excluded."""
+        """The next rows."""
         begin, end = (bounds[0] if after is None else after)[0], bounds[1][0]
         found: list[Piece] = []
         while begin < end and len(found) < count:
             upto = min(end, begin + rows)
-            found.append(RowsPiece((begin,), (upto,), upto - begin))
+            found.append(PlannedPiece((begin,), (upto,), upto - begin))
             begin = upto
         return found

@@ -210,9 +210,9 @@ class Windows(Course[AnyUnit, UnitResult]):
         )
         if self._size is not None:
             self._size.cut(item.rows, parts=PARTS)
-        if not parts or parts[0].hi >= item.hi:
+        if not parts or parts[0].reaches(item.hi):
             return [unit]
-        if parts[-1].hi < item.hi:
+        if not parts[-1].reaches(item.hi):
             counted = sum(part.rows for part in parts)
             parts.append(Piece(parts[-1].after(), item.hi, max(0, item.rows - counted)))
         place = self.state.window.index(item)

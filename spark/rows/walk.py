@@ -17,7 +17,6 @@ from spark.targets.key_order import select_by_index
 from spark.targets.walk import Bounds, Key, Piece
 
 AT_THE_END = 2**62
-NOWHERE: KeyTexts = ()
 
 
 @dataclass(frozen=True)
@@ -27,6 +26,10 @@ class RowsPiece(Piece):
     def after(self) -> Key:
         """What the next piece begins behind."""
         return self.hi
+
+    def reaches(self, hi: Key) -> bool:
+        """By the very key: what follows what is known to the database alone, and numbers of rows change."""
+        return texts(self.hi) == texts(hi)
 
 
 def step_name(turn: int, place: int) -> str:
@@ -68,29 +71,15 @@ class RowsWalk:
         place, turn = place_of(step), int(step.split("-")[0])
         table = self.tables[place]
         first = known.get(step_name(0, place))
-        if turn == 0:
-            return self._upto(conn, table, self.bounded.get(place))
-        if first is None:
-            return None
-        found = self._upto(conn, table, table.removable)
-        return None if found is None else (found[0], min(found[1], (AT_THE_END, *first[1][1:])))
-
-    def _upto(self, conn: Connection, table: TableStep, condition: Sql | None) -> Bounds | None:
-        sql = f"select {table.key.selected} from {table.source}"
-        bound: dict[str, Any] = {}
-        if condition is not None:
-            sql += f" where {condition.text}"
-            bound = dict(condition.bound)
+        if turn > 0:
+            return None if first is None else _last_that_goes(conn, table, first)
+        condition = self.bounded.get(place)
         try:
-            rows = select_by_index(conn, f"{sql} order by {table.key.order(' desc')} limit 1", bound)
+            return _upto(conn, table, condition)
         except TargetStatementTimeout:
             if condition is None:
                 raise
-            return self._upto(conn, table, None)
-        if not rows:
-            return None
-        hi: Any = (AT_THE_END, *texts_of(rows[0]))
-        return (0,), hi
+            return _upto(conn, table, None)
 
     def pieces(
         self, conn: Connection, step: str, bounds: Bounds, *, after: Key | None, rows: int, count: int
@@ -106,6 +95,31 @@ class RowsWalk:
             found.append(piece)
             here = piece.hi
         return found
+
+
+def _last_that_goes(conn: Connection, table: TableStep, first: Bounds) -> Bounds | None:
+    """The bounds of a later pass: never beyond those of the first one, as the database orders keys."""
+    end = table.key.upto(texts(first[1]), "upto_")
+    removable = table.removable
+    condition = Sql(f"({end.text}) and ({removable.text})", {**end.bound, **removable.bound})
+    try:
+        return _upto(conn, table, condition)
+    except TargetStatementTimeout:
+        return first
+
+
+def _upto(conn: Connection, table: TableStep, condition: Sql | None) -> Bounds | None:
+    """From before the first row to the last that fulfils the condition."""
+    where = "" if condition is None else f" where {condition.text}"
+    rows = select_by_index(
+        conn,
+        f"select {table.key.selected} from {table.source}{where} order by {table.key.order(' desc')} limit 1",
+        {} if condition is None else dict(condition.bound),
+    )
+    if not rows:
+        return None
+    hi: Any = (AT_THE_END, *texts_of(rows[0]))
+    return (0,), hi
 
 
 def within(table: TableStep, after: KeyTexts, upto: KeyTexts) -> Sql:

@@ -27,6 +27,10 @@ class Piece:
         """The first key behind it."""
         return (*self.hi[:-1], self.hi[-1] + 1)
 
+    def reaches(self, hi: Key) -> bool:
+        """Whether nothing of a piece that ends with `hi` is left behind this one."""
+        return self.hi >= hi
+
 
 class Walk(Protocol):
     """The way of one kind of sweep."""
