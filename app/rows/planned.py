@@ -13,8 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from app.db import Database
+from app.jobs.errors import JobFailed
 from app.jobs.rows import JobCheckpoint
 from app.jobs.running.context import JobContext
+from app.rows.layout import check_planned_layout
+from spark.rows.family import Family
 from spark.rows.keys import KeyTexts
 from spark.rows.walk import place_of
 from spark.targets.connection import Connection
@@ -51,15 +54,20 @@ class KeyRecorder:
             self._write(place, held[:PART_KEYS])
             del held[:PART_KEYS]
 
-    def finish(self, rows: int, rows_to_remove: int) -> None:
-        """Write down what the parts are."""
+    def finish(self, rows: int, rows_to_remove: int, *, layout: Mapping[str, Any]) -> None:
+        """Write down what the parts are.
+
+        Args:
+            layout: of the tables (app.rows.layout).
+        """
         if not self.is_whole:
             return
         for place, held in self._open.items():
             if held:
                 self._write(place, held)
         counts = {str(place): counts for place, counts in self._counts.items()}
-        noted = {"counts": counts, "rows": rows, "rows_to_remove": rows_to_remove}
+        noted: dict[str, Any] = {"counts": counts, "rows": rows, "rows_to_remove": rows_to_remove}
+        noted |= layout
         self._context.save_checkpoint(CHECKPOINT_KEYS, noted)
 
     def _write(self, place: int, keys: Sequence[KeyTexts]) -> None:
@@ -122,6 +130,18 @@ class PlannedKeys:
                 self._held.pop(next(iter(self._held)))
             self._held[name] = [tuple(key) for key in json.loads(zlib.decompress(b64decode(packed["keys"])))]
         return self._held[name]
+
+
+def reviewed_keys(database: Database, plan_id: str, family: Family) -> PlannedKeys:
+    """The keys of a plan that is executed.
+
+    Raises: JobFailed: PLAN_NO_LONGER_HOLDS: they are gone, or stand for other rows now.
+    """
+    found = PlannedKeys.of_plan(database, plan_id)
+    if found is None:
+        raise JobFailed("PLAN_NO_LONGER_HOLDS", "the rows of the plan are not known any more: plan again")
+    check_planned_layout(found.noted, family)
+    return found
 
 
 @dataclass(frozen=True)

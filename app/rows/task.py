@@ -19,8 +19,9 @@ from app.jobs.running.suspension import awake_store
 from app.kit.durations import format_duration
 from app.kit.instants import instant_text
 from app.rows.brake import Brake, braking
+from app.rows.layout import TABLES, check_same_layout, layout_of
 from app.rows.models import RowsParams, RowsPlanRead, RowsTableRead, RowsWarningRead
-from app.rows.planned import KeyRecorder, PlannedKeys, PlannedWalk
+from app.rows.planned import KeyRecorder, PlannedKeys, PlannedWalk, reviewed_keys
 from app.rows.rules import (
     check_findings,
     decide_cutoff,
@@ -130,7 +131,7 @@ def run_rows_plan(context: JobContext) -> Mapping[str, Any]:
         purge = _prepared(context, conn, store, for_write=False)
         recorder = KeyRecorder(context)
         plan = purge.plan(recorder.take)
-        recorder.finish(plan.rows, plan.rows_to_remove)
+        recorder.finish(plan.rows, plan.rows_to_remove, layout=layout_of(purge.family))
         shown = RowsPlanRead(
             plan_id=context.job.id,
             store=store.id,
@@ -160,7 +161,7 @@ def prove_rows_silent(context: JobContext) -> None:
     """
     params = RowsParams.model_validate(context.job.params)
     noted = context.checkpoint(CHECKPOINT_LIMITS) or {}
-    tables = noted.get("tables") or [params.table]
+    tables = noted.get(TABLES) or [params.table]
 
     def tell(done: Counts) -> dict[str, Any]:
         return {"kind": params.kind, "removed": _removed(tables, done.rows)}
@@ -183,11 +184,8 @@ def _prepared(context: JobContext, conn: Connection, store: Store, *, for_write:
     cutoff = _fixed_cutoff(context, params, conn)
     family = _or_fail(lambda: read_family(conn, store, params, cutoff))
     _or_fail(lambda: check_findings(refusals(family), is_plan=not for_write))
-    reviewed = None
-    if params.plan_id is not None:
-        reviewed = PlannedKeys.of_plan(context.database, params.plan_id)
-        if reviewed is None:
-            raise JobFailed("PLAN_NO_LONGER_HOLDS", "the rows of the plan are not known any more: plan again")
+    plan_id = params.plan_id
+    reviewed = None if plan_id is None else reviewed_keys(context.database, plan_id, family)
     return RowsPurge(context, conn, store, params, cutoff, family, reviewed)
 
 
@@ -213,8 +211,8 @@ def _check_limits(purge: RowsPurge) -> list[dict[str, Any]]:
     context = purge.context
     noted = context.checkpoint(CHECKPOINT_LIMITS)
     if noted is not None and purge.is_begun:
+        check_same_layout(noted, purge.family)
         return list(noted["kept"])
-    tables = purge.family.order()
     needs_count = is_limited(limits_in_effect(purge.store, purge.params)) or any(
         table.incoming for table in purge.family.tables.values()
     )
@@ -226,7 +224,7 @@ def _check_limits(purge: RowsPurge) -> list[dict[str, Any]]:
         if purge.reviewed is not None:
             reach = Reach(rows=purge.reviewed.total, part=purge.reviewed.total, whole=plan.rows)
         check_limits(purge.store, purge.params, reach)
-    context.save_checkpoint(CHECKPOINT_LIMITS, {"kept": kept, "tables": tables})
+    context.save_checkpoint(CHECKPOINT_LIMITS, {"kept": kept} | layout_of(purge.family))
     return kept
 
 

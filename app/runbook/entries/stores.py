@@ -62,7 +62,10 @@ ENTRIES: Final = (
             Seen.HTTP,
             Seen.JOB,
         ),
-        "The store names another target or directory than when the job or cycle was made.",
+        (
+            "The store names another target or directory than when the job or cycle was made; or the tables"
+            " of a purge ROWS have other keys, or go in another order, than when it began."
+        ),
         "Check that the new target is the one that is meant, and submit the work again.",
         Passes.NO,
     ),
