@@ -30,11 +30,18 @@ from spark.formats.extinction import Extinction
 from spark.formats.replica import tables_of
 from tests.oracles.symmetricds import CUTOFF, Place, build
 from tests.regressions.purges import OLD_CUTOFF, Purges
+from tests.regressions.row_purges import RowPurges
 from tests.spark.events.catalogs import Catalogs, conninfo_of
 from tests.spark.replication.replica_tables import put_records
 
-KINDS = ("OUTGOING", "INCOMING", "DATA_GAP", "CHANGELOG", "EVENT_CLEANUP", "EXTINCTION")
+KINDS = ("OUTGOING", "INCOMING", "DATA_GAP", "CHANGELOG", "ROWS", "EVENT_CLEANUP", "EXTINCTION")
 ARCHIVING = KINDS[:-1]
+ELSEWHERE = {
+    "ERASURE": "its units are files of JE, not rows: tests/app/erase, tests/spark/erase and tests/journeys",
+    "LOG_SWITCH": "it empties a table at once, without units: tests/app/events and tests/spark/events",
+    "REPLICATION_SESSION": "it removes at the consumer, by its changes: tests/spark/replication",
+}
+"""What removes something too, and is tested elsewhere."""
 ROWS = 120
 OLD_S = int(time.time()) - 100_000
 CLEAN_AT = datetime(2026, 11, 20, 8, 2, 5, tzinfo=UTC)
@@ -83,6 +90,8 @@ def make(kind: str, purges: Purges, catalogs: Catalogs, url: str) -> Destructive
         return _replica(kind, purges, url)
     if kind == "EVENT_CLEANUP":
         return _node(purges, catalogs)
+    if kind == "ROWS":
+        return _rows(purges, url)
     return _symmetricds(kind, purges, url)
 
 
@@ -219,6 +228,31 @@ def _scanner(purges: Purges, store: Store) -> Callable[..., str]:
             return job.id
 
     return submit
+
+
+def _rows(purges: Purges, url: str) -> Destructive:
+    with psycopg.connect(conninfo_of(url)) as raw:
+        raw.execute("create table ticket (id integer primary key, closed timestamptz not null)")
+        raw.execute(
+            "insert into ticket select n, timestamptz '2020-01-01' + n * interval '1 minute'"
+            " from generate_series(1, %s) n",
+            (ROWS,),
+        )
+        raw.execute("insert into ticket values (0, now())")
+    found = RowPurges(purges, url)
+    found.add_store()
+
+    def submit(*, is_archived: bool = False, rows_in_tx: int | None = None, rate: float | None = None) -> str:
+        return found.submit(
+            table="ticket",
+            time_column="closed",
+            cutoff="2026-01-01T00:00:00Z",
+            max_rows_in_tx=rows_in_tx,
+            archive={"format": "PARQUET"} if is_archived else None,
+            throttle=None if rate is None else {"rows_per_s": rate},
+        )
+
+    return Destructive("ROWS", url, "", "ticket", submit, lambda result: result["removed"]["ticket"])
 
 
 def _node(purges: Purges, catalogs: Catalogs) -> Destructive:

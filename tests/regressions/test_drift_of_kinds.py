@@ -21,8 +21,10 @@ from app.jobs.rows import Job
 from app.jobs.running import sql_target
 from app.replication.replica.replicas import close_idle_replicas
 from app.settings import Settings
+from app.verbs.table import VERBS
+from app.verbs.verb import Limits
 from spark.targets.manifest import MANIFEST_NAME, read_manifest_json
-from tests.regressions.destructive_kinds import ARCHIVING, KINDS, Destructive, make
+from tests.regressions.destructive_kinds import ARCHIVING, ELSEWHERE, KINDS, Destructive, make
 from tests.regressions.purges import Purges
 from tests.spark.events.catalogs import Catalogs, catalogs, slony_templates  # noqa: F401 -- fixtures
 
@@ -54,6 +56,12 @@ def act(
     monkeypatch.setattr(sql_target, "ARCHIVE_LOOK_AGAIN", timedelta(milliseconds=200))
     yield make(kind, purges, catalogs, postgresql_url)
     close_idle_replicas()
+
+
+def test_every_verb_that_removes_something_is_asked() -> None:
+    removing = [verb for verb in VERBS if verb.limits is not Limits.REMOVES_NOTHING]
+    names = [name for verb in removing for name in verb.acts or {verb.kind}]
+    assert sorted(names) == sorted([*KINDS, *ELSEWHERE])
 
 
 @pytest.mark.parametrize("kind", KINDS, indirect=True)
