@@ -105,7 +105,8 @@ def _table(conn: Connection, name: str) -> list[Finding]:
 def _replication(conn: Connection) -> list[Finding]:
     found = []
     for lag in lags_of_primary(conn):
-        told = "its lag is not shown to this role" if lag.seconds is None else f"{lag.seconds:.0f} s behind"
+        unknown = "catches up, or this role may not see its lag"
+        told = unknown if lag.seconds is None else f"{lag.seconds:.0f} s behind"
         found.append(_finding("INFO", "REPLICA", f"{lag.replica}: {told}"))
     try:
         own = lag_of_replica(conn, "this database")
