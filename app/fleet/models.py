@@ -19,13 +19,18 @@ class FleetEvent(BaseModel):
     number: int = Field(description="The id of the event, for Last-Event-ID; it only grows.")
     at: datetime
     type: str = Field(
-        description="`job.state`, `job.progress`, `job.warning`, `job.throttle`, `backup`, `session`."
+        description="`job.state`, `job.progress`, `job.warning`, `job.throttle`, `backup`, `session`, "
+        "`store`, `protection`, `schedule`, `window`."
     )
-    kind: str = Field(description="Of the job; BACKUP, REPLICATION_SESSION.")
+    kind: str = Field(
+        description="Of the job; BACKUP, REPLICATION_SESSION, STORE, PROTECTION, SCHEDULE, WINDOW."
+    )
     store: str | None
     subject: str = Field(description="What it is about, as a path below /v1.")
     seq: int = Field(description="Grows with each event of a subject.")
-    data: dict[str, Any] = Field(description="Of a job as in its own events; else state and counts.")
+    data: dict[str, Any] = Field(
+        description="As in a job's own events; of stores, schedules and windows `change`; else the state."
+    )
 
 
 class StreamBegin(BaseModel):
