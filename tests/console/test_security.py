@@ -53,7 +53,7 @@ def test_every_page_and_every_error_has_the_policy(operator: httpx.Client, path:
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert answer.headers["content-security-policy"] == POLICY
     assert answer.headers["x-content-type-options"] == "nosniff"
-    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert answer.headers["referrer-policy"] == "same-origin"
     assert answer.headers["cache-control"] == "no-store"
     assert "<script>" not in answer.text
     assert "style=" not in answer.text
