@@ -208,6 +208,7 @@ class OverviewRead(BaseModel):
                             "help": "docs/reference/runbook.md#job_failed",
                         }
                     ],
+                    "attention_counts": {"JOB_FAILED": 1},
                     "attention_total": 1,
                     "running": [],
                     "backups": [],
@@ -262,9 +263,13 @@ class OverviewRead(BaseModel):
     at: datetime
     counters: Counters
     attention: list[Attention] = Field(
-        description="What needs somebody first: errors before warnings, the oldest first; a few."
+        description="What needs somebody first: errors before warnings, the newest first, some of each code;"
+        " `attention_max` of them."
     )
-    attention_total: int = Field(description="How many there are; each sort is counted up to 100.")
+    attention_counts: dict[AttentionCode, int] = Field(
+        description="How many have each code, whatever is shown; counted up to 10,000 of a sort."
+    )
+    attention_total: int = Field(description="The sum of these.")
     running: list[RunningRead] = Field(description="Jobs that run now, of all stores; a few.")
     backups: list[RunningBackup] = Field(description="Backups under way, of all stores; a few.")
     batches: list[WorkRead] = Field(description="Jobs over many stores that have not ended; a few.")

@@ -18,7 +18,7 @@ from app.auth.service import Caller
 from app.backups.rows import BackupSession, BackupState
 from app.db import Database
 from app.fleet import standing
-from app.fleet.attention import Limits, needs_somebody
+from app.fleet.attention import Limits, Shown, needs_somebody
 from app.fleet.models import Counters, HealthRead, HealthState, OverviewRead, RunningBackup, StoreOverview
 from app.fleet.sight import Sight
 from app.jobs.rows import Instance, Job
@@ -63,6 +63,7 @@ def overview(
     wanted: OverviewFilter,
     *,
     limits: Limits,
+    shown: Shown,
     now: datetime,
     page_size: int,
     page_token: str,
@@ -84,7 +85,7 @@ def overview(
         rows = db.execute(_page(sight, wanted, after, page_size)).all()
         labels = {row.id: row.labels or {} for row in rows[:page_size]}
         counters, jobs = _counters(db, sight, limits, list(labels))
-        attention, total = needs_somebody(db, sight.of(wanted.query()), limits)
+        attention, counts = needs_somebody(db, sight.of(wanted.query()), limits, shown)
         told = _told(db, sight, labels, jobs)
     page = make_page(
         rows,
@@ -97,7 +98,8 @@ def overview(
         at=now,
         counters=counters,
         attention=attention,
-        attention_total=total,
+        attention_counts=counts,
+        attention_total=sum(counts.values()),
         running=told.work.running,
         backups=_oldest(told.backups),
         batches=told.work.of_stores.get(standing.BATCHES, []),

@@ -142,6 +142,7 @@ class Overview(Result):
     at: datetime
     counters: Counters
     attention: tuple[Attention, ...] = ()
+    attention_counts: Mapping[str, int] = field(default_factory=dict)
     attention_total: int = 0
     batches: tuple[Work, ...] = ()
     stores: tuple[StoreOverview, ...] = ()

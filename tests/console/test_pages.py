@@ -16,6 +16,8 @@ from tests.http.shop import Shop, accepted, wait_for
 AT_ONCE = {"min_file_age": "PT0S", "duration": "PT0S"}
 PATHS = [
     "/console/",
+    "/console/attention",
+    "/console/attention?code=STORE_UNREADY",
     "/console/help",
     "/console/jobs",
     "/console/jobs?state=SUCCEEDED&kind=purge&store=nowhere",

@@ -26,7 +26,14 @@ POSTS = [
     "/console/stores/{store}/suspend",
     "/console/stores/{store}/resume",
 ]
-PAGES = ["/console/", "/console/jobs", "/console/stores", "/console/stores/{store}", "/console/help"]
+PAGES = [
+    "/console/",
+    "/console/attention",
+    "/console/jobs",
+    "/console/stores",
+    "/console/stores/{store}",
+    "/console/help",
+]
 
 
 def post(client: httpx.Client, path: str, *, csrf: str | None = None, **fields: str) -> httpx.Response:
