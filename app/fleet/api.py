@@ -12,7 +12,7 @@ from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.errors import Unprocessable
 from app.figures.rows import SeriesPoint
-from app.figures.series import ADDED, DAY, MONTH, UNITS, Series, piece_of, read_points
+from app.figures.series import ADDED, DAY, MONTH, Series, piece_of, read_points, unit_of
 from app.fleet.attention import SHOWN_DEFAULT, SHOWN_MAX, Limits, Shown
 from app.fleet.models import AttentionCode, OverviewRead, SeriesPointRead, SeriesRead, StoreSeries
 from app.fleet.overview import OverviewFilter, overview
@@ -113,9 +113,11 @@ def get_series(
 ) -> StoreSeries:
     """For small pictures: rows and bytes removed, backlog, lag, how long aborts took; each counted once.
 
-    Of `backlog` and `lag_seconds` there is a value for each look at the store: its checks, and its jobs.
+    `backlog` has a value for each check of the store: the rows of its tables, as the target estimates them.
+    SLONY: `backlog` (in events) and `lag_seconds` have one for each job that looks: of the receiver that is
+    furthest behind.
     """
-    read_row(database, store_id, caller)
+    kind = read_row(database, store_id, caller).kind
     length, now = LENGTHS[window], clock.now()
     with database.reading() as db:
         points = read_points(db, store_id, length, now=now)
@@ -129,7 +131,7 @@ def get_series(
         begins_at=piece_of(now - length.shown, length.step_s) + timedelta(seconds=length.step_s),
         ends_at=now,
         series=[
-            SeriesRead(name=each, unit=UNITS[each], adds_up=each in ADDED, points=by_name[each.value])
+            SeriesRead(name=each, unit=unit_of(each, kind), adds_up=each in ADDED, points=by_name[each.value])
             for each in Series
             if not name or each in name
         ],

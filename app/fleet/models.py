@@ -10,6 +10,7 @@ from app.figures.series import Series
 from app.jobs.models import ThrottleSetting
 from app.jobs.states import JobState
 from app.kit.durations import Duration
+from app.stores.checks.models import Finding
 from app.stores.models import StoreKind
 
 
@@ -94,6 +95,9 @@ class HealthRead(BaseModel):
     age: Duration | None
     reachable: bool | None
     findings: list[str] = Field(description="Codes of errors and warnings; `:check` tells all of them.")
+    details: list[Finding] = Field(
+        default_factory=list, description="The same with severity and detail, where one `store` is asked for."
+    )
 
 
 class WorkRead(BaseModel):

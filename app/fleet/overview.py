@@ -24,6 +24,7 @@ from app.fleet.sight import Sight
 from app.jobs.rows import Instance, Job
 from app.jobs.states import ACTIVE
 from app.kit.pagination import decode_token, make_page
+from app.stores.checks.models import Finding
 from app.stores.checks.rows import StoreHealth
 from app.stores.models import StoreKind
 from app.stores.rows import Store
@@ -92,7 +93,7 @@ def overview(
         page_size=page_size,
         filters=filters,
         key=lambda row: [row.id],
-        item=lambda row: _store(row, told, now=now),
+        item=lambda row: _store(row, told, now=now, is_detailed=len(wanted.stores) == 1),
     )
     return OverviewRead(
         at=now,
@@ -207,7 +208,7 @@ def _counters(
     return counters, by_store
 
 
-def _store(row: Any, told: _Told, *, now: datetime) -> StoreOverview:
+def _store(row: Any, told: _Told, *, now: datetime, is_detailed: bool) -> StoreOverview:
     done, node_lags = told.noted
     labels = dict(sorted((row.labels or {}).items())[:LABELS_MAX])
     rests = bool(row.is_suspended) and (row.suspended_until is None or row.suspended_until > now)
@@ -216,7 +217,7 @@ def _store(row: Any, told: _Told, *, now: datetime) -> StoreOverview:
         kind=StoreKind(row.kind),
         labels=labels,
         suspended=rests,
-        health=_health(row, now=now),
+        health=_health(row, now=now, is_detailed=is_detailed),
         jobs=told.jobs.get(row.id, {}),
         work=told.work.of_stores.get(row.id, []),
         lag=told.lags.get(row.id) or node_lags.get(row.id),
@@ -225,7 +226,7 @@ def _store(row: Any, told: _Told, *, now: datetime) -> StoreOverview:
     )
 
 
-def _health(row: Any, *, now: datetime) -> HealthRead:
+def _health(row: Any, *, now: datetime, is_detailed: bool) -> HealthRead:
     state = HealthState.OK
     if row.checked_at is None:
         state = HealthState.UNKNOWN
@@ -242,4 +243,5 @@ def _health(row: Any, *, now: datetime) -> HealthRead:
         age=None if age is None else timedelta(seconds=int(age.total_seconds())),
         reachable=row.is_reachable,
         findings=[str(each["code"]) for each in (row.findings or [])[:FINDINGS_MAX]],
+        details=[Finding.model_validate(each) for each in row.findings or []] if is_detailed else [],
     )

@@ -14,7 +14,7 @@ from lethe_client.literals import (
     Severity,
     StoreKind,
 )
-from lethe_client.results import Result
+from lethe_client.results import Finding, Result
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +58,7 @@ class Health(Result):
     age: timedelta | None = None
     reachable: bool | None = None
     findings: tuple[str, ...] = ()
+    details: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Any, Final
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Session
 
-from app.figures.series import Series
+from app.figures.series import BACKLOG_OF_EVENTS, Series
 from app.figures.sums import note
 from app.parameters.registry import ParameterValue, as_timedelta
 from app.parameters.service import effective, known_parameter
@@ -69,7 +69,7 @@ def keep_check(
         tell_change(db, store.id, StoreChange.HEALTH, now=now, **_told(row))
     db.flush()
     rows = [each.rows_estimate for each in found.sizes if each.rows_estimate is not None]
-    if rows:
+    if rows and store.kind not in BACKLOG_OF_EVENTS:
         note(db, Series.BACKLOG, float(sum(rows)), store=store.id, now=now)
     return row
 
