@@ -70,3 +70,16 @@ def test_page_of_a_cycle_shows_files_and_certificate(
     tab.sees(".jdb")
     tab.sees("Certificate")
     tab.assert_good()
+
+
+def test_pages_are_accessible_in_the_dark(tab: Tab, names: dict[str, Any]) -> None:
+    tab.page.emulate_media(color_scheme="dark")
+    for path in (
+        "/console/",
+        "/console/attention",
+        "/console/jobs/{job}",
+        "/console/stores/{node}",
+        "/console/acts",
+    ):
+        tab.open(path.format(**names))
+        tab.assert_accessible()
