@@ -30,6 +30,8 @@ WRITER_QUEUE_TIMEOUT_S = 30.0
 READ_ONLY_SQLSTATE = "25006"
 RINGS = "lethe_rings"
 """In the info of a session: its commit rings the bell of its Database."""
+NEWS = "lethe_news"
+"""In the info of a session: its commit concerns somebody who waits, whatever its transaction was begun as."""
 OPEN = "lethe_open"
 """In the info of a session: it is one of `Database.transaction()`."""
 BEFORE_COMMIT = "lethe_before_commit"
@@ -266,7 +268,7 @@ class Database:
                 db.info[OPEN] = True
                 yield db
                 _prepare(db)
-                with self._counted(is_news=is_news):
+                with self._counted(is_news=is_news or NEWS in db.info):
                     db.commit()
                 if db.info.get(RINGS):
                     self.bell.set()

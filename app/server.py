@@ -220,6 +220,7 @@ def _run_server(settings: Settings, database: Database, worker: Worker, sockets:
             ssl_certfile=settings.tls_cert,
             ssl_keyfile=settings.tls_key,
             proxy_headers=settings.behind_proxy,
+            forwarded_allow_ips=settings.proxy_addresses,
             log_config=None,
             access_log=False,
             server_header=False,

@@ -4,15 +4,12 @@ from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from app.kit.texts.listed import networks, split
 from spark.pool.master import check_master, is_on_loopback
 from spark.targets.target import is_loopback
-
-
-def _split(value: object) -> object:
-    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
 def _safe_url(value: str | None) -> str | None:
@@ -116,7 +113,7 @@ class OidcSettings(BaseModel):
     @field_validator("audience", "algorithms", "hosts", mode="before")
     @classmethod
     def _comma_separated(cls, value: object) -> object:
-        return _split(value)
+        return split(value)
 
     @field_validator("issuer", "jwks_url")
     @classmethod
@@ -157,7 +154,7 @@ class VaultSettings(BaseModel):
     @field_validator("hosts", mode="before")
     @classmethod
     def _comma_separated(cls, value: object) -> object:
-        return _split(value)
+        return split(value)
 
     @field_validator("url")
     @classmethod
@@ -197,6 +194,8 @@ class Settings(BaseSettings):
     tls_cert: Path | None = None
     tls_key: Path | None = None
     behind_proxy: bool = False
+    proxy_addresses: Annotated[list[str], NoDecode, AfterValidator(networks)] = ["127.0.0.1", "::1"]
+    """Addresses and networks whose word on the client and its scheme is taken, behind a proxy."""
     migrate: bool = False
     labels: Annotated[list[str], NoDecode] = []
     otel: bool = False
@@ -366,12 +365,13 @@ class Settings(BaseSettings):
         "cors_origins",
         "allowed_roots",
         "allowed_hosts",
+        "proxy_addresses",
         "replication_trusted_suppliers",
         mode="before",
     )
     @classmethod
     def _comma_separated(cls, value: object) -> object:
-        return _split(value)
+        return split(value)
 
     @property
     def effective_metadata_url(self) -> str:

@@ -22,7 +22,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.auth.holders import COOKIE, Holders, console_cookie_of, secret_of
+from app.auth.holders import COOKIE, Holders, console_cookie_of, is_of_console, secret_of
 from app.auth.oidc.bearer import is_jwt
 from app.auth.refusals import source_of
 from app.errors import BodyTooSlow, TooMany, problem
@@ -93,7 +93,9 @@ class Gate:
 
     def _guest(self, scope: Scope, headers: Headers) -> _Guest:
         given = headers.get("authorization")
-        cookie = console_cookie_of(headers) if given is None else None
+        # Pages go by the cookie, and never look at that header: a new one each time is no new stranger.
+        goes_by_cookie = given is None or is_of_console(scope["path"])
+        cookie = console_cookie_of(headers) if goes_by_cookie else None
         if cookie is not None:  # a session of the console counts as its token does
             given = f"{COOKIE} {cookie}"
         secret = None if given is None else hashlib.sha256(given.encode("latin-1")).hexdigest()

@@ -24,6 +24,7 @@ TOKENS_MAX: Final = 100_000
 PREFIX: Final = "bearer "
 COOKIE: Final = "lethe_console"
 """What the console's session is called in a browser."""
+CONSOLE: Final = "/console"
 
 
 def secret_of(authorization: str | None) -> str:
@@ -32,9 +33,17 @@ def secret_of(authorization: str | None) -> str:
     return given[len(PREFIX) :].strip() if given[: len(PREFIX)].lower() == PREFIX else ""
 
 
+def is_of_console(path: str) -> bool:
+    """Whether a path is one of the console's."""
+    return path == CONSOLE or path.startswith(CONSOLE + "/")
+
+
 def console_cookie_of(headers: Headers) -> str | None:
-    """The session of the console that a request brings."""
-    return cookie_parser(headers.get("cookie", "")).get(COOKIE) or None
+    """The session of the console that a request brings: of several the last, as the pages take it."""
+    found = ""
+    for header in headers.getlist("cookie"):
+        found = cookie_parser(header).get(COOKIE, found)
+    return found or None
 
 
 class Holders:

@@ -13,19 +13,15 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
+from app.auth.holders import is_of_console
 from app.console.rendering import render
-from app.console.sessions import CODE, PATH, login_url
+from app.console.sessions import CODE, login_url
 from app.errors import ServiceError
 from app.runbook.registry import RUNBOOK
 
 KINDS: Final = (ServiceError, RequestValidationError, HTTPException, Exception)
 KEPT_HEADERS: Final = ("retry-after", "x-request-id")
 Handler = Callable[[Request, Any], Response | Awaitable[Response]]
-
-
-def is_of_console(path: str) -> bool:
-    """Whether a path is one of the console's."""
-    return path == PATH or path.startswith(PATH + "/")
 
 
 def install(app: FastAPI) -> None:

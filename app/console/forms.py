@@ -28,7 +28,7 @@ def require_same_origin(request: Request) -> None:
     """
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     is_here = origin is not None and urlsplit(origin).netloc == request.headers.get("host")
-    # Our pages send no referrer, so that their forms have the origin "null".
+    # An extension may have made "null" of it.
     is_own = site == "same-origin" and (origin in (None, NULL) or is_here)
     if not (is_own or (site is None and is_here)):
         raise Forbidden(

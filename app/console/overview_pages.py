@@ -1,6 +1,6 @@
-"""Page 1: what needs somebody first, what runs, backups, what comes next, the stores."""
+"""Page 1: what needs somebody first, what runs, backups, what is due, the stores; and all of the first."""
 
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Final, cast
 
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
@@ -12,6 +12,7 @@ from app.console.sessions import ApiDep, SignedInDep
 from app.console.shared import SharedParts
 from app.kit.values import Text
 
+ATTENTION_MAX: Final = 500
 router = APIRouter(include_in_schema=False)
 
 
@@ -42,9 +43,23 @@ async def _shown(request: Request, signed_in: SignedIn, api: Api, page_token: st
         signed_in,
         found=found,
         stores=found["stores"],
+        asked_code="",
         work=_work(found),
         due=_due(found),
     )
+
+
+@router.get("/console/attention")
+async def get_attention(
+    request: Request,
+    signed_in: SignedInDep,
+    api: ApiDep,
+    code: Annotated[Text, Query(max_length=40)] = "",
+) -> Response:
+    """All that needs somebody, or what of it has one code."""
+    found = await api.get("overview", attention_code=code or None, attention_max=ATTENTION_MAX, page_size=1)
+    number = found["attention_counts"].get(code, 0) if code else found["attention_total"]
+    return render(request, "attention.html", signed_in, found=found, asked_code=code, number=number)
 
 
 def _work(found: Any) -> list[dict[str, Any]]:

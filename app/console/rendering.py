@@ -28,7 +28,8 @@ POLICY: Final = (
 HEADERS: Final = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    # Not no-referrer: forms would come from the origin "null", and not every browser tells more than that.
+    "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
     "Vary": "HX-Request",
 }

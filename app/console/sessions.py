@@ -8,13 +8,14 @@ from starlette.responses import Response
 
 from app.auth.access import settings_of
 from app.auth.console_sessions import SignedIn, session_of
-from app.auth.holders import COOKIE
+from app.auth.holders import CONSOLE, COOKIE
 from app.console.calls import Api
 from app.errors import Unauthenticated
 
-PATH: Final = "/console"
+PATH: Final = CONSOLE
 LOGIN: Final = "/console/login"
 CODE: Final = "CONSOLE_SIGN_IN_NEEDED"
+NEXT_MAX_CHARS: Final = 2_500
 
 
 class SignInNeeded(Unauthenticated):
@@ -67,8 +68,9 @@ def signed_in(request: Request) -> SignedIn:
 
 def login_url(request: Request) -> str:
     """The form, which leads back to the page that was asked for."""
-    path = request.url.path
-    return LOGIN if path in (PATH, PATH + "/") else f"{LOGIN}?next={quote(path)}"
+    path, query = request.url.path, request.url.query
+    asked = f"{path}?{query}" if query and len(path) + len(query) < NEXT_MAX_CHARS else path
+    return LOGIN if asked in (PATH, PATH + "/") else f"{LOGIN}?next={quote(asked)}"
 
 
 def may_change(request: Request) -> bool:

@@ -10,11 +10,10 @@ from app.auth.access import clock_of
 from app.auth.console_sessions import sign_in, sign_out
 from app.console.forms import PostedDep, fields_of, require_same_origin
 from app.console.rendering import render
-from app.console.sessions import LOGIN, PATH, SignedInDep, drop_cookie, set_cookie
+from app.console.sessions import LOGIN, NEXT_MAX_CHARS, PATH, SignedInDep, drop_cookie, set_cookie
 from app.errors import Unauthenticated
 
 HOME: Final = PATH + "/"
-NEXT_MAX_CHARS: Final = 300
 router = APIRouter(include_in_schema=False)
 
 

@@ -18,12 +18,14 @@ class Reading:
         path: below the store.
         columns: of a list; none: it is no list.
         pages: below the store, where each row has a page of its own by its id.
+        told_by_one: a field that only the operation of one row fills; what it holds is shown as the row's.
     """
 
     title: str
     path: tuple[str, ...]
     columns: tuple[str, ...] = ()
     pages: str = ""
+    told_by_one: str = ""
 
     async def read(self, api: Api, store_id: str) -> dict[str, Any]:
         """Its answer, or why there is none: one refusal does not hide the others."""
@@ -31,6 +33,8 @@ class Reading:
         shown = {"title": self.title, "columns": self.columns, "refused": None, "rows": None, "fields": None}
         try:
             found = await api.get("stores", store_id, *self.path, **query)
+            if self.told_by_one:
+                found = {"items": await self._whole(api, store_id, found["items"])}
         except Refused as error:
             return shown | {"refused": error, "pages": None}
         pages = f"/console/stores/{store_id}/{self.pages}/" if self.pages else None
@@ -38,6 +42,16 @@ class Reading:
             "pages": pages,
             "rows" if self.columns else "fields": found["items"] if self.columns else found,
         }
+
+    async def _whole(self, api: Api, store_id: str, rows: Sequence[Any]) -> list[Any]:
+        """The rows with what only their own operation tells; after one whose target is away none is asked."""
+        whole, is_away = [], False
+        for row in rows:
+            one = None if is_away else await api.find("stores", store_id, *self.path, row["id"])
+            more = {} if one is None else one[self.told_by_one] or {}
+            is_away = is_away or bool(more.get("target_code"))
+            whole.append(row | more)
+        return whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +75,19 @@ class Part:
 
 _CYCLES: Final = ("id", "state", "mode", "started_at", "ended_at", "files", "incomplete", "job_id")
 _EXTINCTIONS: Final = ("label", "state", "created_at", "databases", "records", "bytes", "job_id", "reason")
-_AGREEMENTS: Final = ("id", "state", "consumer", "strategy", "interval", "status", "last_session_id")
+_AGREEMENTS: Final = (
+    "id",
+    "state",
+    "consumer",
+    "strategy",
+    "interval",
+    "lag",
+    "lag_changes",
+    "needs_total",
+    "last_update_status",
+    "target_code",
+    "last_session_id",
+)
 _LETTERS: Final = ("code", "kind", "csn", "peer", "attempts", "first_at", "last_at", "detail")
 _PROTECTIONS: Final = ("name", "kind", "state", "requested_by", "created_at", "lease_expires_at")
 _K: Final = StoreKind
@@ -83,9 +109,10 @@ _ALL: Final = (
         "Replication",
         (_K.REPLICA,),
         (
-            Reading("Agreements", ("agreements",), _AGREEMENTS),
+            Reading("Agreements", ("agreements",), _AGREEMENTS, told_by_one="status"),
             Reading("Dead letters", ("dead-letters",), _LETTERS),
         ),
+        asks_target=True,
     ),
     Part("confirmations", "Confirmations", (_K.SLONY,), (Reading("", ("confirmations",)),), asks_target=True),
     Part(

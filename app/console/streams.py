@@ -1,12 +1,13 @@
 """What an open page hears: that something has changed, from the one feed of events.
 
 An event of this stream carries no data: the page asks for its live part again, with its own rights. A burst
-of events is one.
+of events is one. What comes with time alone (a check that grows old, a wait that grows long, an instance that
+falls silent) has no event: a page looks again every REFRESH_S whatever happens.
 """
 
 import asyncio
-import math
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -31,6 +32,8 @@ PACE_S: Final = 0.3
 PROGRESS: Final = "job.progress"
 PROGRESS_PACE_S: Final = 4.0
 """The same where only numbers have moved."""
+REFRESH_S: Final = 30.0
+"""The longest time between two looks of a page."""
 router = APIRouter(include_in_schema=False)
 
 
@@ -59,22 +62,25 @@ async def _told(
     request: Request, feed: FeedWatch, listener: Listener, wanted: Wanted, subject: str, settings: Settings
 ) -> AsyncIterator[bytes]:
     loop = asyncio.get_running_loop()
-    ends_at, told_at = loop.time() + settings.stream_max_s, loop.time()
-    place, pace_s = (await feed.reach()).last, math.inf
+    ends_at, told_at, known_at = loop.time() + settings.stream_max_s, loop.time(), loop.time()
+    place, pace_s = (await feed.reach()).last, REFRESH_S
     yield BEGIN
-    while not listener.is_over and loop.time() < ends_at:
+    while not listener.is_over and (now_s := loop.time()) < ends_at:
         listener.woken.clear()
         found, place = await _heard(feed, place)
         taken = [each for each in found if wanted.takes(each) and subject in ("", each.event.subject)]
         pace_s = min([pace_s, *(_pace_s(each) for each in taken)])
-        wait_s = told_at + pace_s - loop.time()
-        if wait_s <= 0:
-            told_at, pace_s = loop.time(), math.inf
+        if told_at + pace_s <= now_s:
+            told_at, pace_s = now_s, REFRESH_S
             yield REFRESH
-        elif not await _is_woken(listener, min(wait_s, settings.sse_keepalive_s)) and pace_s == math.inf:
+        # By the clock, and not where nothing wakes: others' events wake this page as well.
+        if known_at + settings.sse_keepalive_s <= now_s:
+            known_at = now_s
             if await run_in_threadpool(known, request) is None:
                 break
             yield KEEPALIVE
+        until_s = min(told_at + pace_s, known_at + settings.sse_keepalive_s, ends_at)
+        await _rest(listener, until_s - loop.time())
     if await run_in_threadpool(known, request) is None:
         yield REFRESH  # the page asks, and is led to the form
 
@@ -83,12 +89,10 @@ def _pace_s(found: NumberedEvent) -> float:
     return PROGRESS_PACE_S if found.event.type == PROGRESS else PACE_S
 
 
-async def _is_woken(listener: Listener, wait_s: float) -> bool:
-    try:
+async def _rest(listener: Listener, wait_s: float) -> None:
+    """Wait until something has happened, or so long."""
+    with suppress(TimeoutError):
         await asyncio.wait_for(listener.woken.wait(), wait_s)
-    except TimeoutError:
-        return False
-    return True
 
 
 async def _heard(feed: FeedWatch, place: int) -> tuple[list[NumberedEvent], int]:

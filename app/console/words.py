@@ -74,7 +74,20 @@ def count(value: float | None, unit: str = "") -> str:
     """A whole number with its unit: `18 211 rows`."""
     if value is None:
         return NONE
-    return f"{value:,.0f}".replace(",", "\u202f") + (f" {unit}" if unit else "")
+    shown = f"{value:,.0f}".replace(",", "\u202f")
+    return shown + (f" {noun(value, unit)}" if unit else "")
+
+
+def noun(value: float, plural: str) -> str:
+    """What is counted, as it is called where it is one: `rows`, `rows/s`, `retries`, `crashes`."""
+    if f"{value:.0f}" != "1":
+        return plural
+    name, slash, rest = plural.partition("/")
+    if name.endswith("ies"):
+        name = name.removesuffix("ies") + "y"
+    else:
+        name = name.removesuffix("es" if name.endswith(("shes", "ches")) else "s")
+    return name + slash + rest
 
 
 def size(value: float | None) -> str:
@@ -179,6 +192,7 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "since": since,
     "lasting": lasting,
     "count": count,
+    "noun": noun,
     "size": size,
     "measured": measured,
     "percent": percent,

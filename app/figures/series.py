@@ -44,6 +44,15 @@ UNITS: Final[Mapping[Series, str]] = {
 }
 
 
+BACKLOG_OF_EVENTS: Final = frozenset({"SLONY"})
+"""Kinds of stores whose backlog is events that nobody has confirmed; that of the others is rows."""
+
+
+def unit_of(series: Series, kind: str) -> str:
+    """What a series of a kind of store counts."""
+    return "events" if series is Series.BACKLOG and kind in BACKLOG_OF_EVENTS else UNITS[series]
+
+
 @dataclass(frozen=True, slots=True)
 class Length:
     """Pieces of one length, and how long they are kept."""

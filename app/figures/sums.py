@@ -40,8 +40,6 @@ NOTED: Final = frozenset({Name.LAST_SUCCESS, Name.SLONY_LAG_EVENTS, Name.SLONY_L
 SERIES: Final = {
     Name.PURGE_ROWS_REMOVED: Series.ROWS_REMOVED,
     Name.ABORT_SECONDS: Series.ABORT_SECONDS,
-    Name.SLONY_LAG_EVENTS: Series.BACKLOG,
-    Name.SLONY_LAG_SECONDS: Series.LAG_SECONDS,
 }
 """What is told as a series of its store too."""
 _Key = tuple[str, str, str]

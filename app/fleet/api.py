@@ -12,9 +12,9 @@ from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.errors import Unprocessable
 from app.figures.rows import SeriesPoint
-from app.figures.series import ADDED, DAY, MONTH, UNITS, Series, piece_of, read_points
-from app.fleet.attention import Limits
-from app.fleet.models import OverviewRead, SeriesPointRead, SeriesRead, StoreSeries
+from app.figures.series import ADDED, DAY, MONTH, Series, piece_of, read_points, unit_of
+from app.fleet.attention import SHOWN_DEFAULT, SHOWN_MAX, Limits, Shown
+from app.fleet.models import AttentionCode, OverviewRead, SeriesPointRead, SeriesRead, StoreSeries
 from app.fleet.overview import OverviewFilter, overview
 from app.kit.durations import parse_duration
 from app.kit.pagination import PageToken
@@ -67,6 +67,12 @@ def get_overview(
     waits_longer_than: Annotated[
         Text, Query(max_length=40, description="From when on a wait needs somebody; ISO 8601.")
     ] = WAIT_LIMIT,
+    attention_code: Annotated[
+        list[AttentionCode], Query(max_length=20, description="What needs somebody: of these codes alone.")
+    ] = [],  # noqa: B006
+    attention_max: Annotated[
+        int, Query(ge=0, le=SHOWN_MAX, description="So much of what needs somebody.")
+    ] = SHOWN_DEFAULT,
     page_size: Annotated[int, Query(ge=1, le=PAGE_MAX, description="Stores of one page.")] = PAGE_DEFAULT,
     page_token: PageToken = "",
 ) -> OverviewRead:
@@ -81,6 +87,7 @@ def get_overview(
         caller,
         OverviewFilter(store, kind, parse_labels(label)),
         limits=Limits(_wait_limit(waits_longer_than), timedelta(seconds=settings.lease_ttl_s)),
+        shown=Shown(attention_max, attention_code),
         now=clock.now(),
         page_size=page_size,
         page_token=page_token,
@@ -106,9 +113,11 @@ def get_series(
 ) -> StoreSeries:
     """For small pictures: rows and bytes removed, backlog, lag, how long aborts took; each counted once.
 
-    Of `backlog` and `lag_seconds` there is a value for each look at the store: its checks, and its jobs.
+    `backlog` has a value for each check of the store: the rows of its tables, as the target estimates them.
+    SLONY: `backlog` (in events) and `lag_seconds` have one for each job that looks: of the receiver that is
+    furthest behind.
     """
-    read_row(database, store_id, caller)
+    kind = read_row(database, store_id, caller).kind
     length, now = LENGTHS[window], clock.now()
     with database.reading() as db:
         points = read_points(db, store_id, length, now=now)
@@ -122,7 +131,7 @@ def get_series(
         begins_at=piece_of(now - length.shown, length.step_s) + timedelta(seconds=length.step_s),
         ends_at=now,
         series=[
-            SeriesRead(name=each, unit=UNITS[each], adds_up=each in ADDED, points=by_name[each.value])
+            SeriesRead(name=each, unit=unit_of(each, kind), adds_up=each in ADDED, points=by_name[each.value])
             for each in Series
             if not name or each in name
         ],

@@ -1,10 +1,11 @@
 """What needs somebody first, over all stores, in one statement."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import Select, String, and_, case, cast, exists, literal, null, or_, select, union_all
+from sqlalchemy import Select, String, and_, case, cast, exists, func, literal, null, or_, select, union_all
 from sqlalchemy.orm import aliased
 from sqlmodel import Session, col
 
@@ -22,8 +23,12 @@ from app.kit.texts.help import help_of
 from app.replication.rows import Agreement, AgreementState, SessionOutcome
 from app.stores.checks.rows import StoreHealth
 
-SHOWN_MAX: Final = 40
-EACH_MAX: Final = 100
+SHOWN_DEFAULT: Final = 40
+SHOWN_MAX: Final = 500
+SURE_OF_EACH: Final = 3
+"""So many of each code are shown before more of any: many of one hide no other."""
+COUNTED_MAX: Final = 10_000
+"""So many of a sort are counted."""
 REMEMBERED: Final = timedelta(days=7)
 """What failed longer ago needs nobody first."""
 PLANNED_WAITS: Final = frozenset({"THROTTLE", "CHILDREN", "CONFIRMATION", WAITING_KIND})
@@ -54,8 +59,22 @@ class Limits:
     heartbeat: timedelta
 
 
-def needs_somebody(db: Session, sight: Sight, limits: Limits) -> tuple[list[Attention], int]:
-    """What is to be looked at first, and how much there is of it."""
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What of it is told one by one; it is counted whatever this says.
+
+    Args:
+        codes: none: all.
+    """
+
+    most: int = SHOWN_DEFAULT
+    codes: Sequence[AttentionCode] = ()
+
+
+def needs_somebody(
+    db: Session, sight: Sight, limits: Limits, shown: Shown
+) -> tuple[list[Attention], dict[AttentionCode, int]]:
+    """What is to be looked at first: errors before warnings, the newest first; how many have each code."""
     branches = [
         _failed(sight),
         _waits(sight, limits),
@@ -66,13 +85,41 @@ def needs_somebody(db: Session, sight: Sight, limits: Limits) -> tuple[list[Atte
         _stale(sight),
         _silent(sight, limits),
     ]
-    rows = db.execute(union_all(*(select(each.limit(EACH_MAX).subquery()) for each in branches))).all()
-    found = [_shown(*row) for row in rows]
-    found.sort(key=lambda each: (each.severity != Severity.ERROR, each.since or sight.now, each.subject))
-    return found[:SHOWN_MAX], len(found)
+    found: list[tuple[int, Attention]] = []
+    counts: dict[AttentionCode, int] = {}
+    for *row, place, number in db.execute(_ranked(branches, shown)):
+        each = _attention(*row)
+        counts[each.code] = number
+        if not shown.codes or each.code in shown.codes:
+            found.append((place, each))
+    found.sort(key=lambda one: (one[0] > SURE_OF_EACH, _order(one[1])))
+    return sorted((each for _, each in found[: shown.most]), key=_order), counts
 
 
-def _shown(
+def _order(each: Attention) -> tuple[bool, float, str]:
+    age = 0.0 if each.since is None else -each.since.timestamp()
+    return each.severity != Severity.ERROR, age, each.subject
+
+
+def _ranked(branches: Sequence[Select[Any]], shown: Shown) -> Select[Any]:
+    """The newest of each code, with their place and how many of their code there are."""
+    newest = [
+        select(each.order_by(each.selected_columns.since.desc()).limit(COUNTED_MAX).subquery())
+        for each in branches
+    ]
+    found = union_all(*newest).subquery()
+    place = func.row_number().over(
+        partition_by=found.c.code, order_by=(found.c.since.desc().nulls_last(), found.c.subject)
+    )
+    number = func.count().over(partition_by=found.c.code)
+    ranked = select(found, place.label("place"), number.label("number")).subquery()
+    most: Any = max(1, shown.most)
+    if shown.codes:  # of the others one, which tells how many they are
+        most = case((ranked.c.code.in_([str(each) for each in shown.codes]), most), else_=1)
+    return select(ranked).where(ranked.c.place <= most)
+
+
+def _attention(
     code: str, store: str | None, since: datetime | None, subject: str, detail: str | None
 ) -> Attention:
     known = AttentionCode(code)
@@ -118,7 +165,6 @@ def _failed(sight: Sight) -> Select[Any]:
         _branch(code, col(Job.store), col(Job.finished_at), subject, col(Job.error)["code"].as_string())
         .where(col(Job.finished_at) > sight.now - REMEMBERED, ended, sight.sees_job())
         .where(or_(unproven, and_(~retried, ~done_since)))
-        .order_by(col(Job.finished_at).desc())
     )
 
 
@@ -135,10 +181,8 @@ def _waits(sight: Sight, limits: Limits) -> Select[Any]:
     since = case((col(Job.waiting_since).is_not(None), col(Job.waiting_since)), else_=col(Job.created_at))
     detail = case((col(Job.waiting_cause).is_not(None), col(Job.waiting_cause)), else_=literal("QUEUED"))
     subject = literal("jobs/") + col(Job.id)
-    return (
-        _branch(AttentionCode.WAITS_LONG.value, col(Job.store), since, subject, detail)
-        .where(col(Job.state).in_(sorted(ACTIVE)), or_(waits, queued), sight.sees_job())
-        .order_by(col(Job.id))
+    return _branch(AttentionCode.WAITS_LONG.value, col(Job.store), since, subject, detail).where(
+        col(Job.state).in_(sorted(ACTIVE)), or_(waits, queued), sight.sees_job()
     )
 
 
@@ -168,7 +212,6 @@ def _backups(sight: Sight) -> Select[Any]:
         )
         .where(col(BackupSession.state).in_(OVER), col(BackupSession.ended_at) > sight.now - REMEMBERED)
         .where(~good_since, sight.sees(BackupSession.store))
-        .order_by(col(BackupSession.id).desc())
     )
 
 
@@ -181,7 +224,6 @@ def _sessions(sight: Sight) -> Select[Any]:
         _branch(code, col(Agreement.store), col(Agreement.last_ended_at), subject, col(Agreement.last_code))
         .where(col(Agreement.state) != AgreementState.REMOVED, outcome.in_([str(end) for end in OUTCOMES]))
         .where(sight.sees(Agreement.store))
-        .order_by(col(Agreement.id))
     )
 
 
@@ -202,7 +244,6 @@ def _erasures(sight: Sight) -> Select[Any]:
         )
         .where(col(ErasureCycle.created_at) > sight.now - REMEMBERED, unproven)
         .where(sight.sees(ErasureCycle.store))
-        .order_by(col(ErasureCycle.id).desc())
     )
 
 
@@ -212,27 +253,21 @@ def _unready(sight: Sight) -> Select[Any]:
     restored = AttentionCode.REPLICA_RESTORED.value
     code = case((trouble == RESTORED, restored), else_=AttentionCode.STORE_UNREADY.value)
     subject = literal("stores/") + col(StoreHealth.store)
-    return (
-        _branch(code, col(StoreHealth.store), col(StoreHealth.trouble_since), subject, trouble)
-        .where(trouble.is_not(None), sight.sees(StoreHealth.store))
-        .order_by(col(StoreHealth.store))
+    return _branch(code, col(StoreHealth.store), col(StoreHealth.trouble_since), subject, trouble).where(
+        trouble.is_not(None), sight.sees(StoreHealth.store)
     )
 
 
 def _stale(sight: Sight) -> Select[Any]:
     """Stores that nobody has looked at for too long."""
     subject = literal("stores/") + col(StoreHealth.store)
-    return (
-        _branch(
-            AttentionCode.CHECK_STALE.value,
-            col(StoreHealth.store),
-            col(StoreHealth.checked_at),
-            subject,
-            null(),
-        )
-        .where(col(StoreHealth.stale_at) <= sight.now, sight.sees(StoreHealth.store))
-        .order_by(col(StoreHealth.store))
-    )
+    return _branch(
+        AttentionCode.CHECK_STALE.value,
+        col(StoreHealth.store),
+        col(StoreHealth.checked_at),
+        subject,
+        null(),
+    ).where(col(StoreHealth.stale_at) <= sight.now, sight.sees(StoreHealth.store))
 
 
 def _silent(sight: Sight, limits: Limits) -> Select[Any]:
@@ -248,5 +283,4 @@ def _silent(sight: Sight, limits: Limits) -> Select[Any]:
         )
         .where(col(Instance.stopped_at).is_(None), heard <= sight.now - limits.heartbeat)
         .where(heard > sight.now - REMEMBERED, sight.sees_instances())
-        .order_by(col(Instance.id))
     )

@@ -1,4 +1,4 @@
-"""`GET /v1/events`: what happens to all jobs, backups and sessions, as one stream."""
+"""`GET /v1/events`: what happens to jobs, backups, sessions, stores and what is set for them."""
 
 from collections.abc import AsyncIterable, AsyncIterator
 from typing import Annotated, Any, cast
@@ -34,7 +34,10 @@ async def _wanted(
     store: Annotated[list[StoreName], Query(max_length=100)] = [],  # noqa: B006
     kind: Annotated[
         list[Text],
-        Query(max_length=20, description="Of jobs; BACKUP and REPLICATION_SESSION are the others."),
+        Query(
+            max_length=20,
+            description="Of jobs; BACKUP, REPLICATION_SESSION, STORE, PROTECTION, SCHEDULE, WINDOW.",
+        ),
     ] = [],  # noqa: B006
     label: Annotated[
         list[Text], Query(max_length=20, description="NAME=VALUE of the store; all must match.")
@@ -64,7 +67,7 @@ async def _listener(feed: FeedDep, wanted: WantedDep) -> AsyncIterator[Listener]
 @router.get(
     "/v1/events",
     response_class=EventSourceResponse,
-    summary="Follow all jobs, backups and sessions",
+    summary="Follow all that happens",
     operation_id="follow_events",
     responses=problems(429),
 )

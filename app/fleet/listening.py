@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from fastapi.sse import ServerSentEvent
@@ -74,21 +75,25 @@ async def told(
     yield ServerSentEvent(
         event=first, id=str(place), retry=RETRY_MS, raw_data=StreamBegin(number=place).model_dump_json()
     )
+    told_at = loop.time()
     while not listener.is_over:
         listener.woken.clear()
         while not listener.is_over and (found := await watch.after(place)):
             for each in found:
                 place = each.number
                 if wanted.takes(each):
+                    told_at = loop.time()
                     yield _frame(each)
-        left_s = ends_at - loop.time()
-        if listener.is_over or left_s <= 0:
+        now_s = loop.time()
+        if listener.is_over or now_s >= ends_at:
             return
-        try:
-            await asyncio.wait_for(listener.woken.wait(), min(keepalive_s, left_s))
-        except TimeoutError:
-            # The id alone is no event; it is where the next connection goes on.
+        if told_at + keepalive_s <= now_s:
+            # The id alone is no event; it is where the next connection goes on. By the clock, and not where
+            # nothing wakes: what this stream leaves out wakes it as well.
+            told_at = now_s
             yield ServerSentEvent(id=str(place), comment="keep-alive")
+        with suppress(TimeoutError):
+            await asyncio.wait_for(listener.woken.wait(), min(told_at + keepalive_s, ends_at) - loop.time())
 
 
 def _frame(found: NumberedEvent) -> ServerSentEvent:

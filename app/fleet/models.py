@@ -10,6 +10,7 @@ from app.figures.series import Series
 from app.jobs.models import ThrottleSetting
 from app.jobs.states import JobState
 from app.kit.durations import Duration
+from app.stores.checks.models import Finding
 from app.stores.models import StoreKind
 
 
@@ -19,13 +20,18 @@ class FleetEvent(BaseModel):
     number: int = Field(description="The id of the event, for Last-Event-ID; it only grows.")
     at: datetime
     type: str = Field(
-        description="`job.state`, `job.progress`, `job.warning`, `job.throttle`, `backup`, `session`."
+        description="`job.state`, `job.progress`, `job.warning`, `job.throttle`, `backup`, `session`, "
+        "`store`, `protection`, `schedule`, `window`."
     )
-    kind: str = Field(description="Of the job; BACKUP, REPLICATION_SESSION.")
+    kind: str = Field(
+        description="Of the job; BACKUP, REPLICATION_SESSION, STORE, PROTECTION, SCHEDULE, WINDOW."
+    )
     store: str | None
     subject: str = Field(description="What it is about, as a path below /v1.")
     seq: int = Field(description="Grows with each event of a subject.")
-    data: dict[str, Any] = Field(description="Of a job as in its own events; else state and counts.")
+    data: dict[str, Any] = Field(
+        description="As in a job's own events; of stores, schedules and windows `change`; else the state."
+    )
 
 
 class StreamBegin(BaseModel):
@@ -89,6 +95,9 @@ class HealthRead(BaseModel):
     age: Duration | None
     reachable: bool | None
     findings: list[str] = Field(description="Codes of errors and warnings; `:check` tells all of them.")
+    details: list[Finding] = Field(
+        default_factory=list, description="The same with severity and detail, where one `store` is asked for."
+    )
 
 
 class WorkRead(BaseModel):
@@ -203,6 +212,7 @@ class OverviewRead(BaseModel):
                             "help": "docs/reference/runbook.md#job_failed",
                         }
                     ],
+                    "attention_counts": {"JOB_FAILED": 1},
                     "attention_total": 1,
                     "running": [],
                     "backups": [],
@@ -257,9 +267,13 @@ class OverviewRead(BaseModel):
     at: datetime
     counters: Counters
     attention: list[Attention] = Field(
-        description="What needs somebody first: errors before warnings, the oldest first; a few."
+        description="What needs somebody first: errors before warnings, the newest first, some of each code;"
+        " `attention_max` of them."
     )
-    attention_total: int = Field(description="How many there are; each sort is counted up to 100.")
+    attention_counts: dict[AttentionCode, int] = Field(
+        description="How many have each code, whatever is shown; counted up to 10,000 of a sort."
+    )
+    attention_total: int = Field(description="The sum of these.")
     running: list[RunningRead] = Field(description="Jobs that run now, of all stores; a few.")
     backups: list[RunningBackup] = Field(description="Backups under way, of all stores; a few.")
     batches: list[WorkRead] = Field(description="Jobs over many stores that have not ended; a few.")

@@ -18,12 +18,13 @@ from app.auth.service import Caller
 from app.backups.rows import BackupSession, BackupState
 from app.db import Database
 from app.fleet import standing
-from app.fleet.attention import Limits, needs_somebody
+from app.fleet.attention import Limits, Shown, needs_somebody
 from app.fleet.models import Counters, HealthRead, HealthState, OverviewRead, RunningBackup, StoreOverview
 from app.fleet.sight import Sight
 from app.jobs.rows import Instance, Job
 from app.jobs.states import ACTIVE
 from app.kit.pagination import decode_token, make_page
+from app.stores.checks.models import Finding
 from app.stores.checks.rows import StoreHealth
 from app.stores.models import StoreKind
 from app.stores.rows import Store
@@ -63,6 +64,7 @@ def overview(
     wanted: OverviewFilter,
     *,
     limits: Limits,
+    shown: Shown,
     now: datetime,
     page_size: int,
     page_token: str,
@@ -84,20 +86,21 @@ def overview(
         rows = db.execute(_page(sight, wanted, after, page_size)).all()
         labels = {row.id: row.labels or {} for row in rows[:page_size]}
         counters, jobs = _counters(db, sight, limits, list(labels))
-        attention, total = needs_somebody(db, sight.of(wanted.query()), limits)
+        attention, counts = needs_somebody(db, sight.of(wanted.query()), limits, shown)
         told = _told(db, sight, labels, jobs)
     page = make_page(
         rows,
         page_size=page_size,
         filters=filters,
         key=lambda row: [row.id],
-        item=lambda row: _store(row, told, now=now),
+        item=lambda row: _store(row, told, now=now, is_detailed=len(wanted.stores) == 1),
     )
     return OverviewRead(
         at=now,
         counters=counters,
         attention=attention,
-        attention_total=total,
+        attention_counts=counts,
+        attention_total=sum(counts.values()),
         running=told.work.running,
         backups=_oldest(told.backups),
         batches=told.work.of_stores.get(standing.BATCHES, []),
@@ -205,7 +208,7 @@ def _counters(
     return counters, by_store
 
 
-def _store(row: Any, told: _Told, *, now: datetime) -> StoreOverview:
+def _store(row: Any, told: _Told, *, now: datetime, is_detailed: bool) -> StoreOverview:
     done, node_lags = told.noted
     labels = dict(sorted((row.labels or {}).items())[:LABELS_MAX])
     rests = bool(row.is_suspended) and (row.suspended_until is None or row.suspended_until > now)
@@ -214,7 +217,7 @@ def _store(row: Any, told: _Told, *, now: datetime) -> StoreOverview:
         kind=StoreKind(row.kind),
         labels=labels,
         suspended=rests,
-        health=_health(row, now=now),
+        health=_health(row, now=now, is_detailed=is_detailed),
         jobs=told.jobs.get(row.id, {}),
         work=told.work.of_stores.get(row.id, []),
         lag=told.lags.get(row.id) or node_lags.get(row.id),
@@ -223,7 +226,7 @@ def _store(row: Any, told: _Told, *, now: datetime) -> StoreOverview:
     )
 
 
-def _health(row: Any, *, now: datetime) -> HealthRead:
+def _health(row: Any, *, now: datetime, is_detailed: bool) -> HealthRead:
     state = HealthState.OK
     if row.checked_at is None:
         state = HealthState.UNKNOWN
@@ -240,4 +243,5 @@ def _health(row: Any, *, now: datetime) -> HealthRead:
         age=None if age is None else timedelta(seconds=int(age.total_seconds())),
         reachable=row.is_reachable,
         findings=[str(each["code"]) for each in (row.findings or [])[:FINDINGS_MAX]],
+        details=[Finding.model_validate(each) for each in row.findings or []] if is_detailed else [],
     )

@@ -16,8 +16,10 @@ from sqlalchemy import update
 from sqlmodel import Session, col, select
 
 from app.auth.service import Caller
+from app.feed.writing import PROTECTION, announce
 from app.jobs.service import wake
 from app.kit.ids import new_id
+from app.kit.instants import instant_text
 from app.protection.claims import claim_environment, prove_no_writer
 from app.protection.digests import digest_if_current, invalidate_digest, note_digest
 from app.protection.errors import (
@@ -86,9 +88,7 @@ def create_protection(
         files=None if new.numbers is None else sorted(set(new.numbers)),
         ranges=[list(each) for each in ranges],
     )
-    db.add(row)
-    db.flush()
-    return row
+    return _written(db, row, now=now)
 
 
 def require_active(row: Protection, *, now: datetime) -> None:
@@ -107,7 +107,7 @@ def renew_protection(db: Session, row: Protection, *, lease: timedelta | None, n
     require_active(row, now=now)
     row.lease = row.lease if lease is None else lease
     row.lease_expires_at = now + row.lease
-    return _save(db, row)
+    return _save(db, row, now=now)
 
 
 def release_files(db: Session, row: Protection, numbers: Sequence[int], *, now: datetime) -> Protection:
@@ -129,7 +129,7 @@ def release_files(db: Session, row: Protection, numbers: Sequence[int], *, now: 
     row.ranges = [list(each) for each in ranges]
     row.control_due = True
     wake(db, protection_key(row.store), now=now)
-    return _save(db, row)
+    return _save(db, row, now=now)
 
 
 def end_protection(
@@ -141,7 +141,7 @@ def end_protection(
         row.ended_at = now
         row.control_due = True
         wake(db, protection_key(row.store), now=now)
-        _save(db, row)
+        _save(db, row, now=now)
     return row
 
 
@@ -178,9 +178,25 @@ def _covering(numbers: Sequence[int]) -> list[Range]:
     return ranges
 
 
-def _save(db: Session, row: Protection) -> Protection:
+def _save(db: Session, row: Protection, *, now: datetime) -> Protection:
     row.version += 1
+    return _written(db, row, now=now)
+
+
+def _written(db: Session, row: Protection, *, now: datetime) -> Protection:
+    """Write the row, with its event in the feed; that of a backup is told by its session."""
     db.add(row)
+    if row.backup_session_id is None:
+        announce(
+            db,
+            "protection",
+            kind=PROTECTION,
+            store=row.store,
+            subject=f"stores/{row.store}/protections/{row.id}",
+            seq=row.version,
+            data={"state": str(row.state), "lease_expires_at": instant_text(row.lease_expires_at)},
+            now=now,
+        )
     db.flush()
     return row
 

@@ -210,7 +210,7 @@ def delete_schedule(
     """Its jobs stay, and those that run go on."""
 
     def effect(db: Session) -> Answer:
-        row = remove_schedule(db, schedule_id, caller=caller)
+        row = remove_schedule(db, schedule_id, caller=caller, now=database_of(request).now(db))
         return Answer(status=204, store=row.store, audit={"verb": row.verb, "cron": row.cron})
 
     return mutate(request, caller, effect, action=Action.SCHEDULE_REMOVE, subject=("schedule", schedule_id))

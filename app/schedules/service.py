@@ -9,6 +9,7 @@ from sqlmodel import Session, func, select
 
 from app.auth.service import Caller
 from app.errors import Forbidden, StoreForbidden
+from app.feed.writing import SCHEDULE, announce, seq_at
 from app.kit.ids import new_id
 from app.schedules.crontab import Crontab
 from app.schedules.errors import NeverDue, ScheduleNotFound, TooManySchedules
@@ -103,9 +104,29 @@ def create_schedule(
         errors = [{"pointer": "/cron", "detail": "no such time comes"}]
         raise NeverDue("no time of the calendar fits this cron", errors=errors)
     set_next(row, due, now=now)
+    return _written(db, row, "ADDED", now=now)
+
+
+def _written(db: Session, row: Schedule, change: str, *, now: datetime) -> Schedule:
+    """Write the row, with its event in the feed."""
     db.add(row)
+    _tell(db, row, change, now=now)
     db.flush()
     return row
+
+
+def _tell(db: Session, row: Schedule, change: str, *, now: datetime) -> None:
+    announce(
+        db,
+        "schedule",
+        kind=SCHEDULE,
+        store=row.store,
+        subject=f"schedules/{row.id}",
+        seq=seq_at(now),
+        data={"change": change, "verb": row.verb},
+        now=now,
+        token_id=row.token_id,
+    )
 
 
 def pause_schedule(db: Session, schedule_id: str, *, caller: Caller, now: datetime) -> Schedule:
@@ -116,9 +137,7 @@ def pause_schedule(db: Session, schedule_id: str, *, caller: Caller, now: dateti
     row = get_schedule(db, schedule_id, caller, lock=True)
     row.is_paused, row.queued_due = True, None
     set_next(row, None, now=now)
-    db.add(row)
-    db.flush()
-    return row
+    return _written(db, row, "PAUSED", now=now)
 
 
 def resume_schedule(db: Session, schedule_id: str, *, caller: Caller, now: datetime) -> Schedule:
@@ -131,18 +150,18 @@ def resume_schedule(db: Session, schedule_id: str, *, caller: Caller, now: datet
     if row.is_paused:
         row.is_paused = False
         set_next(row, timing_of(row).next_due(now), now=now)
-        db.add(row)
-        db.flush()
+        _written(db, row, "RESUMED", now=now)
     return row
 
 
-def remove_schedule(db: Session, schedule_id: str, *, caller: Caller) -> Schedule:
+def remove_schedule(db: Session, schedule_id: str, *, caller: Caller, now: datetime) -> Schedule:
     """Remove a schedule; its jobs stay.
 
     Raises: ScheduleNotFound, StoreForbidden.
     """
     row = get_schedule(db, schedule_id, caller, lock=True)
     db.delete(row)
+    _tell(db, row, "REMOVED", now=now)
     db.flush()
     return row
 

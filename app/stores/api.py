@@ -256,6 +256,7 @@ def delete_store(
     request: Request,
     caller: Remover,
     hooks: HooksDep,
+    clock: ClockDep,
     if_match: IfMatch = None,
     idempotency_key: IdempotencyKeyHeader = None,
     forget_extinctions: Annotated[
@@ -273,7 +274,7 @@ def delete_store(
     def effect(db: Session) -> Answer:
         kept = 0 if forget_extinctions else hooks.count_extinctions(db, get_store(db, store_id))
         users = hooks.count_active_jobs(db, store_id)
-        remove_store(db, store_id, if_match=if_match, active_jobs=users, extinctions=kept)
+        remove_store(db, store_id, if_match=if_match, active_jobs=users, extinctions=kept, now=clock.now())
         return Answer(status=204, audit={"forget_extinctions": forget_extinctions})
 
     return _mutated(request, caller, effect, Action.STORE_REMOVE, store_id)

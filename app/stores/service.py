@@ -42,6 +42,7 @@ from app.stores.models import (
 )
 from app.stores.rows import Store
 from app.stores.targets import check_allowed, check_environment_allowed, user_of
+from app.stores.telling import StoreChange, tell_change
 from spark.targets.target import network_place, validate_url
 
 TARGET_FIELDS = frozenset({"url", "schema_name", "table_prefix", "time_zone", "path", "cluster"})
@@ -151,6 +152,7 @@ def create_store(
         db.flush()
     except IntegrityError as error:
         raise StoreExists("a store of this id exists") from error
+    tell_change(db, store.id, StoreChange.ADDED, now=now)
     return store
 
 
@@ -271,11 +273,14 @@ def require_kind(store: Store, kind: StoreKind) -> None:
         raise StoreKindWrong(f"{store.id} is of kind {store.kind}; this needs {kind}")
 
 
-def save_store(db: Session, store: Store, *, now: datetime) -> Store:
-    """Write a changed store under its next version."""
+def save_store(
+    db: Session, store: Store, *, now: datetime, change: StoreChange = StoreChange.CHANGED
+) -> Store:
+    """Write a changed store under its next version, with its event in the feed."""
     store.version += 1
     store.updated_at = now
     db.add(store)
+    tell_change(db, store.id, change, now=now)
     db.flush()
     return store
 
@@ -305,7 +310,7 @@ def learned_of(store: Store) -> str:
 
 
 def remove_store(
-    db: Session, store_id: str, *, if_match: str | None, active_jobs: int, extinctions: int = 0
+    db: Session, store_id: str, *, if_match: str | None, active_jobs: int, now: datetime, extinctions: int = 0
 ) -> None:
     """Forget a store; its jobs stay as history, its target is not touched.
 
@@ -322,6 +327,7 @@ def remove_store(
         raise ExtinctionsKept(f"{detail} says that nobody will ask for their keys again")
     db.execute(delete(SeriesPoint).where(col(SeriesPoint.store) == store_id))
     db.delete(store)
+    tell_change(db, store_id, StoreChange.REMOVED, now=now)
     db.flush()
 
 
@@ -331,7 +337,7 @@ def suspend_store(db: Session, store_id: str, request: SuspendRequest, *, now: d
     store.is_suspended = True
     store.suspended_until = None if request.duration is None else now + request.duration
     store.suspended_reason = request.reason
-    return save_store(db, store, now=now)
+    return save_store(db, store, now=now, change=StoreChange.SUSPENDED)
 
 
 def resume_store(db: Session, store_id: str, *, now: datetime) -> Store:
@@ -340,7 +346,7 @@ def resume_store(db: Session, store_id: str, *, now: datetime) -> Store:
     if store.is_suspended:
         store.is_suspended = False
         store.suspended_until = store.suspended_reason = None
-        save_store(db, store, now=now)
+        save_store(db, store, now=now, change=StoreChange.RESUMED)
     return store
 
 
@@ -351,7 +357,7 @@ def end_past_suspensions(db: Session, *, now: datetime) -> list[str]:
     for store in stores:
         store.is_suspended = False
         store.suspended_until = store.suspended_reason = None
-        save_store(db, store, now=now)
+        save_store(db, store, now=now, change=StoreChange.RESUMED)
     return [store.id for store in stores]
 
 

@@ -14,7 +14,7 @@ from lethe_client.literals import (
     Severity,
     StoreKind,
 )
-from lethe_client.results import Result
+from lethe_client.results import Finding, Result
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +58,7 @@ class Health(Result):
     age: timedelta | None = None
     reachable: bool | None = None
     findings: tuple[str, ...] = ()
+    details: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +143,7 @@ class Overview(Result):
     at: datetime
     counters: Counters
     attention: tuple[Attention, ...] = ()
+    attention_counts: Mapping[str, int] = field(default_factory=dict)
     attention_total: int = 0
     batches: tuple[Work, ...] = ()
     stores: tuple[StoreOverview, ...] = ()

@@ -24,7 +24,14 @@ AXE: Final = {
     "resultTypes": ["violations"],
     "runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"],
 }
-LOSSES: Final = ("net::ERR", "htmx:afterRequest", "htmx:sendError", "[object Event]")
+LOSSES: Final = (
+    "net::ERR",
+    "htmx:afterRequest",
+    "htmx:sendError",
+    "[object Event]",
+    "the server responded with a status of",
+    "Response Status Error Code",
+)
 SERIOUS: Final = {"serious", "critical"}
 
 

@@ -27,6 +27,8 @@ SETTINGS = {
     "LETHE_RUNNER_POLL_INTERVAL_S": "0.1",
     "LETHE_WATCH_INTERVAL_S": "0.1",
 }
+ELSEWHERE = "lethe.test"
+"""A name of this machine that no browser takes for it."""
 _numbers = itertools.count(1)
 MakeShop = Callable[..., Shop]
 
@@ -105,7 +107,8 @@ def viewer(service: ServiceProcess, make_token: Callable[..., str]) -> Iterator[
 def browser(chromium: str) -> Iterator[Browser]:
     """Chromium, without a window."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        arguments = ["--no-sandbox", f"--host-resolver-rules=MAP {ELSEWHERE} 127.0.0.1"]
+        browser = playwright.chromium.launch(executable_path=chromium, args=arguments)
         yield browser
         browser.close()
 

@@ -174,6 +174,22 @@ def test_backup_of_the_command_appears_and_goes(
     )
 
 
+def test_open_overview_shows_a_store_that_became_unready_without_any_job(
+    make_tab: MakeTab, make_shop: MakeShop
+) -> None:
+    shop = make_shop()
+    tab = make_tab()
+    page = tab.open_live("/console/")
+    tab.sees(shop.id)
+    page.wait_for_timeout(500)  # what its opening itself asks for is over
+    shop.path.unlink()
+    found = shop.http.post(f"/v1/stores/{shop.id}:check").json()
+    assert not found["ok"]
+    row = f"#attention ~ * a[href='/console/stores/{shop.id}']"
+    page.wait_for_selector(row, timeout=5_000)
+    assert "store unready" in tab.text()
+
+
 def test_open_page_goes_on_after_kill_and_restart(
     make_tab: MakeTab, service: ServiceProcess, make_shop: MakeShop
 ) -> None:

@@ -16,6 +16,8 @@ from tests.http.shop import Shop, accepted, wait_for
 AT_ONCE = {"min_file_age": "PT0S", "duration": "PT0S"}
 PATHS = [
     "/console/",
+    "/console/attention",
+    "/console/attention?code=STORE_UNREADY",
     "/console/help",
     "/console/jobs",
     "/console/jobs?state=SUCCEEDED&kind=purge&store=nowhere",
@@ -68,3 +70,16 @@ def test_page_of_a_cycle_shows_files_and_certificate(
     tab.sees(".jdb")
     tab.sees("Certificate")
     tab.assert_good()
+
+
+def test_pages_are_accessible_in_the_dark(tab: Tab, names: dict[str, Any]) -> None:
+    tab.page.emulate_media(color_scheme="dark")
+    for path in (
+        "/console/",
+        "/console/attention",
+        "/console/jobs/{job}",
+        "/console/stores/{node}",
+        "/console/acts",
+    ):
+        tab.open(path.format(**names))
+        tab.assert_accessible()

@@ -67,7 +67,7 @@ def test_pictures_of_all_pages_are_written(
         tab = make_tab(context=context)
         for name, path in PAGES.items():
             tab.open(path.format(**names))
-            if tab.page.query_selector("[sse-connect]"):
+            if tab.page.query_selector("#live"):
                 tab.page.wait_for_selector("#connection.good")
             tab.page.wait_for_timeout(300)
             drawn = Image.open(io.BytesIO(tab.page.screenshot()))

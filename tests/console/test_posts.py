@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from fastapi.routing import APIRoute, iter_route_contexts
 
+from app.auth.models import TokenCreate
+from app.auth.scopes import Role
+from app.auth.service import create_token
 from app.db import Database
 from app.main import create_app
 from app.settings import Settings
+from app.stores.rows import Store
+from migrations.upgrade import upgrade
+from tests.app.console.browser import Browser
 from tests.console.browsing import csrf_of
 from tests.console.conftest import MakeShop
 from tests.console.fleet import Fleet, make_fleet
@@ -76,6 +83,24 @@ def test_viewer_may_post_nothing(viewer: httpx.Client, fleet: Fleet, path: str) 
     answer = viewer.post(address(path, fleet), data=fields)
     assert answer.status_code == 403, answer.text
     assert "SCOPE_MISSING" in answer.text
+
+
+def test_console_that_only_shows_refuses_every_post(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'lethe.db'}")
+    upgrade(database)
+    browser = Browser(create_app(Settings(data_dir=tmp_path, console="READ_ONLY"), database))
+    request = TokenCreate.model_validate({"name": "t", "role": Role.ADMIN})
+    with database.transaction() as db:
+        now = database.now(db)
+        secret = create_token(db, request, now=now, caller=None)[1]
+        db.add(Store(id="any", kind="SYMMETRICDS", url="sqlite:////x", created_at=now, updated_at=now))
+    assert browser.login(secret).status_code == 303
+    ids = CHOICES | dict.fromkeys(SUBJECTS, "any")
+    for path in POSTS:
+        answer = browser.post(path.format(**ids) + ("?store=any" if "/do/" in path else ""), reason="x")
+        assert answer.status_code == 403, (path, answer.text)
+        assert "CONSOLE_READ_ONLY" in answer.text, path
+    database.close()
 
 
 @pytest.mark.parametrize("path", PATHS)

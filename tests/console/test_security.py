@@ -26,7 +26,14 @@ POSTS = [
     "/console/stores/{store}/suspend",
     "/console/stores/{store}/resume",
 ]
-PAGES = ["/console/", "/console/jobs", "/console/stores", "/console/stores/{store}", "/console/help"]
+PAGES = [
+    "/console/",
+    "/console/attention",
+    "/console/jobs",
+    "/console/stores",
+    "/console/stores/{store}",
+    "/console/help",
+]
 
 
 def post(client: httpx.Client, path: str, *, csrf: str | None = None, **fields: str) -> httpx.Response:
@@ -53,7 +60,7 @@ def test_every_page_and_every_error_has_the_policy(operator: httpx.Client, path:
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert answer.headers["content-security-policy"] == POLICY
     assert answer.headers["x-content-type-options"] == "nosniff"
-    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert answer.headers["referrer-policy"] == "same-origin"
     assert answer.headers["cache-control"] == "no-store"
     assert "<script>" not in answer.text
     assert "style=" not in answer.text

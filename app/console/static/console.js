@@ -1,4 +1,4 @@
-// Times in the viewer's zone, ages that grow, and whether the page still hears of changes. Without it all is there, in UTC.
+// Times in the viewer's zone, and ages that grow. Without it all is there, in UTC.
 "use strict";
 (() => {
   const UNITS = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
@@ -38,16 +38,6 @@
     }
   }
 
-  function connection(text, kind) {
-    const element = document.getElementById("connection");
-    if (!element) return;
-    show(element, text);
-    element.className = `connection ${kind}`;
-  }
-
-  document.addEventListener("htmx:sseOpen", () => connection("live", "good"));
-  document.addEventListener("htmx:sseError", () => connection("connection lost, trying again", "warn"));
-  document.addEventListener("htmx:sseClose", () => connection("", ""));
   document.addEventListener("htmx:afterSwap", times);
   // What somebody is typing stays as it is when the page around it comes anew.
   if (window.Idiomorph) {

@@ -99,6 +99,19 @@ ENTRIES: Final = (
         ),
     ),
     Setting(
+        "LETHE_PROXY_ADDRESSES",
+        "127.0.0.1,::1",
+        (
+            "With LETHE_BEHIND_PROXY: addresses and networks whose X-Forwarded-Proto and X-Forwarded-For "
+            "are believed. `*` is refused: whoever reaches the port could say who he is, and that TLS lies "
+            "between."
+        ),
+        (
+            "Without the proxy's address: the scheme stays http, the console's cookie is not Secure, and "
+            "each client counts as the proxy. Too wide: clients from within can pass for others."
+        ),
+    ),
+    Setting(
         "LETHE_MIGRATE",
         "false",
         "Whether the start brings the metadata to this version.",

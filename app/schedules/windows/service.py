@@ -9,6 +9,7 @@ from sqlmodel import Session, col, func, select
 
 from app.auth.service import Caller
 from app.errors import Conflict, NotFound
+from app.feed.writing import WINDOW, announce, seq_at
 from app.jobs.service import wake
 from app.kit.ids import new_id
 from app.kit.pagination import Page, read_page
@@ -74,9 +75,24 @@ def create_window(db: Session, request: WindowCreate, *, caller: Caller, now: da
     fields = columns_of(request)
     row = Window(id=new_id("win"), **fields, created_by=caller.name, created_at=now)
     db.add(row)
+    _tell(db, row, "ADDED", now=now)
     db.flush()
     wake(db, WAKE_KEY, now=now)
     return row
+
+
+def _tell(db: Session, row: Window, change: str, *, now: datetime) -> None:
+    """Write the event of a change; a window is of no store, and its event for who sees all."""
+    announce(
+        db,
+        "window",
+        kind=WINDOW,
+        store=None,
+        subject=f"windows/{row.id}",
+        seq=seq_at(now),
+        data={"change": change, "kind": str(row.kind)},
+        now=now,
+    )
 
 
 def get_window(db: Session, window_id: str) -> Window:
@@ -96,7 +112,9 @@ def remove_window(db: Session, window_id: str, *, now: datetime) -> None:
     Raises: WindowNotFound.
     """
     _alone(db)
-    db.delete(get_window(db, window_id))
+    row = get_window(db, window_id)
+    db.delete(row)
+    _tell(db, row, "REMOVED", now=now)
     db.flush()
     wake(db, WAKE_KEY, now=now)
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Session
 
-from app.figures.series import Series
+from app.figures.series import BACKLOG_OF_EVENTS, Series
 from app.figures.sums import note
 from app.parameters.registry import ParameterValue, as_timedelta
 from app.parameters.service import effective, known_parameter
@@ -15,6 +15,7 @@ from app.settings import Settings
 from app.stores.checks.models import FindingSeverity, StoreCheck
 from app.stores.checks.rows import StoreHealth
 from app.stores.rows import Store
+from app.stores.telling import StoreChange, tell_change
 
 PERIOD: Final = "store.check.period"
 NOT_READY: Final = "NOT_READY"
@@ -48,8 +49,9 @@ def next_look(now: datetime, period: timedelta) -> datetime:
 def keep_check(
     db: Session, store: Store, found: StoreCheck, *, period: timedelta, now: datetime
 ) -> StoreHealth:
-    """Keep what a check has found; the backlog goes into the store's series."""
+    """Keep what a check has found, and tell what is new of it; the backlog goes into the store's series."""
     row = health_row(db, store.id, now=now)
+    before = _told(row)
     errors = [each for each in found.findings if each.severity is FindingSeverity.ERROR]
     warnings = [each for each in found.findings if each.severity is FindingSeverity.WARNING]
     trouble = None if found.ok else (errors[0].code if errors else NOT_READY)
@@ -63,11 +65,22 @@ def keep_check(
     row.stale_at = now + 2 * period + LATE if period else None
     row.due_at = next_look(now, period)
     db.add(row)
+    if _told(row) != before:
+        tell_change(db, store.id, StoreChange.HEALTH, now=now, **_told(row))
     db.flush()
     rows = [each.rows_estimate for each in found.sizes if each.rows_estimate is not None]
-    if rows:
+    if rows and store.kind not in BACKLOG_OF_EVENTS:
         note(db, Series.BACKLOG, float(sum(rows)), store=store.id, now=now)
     return row
+
+
+def _told(row: StoreHealth) -> dict[str, Any]:
+    """What of a health is told in the feed."""
+    return {
+        "is_ready": None if row.checked_at is None else row.trouble is None,
+        "is_reachable": row.is_reachable,
+        "findings": [each["code"] for each in row.findings],
+    }
 
 
 def health_row(db: Session, store_id: str, *, now: datetime) -> StoreHealth:

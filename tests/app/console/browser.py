@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 
 import httpx
 from fastapi import FastAPI
+
+Headers = Sequence[tuple[str, str]]
 
 
 class Browser:
@@ -16,13 +19,14 @@ class Browser:
         self.app = app
         self.cookies: dict[str, str] = {}
 
-    def ask(self, method: str, path: str, **more: object) -> httpx.Response:
+    def ask(self, method: str, path: str, *, headers: Headers = (), **more: object) -> httpx.Response:
         async def ask() -> httpx.Response:
             transport = httpx.ASGITransport(app=self.app)
             async with httpx.AsyncClient(
                 transport=transport, base_url="http://lethe", cookies=self.cookies
             ) as client:
-                return await client.request(method, path, headers={"Sec-Fetch-Site": "same-origin"}, **more)  # type: ignore[arg-type]
+                given = [("Sec-Fetch-Site", "same-origin"), *headers]
+                return await client.request(method, path, headers=given, **more)  # type: ignore[arg-type]
 
         answer = asyncio.run(ask())
         self.cookies |= dict(answer.cookies)

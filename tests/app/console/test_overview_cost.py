@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from app.auth.scopes import Role
 from app.backups.rows import BackupSession
 from app.db import Database
+from app.figures.sums import Name, count
 from app.jobs.rows import Job
 from app.settings import Settings
 from app.stores.checks.rows import StoreHealth
@@ -39,6 +40,27 @@ def test_page_takes_few_statements_and_bytes(fleet: Fleet, browser: Browser) -> 
     assert answer.status_code == 200
     assert len(seen) <= STATEMENTS_MAX, seen
     assert len(answer.content) <= BYTES_MAX
+
+
+def test_page_of_a_store_shows_what_its_check_found_and_how_far_it_is_behind(
+    fleet: Fleet, browser: Browser
+) -> None:
+    now = fleet.clock.now()
+    found = [
+        {"code": "TARGET_UNREACHABLE", "severity": "ERROR", "detail": "nobody answers at <b>db</b>"},
+        {"code": "CLOCK_APART", "severity": "WARNING", "detail": "4 s apart"},
+    ]
+    health = {"trouble": "TARGET_UNREACHABLE", "trouble_since": now, "warnings": 1, "findings": found}
+    fleet.add(fleet.store("shop"), StoreHealth(store="shop", checked_at=now, due_at=now, **health))
+    with fleet.database.transaction() as db:
+        count(db, Name.SLONY_LAG_EVENTS, "1", "2", store="shop", value=12.0, now=now)
+        count(db, Name.SLONY_LAG_SECONDS, "1", "2", store="shop", value=90.0, now=now)
+    text = browser.get("/console/stores/shop").text
+    assert "nobody answers at &lt;b&gt;db&lt;/b&gt;" in text
+    assert "4 s apart" in text
+    assert "Furthest behind: node 2 behind 1, by 1 min 30 s, 12 events." in text
+    listed = fleet.get("/v1/overview", fleet.token()).json()["stores"][0]["health"]
+    assert (listed["findings"], listed["details"]) == (["TARGET_UNREACHABLE", "CLOCK_APART"], [])
 
 
 @pytest.mark.long

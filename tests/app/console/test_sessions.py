@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from datetime import timedelta
 
 import pytest
@@ -95,6 +97,54 @@ def test_refused_logins_are_audited_and_in_the_end_sent_away(
         detail = db.execute(query).scalar_one()
     assert detail["codes"]["TOKEN_UNKNOWN"] == 3
     assert detail["operations"] == ["POST /console/login"]
+
+
+@pytest.mark.parametrize("how", ["authorization", "cookie"])
+def test_session_counts_as_its_token_whatever_else_its_requests_bring(
+    database: Database, clock: FakeClock, settings: Settings, how: str
+) -> None:
+    # The gate went by a header that pages never look at: a new one for each request was a new stranger.
+    slow = settings.model_copy(update={"token_requests_per_s": 0.001, "token_requests_burst": 5})
+    browser = Browser(create_app(slow, database, clock=clock))
+    with database.transaction() as db:
+        request = TokenCreate.model_validate({"name": "t", "role": Role.VIEWER})
+        secret = create_token(db, request, now=clock.now(), caller=None)[1]
+    assert browser.login(secret).status_code == 303
+    session, browser.cookies = browser.cookies["lethe_console"], {}
+    answers = []
+    for number in range(12):
+        headers = [("Cookie", f"lethe_console={session}")]
+        if how == "cookie":  # of several the pages take the last
+            headers.insert(0, ("Cookie", f"lethe_console=stranger-{number}"))
+        else:
+            headers.append(("Authorization", f"Bearer stranger-{number}"))
+        answers.append(browser.ask("GET", "/console/help", headers=headers).status_code)
+    assert answers[0] == 200
+    assert answers[-1] == 429
+
+
+def test_form_leads_back_to_the_page_with_its_filters(
+    database: Database, clock: FakeClock, settings: Settings
+) -> None:
+    browser = Browser(create_app(settings, database, clock=clock))
+    with database.transaction() as db:
+        request = TokenCreate.model_validate({"name": "t", "role": Role.VIEWER})
+        secret = create_token(db, request, now=clock.now(), caller=None)[1]
+    asked = "/console/jobs?state=FAILED&store=a%26b&kind="
+    form = browser.get(asked).headers["location"]
+    page = browser.get(form)
+    found = re.search(r'name="next" value="([^"]*)"', page.text)
+    assert found is not None
+    assert html.unescape(found[1]) == asked
+    answer = browser.ask("POST", "/console/login", data={"token": secret, "next": html.unescape(found[1])})
+    assert answer.headers["location"] == asked
+    part = Browser(browser.app).ask("GET", asked, headers=[("HX-Request", "true")])
+    assert part.headers["hx-redirect"] == form
+    long = "/console/stores?page_token=" + "x" * 2_000
+    assert Browser(browser.app).get(long).headers["location"].endswith("x")
+    for given in ("//evil.example/?a", "/console/\\evil", "https://evil.example/console/"):
+        answer = browser.ask("POST", "/console/login", data={"token": secret, "next": given})
+        assert answer.headers["location"] == "/console/"
 
 
 @pytest.mark.parametrize("console", ["READ_ONLY", "OFF"])

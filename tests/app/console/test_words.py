@@ -35,6 +35,21 @@ def test_bytes_have_a_unit(value: float | None, shown: str) -> None:
     assert words.size(value) == shown
 
 
+@pytest.mark.parametrize(
+    ("value", "unit", "shown"),
+    [
+        (1, "jobs", "1 job"),
+        (1, "rows/s", "1 row/s"),
+        (1, "retries", "1 retry"),
+        (1, "crashes", "1 crash"),
+        (0, "rows", "0 rows"),
+        (2, "instances", "2 instances"),
+    ],
+)
+def test_one_is_singular(value: float, unit: str, shown: str) -> None:
+    assert words.count(value, unit) == shown
+
+
 def test_times_are_utc_and_say_so() -> None:
     shown = words.when("2026-11-23T11:00:00+01:00")
     assert shown == (

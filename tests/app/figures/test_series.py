@@ -9,13 +9,28 @@ import pytest
 from sqlmodel import Session, select
 
 from app.db import Database
+from app.events.lags import note_lags
 from app.figures.rows import SeriesPoint
-from app.figures.series import DAY, MONTH, Length, Series, forget_points, piece_of, read_points
+from app.figures.series import (
+    DAY,
+    MONTH,
+    Length,
+    Series,
+    forget_points,
+    piece_of,
+    read_points,
+    unit_of,
+)
 from app.figures.sums import Name, count, note
 from app.jobs.rows import Job
 from app.jobs.states import JobState
 from app.jobs.writing import add_job, change_job, end_values, state_event
 from app.kit.ids import new_id
+from app.stores.checks.keeping import keep_check
+from app.stores.checks.models import StoreCheck, TableSize
+from app.stores.kinds.rules import StoreKind
+from app.stores.rows import Store
+from spark.events.records import Confirmed
 from tests.app.fake_clock import FakeClock
 
 NOON = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
@@ -36,6 +51,26 @@ def test_values_of_a_piece_add_up_in_both_lengths(database: Database) -> None:
     assert (second.at, second.total) == (NOON + timedelta(minutes=20), 5.0)
     [whole] = points(database, MONTH, now=later)
     assert (whole.total, whole.number, whole.most, whole.last) == (45.0, 3, 30.0, 5.0)
+
+
+def test_backlog_of_a_cluster_is_events_of_the_pair_that_is_furthest_behind(database: Database) -> None:
+    # Rows of tables as a check estimates them, and the events of each pair, stood in one series.
+    def pair(receiver: int, events: int, lag: timedelta | None) -> Confirmed:
+        return Confirmed(1, receiver, seqno=5, timestamp=NOON, last_seqno=9, lag_events=events, lag=lag)
+
+    store = Store(id="shop", kind=StoreKind.SLONY, url="x", created_at=NOON, updated_at=NOON)
+    sizes = [TableSize(table="t", rows_estimate=1_000_000, bytes=1)]
+    with database.transaction() as db:
+        db.add(store)
+        db.flush()
+        found = StoreCheck(ok=True, reachable=True, sizes=sizes)
+        keep_check(db, store, found, period=timedelta(minutes=5), now=NOON)
+        rows = [pair(2, 40, timedelta(seconds=9)), pair(3, 4, None), pair(4, 0, timedelta(0))]
+        note_lags(db, "shop", rows, now=NOON)
+    seen = {each.name: (each.number, each.last) for each in points(database)}
+    assert seen == {"backlog": (1, 40.0), "lag_seconds": (1, 9.0)}
+    assert unit_of(Series.BACKLOG, StoreKind.SLONY) == "events"
+    assert unit_of(Series.BACKLOG, StoreKind.SYMMETRICDS) == "rows"
 
 
 def test_transaction_that_is_rolled_back_counts_nothing(database: Database) -> None:
@@ -94,14 +129,6 @@ def test_writers_at_once_lose_and_double_nothing(database: Database) -> None:
         thread.join()
     found = {point.name: point for point in points(database)}
     assert (found["rows_removed"].total, found["backlog"].number) == (2.0 * writers * each, writers * each)
-
-
-def test_lag_that_was_never_confirmed_is_no_value(database: Database) -> None:
-    with database.transaction() as db:
-        count(db, Name.SLONY_LAG_SECONDS, "1", "2", store="shop", value=-1.0, now=NOON)
-        count(db, Name.SLONY_LAG_SECONDS, "1", "3", store="shop", value=9.0, now=NOON)
-    [point] = points(database)
-    assert (point.name, point.total, point.most) == ("lag_seconds", 9.0, 9.0)
 
 
 def test_each_length_is_kept_for_its_own_time(database: Database) -> None:

@@ -220,6 +220,7 @@ def test_what_needs_somebody_stands_first_errors_before_warnings(fleet: Fleet) -
         ("WAITS_LONG", "shop", "JOB"),
     ]
     assert told["attention_total"] == 7
+    assert told["attention_counts"] == dict.fromkeys({code for code, *_ in found}, 1)
     assert told["attention"][0]["help"].startswith("docs/reference/runbook.md#")
     limited = fleet.get("/v1/overview", fleet.token(stores=["other"])).json()
     assert [each["code"] for each in limited["attention"]] == ["STORE_UNREADY"]
@@ -228,6 +229,39 @@ def test_what_needs_somebody_stands_first_errors_before_warnings(fleet: Fleet) -
     assert "shop" not in str(limited)
     patient = fleet.get("/v1/overview?waits_longer_than=P1D", fleet.token()).json()
     assert "WAITS_LONG" not in {each["code"] for each in patient["attention"]}
+
+
+def test_what_failed_now_is_shown_before_forty_old_errors_and_all_are_counted(fleet: Fleet) -> None:
+    # Forty unready stores, the oldest first, and a job that has failed just now was nowhere.
+    now, hour = fleet.clock.now(), timedelta(hours=1)
+    fleet.insert([fleet.store(f"s{number:03}") for number in range(130)])
+    fleet.insert(
+        [
+            StoreHealth(
+                store=f"s{number:03}", checked_at=now, trouble="X", trouble_since=now - hour, due_at=now
+            )
+            for number in range(130)
+        ]
+    )
+    fleet.insert(
+        [fleet.job(JobState.FAILED, finished_at=now - 2 * hour, error={"code": "OLD"}) for _ in range(50)]
+    )
+    waits = {"waiting_cause": "JOB", "waiting_since": now - 9 * hour}
+    fleet.add(
+        fleet.job(JobState.FAILED, finished_at=now, error={"code": "NEW"}),
+        fleet.job(JobState.WAITING, **waits),
+    )
+    token = fleet.token()
+    with fleet.statements() as seen:
+        told = fleet.get("/v1/overview", token).json()
+    assert len(seen) <= STATEMENTS_MAX, seen
+    assert told["attention_counts"] == {"STORE_UNREADY": 130, "JOB_FAILED": 51, "WAITS_LONG": 1}
+    assert (told["attention_total"], len(told["attention"])) == (182, 40)
+    assert told["attention"][0]["detail"] == "NEW"
+    assert told["attention"][-1]["code"] == "WAITS_LONG"  # no number of errors hides it
+    all_failed = fleet.get("/v1/overview?attention_code=JOB_FAILED&attention_max=500", token).json()
+    assert [each["detail"] for each in all_failed["attention"]] == ["NEW"] + ["OLD"] * 50
+    assert all_failed["attention_counts"] == told["attention_counts"]
 
 
 def test_what_needs_somebody_is_narrowed_with_the_stores(fleet: Fleet) -> None:

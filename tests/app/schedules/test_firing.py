@@ -183,7 +183,7 @@ def test_whoever_lacks_the_verb_may_pause_and_remove_but_not_resume(bench: Sched
     with pytest.raises(ScopeMissing), bench.database.transaction() as db:
         resume_schedule(db, schedule.id, caller=guard, now=bench.clock.now())
     with bench.database.transaction() as db:
-        remove_schedule(db, schedule.id, caller=guard)
+        remove_schedule(db, schedule.id, caller=guard, now=bench.clock.now())
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,9 @@ def test_a_store_that_goes_as_its_schedule_fires_makes_no_deadlock(
         while firing.is_alive() and not is_somebody_blocked(postgresql_database.engine):
             assert time.monotonic() < deadline
             time.sleep(0.02)
-        remove_store(db, "shop", if_match="*", active_jobs=0)  # takes its schedules with it
+        remove_store(
+            db, "shop", if_match="*", active_jobs=0, now=bench.clock.now()
+        )  # takes its schedules with it
         db.commit()
         firing.join(DEADLINE_S)
     assert made == [[]]

@@ -223,9 +223,9 @@ def test_store_in_use_is_not_removed(stores: Stores) -> None:
         ('"1"', 1, StoreInUse),
     ):
         with pytest.raises(error), stores.database.transaction() as db:
-            remove_store(db, "shop", if_match=match, active_jobs=active)
+            remove_store(db, "shop", if_match=match, active_jobs=active, now=stores.clock.now())
     with stores.database.transaction() as db:
-        remove_store(db, "shop", if_match='"1"', active_jobs=0)
+        remove_store(db, "shop", if_match='"1"', active_jobs=0, now=stores.clock.now())
     with pytest.raises(StoreNotFound):
         stores.read()
 
