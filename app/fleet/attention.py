@@ -16,8 +16,8 @@ from app.figures.sums import Name
 from app.fleet.models import Attention, AttentionCode, Severity
 from app.fleet.sight import Sight
 from app.jobs.rows import Instance, Job
+from app.jobs.running.waits import is_marked_late, waits_unplanned
 from app.jobs.states import ACTIVE, JobState
-from app.jobs.waits import is_marked_late, waits_unplanned
 from app.kit.texts.help import help_of
 from app.replication.rows import Agreement, AgreementState, SessionOutcome
 from app.stores.checks.rows import StoreHealth

@@ -2,7 +2,7 @@
 
 Rules:
 - where no webhook asks, nothing but the table of webhooks is read; several instances may look at once;
-- a wait is what the job's own row says, and told where nobody has planned it (app/jobs/waits): a job that
+- a wait is what the job's own row says, and told where nobody has planned it (app/jobs/running/waits): a job that
   wakes to look again still waits, one that has gained something does not, and one that works is told when it
   waits again;
 - waits are found by the index of `waiting_since`, piece by piece: their number hides none;
@@ -18,7 +18,7 @@ from sqlmodel import Session, col, select
 
 from app.db import Database
 from app.jobs.rows import Job
-from app.jobs.waits import causes_of, wait_facts, waits_unplanned
+from app.jobs.running.waits import causes_of, wait_facts, waits_unplanned
 from app.kit.instants import instant_text
 from app.outbox.facts import Fact
 from app.outbox.rows import Webhook, WebhookExpectation, WebhookWait

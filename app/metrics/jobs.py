@@ -15,8 +15,8 @@ from app.figures.rows import Figure
 from app.figures.sums import NOTED, Name, labels_of
 from app.jobs.counting import ABORT_BUCKETS_S, BEYOND
 from app.jobs.rows import Job
+from app.jobs.running.waits import waits_now
 from app.jobs.states import HELD, JobState
-from app.jobs.waits import waits_now
 from app.metrics.scope import Scrape
 from app.stores.rows import Store
 

@@ -14,8 +14,8 @@ from sqlmodel import col, select
 from app.db import Database
 from app.hooks.looks import look, look_at_expectations, look_at_waits
 from app.jobs.rows import Job
+from app.jobs.running.waits import PLANNED
 from app.jobs.states import JobState
-from app.jobs.waits import PLANNED
 from app.jobs.writing import EVENT_PROGRESS, change_job, end_values
 from app.outbox.facts import Fact
 from app.outbox.rows import Webhook, WebhookExpectation, WebhookWait
