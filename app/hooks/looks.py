@@ -2,9 +2,9 @@
 
 Rules:
 - where no webhook asks, nothing but the table of webhooks is read; several instances may look at once;
-- a wait is what the job's own row says, and told where nobody has planned it (app/jobs/running/waits): a job that
-  wakes to look again still waits, one that has gained something does not, and one that works is told when it
-  waits again;
+- a wait is what the job's own row says, and told where nobody has planned it (app/jobs/running/waits): a job
+  that wakes to look again still waits, one that has gained something does not, and one that works is told
+  when it waits again;
 - waits are found by the index of `waiting_since`, piece by piece: their number hides none;
 - what is told, and that it was told, is one transaction.
 """

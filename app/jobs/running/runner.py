@@ -297,13 +297,15 @@ class Runner:
             logger.exception("the task failed")
             raise JobFailed("INTERNAL", f"an unexpected error: {type(error).__name__}") from error
 
-    def _rest(self, context: JobContext, kind: TaskKind, waiting: JobWaiting) -> None:
+    def _rest(
+        self, context: JobContext, kind: TaskKind, waiting: JobWaiting, *, provable: bool = True
+    ) -> None:
         """Write WAITING, or FAILED where it has waited for too long."""
         failed = outcome.too_long(context, waiting, most=kind.wait_max)
         if failed is not None:
             self._fail(context, kind, failed)
             return
-        proven = not waiting.transient and self._prove(context, kind) is None
+        proven = provable and not waiting.transient and self._prove(context, kind) is None
         wait = partial(outcome.wait, context, waiting, proven=proven, most=kind.wait_max)
         self._unless_ordered(context, kind, wait)
 
@@ -379,7 +381,7 @@ class Runner:
                 not_before=self.clock.now() + timedelta(seconds=outcome.SILENCE_RETRY_S),
                 detail=detail,
             )
-            self._rest(context, kind, waiting)
+            self._rest(context, kind, waiting, provable=False)
             return
         failed = JobFailed("CRASH_LOOP", detail)
         self._unless_ordered(context, kind, partial(outcome.fail, context, failed, proven=True))
