@@ -155,6 +155,18 @@ class JobContext:
 
     # -- metadata
 
+    def metadata_now(self) -> datetime:
+        """What time it is by the metadata database's clock.
+
+        Raises: LeaseLost.
+        """
+
+        def read() -> datetime:
+            with self.database.reading() as db:
+                return self.database.now(db)
+
+        return self.patiently(read)
+
     def write(self, effect: Callable[[Session], T]) -> T:
         """Run a transaction on the metadata, waiting while it is away, as long as the lease is surely ours.
 
