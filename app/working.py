@@ -11,7 +11,7 @@ from sqlmodel import col, select
 
 from app.audit.witness import Witness
 from app.backups.settling import keep_backups
-from app.clock import SystemClock
+from app.clock import Clock, SystemClock
 from app.db import Database
 from app.erase.certificates.certificate import issue_missing
 from app.erase.cycle.attempt import Workshop
@@ -64,13 +64,15 @@ logger = structlog.get_logger("lethe.server")
 class Worker:
     """What `serve` and `worker` share: the instance, its runner and its housekeeping."""
 
-    def __init__(self, settings: Settings, database: Database, *, role: str) -> None:
+    def __init__(
+        self, settings: Settings, database: Database, *, role: str, clock: Clock | None = None
+    ) -> None:
         self.settings = settings
         self.database = database
         self.role = role
         self.lock = InstanceLock(settings.data_dir)
         self._stopped = threading.Event()
-        self.clock = clock = SystemClock()
+        self.clock = clock = clock or SystemClock()
         self.changed: Callable[[str], None] = lambda _job_id: None
         self.schema = SchemaWatch(database)
         self._witness = Witness(database, settings.data_dir)
@@ -83,7 +85,7 @@ class Worker:
             settings=settings,
             clock=clock,
             parallel_limits=parallel_limits,
-            suspended_stores=lambda db: suspended_stores(db, now=clock.now()),
+            suspended_stores=lambda db: suspended_stores(db, now=database.now(db)),
             openings=WindowBrake(database, clock, is_held=obeys_windows),
             changed=lambda job_id: self.changed(job_id),
         )
@@ -215,14 +217,14 @@ class Worker:
         """What recurs by a time of its own: until the next of them only news matters."""
         self._submit_due(Loop.BEAT)
         with self.database.reading() as db:
-            due = first_due(db)
+            due, now = first_due(db), self.database.now(db)
         if due is not None:
-            self._gates[Loop.BEAT].rests_for((due - self.clock.now()).total_seconds())
+            self._gates[Loop.BEAT].rests_for((due - now).total_seconds())
 
     def _submit_erasures(self) -> None:
         self._submit_due(Loop.ERASER)
         with self.database.reading() as db:
-            self._gates[Loop.ERASER].rests_for(eraser_rest_s(db, now=self.clock.now()))
+            self._gates[Loop.ERASER].rests_for(eraser_rest_s(db, now=self.database.now(db)))
 
     def _submit_sessions(self) -> None:
         gate = self._gates[Loop.SUPPLIER]
@@ -233,12 +235,17 @@ class Worker:
         gate.rests_for(self._agreements_rest_s)
 
     def _submit_due(self, loop: Loop) -> None:
-        """Submit the jobs of this loop that recur and are due."""
-        now = self.clock.now()
+        """Submit the jobs of this loop that recur and are due by the metadata's clock, as schedules are."""
+        now = self._now()
         submitters = [submit for where, submit in self._submitters if where is loop]
         made = [submit(self.database, self.settings, now=now, changed=self._tell) for submit in submitters]
         if any(made):
             self.runner.wake()
+
+    def _now(self) -> datetime:
+        """By the metadata database's clock: instances whose own ones differ agree on what is due."""
+        with self.database.reading() as db:
+            return self.database.now(db)
 
     def _look_at_erasers(self) -> None:
         """Every few seconds: which cycles are due, and which parameters of erasers have changed."""
@@ -260,7 +267,8 @@ class Worker:
                 return
 
     def _settle_extinctions_once(self) -> None:
-        if Settling(self.database, self.settings, self.clock.now(), self._tell, self._replicas_rest).run():
+        now = self._now()
+        if Settling(self.database, self.settings, now, self._tell, self._replicas_rest).run():
             self.runner.wake()
         if self._settling_gate.has_news:
             with self.database.reading() as db:
@@ -269,7 +277,7 @@ class Worker:
         if len(rested) < self._replicas:  # some cannot be reached from here, or rest themselves
             self._settling_gate.rests_for(0.0)
         elif rested:
-            self._settling_gate.rests_for((min(rested) - self.clock.now()).total_seconds())
+            self._settling_gate.rests_for((min(rested) - now).total_seconds())
 
     def _look_at_schedules(self) -> None:
         """Sleep until the next schedule is due, and fire it; seconds at most, for others write them too."""
@@ -285,7 +293,7 @@ class Worker:
                 return
 
     def _read_logs_once(self) -> None:
-        LogReading(self.database, self.settings, self.clock.now(), self._logs_rest, self._tell).run()
+        LogReading(self.database, self.settings, self._now(), self._logs_rest, self._tell).run()
         if self._logs_gate.has_news:
             with self.database.reading() as db:
                 self._filters = count_stores(db, StoreKind.JE, IS_FILTERED)
@@ -310,7 +318,7 @@ class Worker:
     def _certify(self) -> None:
         """Sign what nobody has asked for yet: the rows of a cycle go before its certificate does."""
         try:
-            issue_missing(self.database, self.settings, instance_id=self.lock.id, now=self.clock.now())
+            issue_missing(self.database, self.settings, instance_id=self.lock.id, now=self._now())
         except SigningKeyUnusable as error:
             logger.error("certificates cannot be signed", error=error.detail)
 

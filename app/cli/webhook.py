@@ -21,6 +21,7 @@ ALL_EVENTS: Final = (
     "lethe.certificate.issued",
     "lethe.erasure.unproven",
     "lethe.job.ended",
+    "lethe.job.waits_long",
     "lethe.replica.restored",
     "lethe.replication.dead_letter",
     "lethe.replication.halted",

@@ -17,7 +17,7 @@ from app.figures.sums import Name
 from app.fleet.models import Attention, AttentionCode, Severity
 from app.fleet.sight import Sight
 from app.jobs.rows import Instance, Job
-from app.jobs.running.openings import WAITING_KIND
+from app.jobs.running.waits import is_marked_late, waits_unplanned
 from app.jobs.states import ACTIVE, JobState
 from app.kit.texts.help import help_of
 from app.replication.rows import Agreement, AgreementState, SessionOutcome
@@ -31,8 +31,6 @@ COUNTED_MAX: Final = 10_000
 """So many of a sort are counted."""
 REMEMBERED: Final = timedelta(days=7)
 """What failed longer ago needs nobody first."""
-PLANNED_WAITS: Final = frozenset({"THROTTLE", "CHILDREN", "CONFIRMATION", WAITING_KIND})
-"""Waits that somebody has asked for."""
 RESTORED: Final = "REPLICA_RESTORED"
 WARNINGS: Final = frozenset(
     {AttentionCode.WAITS_LONG, AttentionCode.CHECK_STALE, AttentionCode.INSTANCE_SILENT}
@@ -171,11 +169,7 @@ def _failed(sight: Sight) -> Select[Any]:
 def _waits(sight: Sight, limits: Limits) -> Select[Any]:
     """Jobs that wait for longer than they should, or stand in the queue."""
     before = sight.now - limits.wait
-    waits = and_(
-        col(Job.waiting_since) <= before,
-        col(Job.waiting_cause).not_in(PLANNED_WAITS),
-        col(Job.state).in_(sorted(ACTIVE - {JobState.PAUSED})),
-    )
+    waits = and_(waits_unplanned(), or_(col(Job.waiting_since) <= before, is_marked_late()))
     is_due = or_(col(Job.not_before).is_(None), col(Job.not_before) <= before)
     queued = and_(col(Job.state) == JobState.QUEUED, col(Job.created_at) <= before, is_due)
     since = case((col(Job.waiting_since).is_not(None), col(Job.waiting_since)), else_=col(Job.created_at))

@@ -1,14 +1,25 @@
-"""The end of deliveries: given up when their time is over, forgotten when their retention is."""
+"""The end of deliveries: given up when their time is over, forgotten when their retention is.
 
-from datetime import datetime
+Rules:
+- a delivery's last attempt comes at the end of its time, or once its webhook has rested: whoever makes it
+  ends it (leases.settle). Here ends what nobody will try any more, and what nobody has tried for A_CHANCE
+  though its webhook was awake;
+- however often a webhook rests, nothing stays for longer than LONGEST after its time.
+"""
+
+from datetime import datetime, timedelta
 from typing import Final
 
-from sqlalchemy import delete, exists
+from sqlalchemy import ColumnElement, and_, delete, exists, or_
 from sqlmodel import Session, col, select
 
 from app.outbox.rows import DeliveryState, Webhook, WebhookDelivery, WebhookEvent
 
 ROWS_PER_PASS: Final = 1_000
+A_CHANCE: Final = timedelta(minutes=10)
+"""For the last attempt, once the webhook is awake."""
+LONGEST: Final = timedelta(days=1)
+"""As a receiver's Retry-After at most."""
 
 
 def give_up(db: Session, *, now: datetime) -> int:
@@ -17,6 +28,7 @@ def give_up(db: Session, *, now: datetime) -> int:
         col(WebhookDelivery.state) == DeliveryState.PENDING,
         col(WebhookDelivery.give_up_at) <= now,
         col(WebhookDelivery.lease).is_(None) | (col(WebhookDelivery.next_at) <= now),
+        or_(col(WebhookDelivery.give_up_at) <= now - LONGEST, ~_may_be_tried(now)),
     )
     found = db.exec(
         select(WebhookDelivery.id, WebhookDelivery.webhook_id)
@@ -43,6 +55,14 @@ def give_up(db: Session, *, now: datetime) -> int:
             db.add(hook)
     db.flush()
     return len(rows)
+
+
+def _may_be_tried(now: datetime) -> ColumnElement[bool]:
+    """Whether the last attempt of a delivery has not had its chance."""
+    since = now - A_CHANCE
+    had_none = or_(col(Webhook.rest_until) > since, col(WebhookDelivery.give_up_at) > since)
+    of_hook = col(Webhook.id) == col(WebhookDelivery.webhook_id)
+    return exists().where(and_(of_hook, col(Webhook.is_enabled).is_(True), had_none))
 
 
 def _locked(db: Session, webhook_ids: set[str]) -> dict[str, Webhook]:

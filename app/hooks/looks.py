@@ -2,8 +2,9 @@
 
 Rules:
 - where no webhook asks, nothing but the table of webhooks is read; several instances may look at once;
-- a wait is what the job's own row says, `waiting_cause` and `waiting_since`: a job that wakes to look again
-  still waits, one that has gained something does not;
+- a wait is what the job's own row says, and told where nobody has planned it (app/jobs/running/waits): a job
+  that wakes to look again still waits, one that has gained something does not, and one that works is told
+  when it waits again;
 - waits are found by the index of `waiting_since`, piece by piece: their number hides none;
 - what is told, and that it was told, is one transaction.
 """
@@ -17,6 +18,7 @@ from sqlmodel import Session, col, select
 
 from app.db import Database
 from app.jobs.rows import Job
+from app.jobs.running.waits import causes_of, wait_facts, waits_unplanned
 from app.kit.instants import instant_text
 from app.outbox.facts import Fact
 from app.outbox.rows import Webhook, WebhookExpectation, WebhookWait
@@ -101,7 +103,7 @@ def _shortest(hooks: Sequence[Webhook]) -> timedelta:
 
 def _is_any_long(db: Session, hooks: Sequence[Webhook], *, now: datetime) -> bool:
     """Whether a look that writes may have to: a wait is long, or one that was told may be over."""
-    is_long = exists().where(col(Job.waiting_since) <= now - _shortest(hooks))
+    is_long = exists().where(col(Job.waiting_since) <= now - _shortest(hooks), waits_unplanned())
     return bool(db.exec(select(or_(is_long, exists().where(col(WebhookWait.job_id).is_not(None))))).one())
 
 
@@ -124,7 +126,8 @@ def _waiting(
 ) -> Sequence[tuple[Job, WebhookWait | None]]:
     """A piece of the jobs that have waited since then at least, with who knows; the longest wait first."""
     same = and_(col(WebhookWait.job_id) == col(Job.id), col(WebhookWait.since) == col(Job.waiting_since))
-    query = select(Job, WebhookWait).outerjoin(WebhookWait, same).where(col(Job.waiting_since) <= before)
+    query = select(Job, WebhookWait).outerjoin(WebhookWait, same)
+    query = query.where(col(Job.waiting_since) <= before, waits_unplanned())
     if after is not None:
         since, job_id = after
         later = and_(col(Job.waiting_since) == since, col(Job.id) > job_id)
@@ -164,28 +167,14 @@ def _labels_of(db: Session, stores: set[str]) -> dict[str, dict[str, str]]:
     return {store: dict(labels) for store, labels in rows}
 
 
-def _causes(job: Job) -> list[str]:
-    """What a job waits for: the kinds; one that looks again at this moment, what it has waited for."""
-    kinds = sorted({str(item["kind"]) for item in job.waiting_on})
-    return kinds or [str(job.waiting_cause)]
-
-
 def _tell_wait(
     db: Session, job: Job, known: WebhookWait | None, hooks: Sequence[str], *, now: datetime
 ) -> None:
     assert job.waiting_since is not None, "selected by it"
-    causes = _causes(job)
-    data = {
-        "job_id": job.id,
-        "kind": job.kind,
-        "store": job.store,
-        "state": str(job.state),
-        "waiting_on": causes,
-        "waits_since": instant_text(job.waiting_since),
-    }
+    data = wait_facts(job)
     subject = f"jobs/{job.id}"
     tell(db, Fact.JOB_WAITS_LONG, store=job.store, subject=subject, data=data, now=now, only=hooks)
-    cause = ",".join(causes)[:CAUSE_MAX_CHARS]
+    cause = ",".join(causes_of(job))[:CAUSE_MAX_CHARS]
     row = known or WebhookWait(job_id=job.id, cause=cause, since=job.waiting_since, seen_at=now)
     row.told = [*row.told, *hooks]
     db.add(row)

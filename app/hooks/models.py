@@ -64,7 +64,10 @@ Description = Annotated[Text, StringConstraints(max_length=200)]
 
 _STORES = "Only events of these stores; with `labels` also of stores that have all of them. Neither: all."
 _LABELS = "Events of stores that have all of these labels. Not for a token that is limited to stores."
-_WAITS = "Of `lethe.job.waits_long`: how long a job must have waited for one cause. Sent once per wait."
+_WAITS = (
+    "Of `lethe.job.waits_long`: how long a job must have waited for one cause. Sent once per wait. Null: the"
+    " `job.wait.max` of its store."
+)
 _EXPECTED = (
     "Of `lethe.success.overdue`: which job should succeed where, how often. Sent once until a success."
 )

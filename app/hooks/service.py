@@ -45,7 +45,6 @@ WEBHOOKS_MAX: Final = 200
 LIMITED_MAX: Final = 50
 """That a token which is limited to stores may see, before it makes another one."""
 LOOPBACK: Final[HostList] = ("127.0.0.0/8", "::1/128")
-_NEEDS: Final = {Fact.JOB_WAITS_LONG: "waits_longer_than", Fact.SUCCESS_OVERDUE: "expected"}
 PLAIN: Final = "http"
 
 
@@ -295,10 +294,12 @@ def _check_place(row: Webhook, caller: Caller) -> None:
 
 
 def _check_events(row: Webhook, *, has_expected: bool) -> None:
-    for fact, name in _NEEDS.items():
-        has = has_expected if name == "expected" else row.waits_longer_than is not None
-        if has != (fact in row.events):
-            raise Unprocessable(f"{fact} in `events` and `{name}` go together", code="EVENTS_INCOMPLETE")
+    if has_expected != (Fact.SUCCESS_OVERDUE in row.events):
+        detail = f"{Fact.SUCCESS_OVERDUE} in `events` and `expected` go together"
+        raise Unprocessable(detail, code="EVENTS_INCOMPLETE")
+    if row.waits_longer_than is not None and Fact.JOB_WAITS_LONG not in row.events:
+        detail = f"`waits_longer_than` is for {Fact.JOB_WAITS_LONG} in `events`"
+        raise Unprocessable(detail, code="EVENTS_INCOMPLETE")
 
 
 def _check_expected(db: Session, row: Webhook, expected: Sequence[Expectation], caller: Caller) -> None:

@@ -125,12 +125,13 @@ class EpochAhead(Conflict):
 class StopCause(IntEnum):
     """Why a task must stop; the greater outranks the lesser."""
 
-    WINDOW = 1
-    SUSPEND = 2
-    PAUSE = 3
-    SHUTDOWN = 4
-    ABORT = 5
-    LEASE_LOST = 6
+    WAITED_TOO_LONG = 1
+    WINDOW = 2
+    SUSPEND = 3
+    PAUSE = 4
+    SHUTDOWN = 5
+    ABORT = 6
+    LEASE_LOST = 7
 
 
 class JobSignal(Exception):

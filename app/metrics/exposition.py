@@ -14,6 +14,7 @@ from app.jobs.rows import Instance
 from app.kit.request_figures import RequestFigures
 from app.metrics.jobs import job_families
 from app.metrics.process import BuildCollector, NewsCollector, SparkCollector
+from app.metrics.recurring import owed_successes
 from app.metrics.scope import Scrape
 from app.metrics.stores import store_families
 from app.news.listening import Ear
@@ -40,7 +41,7 @@ class MetadataCollector:
         """All families."""
         with self._database.reading() as db:
             scrape = Scrape(db, self._database.now(db), self._stores)
-            families = [*job_families(scrape), *store_families(scrape)]
+            families = [*job_families(scrape), owed_successes(scrape), *store_families(scrape)]
             return families if self._stores is not None else [*families, self._instances(scrape)]
 
     def _instances(self, scrape: Scrape) -> Metric:

@@ -1,7 +1,6 @@
 """Families of jobs: how many, how they end, what they wait for. No result of a job is read here."""
 
 from collections.abc import Iterable
-from typing import Final
 
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -9,19 +8,17 @@ from prometheus_client.core import (
     HistogramMetricFamily,
     Metric,
 )
-from sqlalchemy import Text, cast, func, or_
+from sqlalchemy import func, or_
 from sqlmodel import col, select
 
 from app.figures.rows import Figure
 from app.figures.sums import NOTED, Name, labels_of
 from app.jobs.counting import ABORT_BUCKETS_S, BEYOND
 from app.jobs.rows import Job
+from app.jobs.running.waits import waits_now
 from app.jobs.states import HELD, JobState
 from app.metrics.scope import Scrape
 from app.stores.rows import Store
-
-RESTING: Final = (JobState.WAITING, JobState.PAUSING, JobState.ABORTING)
-NOTHING: Final = "[]"
 
 
 def job_families(scrape: Scrape) -> Iterable[Metric]:
@@ -62,11 +59,9 @@ def _oldest_waits(scrape: Scrape) -> Metric:
         "Since when the job that has waited longest for a cause does so, as Unix time; looks do not count.",
         labels=["cause"],
     )
-    # A job that looks whether it can go on shows nothing for the moment.
-    waits = or_(col(Job.state).in_(RESTING), cast(Job.waiting_on, Text) != NOTHING)
     query = (
         select(Job.waiting_cause, func.min(Job.waiting_since))
-        .where(col(Job.waiting_cause).is_not(None), waits, scrape.sees(Job.store))
+        .where(waits_now(), scrape.sees(Job.store))
         .group_by(col(Job.waiting_cause))
     )
     for cause, since in scrape.db.execute(query).all():

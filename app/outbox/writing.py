@@ -120,6 +120,13 @@ def _wanting(db: Session, fact: Fact, store: str | None) -> list[str]:
     ]
 
 
+def hooks_without_a_time(db: Session, store: str | None) -> list[str]:
+    """The enabled hooks that want long waits of a store's jobs, and leave to these what is long."""
+    named = col(Webhook.waits_longer_than).is_(None)
+    found = set(db.exec(select(Webhook.id).where(named, col(Webhook.is_enabled).is_(True))).all())
+    return [each for each in _wanting(db, Fact.JOB_WAITS_LONG, store) if each in found]
+
+
 def covers(
     stores: Collection[str] | None,
     labels: Mapping[str, str],

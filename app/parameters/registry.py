@@ -129,6 +129,7 @@ _SYM = ("SYMMETRICDS",)
 _JE = ("JE",)
 _REPLICA = ("REPLICA",)
 _SLONY = ("SLONY",)
+_ALL = (*_SYM, *_JE, *_REPLICA, *_SLONY, "SQL")
 _INT_MAX = 2_147_483_647
 
 
@@ -366,7 +367,27 @@ REGISTRY: tuple[ParameterSpec, ...] = (
         unit="ISO 8601",
         minimum="PT0S",
         maximum="P7D",
-        kinds=("SYMMETRICDS", "JE", "REPLICA", "SLONY", "SQL"),
+        kinds=_ALL,
+    ),
+    ParameterSpec(
+        "job.wait.max",
+        ParameterType.DURATION,
+        "P1D",
+        "How long a job may wait for one thing before it is late. Where nobody set it: an hour for plans,"
+        " audits and verifications, a day for others. Waits for windows, for a pace, for the jobs of a batch"
+        " and for confirmations have no such end. A change counts from the next look of a job on.",
+        unit="ISO 8601",
+        minimum="PT1M",
+        maximum="P3650D",
+        kinds=_ALL,
+    ),
+    _switch(
+        "job.wait.fails",
+        False,
+        "Whether a job that has waited for longer than job.wait.max FAILS (WAITED_TOO_LONG) and gives back"
+        " what it holds. Off: it waits on, is shown in the overview, and told to webhooks once. What waits"
+        " because its store rests or its eraser is off never fails so.",
+        kinds=_ALL,
     ),
     _own_retention("jobs", "P90D", "How long ended jobs stay, with their events and checkpoints."),
     _own_retention("events", "P14D", "How long progress events of ended jobs stay; transitions stay."),

@@ -1,7 +1,8 @@
 """One schedule that is due: its row, the row of the due time and the job, in one transaction.
 
 Rules:
-- a due time is fired once: its row is unique, and written with the job that it makes or with its refusal;
+- a due time is fired once: its row is unique, and written with the job that it makes or with its refusal. One
+  that comes again after the clock was put back is passed over, and what became of it stays to be seen;
 - a crash before the commit leaves all as it was: the next look, of any instance, fires it;
 - a schedule that cannot have its job says why, and comes again at its next time;
 - a store is locked before its schedule, as by whoever removes it.
@@ -93,7 +94,7 @@ class Firing:
                 return None
             fired = self._do(db, row, now=now, there_since=there_since, known=known)
             store = row.store
-        if fired.job is None:
+        if fired is None or fired.job is None:
             return None
         self.changed(fired.job.id)
         if store is not None:
@@ -102,13 +103,17 @@ class Firing:
 
     def _do(
         self, db: Session, row: Schedule, *, now: datetime, there_since: datetime, known: Fired | None
-    ) -> Fired:
+    ) -> Fired | None:
         timing = timing_of(row)
         first = row.queued_due or row.next_due
         assert first is not None, "what is looked at has a due time"
         before = fired_since(db, row.id, min(first, now - timing.offset))
         decision = timing.decide(first, now, there_since=there_since, fired=before)
         due = row.queued_due or decision.due
+        if row.queued_due is None and due in before:
+            set_next(row, timing.next_due(now, fired=before), now=now)
+            db.add(row)
+            return None
         if row.queued_due is not None or decision.fires:
             fired = known or self._fire(db, row, now=now)
         else:

@@ -1,7 +1,7 @@
 """The one list of all that recurs: schedules, and what recurs by a parameter or an agreement.
 
 The latter are rows of other tables, where their own domains keep them in line with what stores ask for; here
-they are only read.
+they are only read. What is removed between the look for ids and that for its row is left out.
 """
 
 from collections.abc import Callable, Sequence
@@ -46,7 +46,7 @@ def list_schedules(
     visible = caller.visible_stores()
     filters = {"list": "schedules", "store": store, "visible": visible, "token": visible and caller.token_id}
     found = union_all(*_sources(caller, store)).subquery()
-    return read_page(
+    page: Page[ScheduleRead | None] = read_page(
         db,
         cast(Any, select(found.c.id, literal(1))),  # two columns: rows, not values
         cast(Any, found.c.id),
@@ -55,6 +55,8 @@ def list_schedules(
         page_token=page_token,
         item=lambda row: _shown(db, row.id),
     )
+    there = [item for item in page.items if item is not None]
+    return Page(items=there, next_page_token=page.next_page_token)
 
 
 def _sources(caller: Caller, store: str | None) -> Sequence[Any]:
@@ -86,15 +88,20 @@ def _sources(caller: Caller, store: str | None) -> Sequence[Any]:
     )
 
 
-def _shown(db: Session, found_id: str) -> ScheduleRead:
+def _shown(db: Session, found_id: str) -> ScheduleRead | None:
+    """What an id stands for; None: it has gone since it was found."""
     if found_id.startswith("sch_"):
-        return read_schedule(db, db.get_one(Schedule, found_id))
+        schedule = db.get(Schedule, found_id)
+        return None if schedule is None else read_schedule(db, schedule)
     if found_id.startswith("agr_"):
-        return _agreement(db, db.get_one(Agreement, found_id))
+        agreement = db.get(Agreement, found_id)
+        return None if agreement is None else _agreement(db, agreement)
     _, store, kind = found_id.split(SEPARATOR)
     if kind == JOB_ERASURE:
-        return _eraser(db, found_id, store)
-    return _tick(db, found_id, db.get_one(SweepTick, (store, kind)))
+        row = db.get(ErasureStore, store)
+        return None if row is None else _eraser(db, found_id, row)
+    tick, of_store = db.get(SweepTick, (store, kind)), db.get(Store, store)
+    return None if tick is None or of_store is None else _tick(db, found_id, tick, of_store)
 
 
 def read_schedule(db: Session, row: Schedule) -> ScheduleRead:
@@ -130,8 +137,7 @@ def _firing(
     )
 
 
-def _tick(db: Session, found_id: str, row: SweepTick) -> ScheduleRead:
-    store = db.get_one(Store, row.store)
+def _tick(db: Session, found_id: str, row: SweepTick, store: Store) -> ScheduleRead:
     verb, body, source = _SOURCES.get(row.kind, _purge_source)(row.kind, store)
     last = None
     if row.last_outcome is not None:
@@ -166,8 +172,8 @@ _SOURCES: Final[dict[str, Callable[[str, Store], Source]]] = {
 }
 
 
-def _eraser(db: Session, found_id: str, store: str) -> ScheduleRead:
-    row, newest = db.get_one(ErasureStore, store), newest_cycle(db, store)
+def _eraser(db: Session, found_id: str, row: ErasureStore) -> ScheduleRead:
+    newest = newest_cycle(db, row.store)
     last = None
     if newest is not None:
         last = _firing(db, None, newest.started_at, str(newest.state), row.trouble, newest.job_id)
@@ -177,7 +183,7 @@ def _eraser(db: Session, found_id: str, store: str) -> ScheduleRead:
         source=f"{RUN_ERASER}, {PERIOD}",
         verb=JOB_ERASURE,
         body={},
-        store=store,
+        store=row.store,
         labels=None,
         cron=None,
         time_zone=None,
@@ -187,8 +193,9 @@ def _eraser(db: Session, found_id: str, store: str) -> ScheduleRead:
     )
 
 
-def _agreement(db: Session, row: Agreement) -> ScheduleRead:
-    assert row.interval_s is not None, "only agreements with an interval are listed"
+def _agreement(db: Session, row: Agreement) -> ScheduleRead | None:
+    if row.interval_s is None:  # taken away since it was found
+        return None
     last = None
     if row.last_started_at is not None:
         detail = row.last_detail or row.last_code

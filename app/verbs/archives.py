@@ -10,6 +10,7 @@ from app.archives.results import (
 from app.archives.submitting import JOB_RESTORE, JOB_VERIFY, submit_newest_verify
 from app.archives.task import run_restore, run_verify
 from app.auth.scopes import Scope
+from app.jobs.running.deadlines import AN_HOUR
 from app.jobs.running.sql_target import prove_silence
 from app.verbs.verb import NOWHERE, Limits, NoBody, Params, Scopes, Verb
 
@@ -34,6 +35,7 @@ VERIFY = Verb(
     limits=Limits.REMOVES_NOTHING,
     throttled_at=NOWHERE,
     scheduled=submit_newest_verify,
+    wait_max=AN_HOUR,
 )
 RESTORE = Verb(
     kind=JOB_RESTORE,

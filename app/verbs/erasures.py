@@ -19,6 +19,7 @@ from app.erase.cycle.tick import Look
 from app.erase.models import CycleParams, CycleRequest, ErasurePlanRead
 from app.erase.results import ErasureResult
 from app.erase.service import JOB_ERASURE, params_of
+from app.jobs.running.deadlines import AN_HOUR
 from app.jobs.running.sql_target import prove_silence
 from app.settings import Settings
 from app.stores.models import StoreKind
@@ -63,6 +64,7 @@ VERIFY = Verb(
     limits=Limits.REMOVES_NOTHING,
     throttled_at=NOWHERE,
     scheduled=submit_newest_verify,
+    wait_max=AN_HOUR,
 )
 VERBS = (ERASURE, VERIFY)
 """All of the domain."""

@@ -55,6 +55,7 @@ WAIT = Verb(
     proof=prove_wait_silent,
     limits=Limits.REMOVES_NOTHING,
     throttled_at=NOWHERE,
+    wait_max=None,
 )
 VERBS = (CLEANUP, SWITCH, WAIT)
 """All of the domain."""

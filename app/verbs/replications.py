@@ -6,6 +6,7 @@ from functools import partial
 
 from app.auth.scopes import Scope
 from app.db import Database
+from app.jobs.running.deadlines import AN_HOUR
 from app.jobs.running.sql_target import prove_silence
 from app.kit.rests import Rest
 from app.replication.agreements.sessions.models import SessionParams, SessionRequest
@@ -67,4 +68,5 @@ AUDIT = Verb(
     limits=Limits.REMOVES_NOTHING,
     throttled_at=NOWHERE,
     scheduled=submit_scheduled_audit,
+    wait_max=AN_HOUR,
 )

@@ -15,6 +15,7 @@ from app.jobs.errors import JobFailed, JobKindUnknown, JobWaiting
 from app.jobs.plans.away import ending
 from app.jobs.plans.plans import JOB_PLAN
 from app.jobs.running.context import JobContext
+from app.jobs.running.deadlines import AN_HOUR
 from app.jobs.running.sql_target import prove_silence
 from app.jobs.running.tasks import TaskKind, TaskKinds
 from app.stores.models import StoreKind
@@ -165,14 +166,18 @@ def _task_of(kind: str, tools: Tools) -> TaskKind:
             raise JobWaiting([], not_before=None, detail=error.detail) from error
         verb.proof(context)
 
-    return TaskKind(run=run, prove_silence=prove)
+    of_kind = {verb.wait_max for verb in VERBS if verb.kind == kind}
+    assert len(of_kind) == 1, "all acts of a kind wait as long"
+    return TaskKind(run=run, prove_silence=prove, wait_max=of_kind.pop())
 
 
 def task_kinds(tools: Tools) -> TaskKinds:
     """Job kind to its task."""
     kinds = {verb.kind: _task_of(verb.kind, tools) for verb in VERBS}
     carriers = {
-        carrier.kind: TaskKind(run=carrier.task(tools), prove_silence=carrier.proof)
+        carrier.kind: TaskKind(
+            run=carrier.task(tools), prove_silence=carrier.proof, wait_max=carrier.wait_max
+        )
         for carrier in CARRIERS.values()
     }
     return kinds | carriers
@@ -200,6 +205,7 @@ CARRIERS: Final = {
             result=[plan.result for plan in PLANS],
             task=_plan_task,
             proof=prove_silence,
+            wait_max=AN_HOUR,
         ),
         Carrier(
             kind=JOB_BATCH,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -14,6 +14,7 @@ from app.erase.cycle.attempt import Workshop
 from app.jobs.batches.service import ChildSubmitter
 from app.jobs.engines.choice import Engines
 from app.jobs.running.context import JobContext
+from app.jobs.running.deadlines import A_DAY
 from app.settings import Settings
 from app.stores.models import StoreKind
 
@@ -124,6 +125,8 @@ class Verb:
         recurrence: how the service submits it by itself.
         batch: makes a child of a batch, or the job of a schedule.
         scheduled: makes the job of a schedule of one store, where no batch is made of it.
+        wait_max: how long a job may wait for one thing where `job.wait.max` is not set; None: it has a
+            deadline of its own.
     """
 
     kind: str
@@ -143,6 +146,7 @@ class Verb:
     recurrence: Recurrence | None = None
     batch: ChildSubmitter | None = None
     scheduled: ChildSubmitter | None = None
+    wait_max: timedelta | None = A_DAY
 
     @property
     def obeys_windows(self) -> bool:
@@ -161,6 +165,7 @@ class Carrier:
 
     Args:
         carried: kind and parameters of what a job of this kind plans or submits.
+        wait_max: as of a verb.
     """
 
     kind: str
@@ -169,3 +174,4 @@ class Carrier:
     result: Sequence[type[BaseModel]]
     task: Callable[[Tools], Task]
     proof: Callable[[JobContext], None]
+    wait_max: timedelta | None = A_DAY

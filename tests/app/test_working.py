@@ -3,14 +3,30 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlmodel import select, update
 
 from app.db import Database
+from app.jobs.errors import JobWaiting, StopCause
 from app.jobs.running.instances import InstanceLock
+from app.jobs.running.openings import AlwaysOpen, rest_wait
+from app.jobs.running.suspension import awake_store
+from app.replication.agreements.sessions.models import SessionParams
+from app.replication.rows import Agreement, SessionOutcome
+from app.replication.supplier.record import Record
 from app.settings import Settings
+from app.stores.models import StoreKind
+from app.stores.rows import Store
+from app.sweeps.rows import SweepTick
+from app.verbs.verb import Loop
 from app.working import Worker
+from tests.app.fake_clock import FakeClock
+from tests.app.jobs.workbench import Workbench
 
 ROOT = Path(__file__).parents[2]
 
@@ -77,3 +93,129 @@ def test_service_whose_metadata_goes_while_it_starts_says_try_again(
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 75, said
     assert said.splitlines()[-1] == "lethe: the metadata database cannot be reached"
+
+
+AHEAD = timedelta(hours=2)
+SWITCH = {"start.purge.job": True}
+
+
+@pytest.fixture
+def ahead(settings: Settings, database: Database) -> Iterator[Worker]:
+    """A worker whose machine's clock is two hours before that of the metadata."""
+    with database.reading() as db:
+        wrong = FakeClock(database.now(db) + AHEAD)
+    worker = Worker(settings, database, role="worker", clock=wrong)
+    yield worker
+    worker.lock.release()
+
+
+def make_store(database: Database, **fields: Any) -> datetime:
+    """A store with its ticks; returns what time it is there."""
+    with database.transaction() as db:
+        now = database.now(db)
+        db.add(
+            Store(
+                id="shop",
+                kind=StoreKind.SYMMETRICDS,
+                url="sqlite:////x",
+                created_at=now,
+                updated_at=now,
+                **fields,
+            )
+        )
+    return now
+
+
+def ticks(database: Database) -> list[tuple[datetime, datetime | None]]:
+    with database.reading() as db:
+        return [(row.next_at, row.last_at) for row in db.exec(select(SweepTick)).all()]
+
+
+def test_a_clock_that_is_ahead_brings_no_tick_too_early(ahead: Worker) -> None:
+    """A nightly purge began two hours early, on the one instance whose clock was wrong."""
+    now = make_store(ahead.database, parameters=SWITCH)
+    ahead._submit_due(Loop.BEAT)
+    with ahead.database.transaction() as db:
+        db.execute(update(SweepTick).values(next_at=now + AHEAD / 2))
+    ahead._submit_beat()
+    assert ticks(ahead.database) == [(now + AHEAD / 2, None)] * 3
+    with ahead.database.transaction() as db:
+        db.execute(update(SweepTick).values(next_at=now))
+    ahead._submit_beat()
+    assert None not in [last for _, last in ticks(ahead.database)]
+
+
+def test_a_clock_that_is_ahead_ends_no_suspension(ahead: Worker) -> None:
+    database = ahead.database
+    now = make_store(database, is_suspended=True)
+    with database.transaction() as db:
+        db.execute(update(Store).values(suspended_until=now + AHEAD / 2))
+    with database.reading() as db:
+        assert set(ahead.runner._suspended_stores(db)) == {"shop"}
+    bench = Workbench(database, ahead.clock, ahead.settings)
+    job_id = bench.submit()
+    context = bench.context()
+    with pytest.raises(JobWaiting) as caught:
+        awake_store(context)
+    [waiting] = caught.value.waiting_on
+    assert (waiting.kind, waiting.until) == ("STORE_SUSPENDED", now + AHEAD / 2)
+    assert caught.value.not_before is not None
+    assert caught.value.not_before < now + timedelta(minutes=5)  # by the clock that claims go by
+    rest = rest_wait(context, AlwaysOpen(), StopCause.SUSPEND)
+    assert rest.not_before is not None
+    assert rest.not_before < now + timedelta(minutes=5)
+    assert bench.state(job_id) == "RUNNING"
+
+
+def test_a_clock_that_is_ahead_puts_no_session_off(settings: Settings, database: Database) -> None:
+    """When an agreement comes again is written by the clock that it is looked for by."""
+    with database.reading() as db:
+        now = database.now(db)
+    make_store(database)
+    bench = Workbench(database, FakeClock(now + AHEAD), settings)
+    bench.submit("REPLICATION_SESSION")
+    with database.transaction() as db:
+        db.add(agreement(now))
+    record = Record.of(bench.context(), "shop", PARAMS)
+    record.begin()
+    record.end(SessionOutcome.FAILED)
+    with database.reading() as db:
+        row = db.get_one(Agreement, "agr_x")
+    soon = now + timedelta(minutes=5)
+    assert row.last_started_at is not None
+    assert row.last_ended_at is not None
+    assert row.next_at is not None
+    assert max(row.last_started_at, row.last_ended_at, row.next_at) < soon
+
+
+PARAMS = SessionParams(
+    agreement_id="agr_x",
+    mode="INCREMENTAL",
+    strategy="WINDOW",
+    max_changes=None,
+    max_duration=None,
+    discard_consumer_changes=False,
+    batch_rows=1,
+    batch_bytes=1,
+    in_flight=1,
+    engine=None,
+    throttle=None,
+    consumer={},
+    target={},
+)
+
+
+def agreement(now: datetime) -> Agreement:
+    return Agreement(
+        id="agr_x",
+        store="shop",
+        consumer_url="https://peer.example",
+        consumer_store="x",
+        consumer_token="secret:x",
+        strategy="WINDOW",
+        batch_rows=1,
+        batch_bytes=1,
+        in_flight=1,
+        created_at=now,
+        updated_at=now,
+    )

@@ -65,7 +65,7 @@ def _attempt(record: Record, store: Store, workshop: Workshop) -> Mapping[str, A
     context = record.context
     if record.cycle.state not in ACTIVE:
         return _ended_before(record)
-    now = context.clock.now()
+    now = context.metadata_now()
     if is_suspended(store, now=now):
         _suspend(record, "the store rests")
         raise suspended_wait(store.id, now=now, until=store.suspended_until)

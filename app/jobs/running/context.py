@@ -17,7 +17,7 @@ from sqlmodel import Session, col
 from app.clock import Clock
 from app.db import Database
 from app.errors import MetadataBusy, MetadataUnavailable
-from app.jobs.errors import JobStopped, LeaseLost, StopCause
+from app.jobs.errors import JobFailed, JobStopped, LeaseLost, StopCause
 from app.jobs.models import ThrottleSetting, WaitingOn
 from app.jobs.rows import Job, JobCheckpoint
 from app.jobs.running.claims import ClaimedJob
@@ -73,6 +73,8 @@ class JobContext:
         self._moved = moved
         self._finishes_at = finishes_at
         self.is_on_pool = False
+        self.too_late: JobFailed | None = None
+        """How it fails once it has stopped by WAITED_TOO_LONG."""
         self._guard = threading.Lock()
         self._stop: StopCause | None = None
         self._stopped = threading.Event()
@@ -152,6 +154,18 @@ class JobContext:
         self._moved()
 
     # -- metadata
+
+    def metadata_now(self) -> datetime:
+        """What time it is by the metadata database's clock.
+
+        Raises: LeaseLost.
+        """
+
+        def read() -> datetime:
+            with self.database.reading() as db:
+                return self.database.now(db)
+
+        return self.patiently(read)
 
     def write(self, effect: Callable[[Session], T]) -> T:
         """Run a transaction on the metadata, waiting while it is away, as long as the lease is surely ours.

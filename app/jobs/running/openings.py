@@ -123,7 +123,7 @@ def rest_wait(context: JobContext, openings: Openings, cause: StopCause) -> JobW
     """The wait of a job that was stopped because its store rests, or a window has closed."""
     if cause is StopCause.WINDOW:
         return window_wait(context, openings)
-    return suspended_wait(context.job.store or "", now=context.clock.now())
+    return suspended_wait(context.job.store or "", now=context.metadata_now())
 
 
 def brake(context: JobContext, openings: Openings, wanted: ThrottleSetting, *, fresh: bool = False) -> bool:

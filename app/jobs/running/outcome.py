@@ -1,6 +1,6 @@
 """How an attempt ends: the guarded transition for each way, in one transaction."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,6 +10,7 @@ from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.models import JobError, WaitingOn
 from app.jobs.queries import get_job
 from app.jobs.running.context import JobContext
+from app.jobs.running.deadlines import A_DAY, Deadline, cause_of, deadline_of, note_late
 from app.jobs.service import release_claims, wake_parent
 from app.jobs.states import HELD, JobState, sources_of
 from app.jobs.writing import end_values, state_event
@@ -116,8 +117,42 @@ def go_on(context: JobContext) -> None:
     context.write(lambda db: context.change(db, values, event, states=[JobState.RUNNING]))
 
 
-def wait(context: JobContext, waiting: JobWaiting, *, proven: bool) -> None:
-    """RUNNING to WAITING, or to FAILED when the retries are used up."""
+def too_long(context: JobContext, waiting: JobWaiting, *, most: timedelta | None) -> JobFailed | None:
+    """How a job fails that would wait on, though its deadline has passed; None: it may.
+
+    Args:
+        most: how long its kind may wait where no parameter says so.
+    """
+    shown = [shown_wait(item, waiting.detail) for item in waiting.waiting_on]
+
+    def judge(db: Session) -> JobFailed | None:
+        now = context.database.now(db)
+        deadline = _deadline(db, context, shown, most=most, now=now)
+        is_late = deadline is not None and deadline.fails and now >= deadline.at
+        if deadline is None or not is_late or waiting.overtaken(db):
+            return None
+        return deadline.failure(shown, without_secrets(waiting.detail)[:CAUSE_MAX_CHARS], now=now)
+
+    return context.write(judge)
+
+
+def _deadline(
+    db: Session,
+    context: JobContext,
+    shown: Sequence[dict[str, Any]],
+    *,
+    most: timedelta | None,
+    now: datetime,
+) -> Deadline | None:
+    return deadline_of(db, get_job(db, context.job.id), cause_of(shown), most=most, now=now)
+
+
+def wait(context: JobContext, waiting: JobWaiting, *, proven: bool, most: timedelta | None = A_DAY) -> None:
+    """RUNNING to WAITING, or to FAILED when the retries are used up; it looks again at its deadline.
+
+    Args:
+        most: how long its kind may wait where no parameter says so; who fails by it was asked before.
+    """
     # of the row, not of the claim: what this attempt gained counts from zero
     retries = context.write(lambda db: get_job(db, context.job.id).retries)
     if waiting.transient and retries >= context.settings.job_retries_max:
@@ -128,6 +163,9 @@ def wait(context: JobContext, waiting: JobWaiting, *, proven: bool) -> None:
         now = context.database.now(db)
         not_before = now if waiting.overtaken(db) else _not_before(context, waiting, now, retries)
         shown = [shown_wait(item, waiting.detail) for item in waiting.waiting_on]
+        deadline = _deadline(db, context, shown, most=most, now=now)
+        if deadline is not None and now < deadline.at:
+            not_before = deadline.at if not_before is None else min(not_before, deadline.at)
         values = _released(
             state=JobState.WAITING,
             not_before=not_before,
@@ -143,6 +181,8 @@ def wait(context: JobContext, waiting: JobWaiting, *, proven: bool) -> None:
         context.change(db, values, event if is_news else None, states=_sources(JobState.WAITING))
         if waiting.gives_back:
             release_claims(db, context.job.id, now=now)
+        if deadline is not None and now >= deadline.at:
+            note_late(db, context.job.id, deadline, now=now)
 
     context.write(effect)
 
@@ -160,18 +200,22 @@ def _not_before(context: JobContext, waiting: JobWaiting, now: datetime, retries
     return now + timedelta(seconds=backoff)
 
 
-def silence_unproven(context: JobContext, detail: str) -> None:
-    """Stay PAUSING or ABORTING, give the lease back, and try the proof again soon."""
+def silence_unproven(context: JobContext, detail: str, *, most: timedelta | None = A_DAY) -> None:
+    """Stay PAUSING or ABORTING, give the lease back, and try the proof again soon; it never fails by that."""
 
     def effect(db: Session) -> None:
-        until = context.database.now(db) + timedelta(seconds=SILENCE_RETRY_S)
+        now = context.database.now(db)
+        until = now + timedelta(seconds=SILENCE_RETRY_S)
         shown = shown_wait(WaitingOn(kind="TARGET_SILENCE", ref=detail[:200], until=until), detail)
         values = _released(not_before=until, waiting_on=[shown])
         if get_job(db, context.job.id).state == JobState.RUNNING:  # resumed since
             event = state_event(JobState.QUEUED, reason="RESUMED")
             values |= {"state": JobState.QUEUED, "unproven": True}
             context.change(db, values, event, states=[JobState.RUNNING])
-        else:
-            context.change(db, values, states=[JobState.PAUSING, JobState.ABORTING])
+            return
+        deadline = _deadline(db, context, [shown], most=most, now=now)
+        context.change(db, values, states=[JobState.PAUSING, JobState.ABORTING])
+        if deadline is not None and now >= deadline.at:
+            note_late(db, context.job.id, deadline, now=now)
 
     context.write(effect)

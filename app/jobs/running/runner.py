@@ -14,7 +14,7 @@ from datetime import timedelta
 from functools import partial
 
 import structlog
-from sqlmodel import Session, col, select
+from sqlmodel import Session, select
 
 from app.clock import Clock
 from app.db import Database
@@ -28,6 +28,7 @@ from app.jobs.running.claims import ClaimedJob, Claimer, claim_next, reap, renew
 from app.jobs.running.context import JobContext
 from app.jobs.running.looking import WorkGate
 from app.jobs.running.openings import AlwaysOpen, Openings, brake, rest_wait, window_wait
+from app.jobs.running.orders import give_orders
 from app.jobs.running.tasks import TaskKind, TaskKinds
 from app.jobs.states import JobState
 from app.settings import Settings
@@ -214,38 +215,17 @@ class Runner:
         held = {context.job.id: context for context, _, _ in self._snapshot()}
         if not held:
             return
-        with self.database.reading() as db:
-            rows = db.exec(
-                select(Job.id, Job.state, Job.fencing_token, col(Job.throttle_requested)).where(
-                    col(Job.id).in_(list(held))
-                )
-            ).all()
-            suspended = self._suspended_stores(db)
-        for job_id, state, token, throttle in rows:
-            self._order(held[job_id], JobState(state), token, throttle, suspended)
+        give_orders(
+            held,
+            database=self.database,
+            kinds=self.kinds,
+            openings=self._openings,
+            suspended_stores=self._suspended_stores,
+        )
         for context in held.values():
             if self._stopping.is_set():
                 context.signal(StopCause.SHUTDOWN)
             context.cancel_if_overdue(self.settings.cancel_grace_s)
-
-    def _order(
-        self,
-        context: JobContext,
-        state: JobState,
-        token: int,
-        throttle: dict[str, object] | None,
-        suspended: Collection[str],
-    ) -> None:
-        if token != context.job.token:
-            context.signal(StopCause.LEASE_LOST)
-        elif state is JobState.ABORTING:
-            context.signal(StopCause.ABORT)
-        elif state is JobState.PAUSING:
-            context.signal(StopCause.PAUSE)
-        elif context.job.store in suspended:
-            context.signal(StopCause.SUSPEND)
-        if not brake(context, self._openings, ThrottleSetting.model_validate(throttle or {})):
-            context.signal(StopCause.WINDOW)
 
     def _renew_loop(self) -> None:
         while not (self._stopping.is_set() and not self._snapshot()):
@@ -299,12 +279,9 @@ class Runner:
         except JobStopped as stopped:
             self._stopped(context, kind, stopped.cause)
         except JobWaiting as waiting:
-            proven = not waiting.transient and self._prove(context, kind) is None
-            self._unless_ordered(context, kind, partial(outcome.wait, context, waiting, proven=proven))
+            self._rest(context, kind, waiting)
         except JobFailed as failed:
-            # FAILED is silent too, or says that it may not be, and shows what was done before
-            proven = self._prove(context, kind) is None
-            self._unless_ordered(context, kind, partial(outcome.fail, context, failed, proven=proven))
+            self._fail(context, kind, failed)
         else:
             self._unless_ordered(context, kind, partial(outcome.succeed, context, result))
 
@@ -319,6 +296,23 @@ class Runner:
         except Exception as error:
             logger.exception("the task failed")
             raise JobFailed("INTERNAL", f"an unexpected error: {type(error).__name__}") from error
+
+    def _rest(
+        self, context: JobContext, kind: TaskKind, waiting: JobWaiting, *, provable: bool = True
+    ) -> None:
+        """Write WAITING, or FAILED where it has waited for too long."""
+        failed = outcome.too_long(context, waiting, most=kind.wait_max)
+        if failed is not None:
+            self._fail(context, kind, failed)
+            return
+        proven = provable and not waiting.transient and self._prove(context, kind) is None
+        wait = partial(outcome.wait, context, waiting, proven=proven, most=kind.wait_max)
+        self._unless_ordered(context, kind, wait)
+
+    def _fail(self, context: JobContext, kind: TaskKind, failed: JobFailed) -> None:
+        """FAILED is silent too, or says that it may not be, and shows what was done before."""
+        proven = self._prove(context, kind) is None
+        self._unless_ordered(context, kind, partial(outcome.fail, context, failed, proven=proven))
 
     def _unless_ordered(self, context: JobContext, kind: TaskKind, end: Callable[[], None]) -> None:
         """Write an end, unless a pause or an abort was ordered meanwhile: then that wins."""
@@ -343,9 +337,10 @@ class Runner:
         elif cause is StopCause.SHUTDOWN:
             self._unless_ordered(context, kind, partial(outcome.hand_back, context))
         elif cause in (StopCause.SUSPEND, StopCause.WINDOW):
-            waiting = context.patiently(partial(rest_wait, context, self._openings, cause))
-            proven = self._prove(context, kind) is None
-            self._unless_ordered(context, kind, partial(outcome.wait, context, waiting, proven=proven))
+            self._rest(context, kind, context.patiently(partial(rest_wait, context, self._openings, cause)))
+        elif cause is StopCause.WAITED_TOO_LONG:
+            assert context.too_late is not None, "noted before it was signalled"
+            self._fail(context, kind, context.too_late)
         else:
             self._finish_stop(context, kind)
 
@@ -354,7 +349,7 @@ class Runner:
         problem = self._prove(context, kind)
         if problem is not None:
             logger.warning("silence not proved yet", problem=problem)
-            outcome.silence_unproven(context, problem)
+            outcome.silence_unproven(context, problem, most=kind.wait_max)
             return
         # An order may become another one while it is carried out: PAUSED, QUEUED again, ABORTED at last.
         ordered = self._ordered_state(context)
@@ -386,7 +381,7 @@ class Runner:
                 not_before=self.clock.now() + timedelta(seconds=outcome.SILENCE_RETRY_S),
                 detail=detail,
             )
-            self._unless_ordered(context, kind, partial(outcome.wait, context, waiting, proven=False))
+            self._rest(context, kind, waiting, provable=False)
             return
         failed = JobFailed("CRASH_LOOP", detail)
         self._unless_ordered(context, kind, partial(outcome.fail, context, failed, proven=True))

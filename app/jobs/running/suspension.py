@@ -1,4 +1,4 @@
-"""Jobs of a store that rests."""
+"""Jobs of a store that rests, by the metadata's clock, as leases are: that of an instance may be wrong."""
 
 from datetime import datetime, timedelta
 
@@ -33,7 +33,7 @@ def require_awake(context: JobContext, store: Store) -> None:
 
     Raises: JobWaiting: it rests.
     """
-    now = context.clock.now()
+    now = context.metadata_now()
     if is_suspended(store, now=now):
         raise suspended_wait(store.id, now=now, until=store.suspended_until)
 

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from app.errors import MetadataBusy, MetadataUnavailable
 from app.jobs.errors import JobFailed, JobStopped, JobWaiting
 from app.jobs.running.context import JobContext
+from app.jobs.running.deadlines import A_DAY
 from app.tracing import TRACING
 
 
@@ -17,10 +19,13 @@ class TaskKind:
     Args:
         run: does the work from its checkpoints on and returns the result; raises JobSignal.
         prove_silence: returns only when nothing of the job writes at its target any more, whoever ran it.
+        wait_max: how long it may wait for one thing where no parameter says so; None: it has a deadline of
+            its own.
     """
 
     run: Callable[[JobContext], Mapping[str, Any]]
     prove_silence: Callable[[JobContext], None]
+    wait_max: timedelta | None = A_DAY
 
     def attempt(self, context: JobContext) -> Mapping[str, Any]:
         """Do the work as one attempt, and return the result.

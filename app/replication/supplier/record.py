@@ -89,7 +89,7 @@ class Record:
             known = session_of_job(db, context.job.id)
             if known is not None:
                 return known
-            session_id, now = new_id("rps"), context.clock.now()
+            session_id, now = new_id("rps"), context.database.now(db)
             context.change(db, {"subject": subject_of(store_id, session_id).model_dump()})
             return add_row(db, store_id, session_id, context.job.id, params, now=now)
 
@@ -111,12 +111,13 @@ class Record:
         """Changes that the consumer has acknowledged, over all replica ids."""
         return sum(each.acknowledged for each in self.counters.values())
 
-    def begin(self, *, now: datetime) -> None:
-        """An attempt begins: the session is seen at work."""
+    def begin(self) -> None:
+        """An attempt begins: the session is seen at work, by the clock that the next one is due by."""
 
         def edit(db: Session, row: ReplicationSession) -> None:
             row.state = SessionState.ACQUIRING
             if row.started_at is None:
+                now = self.context.database.now(db)
                 row.started_at = now
                 agreement = db.get(Agreement, row.agreement_id)
                 if agreement is not None:
@@ -268,9 +269,9 @@ class Record:
 
         Returns: the result of its job.
         """
-        now = self.context.clock.now()
 
         def edit(db: Session, row: ReplicationSession) -> None:
+            now = self.context.database.now(db)
             row.state, row.outcome, row.ended_at = SessionState.ENDED, outcome, now
             row.problem = None if problem is None else problem.document()
             agreement = db.get(Agreement, row.agreement_id)

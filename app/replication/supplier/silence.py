@@ -71,7 +71,7 @@ def _note(db: Session, context: JobContext) -> None:
     row = session_of_job(db, context.job.id)
     if row is None or row.state == SessionState.ENDED:
         return
-    now = context.clock.now()
+    now = context.database.now(db)
     row.cursor = {name: value for name, value in (row.cursor or {}).items() if name != "lease"}
     row.state = SessionState.PENDING
     if db.get_one(Job, context.job.id).state == JobState.ABORTING:

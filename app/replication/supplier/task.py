@@ -21,7 +21,7 @@ from app.jobs.engines.choice import Engines
 from app.jobs.errors import JobFailed, JobStopped, JobWaiting, LeaseLost
 from app.jobs.running.context import JobContext
 from app.jobs.running.sql_target import read_store_of
-from app.jobs.running.suspension import suspended_wait
+from app.jobs.running.suspension import require_awake
 from app.jobs.writing import EVENT_WARNING
 from app.replication.agreements.service import address_of
 from app.replication.agreements.sessions.models import SessionParams
@@ -41,7 +41,7 @@ from app.replication.supplier.signals import (
     waiting_for_peer,
 )
 from app.replication.supplier.work import Again, NeedsTotal, Supply, foreign
-from app.stores.rows import Store, is_suspended
+from app.stores.rows import Store
 from spark.replication.session_errors import HistoryDiverged
 from spark.replication.supplier.decide import Reason
 
@@ -62,10 +62,8 @@ def run_session(context: JobContext, *, engines: Engines) -> Mapping[str, Any]:
     record = Record.of(context, store.id, params)
     if record.is_ended:  # by an attempt that died before its job's end was written
         return _again(record)
-    now = context.clock.now()
-    if is_suspended(store, now=now):
-        raise suspended_wait(store.id, now=now, until=store.suspended_until)
-    record.begin(now=now)
+    require_awake(context, store)
+    record.begin()
     try:
         return _attempt(context, store, params, record, engines)
     except JobFailed as failed:

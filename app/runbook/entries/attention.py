@@ -26,8 +26,8 @@ ENTRIES: Final = (
         "WAITS_LONG",
         (Seen.ATTENTION,),
         (
-            "A job waits, or is in the queue, for longer than an hour (`--waits-longer-than`); `detail` is "
-            "what it waits for."
+            "A job waits, or is in the queue, for longer than an hour (`--waits-longer-than`), or than the "
+            "store's `job.wait.max`; `detail` is what it waits for."
         ),
         (
             "Look that up by `lethe explain`. QUEUED: no runner is free, or none has the labels in the "

@@ -229,6 +229,19 @@ ENTRIES: Final = (
         Passes.NO,
     ),
     Entry(
+        "WAITED_TOO_LONG",
+        (Seen.JOB,),
+        (
+            "The job waited for one thing for longer than `job.wait.max`, and `job.wait.fails` is on for its "
+            "store; `detail` says for what. What it held was given back, and what it had done stays done."
+        ),
+        (
+            "Look up what it waited for (`lethe explain`), mend that, then `lethe job retry JOB`. Where such "
+            "waits are normal raise `job.wait.max`, or switch `job.wait.fails` off (`lethe parameter set`)."
+        ),
+        Passes.NO,
+    ),
+    Entry(
         "SPARK_UNITS_LOST",
         (Seen.JOB,),
         "Spark lost the work of units again and again: executors died or the cluster went.",

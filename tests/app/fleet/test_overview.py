@@ -264,6 +264,18 @@ def test_what_failed_now_is_shown_before_forty_old_errors_and_all_are_counted(fl
     assert all_failed["attention_counts"] == told["attention_counts"]
 
 
+def test_a_job_that_works_again_after_a_wait_needs_nobody(fleet: Fleet) -> None:
+    """Its row keeps since when it has waited: it was shown as one that waits for long."""
+    since = fleet.clock.now() - timedelta(hours=2)
+    waited: dict[str, Any] = {"waiting_cause": "BACKUP", "waiting_since": since}
+    shown = [{"kind": "BACKUP", "ref": "bks_1", "until": None}]
+    works = fleet.job(JobState.RUNNING, **waited)
+    held_up = fleet.job(JobState.RUNNING, waiting_on=shown, **waited)
+    fleet.add(fleet.store("shop"), works, held_up)
+    told = fleet.get("/v1/overview", fleet.token()).json()["attention"]
+    assert [each["subject"] for each in told] == [f"jobs/{held_up.id}"]
+
+
 def test_what_needs_somebody_is_narrowed_with_the_stores(fleet: Fleet) -> None:
     """A batch that failed made `lethe status --store shop --check` exit with 1."""
     now = fleet.clock.now()

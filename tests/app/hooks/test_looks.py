@@ -14,6 +14,7 @@ from sqlmodel import col, select
 from app.db import Database
 from app.hooks.looks import look, look_at_expectations, look_at_waits
 from app.jobs.rows import Job
+from app.jobs.running.waits import PLANNED
 from app.jobs.states import JobState
 from app.jobs.writing import EVENT_PROGRESS, change_job, end_values
 from app.outbox.facts import Fact
@@ -139,6 +140,34 @@ def test_a_job_that_runs_and_is_held_up_waits_too(home: Database, clock: FakeClo
     wait(home, job_id, "BACKUP", state=JobState.RUNNING)
     clock.advance(3_700)
     assert look_again(home, hook) == 1
+
+
+def test_a_job_that_has_woken_and_works_waits_for_nothing(home: Database, clock: FakeClock) -> None:
+    """It had waited for 50 minutes, worked for 20 without a word of progress, and was told as a long wait."""
+    hook = make_hook(home, waits_longer_than=HOUR)
+    job_id = make_job(home)
+    wait(home, job_id, "TARGET_UNREACHABLE")
+    clock.advance(50 * 60)
+    wait(home, job_id, state=JobState.RUNNING)  # a claim: nothing is shown, and since when it waited is kept
+    clock.advance(20 * 60)
+    assert look_again(home, hook) == 0
+    look(home)
+    assert told(home, Fact.JOB_WAITS_LONG) == []
+    wait(home, job_id, "TARGET_UNREACHABLE")  # the look was in vain: the same wait goes on
+    assert look_again(home, hook) == 1
+
+
+@pytest.mark.parametrize("cause", sorted(PLANNED))
+def test_what_somebody_has_planned_is_no_alert(database: Database, cause: str) -> None:
+    """Every batch above an hour, and every closed window, was told as a long wait."""
+    hook = make_hook(database, waits_longer_than=HOUR)
+    planned, other = make_job(database), make_job(database)
+    wait(database, planned, cause)
+    wait(database, other, "BACKUP")
+    waited(database, [planned, other], 2 * HOUR)
+    look(database)
+    assert look_again(database, hook) == 0
+    assert [data["job_id"] for data in told(database, Fact.JOB_WAITS_LONG)] == [other]
 
 
 def test_their_number_hides_no_wait(database: Database) -> None:

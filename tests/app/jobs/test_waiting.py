@@ -21,7 +21,7 @@ def waits(until: datetime | None, key: str | None = None) -> JobWaiting:
 
 
 def test_waiting_job_holds_nothing_and_says_for_what(bench: Workbench) -> None:
-    until = (bench.clock.now() + timedelta(days=25)).replace(microsecond=0)
+    until = (bench.clock.now() + timedelta(hours=20)).replace(microsecond=0)
 
     def task(_context: JobContext) -> Mapping[str, Any]:
         raise waits(until)

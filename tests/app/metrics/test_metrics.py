@@ -4,7 +4,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from sqlmodel import Session, delete, select
 
 from app.archives.rows import Archive
 from app.db import Database
+from app.erase.rows import ErasureStore
 from app.events.lags import note_lags
 from app.figures.rows import Figure
 from app.figures.sums import Name, count
@@ -28,8 +29,11 @@ from app.kit.request_figures import NO_ROUTE, RequestFigures
 from app.metrics.exposition import render_metrics
 from app.metrics.stores import lags_of
 from app.protection.rows import Protection, ProtectionKind, ProtectionState
+from app.replication.rows import Agreement
+from app.schedules.rows import Schedule, ScheduleFiring
 from app.stores.models import StoreKind
 from app.stores.rows import Store
+from app.sweeps.rows import SweepTick
 from spark.events.records import Confirmed
 from tests.app.fake_clock import FakeClock
 from tests.app.jobs.workbench import Workbench, in_threads, kind
@@ -40,6 +44,95 @@ LINE = re.compile(r"^(\w+(?:\{.*\})?) (\S+)$", re.MULTILINE)
 def scraped(database: Database, **more: Any) -> dict[str, float]:
     text = render_metrics(database, alive_within_s=90, **more).decode()
     return {name: float(value) for name, value in LINE.findall(text)}
+
+
+def owed(database: Database, **more: Any) -> dict[tuple[str, str], float]:
+    """Since when a success is owed, by store and verb."""
+    name = re.compile(r'lethe_success_owed_timestamp_seconds{store="(.+)",verb="(.+)"}')
+    found = {name.fullmatch(key): value for key, value in scraped(database, **more).items()}
+    return {(key[1], key[2]): value for key, value in found.items() if key is not None}
+
+
+def ended(bench: Workbench, store: str, verb: str, state: JobState, *, ago: timedelta) -> float:
+    """A job that has ended so long ago; returns when."""
+    at = bench.clock.now() - ago
+    job_id = bench.submit(verb, store=store)
+    bench.set(job_id, state=state, finished_at=at)
+    if state is JobState.SUCCEEDED:
+        with bench.database.transaction() as db:
+            count(db, Name.LAST_SUCCESS, verb, store=store, value=at.timestamp(), now=at)
+    return at.timestamp()
+
+
+def tick(bench: Workbench, store: str, kind: str) -> None:
+    with bench.database.transaction() as db:
+        db.add(SweepTick(store=store, kind=kind, interval_s=60.0, next_at=bench.clock.now()))
+
+
+def test_what_recurs_owes_a_success_from_its_first_failure_on(bench: Workbench) -> None:
+    """One plan was a verb without a recent success two days later; who never succeeded was none."""
+    register(bench, "shop", "never", "idle")
+    day = timedelta(days=1)
+    ended(bench, "shop", "PLAN", JobState.SUCCEEDED, ago=40 * day)
+    ended(bench, "shop", "EVENT_CLEANUP", JobState.FAILED, ago=3 * day)  # nobody makes it recur
+    tick(bench, "shop", "OUTGOING")
+    tick(bench, "never", "EVENT_CLEANUP")
+    tick(bench, "idle", "OUTGOING")
+    ended(bench, "shop", "PURGE", JobState.FAILED, ago=30 * day)
+    ended(bench, "shop", "PURGE", JobState.SUCCEEDED, ago=20 * day)
+    assert owed(bench.database) == {}
+    first = ended(bench, "shop", "PURGE", JobState.FAILED, ago=9 * day)
+    for days in (8, 7, 6):
+        ended(bench, "shop", "PURGE", JobState.ABORTED, ago=days * day)
+    never = ended(bench, "never", "EVENT_CLEANUP", JobState.FAILED, ago=5 * day)
+    bench.submit("PURGE", store="idle")
+    assert owed(bench.database) == {("shop", "PURGE"): first, ("never", "EVENT_CLEANUP"): never}
+    assert owed(bench.database, stores=["shop"]) == {("shop", "PURGE"): first}
+    ended(bench, "shop", "PURGE", JobState.SUCCEEDED, ago=0 * day)
+    assert list(owed(bench.database)) == [("never", "EVENT_CLEANUP")]
+
+
+def test_schedules_erasers_and_agreements_recur_too(bench: Workbench) -> None:
+    names = ("old", "new", "refused", "paused", "je", "replica")
+    register(bench, *names)
+    now, day = bench.clock.now(), timedelta(days=1)
+    with bench.database.transaction() as db:
+        for name, more in {
+            "old": {"created_at": now - 30 * day},
+            "new": {"created_at": now - day},
+            "refused": {"created_at": now - 30 * day, "last_outcome": "REFUSED"},
+            "paused": {"created_at": now - 30 * day, "is_paused": True},
+        }.items():
+            db.add(schedule_of(name, now, more))
+        db.flush()
+        for days, outcome in ((9, "SUBMITTED"), (8, "REFUSED"), (7, "REFUSED")):
+            at = now - days * day
+            row = ScheduleFiring(schedule_id="sch_refused", due_at=at, fired_at=at, outcome=outcome)
+            db.add(row)
+        db.add(ErasureStore(store="je", seen_enabled=True, updated_at=now))
+        db.add(agreement_of(now))
+    since = {name: ended(bench, name, "ARCHIVE_VERIFY", JobState.FAILED, ago=4 * day) for name in names[:4]}
+    erasure = ended(bench, "je", "ERASURE", JobState.FAILED, ago=2 * day)
+    session = ended(bench, "replica", "REPLICATION_SESSION", JobState.ABANDONED, ago=2 * day)
+    assert owed(bench.database) == {
+        ("old", "ARCHIVE_VERIFY"): since["old"],  # the new one was not there when that job failed
+        ("refused", "ARCHIVE_VERIFY"): (now - 8 * day).timestamp(),
+        ("je", "ERASURE"): erasure,
+        ("replica", "REPLICATION_SESSION"): session,
+    }
+
+
+def schedule_of(store: str, now: datetime, more: Mapping[str, Any]) -> Schedule:
+    fields = {"id": f"sch_{store}", "verb": "ARCHIVE_VERIFY", "store": store, "cron": "0 0 * * *"}
+    fields |= {"time_zone": "UTC", "overlap": "FORBID", "missed": "SKIP", "token_id": "tok_x"}
+    return Schedule(**fields | {"created_by": "ann", "updated_at": now, "reckoned_at": now} | dict(more))
+
+
+def agreement_of(now: datetime) -> Agreement:
+    fields = {"id": "agr_x", "store": "replica", "consumer_url": "https://p", "consumer_store": "x"}
+    numbers = {"batch_rows": 1, "batch_bytes": 1, "in_flight": 1, "interval_s": 60.0}
+    times = {"created_at": now, "updated_at": now}
+    return Agreement(**fields | numbers | times | {"consumer_token": "secret:x", "strategy": "WINDOW"})
 
 
 def register(bench: Workbench, *names: str) -> None:

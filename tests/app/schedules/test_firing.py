@@ -1,23 +1,28 @@
 """What a schedule does when it is due: whose rights, which overlap, what is shown."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from sqlmodel import delete, select
 
 from app.auth.rows import AuditEvent
 from app.auth.scopes import Scope
+from app.db import Database
+from app.erase.rows import ErasureStore
 from app.errors import InvalidRequest, ScopeMissing, ServiceError, StoreForbidden
 from app.jobs.states import JobState
 from app.purge.tick import tick_once
+from app.replication.rows import Agreement
 from app.schedules.errors import NeverDue, VerbNotScheduled
 from app.schedules.listing import list_schedules
 from app.schedules.service import pause_schedule, remove_schedule, resume_schedule
+from app.settings import Settings
 from app.stores.errors import StoreKindWrong, StoreNotFound
 from app.stores.rows import Store
 from app.stores.service import get_store
-from tests.app.schedules.schedules_bench import BEGIN, PURGE, SchedulesBench
+from tests.app.schedules.schedules_bench import BEGIN, PURGE, SchedulesBench, WallClock
 
 TEN = timedelta(minutes=10)
 
@@ -244,6 +249,86 @@ def test_list_holds_ticks_beside_schedules_page_by_page(bench: SchedulesBench) -
     stranger = bench.caller(Scope.JOBS_READ, stores=["other"])
     with bench.database.reading() as db:
         assert list_schedules(db, stranger, store=None, page_size=9, page_token="").items == []
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("table", ["schedules", "agreements", "sweep_ticks", "erasure_stores", "stores"])
+def test_list_leaves_out_what_is_removed_as_it_looks(
+    postgresql_database: Database, settings: Settings, table: str
+) -> None:
+    """It read the ids, then row by row: one that had gone since was an error 500."""
+    bench = SchedulesBench(postgresql_database, settings, WallClock())
+    bench.store(parameters={"start.purge.job": True})
+    ann = bench.caller()
+    schedule = bench.write(ann)
+    tick_once(bench.database, bench.settings, now=bench.clock.now())
+    now = bench.clock.now()
+    with bench.database.transaction() as db:
+        db.add(ErasureStore(store="shop", seen_enabled=True, seen_period_s=60.0, updated_at=now))
+        db.add(_agreement(now))
+    with bench.database.reading() as db:
+        whole = list_schedules(db, ann, store=None, page_size=50, page_token="").items
+    assert len(whole) == 6
+    gone: list[str] = []
+
+    def remove(_conn: Any, _cursor: Any, statement: str, *_more: Any) -> None:
+        if "UNION ALL" in statement and not gone:
+            gone.append(table)
+            with postgresql_database.engine.connect() as other:
+                other.exec_driver_sql("set session_replication_role = replica")  # whatever refers to it
+                other.exec_driver_sql(f"delete from {table}")
+                other.commit()
+                other.exec_driver_sql("set session_replication_role = origin")
+                other.commit()
+
+    sa.event.listen(postgresql_database.engine, "after_cursor_execute", remove)
+    try:
+        with bench.database.reading() as db:
+            seen = list_schedules(db, ann, store=None, page_size=50, page_token="").items
+    finally:
+        sa.event.remove(postgresql_database.engine, "after_cursor_execute", remove)
+    assert gone == [table]
+    ids = {
+        "schedules": {schedule.id},
+        "agreements": {"agr_x"},
+        "erasure_stores": {"tick:shop:ERASURE"},
+    }.get(table, {f"tick:shop:{kind}" for kind in ("OUTGOING", "INCOMING", "DATA_GAP")})
+    assert {item.id for item in whole} - {item.id for item in seen} == ids
+
+
+def _agreement(now: datetime) -> Agreement:
+    return Agreement(
+        id="agr_x",
+        store="shop",
+        consumer_url="https://peer.example",
+        consumer_store="x",
+        consumer_token="secret:x",
+        strategy="WINDOW",
+        batch_rows=1,
+        batch_bytes=1,
+        in_flight=1,
+        interval_s=60.0,
+        created_at=now,
+        updated_at=now,
+    )
+
+
+def test_due_time_that_was_fired_is_not_shown_as_missed(bench: SchedulesBench) -> None:
+    """A clock was put back and forth again: the newest due time had its job, and was shown as missed."""
+    bench.store()
+    schedule = bench.write(bench.caller())
+    bench.look()
+    assert len(bench.look_at(BEGIN + 2 * TEN)) == 1  # 10:20
+    bench.end_jobs()
+    before = bench.row(schedule)
+    bench.look_at(BEGIN + TEN / 2)  # back to 10:05: 10:10 was never fired, and is next
+    assert bench.row(schedule).next_due == BEGIN + TEN
+    assert bench.look_at(BEGIN + 2 * TEN + TEN / 2) == []  # 10:25, and 10:20 has had its job
+    after = bench.row(schedule)
+    assert (after.last_outcome, after.last_due) == ("SUBMITTED", BEGIN + 2 * TEN)
+    assert (after.last_at, after.last_job_id) == (before.last_at, before.last_job_id)
+    assert after.next_due == BEGIN + 3 * TEN
+    assert len(bench.look_at(BEGIN + 3 * TEN)) == 1
 
 
 def test_failed_job_of_a_schedule_is_shown(bench: SchedulesBench) -> None:
