@@ -1,11 +1,16 @@
 """Ten situations at three in the morning: `lethe explain` of the word on the screen says what to do."""
 
+import sqlite3
+
 import httpx
+import psycopg
+import pymysql
 import pytest
 from lethe_client import TransportFailed
 
 from app.cli.main import main
 from app.cli.shell.complaints import complaint
+from spark.targets.errors import classify
 
 NIGHT = [
     ("a job WAITING on TARGET_UNREACHABLE", "WAITING", ["lethe job show"]),
@@ -48,6 +53,45 @@ def test_the_word_on_the_screen_leads_to_what_to_do(
     shown = capsys.readouterr().out
     for each in expected:
         assert each in shown, (situation, shown)
+
+
+DRIVERS = [
+    (psycopg.errors.DiskFull("could not extend file: No space left on device"), "TARGET_FULL", "make room"),
+    (pymysql.OperationalError(1114, "The table 'sym_data' is full"), "TARGET_FULL", "make room"),
+    (sqlite3.OperationalError("database or disk is full"), "TARGET_FULL", "make room"),
+    (
+        psycopg.OperationalError("connection failed: SSL error: certificate verify failed"),
+        "TARGET_CERTIFICATE_INVALID",
+        "sslrootcert",
+    ),
+    (
+        psycopg.OperationalError('connection failed: root certificate file "/ca.pem" does not exist'),
+        "TARGET_CERTIFICATE_INVALID",
+        "sslrootcert",
+    ),
+    (
+        pymysql.OperationalError(2003, "([SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed)"),
+        "TARGET_CERTIFICATE_INVALID",
+        "ssl_ca",
+    ),
+    (
+        psycopg.OperationalError('FATAL:  password authentication failed for user "lethe"'),
+        "TARGET_AUTH_FAILED",
+        "lethe secret update",
+    ),
+]
+
+
+@pytest.mark.parametrize(("error", "code", "expected"), DRIVERS, ids=lambda value: str(value)[:30])
+def test_what_a_driver_says_leads_to_what_to_do(
+    error: Exception, code: str, expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if isinstance(error, sqlite3.Error):
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+    found = classify(error)
+    assert found.code == code
+    assert main(["explain", found.code]) == 0
+    assert expected in capsys.readouterr().out.lower()
 
 
 def test_a_service_whose_certificate_does_not_verify_is_said_with_a_code_that_is_explained() -> None:
