@@ -114,10 +114,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "TARGET_READ_ONLY",
-        (
-            Seen.HTTP,
-            Seen.TARGET,
-        ),
+        (Seen.HTTP, Seen.TARGET, Seen.FINDING),
         "The role may not write where it must, or the database takes no writes.",
         (
             "`lethe store check STORE` lists what is missing, `lethe store grants KIND --role ROLE` "
