@@ -105,11 +105,15 @@ openapi: $(SYNCED) ## Write openapi/openapi.json anew from the code
 	@mv openapi/.openapi.json.new openapi/openapi.json
 
 .PHONY: runbook
-runbook: $(SYNCED) ## Write docs/reference/runbook.md and settings.md anew from the code
+runbook: $(SYNCED) ## Write runbook, settings, commands and api of docs/reference anew from the code
 	@$(BIN)/python -m app.runbook.page > docs/reference/.runbook.md.new
 	@mv docs/reference/.runbook.md.new docs/reference/runbook.md
 	@$(BIN)/python -m app.runbook.settings.page > docs/reference/.settings.md.new
 	@mv docs/reference/.settings.md.new docs/reference/settings.md
+	@$(BIN)/python -m app.cli.reference > docs/reference/.commands.md.new
+	@mv docs/reference/.commands.md.new docs/reference/commands.md
+	@$(BIN)/python -m app.runbook.api_page < openapi/openapi.json > docs/reference/.api.md.new
+	@mv docs/reference/.api.md.new docs/reference/api.md
 
 .PHONY: client
 client: $(SYNCED) ## Write client/lethe_client/asynchronous anew from the client that does not wait

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 PG_CLEAR = struct.pack("!i", 3)
 PG_MD5 = struct.pack("!i", 5) + b"salt"
+PG_WISH_TLS, PG_WISH_GSS = struct.pack("!i", 80877103), struct.pack("!i", 80877104)
 MYSQL_SALT = b"12345678abcdefghijkl"
 FULL_AUTHENTICATION = b"\x01\x04"
 
@@ -22,11 +23,18 @@ class Heard:
         self.bytes = b""
 
 
-def _postgresql(connection: socket.socket, heard: Heard, request: bytes) -> None:
+def _postgresql(
+    connection: socket.socket, heard: Heard, request: bytes, tls: ssl.SSLContext | None = None
+) -> None:
     while True:
         size = struct.unpack("!i", connection.recv(4))[0]
         body = connection.recv(size - 4)
-        if body[:4] in (struct.pack("!i", 80877103), struct.pack("!i", 80877104)):  # SSL, GSS
+        if body[:4] == PG_WISH_TLS and tls is not None:
+            connection.sendall(b"S")
+            with tls.wrap_socket(connection, server_side=True) as wrapped:
+                _postgresql(wrapped, heard, request)
+            return
+        if body[:4] in (PG_WISH_TLS, PG_WISH_GSS):
             connection.sendall(b"N")
             continue
         heard.bytes += body
@@ -97,9 +105,11 @@ def serving(talk: Callable[[socket.socket, Heard], None]) -> Iterator[Heard]:
             thread.join(10)
 
 
-def asking_postgresql(request: bytes) -> contextlib.AbstractContextManager[Heard]:
+def asking_postgresql(
+    request: bytes, *, tls: ssl.SSLContext | None = None
+) -> contextlib.AbstractContextManager[Heard]:
     """A PostgreSQL server that asks for the password in one way."""
-    return serving(lambda connection, heard: _postgresql(connection, heard, request))
+    return serving(lambda connection, heard: _postgresql(connection, heard, request, tls))
 
 
 def asking_mysql(

@@ -212,3 +212,17 @@ def _show(session: Session, job: Job) -> None:
             "result": job.result,
         }
     )
+    for wait in job.waiting_on:
+        session.out.facts(
+            {
+                "until": wait.until,
+                "since": wait.since,
+                "next look": wait.next_look,
+                "cause": wait.cause,
+                "help": wait.help,
+            },
+            title=f"\nWaits for {wait.kind} {wait.ref or ''}".rstrip(),
+        )
+    codes = [each.kind for each in job.waiting_on] + ([job.error.code] if job.error else [])
+    for code in dict.fromkeys(codes):
+        session.out.note(f"What it means: lethe explain {code}")

@@ -33,7 +33,7 @@ from spark.events.inspect import Slon, SlonyInspection, inspect_node
 from spark.events.records import Catalog
 from spark.events.rights import Ability
 from spark.targets.connection import connect
-from spark.targets.errors import TargetError
+from spark.targets.errors import UNREACHED, TargetError
 
 CLOCK_TOLERANCE_S: Final = 5.0
 LONG_TRANSACTION_S: Final = 60.0
@@ -73,10 +73,7 @@ def check_node(database: Database, store: Store, settings: Settings, now: dateti
             found = inspect_node(conn, store.cluster)
             confirmed = {} if found.catalog is None else confirmed_upto(conn, found.catalog)
     except TargetError as error:
-        reachable = not error.transient and error.code not in (
-            "TARGET_AUTH_FAILED",
-            "TARGET_DATABASE_MISSING",
-        )
+        reachable = not error.transient and error.code not in UNREACHED
         return _refused(error.code, error.detail, reachable=reachable)
     except SecretUnavailable as error:
         return _refused(error.code, error.detail, reachable=False)

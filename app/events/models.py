@@ -118,7 +118,9 @@ class ConfirmationRead(BaseModel):
 
     origin: int
     receiver: int
-    receiver_is_active: bool = Field(description="Active and not failed: cleanup and waiting mind it.")
+    receiver_is_active: bool = Field(
+        description="Active and not failed: a cleanup and a wait look at its confirmations."
+    )
     state: ConfirmationState
     confirmed_seqno: int | None = Field(description="null: it never confirmed anything of this origin.")
     confirmed_at: datetime | None

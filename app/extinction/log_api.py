@@ -38,7 +38,7 @@ def accept_log(
 ) -> Response:
     """JE stores with `maybe_because: LOG_GAP`: the log is read anew, and keys are judged by what it holds.
 
-    A discard that only the lost files told of stays unknown: give this word only where the application has
+    A discard that only the lost files named stays unknown: give this word only where the application has
     discarded nothing meanwhile.
     """
     caller.require_store(store_id)

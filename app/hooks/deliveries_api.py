@@ -137,7 +137,7 @@ def post_test(
     caller: Writer,
     idempotency_key: IdempotencyKeyHeader = None,
 ) -> Response:
-    """An event `lethe.webhook.ping`; what became of it is told by its delivery."""
+    """An event `lethe.webhook.ping`; what became of it is shown by its delivery."""
 
     def send_ping(db: Session, hook: Webhook, now: datetime) -> Answer:
         return _of_delivery(hook, ping(db, hook, caller, now=now))

@@ -10,6 +10,8 @@ from app.jobs.states import JobState
 from app.kit.durations import Duration
 from app.kit.texts.help import help_of
 from app.kit.values import Text
+from app.runbook.entry import Seen
+from app.runbook.schemas import codes_of
 
 
 class WaitingOn(BaseModel):
@@ -23,6 +25,10 @@ class WaitingOn(BaseModel):
 class WaitingRead(WaitingOn):
     """What a job waits for, since when and why, and where it says what to do."""
 
+    kind: str = Field(
+        description="A code; newer versions may have others. An error of a target: it is tried again.",
+        json_schema_extra=codes_of(Seen.WAIT, Seen.TARGET),
+    )
     since: datetime | None = Field(default=None, description="Looks in between do not count.")
     next_look: datetime | None = Field(
         default=None, description="When it looks again, at the latest; null: when it is woken, or now."
@@ -69,10 +75,14 @@ class ProgressRead(BaseModel):
 class JobError(BaseModel):
     """Why a job failed."""
 
-    code: str
+    code: str = Field(
+        description="UPPER_SNAKE; stable. Newer versions and peers may have others.",
+        json_schema_extra=codes_of(Seen.JOB, Seen.TARGET),
+    )
     title: str
     detail: str
     retryable: bool
+    help: str | None = Field(default=None, description="Where the documentation says what to do.")
 
 
 class Subject(BaseModel):
@@ -153,6 +163,8 @@ def read_job(job: Job) -> JobRead:
     names = set(JobBase.model_fields) | {"id", "progress", "error", "subject", "waiting_on"}
     fields = {name: getattr(job, name) for name in names}
     fields["waiting_on"] = read_waiting(job)
+    if job.error:
+        fields["error"] = job.error | {"help": help_of(str(job.error["code"]))}
     throttle = ThrottleRead.model_validate(
         {
             "requested": job.throttle_requested,

@@ -7,9 +7,7 @@ from pydantic import BaseModel, Field
 from app.errors import PROBLEM_JSON, TYPE_PREFIX
 from app.kit.texts.help import help_of
 from app.runbook.entry import Seen
-from app.runbook.registry import RUNBOOK
-
-_CODES = sorted(code for code, entry in RUNBOOK.items() if {Seen.HTTP, Seen.TARGET} & set(entry.seen))
+from app.runbook.schemas import codes_of
 
 
 class ProblemField(BaseModel):
@@ -29,7 +27,7 @@ class Problem(BaseModel):
     instance: str
     code: str = Field(
         description="UPPER_SNAKE; stable. Newer versions and peers may have others.",
-        json_schema_extra={"x-extensible-enum": [*_CODES]},
+        json_schema_extra=codes_of(Seen.HTTP, Seen.TARGET),
     )
     retryable: bool = Field(description="The same request may succeed later.")
     help: str = Field(description="Where the documentation says what it means, and what to do.")

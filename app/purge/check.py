@@ -14,7 +14,7 @@ from app.stores.targets import session_limits, target_of
 from spark.formats.symmetricds import KindName
 from spark.purge.reading.inspect import Inspection, inspect
 from spark.targets.connection import Connection, connect
-from spark.targets.errors import TargetError
+from spark.targets.errors import UNREACHED, TargetError
 
 CLOCK_TOLERANCE_S = 5.0
 OTHER_KINDS: tuple[KindName, ...] = ("INCOMING", "DATA_GAP")
@@ -36,10 +36,7 @@ def check_store(database: Database, store: Store, settings: Settings, now: datet
             inspection = inspect(conn)
             others = {kind: _look(conn, kind) for kind in OTHER_KINDS}
     except TargetError as error:
-        reachable = not error.transient and error.code not in (
-            "TARGET_AUTH_FAILED",
-            "TARGET_DATABASE_MISSING",
-        )
+        reachable = not error.transient and error.code not in UNREACHED
         finding = Finding(code=error.code, severity=FindingSeverity.ERROR, detail=error.detail)
         return StoreCheck(ok=False, reachable=reachable, findings=[finding])
     except SecretUnavailable as error:

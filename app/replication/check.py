@@ -38,7 +38,7 @@ from spark.replication.records import ReplicaStatus
 from spark.replication.replica.inspect import ReplicaInspection, inspect_replica
 from spark.replication.replica.replica import accept_loss, find_replica, own_max_of
 from spark.targets.connection import Target, connect, sqlite_path
-from spark.targets.errors import TargetError
+from spark.targets.errors import UNREACHED, TargetError
 from spark.targets.fence import read_fence
 from spark.targets.files.mode_bits import may
 from spark.targets.ledger import shows_ledger
@@ -61,10 +61,7 @@ def check_replica(database: Database, store: Store, settings: Settings, now: dat
         ) as conn:
             found = inspect_replica(conn)
     except TargetError as error:
-        reachable = not error.transient and error.code not in (
-            "TARGET_AUTH_FAILED",
-            "TARGET_DATABASE_MISSING",
-        )
+        reachable = not error.transient and error.code not in UNREACHED
         return _refused(error.code, error.detail, reachable=reachable)
     except SecretUnavailable as error:
         return _refused(error.code, error.detail, reachable=False)

@@ -16,7 +16,7 @@ from spark.purge.reading.catalog import can_create_ledger, is_read_only
 from spark.rows.catalog import findings_of, list_tables, read_table
 from spark.rows.lag import lag_of_replica, lags_of_primary
 from spark.targets.connection import Connection, connect, identity, target_now
-from spark.targets.errors import TargetError
+from spark.targets.errors import UNREACHED, TargetError
 
 TABLES_MAX: Final = 100
 CLOCK_TOLERANCE_S: Final = 5.0
@@ -33,8 +33,7 @@ def check_database(database: Database, store: Store, settings: Settings, now: da
         with connect(target, application_name="lethe:check", limits=limits, read_only=True) as conn:
             return _report(conn, now)
     except TargetError as error:
-        unreached = ("TARGET_AUTH_FAILED", "TARGET_DATABASE_MISSING")
-        reachable = not error.transient and error.code not in unreached
+        reachable = not error.transient and error.code not in UNREACHED
         finding = _finding("ERROR", error.code, error.detail)
         return StoreCheck(ok=False, reachable=reachable, findings=[finding])
     except SecretUnavailable as error:

@@ -15,6 +15,7 @@ class Seen(StrEnum):
     STATE = "STATE"
     COMMAND = "COMMAND"
     READY = "READY"
+    FINDING = "FINDING"
 
 
 class Passes(StrEnum):

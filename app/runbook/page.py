@@ -10,8 +10,9 @@ HEAD: Final = """\
 # Runbook
 
 Every code that a problem, a job's error, a job's `waiting_on` or `GET /v1/overview` (`lethe status`)
-may have, each state, and each message of the command. Their `help` leads here, and `lethe explain CODE`
-prints the same without a service. This page is made by `make runbook` from `app/runbook/entries`.
+may have, each state, each message of the command, each finding of a check, warning of a plan, and cause why
+a file or an entry stays. Their `help` leads here, and `lethe explain CODE` prints the same without a service.
+This page is made by `make runbook` from `app/runbook/entries`.
 
 Of a wait, `since` tells since when (looks in between do not count), `next_look` when the job looks again at
 the latest, `cause` what the last look has met. An error of a target comes as a problem, as a job's error, or
@@ -32,6 +33,7 @@ SEEN: Final = {
     Seen.STATE: "the state of a job, a cycle, a backup or a session",
     Seen.COMMAND: "a message of the command",
     Seen.READY: "a note of `/readyz`",
+    Seen.FINDING: "a finding, a warning or a cause: of a check, a plan, a result, a file",
 }
 
 

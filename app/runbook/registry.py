@@ -26,6 +26,7 @@ from app.runbook.entries import (
     targets,
     waits,
 )
+from app.runbook.entries.found import checks, files, metadata, plans
 from app.runbook.entry import Entry
 
 NEAREST_MAX: Final = 5
@@ -50,6 +51,10 @@ SECTIONS: Final[Mapping[str, tuple[Entry, ...]]] = MappingProxyType(
         "Replicas, batches and peers": replicas.ENTRIES,
         "Slony-I": nodes.ENTRIES,
         "Spark": pool.ENTRIES,
+        "Findings of checks, hazards of a cleanup, starts of Spark": checks.ENTRIES,
+        "Warnings of plans and results": plans.ENTRIES,
+        "Files, keys, replicas, deliveries": files.ENTRIES,
+        "The metadata and the audit": metadata.ENTRIES,
     }
 )
 RUNBOOK: Final[Mapping[str, Entry]] = MappingProxyType(

@@ -7,6 +7,7 @@ ServiceError -> StoreNotFound, StoreExists, StoreInUse, ExtinctionsKept, StoreSu
 from app.errors import BadGateway, Conflict, NotFound, ServiceError, TargetUnavailable, Unprocessable
 from spark.targets.errors import (
     TargetAuthFailed,
+    TargetCertificateInvalid,
     TargetDatabaseMissing,
     TargetError,
     TargetHostNotAllowed,
@@ -51,7 +52,7 @@ def service_error(error: TargetError) -> ServiceError:
     kind: type[ServiceError] = Conflict
     if error.transient:
         kind = TargetUnavailable
-    elif isinstance(error, TargetAuthFailed | TargetDatabaseMissing):
+    elif isinstance(error, TargetAuthFailed | TargetCertificateInvalid | TargetDatabaseMissing):
         kind = BadGateway
     elif isinstance(error, TargetUrlInvalid | TargetPathRefused | TargetHostNotAllowed):
         kind = Unprocessable

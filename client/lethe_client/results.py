@@ -134,17 +134,26 @@ class Throttle(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class WaitingOn(Result):
+    """`since` when (looks in between do not count), `cause`: what the last look has met, `help`: a page."""
+
     kind: str
     ref: str | None = None
     until: datetime | None = None
+    since: datetime | None = None
+    next_look: datetime | None = None
+    cause: str | None = None
+    help: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobError(Result):
+    """`help` is the page that says what the code means, and what to do."""
+
     code: str
     title: str = ""
     detail: str = ""
     retryable: bool = False
+    help: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

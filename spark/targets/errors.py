@@ -6,6 +6,8 @@ TargetError                     TARGET_ERROR             anything that has no na
 ├── TargetUnreachable           TARGET_UNREACHABLE       transient; also a connection lost in the middle
 ├── TargetHostNotAllowed        HOST_NOT_ALLOWED         by the address that it has now
 ├── TargetAuthFailed            TARGET_AUTH_FAILED
+├── TargetCertificateInvalid    TARGET_CERTIFICATE_INVALID  TLS: who answers cannot be verified
+├── TargetFull                  TARGET_FULL              transient: its disk or quota has no room left
 ├── TargetDatabaseMissing       TARGET_DATABASE_MISSING
 ├── TargetIsAnother             TARGET_IS_ANOTHER        not the database that the store is bound to
 ├── TargetTablesMissing         TARGET_TABLES_MISSING
@@ -27,7 +29,7 @@ TargetError                     TARGET_ERROR             anything that has no na
 
 import errno
 import sqlite3
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import psycopg
 import pymysql
@@ -64,6 +66,15 @@ class TargetHostNotAllowed(TargetError):
 
 class TargetAuthFailed(TargetError):
     code = "TARGET_AUTH_FAILED"
+
+
+class TargetCertificateInvalid(TargetError):
+    code = "TARGET_CERTIFICATE_INVALID"
+
+
+class TargetFull(TargetError):
+    code = "TARGET_FULL"
+    transient = True
 
 
 class TargetDatabaseMissing(TargetError):
@@ -162,6 +173,10 @@ def _fence_raised(detail: str, token: int, fence_token: int | None) -> FenceRais
     return FenceRaised(detail, token=token, fence_token=fence_token)
 
 
+UNREACHED: Final = frozenset(
+    {TargetAuthFailed.code, TargetCertificateInvalid.code, TargetDatabaseMissing.code}
+)
+"""Codes of a target that was not reached as far as its tables, and does not come by waiting."""
 _BY_SQLSTATE: dict[str, type[TargetError]] = {
     "23503": TargetParentMissing,  # of a delete too: a child is still there
     "25006": TargetReadOnly,
@@ -175,6 +190,7 @@ _BY_SQLSTATE: dict[str, type[TargetError]] = {
     "42703": TargetSchemaUnsupported,
     "42883": TargetSchemaUnsupported,
     "42P01": TargetTablesMissing,
+    "53100": TargetFull,
     "53300": TargetUnreachable,
     "55P03": TargetLockTimeout,
     "57014": TargetStatementTimeout,
@@ -198,11 +214,15 @@ _BY_SQLITE_CODE: dict[int, type[TargetError]] = {
     sqlite3.SQLITE_AUTH: TargetReadOnly,
     sqlite3.SQLITE_CANTOPEN: TargetUnreachable,
     sqlite3.SQLITE_IOERR: TargetUnreachable,
+    sqlite3.SQLITE_FULL: TargetFull,
     sqlite3.SQLITE_NOTADB: TargetSchemaUnsupported,
     sqlite3.SQLITE_CONSTRAINT: TargetRowConflict,
 }
 _MYSQL_CODES: dict[type[TargetError], tuple[int, ...]] = {
-    TargetAuthFailed: (1044, 1045, 1129, 1130, 1131, 1132, 1251, 1275, 1524, 1698, 1820, 1862, 2026, 2059),
+    TargetAuthFailed: (1044, 1045, 1129, 1130, 1131, 1132, 1251, 1275, 1524, 1698, 1820, 1862, 2059),
+    TargetCertificateInvalid: (2026,),
+    # A disk, a quota, or the size that a table space may have.
+    TargetFull: (1021, 1114),
     TargetDatabaseMissing: (1049,),
     TargetTablesMissing: (1051, 1146),
     TargetReadOnly: (1095, 1142, 1143, 1223, 1227, 1290, 1370, 1792, 1836, 3100, 4166),
@@ -247,6 +267,8 @@ _MYSQL_DATA_CODES = frozenset(
     {1153, 1264, 1265, 1292, 1364, 1366, 1367, 1406, 1411, 1416, 1425, 1441, 1525, 1690, 3140, 3903}
 )
 MYSQL_DATA_STATE = "22000"
+# Errors of writing tell by the number of the operating system why: `Error writing file (Errcode: 28 ...)`.
+_MYSQL_NO_ROOM = tuple(f"rrcode: {number} " for number in (errno.ENOSPC, errno.EDQUOT))
 # A refused connection carries no SQLSTATE in libpq; only its text tells what happened.
 _BY_CONNECT_TEXT: tuple[tuple[str, type[TargetError]], ...] = (
     ("password authentication failed", TargetAuthFailed),
@@ -255,6 +277,11 @@ _BY_CONNECT_TEXT: tuple[tuple[str, type[TargetError]], ...] = (
     ("authentication failed", TargetAuthFailed),
     ("permission denied for database", TargetAuthFailed),
     ("is not permitted to log in", TargetAuthFailed),
+    # libpq's own words: verify-ca and verify-full, the authority's file, a name that the certificate lacks.
+    ("certificate verify failed", TargetCertificateInvalid),
+    ("root certificate file", TargetCertificateInvalid),
+    ("does not match host name", TargetCertificateInvalid),
+    ("server does not support SSL", TargetCertificateInvalid),
 )
 
 
@@ -294,6 +321,10 @@ def _mysql_error(exc: pymysql.Error, *, cancelled: bool, secret: str | None) -> 
     found = TargetUnreachable if isinstance(exc, pymysql.InterfaceError) else TargetError
     if code is not None:
         found = _BY_MYSQL_CODE.get(code, found)
+    if found is TargetError and any(said in text for said in _MYSQL_NO_ROOM):
+        found = TargetFull
+    if "CERTIFICATE_VERIFY_FAILED" in text:  # the driver hands on what Python's own TLS says, as 2003
+        found = TargetCertificateInvalid
     if cancelled and found in (TargetStatementTimeout, TargetLockTimeout):
         found = TargetCancelled
     return found(detail, sqlstate=MYSQL_DATA_STATE if code in _MYSQL_DATA_CODES else None)

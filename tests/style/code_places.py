@@ -202,6 +202,17 @@ def readers() -> Iterator[Reader]:
             yield Reader(file)
 
 
+def codes_of_the_chain() -> set[str]:
+    """What the client's check of the audit blames: a file of the library, which is not imported here."""
+    [file] = [each for each in source_files("client/lethe_client") if each.name == OF_THE_CHAIN]
+    return {
+        node.args[0].value
+        for node in ast.walk(file.tree)
+        if isinstance(node, ast.Call) and callable_name(node) == "blame"
+        if isinstance(node.args[0], ast.Constant)
+    }
+
+
 def _own_code(kind: type[ServiceError]) -> bool:
     """Whether the class gives its code itself, in its `__init__`."""
     return any(
@@ -278,15 +289,46 @@ NO_PROBLEMS: Final = frozenset(
 )
 """What takes a `code` that is no error's: findings of checks, warnings of plans and results, faults of a
 verification, complaints of the command itself, and what reads others' codes. Each says its own words."""
+FINDINGS: Final = frozenset(
+    [
+        "Finding",
+        "Found",
+        "_Counted",
+        "TableFinding",
+        "MaybeBecause",
+        "AmountRead",
+        "PlanWarning",
+        "PlanWarningRead",
+        "CleanupWarning",
+        "_info",
+        "_warn",
+        "_error",
+        "_finding",
+        "_unasked",
+        "blame",
+        "fault",
+        "explain",
+        "_places",
+        "NotKept",
+        "misconfigured",
+        "not_now",
+        "AuditProblem",
+        "Fault",
+    ]
+)
+"""Those of them whose code somebody reads: of checks, plans, results and verifications."""
+OF_THE_CHAIN: Final = "client/lethe_client/audit_chain.py"
+"""Where the chain of the audit is checked, also without a service."""
 OF_TABLES: Final = "spark/rows/"
 """Where findings of tables are made that a purge ROWS is refused by."""
 JOB: Final = frozenset({"JobFailed", "JobWaiting", "SessionProblem"})
 
 
 def problem_codes() -> dict[str, Found]:
-    """The codes of errors, by where they come about: http, job, target and wait."""
-    found = {name: Found() for name in ("http", "job", "target", "wait")}
+    """The codes of errors, by where they come about: http, job, target, wait, and findings."""
+    found = {name: Found() for name in ("http", "job", "target", "wait", "finding")}
     for reader in readers():
+        reader.read(found["finding"], _finding_given)
         reader.read(found["wait"], lambda call, _: _wait_kind(call))
         reader.read(found["job"], lambda call, called: _given(call, called, JOB))
         for node in ast.walk(reader.file.tree):
@@ -301,6 +343,15 @@ def problem_codes() -> dict[str, Found]:
 
 def _wait_kind(call: ast.Call) -> ast.expr | None:
     return code_given(call, None, "kind") if callable_name(call) == "WaitingOn" else None
+
+
+def _finding_given(call: ast.Call, called: Any) -> ast.expr | None:
+    name = callable_name(call)
+    if name not in FINDINGS:
+        return None
+    given = call.args[0] if name == "Fault" else code_given(call, called)  # a class of the library
+    is_code = not isinstance(given, ast.Constant) or (isinstance(given.value, str) and given.value)
+    return given if is_code else None
 
 
 def _given(call: ast.Call, called: Any, names: frozenset[str]) -> ast.expr | None:

@@ -8,7 +8,7 @@ import pytest
 from typer.main import get_command
 
 from app.cli.main import Root, app
-from app.cli.shell.lazy import _load
+from app.cli.shell.lazy import load
 
 EXAMPLE: Final = re.compile(r"^\s*Example: (.+)$", re.MULTILINE)
 
@@ -26,7 +26,7 @@ def _leaves(command: Any, words: tuple[str, ...]) -> dict[tuple[str, ...], Any]:
 COMMANDS: Final[dict[tuple[str, ...], Any]] = {
     words: command
     for name, noun in Root.nouns.items()
-    for words, command in _leaves(get_command(_load(noun.module)), (name,)).items()
+    for words, command in _leaves(get_command(load(noun.module)), (name,)).items()
 }
 
 

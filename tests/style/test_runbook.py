@@ -6,15 +6,17 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import pytest
 
-from app.backups.rows import BackupState
+from app.backups.rows import BackupState, FileFault
 from app.cli.main import main
 from app.erase.rows import CycleState
 from app.fleet.models import AttentionCode
 from app.jobs.rows import JobState
+from app.outbox.rows import DeliveryState
+from app.purge.check import OTHER_KINDS
 from app.readiness import NOTES
 from app.replication.rows import SessionOutcome
 from app.runbook import registry
@@ -22,8 +24,13 @@ from app.runbook.entry import Seen
 from app.runbook.page import render
 from app.runbook.registry import RUNBOOK, SECTIONS
 from spark.erase.calls.calls import RefusalCode
+from spark.erase.reasons import Cause
+from spark.events.cleaning.records import HazardKind
+from spark.events.rights import Ability
 from spark.events.waiting import Impossible
+from spark.pool.errors import StartReason
 from spark.replication.records import ReplicaStatus
+from spark.replication.supplier.decide import Reason
 from tests.style import code_places
 from tests.style.code_places import Found, problem_codes
 from tests.style.source_files import ROOT, SourceFile, source_files
@@ -36,6 +43,14 @@ HANDED_ON: Final[dict[str, tuple[Seen, set[str]]]] = {
     "app/replication/trimming/service.py:Conflict": (Seen.HTTP, REPLICA),
     "app/replication/trimming/task.py:JobFailed": (Seen.JOB, REPLICA),
     "app/events/waits/task.py:JobFailed": (Seen.JOB, {str(each) for each in Impossible}),
+    "app/purge/check.py:_info": (Seen.FINDING, {f"NO_{kind}" for kind in OTHER_KINDS}),
+    "app/events/check.py:_finding": (Seen.FINDING, {f"NO_{ability}" for ability in get_args(Ability)}),
+    "app/events/cleanup/report.py:CleanupWarning": (
+        Seen.FINDING,
+        {f"HAZARD_{kind}" for kind in get_args(HazardKind)},
+    ),
+    "app/erase/certificates/verify_findings.py:fault": (Seen.FINDING, set()),  # a RefusalCode, read there
+    "app/erase/models.py:AmountRead": (Seen.FINDING, set()),  # a Cause, read below
     "app/erase/cycle/task.py:JobFailed": (Seen.TARGET, set()),  # what the cycle has failed with before
     "app/erase/refusals.py:JobFailed": (Seen.TARGET, {str(each) for each in RefusalCode}),
     "app/extinction/service.py:EnvironmentUnreadable": (Seen.TARGET, set()),  # LogRefused's own
@@ -69,7 +84,11 @@ def _of_paths() -> set[str]:
     return {f"{name.removesuffix('_id').upper()}_NOT_FOUND" for name in names}
 
 
-STATES: Final = (JobState, CycleState, BackupState, SessionOutcome)
+STATES: Final = (JobState, CycleState, BackupState, SessionOutcome, DeliveryState)
+CAUSES: Final = (Cause, FileFault, Reason)
+"""Why files, entries and changes stay, why a backup is INVALID, why a session NEEDS_TOTAL."""
+OF_SPARK: Final = set(get_args(StartReason)) - {"STOPPED", "FAILED"}
+"""Why Spark does not start. STOPPED is somebody's wish, and FAILED has its reason in words."""
 
 
 def _of_the_command() -> set[str]:
@@ -97,6 +116,8 @@ def seen(found: dict[str, Found]) -> dict[Seen, set[str]]:
     codes[Seen.COMMAND] = _of_the_command()
     codes[Seen.READY] = set(NOTES)
     codes[Seen.HTTP] |= _of_paths()
+    codes[Seen.FINDING] |= {str(each) for kind in CAUSES for each in kind}
+    codes[Seen.FINDING] |= OF_SPARK | code_places.codes_of_the_chain()
     for place, more in HANDED_ON.values():
         codes[place] |= more
     return codes
@@ -145,16 +166,25 @@ def test_module_prints_the_page() -> None:
 
 
 def test_every_section_is_read() -> None:
-    files = {path.stem for path in (ROOT / "app" / "runbook" / "entries").glob("*.py")} - {"__init__"}
+    files = {path.stem for path in (ROOT / "app" / "runbook" / "entries").rglob("*.py")} - {"__init__"}
     assert files <= set(vars(registry))
     assert len(files) == len(SECTIONS)
 
 
-def test_openapi_names_every_code_of_a_problem() -> None:
+@pytest.mark.parametrize(
+    ("schema", "field", "places"),
+    [
+        ("Problem", "code", {Seen.HTTP, Seen.TARGET}),
+        ("JobError", "code", {Seen.JOB, Seen.TARGET}),
+        ("WaitingRead", "kind", {Seen.WAIT, Seen.TARGET}),
+    ],
+)
+def test_openapi_names_every_code_and_says_what_it_means(schema: str, field: str, places: set[Seen]) -> None:
     document: dict[str, Any] = json.loads((ROOT / "openapi" / "openapi.json").read_text())
-    known = document["components"]["schemas"]["Problem"]["properties"]["code"]["x-extensible-enum"]
-    assert set(known) == {
-        code for code, entry in RUNBOOK.items() if {Seen.HTTP, Seen.TARGET} & set(entry.seen)
+    found = document["components"]["schemas"][schema]["properties"][field]
+    meanings = dict(zip(found["x-extensible-enum"], found["x-enum-descriptions"], strict=True))
+    assert meanings == {
+        code: f"{entry.meaning} {entry.next}" for code, entry in RUNBOOK.items() if places & set(entry.seen)
     }
 
 
@@ -190,6 +220,7 @@ def one(is_late: bool, words: list[str]) -> None:
     if words:
         raise JobFailed(words[0], "x")
     WaitingOn(kind="TEA", ref="x")
+    words.explain("LEAVES_LOW", "x")
     raise Conflict("x", code=code)
 
 def two(findings: list[WaitingOn]) -> None:
@@ -205,5 +236,6 @@ def test_codes_are_found_however_they_are_written(tmp_path: Path, monkeypatch: p
     found = problem_codes()
     assert set(found["http"].codes) == {"MUG_MISSING", "WHEN_LATE", "NAMED_BY_A_CONSTANT"}
     assert set(found["wait"].codes) == {"TEA"}
+    assert set(found["finding"].codes) == {"LEAVES_LOW"}
     assert found["http"].unknown == {"invented_codes.py:Conflict": "findings[0].code"}
     assert found["job"].unknown == {"invented_codes.py:JobFailed": "words[0]"}

@@ -54,6 +54,7 @@ def explain(
             "next": entry.next,
             "by itself": PASSES[entry.passes],
             "seen": seen_text(entry),
+            "help": help_of(entry.code),
         }
     )
     return ExitCode.OK

@@ -1,5 +1,6 @@
 """`lethe status`: all stores on one screen, what needs somebody first."""
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -19,6 +20,8 @@ from app.cli.shell.session import Session, on_service
 
 app = typer.Typer(name="status", add_completion=False, help="All stores at one look.")
 STORES_MAX: Final = 100
+MEANINGS_MAX: Final = 10
+CODE: Final = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*")
 INTERVAL_S: Final = 2.0
 COLOURS: Final = {
     "OK": "green",
@@ -111,6 +114,7 @@ def screen(seen: Overview) -> RenderableType:
         parts += [_heading("Needs somebody", "red"), _attention(seen.attention)]
         left = seen.attention_total - len(seen.attention)
         parts += [Text(f"and {left} more", style="dim")] if left > 0 else []
+        parts.append(_meanings(seen.attention))
     else:
         parts.append(_heading("Nothing needs anybody.", "green"))
     parts += [Text(_counters(seen)), _stores(seen.stores)]
@@ -134,6 +138,15 @@ def _attention(found: tuple[Attention, ...]) -> Table:
         row = (each.store, each.since, each.detail, each.subject)
         table.add_row(Text(each.code, style=colour), *(Text(cell(value)) for value in row))
     return table
+
+
+def _meanings(found: tuple[Attention, ...]) -> Text:
+    """How to learn what to do, once for each code; `detail` is a code of its own where it is one."""
+    codes = [code for each in found for code in (each.code, each.detail) if CODE.fullmatch(code)]
+    lines = [f"What it means: lethe explain {code}" for code in dict.fromkeys(codes)]
+    left = len(lines) - MEANINGS_MAX
+    more = [f"and {left} codes more"] if left > 0 else []
+    return Text("\n".join(lines[:MEANINGS_MAX] + more), style="dim")
 
 
 def _counters(seen: Overview) -> str:

@@ -38,13 +38,13 @@ class LazyGroup(TyperGroup):
         name, stand_in, rest = super().resolve_command(ctx, args)
         if name is None or stand_in is None:
             return name, stand_in, rest
-        app = _load(self.nouns[name].module)
+        app = load(self.nouns[name].module)
         command = get_command(app)
         command.name = name
         return name, command, rest
 
 
-def _load(module: str) -> Typer:
+def load(module: str) -> Typer:
     """Import a noun's module; what it loads stays to the end of the process.
 
     The collector finds nothing among modules and classes, and looks at all of them again and again while they

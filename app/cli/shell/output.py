@@ -130,7 +130,7 @@ class Output:
         self.note(f"lethe: {complaint.code}: {complaint.detail}")
         if complaint.advice:
             self.note(f"  {complaint.advice}")
-        if complaint.exit_code is not ExitCode.USAGE:
+        if complaint.document is not None or complaint.exit_code is not ExitCode.USAGE:
             self.note(f"  What it means: lethe explain {complaint.code}")
         self.document(complaint.problem())
         return int(complaint.exit_code)

@@ -69,7 +69,7 @@ def fail(context: JobContext, error: JobFailed, *, proven: bool = False) -> None
         detail=error.detail,
         retryable=error.retryable,
     )
-    values: dict[str, Any] = {"error": shown.model_dump(), "silence_proved": proven}
+    values: dict[str, Any] = {"error": shown.model_dump(exclude={"help"}), "silence_proved": proven}
     if error.result is not None:
         values["result"] = error.result
     _end(context, JobState.FAILED, values, code=error.code, detail=error.detail)

@@ -336,7 +336,9 @@ def delete_agreement(
     if_match: IfMatch = None,
     idempotency_key: IdempotencyKeyHeader = None,
 ) -> Response:
-    """Trimming minds the consumer for 7 days more. The target must answer: else it would mind it for ever.
+    """Trimming spares what the consumer lacks for 7 days more.
+
+    The target must answer: else it would be spared for ever.
 
     One that only the target knows, because the metadata is older or the store was registered anew, goes too.
     """

@@ -77,7 +77,7 @@ def post_repair(
 ) -> Response:
     """Takes back only seconds that no change has used: every CSN to come stays above all that were given.
 
-    Consumers are asked what they have of this replica, so that one whose target was put back gives no CSN
+    Consumers are asked what they have of this replica, so that one whose target was restored gives no CSN
     again; one that does not answer is 503. Where a change is ahead itself, CSNs stand still right above it
     until the clock has come there.
     """

@@ -76,8 +76,9 @@ ENTRIES: Final = (
         (Seen.HTTP,),
         "The token is not one of this service.",
         (
-            "Check that the token and the URL belong together (`lethe whoami`); an admin makes a new one by"
-            " `lethe token create`."
+            "Log in with one that is: `lethe login URL`. The first one is in `admin.token` in the data "
+            "directory (`lethe login --token-file lethe-data/admin.token`); with it an admin makes others: "
+            "`lethe token create`. Then `lethe whoami` shows who you are, and at which service."
         ),
         Passes.NO,
     ),

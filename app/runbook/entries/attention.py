@@ -37,7 +37,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "BACKUP_INVALID",
-        (Seen.ATTENTION,),
+        (Seen.ATTENTION, Seen.FINDING),
         (
             "The backup's files did not stay as they were, its lease ran out, or it never became "
             "active; no later one with its label was good."

@@ -122,14 +122,14 @@ ENTRIES: Final = (
     ),
     Entry(
         "FILE_REFUSED",
-        (Seen.COMMAND,),
+        (Seen.COMMAND, Seen.FINDING),
         "The file cannot be read or written; the message says why.",
         "Correct the path or its rights, or make room.",
         Passes.NO,
     ),
     Entry(
         "FILE_UNREADABLE",
-        (Seen.COMMAND,),
+        (Seen.COMMAND, Seen.FINDING),
         "The file cannot be read; the message says why.",
         "Correct the path or its rights.",
         Passes.NO,
@@ -167,14 +167,14 @@ ENTRIES: Final = (
     ),
     Entry(
         "SCHEMA_NEWER",
-        (Seen.READY,),
+        (Seen.READY, Seen.FINDING),
         "The metadata was migrated by a newer Lethe while this process runs.",
         "Replace this process by the newer version soon.",
         Passes.NO,
     ),
     Entry(
         "SCHEMA_OLDER",
-        (Seen.READY,),
+        (Seen.READY, Seen.FINDING),
         "The schema of the metadata is older than this process.",
         "Stop the process and run `lethe migrate`, or bring the right metadata back.",
         Passes.NO,

@@ -49,11 +49,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "ENVIRONMENT_UNREADABLE",
-        (
-            Seen.HTTP,
-            Seen.JOB,
-            Seen.TARGET,
-        ),
+        (Seen.HTTP, Seen.JOB, Seen.TARGET, Seen.FINDING),
         "The environment's directory or files cannot be read.",
         (
             "Give the service's account the right to read them, and check that the file system is mounted "
@@ -113,7 +109,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "PROTECTED",
-        (Seen.TARGET,),
+        (Seen.TARGET, Seen.FINDING),
         "A protection covers the file.",
         "Nothing to do: the file is erased when the backup or protection has ended.",
         Passes.YES,
@@ -130,10 +126,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "ENVIRONMENT_IN_USE",
-        (
-            Seen.TARGET,
-            Seen.WAIT,
-        ),
+        (Seen.TARGET, Seen.WAIT, Seen.FINDING),
         (
             "A process holds JE's lock: an application has the environment open, even if only to read, "
             "or another tool works on it."
@@ -199,7 +192,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "HARD_LINKED",
-        (Seen.TARGET,),
+        (Seen.TARGET, Seen.FINDING),
         ("The file has more than one name: to erase it would change the other one, such as a backup, too."),
         (
             "Find the other name: `find / -xdev -samefile FILE`. If it is a backup, do not delete it: "
@@ -241,10 +234,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "PERMISSION",
-        (
-            Seen.HTTP,
-            Seen.TARGET,
-        ),
+        (Seen.HTTP, Seen.TARGET, Seen.FINDING),
         "The service's account may not do what the environment needs; `detail` names the file.",
         "Give the account the rights on the directory and its files.",
         Passes.NO,
@@ -268,7 +258,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "SIGNING_KEY_UNUSABLE",
-        (Seen.HTTP,),
+        (Seen.HTTP, Seen.FINDING),
         "The key that signs certificates cannot be read or made.",
         (
             "Look at the rights and the disk of the data directory. Move a damaged key away only if a "
@@ -278,7 +268,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "MEDIUM_KEEPS_COPIES",
-        (Seen.JOB,),
+        (Seen.JOB, Seen.FINDING),
         (
             "The file system or device keeps old bytes when a file is overwritten, so erasing would prove "
             "nothing."
@@ -291,7 +281,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "MEDIUM_REFUSED",
-        (Seen.TARGET,),
+        (Seen.TARGET, Seen.FINDING),
         "The file system's locks, links or writes cannot be relied on.",
         "Put the environment on a local file system such as ext4 or XFS.",
         Passes.NO,

@@ -103,11 +103,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "JE_NOT_INSTALLED",
-        (
-            Seen.COMMAND,
-            Seen.HTTP,
-            Seen.JOB,
-        ),
+        (Seen.HTTP, Seen.JOB, Seen.COMMAND, Seen.FINDING),
         "The packages that read logs of Berkeley DB JE are not installed beside this service or worker.",
         (
             "Install `lethe-control-plane[je]` into its environment, restart it, and submit again or "

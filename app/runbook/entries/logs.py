@@ -187,7 +187,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "CONTROL_FILE_MISSING",
-        (Seen.TARGET,),
+        (Seen.TARGET, Seen.FINDING),
         "The environment's control file is not there, or somebody removes it.",
         "The next attempt makes it anew. If it goes again, find out what removes it.",
         Passes.MAYBE,

@@ -7,10 +7,7 @@ from app.runbook.entry import Entry, Passes, Seen
 ENTRIES: Final = (
     Entry(
         "NODE_COPIED",
-        (
-            Seen.HTTP,
-            Seen.TARGET,
-        ),
+        (Seen.HTTP, Seen.TARGET, Seen.FINDING),
         (
             "Another registered database says that it is the same node of a cluster of this name. One "
             "is a copy, or of another cluster; nothing is written to one that `sl_path` does not lead "
@@ -76,10 +73,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "FUNCTIONS_MISSING",
-        (
-            Seen.HTTP,
-            Seen.TARGET,
-        ),
+        (Seen.HTTP, Seen.TARGET, Seen.FINDING),
         "The functions of the cluster are not installed at the node, or the role may not call them.",
         "Have them installed (slonik's UPDATE FUNCTIONS), or use `--via BUILTIN`, which does without.",
         Passes.NO,

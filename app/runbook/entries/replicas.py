@@ -27,12 +27,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "REPLICA_INITIALIZING",
-        (
-            Seen.HTTP,
-            Seen.JOB,
-            Seen.TARGET,
-            Seen.WAIT,
-        ),
+        (Seen.HTTP, Seen.JOB, Seen.TARGET, Seen.WAIT, Seen.FINDING),
         ("A total initialisation of the replica is under way; what is there is not complete."),
         (
             "`lethe replication session list STORE` at the supplier shows the session: wait for its "
@@ -43,10 +38,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "REPLICA_MISSING",
-        (
-            Seen.HTTP,
-            Seen.TARGET,
-        ),
+        (Seen.HTTP, Seen.TARGET, Seen.FINDING),
         "The target has no tables of a replica yet.",
         (
             "Write the first change, or begin a session with `--total` into it; check the store's URL and "
@@ -56,11 +48,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "REPLICA_RESTORED",
-        (
-            Seen.HTTP,
-            Seen.JOB,
-            Seen.ATTENTION,
-        ),
+        (Seen.HTTP, Seen.JOB, Seen.ATTENTION, Seen.FINDING),
         ("The target was restored from a backup: it is read-only until its own changes are back."),
         (
             "At a replica that has its changes: `lethe replication session start STORE AGREEMENT`, with"
@@ -109,7 +97,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "RID_DIFFERS",
-        (Seen.TARGET,),
+        (Seen.TARGET, Seen.FINDING),
         "The target holds a replica of another replica id.",
         (
             "Check the store's URL and `table_prefix` by `lethe store show STORE`. If the URL is right,"
@@ -119,7 +107,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "GENERATION_DIFFERS",
-        (Seen.TARGET,),
+        (Seen.TARGET, Seen.FINDING),
         ("The target holds another generation than the store says: it was made anew, or is another replica."),
         (
             "Check that the store's URL is right (`lethe store show STORE`). If it is, register the "
@@ -130,7 +118,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "GENERATION_MISMATCH",
-        (Seen.TARGET,),
+        (Seen.TARGET, Seen.FINDING),
         "Supplier and consumer were initialised apart from each other.",
         (
             "Choose the side whose data stays, and read what only the other one has. Then, at the side "
@@ -333,7 +321,11 @@ ENTRIES: Final = (
         "PEER_CERTIFICATE_INVALID",
         (Seen.TARGET,),
         "The peer's certificate is not trusted here.",
-        "Give the agreement the right `--ca-file`, or renew the peer's certificate.",
+        (
+            "Give the agreement the file of the authority that signed it: `lethe replication agreement "
+            "update STORE AGREEMENT --ca-file FILE`. If it has expired, renew the peer's certificate. The "
+            "next session tries again."
+        ),
         Passes.NO,
     ),
     Entry(

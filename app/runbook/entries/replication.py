@@ -93,8 +93,9 @@ ENTRIES: Final = (
         "NEEDS_TOTAL",
         (Seen.JOB, Seen.STATE),
         (
-            "Changes alone cannot bring the consumer up to date: it lacks some that are no longer in "
-            "the supplier's changelog, is empty, or was made apart from it."
+            "Changes alone cannot bring the consumer up to date: it lacks some that are no longer in the "
+            "supplier's changelog (PURGED), is empty (NO_RUV), or was made apart (GENERATION_MISMATCH). "
+            "`reason` of the session says which."
         ),
         (
             "First try a session from a replica that still has the changes. Else `lethe replication "

@@ -126,8 +126,8 @@ ENTRIES: Final = (
         ),
         (
             "`lethe erasure files STORE` names the cause of each file left: `lethe explain` it. "
-            "Remove the causes, then begin another cycle; give it more time by `--duration` if time "
-            "was over."
+            "Remove the causes, then begin another cycle: `lethe erasure start STORE --min-file-age P1D "
+            "--duration PT4H`, with a longer `--duration` if time was over."
         ),
         Passes.NO,
     ),

@@ -17,7 +17,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "KEY_NULLABLE",
-        (Seen.HTTP,),
+        (Seen.HTTP, Seen.FINDING),
         (
             "The columns of the primary key may hold NULLs, as SQLite allows, so a key may name more "
             "than one row."
@@ -47,7 +47,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "NOT_TRANSACTIONAL",
-        (Seen.HTTP,),
+        (Seen.HTTP, Seen.FINDING),
         (
             "The table's engine (such as MyISAM) knows no transactions: what a failed unit removed "
             "would stay removed."
@@ -57,21 +57,21 @@ ENTRIES: Final = (
     ),
     Entry(
         "VERSIONED",
-        (Seen.HTTP,),
+        (Seen.HTTP, Seen.FINDING),
         "The table is system-versioned: the server would keep the history of every row that goes.",
         "Purge the history by the server's own means (`DELETE HISTORY`), or drop the system versioning.",
         Passes.NO,
     ),
     Entry(
         "PERMISSION_MISSING",
-        (Seen.HTTP,),
+        (Seen.HTTP, Seen.FINDING),
         "The role of the store lacks a right on a table; `detail` names table and right.",
         "Grant it as the owner of the table, then send the purge again.",
         Passes.NO,
     ),
     Entry(
         "ROW_SECURITY",
-        (Seen.HTTP,),
+        (Seen.HTTP, Seen.FINDING),
         (
             "Row security hides rows from the role, of the table or of one that refers to it, so rows "
             "may be needed by others unseen."
@@ -81,14 +81,14 @@ ENTRIES: Final = (
     ),
     Entry(
         "INHERITED",
-        (Seen.HTTP,),
+        (Seen.HTTP, Seen.FINDING),
         "Other tables inherit from the table, so a key would not name one row.",
         "Purge each of the tables that inherit by itself.",
         Passes.NO,
     ),
     Entry(
         "CASCADES",
-        (Seen.HTTP,),
+        (Seen.HTTP, Seen.FINDING),
         (
             "A foreign key is ON DELETE CASCADE: the database would remove rows of another table, "
             "uncounted and without an archive."

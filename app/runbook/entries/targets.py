@@ -35,12 +35,37 @@ ENTRIES: Final = (
     Entry(
         "TARGET_AUTH_FAILED",
         (Seen.TARGET,),
-        "The target refuses the credentials, or its TLS certificate does not verify; `detail` says which.",
+        "The target refuses the user or the password; `detail` has its words.",
         (
-            "Correct the secret (`lethe secret update`) or the TLS options of the URL, then `lethe store "
-            "check STORE`."
+            "Correct the secret (`lethe secret update`) or the user in the URL, then `lethe store check "
+            "STORE`. A job that failed by it: `lethe job retry JOB`."
         ),
         Passes.NO,
+    ),
+    Entry(
+        "TARGET_CERTIFICATE_INVALID",
+        (Seen.TARGET,),
+        (
+            "The TLS certificate of the target does not verify, the file of its authority cannot be read, or "
+            "the server has no TLS; `detail` says which. Nothing was sent to it."
+        ),
+        (
+            "Let `sslrootcert` (PostgreSQL) or `ssl_ca` (MariaDB, MySQL) in the store's URL name the file of "
+            "the authority that signed it (`lethe store update STORE --target-url URL`), or renew the "
+            "certificate. Then `lethe store check STORE`, and `lethe job retry JOB`."
+        ),
+        Passes.NO,
+    ),
+    Entry(
+        "TARGET_FULL",
+        (Seen.TARGET,),
+        "The target's disk, quota or table space has no room left. What was under way there was rolled back.",
+        (
+            "Make room at the database server. A job tries again by itself for about a quarter of an hour; "
+            "after that `lethe job retry JOB`. A purge needs room too, for the log of its own deletes: a "
+            "smaller `max_rows_in_tx` needs less."
+        ),
+        Passes.MAYBE,
     ),
     Entry(
         "TARGET_DATABASE_MISSING",
@@ -77,22 +102,19 @@ ENTRIES: Final = (
         "TARGET_TABLES_MISSING",
         (Seen.TARGET,),
         "A table that is needed is not there; `detail` names it.",
-        "Check the database, `schema_name` and `table_prefix` of the store; names are case-sensitive.",
+        "Check the database, `schema` and `table_prefix` of the store; names are case-sensitive.",
         Passes.NO,
     ),
     Entry(
         "TARGET_TABLES_ELSEWHERE",
         (Seen.TARGET,),
         "The tables are in another schema, or have another prefix; `detail` says where.",
-        "Set `schema_name` or `table_prefix` of the store.",
+        "Set them right: `lethe store update STORE --schema NAME --table-prefix PREFIX`.",
         Passes.NO,
     ),
     Entry(
         "TARGET_READ_ONLY",
-        (
-            Seen.HTTP,
-            Seen.TARGET,
-        ),
+        (Seen.HTTP, Seen.TARGET, Seen.FINDING),
         "The role may not write where it must, or the database takes no writes.",
         (
             "`lethe store check STORE` lists what is missing, `lethe store grants KIND --role ROLE` "
@@ -105,7 +127,10 @@ ENTRIES: Final = (
         "TARGET_SCHEMA_UNSUPPORTED",
         (Seen.TARGET,),
         "The target's tables are not of a form that is worked on; `detail` says why.",
-        "Compare the version of what made them with those in README; there is no way round it.",
+        (
+            "`lethe store check STORE` shows the version and the layout that were found. Upgrade what made "
+            "the tables, or leave the store out: there is no way around it."
+        ),
         Passes.NO,
     ),
     Entry(

@@ -65,10 +65,12 @@ ENTRIES: Final = (
         (Seen.WAIT,),
         "SymmetricDS runs its own purge of the same kind, or holds its lock.",
         (
-            "Nothing to do: Lethe looks every 15 s, and breaks a lock older than `cluster.lock.timeout.ms`."
-            " If `ref` says STOPPED, somebody stopped it in SymmetricDS."
+            "Lethe looks every 15 s, and breaks a lock that is older than SymmetricDS's own setting "
+            "`cluster.lock.timeout.ms`. If `ref` says STOPPED, somebody stopped that purge in SymmetricDS: "
+            "start it there again (or set `lock_time` of its row in `sym_lock` to NULL), or end the job by "
+            "`lethe job abort JOB`."
         ),
-        Passes.YES,
+        Passes.MAYBE,
     ),
     Entry(
         "OLD_TRANSACTION",
@@ -148,7 +150,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "TAIL_OF_LOG",
-        (Seen.WAIT,),
+        (Seen.WAIT, Seen.FINDING),
         "The newest part of the log is needed for recovery.",
         (
             "It goes on when the application has made a checkpoint; write or close the application if it "
@@ -165,14 +167,14 @@ ENTRIES: Final = (
     ),
     Entry(
         "NO_VLSN",
-        (Seen.WAIT,),
+        (Seen.WAIT, Seen.FINDING),
         "The environment is replicated, and its VLSN index cannot be read.",
         "Have the application open the environment; if it stays, run JE's DbVerify.",
         Passes.NO,
     ),
     Entry(
         "EXTINCTION_METADATA",
-        (Seen.WAIT,),
+        (Seen.WAIT, Seen.FINDING),
         "JE's own record of an extinction is still needed.",
         "Nothing to do: it goes on when the extinction's scan has ended.",
         Passes.YES,

@@ -11,7 +11,7 @@ from pymysql.connections import Connection
 from pymysql.constants import CLIENT, CR, ER
 
 from spark.targets.dialects.mysql_rows import widen
-from spark.targets.errors import TargetAuthFailed, TargetSchemaUnsupported
+from spark.targets.errors import TargetAuthFailed, TargetCertificateInvalid, TargetSchemaUnsupported
 from spark.targets.hosts import allowed_addresses, are_loopback, check_socket
 from spark.targets.target import Target, mysql_arguments, mysql_tls, network_place, socket_directory
 
@@ -26,8 +26,8 @@ def connected(target: Target, name: str, *, connect_timeout_s: int) -> Any:
 
     Args:
         connect_timeout_s: also of each packet, until somebody says otherwise.
-    Raises: TargetHostNotAllowed; TargetAuthFailed: the server asks for what it is not told, or the file of
-        the authority cannot be read; pymysql.Error.
+    Raises: TargetHostNotAllowed; TargetAuthFailed: the server asks for what it is not told;
+        TargetCertificateInvalid: the file of the authority cannot be read; pymysql.Error.
     """
     arguments = mysql_arguments(target)
     mode, authority = mysql_tls(target)
@@ -100,7 +100,7 @@ def _tls_context(mode: str, authority: str | None) -> ssl.SSLContext:
         elif context.verify_mode is ssl.CERT_REQUIRED:
             context.load_default_certs()
     except (OSError, ssl.SSLError) as exc:
-        raise TargetAuthFailed(f"the TLS files cannot be used: {exc}") from None
+        raise TargetCertificateInvalid(f"the TLS files cannot be used: {exc}") from None
     return context
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.fleet.models import AttentionCode
-from app.jobs.errors import JobWaiting
+from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.models import WaitingOn, read_job
 from app.jobs.queries import get_job
 from app.jobs.running.context import JobContext
@@ -20,6 +20,21 @@ from tests.app.jobs.workbench import Workbench, kind
 
 ROOT = Path(__file__).parents[3]
 NAMED = re.compile(r'WaitingOn\(kind="([A-Z_]+)"')
+
+
+def test_error_of_a_job_says_where_to_look_and_is_kept_without(bench: Workbench) -> None:
+    def task(_context: JobContext) -> Mapping[str, Any]:
+        raise JobFailed("TARGET_AUTH_FAILED", "the password is wrong")
+
+    with bench.running(kind(task)):
+        job_id = bench.submit()
+        bench.until(job_id, "FAILED")
+    with bench.database.reading() as db:
+        row = get_job(db, job_id)
+    error = read_job(row).error
+    assert error is not None
+    assert error.help == help_of("TARGET_AUTH_FAILED")
+    assert "help" not in (row.error or {}), "a page moves; what is kept does not"
 
 
 def test_wait_tells_since_when_why_and_where_to_look(bench: Workbench) -> None:

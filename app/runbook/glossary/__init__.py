@@ -1,0 +1,1 @@
+"""What the fields of the API mean, by their names."""

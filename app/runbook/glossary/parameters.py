@@ -1,0 +1,36 @@
+"""Parameters of paths, queries and headers of the API: a sentence each."""
+
+from typing import Final
+
+SENTENCES: Final = {
+    "store_id": "The store's id.",
+    "state": "Only those in this state. Repeatable where it is a list.",
+    "session_id": "The session's id.",
+    "webhook_id": "The webhook, such as `whk_...`.",
+    "job_id": "The job, such as `job_...`.",
+    "store": "Only those of this store.",
+    "schedule_id": "The schedule, such as `sch_...`.",
+    "kind": "Only those of this kind.",
+    "protection_id": "The protection of files, such as `prt_...`.",
+    "name": "The name that is meant.",
+    "agreement_id": "The agreement, such as `agr_...`.",
+    "created_after": "Only those that were made after this, RFC 3339.",
+    "created_before": "Only those that were made before this, RFC 3339.",
+    "discard_grant_id": "The grant, as it was shown when it was made.",
+    "cycle_id": "The erasure cycle, such as `cyc_...`.",
+    "extinction_id": "The extinction, such as `ext_...`.",
+    "delivery_id": "The delivery, as the list of deliveries shows it.",
+    "window_id": "The window's id.",
+    "action": "Only this action, such as `purge.create`.",
+    "token_id": "The token, such as `tok_...`.",
+    "subject_id": "Only what was done to this.",
+    "parent": "Only the jobs of this batch.",
+    "ended_after": "Only those that ended after this, RFC 3339.",
+    "wait_for": "What is waited for.",
+    "accept": "Which form of the answer is wanted.",
+    "Last-Event-ID": "Go on behind this event, by its number.",
+    "count": "How many.",
+    "file": "The name of the file, such as `0000000a.jdb`.",
+    "offset": "Where the entry is in the file, in bytes.",
+    "replication_session_id": "The session, such as `rps_...`.",
+}
