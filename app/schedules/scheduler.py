@@ -3,8 +3,8 @@
 Rules:
 - instances do not speak to each other: what is due is decided under the lock of its row;
 - the clock is that of the metadata: instances whose own clocks differ agree on what is due;
-- a clock that was put back, here or while nobody ran, has the times of schedules reckoned anew, and wakes
-  what waits for a window.
+- a clock that was put back, here or while another instance looked or nobody ran, has the times of schedules
+  reckoned anew, and wakes what waits for a window.
 """
 
 from collections.abc import Callable, Sequence
@@ -77,7 +77,7 @@ class Scheduler:
         try:
             with self.database.reading() as db:
                 now = self.database.now(db)
-                found = _next(db)
+                found = _next(db, now)
             begun = _Moment(self.clock.boottime_s(), now)
             return self._look(now, found, self._present_since(now))
         finally:
@@ -103,13 +103,14 @@ class Scheduler:
         self._there_since = max(min(self._there_since, now), now - most)
         return self._there_since
 
-    def _look(self, now: datetime, found: Sequence[tuple[str, datetime]], there_since: datetime) -> list[str]:
-        if self._seen is None or now < self._seen:
+    def _look(self, now: datetime, found: Sequence["_Next"], there_since: datetime) -> list[str]:
+        # Another instance may have seen a later time than this one ever did, and may be gone.
+        if self._seen is None or now < self._seen or any(each.is_ahead for each in found):
             self._clock_was_put_back(now)
             with self.database.reading() as db:
-                found = _next(db)
+                found = _next(db, now)
         self._seen = now
-        due = [schedule_id for schedule_id, at in found if at <= now]
+        due = [each.schedule_id for each in found if each.at <= now]
         firing = Firing(self.database, self.settings, self.changed)
         made: list[str] = []
         failed = 0
@@ -122,9 +123,7 @@ class Scheduler:
             self._there_since = now
         return made
 
-    def _rest(
-        self, found: Sequence[tuple[str, datetime]], due: Sequence[str], now: datetime, *, failed: int
-    ) -> float:
+    def _rest(self, found: Sequence["_Next"], due: Sequence[str], now: datetime, *, failed: int) -> float:
         """Until the next one is due, as far as it is known; others may write one meanwhile."""
         poll_s = self.settings.schedules_poll_s
         if failed:
@@ -133,7 +132,7 @@ class Scheduler:
             return BACKLOG_PAUSE_S
         if due:  # when these come again is not known here
             return min(poll_s, 1.0)
-        return min([poll_s, *((at - now).total_seconds() for _, at in found)])
+        return min([poll_s, *((each.at - now).total_seconds() for each in found)])
 
     def _clock_was_put_back(self, now: datetime) -> None:
         """Reckon the times anew of what was reckoned at a later time than it is."""
@@ -146,7 +145,7 @@ class Scheduler:
                     _reckon(db, row, now)
                 reckoned += len(rows)
                 if len(rows) < PIECE:
-                    if self._seen is not None:
+                    if self._seen is not None or reckoned:
                         wake(db, WAKE_KEY, now=now)
                     break
         if reckoned:
@@ -162,11 +161,26 @@ def _fire(fire: Callable[[], str | None], made: list[str]) -> bool:
     return True
 
 
-def _next(db: Session) -> list[tuple[str, datetime]]:
+@dataclass(frozen=True, slots=True)
+class _Next:
+    """A schedule that comes.
+
+    Attributes:
+        is_ahead: whether any was reckoned at a later time than it is: the clock was put back since.
+    """
+
+    schedule_id: str
+    at: datetime
+    is_ahead: bool
+
+
+def _next(db: Session, now: datetime) -> list[_Next]:
     """The schedules that come next, in their order."""
-    query = select(Schedule.id, col(Schedule.next_at)).where(col(Schedule.next_at).is_not(None))
+    # By more than two looks at the same moment may differ.
+    is_ahead = select(Schedule.id).where(col(Schedule.reckoned_at) > now + SLACK).exists()
+    query = select(Schedule.id, col(Schedule.next_at), is_ahead).where(col(Schedule.next_at).is_not(None))
     rows = db.exec(query.order_by(col(Schedule.next_at)).limit(DUE_MAX)).all()
-    return [(schedule_id, at) for schedule_id, at in rows if at is not None]
+    return [_Next(schedule_id, at, ahead) for schedule_id, at, ahead in rows if at is not None]
 
 
 def _reckon(db: Session, row: Schedule, now: datetime) -> None:

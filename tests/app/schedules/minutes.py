@@ -9,6 +9,9 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 MINUTE = timedelta(minutes=1)
+LATE_AFTER = timedelta(minutes=1)
+QUEUE_AGAIN = timedelta(seconds=30)
+QUEUE_AT_ONCE = timedelta(seconds=1)
 ZONES = (
     "UTC",
     "Europe/Berlin",
@@ -119,33 +122,58 @@ def minutes_of(first: datetime, last: datetime) -> Iterator[datetime]:
 
 @dataclass
 class MinuteSchedule:
-    """What a schedule fires, told minute by minute: which due times have come, and which is due now."""
+    """What a schedule fires, told minute by minute: which due times have come, and which is due now.
+
+    Args:
+        makes_up: whether what was missed is made up, once for all.
+        queues: whether one that finds a job under way waits for its end; else it leaves its due time out.
+    """
 
     due_times: Collection[datetime]
     offset: timedelta
     makes_up: bool
-    late_after: timedelta
+    queues: bool
     fired: list[datetime] = field(default_factory=list)
     now: datetime | None = None
     waiting: list[datetime] = field(default_factory=list)
+    queued: datetime | None = None
+    again_at: datetime | None = None
 
     def begin(self, now: datetime) -> None:
+        self.now = now
         self.waiting = self._ahead(now)
 
     def _ahead(self, now: datetime) -> list[datetime]:
         return sorted(due for due in self.due_times if due + self.offset > now and due not in self.fired)
 
-    def look(self, now: datetime) -> datetime | None:
+    def look(
+        self, now: datetime, *, there_since: datetime, is_busy: bool, is_refused: bool
+    ) -> tuple[datetime, str] | None:
+        """What is fired at a look of an instance that is there since an instant; None: nothing."""
         if self.now is not None and now < self.now:  # put back: what was not fired comes again
             self.waiting = self._ahead(now)
+            if self.again_at is not None:
+                self.again_at = min(self.again_at, now + QUEUE_AT_ONCE)
         self.now = now
+        due = self._due(now, there_since) if self.again_at is None else self._queued(now)
+        if due is None:
+            return None
+        if is_busy and self.queues:
+            self.queued, self.again_at = due, now + QUEUE_AGAIN
+            return None
+        self.queued = self.again_at = None
+        self.fired.append(due)
+        self.waiting = self._ahead(now)
+        return due, "SKIPPED_RUNNING" if is_busy else "REFUSED" if is_refused else "SUBMITTED"
+
+    def _queued(self, now: datetime) -> datetime | None:
+        return self.queued if self.again_at is not None and self.again_at <= now else None
+
+    def _due(self, now: datetime, there_since: datetime) -> datetime | None:
         come = [due for due in self.waiting if due + self.offset <= now]
         if not come:
             return None
         self.waiting = self._ahead(now)
-        came = [due for due in self.due_times if come[0] <= due and due + self.offset <= now]
-        newest = max(came)
-        if newest in self.fired or (now - (newest + self.offset) > self.late_after and not self.makes_up):
-            return None
-        self.fired.append(newest)
-        return newest
+        newest = max(due for due in self.due_times if come[0] <= due and due + self.offset <= now)
+        is_late = there_since - (newest + self.offset) > LATE_AFTER
+        return None if newest in self.fired or (is_late and not self.makes_up) else newest

@@ -31,9 +31,9 @@ PURGE = {"kind": "OUTGOING", "retention_minutes": 60}
 class WallClock:
     """A wall that may be set back and forth, and a boot time that only goes on."""
 
-    def __init__(self, at: datetime = BEGIN) -> None:
+    def __init__(self, at: datetime = BEGIN, *, boot_s: float = 1000.0) -> None:
         self.at = at
-        self._boot_s = 1000.0
+        self._boot_s = boot_s
 
     def now(self) -> datetime:
         return self.at

@@ -164,6 +164,33 @@ def test_clock_that_was_a_year_ahead_for_a_while_stops_no_schedule(bench: Schedu
     assert len(restarted.look()) == 1
 
 
+def test_clock_that_only_a_dead_instance_saw_ahead_stops_no_schedule(bench: SchedulesBench) -> None:
+    """One instance looked while the clock was a year ahead, and died; the others saw nothing of that."""
+    bench.store()
+    schedule = bench.write(bench.caller())
+    other = Scheduler(bench.database, bench.settings, bench.clock)
+    other.look()
+    bench.look_at(BEGIN + timedelta(days=365, minutes=3))
+    bench.clock.set(BEGIN + timedelta(minutes=5))
+    other.look()
+    assert bench.row(schedule).next_due == BEGIN + timedelta(minutes=10)
+    bench.clock.set(BEGIN + timedelta(minutes=10))
+    assert len(other.look()) == 1
+
+
+def test_looks_at_one_moment_take_the_clock_for_right(bench: SchedulesBench) -> None:
+    """The times that two instances are told at one moment differ a little."""
+    bench.store()
+    schedule = bench.write(bench.caller())
+    other = Scheduler(bench.database, bench.settings, bench.clock)
+    other.look()
+    bench.look_at(BEGIN + timedelta(minutes=10, milliseconds=400))
+    reckoned_at = bench.row(schedule).reckoned_at
+    bench.clock.set(BEGIN + timedelta(minutes=10))
+    other.look()
+    assert bench.row(schedule).reckoned_at == reckoned_at
+
+
 def test_idle_look_is_one_statement_by_an_index_however_many_there_are(bench: SchedulesBench) -> None:
     bench.store()
     first = bench.write(bench.caller())

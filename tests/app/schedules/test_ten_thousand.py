@@ -6,16 +6,28 @@ import pytest
 
 from app.db import Database
 from app.settings import Settings
-from tests.app.schedules.worlds import IN_A_WORLD, crons_differ, run_world, windows_differ, world_bench
+from tests.app.schedules.shared_worlds import IN_A_WORLD, outcomes_of
+from tests.app.schedules.worlds import crons_differ, windows_differ
+
+WORLDS = 10_000 // IN_A_WORLD + 1
+ON_POSTGRESQL = 34
 
 
 @pytest.mark.long
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(7200)
 def test_ten_thousand_schedules_fire_as_the_minutes_say(
     sqlite_database: Database, settings: Settings
 ) -> None:
-    bench = world_bench(sqlite_database, settings)
-    assert sum(run_world(bench, seed) for seed in range(100, 100 + 10_000 // IN_A_WORLD + 1)) > 10_000
+    outcomes = outcomes_of(sqlite_database, settings, range(100, 100 + WORLDS - ON_POSTGRESQL))
+    assert outcomes.total() > 20_000, outcomes
+
+
+@pytest.mark.long
+@pytest.mark.postgresql
+@pytest.mark.timeout(7200)
+def test_a_tenth_of_them_on_postgresql(postgresql_database: Database, settings: Settings) -> None:
+    outcomes = outcomes_of(postgresql_database, settings, range(100 + WORLDS - ON_POSTGRESQL, 100 + WORLDS))
+    assert outcomes.total() > 2_000, outcomes
 
 
 @pytest.mark.long

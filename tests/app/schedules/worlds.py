@@ -1,105 +1,19 @@
-"""Worlds: random schedules, crontabs and windows, and what differs from the minutes of a model."""
+"""Random crontabs and windows, and what differs from the minutes of a model."""
 
 from __future__ import annotations
 
 import random
-from collections import Counter
 from datetime import datetime, timedelta
 from functools import cache
 from zoneinfo import ZoneInfo
 
-from sqlmodel import col, select, update
-
-from app.db import Database
 from app.schedules.crontab import Crontab
-from app.schedules.rows import Schedule, ScheduleFiring
-from app.schedules.rules import MISSED_AFTER
 from app.schedules.windows.rules import STEPS_MAX, Rule, WindowKind, finishes_at, level_at, opens_at
-from app.settings import Settings
-from tests.app.schedules.minutes import (
-    CHANGES,
-    MINUTE,
-    ZONES,
-    MinuteCron,
-    MinuteSchedule,
-    random_cron,
-)
-from tests.app.schedules.schedules_bench import SchedulesBench, WallClock
-
-SPAN = timedelta(hours=30)
-IN_A_WORLD = 30
+from tests.app.schedules.minutes import CHANGES, MINUTE, ZONES, MinuteCron, random_cron
 
 
 def fits(expression: str, zone: str, first: datetime, last: datetime) -> list[datetime]:
     return MinuteCron(expression, ZoneInfo(zone)).between(first, last)
-
-
-def looks(draw: random.Random, begin: datetime) -> list[datetime]:
-    """When somebody looks: every so often, after long sleeps, and with a clock that is set."""
-    at, found = begin, []
-    while len(found) < 40:
-        kind = draw.random()
-        if kind < 0.7:
-            at += timedelta(seconds=draw.choice((10, 30, 60, 90, 300)))
-        elif kind < 0.85:
-            at += timedelta(minutes=draw.randint(20, 300))
-        else:
-            at -= timedelta(minutes=draw.choice((1, 30, 60, 61, 200)))
-        found.append(min(max(at, begin - timedelta(hours=4)), begin + SPAN))
-        at = found[-1]
-    return found
-
-
-def run_world(bench: SchedulesBench, seed: int) -> int:
-    """Let one path of a clock meet many schedules; returns how many due times were fired."""
-    draw = random.Random(seed)
-    begin = draw.choice(CHANGES) + timedelta(minutes=draw.randint(-600, 600))
-    bench.clock.set(begin)
-    bench.scheduler = type(bench.scheduler)(bench.database, bench.settings, bench.clock)
-    ann = bench.caller()
-    written: dict[str, MinuteSchedule] = {}
-    for _ in range(IN_A_WORLD):
-        cron, zone = random_cron(draw), draw.choice(ZONES)
-        missed = draw.choice(("SKIP", "RUN_ONCE"))
-        jitter = draw.choice((0, 0, 45, 600))
-        row = bench.write(
-            ann, cron=cron, time_zone=zone, missed=missed, jitter=timedelta(seconds=jitter), store="shop"
-        )
-        offset = timedelta(0)
-        if row.next_at is not None and row.next_due is not None:
-            offset = row.next_at - row.next_due
-        assert timedelta(0) <= offset <= timedelta(seconds=jitter)
-        due_times = fits(cron, zone, begin - timedelta(hours=6), begin + SPAN)
-        model = MinuteSchedule(due_times, offset, makes_up=missed == "RUN_ONCE", late_after=MISSED_AFTER)
-        model.now = begin
-        model.begin(begin)
-        written[row.id] = model
-    bench.set_token(ann, revoked_at=begin)  # each due time is refused: it is written down, and makes no job
-    expected: list[tuple[str, datetime, datetime]] = []
-    for at in looks(draw, begin):
-        bench.look_at(at)
-        for name, model in written.items():
-            due = model.look(at)
-            if due is not None:
-                expected.append((name, due, at))
-    with bench.database.reading() as db:
-        query = select(ScheduleFiring).where(col(ScheduleFiring.schedule_id).in_(written))
-        got = [(row.schedule_id, row.due_at, row.fired_at) for row in db.exec(query).all()]
-        crons = {row.id: (row.cron, row.time_zone, row.missed) for row in db.exec(select(Schedule)).all()}
-    wrong = set(got) ^ set(expected)
-    assert not wrong, (seed, [(crons[name], due, at) for name, due, at in sorted(wrong)])
-    assert max(Counter(expected).values(), default=1) == 1
-    with bench.database.transaction() as db:
-        db.execute(update(Schedule).values(next_at=None, next_due=None, reckoned_at=begin - SPAN))
-    return len(got)
-
-
-def world_bench(database: Database, settings: Settings) -> SchedulesBench:
-    clock = WallClock()
-    database.clock = clock
-    bench = SchedulesBench(database, settings, clock)
-    bench.store()
-    return bench
 
 
 def crons_differ(seed: int) -> str | None:
