@@ -100,7 +100,7 @@ ENTRIES: Final = (
     ),
     Setting(
         "LETHE_PROXY_ADDRESSES",
-        "127.0.0.1,::1",
+        "127.0.0.1, ::1",
         (
             "With LETHE_BEHIND_PROXY: addresses and networks whose X-Forwarded-Proto and X-Forwarded-For "
             "are believed. `*` is refused: whoever reaches the port could say who he is, and that TLS lies "
