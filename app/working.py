@@ -27,6 +27,7 @@ from app.jobs.engines.of_process import engines_of, spark_service
 from app.jobs.engines.spark_hands import HandsSource
 from app.jobs.running.claims import Claimer
 from app.jobs.running.instances import InstanceLock, heartbeat, register_instance
+from app.jobs.running.recovery import tell_ahead
 from app.jobs.running.runner import Runner, survive
 from app.jobs.running.suspension import store_key
 from app.jobs.service import wake
@@ -323,10 +324,14 @@ class Worker:
             logger.error("certificates cannot be signed", error=error.detail)
 
     def every_store_is_ahead(self) -> bool:
-        """Whether each registered store has seen a greater epoch than this metadata ever gave."""
+        """Whether each registered store has seen a greater epoch than this metadata gave; it is told then."""
         with self.database.reading() as db:
             stores = db.exec(select(Store).limit(EPOCH_STORES_MAX)).all()
-        return bool(stores) and all(is_ahead(self.database, store, self.settings) for store in stores)
+        if not stores or not all(is_ahead(self.database, store, self.settings) for store in stores):
+            return False
+        for store in stores:
+            tell_ahead(self.database, store.id)
+        return True
 
 
 def _claimer(settings: Settings, instance_id: str) -> Claimer:

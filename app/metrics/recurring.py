@@ -53,7 +53,7 @@ def owed_successes(scrape: Scrape) -> Metric:
 
 
 def _last_success(store: Any, verb: Any) -> Any:
-    figure = select(Figure.at).where(
+    figure = select(col(Figure.at)).where(
         col(Figure.name) == Name.LAST_SUCCESS.value, col(Figure.store) == store, col(Figure.label) == verb
     )
     return figure.correlate_except(Figure).scalar_subquery()
@@ -111,5 +111,7 @@ def _of_refusals(scrape: Scrape) -> Any:
     )
     since = refused.correlate(Schedule).scalar_subquery()
     is_refused = and_(~col(Schedule.is_paused), col(Schedule.last_outcome) == Outcome.REFUSED.value)
-    query = select(Schedule.store, Schedule.verb, since).where(is_refused, scrape.sees(Schedule.store))
+    query = select(col(Schedule.store), col(Schedule.verb), since).where(
+        is_refused, scrape.sees(Schedule.store)
+    )
     return query.where(col(Schedule.store).is_not(None))

@@ -203,6 +203,10 @@ def _own_retention(what: str, default: str, description: str) -> ParameterSpec:
     )
 
 
+_WAIT_MAX = """How long a job may wait for one thing. Where nobody set it: an hour for plans, audits and \
+verifications, a day for others. Windows, pace, confirmations and the jobs of a batch have no such end."""
+_WAIT_FAILS = """Whether a job that waits for longer than job.wait.max FAILS (WAITED_TOO_LONG), its claims \
+given back. Off: it waits on, and the overview and webhooks show it. Suspended stores never fail jobs so."""
 _EVENTS_TX = "job.purge.max.num.data.events.to.delete.in.tx"
 _EVENTS_TX_ALIAS = "job.purge.max.num.data.event.batches.to.delete.in.tx"
 
@@ -370,25 +374,9 @@ REGISTRY: tuple[ParameterSpec, ...] = (
         kinds=_ALL,
     ),
     ParameterSpec(
-        "job.wait.max",
-        ParameterType.DURATION,
-        "P1D",
-        "How long a job may wait for one thing before it is late. Where nobody set it: an hour for plans,"
-        " audits and verifications, a day for others. Waits for windows, for a pace, for the jobs of a batch"
-        " and for confirmations have no such end. A change counts from the next look of a job on.",
-        unit="ISO 8601",
-        minimum="PT1M",
-        maximum="P3650D",
-        kinds=_ALL,
+        "job.wait.max", ParameterType.DURATION, "P1D", _WAIT_MAX, "ISO 8601", "PT1M", "P3650D", kinds=_ALL
     ),
-    _switch(
-        "job.wait.fails",
-        False,
-        "Whether a job that has waited for longer than job.wait.max FAILS (WAITED_TOO_LONG) and gives back"
-        " what it holds. Off: it waits on, is shown in the overview, and told to webhooks once. What waits"
-        " because its store rests or its eraser is off never fails so.",
-        kinds=_ALL,
-    ),
+    _switch("job.wait.fails", False, _WAIT_FAILS, kinds=_ALL),
     _own_retention("jobs", "P90D", "How long ended jobs stay, with their events and checkpoints."),
     _own_retention("events", "P14D", "How long progress events of ended jobs stay; transitions stay."),
     _own_retention("audit", "P730D", "How long audit rows stay."),

@@ -1,12 +1,8 @@
 """What must hold before a purge touches its target."""
 
-from app.db import Database
-from app.jobs.errors import EpochAhead
-from app.jobs.running.recovery import fence_ahead
 from app.purge.errors import PermissionMissing
 from app.stores.rows import Store
 from spark.purge.reading.inspect import Inspection
-from spark.targets.connection import Connection
 from spark.targets.target import validate_url
 
 
@@ -28,10 +24,3 @@ def check_permissions(inspection: Inspection) -> None:
     missing = ", ".join(f"{right} on {table}" for table, right in inspection.permissions_missing)
     if missing or inspection.read_only:
         raise PermissionMissing(missing or "the target is read-only", code="TARGET_READ_ONLY")
-
-
-def check_epoch(database: Database, conn: Connection, resource: str) -> None:
-    """Raise EpochAhead when the target's fence is above every token that we have ever given."""
-    ahead = fence_ahead(database, conn, resource)
-    if ahead is not None:
-        raise EpochAhead(f"the target's fence is at {ahead.token} ({ahead.owner})", ours=ahead.epoch)

@@ -15,6 +15,7 @@ from app.jobs.engines.choice import check_engine
 from app.jobs.errors import PlanNoLongerHolds, PlanNotUsable
 from app.jobs.plans.reviewed_plan import check_still_holds, finished_plan
 from app.jobs.rows import Job
+from app.jobs.running.recovery import refuse_ahead
 from app.jobs.submission import submit_claiming
 from app.parameters.service import effective_by_name
 from app.purge.cutoff import RETENTION_PARAMETERS, decide_cutoff
@@ -30,7 +31,7 @@ from app.purge.models import (
     StrandedMode,
 )
 from app.purge.reviewed import PlannedKeys
-from app.purge.rules import check_epoch, check_permissions, fence_resource
+from app.purge.rules import check_permissions, fence_resource
 from app.rows.models import RowsFields
 from app.secrets.errors import SecretUnavailable
 from app.settings import Settings
@@ -181,7 +182,7 @@ def look_early(
             inspection = inspect(conn, kind.name)
             if for_write:
                 check_permissions(inspection)
-                check_epoch(database, conn, fence_resource(store, kind.resource))
+                refuse_ahead(database, store.id, conn, fence_resource(store, kind.resource))
             cutoff = decide_cutoff(params, inspection)
             if params.plan_id is not None and for_write:
                 local = convert(cutoff.at, time_zone=store.time_zone, encoding=inspection.time_encoding)

@@ -13,11 +13,11 @@ from app.auth.service import Caller
 from app.db import Database
 from app.errors import ServiceError
 from app.jobs.engines.choice import check_engine
-from app.jobs.errors import EpochAhead, PlanNoLongerHolds, PlanNotUsable
+from app.jobs.errors import PlanNoLongerHolds, PlanNotUsable
 from app.jobs.models import ThrottleSetting
 from app.jobs.plans.reviewed_plan import check_still_holds, finished_plan
 from app.jobs.rows import Job
-from app.jobs.running.recovery import fence_ahead
+from app.jobs.running.recovery import refuse_ahead
 from app.jobs.submission import submit_claiming
 from app.parameters.service import effective_by_name
 from app.rows.models import RowsParams, RowsPlanRead, RowsRequest
@@ -141,10 +141,7 @@ def _look_early(
             family = read_family(conn, store, params, decide_cutoff(params, conn))
             check_findings(refusals(family), is_plan=not for_write)
             if for_write:
-                ahead = fence_ahead(database, conn, rows_resource(store))
-                if ahead is not None:
-                    detail = f"the target's fence is at {ahead.token} ({ahead.owner})"
-                    raise EpochAhead(detail, ours=ahead.epoch)
+                refuse_ahead(database, store.id, conn, rows_resource(store))
             return part_resource(store, conn, params.table)
     except SecretUnavailable:
         raise

@@ -10,19 +10,23 @@ from pathlib import Path
 import pytest
 
 from app.db import Database
-from app.events.cleanup import service as cleanup_service
 from app.jobs.errors import EpochAhead
 from app.jobs.running.claims import current_epoch, next_token
+from app.jobs.running.recovery import refuse_ahead
+from app.outbox.facts import Fact
+from app.outbox.rows import WebhookEvent
 from app.purge.models import PurgeRequest
-from app.purge.recover import is_epoch_ahead
+from app.purge.recover import is_epoch_ahead, recover_store
 from app.purge.rules import fence_resource
 from app.purge.service import prepare
 from app.stores.rows import Store
 from app.stores.service import get_store
 from app.stores.targets import place_of
+from app.working import Worker
 from spark.targets.connection import Connection, connect
 from spark.targets.fence import greatest_fence, raise_fence, read_fence
 from spark.targets.ledger import ensure_ledger
+from tests.app.hooks.outboxes import events_of, make_hook
 from tests.oracles.symmetricds import Place
 from tests.regressions.purges import OLD_CUTOFF, Purges
 
@@ -77,7 +81,7 @@ def look(purges: Purges, store: Store) -> object:
 
 def check_node(database: Database, store: Store) -> None:
     with connect(place_of(store), application_name="test", read_only=True) as conn:
-        cleanup_service.check_epoch(database, conn, "_shop.cleanup")
+        refuse_ahead(database, store.id, conn, "_shop.cleanup")
 
 
 def test_purge_is_taken_while_a_job_of_ours_claims_the_target(
@@ -105,11 +109,11 @@ def test_node_is_not_ahead_while_a_job_of_ours_claims_it(
 @pytest.mark.parametrize(
     ("resource", "asked", "fence"),
     [
-        ("public.sym_outgoing", look, f"the target's fence is at 1000 ({FOREIGN})"),
+        ("public.sym_outgoing", look, "public.sym_outgoing"),
         (
             "_shop.cleanup",
             lambda purges, store: check_node(purges.bench.database, store),
-            "the fence of _shop.cleanup is at 1000",
+            "_shop.cleanup",
         ),
     ],
 )
@@ -121,11 +125,40 @@ def test_token_that_is_not_ours_is_told_with_our_epoch(
     fence: str,
 ) -> None:
     raise_to(store, resource, 1000, owner=FOREIGN)
+    make_hook(purges.bench.database)
     with purges.bench.database.reading() as db:
         ours = current_epoch(db)
-    with pytest.raises(EpochAhead) as refused:
-        asked(purges, store)
+    for _ in range(3):  # it is told to webhooks once, though no job has failed by it
+        with pytest.raises(EpochAhead) as refused:
+            asked(purges, store)
     assert (refused.value.code, refused.value.status) == ("EPOCH_AHEAD", 409)
+    told = f"the target's fence of {fence} is at 1000 ({FOREIGN})"
+    assert [event.subject for event in aheads(purges)] == [f"stores/{store.id}"]
     assert refused.value.detail == (
-        f"{fence}, ours at {ours}: this metadata is older than the target; `lethe recover STORE` raises it"
+        f"{told}, ours at {ours}: this metadata is older than the target; `lethe recover STORE` raises it"
     )
+
+
+def aheads(purges: Purges) -> list[WebhookEvent]:
+    return [event for event in events_of(purges.bench.database) if event.type == Fact.EPOCH_AHEAD]
+
+
+def test_what_was_recovered_and_is_ahead_again_is_told_again(purges: Purges, store: Store) -> None:
+    make_hook(purges.bench.database)
+    for token, number in ((1000, 1), (2000, 2)):
+        raise_to(store, fence_resource(store), token, owner=FOREIGN)
+        with pytest.raises(EpochAhead):
+            look(purges, store)
+        assert len(aheads(purges)) == number
+        recover_store(purges.bench.database, purges.bench.settings, store, "ann")
+
+
+def test_a_start_that_finds_all_stores_ahead_tells_of_each(purges: Purges, store: Store) -> None:
+    make_hook(purges.bench.database)
+    worker = Worker(purges.bench.settings, purges.bench.database, role="worker")
+    assert not worker.every_store_is_ahead()
+    assert aheads(purges) == []
+    raise_to(store, fence_resource(store), 1000, owner=FOREIGN)
+    assert worker.every_store_is_ahead()
+    worker.lock.release()
+    assert [event.store for event in aheads(purges)] == [store.id]

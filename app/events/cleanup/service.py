@@ -23,10 +23,10 @@ from app.events.cleanup.node_claims import Place, node_place, refuse_node_confli
 from app.events.cleanup_reviewed import bounded, fault_of
 from app.events.nodes import refuse_copy
 from app.jobs.engines.choice import check_engine
-from app.jobs.errors import EpochAhead, PlanNoLongerHolds, PlanNotUsable
+from app.jobs.errors import PlanNoLongerHolds, PlanNotUsable
 from app.jobs.plans.reviewed_plan import check_still_holds, finished_plan
 from app.jobs.rows import Job
-from app.jobs.running.recovery import fence_ahead
+from app.jobs.running.recovery import refuse_ahead
 from app.jobs.submission import submit_claiming
 from app.kit.instants import instant_text
 from app.parameters.registry import as_timedelta
@@ -210,7 +210,7 @@ def look_early(
             judge(database, store, conn)
             catalog = read_catalog(conn, store.cluster)
             if resource is not None:
-                check_epoch(database, conn, resource)
+                refuse_ahead(database, store.id, conn, resource)
                 refuse_copy(database, settings, store, conn, catalog)
             if params is not None:
                 check_instant(params.confirmed_before, target_now(conn))
@@ -223,13 +223,6 @@ def look_early(
             return EarlyLook()
         raise service_error(error) from error
     return EarlyLook(found, node_place(catalog, identity=found))
-
-
-def check_epoch(database: Database, conn: Connection, resource: str) -> None:
-    """Raise EpochAhead when the target's fence is above every token that we have ever given."""
-    ahead = fence_ahead(database, conn, resource)
-    if ahead is not None:
-        raise EpochAhead(f"the fence of {resource} is at {ahead.token}", ours=ahead.epoch)
 
 
 def check_instant(confirmed_before: datetime | None, now: datetime) -> None:

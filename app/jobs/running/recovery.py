@@ -13,11 +13,14 @@ from sqlmodel import Session
 from app.clock import SystemClock
 from app.db import Database
 from app.errors import ServiceError
+from app.jobs.errors import EpochAhead
 from app.jobs.rows import Job
 from app.jobs.running.abandonment import shut_out_abandoned
 from app.jobs.running.claims import current_epoch, next_token, raise_epoch
 from app.jobs.states import JobState
 from app.jobs.writing import add_job, state_event
+from app.outbox.facts import Fact
+from app.outbox.writing import forget_name, tell
 from app.settings import Settings
 from app.stores.checks.models import RecoveryRead
 from app.stores.rows import Store
@@ -69,6 +72,7 @@ def recover_target(
         before = current_epoch(db)
         after = raise_epoch(db, fence[0]) if fence is not None and fence[0] > before else before
         now = database.now(db)
+        forget_name(db, _name_of_ahead(store.id))
         foreign = [totals for totals in known if db.get(Job, totals.job_id) is None]
         for totals in foreign:
             _mark(db, store, totals, kind=kind, actor=actor, now=now)
@@ -85,6 +89,31 @@ def is_target_ahead(database: Database, settings: Settings, store: Store, resour
     except ServiceError:
         return False
     return _above_us(database, fence) is not None
+
+
+def tell_ahead(database: Database, store: str) -> None:
+    """Tell webhooks that a store is ahead of this metadata, once until somebody recovers it.
+
+    For whoever finds it without a job that fails by it; in a transaction of its own, as a refusal has none.
+    """
+    with database.transaction() as db:
+        data = {"store": store, "job_id": None, "kind": None}
+        subject, once = f"stores/{store}", _name_of_ahead(store)
+        now = database.now(db)
+        tell(db, Fact.EPOCH_AHEAD, store=store, subject=subject, data=data, now=now, once=once)
+
+
+def _name_of_ahead(store: str) -> str:
+    return f"epoch_ahead:{store}"
+
+
+def refuse_ahead(database: Database, store: str, conn: Connection, resource: str) -> None:
+    """Raise EpochAhead where the target's fence is above every token that we have given; it is told then."""
+    ahead = fence_ahead(database, conn, resource)
+    if ahead is not None:
+        tell_ahead(database, store)
+        detail = f"the target's fence of {resource} is at {ahead.token} ({ahead.owner})"
+        raise EpochAhead(detail, ours=ahead.epoch)
 
 
 def fence_ahead(database: Database, conn: Connection, resource: str) -> FenceAhead | None:
