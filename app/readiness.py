@@ -30,7 +30,7 @@ NOTES: Final = {
     DATA_DIRECTORY_FULL: "nothing can be written to the data directory: make room there",
     SCHEMA_NEWER: "the metadata was migrated by a newer Lethe while this process runs: replace it soon",
     SCHEMA_OLDER: "the schema of the metadata is older than this process: stop it, and run `lethe migrate`"
-    " (or put the former metadata back)",
+    " (or restore the backup of the metadata that belongs to this version)",
 }
 UNKNOWN_QUERY: Final[dict[int | str, dict[str, Any]]] = {422: problems()[422]}
 SCHEMA_NOTES: Final = {Schema.NEWER: SCHEMA_NEWER, Schema.OLDER: SCHEMA_OLDER}

@@ -1,6 +1,7 @@
 """`lethe store`: register targets, look at them, check them."""
 
-from typing import Annotated, Any
+from enum import StrEnum
+from typing import Annotated, Any, Final
 
 import typer
 from lethe_client import CheckReport, Store
@@ -25,6 +26,20 @@ MaxFraction = Annotated[
 ParallelJobs = Annotated[int | None, typer.Option("--max-parallel-jobs", min=1, help="Jobs at a time.")]
 Labels = Annotated[list[str] | None, typer.Option("--label", metavar="NAME=VALUE", help="Repeatable.")]
 RunsOn = Annotated[list[str] | None, typer.Option(help="Label that a runner must have. Repeatable.")]
+
+
+class Cleared(StrEnum):
+    """What `--clear` takes away."""
+
+    LABELS = "labels"
+    PARAMETERS = "parameters"
+    RUNS_ON = "runs-on"
+    MAX_ROWS = "max-rows"
+    MAX_FRACTION = "max-fraction"
+    MAX_PARALLEL_JOBS = "max-parallel-jobs"
+
+
+OF_LIMITS: Final = (Cleared.MAX_ROWS, Cleared.MAX_FRACTION, Cleared.MAX_PARALLEL_JOBS)
 
 
 @app.command("add")
@@ -209,10 +224,14 @@ def update(
     max_rows: MaxRows = None,
     max_fraction: MaxFraction = None,
     max_parallel_jobs: ParallelJobs = None,
+    clear: Annotated[
+        list[Cleared] | None, typer.Option(case_sensitive=False, help="Have none any more. Repeatable.")
+    ] = None,
 ) -> int:
     """Change what is named here. Labels, parameters and --runs-on replace those before; limits are added.
 
     Example: lethe store update shop --max-rows 1000000 --label region=eu
+    Example: lethe store update shop --clear labels --clear max-rows
     """
     if no_password and password is not None:
         raise typer.BadParameter("give one of them", param_hint="--password / --no-password")
@@ -234,10 +253,26 @@ def update(
     }
     changes = {name: value for name, value in changes.items() if value is not None}
     changes |= {"password": None} if no_password else {}
+    changes |= _without(found, changes, clear or [])
     if not changes:
         raise typer.BadParameter("name what changes", param_hint="an option")
     _show(session, session.client.stores.update(found, changes))
     return ExitCode.OK
+
+
+def _without(store: Store, changes: dict[str, Any], cleared: list[Cleared]) -> dict[str, Any]:
+    """What the request says of what goes; a limit that is not named any more has its default."""
+    said: dict[str, Any] = {}
+    limits = dict(changes.get("limits", store.limits))
+    for each in cleared:
+        if each in OF_LIMITS:
+            limits.pop(each.value.replace("-", "_"), None)
+            said["limits"] = limits
+        else:
+            said[each.value.replace("-", "_")] = [] if each is Cleared.RUNS_ON else {}
+    if twice := [name for name in said if name in changes and name != "limits"]:
+        raise typer.BadParameter(f"{', '.join(twice)} is set and cleared", param_hint="--clear")
+    return said
 
 
 def _limits(store: Store, said: dict[str, Any]) -> dict[str, Any] | None:

@@ -190,7 +190,7 @@ def get_cycles(
     responses=problems(404, 409),
 )
 def get_stats(store_id: StoreId, caller: Reader, database: DatabaseDep) -> StatsRead:
-    """By the document's names: of the newest cycle, and of all cycles of the store."""
+    """The figures by JE's own names: of the newest cycle, and of all cycles of the store."""
     _je_store(database, store_id, caller)
     with database.reading() as db:
         return stats_of_store(db, store_id, newest_cycle(db, store_id))
@@ -253,6 +253,6 @@ def get_log_entry(
     database: DatabaseDep,
     settings: SettingsDep,
 ) -> LogEntryRead:
-    """The document's isEntryErased. Reads the environment where this service runs."""
+    """What JE calls isEntryErased. Reads the environment where this service runs."""
     store = _je_store(database, store_id, caller)
     return read_log_entry(directory_of(store, settings), file, offset)

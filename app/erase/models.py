@@ -151,7 +151,7 @@ class RefusalRead(BaseModel):
 
 
 class EraserStats(BaseModel):
-    """The document's eleven statistics, by its names; read and written bytes are real bytes."""
+    """JE's eleven statistics, by JE's names; read and written bytes are real bytes."""
 
     model_config = ConfigDict(populate_by_name=True)
 
@@ -303,7 +303,7 @@ class ErasurePlanRead(BaseModel):
 
 
 class LogEntryRead(BaseModel):
-    """One entry of the log: the document's isEntryErased, and how to know."""
+    """One entry of the log: what JE calls isEntryErased, and how to know."""
 
     file: str
     offset: int

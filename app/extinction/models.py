@@ -85,7 +85,7 @@ class ExtinctionRequest(BaseModel):
 
 
 class AttestRequest(BaseModel):
-    """An admin's word that the filter of the application that has the environment is installed."""
+    """An admin says that the application which has the environment has its filter installed."""
 
     model_config = ConfigDict(
         extra="forbid",

@@ -251,7 +251,7 @@ class JobAction(BaseModel):
 
 
 class AbandonRequest(BaseModel):
-    """An admin's word that a job's target is gone."""
+    """An admin says that a job's target is gone for good."""
 
     reason: Text = Field(min_length=1, max_length=500)
 

@@ -18,7 +18,7 @@ from app.tables import metadata
 from migrations.upgrade import head_revision, is_known
 
 LIVE_ADVICE = "Stop the service, keep a copy of what is there, and restore the last good backup."
-KEY_ADVICE = "Put the key back from a backup. Move it away only if there is none: a new one is made then."
+KEY_ADVICE = "Restore the key from a backup. Move it away only if there is none: a new one is made then."
 NEWER_ADVICE = "Use the version of Lethe that made it, or a newer one."
 BROKEN_REFERENCES = "select conname from pg_constraint where contype = 'f' and not convalidated"
 

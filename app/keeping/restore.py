@@ -246,7 +246,7 @@ _BEFORE = (
     "Make sure that the former service does not run any more: this one has its identity and its keys.",
 )
 _AFTER = (
-    "Put archives and secrets back where the settings say; they are not in this backup.",
+    "Copy archives and secrets to where the settings say; they are not in this backup.",
     "Start `lethe serve`. Jobs on a store that was worked on since the backup answer EPOCH_AHEAD. Where every"
     " store is ahead it ends with 78: add --offline --data-dir DIR to the commands below.",
     "Take each store back, once:",

@@ -16,9 +16,7 @@ from app.sweeps.models import LastJob, TickOutcome
 
 
 class PurgeKind(StrEnum):
-    """Which of the document's purges; CHANGELOG trims a REPLICA store, ROWS removes rows of any table: other
-    domains do these.
-    """
+    """What is purged: tables of SymmetricDS; CHANGELOG of a REPLICA store, ROWS of any table."""
 
     OUTGOING = "OUTGOING"
     INCOMING = "INCOMING"
@@ -35,7 +33,7 @@ class StrandedMode(StrEnum):
 
 
 class Strategy(StrEnum):
-    """How rows are chosen; DOCUMENT is the document's set, row for row."""
+    """How rows are chosen; DOCUMENT is the set of SymmetricDS's own purge, row for row."""
 
     DOCUMENT = "DOCUMENT"
 

@@ -54,7 +54,10 @@ def status(
     ] = INTERVAL_S,
     check: Annotated[
         bool,
-        typer.Option("--check", help="Exit 1 where an error needs somebody; with --watch once one does."),
+        typer.Option(
+            "--check",
+            help="Exit 1 where an ERROR needs somebody, warnings do not count; with --watch once one does.",
+        ),
     ] = False,
 ) -> int:
     """What needs somebody, the stores with what they do, and when they come next. No target is asked.

@@ -68,7 +68,7 @@ def load_profiles() -> Profiles:
     except (ValueError, TypeError, AttributeError):
         # Without the cause: it may quote the file, which holds tokens.
         raise ConfigurationInvalid(
-            f"the profiles in {path} are damaged; write them anew by lethe login"
+            f"the profiles in {path} are damaged: move the file away, then log in again by lethe login"
         ) from None
 
 

@@ -280,7 +280,7 @@ class SwitchForecastRead(BaseModel):
 
 
 class HazardRead(BaseModel):
-    """Where the program's own cleanup would lose what not everybody has confirmed."""
+    """Where Slony-I's own cleanup would lose what not everybody has confirmed."""
 
     kind: str
     origin: int | None

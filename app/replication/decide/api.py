@@ -40,8 +40,8 @@ def post_decide(
 ) -> DecisionRead:
     """Compute on the vectors of the body alone; no store is asked and nothing is changed.
 
-    WINDOW tells which changes of each replica are sent. CLASSIC tells, as the document does, where reading of
-    the changelog begins. NEEDS_TOTAL holds for both.
+    WINDOW tells which changes of each replica are sent. CLASSIC tells, as 389 Directory Server does, where
+    reading of the changelog begins. NEEDS_TOTAL holds for both.
     """
     question = read_question(body)
     decision = decide(

@@ -82,7 +82,10 @@ ENTRIES: Final = (
         "CODE_UNKNOWN",
         (Seen.COMMAND,),
         "There is no entry of this name.",
-        ("Choose one of those that the message shows, or look at docs/runbook.md and docs/settings.md."),
+        (
+            "Choose one of those that the message shows, or look at docs/reference/runbook.md and "
+            "docs/reference/settings.md."
+        ),
         Passes.NO,
     ),
     Entry(

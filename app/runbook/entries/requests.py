@@ -79,7 +79,7 @@ ENTRIES: Final = (
         "NOT_FOUND",
         (Seen.HTTP,),
         "There is nothing at this path.",
-        "Check the path against `/docs` of the service.",
+        "Check the path against `/openapi.json` of the service, or `docs/reference/api.md`.",
         Passes.NO,
     ),
     Entry(
@@ -135,7 +135,7 @@ ENTRIES: Final = (
         "METHOD_NOT_ALLOWED",
         (Seen.HTTP,),
         "The path exists, but not with this method.",
-        "Use a method that `/docs` of the service lists for the path.",
+        "Use a method that `/openapi.json` of the service lists for the path, or `docs/reference/api.md`.",
         Passes.NO,
     ),
     Entry(

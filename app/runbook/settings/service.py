@@ -134,8 +134,8 @@ ENTRIES: Final = (
         "false",
         "Whether spans are sent by OpenTelemetry.",
         (
-            "True without the extra `lethe[otel]` ends the start with exit 78. A collector that is "
-            "away loses spans and nothing else."
+            "True without the extra `lethe-control-plane[otel]` ends the start with exit 78. A collector "
+            "that is away loses spans and nothing else."
         ),
     ),
     Setting(

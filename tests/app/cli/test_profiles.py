@@ -123,6 +123,19 @@ def test_profiles_are_chosen_and_forgotten(logged_in, service, home: Path) -> No
     assert logged_in("whoami", "--profile", "first").code == 78
 
 
+def test_what_is_said_of_a_damaged_file_helps(logged_in, service, home: Path) -> None:
+    # "write them anew by lethe login" it said, and login failed in the same way.
+    file = file_of(home)
+    file.write_text("{")
+    again = ("login", service.url, "--profile", "second", "--token-file", str(home / "second.token"))
+    refused = logged_in(*again)
+    assert refused.code == 78
+    assert f"{file} are damaged: move the file away, then log in again" in refused.err
+    file.rename(home / "damaged.json")
+    assert logged_in(*again).code == 0
+    assert logged_in("profile", "list").code == 0
+
+
 @pytest.mark.parametrize(
     ("content", "mode", "expected"),
     [
