@@ -15,6 +15,8 @@ from tests.chaos.clocked import set_clock
 from tests.chaos.fleet import LEASE_TTL_S, Fleet
 from tests.journeys.service import Process, until
 
+METADATA_JUMPS_S = (-95.0, -30.0, 30.0, 95.0)
+"""Small: a lease that was written while the clock was ahead, by somebody who is gone, lasts as long."""
 JUMPS_S = (-7_200.0, -95.0, -30.0, 30.0, 95.0, 7_200.0)
 PIECE = 1 << 20
 ENDS_MAX_S = 120.0
@@ -48,6 +50,7 @@ class Faults:
             self._kill_targets,
             self._fill,
             self._jump,
+            self._jump_metadata,
         ]
         self._left: list[Callable[[], None]] = []
 
@@ -167,5 +170,22 @@ class Faults:
         def right() -> None:
             time.sleep(length_s)
             set_clock(clock, 0.0)
+
+        self._later(right)
+
+    def _jump_metadata(self) -> None:
+        ahead_s, length_s = self._rng.choice(METADATA_JUMPS_S), self._rng.uniform(2, 8)
+        clock = self._fleet.clock
+        with self._fleet.guard:
+            self._tell(
+                "metadata clock",
+                f"the clock of the metadata's server is off by {ahead_s:+.0f} s for {length_s:.1f} s",
+            )
+            clock.set(ahead_s)
+
+        def right() -> None:
+            time.sleep(length_s)
+            with self._fleet.guard:  # no fault has the server away now
+                clock.set(0.0)
 
         self._later(right)

@@ -16,6 +16,7 @@ from pathlib import Path
 import httpx
 from lethe_client import Lethe, RetryPolicy
 
+from tests.chaos.clocks import MetadataClock
 from tests.forge import forked_child
 from tests.journeys.service import Process, Service
 from tests.postgresql_server import PostgresqlServer, find_binaries, scratch_directory
@@ -79,6 +80,7 @@ class Fleet:
 
     Attributes:
         place: the small file system, with the archives and all data directories; None: none could be made.
+        clock: of the metadata's server, which is set for all at once.
         clocks: the files that set the clocks of those processes that have one to be set.
         guard: held by whoever ends and starts processes and servers.
     """
@@ -89,6 +91,7 @@ class Fleet:
     services: list[Service]
     workers: list[Process]
     place: Path | None
+    clock: MetadataClock
     clocks: dict[str, Path] = field(default_factory=dict)
     guard: threading.RLock = field(default_factory=threading.RLock)
     transports: list[EitherService] = field(default_factory=list)
@@ -144,6 +147,7 @@ class Fleet:
         with self.guard:
             for clock in self.clocks.values():
                 clock.unlink(missing_ok=True)
+            self.clock.set(0.0)
             if self.place is not None:
                 (self.place / "filling").unlink(missing_ok=True)
             for process in self.processes:
@@ -222,6 +226,8 @@ def fleet(directory: Path) -> Iterator[Fleet]:
             servers.append(server)
         place = stack.enter_context(small_place(directory / "place"))
         url = servers[0].create_database("metadata")
+        clock = MetadataClock(servers[0].conninfo("metadata"))
+        clock.set_up("metadata")
         base = place or directory / "place"
         clocks: dict[str, Path] = {}
         settings = {**SETTINGS, "LETHE_METADATA_URL": url, "LETHE_ARCHIVE_ROOT": str(base / "archive")}
@@ -232,6 +238,8 @@ def fleet(directory: Path) -> Iterator[Fleet]:
         (directory / "secrets").mkdir(mode=0o700)
         services = [each for each in processes if isinstance(each, Service)]
         workers = [each for each in processes if not isinstance(each, Service)]
-        made = Fleet(directory, servers[0], servers[1], services, workers, place, clocks, metadata_url=url)
+        made = Fleet(
+            directory, servers[0], servers[1], services, workers, place, clock, clocks, metadata_url=url
+        )
         made.start_all()
         yield made

@@ -1,4 +1,4 @@
-"""Schedules that come each minute, windows that open and close, and a webhook that hears of every end."""
+"""Schedules that come each minute, a webhook that hears of every end, and the trail of audit."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from contextlib import ExitStack
 import psycopg
 from lethe_client import LetheError
 
-from tests.chaos.work import LABELS, Work
+from tests.chaos.work import Work
 from tests.journeys.crashes import build_large
 from tests.journeys.ground import add_store
 from tests.oracles.symmetricds import Place
 from tests.receivers import receiving
 
 HEARD_MAX_S = 120.0
+FIRED_MAX_S = 150.0
 ENDED = "lethe.job.ended"
 
 
 class Orders(Work):
-    """Windows come and go; schedules fire meanwhile; all ends are heard of.
+    """Schedules fire, and one of them is paused now and then; all ends are heard of.
 
     The store of the schedules has nothing to remove: what is judged is how often they fire.
     """
@@ -50,24 +51,18 @@ class Orders(Work):
         super().close()
 
     def turn(self) -> None:
-        """A window of a few seconds over the stores of the storm: their jobs rest, or work slowly."""
+        """The schedule that makes nothing up is paused for a moment; the other one loses no due time."""
         self.over.wait(self.rng.uniform(2, 8))
-        intensity = self.rng.choice([0.0, 0.0, 0.3])
-        window = self.client.windows.create(
-            "DENY", cron="* * * * *", duration="PT2M", intensity=intensity, labels=LABELS
-        )
-        self.say(f"window: DENY at {intensity} for the stores of the storm")
-        self.over.wait(self.rng.uniform(1, 4))
-        self._remove(window.id)
-
-    def _remove(self, window_id: str) -> None:
-        """Remove it, and see that it is gone: the answer to a DELETE may be lost."""
-        while window_id in {each.id for each in self.client.windows.list()}:
+        with contextlib.suppress(LetheError):  # the answer may be lost, and is not asked for again
+            self.client.schedules.pause(self.schedules[1])
+        self.over.wait(self.rng.uniform(0, 2))
+        while self.client.schedules.get(self.schedules[1]).is_paused:
             with contextlib.suppress(LetheError):
-                self.client.windows.remove(window_id)
+                self.client.schedules.resume(self.schedules[1])
 
     def finish(self) -> None:
-        """No due time fired twice, each firing has its one job, every end was heard of under one id."""
+        """No due time fired twice or lost, each has its one job, every end was heard of under one id."""
+        self._await_last_due()
         with psycopg.connect(self.fleet.metadata.conninfo("metadata")) as conn:
             conn.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ  # of one moment
             fired = conn.execute(
@@ -81,8 +76,26 @@ class Orders(Work):
         by_schedule = {row[0] for row in jobs if (row[1] or "").startswith("schedule sch_")}
         assert by_schedule == set(submitted), "jobs of schedules and their firings are the same"
         self.counts["firings"] = len(fired)
+        assert submitted, "no schedule has made a job"
+        found = self.client.audit.verify()
+        assert found.ok, found
+        assert found.checked > 0
+        self.counts["audit rows"] = found.checked
         ended = {row[0] for row in jobs if row[2] in ("SUCCEEDED", "FAILED", "ABORTED")}
         self._assert_heard(ended)
+
+    def _await_last_due(self) -> None:
+        """What RUN_ONCE makes up may be one for many: the newest due time is fired, so none was lost."""
+        wanted = self.fleet.clock.now().replace(second=0, microsecond=0)
+        query = "select max(due_at) from schedule_firings where schedule_id = %s"
+        deadline = time.monotonic() + FIRED_MAX_S
+        with psycopg.connect(self.fleet.metadata.conninfo("metadata"), autocommit=True) as conn:
+            while True:
+                [[newest]] = conn.execute(query, (self.schedules[0],)).fetchall()
+                if newest is not None and newest >= wanted:
+                    return
+                assert time.monotonic() < deadline, f"not fired: {wanted}, but {newest}"
+                time.sleep(0.3)
 
     def _assert_heard(self, ended: set[str]) -> None:
         deadline = time.monotonic() + HEARD_MAX_S

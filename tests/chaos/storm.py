@@ -17,10 +17,20 @@ from tests.chaos.orders import Orders
 from tests.chaos.purges import PostgresqlPurges, Purges
 from tests.chaos.sessions import Sessions
 from tests.chaos.tables import Tables
+from tests.chaos.windows import Windows
 from tests.chaos.work import Work
 from tests.journeys.service import Process
 
-WORKS: tuple[type[Work], ...] = (Purges, PostgresqlPurges, Tables, Erasures, Sessions, Cleanups, Orders)
+WORKS: tuple[type[Work], ...] = (
+    Purges,
+    PostgresqlPurges,
+    Tables,
+    Erasures,
+    Sessions,
+    Cleanups,
+    Orders,
+    Windows,
+)
 PAUSE_S = (1.5, 5.0)
 SETTLE_MAX_S = 300.0
 EXIT_TRY_AGAIN = 75

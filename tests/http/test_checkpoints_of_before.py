@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from app.verbs.table import VERBS
 from spark.targets.connection import Target, connect, identity
 from tests.data.checkpoints.record import IDENTITY, PATH, digest
 from tests.http.service_process import ServiceProcess
@@ -23,7 +24,10 @@ from tests.http.shop import wait_for
 
 DATA = Path(__file__).parents[1] / "data" / "checkpoints"
 RECORDED = sorted(DATA.glob("*.json"))
-KINDS = {"OUTGOING", "INCOMING", "DATA_GAP", "CHANGELOG", "ROWS"}
+ELSEWHERE = {"ERASURE"}
+"""In the fixture of the former version: `tests/migrations/landed.py`."""
+NOT_RECORDED = {"EXTINCTION", "EVENT_CLEANUP", "LOG_SWITCH"}
+"""Whose half-done jobs of an older version nobody has recorded yet."""
 PATIENCE_S = 90.0
 
 
@@ -35,8 +39,11 @@ def service(tmp_path: Path) -> Iterator[ServiceProcess]:
     found.kill9()
 
 
-def test_every_kind_that_keeps_checkpoints_on_sqlite_is_recorded() -> None:
-    assert {json.loads(file.read_text())["kind"] for file in RECORDED} == KINDS
+def test_every_kind_that_removes_something_is_recorded_or_named() -> None:
+    recorded = {json.loads(file.read_text())["kind"] for file in RECORDED}
+    kinds = {kind for verb in VERBS if verb.obeys_windows for kind in verb.acts or {verb.kind}}
+    assert kinds == recorded | ELSEWHERE | NOT_RECORDED
+    assert not recorded & (ELSEWHERE | NOT_RECORDED)
 
 
 @dataclass(frozen=True)

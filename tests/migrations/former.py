@@ -1,7 +1,8 @@
-"""The version before schedules, revision 0016: its code, its processes, metadata filled by it.
+"""Former versions: their code, their processes, metadata filled by them.
 
-`python -m tests.migrations.former` makes the fixture in tests/data/former anew, from the code of COMMIT as
-git has it: what a real service of that version has written, with a purge in every state, on both engines.
+`python -m tests.migrations.former [REVISION...]` makes the fixtures in tests/data/former anew, from the code
+of their commits as git has it: what real services of them have written, with a purge in every state, on both
+engines; since schedules came, with what `landed.py` fills too.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 import tempfile
 import time
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 from lethe_client import Lethe
@@ -22,13 +24,12 @@ from lethe_client import Lethe
 from tests.journeys.crashes import CRASHING, build_large
 from tests.journeys.ground import Expected, add_store, expect, purge_request
 from tests.journeys.service import Process, Service, until
+from tests.migrations import landed
 from tests.oracles.symmetricds import Place, snapshot
 from tests.postgresql_server import PostgresqlServer, find_binaries, scratch_directory
 
-COMMIT = "3170ca9"
-REVISION = "0016"
 ROOT = Path(__file__).parents[2]
-FIXTURE = ROOT / "tests" / "data" / "former"
+FIXTURES = ROOT / "tests" / "data" / "former"
 SOMEWHERE = "/LETHE-FIXTURE"
 """Where the targets lie, in the fixture."""
 ROWS = 120
@@ -41,12 +42,35 @@ GOES_ON = ("QUEUED", "RUNNING", "WAITING", "PAUSED")
 STATES = (*ENDED, *GOES_ON, "PAUSING", "ABORTING")
 
 
-def former_code(directory: Path) -> Path | None:
-    """The tree of COMMIT, in a directory; None where this clone does not have it."""
+@dataclass(frozen=True)
+class Former:
+    """A version that is upgraded from.
+
+    Attributes:
+        has_landed: whether it has schedules, windows and webhooks (`landed.py`).
+    """
+
+    commit: str
+    revision: str
+    has_landed: bool
+
+    @property
+    def fixture(self) -> Path:
+        """What one of its services has written."""
+        return FIXTURES / self.revision
+
+
+BEFORE_SCHEDULES = Former("3170ca9", "0016", has_landed=False)
+LANDED = Former("c82eb2a", "0019", has_landed=True)
+FORMERS = (BEFORE_SCHEDULES, LANDED)
+
+
+def former_code(former: Former, directory: Path) -> Path | None:
+    """The tree of a former version, in a directory; None where this clone does not have it."""
     tree = directory / "former"
     tree.mkdir()
     archive = subprocess.run(
-        ["git", "archive", COMMIT, "app", "spark", "client", "migrations"],
+        ["git", "archive", former.commit, "app", "spark", "client", "migrations"],
         cwd=ROOT,
         capture_output=True,
         check=False,
@@ -177,7 +201,7 @@ class Filling:
 
 
 def filled(
-    tree: Path, directory: Path, *, metadata_url: str | None = None, archive: bool = True
+    former: Former, tree: Path, directory: Path, *, metadata_url: str | None = None, archive: bool = True
 ) -> dict[str, str]:
     """Run a former service, fill its metadata, and kill it; state to job.
 
@@ -193,6 +217,9 @@ def filled(
     service.start()
     filling = Filling(service.client, targets, archive=archive)
     try:
+        if former.has_landed:
+            landed.begin(service.client, targets)
+            landed.fill(service.client, targets)
         jobs = filling.fill()
     except BaseException:
         print(service.report())
@@ -205,10 +232,10 @@ def filled(
     return jobs
 
 
-def _pack(text: str, name: str) -> None:
+def _pack(former: Former, text: str, name: str) -> None:
     data = gzip.compress(text.encode(), 9, mtime=0)
-    (FIXTURE / f"{name}.sql.gz").write_bytes(data)
-    print(f"{name}: {len(data)} bytes")
+    (former.fixture / f"{name}.gz").write_bytes(data)
+    print(f"{former.revision} {name}: {len(data)} bytes")
 
 
 def _dumped(path: Path) -> str:
@@ -217,36 +244,46 @@ def _dumped(path: Path) -> str:
 
 
 def main() -> None:
-    """Make the fixture."""
-    shutil.rmtree(FIXTURE, ignore_errors=True)
-    FIXTURE.mkdir()
+    """Make the fixtures of the revisions that are named, or all."""
     with contextlib.ExitStack() as stack:
-        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        tree = former_code(directory)
-        assert tree is not None, f"git has no {COMMIT} here"
         binaries = find_binaries(stack.enter_context(scratch_directory()))
         server = PostgresqlServer(binaries, stack.enter_context(scratch_directory()))
         server.start()
         stack.callback(server.stop)
+        for former in FORMERS:
+            if former.revision in sys.argv[1:] or len(sys.argv) == 1:
+                _make(former, binaries, server)
+
+
+def _make(former: Former, binaries: Path, server: PostgresqlServer) -> None:
+    shutil.rmtree(former.fixture, ignore_errors=True)
+    former.fixture.mkdir(parents=True)
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        tree = former_code(former, directory)
+        assert tree is not None, f"git has no {former.commit} here"
         for engine in ("sqlite", "postgresql"):
-            ground = directory / engine
+            ground, database = directory / engine, f"former_{former.revision}"
             ground.mkdir()
-            url = server.create_database("former") if engine == "postgresql" else None
+            url = server.create_database(database) if engine == "postgresql" else None
             began = time.monotonic()
-            filled(tree, ground, metadata_url=url, archive=False)
+            filled(former, tree, ground, metadata_url=url, archive=False)
             print(f"{engine}: filled in {time.monotonic() - began:.0f} s")
             if url is None:
                 metadata = _dumped(ground / "service" / "lethe.db")
             else:
                 metadata = subprocess.run(
-                    [binaries / "pg_dump", "--no-owner", f"--dbname={server.conninfo('former')}"],
+                    [binaries / "pg_dump", "--no-owner", f"--dbname={server.conninfo(database)}"],
                     capture_output=True,
                     check=True,
                     text=True,
                 ).stdout
-            _pack(metadata.replace(str(ground / "targets"), SOMEWHERE), f"{engine}.metadata")
-            for state in STATES:
-                _pack(_dumped(ground / "targets" / f"{state.lower()}.db"), f"{engine}.{state.lower()}")
+            targets = ground / "targets"
+            _pack(former, metadata.replace(str(targets), SOMEWHERE), f"{engine}.metadata.sql")
+            for target in sorted(targets.glob("*.db")):
+                _pack(former, _dumped(target), f"{engine}.{target.stem}.sql")
+            if former.has_landed:
+                _pack(former, landed.packed(targets), f"{engine}.landed.json")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The former and the present version at work on one PostgreSQL, after the migration."""
+"""A former and the present version at work on one PostgreSQL, after the migration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lethe_client import Lethe, PurgeRequest
 from tests.journeys.crashes import build_large
 from tests.journeys.ground import add_store, assert_exact, expect, purge_request
 from tests.journeys.service import Service, succeeded
-from tests.migrations.former import SETTINGS, as_former, former_code
+from tests.migrations.former import BEFORE_SCHEDULES, LANDED, SETTINGS, Former, as_former, former_code
 from tests.oracles.symmetricds import Place, snapshot
 
 pytestmark = pytest.mark.postgresql
@@ -24,18 +24,22 @@ SECONDS, SECONDS_LONG = 12.0, 300.0
 ROWS = 120
 
 
-@pytest.fixture(scope="module")
-def former(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The code of the former version."""
-    tree = former_code(tmp_path_factory.mktemp("code"))
-    if tree is None:
+REVISIONS = [
+    pytest.param(LANDED, id=LANDED.revision),
+    pytest.param(BEFORE_SCHEDULES, id=BEFORE_SCHEDULES.revision, marks=pytest.mark.long),
+]
+
+
+@pytest.fixture(params=REVISIONS)
+def pair(
+    request: pytest.FixtureRequest, tmp_path: Path, postgresql_url: str
+) -> Iterator[tuple[Service, Service]]:
+    """A service of a former version that was there first, and one of the present that has migrated."""
+    version: Former = request.param
+    (tmp_path / "code").mkdir()
+    former = former_code(version, tmp_path / "code")
+    if former is None:
         pytest.skip("this clone has no history: the former version's code is not here")
-    return tree
-
-
-@pytest.fixture
-def pair(former: Path, tmp_path: Path, postgresql_url: str) -> Iterator[tuple[Service, Service]]:
-    """A service of the former version that was there first, and one of the present that has migrated."""
     settings = {**SETTINGS, "LETHE_METADATA_URL": postgresql_url, "LETHE_MIGRATE": "true"}
     old, new = Service(tmp_path / "old", settings), Service(tmp_path / "new", settings)
     as_former(old, former)
