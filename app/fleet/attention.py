@@ -86,7 +86,7 @@ def needs_somebody(
     found: list[tuple[int, Attention]] = []
     counts: dict[AttentionCode, int] = {}
     for *row, place, number in db.execute(_ranked(branches, shown)):
-        each = _attention(*row)
+        each = _shown(*row)
         counts[each.code] = number
         if not shown.codes or each.code in shown.codes:
             found.append((place, each))
@@ -117,7 +117,7 @@ def _ranked(branches: Sequence[Select[Any]], shown: Shown) -> Select[Any]:
     return select(ranked).where(ranked.c.place <= most)
 
 
-def _attention(
+def _shown(
     code: str, store: str | None, since: datetime | None, subject: str, detail: str | None
 ) -> Attention:
     known = AttentionCode(code)
