@@ -11,21 +11,28 @@ from typing import Final
 
 import httpx
 import pytest
+from lethe_client.jobs import Jobs
 
 from app.cli.main import main
 from spark.targets.connection import Target, connect
 from tests.http.changelogs import MakeChangelog, changelog_maker, old
 from tests.http.environments import make_environment_store, unpack
+from tests.http.replica_stores import make_replica
 from tests.http.service_process import ServiceProcess
 from tests.http.shop import Shop
 from tests.http.slony_nodes import recorded_nodes
+from tests.http.supplying import GENERATION, entries, registered, token_file, write
 from tests.http.test_rows_purges import fill
 from tests.http.writers import make_written
+from tests.receivers import receiving
 from tests.spark.events.catalogs import Catalogs
+from tests.style.source_files import source_files
 from tests.style.test_examples import understood
+from tests.style.test_plain_words import messages
 
 HINT: Final = re.compile(r": (lethe [a-z].*)$", re.MULTILINE)
 Hinted = Callable[..., list[str]]
+BODY: Final = '{"kind": "OUTGOING"}'
 
 
 @pytest.fixture(scope="session")
@@ -38,15 +45,16 @@ def service(sqlite_service: ServiceProcess) -> ServiceProcess:
 def hinted(
     service: ServiceProcess, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Hinted:
-    """Run a command line that succeeds; the commands that it printed."""
+    """Run a command line that ends as expected; the commands that it printed."""
     monkeypatch.setenv("LETHE_URL", service.url)
     monkeypatch.setenv("LETHE_TOKEN", service.token)
 
-    def run(*arguments: str) -> list[str]:
+    def run(*arguments: str, ends: int = 0) -> list[str]:
         code = main(arguments)
         found = capsys.readouterr()
-        assert code == 0, found.err
-        hints = HINT.findall(found.err + found.out)
+        assert code == ends, found.err
+        lines = HINT.findall(found.err + found.out)
+        hints = [hint for line in lines for hint in line.split(", or: ") if "lethe explain" not in hint]
         for hint in hints:
             understood(shlex.split(hint)[1:])
         return hints
@@ -165,3 +173,88 @@ def test_an_instance_is_listed(hinted: Hinted, capsys: pytest.CaptureFixture[str
     hinted("instance", "list")
     assert main(["instance", "list", "--json"]) == 0
     assert [each["alive"] for each in json.loads(capsys.readouterr().out)["items"]].count(True) >= 1
+
+
+def test_what_a_failed_job_prints_is_run(shop: Shop, hinted: Hinted) -> None:
+    hinted("store", "update", shop.id, "--max-rows", "1")
+    [retry] = hinted("purge", "run", shop.id, "--retention-minutes", "1", "--force", ends=1)
+    assert retry.startswith("lethe job retry job_")
+    hinted("store", "update", shop.id, "--clear", "max-rows")
+    [watch] = hinted(*shlex.split(retry)[1:])
+    hinted(*shlex.split(watch)[1:], ends=1)  # limits are those of the submission
+
+
+def test_what_is_printed_after_an_interruption_is_run(
+    shop: Shop, hinted: Hinted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = shop.slow_purge()
+
+    def interrupted(*_arguments: object, **_options: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Jobs, "follow", interrupted)
+        watch, pause, abort = hinted("job", "watch", job_id, ends=130)
+    hinted(*shlex.split(pause)[1:], "--wait")
+    hinted(*shlex.split(abort)[1:], "--wait")
+    hinted(*shlex.split(watch)[1:], ends=1)
+
+
+def test_what_a_webhook_and_a_schedule_print_is_run(shop: Shop, hinted: Hinted) -> None:
+    with receiving() as receiver:
+        [test] = hinted("webhook", "add", receiver.url, "--clear-text-on-loopback", "--store", shop.id)
+        hinted(*shlex.split(test)[1:])
+        hinted("webhook", "remove", shlex.split(test)[-1])
+    hinted("schedule", "add", "PURGE", "--store", shop.id, "--cron", "0 3 1 1 *", "--body", BODY)
+    [schedule] = shop.http.get("/v1/schedules", params={"store": shop.id}).json()["items"]
+    [resume] = hinted("schedule", "pause", schedule["id"])
+    hinted(*shlex.split(resume)[1:])
+    hinted("schedule", "remove", schedule["id"])
+
+
+def test_what_an_agreement_prints_is_run(
+    http: httpx.Client, service: ServiceProcess, roots: Path, hinted: Hinted
+) -> None:
+    supplier, consumer = (make_replica(http, rid=rid, folder=roots, generation=GENERATION) for rid in (1, 2))
+    token = registered(http, f"file:{token_file(service, roots)}", store=supplier.id)
+    named = (supplier.id, service.url, consumer.id, "--token", token)
+    [bring] = hinted("replication", "agreement", "create", *named)
+    write(supplier, 3)
+    hinted(*shlex.split(bring)[1:])
+    assert len(entries(consumer)) == 3
+
+
+PRINTED: Final = re.compile(r"[:.;] (lethe [a-z][a-z-]*(?: [a-z][a-z-]*)*)")
+RUN_HERE: Final = {
+    "lethe certificate verify",
+    "lethe erasure plan",
+    "lethe job abort",
+    "lethe job pause",
+    "lethe job retry",
+    "lethe job watch",
+    "lethe replication session start",
+    "lethe schedule resume",
+    "lethe signing-key list",
+    "lethe audit verify",
+    "lethe store check",
+    "lethe webhook test",
+}
+"""Commands that a test of this file runs as they were printed; plans print theirs by `of_plan`."""
+ELSEWHERE: Final = {
+    "lethe explain": "tests/app/cli/test_codes_on_the_screen.py",
+    "lethe job show": "a look, after a refusal",
+    "lethe login": "tests/app/cli/test_profiles.py",
+    "lethe profile list": "tests/app/cli/test_profiles.py",
+    "lethe token list": "a look, after a refusal",
+}
+
+
+def test_every_command_that_the_code_prints_is_run_by_a_test() -> None:
+    printed = {
+        match
+        for file in source_files("app/cli")
+        for _, text in messages(file)
+        if not file.name.startswith("app/cli/demo")
+        for match in PRINTED.findall(text)
+    }
+    assert printed == RUN_HERE | set(ELSEWHERE)
