@@ -233,8 +233,6 @@ def update(
     Example: lethe store update shop --max-rows 1000000 --label region=eu
     Example: lethe store update shop --clear labels --clear max-rows
     """
-    if no_password and password is not None:
-        raise typer.BadParameter("give one of them", param_hint="--password / --no-password")
     limits = {"max_rows": max_rows, "max_fraction": max_fraction, "max_parallel_jobs": max_parallel_jobs}
     found = session.client.stores.get(store)
     changes: dict[str, Any] = {
@@ -251,13 +249,23 @@ def update(
         "parameters": _scalars(pairs(parameter, option="--parameter")),
         "limits": _limits(found, limits),
     }
-    changes = {name: value for name, value in changes.items() if value is not None}
-    changes |= {"password": None} if no_password else {}
-    changes |= _without(found, changes, clear or [])
-    if not changes:
-        raise typer.BadParameter("name what changes", param_hint="an option")
-    _show(session, session.client.stores.update(found, changes))
+    asked = _asked(found, changes, no_password=no_password, cleared=clear or [])
+    _show(session, session.client.stores.update(found, asked))
     return ExitCode.OK
+
+
+def _asked(
+    store: Store, changes: dict[str, Any], *, no_password: bool, cleared: list[Cleared]
+) -> dict[str, Any]:
+    """What the request says: options that were given, and what the store has none of any more."""
+    said = {name: value for name, value in changes.items() if value is not None}
+    if no_password and "password" in said:
+        raise typer.BadParameter("give one of them", param_hint="--password / --no-password")
+    said |= {"password": None} if no_password else {}
+    said |= _without(store, said, cleared)
+    if not said:
+        raise typer.BadParameter("name what changes", param_hint="an option")
+    return said
 
 
 def _without(store: Store, changes: dict[str, Any], cleared: list[Cleared]) -> dict[str, Any]:
