@@ -249,20 +249,16 @@ def update(
         "parameters": _scalars(pairs(parameter, option="--parameter")),
         "limits": _limits(found, limits),
     }
-    asked = _asked(found, changes, no_password=no_password, cleared=clear or [])
-    _show(session, session.client.stores.update(found, asked))
+    _show(session, session.client.stores.update(found, _asked(found, changes, no_password, clear or [])))
     return ExitCode.OK
 
 
-def _asked(
-    store: Store, changes: dict[str, Any], *, no_password: bool, cleared: list[Cleared]
-) -> dict[str, Any]:
+def _asked(store: Store, given: dict[str, Any], no_password: bool, cleared: list[Cleared]) -> dict[str, Any]:
     """What the request says: options that were given, and what the store has none of any more."""
-    said = {name: value for name, value in changes.items() if value is not None}
+    said = {name: value for name, value in given.items() if value is not None}
     if no_password and "password" in said:
         raise typer.BadParameter("give one of them", param_hint="--password / --no-password")
-    said |= {"password": None} if no_password else {}
-    said |= _without(store, said, cleared)
+    said |= ({"password": None} if no_password else {}) | _without(store, said, cleared)
     if not said:
         raise typer.BadParameter("name what changes", param_hint="an option")
     return said

@@ -111,8 +111,10 @@ def test_every_block_has_a_language_and_commands_that_are_not_run_say_why() -> N
     ]
     words = Counter(word for block in blocks for word in block.words)
     assert {word: count for word, count in words.items() if word not in PROGRAMS} == NOT_RUN
-    # No command hides in a block of another language.
-    hidden = [b for b in blocks if b.language == "text" and b.text.startswith(("lethe ", "curl ", "$ "))]
+    # No command hides in a block of another language; the page made from the command has examples that
+    # tests/style/test_examples.py parses.
+    pages = [b for b in blocks if b.page != "docs/reference/commands.md"]
+    hidden = [b for b in pages if b.language == "text" and b.text.startswith(("lethe ", "curl ", "$ "))]
     assert [b for b in hidden if "POST" not in b.text] == []
 
 

@@ -147,6 +147,7 @@ def test_store_is_told_with_all_that_concerns_it(fleet: Fleet) -> None:
         "age": "PT2M",
         "reachable": True,
         "findings": ["OWN_PURGE"],
+        "details": [],
     }
     assert shop["jobs"] == {"RUNNING": 1, "WAITING": 1}
     running, waits = shop["work"]

@@ -11,7 +11,7 @@ import pytest
 from sqlmodel import select
 
 from app.auth.service import Caller
-from app.fleet.attention import Limits, needs_somebody
+from app.fleet.attention import Limits, Shown, needs_somebody
 from app.fleet.models import AttentionCode
 from app.fleet.sight import Sight
 from app.jobs.batches.service import JOB_BATCH, prove_children_silent, run_batch
@@ -105,7 +105,7 @@ def shown_late(bench: Workbench, *, patience: timedelta = timedelta(days=90)) ->
     with bench.database.reading() as db:
         caller = Caller("tok_1", "ann", frozenset(), None)
         sight = Sight(caller, bench.database.now(db))
-        found, _ = needs_somebody(db, sight, Limits(wait=patience, heartbeat=HOUR))
+        found, _ = needs_somebody(db, sight, Limits(wait=patience, heartbeat=HOUR), Shown())
     return [each.subject for each in found if each.code is AttentionCode.WAITS_LONG]
 
 
