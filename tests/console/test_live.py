@@ -52,6 +52,7 @@ def assert_shown_in_time(page: Page, shop: Shop, job_id: str) -> None:
     assert sorted(took)[int(0.95 * (len(took) - 1))] <= SHOWN_MAX_S, took
 
 
+@pytest.mark.alone
 def test_purge_is_paused_throttled_resumed_and_aborted_by_mouse(
     make_tab: MakeTab, make_shop: MakeShop
 ) -> None:
