@@ -271,7 +271,7 @@ def test_a_node_with_a_greater_epoch_is_refused_at_submission_until_recovered(
         raise_fence(conn, name, token=ours + 100, owner="job_of_a_lost_future")
     before = node.loaded.rows()
     refused = problem(node.http.post(f"{node.url}/{path}", json=body), 409, "EPOCH_AHEAD")
-    assert f"the fence of {name} is at {ours + 100}" in refused["detail"]
+    assert f"fence of {name} is at {ours + 100}" in refused["detail"]
     assert "lethe recover" in refused["detail"]
     assert (node.get(path).json()["items"], node.loaded.rows()) == ([], before)
     node.http.post(f"{node.url}:recover")

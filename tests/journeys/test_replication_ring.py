@@ -52,9 +52,8 @@ def _run(directory: Path, urls: list[str], *, kills: int, seed: int) -> None:
             for number in range(kills):
                 killer.kill(as_supplier=number % 2 == 0)
                 activity.raise_faults()
-            until(
-                lambda: activity.asked > kills
-            )  # a service is back before the next session would have begun
+            # A service is back before the next session would have begun.
+            until(lambda: activity.asked > kills, timeout_s=CONVERGE_S)
             activity.stop()
         took_s = converge(ring, timeout_s=CONVERGE_S)
         changes = sum(len(each.changes) for each in activity.written)
