@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,13 @@ from app.jobs.running.suspension import awake_store
 from app.jobs.service import whole_of
 from app.stores.targets import session_limits, target_of
 from spark.targets.archive.archive import verify
-from spark.targets.archive.restore import restore_into_file, restore_into_schema, restore_live
+from spark.targets.archive.restore import (
+    published_before,
+    restore_into_file,
+    restore_into_schema,
+    restore_live,
+)
+from spark.targets.archive.restored_file import Attempt, FileMark
 from spark.targets.archive.units import RestoreReport
 from spark.targets.connection import connect
 from spark.targets.errors import RestoreConflict, TargetError
@@ -24,6 +31,8 @@ from spark.targets.ledger import archive_manifest, has_ledger
 from spark.targets.manifest import ManifestEntry
 
 SHOWN_MAX = 200
+CHECKPOINT_FILE = "restored_file"
+"""Which file the restore made, before it has its name, and what is in it."""
 UNIT = "files"
 
 
@@ -94,25 +103,34 @@ def run_restore(context: JobContext) -> Mapping[str, Any]:
     if not entries:
         raise JobFailed("ARCHIVE_EMPTY", "the purge removed nothing: there is nothing to bring back")
     into = RestoreInto.model_validate(context.job.params["into"])
-    report = _restore(context, entries, into)
-    if report.stopped:
-        context.check()
+    done = _restore(context, entries, into)
+    result = {
+        "units": done["units"],
+        "rows": done["rows"],
+        "skipped": done["skipped"],
+        "manifest": source,
+        "refused": done["refused"],
+        "warnings": _marks_left(context) if into.live else [],
+    }
+    if done["refused_units"]:
+        detail = f"{done['refused_units']} of {done['units']} units were refused; the others are restored"
+        raise JobFailed("RESTORE_REFUSED", detail, result=result)
+    return result
+
+
+def _summary(report: RestoreReport) -> dict[str, Any]:
+    """What became of all units; of those refused, the first."""
     refused = [
         {"unit_id": unit.unit_id, "table": unit.table_name, "state": unit.state, "detail": unit.detail}
         for unit in report.refused[:SHOWN_MAX]
     ]
-    result = {
+    return {
         "units": len(report.units),
         "rows": report.rows,
         "skipped": sum(unit.skipped for unit in report.units),
-        "manifest": source,
+        "refused_units": len(report.refused),
         "refused": refused,
-        "warnings": _marks_left(context) if into.live else [],
     }
-    if report.refused:
-        detail = f"{len(report.refused)} of {len(report.units)} units were refused; the others are restored"
-        raise JobFailed("RESTORE_REFUSED", detail, result=result)
-    return result
 
 
 def _marks_left(context: JobContext) -> list[dict[str, Any]]:
@@ -129,7 +147,7 @@ def _marks_left(context: JobContext) -> list[dict[str, Any]]:
     return [{"code": "MARKS_NOT_UNDONE", "count": marked, "detail": detail}]
 
 
-def _restore(context: JobContext, entries: list[ManifestEntry], into: RestoreInto) -> RestoreReport:
+def _restore(context: JobContext, entries: list[ManifestEntry], into: RestoreInto) -> dict[str, Any]:
     should_stop: Callable[[], bool] = lambda: context.stop_cause is not None  # noqa: E731
     if into.file is not None:
         return _into_file(context, entries, Path(into.file), should_stop)
@@ -138,8 +156,18 @@ def _restore(context: JobContext, entries: list[ManifestEntry], into: RestoreInt
         claimed = claim(context, conn, resource=_resource(context, into), queue=False)
         fence = (claimed.resource, context.job.token) if claimed.has_ledger else None
         if into.schema_name is not None:
-            return restore_into_schema(conn, into.schema_name, entries, fence=fence, should_stop=should_stop)
-        return restore_live(conn, entries, fence=fence, should_stop=should_stop)
+            report = restore_into_schema(
+                conn, into.schema_name, entries, fence=fence, should_stop=should_stop
+            )
+        else:
+            report = restore_live(conn, entries, fence=fence, should_stop=should_stop)
+    return _whole(context, report)
+
+
+def _whole(context: JobContext, report: RestoreReport) -> dict[str, Any]:
+    if report.stopped:
+        context.check()
+    return _summary(report)
 
 
 def _resource(context: JobContext, into: RestoreInto) -> str:
@@ -153,10 +181,21 @@ def _resource(context: JobContext, into: RestoreInto) -> str:
 
 def _into_file(
     context: JobContext, entries: list[ManifestEntry], path: Path, should_stop: Callable[[], bool]
-) -> RestoreReport:
+) -> dict[str, Any]:
+    attempt = Attempt(context.job.id, context.job.token)
+    roots = session_limits(context.settings).roots
+    known = context.checkpoint(CHECKPOINT_FILE)
+    mark = FileMark(**known["mark"]) if known else None
+
+    def note(mark: FileMark, report: RestoreReport) -> None:
+        context.save_checkpoint(CHECKPOINT_FILE, {"mark": asdict(mark), "done": _summary(report)})
+
     try:
-        roots = session_limits(context.settings).roots
-        return restore_into_file(entries, path, roots=roots, should_stop=should_stop)
+        if published_before(path, attempt, mark, roots=roots) and known:
+            return dict(known["done"])
+        report = restore_into_file(
+            entries, path, attempt=attempt, roots=roots, should_stop=should_stop, before_publish=note
+        )
     except RestoreConflict as error:
         raise JobFailed(error.code, error.detail) from error
     except TargetError as error:
@@ -164,3 +203,4 @@ def _into_file(
         if cause is not None:
             raise JobStopped(cause) from error
         raise JobFailed(error.code, error.detail) from error
+    return _whole(context, report)

@@ -18,7 +18,6 @@ from pathlib import Path
 
 from spark.targets.archive.archive import ShouldStop, read_shape
 from spark.targets.archive.columns import TableShape, describe_table
-from spark.targets.archive.file import prepare_directory
 from spark.targets.archive.insert import (
     Inserted,
     add_file_table,
@@ -28,6 +27,16 @@ from spark.targets.archive.insert import (
     insert_missing,
 )
 from spark.targets.archive.parents import Parents, in_a_circle, parents_first, parents_of
+from spark.targets.archive.restored_file import (
+    Attempt,
+    FileMark,
+    create_draft,
+    draft_of,
+    mark_of,
+    publish,
+    remove_draft,
+    remove_earlier_drafts,
+)
 from spark.targets.archive.schemas import live_schema, relations_of, schema_exists
 from spark.targets.archive.sqlite import insert_rows
 from spark.targets.archive.units import (
@@ -44,7 +53,6 @@ from spark.targets.archive.units import (
 from spark.targets.connection import Connection, SessionLimits, Target, connect
 from spark.targets.errors import (
     ArchiveCorrupt,
-    ArchiveFailed,
     RestoreConflict,
     TargetError,
     TargetParentMissing,
@@ -54,9 +62,9 @@ from spark.targets.errors import (
     TargetTablesMissing,
 )
 from spark.targets.fence import check_fence
-from spark.targets.files.beneath import is_within, link_beneath, open_beneath, unlink_beneath
+from spark.targets.files.beneath import is_within
 from spark.targets.ledger import LedgerRow, find_unit, has_ledger, record_unit
-from spark.targets.manifest import ManifestEntry, sync_directory
+from spark.targets.manifest import ManifestEntry
 from spark.targets.sqlite_opening import OUTSIDE
 
 RESTORE_STEP = "RESTORE"
@@ -67,24 +75,27 @@ def restore_into_file(
     entries: Sequence[ManifestEntry],
     path: Path,
     *,
+    attempt: Attempt,
     roots: tuple[str, ...] = (),
     should_stop: ShouldStop | None = None,
+    before_publish: Callable[[FileMark, RestoreReport], None] | None = None,
 ) -> RestoreReport:
     """Write the rows into a new SQLite file with the tables of the archive.
 
     The file appears when the restore has come to its end, not before.
 
     Args:
+        attempt: whose draft it is until then.
         roots: resolved directories in which it may lie; none: anywhere.
+        before_publish: gets what tells this file from others, and what the restore did. The file appears
+            after it.
     Raises: RestoreConflict: the file exists. ArchiveFailed: the disk refused. TargetPathRefused.
     """
-    path = Path(os.path.realpath(path.parent), path.name)
-    if not is_within(str(path), roots):
-        raise TargetPathRefused(OUTSIDE)
+    path = _allowed(path, roots)
     if os.path.lexists(path):
         raise RestoreConflict(f"{path} exists already")
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    _create_draft(draft)
+    draft = draft_of(path, attempt)
+    create_draft(draft)
     try:
         limits = SessionLimits(roots=roots)
         with connect(Target(f"sqlite:///{draft}"), application_name="lethe-restore", limits=limits) as conn:
@@ -92,10 +103,31 @@ def restore_into_file(
                 _match_encoding(conn, entries)
             report = _each(entries, lambda unit, shape: _into_file(conn, unit, shape), should_stop)
         if not report.stopped:
-            _publish(draft, path)
+            if before_publish is not None:
+                before_publish(mark_of(draft), report)
+            publish(draft, path)
         return report
     finally:
-        _remove(draft)
+        remove_draft(draft)
+
+
+def published_before(path: Path, attempt: Attempt, mark: FileMark | None, *, roots: tuple[str, ...]) -> bool:
+    """Whether the file of an earlier attempt is there; from now on none of them can put it there.
+
+    Args:
+        mark: reads what an earlier attempt gave to `before_publish`; None: none came so far.
+    Raises: ArchiveFailed: the disk refused. TargetPathRefused.
+    """
+    path = _allowed(path, roots)
+    remove_earlier_drafts(path, attempt)
+    return mark is not None and os.path.lexists(path) and mark_of(path) == mark
+
+
+def _allowed(path: Path, roots: tuple[str, ...]) -> Path:
+    path = Path(os.path.realpath(path.parent), path.name)
+    if not is_within(str(path), roots):
+        raise TargetPathRefused(OUTSIDE)
+    return path
 
 
 def restore_into_schema(
@@ -284,32 +316,6 @@ def _match_encoding(conn: Connection, entries: Sequence[ManifestEntry]) -> None:
             if encoding in ("UTF-16le", "UTF-16be"):
                 conn.execute(f"pragma encoding = '{encoding}'")
             return
-
-
-def _create_draft(draft: Path) -> None:
-    try:
-        prepare_directory(draft.parent)
-        _remove(draft)
-        os.close(open_beneath(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
-    except OSError as exc:
-        raise ArchiveFailed(f"{draft}: {exc.strerror}") from exc
-
-
-def _publish(draft: Path, path: Path) -> None:
-    # A link, because a rename would replace a file that has come into being meanwhile.
-    try:
-        link_beneath(draft, path)
-        sync_directory(path.parent)
-    except FileExistsError:
-        raise RestoreConflict(f"{path} exists already") from None
-    except OSError as exc:
-        raise ArchiveFailed(f"{path}: {exc.strerror}") from exc
-
-
-def _remove(draft: Path) -> None:
-    for name in (draft, draft.with_name(f"{draft.name}-journal")):
-        with suppress(FileNotFoundError):
-            unlink_beneath(name)
 
 
 def _same_dialect(conn: Connection, shape: TableShape) -> None:

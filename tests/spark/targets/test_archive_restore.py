@@ -8,6 +8,7 @@ import pytest
 
 from spark.targets.archive.archive import ManifestEntry, archive_delete, scan_directory
 from spark.targets.archive.restore import restore_into_file, restore_into_schema, restore_live
+from spark.targets.archive.restored_file import Attempt
 from spark.targets.connection import Connection, Target
 from spark.targets.dialects.dialect import Row
 from spark.targets.errors import ArchiveFailed, FenceRaised, RestoreConflict, TargetSchemaUnsupported
@@ -23,6 +24,7 @@ from spark.targets.ledger import (
 from tests.spark.targets.conftest import Connect
 
 JOB = "job_" + "c" * 26
+ATTEMPT = Attempt("job_" + "d" * 26, token=1)
 TABLES = ("sym_outgoing_batch", "sym_data_event", "sym_data")
 AWKWARD = ["", None, "a\tb", "c\nd", "\\N", "\\", "é'\"", "\r", "1"]
 
@@ -96,7 +98,7 @@ def states(report_units: Sequence[object]) -> list[tuple[str, str]]:
 def test_restored_file_holds_exactly_the_archived_rows(conn: Connection, tmp_path: Path) -> None:
     before = contents(conn)
     purge(conn, tmp_path / "a")
-    report = restore_into_file(archive_manifest(conn, JOB), tmp_path / "out" / "restored.db")
+    report = restore_into_file(archive_manifest(conn, JOB), tmp_path / "out" / "restored.db", attempt=ATTEMPT)
     assert (report.rows, report.refused, report.stopped) == (27, (), False)
     raw = sqlite3.connect(tmp_path / "out" / "restored.db")
     found = {table: raw.execute(f"select * from {table} order by 1, 2").fetchall() for table in TABLES}
@@ -114,7 +116,7 @@ def test_existing_file_is_never_touched(conn: Connection, tmp_path: Path) -> Non
     entries = purge(conn, tmp_path / "a")
     (tmp_path / "mine.db").write_text("precious")
     with pytest.raises(RestoreConflict):
-        restore_into_file(entries, tmp_path / "mine.db")
+        restore_into_file(entries, tmp_path / "mine.db", attempt=ATTEMPT)
     assert (tmp_path / "mine.db").read_text() == "precious"
 
 
@@ -122,12 +124,12 @@ def test_place_that_cannot_be_written_is_reported(conn: Connection, tmp_path: Pa
     entries = purge(conn, tmp_path / "a")
     (tmp_path / "file").write_text("no directory")
     with pytest.raises(ArchiveFailed):
-        restore_into_file(entries, tmp_path / "file" / "out.db")
+        restore_into_file(entries, tmp_path / "file" / "out.db", attempt=ATTEMPT)
 
 
 def test_stopped_restore_leaves_no_file(conn: Connection, tmp_path: Path) -> None:
     entries = purge(conn, tmp_path / "a")
-    report = restore_into_file(entries, tmp_path / "out.db", should_stop=lambda: True)
+    report = restore_into_file(entries, tmp_path / "out.db", attempt=ATTEMPT, should_stop=lambda: True)
     assert report.stopped
     assert not (tmp_path / "out.db").exists()
 
@@ -322,7 +324,7 @@ def test_without_a_ledger_each_key_comes_back_once_from_the_newest_attempt(
         attempt(2, 2)
     entries = scan_directory(tmp_path).entries
     assert len(entries) == 3
-    assert restore_into_file(entries, tmp_path / "out.db").rows == 3
+    assert restore_into_file(entries, tmp_path / "out.db", attempt=ATTEMPT).rows == 3
     raw = sqlite3.connect(tmp_path / "out.db")
     assert raw.execute("select * from sym_data order by 1").fetchall() == [
         (1, "newest"),
@@ -347,7 +349,7 @@ def test_texts_that_are_none_come_back_to_the_byte(sqlite: Target, opened: Conne
             conn, "delete from t", {}, table="t", directory=tmp_path, job_id=JOB, unit_id="u", token=1
         )
     assert entry is not None
-    restore_into_file([entry], tmp_path / "out.db")
+    restore_into_file([entry], tmp_path / "out.db", attempt=ATTEMPT)
     assert opened(Target(f"sqlite:///{tmp_path}/out.db")).execute(query) == before
     assert restore_live(conn, [entry]).refused == ()
     assert conn.execute(query) == before
@@ -368,7 +370,7 @@ def test_other_encodings_of_sqlite_come_back(encoding: str, opened: Connect, tmp
             conn, "delete from t", {}, table="t", directory=tmp_path, job_id=JOB, unit_id="u", token=1
         )
     assert entry is not None
-    restore_into_file([entry], tmp_path / "out.db")
+    restore_into_file([entry], tmp_path / "out.db", attempt=ATTEMPT)
     assert opened(Target(f"sqlite:///{tmp_path}/out.db")).execute(query) == before
     assert restore_live(conn, [entry]).refused == ()
     assert conn.execute(query) == before

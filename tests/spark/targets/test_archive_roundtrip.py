@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from spark.targets.archive.archive import archive_delete, read_rows, verify_file
 from spark.targets.archive.restore import restore_into_file, restore_live
+from spark.targets.archive.restored_file import Attempt
 from spark.targets.connection import Connection, Target
 from tests.spark.targets.conftest import Connect
 
@@ -82,7 +83,7 @@ def archived_and_back(conn: Connection, directory: Path, query: str) -> None:
         return
     assert verify_file(entry).state == "OK"
     assert len(list(read_rows(entry.path))) == len(before)
-    report = restore_into_file([entry], directory / "out.db")
+    report = restore_into_file([entry], directory / "out.db", attempt=Attempt("job_of_restore", 1))
     assert (report.rows, report.refused) == (len(before), ())
     assert restore_live(conn, [entry]).refused == ()
     assert conn.execute(query) == before

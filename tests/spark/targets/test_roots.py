@@ -21,6 +21,7 @@ from spark.erase.overwrite.file_layer import READ_FLAGS, WRITE_FLAGS, FileLayer
 from spark.erase.reading.directory import file_names, opened
 from spark.targets.archive.file import AttemptWriter, job_directory
 from spark.targets.archive.restore import restore_into_file
+from spark.targets.archive.restored_file import Attempt
 from spark.targets.connection import Connection, SessionLimits, Target, connect
 from spark.targets.errors import ArchiveFailed, TargetError, TargetPathRefused
 from spark.targets.files.beneath import open_beneath
@@ -162,9 +163,9 @@ def test_new_file_is_not_made_outside(inside: Path, outside: Path) -> None:
 def test_restore_is_not_written_outside(inside: Path, outside: Path) -> None:
     (inside / "deep").symlink_to(outside)
     with pytest.raises(TargetPathRefused):
-        restore_into_file([], inside / "deep" / "new.sqlite", roots=(str(inside),))
+        restore_into_file([], inside / "deep" / "new.sqlite", attempt=Attempt("job", 1), roots=(str(inside),))
     assert list(outside.iterdir()) == []
-    restore_into_file([], inside / "new.sqlite", roots=(str(inside),))
+    restore_into_file([], inside / "new.sqlite", attempt=Attempt("job", 1), roots=(str(inside),))
     assert (inside / "new.sqlite").is_file()
 
 
