@@ -214,10 +214,22 @@ class Database:
         heard by LISTEN on PostgreSQL (`heard`).
         """
         with self._news_guard:
-            if self.is_sqlite and (state := self._log_state()) != self._log_seen:
-                self._log_seen = state
-                self._news += 1
-            return self._news
+            return self._count_others()
+
+    def news_at_once(self) -> int | None:
+        """The same for who may not wait, as it does during a commit on SQLite; None: ask again."""
+        if not self._news_guard.acquire(blocking=False):
+            return None
+        try:
+            return self._count_others()
+        finally:
+            self._news_guard.release()
+
+    def _count_others(self) -> int:
+        if self.is_sqlite and (state := self._log_state()) != self._log_seen:
+            self._log_seen = state
+            self._news += 1
+        return self._news
 
     def heard(self) -> None:
         """Somebody has written; tells who waits for that (`told`)."""

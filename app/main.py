@@ -27,6 +27,7 @@ from app.auth.oidc.keys import Keys, Provider
 from app.auth.refusals import Refusals
 from app.auth.scopes import Scope
 from app.auth.service import Caller
+from app.auth.token_cache import TokenCache
 from app.backups.api import router as backups_router
 from app.clock import Clock, SystemClock
 from app.console.mounting import add_console
@@ -197,6 +198,7 @@ def create_app(
     changed = _tells(lambda _job_id: wake_runner(), told)
     state = app.state
     state.settings, state.database, state.watch, state.feed = settings, database, watch, feed
+    state.tokens = TokenCache(database, (clock or SystemClock()).boottime_s)
     state.clock, state.readiness = clock or SystemClock(), readiness or Readiness()
     state.changed, state.told, state.change_writers = changed, told, writers
     state.spark, state.instance_id = spark, instance_id

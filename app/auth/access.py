@@ -5,15 +5,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Final, cast
 
 from fastapi import Depends, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from app.auth.oidc.bearer import caller_of_jwt, is_jwt
 from app.auth.oidc.keys import Keys
 from app.auth.scopes import Scope
-from app.auth.service import Caller, authenticate
+from app.auth.service import Caller
+from app.auth.token_cache import READING, TokenCache
 from app.clock import Clock
 from app.db import Database
 from app.errors import ScopeMissing, Unauthenticated
+from app.kit.http.at_once import at_once
 from app.settings import Settings
 
 if TYPE_CHECKING:
@@ -60,14 +63,13 @@ def tell_changed(request: Request, name: str) -> None:
     cast(Callable[[str], None], request.app.state.changed)(name)
 
 
-DatabaseDep = Annotated[Database, Depends(database_of)]
-SettingsDep = Annotated[Settings, Depends(settings_of)]
-ClockDep = Annotated[Clock, Depends(clock_of)]
+DatabaseDep = Annotated[Database, Depends(at_once(database_of))]
+SettingsDep = Annotated[Settings, Depends(at_once(settings_of))]
+ClockDep = Annotated[Clock, Depends(at_once(clock_of))]
 
 
-def authenticated(
+async def authenticated(
     request: Request,
-    database: DatabaseDep,
     clock: ClockDep,
     credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
 ) -> Caller:
@@ -83,10 +85,13 @@ def authenticated(
     secret, now = credentials.credentials, clock.now()
     oidc: Keys | None = request.app.state.oidc_keys
     if oidc is not None and is_jwt(secret):
-        caller = caller_of_jwt(secret, settings_of(request).oidc, oidc, now=now)
+        caller = await run_in_threadpool(caller_of_jwt, secret, settings_of(request).oidc, oidc, now=now)
     else:
-        with database.reading() as db:
-            caller = authenticate(db, secret, now=now)
+        tokens: TokenCache = request.app.state.tokens
+        known = tokens.known(secret, now=now) if request.method in READING else None
+        if known is None:
+            known = await run_in_threadpool(tokens.look_up, secret, now=now)
+        caller = known
     request.state.token_id, request.state.token_name = caller.token_id, caller.name
     return caller
 
@@ -117,7 +122,7 @@ class Requirement:
     conditions: tuple[Condition, ...] = ()
     is_unlimited: bool = False
 
-    def __call__(self, caller: Annotated[Caller, Depends(authenticated)]) -> Caller:
+    async def __call__(self, caller: Annotated[Caller, Depends(authenticated)]) -> Caller:
         """The caller, who holds what is needed.
 
         Raises: ScopeMissing, TokenLimitedToStores.

@@ -13,6 +13,7 @@ from app.auth.service import Caller
 from app.fleet.listening import Wanted, resume_point, told
 from app.fleet.models import FleetEvent, StreamBegin
 from app.fleet.stream import FeedWatch, Listener
+from app.kit.http.at_once import at_once
 from app.kit.problems import problems
 from app.kit.values import Text
 from app.stores.labels import parse_labels
@@ -26,7 +27,7 @@ def feed_of(request: Request) -> FeedWatch:
     return cast(FeedWatch, request.app.state.feed)
 
 
-FeedDep = Annotated[FeedWatch, Depends(feed_of)]
+FeedDep = Annotated[FeedWatch, Depends(at_once(feed_of))]
 
 
 async def _wanted(

@@ -44,6 +44,7 @@ from app.jobs.states import HELD, TERMINAL, JobState
 from app.jobs.streaming import stream_events, wait_for_change
 from app.jobs.watch import JobWatch
 from app.kit.conditional import IfNoneMatch, conditional_answer, etag, is_current
+from app.kit.http.at_once import at_once
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.prefer import PreferHeader, wait_seconds
 from app.kit.problems import problems
@@ -82,7 +83,7 @@ def watch_of(request: Request) -> JobWatch:
     return watch
 
 
-WatchDep = Annotated[JobWatch, Depends(watch_of)]
+WatchDep = Annotated[JobWatch, Depends(at_once(watch_of))]
 
 
 def accepted(job: Job, *, status: int = 202) -> Answer:

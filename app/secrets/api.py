@@ -13,6 +13,7 @@ from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.kit.conditional import IfMatch, IfNoneMatch, conditional_answer, etag
+from app.kit.http.at_once import at_once
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
 from app.secrets.models import NAME_PATTERN, SecretCreate, SecretPatch, SecretRead
@@ -157,7 +158,7 @@ def delete_secret(
     name: SecretPath,
     request: Request,
     caller: Admin,
-    users: Annotated[Users, Depends(users_of)],
+    users: Annotated[Users, Depends(at_once(users_of))],
     if_match: IfMatch = None,
     idempotency_key: IdempotencyKeyHeader = None,
 ) -> Response:

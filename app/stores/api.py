@@ -15,6 +15,7 @@ from app.auth.service import Caller
 from app.db import Database
 from app.errors import StoreForbidden
 from app.kit.conditional import IfMatch, IfNoneMatch, conditional_answer, etag
+from app.kit.http.at_once import at_once
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
 from app.kit.values import Text
@@ -62,7 +63,7 @@ Chooser = Annotated[Caller, Depends(requires(Scope.STORES_WRITE, OF_ADMIN, *SWIT
 FORGET = Condition(Scope.ADMIN, "`forget_extinctions` is true")
 Remover = Annotated[Caller, Depends(requires(Scope.STORES_WRITE, FORGET))]
 Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
-HooksDep = Annotated[StoreHooks, Depends(hooks_of)]
+HooksDep = Annotated[StoreHooks, Depends(at_once(hooks_of))]
 
 
 def read_row(database: Database, store_id: str, caller: Caller) -> Store:
