@@ -100,11 +100,12 @@ def submit_due(
     """
     with database.reading() as db:
         is_in_line = _differences(db, recurring) == ([], [])
+        due = _due(db, recurring, now) if is_in_line else []
     if not is_in_line:
         with database.transaction() as db:
             _bring_in_line(db, recurring, now)
-    with database.reading() as db:
-        due = [(row.store, row.kind) for row in _due(db, recurring, now)]
+        with database.reading() as db:
+            due = _due(db, recurring, now)
     made = []
     for store, kind in due:
         with database.transaction() as db:
@@ -123,8 +124,9 @@ def _differences(
     kept = db.exec(select(SweepTick).where(col(SweepTick.kind).in_(recurring.kinds))).all()
     rows = {(row.store, row.kind): Schedule.of(row) for row in kept}
     query = select(Store).where(Store.kind == recurring.store_kind).order_by(col(Store.id)).limit(STORES_MAX)
-    values = global_values(db)
-    asked = [(store, item) for store in db.exec(query).all() for item in recurring.wanted(values, store)]
+    stores = db.exec(query).all()
+    values = global_values(db) if stores else {}
+    asked = [(store, item) for store in stores for item in recurring.wanted(values, store)]
     assert {item.kind for _, item in asked} <= recurring.kinds, "a kind that nobody would find due"
     changed = [(store, item) for store, item in asked if rows.get((store.id, item.kind)) != item]
     wanted = {(store.id, item.kind) for store, item in asked}
@@ -149,8 +151,11 @@ def _bring_in_line(db: Session, recurring: Recurring, now: datetime) -> None:
     db.flush()
 
 
-def _due(db: Session, recurring: Recurring, now: datetime) -> Sequence[SweepTick]:
-    query = select(SweepTick).where(col(SweepTick.kind).in_(recurring.kinds), col(SweepTick.next_at) <= now)
+def _due(db: Session, recurring: Recurring, now: datetime) -> Sequence[tuple[str, str]]:
+    """Store and kind of each tick that is due."""
+    query = select(SweepTick.store, SweepTick.kind).where(
+        col(SweepTick.kind).in_(recurring.kinds), col(SweepTick.next_at) <= now
+    )
     return db.exec(query.order_by(col(SweepTick.next_at)).limit(STORES_MAX)).all()
 
 
