@@ -16,6 +16,7 @@ class Seen(StrEnum):
     COMMAND = "COMMAND"
     READY = "READY"
     FINDING = "FINDING"
+    ANSWER = "ANSWER"
 
 
 class Passes(StrEnum):

@@ -33,6 +33,7 @@ SEEN: Final = {
     Seen.STATE: "the state of a job, a cycle, a backup or a session",
     Seen.COMMAND: "a message of the command",
     Seen.READY: "a note of `/readyz`",
+    Seen.ANSWER: "a word of an answer: an outcome, a state, a reason",
     Seen.FINDING: "a finding, a warning or a cause: of a check, a plan, a result, a file",
 }
 

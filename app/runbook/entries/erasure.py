@@ -16,7 +16,7 @@ ENTRIES: Final = (
         "CYCLE_NOT_FOUND",
         (Seen.HTTP,),
         "There is no such cycle of the store, or it was forgotten with its job.",
-        "`lethe erasure list` shows those that are kept.",
+        "`lethe erasure list STORE` shows those that are kept.",
         Passes.NO,
     ),
     Entry(
@@ -92,7 +92,8 @@ ENTRIES: Final = (
             "environment over."
         ),
         (
-            "If that was no `lethe recover` of yours, look for a second Lethe on the same environment. The "
+            "If that was no `lethe recover STORE` of yours, look for a second Lethe on the same "
+            "environment. The "
             "next attempt goes on with the present epoch."
         ),
         Passes.MAYBE,
@@ -102,9 +103,9 @@ ENTRIES: Final = (
         (Seen.TARGET,),
         (
             "Somebody stopped erasure at the environment, or its control file was replaced while a file was"
-            " erased."
+            " erased. Of the pool of Spark: no job has needed it yet."
         ),
-        "Nothing to do: the job tries again.",
+        "Nothing to do: the job tries again, and the pool starts when a job needs it.",
         Passes.YES,
     ),
     Entry(
@@ -317,7 +318,7 @@ ENTRIES: Final = (
         "LIVE_BACKUP_UNKNOWN",
         (Seen.TARGET,),
         "A backup that Lethe did not begin is under way in the open environment.",
-        "Wait for its end; from then on run it through `lethe backup run`.",
+        "Wait for its end; from then on run it through `lethe backup run --store STORE -- COMMAND`.",
         Passes.MAYBE,
     ),
 )

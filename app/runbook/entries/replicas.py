@@ -111,7 +111,8 @@ ENTRIES: Final = (
         ("The target holds another generation than the store says: it was made anew, or is another replica."),
         (
             "Check that the store's URL is right (`lethe store show STORE`). If it is, register the "
-            "store again (`lethe store remove`, which leaves the target alone, then `lethe store add`) "
+            "store again (`lethe store remove STORE`, which leaves the target alone, then `lethe store "
+            "add STORE TARGET_URL`) "
             "with the target's generation; else name another target."
         ),
         Passes.NO,

@@ -74,7 +74,7 @@ ENTRIES: Final = (
         ("The session would replace what the consumer holds, and no admin has allowed it there."),
         (
             "Make sure that it may be lost. Then, at the consumer: `lethe replication discard-grant "
-            "create STORE --supplier-rid N --reason ...`; a waiting session goes on by itself."
+            "create STORE --supplier-rid RID --reason ...`; a waiting session goes on by itself."
         ),
         Passes.NO,
     ),
@@ -188,10 +188,9 @@ ENTRIES: Final = (
         (Seen.TARGET,),
         "Two replicas with different keys have one replica id.",
         (
-            "Two live replicas: register the later one anew, with another id and an empty target; keep "
-            "the old target until its changes are written again there. A key learned wrongly: `lethe "
-            "replication key pin`. A lost replica made anew: `lethe replication key forget` at each "
-            "peer."
+            "Two live replicas: register the later one anew, with another id and an empty target; keep its "
+            "old target until its changes are written again. A key learned wrongly: see KEY_KNOWN. A lost "
+            "replica made anew: `lethe replication key forget STORE RID --reason WHY` at each peer."
         ),
         Passes.NO,
     ),

@@ -86,7 +86,7 @@ ENTRIES: Final = (
         "The job, cycle, backup or session ended by an error. What it had done stays done.",
         (
             "`lethe job show JOB` has the error: `lethe explain` its code. When the cause is gone: "
-            "`lethe job retry JOB`. A backup: take another."
+            "`lethe job retry JOB`. A backup: take another. The pool of Spark: `lethe spark-pool status`."
         ),
         Passes.NO,
     ),
@@ -136,19 +136,23 @@ ENTRIES: Final = (
         (Seen.STATE,),
         (
             "Its time was over: a cycle was not resumed before its end, or nobody renewed the lease "
-            "of a backup."
+            "of a backup, or used a grant in time."
         ),
         (
             "Cycle: begin another, and keep the service running. Backup: take another, and renew it "
-            "more often or ask for a longer lease."
+            "more often or ask for a longer lease. Grant: make another, with a longer `--expires-in`."
         ),
         Passes.NO,
     ),
     Entry(
         "DROPPED",
         (Seen.STATE,),
-        ("The store's erase period changed while the cycle ran; its next one goes by the new period."),
-        "Nothing to do: the next cycle comes by itself, if erasure is still switched on.",
+        (
+            "Of a cycle: the store's erase period changed while it ran; its next one goes by the new period. "
+            "Of an extinction: it was never committed, and holds for no key."
+        ),
+        "Cycle: nothing to do, the next one comes by itself if erasure is still switched on. "
+        "Extinction: ask for it again if its keys should go.",
         Passes.NO,
     ),
     Entry(
@@ -168,8 +172,8 @@ ENTRIES: Final = (
     Entry(
         "ENDED",
         (Seen.STATE,),
-        "The backup is over, and every file stayed what it was while it was read.",
-        "Keep the copy.",
+        ("The backup or the session is over. Of a backup: every file stayed what it was while it was read."),
+        "Backup: keep the copy. Session: its `outcome` says how it ended; `lethe explain` that word.",
         Passes.NO,
     ),
     Entry(

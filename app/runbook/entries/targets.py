@@ -37,7 +37,7 @@ ENTRIES: Final = (
         (Seen.TARGET,),
         "The target refuses the user or the password; `detail` has its words.",
         (
-            "Correct the secret (`lethe secret update`) or the user in the URL, then `lethe store check "
+            "Correct the secret (`lethe secret update NAME`) or the user in the URL, then `lethe store check "
             "STORE`. A job that failed by it: `lethe job retry JOB`."
         ),
         Passes.NO,

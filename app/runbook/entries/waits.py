@@ -83,7 +83,7 @@ ENTRIES: Final = (
         "LOG_NOT_DRAINED",
         (Seen.WAIT,),
         "A log table still holds rows that not every node has.",
-        "`lethe slony status` shows which node is behind; look at its slon if it does not move.",
+        "`lethe slony status STORE` shows which node is behind; look at its slon if it does not move.",
         Passes.YES,
     ),
     Entry(
@@ -97,7 +97,7 @@ ENTRIES: Final = (
         "CONFIRMATION",
         (Seen.WAIT,),
         "Nodes have not confirmed the event yet; `until` is the deadline.",
-        "`lethe slony status` shows how far each is; look at the slon of one that does not move.",
+        "`lethe slony status STORE` shows how far each is; look at the slon of one that does not move.",
         Passes.YES,
     ),
     Entry(
@@ -121,7 +121,7 @@ ENTRIES: Final = (
         "BACKUP",
         (Seen.WAIT,),
         "A backup holds the files, `until` its lease runs out at the latest.",
-        "Nothing to do: it goes on when the backup ends. `lethe backup list` shows it.",
+        "Nothing to do: it goes on when the backup ends. `lethe backup list STORE` shows it.",
         Passes.YES,
     ),
     Entry(
@@ -138,7 +138,7 @@ ENTRIES: Final = (
         "ERASER_DISABLED",
         (Seen.WAIT,),
         "`je.env.runEraser` is off for the store, or `je.erase.period` is PT0S.",
-        "`lethe parameter set` switches it on again.",
+        "`lethe parameter set NAME VALUE` switches it on again.",
         Passes.NO,
     ),
     Entry(

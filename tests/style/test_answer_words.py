@@ -1,0 +1,133 @@
+"""Every word in capitals that an answer may have is in the runbook, or named here with the reason."""
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, Final
+
+from app.runbook.registry import RUNBOOK, normal
+from tests.style.source_files import ROOT, source_files
+
+WORD: Final = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*")
+CHOICES: Final[dict[str, set[str]]] = {
+    "what a request, a setting or a parameter chooses; its field or its option says what each does": {
+        *("ALL", "AS_PROGRAM", "AUTO", "BUILTIN", "CLASSIC", "CLOSED", "DAY", "DENY", "ALLOW", "DOCUMENT"),
+        *("EAGER", "FILTER_INSTALLED", "FORBID", "FORCE", "FULL", "GENTLE", "INLINE", "INSTALLED", "LAZY"),
+        *("LIVE", "MANUAL", "MARK", "MONTH", "MS", "NATIVE", "ON", "OFF", "PARQUET", "PROGRAM", "QUEUE"),
+        *("READ_ONLY", "REFUSE", "RUN_ONCE", "S", "SKIP", "SPARK", "STOP", "STRANDED", "SYNC", "VIA_LETHE"),
+        *("INCREMENTAL", "TOTAL", "NETWORK_RESTORE", "ES256", "ES384", "ES512", "PS256", "PS384", "PS512"),
+        *("RS256", "RS384", "RS512"),
+    },
+    "a kind of thing: of stores, jobs, purges, erasures, events, protections, parameters, records": {
+        *("SYMMETRICDS", "JE", "SLONY", "SQL", "OUTGOING", "INCOMING", "DATA_GAP", "CHANGELOG"),
+        *("PURGE", "PLAN", "ERASURE", "ERASURE_VERIFY", "EXTINCTION", "EVENT_CLEANUP", "EVENT_WAIT"),
+        *("LOG_SWITCH", "REPLICATION_SESSION", "AUDIT", "BATCH", "ARCHIVE_VERIFY", "ARCHIVE_RESTORE"),
+        *("DELETED_DATABASES", "EXTINCT_RECORDS", "KNOWN_OBSOLETE_ENTRIES", "ALL_OBSOLETE_ENTRIES"),
+        *("SCAN", "FEEDER", "CHANGE", "KEEPALIVE", "BOOLEAN", "INTEGER", "DURATION", "CRON"),
+        *("INTERACTIVE", "BULK", "SUBSCRIBE_SET", "DROP_NODE", "CLONE_PREPARE", "CREATE_SET"),
+        *("SUBMIT_TO_OTHER_NODE",),
+    },
+    "where something came from, where it holds or which side it is; the word says it": {
+        *("GLOBAL", "STORE", "LOCAL", "REPLICATED", "LOG", "REQUEST", "PARAMETERS", "CONSUMER", "SUPPLIER"),
+        *("SENT", "RECEIVED"),
+    },
+    "a change of a store, as the stream of events has it": {
+        "ADDED",
+        "CHANGED",
+        "REMOVED",
+        "RESUMED",
+        "HEALTH",
+    },
+    "a right or an ability, as a check names it beside its code": {
+        *("READ", "CREATE_SYNC", "CONFIRM", "CLEANUP", "CLEANUP_NATIVE", "LOG_INDICES", "SELECT", "INSERT"),
+        *("UPDATE", "DELETE", "TRUNCATE", "LOCK", "EXECUTE", "OWNER", "SUPERUSER"),
+    },
+    "an inner step or a rule that no answer shows": {
+        *("NEW", "HEADERS", "SELECTED", "BATCHES", "EVENTS", "DATA", "EVENT", "SEQLOG", "LOG_SCRIPT"),
+        *(
+            "NODELOCK",
+            "TOUCH",
+            "CHECK",
+            "OVERWRITE",
+            "UNREAD",
+            "GAP",
+            "WRITING",
+            "NOT_RUN",
+            "BROKEN",
+            "WRITE",
+        ),
+        *("BEAT", "ERASER", "BEFORE_THE_FIRST_DELETE", "REMOVES_NOTHING", "CONFIRMED_BY_ALL"),
+        *("OF_THE_CONSUMER", "EQ", "NE", "LT", "LE", "GT", "GE", "NOT_CLEAN", "BY_ANOTHER", "SAME", "NEWER"),
+        *("OLDER", "IDLE", "HTTP", "WAIT", "ATTENTION", "STATE", "COMMAND", "FINDING"),
+        *("ANSWER", "YES", "NO", "MAYBE"),
+    },
+}
+"""Words that `lethe explain` need not know, by the reason."""
+IN_WORDS: Final = {
+    *(
+        "FINISHED_ELSEWHERE",
+        "NOTHING_TO_FINISH",
+        "TIMED_OUT",
+        "BY_PROGRAM",
+        "DONE_BEFORE",
+        "HEALED",
+        "UNDECIDED",
+    ),
+}
+"""Words of answers that the code has in no enumeration: of a log switch and of an archive's files."""
+NO_CODES: Final = {word for words in CHOICES.values() for word in words}
+
+
+def _literals(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "Literal":
+            values = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        elif isinstance(node, ast.ClassDef) and any(ast.unparse(base) == "StrEnum" for base in node.bases):
+            values = [each.value for each in node.body if isinstance(each, ast.Assign)]
+        else:
+            continue
+        yield from (
+            each.value for each in values if isinstance(each, ast.Constant) and isinstance(each.value, str)
+        )
+
+
+def _enums(part: Any) -> Iterator[str]:
+    if isinstance(part, dict):
+        yield from (each for each in [*part.get("enum", ()), part.get("const")] if isinstance(each, str))
+        for each in part.values():
+            yield from _enums(each)
+    elif isinstance(part, list):
+        for each in part:
+            yield from _enums(each)
+
+
+@cache
+def words() -> frozenset[str]:
+    """Every word in capitals of an enumeration or a Literal of the code, or of an enum of the API."""
+    found = {word for file in source_files("app", "spark") for word in _literals(file.tree)}
+    found |= set(_enums(json.loads((ROOT / "openapi" / "openapi.json").read_text())))
+    return frozenset(IN_WORDS | {word for word in found if WORD.fullmatch(word)})
+
+
+def answers() -> set[str]:
+    """The codes of the words that an operator meets and may look up."""
+    return {normal(word) for word in words() - NO_CODES}
+
+
+def test_every_word_of_an_answer_has_an_entry_or_is_named_here() -> None:
+    lacking = {word for word in words() - NO_CODES if normal(word) not in RUNBOOK}
+    assert not lacking, f"write entries in app/runbook/entries/answers, or add them here: {sorted(lacking)}"
+
+
+def test_no_reason_is_given_for_a_word_that_has_an_entry_or_that_nothing_says() -> None:
+    assert sorted(NO_CODES & set(RUNBOOK)) == []
+    assert sorted(NO_CODES - words()) == []
+    assert sum(len(each) for each in CHOICES.values()) == len(NO_CODES), "a word stands twice"
+
+
+def test_the_counter_sees_literals_enumerations_and_enums() -> None:
+    code = 'from typing import Literal\nX = Literal["ONE", "TWO"]\nclass E(StrEnum):\n    A = "THREE"\n'
+    assert set(_literals(ast.parse(code))) == {"ONE", "TWO", "THREE"}
+    assert set(_enums({"a": [{"enum": ["FOUR"]}, {"const": "FIVE"}]})) == {"FOUR", "FIVE"}
