@@ -46,7 +46,11 @@ def add(
         name=name,
     )
     session.out.document(made.raw)
-    when = f"is open until {cell(made.open_until)}" if made.open_until else f"begins next at {cell(made.next_at)}"
+    when = (
+        f"is open until {cell(made.open_until)}"
+        if made.open_until
+        else f"begins next at {cell(made.next_at)}"
+    )
     session.out.say(f"Window {made.id} is added; it {when}.")
     return ExitCode.OK
 

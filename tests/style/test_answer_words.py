@@ -131,3 +131,24 @@ def test_the_counter_sees_literals_enumerations_and_enums() -> None:
     code = 'from typing import Literal\nX = Literal["ONE", "TWO"]\nclass E(StrEnum):\n    A = "THREE"\n'
     assert set(_literals(ast.parse(code))) == {"ONE", "TWO", "THREE"}
     assert set(_enums({"a": [{"enum": ["FOUR"]}, {"const": "FIVE"}]})) == {"FOUR", "FIVE"}
+
+
+def test_openapi_says_what_each_word_of_an_answer_means() -> None:
+    document = json.loads((ROOT / "openapi" / "openapi.json").read_text())
+    lacking = [
+        enum["enum"]
+        for enum in _with_enum(document["components"]["schemas"])
+        if len(enum["enum"]) > 1 and set(enum["enum"]) <= set(RUNBOOK) and "x-enum-descriptions" not in enum
+    ]
+    assert lacking == []
+
+
+def _with_enum(part: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(part, dict):
+        if "enum" in part:
+            yield part
+        for each in part.values():
+            yield from _with_enum(each)
+    elif isinstance(part, list):
+        for each in part:
+            yield from _with_enum(each)

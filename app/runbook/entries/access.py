@@ -74,12 +74,12 @@ ENTRIES: Final = (
     Entry(
         "TOKEN_UNKNOWN",
         (Seen.HTTP,),
-        "The token is not one of this service.",
+        "The token is not one of this service: it is another service's, or it was not copied whole.",
         (
-            "Log in with one that is: `lethe login URL`. The first one is in `admin.token` in the data "
-            "directory (`lethe login --token-file lethe-data/admin.token`); with it an admin makes others: "
-            "`lethe token create NAME --role ROLE`. Then `lethe whoami` shows who you are, and at "
-            "which service."
+            "Log in with one that is: `lethe login URL`; a LETHE_TOKEN that is set goes before it. The "
+            "first one is in `admin.token` in the data directory (`lethe login --token-file "
+            "lethe-data/admin.token`), and makes others: `lethe token create NAME --role ROLE`. `lethe "
+            "whoami` shows who you are, and where."
         ),
         Passes.NO,
     ),

@@ -79,8 +79,9 @@ ENTRIES: Final = (
         ),
         (
             "Stop the other Lethe if there is one. Then `lethe recover STORE`; with `--offline "
-            "--data-dir DIR` where `lethe serve` ends with 78. For a replica that is REPLICA_RESTORED "
-            "it gives up the changes that it lacks: bring them back first by a session."
+            "--data-dir DIR` where `lethe serve` ends with 78. At a replica that is REPLICA_RESTORED "
+            "`recover` gives up the changes that it lacks: bring them back first by a session. Then "
+            "`lethe job retry JOB`."
         ),
         Passes.NO,
     ),

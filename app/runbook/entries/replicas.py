@@ -321,7 +321,10 @@ ENTRIES: Final = (
     Entry(
         "PEER_CERTIFICATE_INVALID",
         (Seen.TARGET,),
-        "The peer's certificate is not trusted here.",
+        (
+            "The peer's certificate is not trusted here. Of a store's database: "
+            "TARGET_CERTIFICATE_INVALID; of the service, at your command: SERVICE_UNREACHABLE."
+        ),
         (
             "Give the agreement the file of the authority that signed it: `lethe replication agreement "
             "update STORE AGREEMENT --ca-file FILE`. If it has expired, renew the peer's certificate. The "

@@ -98,9 +98,10 @@ ENTRIES: Final = (
             "`reason` of the session says which."
         ),
         (
-            "First try a session from a replica that still has the changes. Else `lethe replication "
-            "session start STORE AGREEMENT --total`: it replaces all that the consumer holds. If that "
-            "is anything, add `--discard-consumer-changes`, and see DISCARD_NOT_GRANTED."
+            "If another replica still has the changes, begin a session there: `lethe replication "
+            "session start STORE AGREEMENT`. Else the same here with `--total`: it replaces all that "
+            "the consumer holds. If that is anything, add `--discard-consumer-changes`, and see "
+            "DISCARD_NOT_GRANTED."
         ),
         Passes.NO,
     ),

@@ -57,9 +57,9 @@ ENTRIES: Final = (
             "target. It is ABORTED only after that proof."
         ),
         (
-            "`lethe job show JOB`: if it waits for TARGET_SILENCE, the target does not answer. "
-            "Bring it back (`lethe store check STORE`). If the target is gone for good: `lethe job "
-            'abandon JOB --reason "..."`, as an admin.'
+            "`lethe job show JOB`: if it waits for TARGET_SILENCE, the target does not answer. Bring it"
+            " back (`lethe store check STORE`); the job then ends by itself. If the target is gone for "
+            'good: `lethe job abandon JOB --reason "..."`, as an admin.'
         ),
         Passes.MAYBE,
     ),
@@ -181,8 +181,10 @@ ENTRIES: Final = (
         (Seen.STATE,),
         ("A file of the backup did not stay what it was while it was read, so the copy may not be restored."),
         (
-            "Do not restore from the copy: take another backup. `lethe backup list STORE` shows it. If "
-            "it happens again, look for what else writes, moves or deletes files in that directory."
+            "Do not restore from the copy. `lethe backup list STORE` names the file. Take another: "
+            "`lethe backup run --store STORE -- COMMAND`, and keep older good copies until it has ended"
+            " well. If it happens again, look for what else writes, moves or deletes files in that "
+            "directory."
         ),
         Passes.NO,
     ),

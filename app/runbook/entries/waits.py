@@ -48,8 +48,8 @@ ENTRIES: Final = (
         (Seen.WAIT,),
         "Nobody can ask the target whether anything of the job still writes.",
         (
-            "Bring the target back; it is asked again by itself. If it is gone for good: `lethe job abandon"
-            " JOB --reason ...`."
+            "Bring the target back (`lethe store check STORE`); it is asked again by itself. If it is "
+            'gone for good: `lethe job abandon JOB --reason "..."`, as an admin.'
         ),
         Passes.MAYBE,
     ),
@@ -63,12 +63,15 @@ ENTRIES: Final = (
     Entry(
         "SYM_LOCK",
         (Seen.WAIT,),
-        "SymmetricDS runs its own purge of the same kind, or holds its lock.",
         (
-            "Lethe looks every 15 s, and breaks a lock that is older than SymmetricDS's own setting "
-            "`cluster.lock.timeout.ms`. If `ref` says STOPPED, somebody stopped that purge in SymmetricDS: "
-            "start it there again (or set `lock_time` of its row in `sym_lock` to NULL), or end the job by "
-            "`lethe job abort JOB`."
+            "SymmetricDS runs its own purge of the same kind, or holds its lock. For a lock of JE see "
+            "ENVIRONMENT_IN_USE."
+        ),
+        (
+            "Lethe looks every 15 s, and breaks a lock older than SymmetricDS's "
+            "`cluster.lock.timeout.ms`. If `ref` says STOPPED, somebody stopped that purge in "
+            "SymmetricDS: start it there again (or set `lock_time` of its row in `sym_lock` to NULL), "
+            "or end the job by `lethe job abort JOB`."
         ),
         Passes.MAYBE,
     ),
