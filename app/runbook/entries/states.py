@@ -181,10 +181,9 @@ ENTRIES: Final = (
         (Seen.STATE,),
         ("A file of the backup did not stay what it was while it was read, so the copy may not be restored."),
         (
-            "Do not restore from the copy. `lethe backup list STORE` names the file. Take another: "
-            "`lethe backup run --store STORE -- COMMAND`, and keep older good copies until it has ended"
-            " well. If it happens again, look for what else writes, moves or deletes files in that "
-            "directory."
+            "Do not restore from the copy: take another (`lethe backup run --store STORE -- COMMAND`), "
+            "and keep older good copies until it has ended well. `lethe backup list STORE` names the "
+            "file. If it happens again, look for what else writes, moves or deletes files in that directory."
         ),
         Passes.NO,
     ),
