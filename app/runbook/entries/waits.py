@@ -68,8 +68,9 @@ ENTRIES: Final = (
             "ENVIRONMENT_IN_USE."
         ),
         (
-            "Lethe looks every 15 s, and breaks a lock older than SymmetricDS's own `cluster.lock.timeout.ms`. "
-            "If `ref` says STOPPED, somebody stopped that purge: start it in SymmetricDS again (or set "
+            "Lethe looks every 15 s, and breaks a lock older than SymmetricDS's own "
+            "`cluster.lock.timeout.ms`. If `ref` says STOPPED, somebody stopped that purge: start it in "
+            "SymmetricDS again (or set "
             "`lock_time` of its row in `sym_lock` to NULL), or end the job by `lethe job abort JOB`."
         ),
         Passes.MAYBE,
