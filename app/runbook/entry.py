@@ -20,11 +20,12 @@ class Seen(StrEnum):
 
 
 class Passes(StrEnum):
-    """Whether it passes without anybody's doing."""
+    """Whether it passes without anybody's doing; FINE: nothing is wrong."""
 
     YES = "YES"
     NO = "NO"
     MAYBE = "MAYBE"
+    FINE = "FINE"
 
 
 @dataclass(frozen=True, slots=True)

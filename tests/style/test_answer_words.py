@@ -17,17 +17,12 @@ CHOICES: Final[dict[str, set[str]]] = {
         *("EAGER", "FILTER_INSTALLED", "FORBID", "FORCE", "FULL", "GENTLE", "INLINE", "INSTALLED", "LAZY"),
         *("LIVE", "MANUAL", "MARK", "MONTH", "MS", "NATIVE", "ON", "OFF", "PARQUET", "PROGRAM", "QUEUE"),
         *("READ_ONLY", "REFUSE", "RUN_ONCE", "S", "SKIP", "SPARK", "STOP", "STRANDED", "SYNC", "VIA_LETHE"),
-        *("INCREMENTAL", "TOTAL", "NETWORK_RESTORE", "ES256", "ES384", "ES512", "PS256", "PS384", "PS512"),
+        *("INCREMENTAL", "TOTAL", "ES256", "ES384", "ES512", "PS256", "PS384", "PS512"),
         *("RS256", "RS384", "RS512"),
     },
-    "a kind of thing: of stores, jobs, purges, erasures, events, protections, parameters, records": {
-        *("SYMMETRICDS", "JE", "SLONY", "SQL", "OUTGOING", "INCOMING", "DATA_GAP", "CHANGELOG"),
-        *("PURGE", "PLAN", "ERASURE", "ERASURE_VERIFY", "EXTINCTION", "EVENT_CLEANUP", "EVENT_WAIT"),
-        *("LOG_SWITCH", "REPLICATION_SESSION", "AUDIT", "BATCH", "ARCHIVE_VERIFY", "ARCHIVE_RESTORE"),
-        *("DELETED_DATABASES", "EXTINCT_RECORDS", "KNOWN_OBSOLETE_ENTRIES", "ALL_OBSOLETE_ENTRIES"),
-        *("SCAN", "FEEDER", "CHANGE", "KEEPALIVE", "BOOLEAN", "INTEGER", "DURATION", "CRON"),
-        *("INTERACTIVE", "BULK", "SUBSCRIBE_SET", "DROP_NODE", "CLONE_PREPARE", "CREATE_SET"),
-        *("SUBMIT_TO_OTHER_NODE",),
+    "a kind of record, of parameter, of job's class, or a command of slonik; the word says it": {
+        *("CHANGE", "KEEPALIVE", "BOOLEAN", "INTEGER", "DURATION", "CRON", "INTERACTIVE", "BULK"),
+        *("SUBSCRIBE_SET", "DROP_NODE", "CLONE_PREPARE", "CREATE_SET", "SUBMIT_TO_OTHER_NODE"),
     },
     "where something came from, where it holds or which side it is; the word says it": {
         *("GLOBAL", "STORE", "LOCAL", "REPLICATED", "LOG", "REQUEST", "PARAMETERS", "CONSUMER", "SUPPLIER"),
@@ -61,7 +56,7 @@ CHOICES: Final[dict[str, set[str]]] = {
         *("BEAT", "ERASER", "BEFORE_THE_FIRST_DELETE", "REMOVES_NOTHING", "CONFIRMED_BY_ALL"),
         *("OF_THE_CONSUMER", "EQ", "NE", "LT", "LE", "GT", "GE", "NOT_CLEAN", "BY_ANOTHER", "SAME", "NEWER"),
         *("OLDER", "IDLE", "HTTP", "WAIT", "ATTENTION", "STATE", "COMMAND", "FINDING"),
-        *("ANSWER", "YES", "NO", "MAYBE"),
+        *("ANSWER", "YES", "NO", "MAYBE", "FINE"),
     },
 }
 """Words that `lethe explain` need not know, by the reason."""

@@ -78,7 +78,7 @@ ENTRIES: Final = (
         (Seen.STATE,),
         "The job did all that was asked of it.",
         "Nothing to do.",
-        Passes.NO,
+        Passes.FINE,
     ),
     Entry(
         "FAILED",
@@ -192,7 +192,7 @@ ENTRIES: Final = (
         (Seen.STATE,),
         "The consumer has everything that the supplier had when the session looked last.",
         "Nothing to do.",
-        Passes.NO,
+        Passes.FINE,
     ),
     Entry(
         "YIELDED",

@@ -137,7 +137,7 @@ ENTRIES: Final = (
         (Seen.ANSWER,),
         "The log table that writers do not write now.",
         "Nothing to do.",
-        Passes.NO,
+        Passes.FINE,
     ),
     Entry(
         "STARTED",
@@ -161,14 +161,14 @@ ENTRIES: Final = (
         (Seen.ANSWER,),
         "The old log table is empty, and the switch is over.",
         "Nothing to do.",
-        Passes.NO,
+        Passes.FINE,
     ),
     Entry(
         "AS_PLANNED",
         (Seen.ANSWER,),
         "The cleanup removed what the plan had, and nothing else.",
         "Nothing to do.",
-        Passes.NO,
+        Passes.FINE,
     ),
     Entry(
         "MORE_BY_NEWER_CONFIRMATIONS",
@@ -178,7 +178,7 @@ ENTRIES: Final = (
             "meanwhile. Nothing unconfirmed is gone."
         ),
         "Nothing to do; `differences` says how much.",
-        Passes.NO,
+        Passes.FINE,
     ),
     Entry(
         "ALARM",
@@ -201,7 +201,7 @@ ENTRIES: Final = (
             "table is empty."
         ),
         "Nothing to do.",
-        Passes.NO,
+        Passes.FINE,
     ),
     Entry(
         "NOTHING_TO_FINISH",
@@ -225,20 +225,20 @@ ENTRIES: Final = (
         (Seen.ANSWER,),
         "The cluster's own function has done the step of the log switch.",
         "Nothing to do.",
-        Passes.NO,
+        Passes.FINE,
     ),
     Entry(
         "DONE_BEFORE",
         (Seen.ANSWER,),
         "An earlier attempt of the same job has done this step.",
         "Nothing to do.",
-        Passes.NO,
+        Passes.FINE,
     ),
     Entry(
         "HEALED",
         (Seen.ANSWER,),
         "A log table that should have been empty had rows; its switch has begun again, so none is lost.",
         "Nothing to do: the next switch empties it when all is confirmed.",
-        Passes.NO,
+        Passes.FINE,
     ),
 )

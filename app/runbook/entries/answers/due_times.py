@@ -74,7 +74,7 @@ ENTRIES: Final = (
         (Seen.ANSWER,),
         "Of a store: its last check found nothing wrong. Of a delivery: the receiver took it.",
         "Nothing to do.",
-        Passes.NO,
+        Passes.FINE,
     ),
     Entry(
         "WARNING",
@@ -104,7 +104,7 @@ ENTRIES: Final = (
         (Seen.ANSWER,),
         "A finding that is good to know and needs nobody.",
         "Nothing to do.",
-        Passes.NO,
+        Passes.FINE,
     ),
     Entry(
         "STALE",
@@ -131,13 +131,13 @@ ENTRIES: Final = (
             "and counts nothing."
         ),
         "Nothing to do. Where you need exact counts, clean up with `--via BUILTIN`.",
-        Passes.NO,
+        Passes.FINE,
     ),
     Entry(
         "NONE",
         (Seen.ANSWER,),
         "There is nothing of the kind, or it was not wanted.",
         "Nothing to do.",
-        Passes.NO,
+        Passes.FINE,
     ),
 )

@@ -10,17 +10,17 @@ ENTRIES: Final = (
         (Seen.ANSWER,),
         "Why this engine: the request, or LETHE_ENGINE, names it.",
         "Nothing to do. Without `--engine` Lethe chooses by the size of the work.",
-        Passes.NO,
+        Passes.FINE,
     ),
     Entry(
         "ROWS",
         (Seen.ANSWER,),
         (
             "Why this engine: the estimated rows are fewer (INLINE) or not fewer (SPARK) than "
-            "LETHE_SPARK__MIN_ROWS."
+            "LETHE_SPARK__MIN_ROWS. As a kind of purge: rows of any table."
         ),
         "Nothing to do. `--engine SPARK` asks for Spark all the same.",
-        Passes.NO,
+        Passes.FINE,
     ),
     Entry(
         "LOG_SIZE",
@@ -30,7 +30,7 @@ ENTRIES: Final = (
             "LETHE_SPARK__ERASE_MIN_BYTES."
         ),
         "Nothing to do. `--engine SPARK` asks for Spark all the same.",
-        Passes.NO,
+        Passes.FINE,
     ),
     Entry(
         "NO_ESTIMATE",
@@ -40,7 +40,7 @@ ENTRIES: Final = (
             "Nothing to do; the job only takes longer. Have the database collect statistics (ANALYZE), or"
             " ask for it: `--engine SPARK`."
         ),
-        Passes.NO,
+        Passes.FINE,
     ),
     Entry(
         "POOL_FAILED",
@@ -83,7 +83,7 @@ ENTRIES: Final = (
             "Nothing to do; the job only takes longer. Register the target by an address that all "
             "machines reach if it should use Spark."
         ),
-        Passes.NO,
+        Passes.FINE,
     ),
     Entry(
         "DIRECTORY_ON_THIS_MACHINE",
@@ -96,7 +96,7 @@ ENTRIES: Final = (
             "Nothing to do; the job only takes longer. A worker of Lethe on that machine may use a Spark "
             "of its own."
         ),
-        Passes.NO,
+        Passes.FINE,
     ),
     Entry(
         "READY",

@@ -50,7 +50,7 @@ ENTRIES: Final = (
         (Seen.ANSWER,),
         "The agreement is in force, here and at its target.",
         "Nothing to do.",
-        Passes.NO,
+        Passes.FINE,
     ),
     Entry(
         "ACQUIRING",
@@ -105,14 +105,14 @@ ENTRIES: Final = (
         (Seen.ANSWER,),
         "The change is in the replica's changelog.",
         "Nothing to do.",
-        Passes.NO,
+        Passes.FINE,
     ),
     Entry(
         "TRIMMED",
         (Seen.ANSWER,),
         "The change was in the replica's changelog and left it by a purge.",
         "Nothing to do, unless a consumer still lacks it: then see NEEDS_TOTAL.",
-        Passes.NO,
+        Passes.FINE,
     ),
     Entry(
         "FOREIGN",

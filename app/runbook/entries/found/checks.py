@@ -245,7 +245,7 @@ ENTRIES: Final = (
         (Seen.FINDING,),
         "The file system and the device of the environment.",
         "Nothing to do.",
-        Passes.NO,
+        Passes.FINE,
     ),
     Entry(
         "MEDIUM_NOTES",
@@ -259,7 +259,7 @@ ENTRIES: Final = (
         (Seen.FINDING,),
         "The control file is there; `detail` has its epoch and the ranges that are protected.",
         "Nothing to do.",
-        Passes.NO,
+        Passes.FINE,
     ),
     Entry(
         "NO_ANSWER_IN_TIME",

@@ -198,7 +198,7 @@ ENTRIES: Final = (
         (Seen.FINDING,),
         "A file has become longer since; what was proved of it still holds.",
         "Nothing to do.",
-        Passes.NO,
+        Passes.FINE,
     ),
     Entry(
         "ERASED_AGAIN",
@@ -295,7 +295,7 @@ ENTRIES: Final = (
         (Seen.STATE,),
         "The receiver has answered with a status of success.",
         "Nothing to do.",
-        Passes.NO,
+        Passes.FINE,
     ),
     Entry(
         "GIVEN_UP",
