@@ -74,8 +74,8 @@ def rendered(values: dict[str, object]) -> dict[str, str]:
 def check_pod(pod: dict[str, Any]) -> None:
     """Raise SystemExit where a pod would take variables of its neighbours, or has a container without bounds.
 
-    For a Service named `lethe` Kubernetes gives every pod LETHE_PORT=tcp://..., which is a setting of Lethe and
-    ends the start with 78; a namespace with a ResourceQuota refuses pods with an unbounded container.
+    For a Service named `lethe` Kubernetes gives every pod LETHE_PORT=tcp://..., a setting of Lethe, which then
+    ends the start with 78. A namespace with a ResourceQuota refuses pods with an unbounded container.
     """
     if pod.get("enableServiceLinks") is not False:
         raise SystemExit("a pod takes variables of services: LETHE_PORT=tcp://... ends its start with 78")

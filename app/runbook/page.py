@@ -11,7 +11,8 @@ HEAD: Final = """\
 
 Every code that a problem, a job's error, a job's `waiting_on` or `GET /v1/overview` (`lethe status`)
 may have, each state, each message of the command, each finding of a check, warning of a plan, and cause why
-a file or an entry stays, each word in capitals of an answer, and each kind of job, store, purge and erasure. Their `help` leads here, and `lethe explain CODE` prints the same without a service.
+a file or an entry stays, each word in capitals of an answer, and each kind of job, store, purge and erasure.
+Their `help` leads here, and `lethe explain CODE` prints the same without a service.
 This page is made by `make runbook` from `app/runbook/entries`.
 
 Of a wait, `since` tells since when (looks in between do not count), `next_look` when the job looks again at

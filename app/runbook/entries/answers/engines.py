@@ -67,8 +67,8 @@ ENTRIES: Final = (
             "Spark write."
         ),
         (
-            "Put the archive on a disk that all of them mount, and set LETHE_SPARK__SHARED_STORAGE; else "
-            "nothing to do."
+            "Nothing to do; the job only takes longer. If it should use Spark: let LETHE_ARCHIVE_ROOT name a "
+            "folder that all machines mount at the same path."
         ),
         Passes.NO,
     ),
