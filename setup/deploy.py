@@ -74,7 +74,7 @@ def rendered(values: dict[str, object]) -> dict[str, str]:
 def check_pod(pod: dict[str, Any]) -> None:
     """Raise SystemExit where a pod would take variables of its neighbours, or has a container without bounds.
 
-    For a Service named `lethe` Kubernetes gives every pod LETHE_PORT=tcp://..., a setting of Lethe, which then
+    For a Service named `lethe` Kubernetes gives every pod LETHE_PORT=tcp://..., a setting of Lethe that then
     ends the start with 78. A namespace with a ResourceQuota refuses pods with an unbounded container.
     """
     if pod.get("enableServiceLinks") is not False:
