@@ -26,7 +26,7 @@ from app.runbook.entries import (
     targets,
     waits,
 )
-from app.runbook.entries.answers import cluster, due_times, engines, erased, kinds, resent, vectors
+from app.runbook.entries.answers import cluster, due_times, engines, erased, kinds, resent, said, vectors
 from app.runbook.entries.found import checks, files, metadata, plans
 from app.runbook.entry import Entry
 
@@ -62,6 +62,7 @@ SECTIONS: Final[Mapping[str, tuple[Entry, ...]]] = MappingProxyType(
         "Answers: agreements, sessions, comparisons": vectors.ENTRIES,
         "Answers: events and log tables of Slony-I": cluster.ENTRIES,
         "Answers: batches that wait": resent.ENTRIES,
+        "Answers: warnings and notes of jobs, what stays readable": said.ENTRIES,
         "Kinds of jobs, stores, purges, erasures, protections": kinds.ENTRIES,
     }
 )

@@ -72,6 +72,8 @@ IN_WORDS: Final = {
     ),
 }
 """Words of answers that the code has in no enumeration: of a log switch and of an archive's files."""
+OF_CERTIFICATES: Final = {"SEPARATORS", "REMAINING"}
+"""Words of one part of what a certificate says stays."""
 NO_CODES: Final = {word for words in CHOICES.values() for word in words}
 
 
@@ -98,6 +100,49 @@ def _enums(part: Any) -> Iterator[str]:
             yield from _enums(each)
 
 
+NOT_SAID: Final = {
+    *(
+        "ARROW_MEDIA_TYPE",
+        "ARROW_ZSTD",
+        "BATCH_BYTES",
+        "BYTES_PER_S",
+        "JSON_TYPE",
+        "NDJSON_MEDIA_TYPE",
+        "ROWS_PER_S",
+    ),
+    *(
+        "TARGET_URL",
+        "TOKEN_ID",
+        "TOO_MANY",
+        "ROUND_BYTES_MAX",
+        "ROUND_ENTRIES_MAX",
+        "SQL_ASCII",
+        "UPDATE_CONFIG",
+    ),
+    *("O_DIRECT", "DROPPED_PAGES", "VERIFY_CA", "VERIFY_IDENTITY", "NO_CHAIN", "DROP_SET", "STORE_PATH"),
+    *("STORE_SET", "PURGE_DATA_GAPS", "PROVISIONAL_BEFORE_CHECKPOINT_END", "VLSN_PRESENT", "XDG_CONFIG_HOME"),
+    *("DELETED_DATABASE", "NOT_READY"),
+    # What a store `can`: the verb that it may be asked for, in capitals.
+    *("CLEANUP_BUILTIN", "PLAN_CLEANUP", "PLAN_DATA_GAP", "PLAN_ERASURE", "PLAN_INCOMING", "PLAN_OUTGOING"),
+    *("PLAN_ROWS", "PURGE_DATA_GAP", "PURGE_INCOMING", "PURGE_OUTGOING", "PURGE_ROWS", "READ_ENTRIES"),
+    *("READ_EVENTS", "TRIM_CHANGELOG", "WRITE_CHANGES"),
+}
+"""Words with an underscore in the code that are names, options or words of other programs, not codes."""
+VARIABLES: Final = ("LETHE_", "OTEL_", "PYSPARK_", "SPARK_", "JAVA_", "PG")
+
+
+def spoken() -> set[str]:
+    """Words in capitals with an underscore that stand anywhere in the code: most are codes."""
+    return {
+        node.value
+        for file in source_files("app", "spark")
+        if not file.name.startswith("app/runbook/")
+        for node in ast.walk(file.tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if "_" in node.value and WORD.fullmatch(node.value) and not node.value.startswith(VARIABLES)
+    }
+
+
 @cache
 def words() -> frozenset[str]:
     """Every word in capitals of an enumeration or a Literal of the code, or of an enum of the API."""
@@ -108,17 +153,23 @@ def words() -> frozenset[str]:
 
 def answers() -> set[str]:
     """The codes of the words that an operator meets and may look up."""
-    return {normal(word) for word in words() - NO_CODES}
+    return {normal(word) for word in (words() | spoken() | OF_CERTIFICATES) - NO_CODES - NOT_SAID}
 
 
 def test_every_word_of_an_answer_has_an_entry_or_is_named_here() -> None:
-    lacking = {word for word in words() - NO_CODES if normal(word) not in RUNBOOK}
+    lacking = {
+        word
+        for word in (words() | spoken() | OF_CERTIFICATES) - NO_CODES - NOT_SAID
+        if normal(word) not in RUNBOOK
+    }
     assert not lacking, f"write entries in app/runbook/entries/answers, or add them here: {sorted(lacking)}"
 
 
 def test_no_reason_is_given_for_a_word_that_has_an_entry_or_that_nothing_says() -> None:
     assert sorted(NO_CODES & set(RUNBOOK)) == []
     assert sorted(NO_CODES - words()) == []
+    assert sorted(NOT_SAID & set(RUNBOOK)) == []
+    assert sorted(NOT_SAID - spoken()) == []
     assert sum(len(each) for each in CHOICES.values()) == len(NO_CODES), "a word stands twice"
 
 
