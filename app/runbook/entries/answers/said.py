@@ -57,11 +57,11 @@ ENTRIES: Final = (
         "RECOVERED_FOREIGN",
         (Seen.ANSWER,),
         (
-            "Work of another Lethe, or of a later time of this one, was found at the target and taken "
-            "over as done."
+            "`lethe recover STORE` found in the ledger of the target a job that the restored metadata did"
+            " not know, and noted it as ended, with what it had done."
         ),
-        "See which jobs: `lethe store check STORE`. If another Lethe still runs there, stop it.",
-        Passes.NO,
+        "Nothing to do; `lethe job show JOB` has its rows.",
+        Passes.FINE,
     ),
     Entry(
         "LEASE_LOST",
