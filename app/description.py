@@ -11,7 +11,7 @@ from app.erase.examples import EXAMPLES as ERASURE
 from app.hooks.examples import EXAMPLES as WEBHOOKS
 from app.jobs.examples import JOB, JOB_ID
 from app.kit.problems import Problem
-from app.runbook.glossary.describing import describe_names
+from app.runbook.glossary.describing import describe_enums, describe_names
 from app.verbs.described import describe_jobs
 
 REFERENCE = "#/components/schemas/"
@@ -299,6 +299,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
             if operation["operationId"] in requirements:
                 describe_rights(operation, requirements[operation["operationId"]])
     describe_names(document)
+    describe_enums(document["components"]["schemas"])
     return document
 
 

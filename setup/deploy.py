@@ -11,6 +11,7 @@ import argparse
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import helm_python as helm
 import kubernetes_validate
@@ -37,6 +38,10 @@ SETS = {
         "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
         "podAnnotations": {"a": "b"},
         "tolerations": [{"operator": "Exists"}],
+        "priorityClassName": "high",
+        "topologySpreadConstraints": [
+            {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {}}
+        ],
     },
     "bare": {
         "archive": {"enabled": False},
@@ -66,6 +71,19 @@ def rendered(values: dict[str, object]) -> dict[str, str]:
         return found
 
 
+def check_pod(pod: dict[str, Any]) -> None:
+    """Raise SystemExit where a pod would take variables of its neighbours, or has a container without bounds.
+
+    For a Service named `lethe` Kubernetes gives every pod LETHE_PORT=tcp://..., a setting of Lethe that then
+    ends the start with 78. A namespace with a ResourceQuota refuses pods with an unbounded container.
+    """
+    if pod.get("enableServiceLinks") is not False:
+        raise SystemExit("a pod takes variables of services: LETHE_PORT=tcp://... ends its start with 78")
+    for container in (*pod["initContainers"], *pod["containers"]):
+        if "limits" not in container.get("resources", {}):
+            raise SystemExit(f"{container['name']}: no resources")
+
+
 def check_chart(folder: Path | None) -> int:
     """Return how many documents were valid; raises at the first that is not."""
     checked = 0
@@ -78,6 +96,8 @@ def check_chart(folder: Path | None) -> int:
             for document in filter(None, yaml.safe_load_all(text)):
                 if document["kind"] in CUSTOM:
                     continue
+                if document["kind"] == "Deployment":
+                    check_pod(document["spec"]["template"]["spec"])
                 for version in KUBERNETES:
                     kubernetes_validate.validate(document, version, strict=True)
                     checked += 1

@@ -1,4 +1,4 @@
-"""`lethe parameter`: the parameters by their documents' names."""
+"""`lethe parameter`: the parameters of all and of one store."""
 
 from typing import Annotated, Any
 
@@ -14,7 +14,7 @@ app = typer.Typer(
     name="parameter",
     no_args_is_help=True,
     add_completion=False,
-    help="The parameters by their documents' names.",
+    help="Parameters of all stores or of one, such as purge.retention.minutes.",
 )
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Such as purge.retention.minutes, or an alias.")]

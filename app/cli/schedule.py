@@ -8,6 +8,7 @@ from lethe_client.schedules import Schedule
 
 from app.cli.shell.arguments import pairs
 from app.cli.shell.exits import ExitCode
+from app.cli.shell.output import cell
 from app.cli.shell.session import Session, on_service
 
 app = typer.Typer(
@@ -57,7 +58,7 @@ def add(
         name=name,
     )
     session.out.document(made.raw)
-    session.out.say(f"Schedule {made.id} is written; it comes next at {made.next_at}.")
+    session.out.say(f"Schedule {made.id} is written; it comes next at {cell(made.next_at)}.")
     return ExitCode.OK
 
 
@@ -154,7 +155,7 @@ def resume(session: Session, schedule: ScheduleId) -> int:
     """
     found = session.client.schedules.resume(schedule)
     session.out.document(found.raw)
-    session.out.say(f"Schedule {found.id} comes next at {found.next_at}.")
+    session.out.say(f"Schedule {found.id} comes next at {cell(found.next_at)}.")
     return ExitCode.OK
 
 

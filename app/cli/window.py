@@ -6,6 +6,7 @@ import typer
 
 from app.cli.shell.arguments import pairs
 from app.cli.shell.exits import ExitCode
+from app.cli.shell.output import cell
 from app.cli.shell.session import Session, on_service
 
 app = typer.Typer(
@@ -45,7 +46,11 @@ def add(
         name=name,
     )
     session.out.document(made.raw)
-    when = f"is open until {made.open_until}" if made.open_until else f"begins next at {made.next_at}"
+    when = (
+        f"is open until {cell(made.open_until)}"
+        if made.open_until
+        else f"begins next at {cell(made.next_at)}"
+    )
     session.out.say(f"Window {made.id} is added; it {when}.")
     return ExitCode.OK
 

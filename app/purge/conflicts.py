@@ -23,7 +23,7 @@ def conflicts(inspection: Inspection) -> list[str]:
     elif is_3x and not {START_OUTGOING, START_INCOMING} <= own.keys() and not _is_off(own, START_2X):
         missing = " and ".join(name for name in (START_OUTGOING, START_INCOMING) if name not in own)
         switched.append(
-            f"{missing} is not set in sym_parameter: it is on by default, and on 3.x no row of sym_lock "
+            f"not set in sym_parameter, so on by default: {missing}; on 3.x no row of sym_lock "
             f"shows or stops it; {SWAPPED}"
         )
     elif not is_3x and switched:

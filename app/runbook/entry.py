@@ -16,14 +16,16 @@ class Seen(StrEnum):
     COMMAND = "COMMAND"
     READY = "READY"
     FINDING = "FINDING"
+    ANSWER = "ANSWER"
 
 
 class Passes(StrEnum):
-    """Whether it passes without anybody's doing."""
+    """Whether it passes without anybody's doing; FINE: nothing is wrong."""
 
     YES = "YES"
     NO = "NO"
     MAYBE = "MAYBE"
+    FINE = "FINE"
 
 
 @dataclass(frozen=True, slots=True)

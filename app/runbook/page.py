@@ -11,7 +11,8 @@ HEAD: Final = """\
 
 Every code that a problem, a job's error, a job's `waiting_on` or `GET /v1/overview` (`lethe status`)
 may have, each state, each message of the command, each finding of a check, warning of a plan, and cause why
-a file or an entry stays. Their `help` leads here, and `lethe explain CODE` prints the same without a service.
+a file or an entry stays, each word in capitals of an answer, and each kind of job, store, purge and erasure.
+Their `help` leads here, and `lethe explain CODE` prints the same without a service.
 This page is made by `make runbook` from `app/runbook/entries`.
 
 Of a wait, `since` tells since when (looks in between do not count), `next_look` when the job looks again at
@@ -23,6 +24,7 @@ PASSES: Final = {
     Passes.YES: "Passes by itself.",
     Passes.NO: "Does not pass by itself.",
     Passes.MAYBE: "May pass by itself.",
+    Passes.FINE: "Nothing is wrong.",
 }
 SEEN: Final = {
     Seen.HTTP: "HTTP",
@@ -33,6 +35,7 @@ SEEN: Final = {
     Seen.STATE: "the state of a job, a cycle, a backup or a session",
     Seen.COMMAND: "a message of the command",
     Seen.READY: "a note of `/readyz`",
+    Seen.ANSWER: "a word of an answer: an outcome, a state, a reason",
     Seen.FINDING: "a finding, a warning or a cause: of a check, a plan, a result, a file",
 }
 

@@ -26,6 +26,7 @@ from app.runbook.entries import (
     targets,
     waits,
 )
+from app.runbook.entries.answers import cluster, due_times, engines, erased, kinds, resent, said, vectors
 from app.runbook.entries.found import checks, files, metadata, plans
 from app.runbook.entry import Entry
 
@@ -55,6 +56,14 @@ SECTIONS: Final[Mapping[str, tuple[Entry, ...]]] = MappingProxyType(
         "Warnings of plans and results": plans.ENTRIES,
         "Files, keys, replicas, deliveries": files.ENTRIES,
         "The metadata and the audit": metadata.ENTRIES,
+        "Answers: due times, health of stores": due_times.ENTRIES,
+        "Answers: engines and the pool": engines.ENTRIES,
+        "Answers: files of a cycle, extinctions, archives": erased.ENTRIES,
+        "Answers: agreements, sessions, comparisons": vectors.ENTRIES,
+        "Answers: events and log tables of Slony-I": cluster.ENTRIES,
+        "Answers: batches that wait": resent.ENTRIES,
+        "Answers: warnings and notes of jobs, what stays readable": said.ENTRIES,
+        "Kinds of jobs, stores, purges, erasures, protections": kinds.ENTRIES,
     }
 )
 RUNBOOK: Final[Mapping[str, Entry]] = MappingProxyType(
@@ -81,10 +90,17 @@ ALSO: Final[Mapping[str, str]] = MappingProxyType(
 """Words that somebody sees in a log or types by heart, and the code that explains them."""
 
 
+PREFIXES: Final = ("HAZARD_", "REPLICA_")
+"""Of codes that an answer shows without: a plan's hazard is `LAST_SYNC`, its entry HAZARD_LAST_SYNC."""
+
+
 def normal(code: str) -> str:
     """A code as it is written in the runbook, from what somebody typed: `target-unreachable`."""
     name = code.strip().removeprefix("urn:lethe:problem:").upper().replace("-", "_").replace(" ", "_")
-    return name if name in RUNBOOK else ALSO.get(name, name)
+    if name in RUNBOOK:
+        return name
+    longer = [prefix + name for prefix in PREFIXES if prefix + name in RUNBOOK]
+    return longer[0] if longer else ALSO.get(name, name)
 
 
 def nearest(code: str) -> list[str]:

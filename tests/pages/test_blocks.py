@@ -62,19 +62,18 @@ lethe certificate get orders -o /tmp/orders.json
 cd /tmp/orders
 """
 BEFORE: Final = {
-    "docs/concepts/extinction.md": SERVICE
-    + "lethe store add orders sqlite:////tmp/orders.db --kind REPLICA --rid 1\n"
+    "docs/concepts/extinction.md": "lethe store add orders sqlite:////tmp/orders.db --kind REPLICA --rid 1\n"
     "lethe changes put orders orders 2024-01-15/1001 new\n",
     "docs/how-to/recipes.md": SERVICE,
-    "docs/how-to/rows.md": SERVICE + TICKETS + "cd /tmp/\n",
+    "docs/how-to/rows.md": TICKETS + "cd /tmp/\n",
     "docs/how-to/schedules.md": SERVICE + SHOP,
-    "docs/how-to/webhooks.md": SERVICE
-    + SHOP
-    + "python3 docs/tutorial/receiver.py 8766 /tmp/alerts &\nsleep 1\n",
-    "docs/reference/certificate.md": SERVICE + ENVIRONMENT,
-    "docs/reference/operations.md": SERVICE + "cd /tmp/\n",
+    "docs/how-to/webhooks.md": SHOP + "python3 docs/tutorial/receiver.py 8766 /tmp/alerts &\nsleep 1\n",
+    "docs/reference/certificate.md": ENVIRONMENT,
+    "docs/reference/operations.md": "cd /tmp/\n",
 }
 """What a page takes for granted, and does not say; others start their service by themselves."""
+AFTER: Final = {"docs/reference/certificate.md": "lethe store remove orders\n"}
+"""What makes room for the next page of the same service."""
 INSTEAD: Final = {
     "README.md": {"make setup\n": "", "/tmp/alerts &": "/tmp/alerts & sleep 1"},
     "docs/how-to/rows.md": {
@@ -96,11 +95,14 @@ def is_run(block: Block) -> bool:
     return not set(block.words) & set(NOT_RUN)
 
 
-OLDER = {
-    *("docs/concepts/extinction.md", "docs/how-to/rows.md", "docs/how-to/webhooks.md"),
-    *("docs/reference/certificate.md", "docs/reference/operations.md"),
-}
-"""Pages of which every command has tests of its own besides: the long run runs them as they stand."""
+TOGETHER: Final = (
+    "docs/reference/certificate.md",
+    "docs/concepts/extinction.md",
+    "docs/how-to/rows.md",
+    "docs/how-to/webhooks.md",
+    "docs/reference/operations.md",
+)
+"""Pages that need a service and do not start one: they share it, one after the other."""
 RUN: Final = [page for page in PAGES if any(map(is_run, commands(page)))]
 
 
@@ -119,9 +121,7 @@ def test_every_block_has_a_language_and_commands_that_are_not_run_say_why() -> N
 
 
 @pytest.mark.journey
-@pytest.mark.parametrize(
-    "page", [pytest.param(page, marks=pytest.mark.long if page in OLDER else ()) for page in RUN]
-)
+@pytest.mark.parametrize("page", [page for page in RUN if page not in TOGETHER])
 def test_commands_of_a_page_do_what_it_says(page: str, tmp_path: Path) -> None:
     blocks = [block for block in commands(page) if is_run(block)]
     missing = {
@@ -129,17 +129,33 @@ def test_commands_of_a_page_do_what_it_says(page: str, tmp_path: Path) -> None:
     }
     assert not missing or "LETHE_REQUIRE_PEERS" not in os.environ
     blocks = [block for block in blocks if not any(PROGRAMS[word] in missing for word in block.words)]
-    text = BEFORE.get(page, "") + preparations(page) + "\n".join(block.text for block in blocks)
-    for named, there in INSTEAD.get(page, {}).items():
-        assert named in text, named
-        text = text.replace(named, there)
-    ran = Reader(tmp_path).run(text + "\necho the page ends here\n")
+    text = BEFORE.get(page, "") + "\n".join(block.text for block in blocks)
+    ran = Reader(tmp_path).run(_with_places(page, text) + "\necho the page ends here\n")
     assert ran.code == 0, ran.output[-3000:]
     assert ran.output.rstrip().endswith("the page ends here")
     assert "Traceback" not in ran.output
     if page == "README.md":
         assert ran.took_s < 15 * 60
         print(f"README: a nightly purge with a window, and an alert after a failure, in {ran.took_s:.0f} s")
+
+
+@pytest.mark.journey
+def test_commands_of_pages_that_need_a_service_do_what_they_say(tmp_path: Path) -> None:
+    script = SERVICE
+    for page in TOGETHER:
+        text = BEFORE[page] + preparations(page) + "\n".join(b.text for b in commands(page) if is_run(b))
+        script += f"\n(\nset -eu\n{_with_places(page, text)}\n{AFTER.get(page, '')}echo {page} ends here\n)\n"
+    ran = Reader(tmp_path).run(script)
+    assert ran.code == 0, ran.output[-3000:]
+    assert [page for page in TOGETHER if f"{page} ends here" not in ran.output] == []
+    assert "Traceback" not in ran.output
+
+
+def _with_places(page: str, text: str) -> str:
+    for named, there in INSTEAD.get(page, {}).items():
+        assert named in text, named
+        text = text.replace(named, there)
+    return text
 
 
 NIGHT: Final = {

@@ -22,7 +22,7 @@ def sentences(text: str) -> list[str]:
     for block in _FENCE.sub("", text).split("\n\n"):
         if block.startswith(("#", "|")):
             cells = block.replace("\n", "|").split("|")
-            found += [cell for cell in cells if cell.strip(" #-")]
+            found += [part for cell in cells if cell.strip(" #-") for part in _END.split(cell)]
             continue
         for item in _ITEM.split(block):
             found += [part for part in _END.split(" ".join(item.split())) if part]
@@ -57,3 +57,20 @@ def test_what_is_spoken_of_has_a_name(page: Path) -> None:
 def test_all_pages_together_are_short() -> None:
     words = {page.name: len(page.read_text().split()) for page in PAGES}
     assert sum(words.values()) <= WORDS_MAX, words
+
+
+@pytest.mark.parametrize("floor", ["app", "spark"])
+def test_the_map_names_every_folder_and_module_of_a_floor(floor: str) -> None:
+    drawn = (DOCS / "design.md").read_text().partition("```text")[2].partition("```")[0]
+    named = {
+        word
+        for line in drawn.splitlines()
+        if line.startswith((f"{floor}/", " "))
+        for word in re.findall(r"[a-z_]+", line)
+    }
+    there = {
+        path.stem
+        for path in (DOCS.parent / floor).iterdir()
+        if (path.is_dir() or path.suffix == ".py") and not path.name.startswith("__")
+    }
+    assert there - named == set()

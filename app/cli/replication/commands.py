@@ -22,7 +22,7 @@ app = typer.Typer(
     name="replication",
     no_args_is_help=True,
     add_completion=False,
-    help="What a consumer needs, and bringing it there.",
+    help="Bring changes of a replica to others, and compare both sides.",
 )
 
 

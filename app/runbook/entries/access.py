@@ -23,7 +23,7 @@ ENTRIES: Final = (
         "CONSOLE_TOKEN_OF_PROVIDER",
         (Seen.HTTP,),
         "A token of an identity provider was given to the console, which cannot follow its rights.",
-        "Sign in with a token that Lethe has made: `lethe token create`.",
+        "Sign in with a token that Lethe has made: `lethe token create NAME --role ROLE`.",
         Passes.NO,
     ),
     Entry(
@@ -74,11 +74,12 @@ ENTRIES: Final = (
     Entry(
         "TOKEN_UNKNOWN",
         (Seen.HTTP,),
-        "The token is not one of this service.",
+        "The token is not one of this service: it is another service's, or it was not copied whole.",
         (
-            "Log in with one that is: `lethe login URL`. The first one is in `admin.token` in the data "
-            "directory (`lethe login --token-file lethe-data/admin.token`); with it an admin makes others: "
-            "`lethe token create`. Then `lethe whoami` shows who you are, and at which service."
+            "Log in with one that is: `lethe login URL`; a LETHE_TOKEN that is set goes before it. The "
+            "first one is in `admin.token` in the data directory (`lethe login --token-file "
+            "lethe-data/admin.token`), and makes others: `lethe token create NAME --role ROLE`. `lethe "
+            "whoami` shows who you are, and where."
         ),
         Passes.NO,
     ),
@@ -87,7 +88,8 @@ ENTRIES: Final = (
         (Seen.HTTP,),
         "The token was revoked. For a schedule: the token that wrote it was.",
         (
-            "Have an admin make a new one by `lethe token create`; write a schedule of the old one again "
+            "Have an admin make a new one by `lethe token create NAME --role ROLE`; write a schedule "
+            "of the old one again "
             "with the new one."
         ),
         Passes.NO,
@@ -97,7 +99,8 @@ ENTRIES: Final = (
         (Seen.HTTP,),
         "The token's time is over. For a schedule: that of the token that wrote it.",
         (
-            "Get a new token from an admin (`lethe token create`) or your identity provider; write a "
+            "Get a new token from an admin (`lethe token create NAME --role ROLE`) or your identity "
+            "provider; write a "
             "schedule of the old one again with the new one."
         ),
         Passes.NO,
@@ -136,7 +139,7 @@ ENTRIES: Final = (
             "A schedule acts with a token that Lethe keeps; the one used here comes from the identity "
             "provider."
         ),
-        "Make one by `lethe token create`, and write the schedule with it.",
+        "Make one by `lethe token create NAME --role ROLE`, and write the schedule with it.",
         Passes.NO,
     ),
     Entry(

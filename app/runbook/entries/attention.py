@@ -86,7 +86,8 @@ ENTRIES: Final = (
             "or removed."
         ),
         (
-            "`lethe replication session list STORE`, then `lethe replication session show`, name the "
+            "`lethe replication session list STORE`, then `lethe replication session show STORE "
+            "SESSION`, name the "
             "replica ids. Then see DIVERGED before anything is discarded."
         ),
         Passes.NO,

@@ -19,7 +19,7 @@ ENTRIES: Final = (
         "BACKUP_SESSION_NOT_FOUND",
         (Seen.HTTP,),
         "There is no such backup session of this store.",
-        "`lethe backup list` shows those that are kept.",
+        "`lethe backup list STORE` shows those that are kept.",
         Passes.NO,
     ),
     Entry(
@@ -47,7 +47,10 @@ ENTRIES: Final = (
         "BACKUP_SESSION_EXPIRED",
         (Seen.HTTP,),
         "The lease of the backup session ran out: its copy is no backup.",
-        "Begin another session and copy again; renew the lease in time (`lethe backup run` does).",
+        (
+            "Begin another session and copy again; renew the lease in time (`lethe backup run --store "
+            "STORE -- COMMAND` does)."
+        ),
         Passes.NO,
     ),
     Entry(
@@ -75,7 +78,7 @@ ENTRIES: Final = (
         "PROTECTION_NOT_FOUND",
         (Seen.HTTP,),
         "There is no such protection of this store.",
-        "`lethe protection list` shows those that are kept.",
+        "`lethe protection list STORE` shows those that are kept.",
         Passes.NO,
     ),
     Entry(
@@ -96,7 +99,10 @@ ENTRIES: Final = (
         "PROTECTION_OF_SESSION",
         (Seen.HTTP,),
         "A backup session holds the protection.",
-        "Renew or end the session instead (`lethe backup renew`, `lethe backup end`).",
+        (
+            "Renew or end the session instead (`lethe backup renew --session-file FILE`, `lethe backup "
+            "end --session-file FILE`)."
+        ),
         Passes.NO,
     ),
     Entry(
@@ -117,7 +123,7 @@ ENTRIES: Final = (
         "TOO_MANY_PROTECTIONS",
         (Seen.HTTP,),
         "The environment has as many active protections as its control file has room for.",
-        "End some that nobody needs (`lethe protection list`).",
+        "End some that nobody needs (`lethe protection list STORE`).",
         Passes.MAYBE,
     ),
 )

@@ -162,9 +162,10 @@ ENTRIES: Final = (
             "medium is read-only."
         ),
         (
-            "Make room in LETHE_DATA_DIR (old archives lie in `archive/`); the service goes on by "
-            "itself. Then look for jobs that failed: `lethe job list --state FAILED`, and `lethe "
-            "job retry JOB`."
+            "`df -h` and `df -i` of LETHE_DATA_DIR say which. Make room: old archives lie in "
+            "`archive/`, `spark.log.1` may go. The service goes on by itself. Then `lethe job list "
+            "--state FAILED`, and `lethe job retry JOB` for each. If a database's disk is full: "
+            "TARGET_FULL."
         ),
         Passes.NO,
     ),

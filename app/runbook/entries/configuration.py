@@ -16,7 +16,7 @@ ENTRIES: Final = (
         "SECRET_EXISTS",
         (Seen.HTTP,),
         "A secret of this name exists.",
-        "Choose another name, or change it by `lethe secret update`.",
+        "Choose another name, or change it by `lethe secret update NAME`.",
         Passes.NO,
     ),
     Entry(
@@ -89,14 +89,14 @@ ENTRIES: Final = (
         "WEBHOOK_DISABLED",
         (Seen.HTTP,),
         "Nothing is sent to a webhook that is disabled.",
-        "When its receiver works again: `lethe webhook enable`.",
+        "When its receiver works again: `lethe webhook enable WEBHOOK`.",
         Passes.NO,
     ),
     Entry(
         "DELIVERY_NOT_FOUND",
         (Seen.HTTP,),
         "The webhook has no such delivery, or it was forgotten by retention.",
-        "`lethe webhook deliveries` shows those that are kept.",
+        "`lethe webhook deliveries WEBHOOK` shows those that are kept.",
         Passes.NO,
     ),
     Entry(

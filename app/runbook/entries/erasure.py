@@ -16,7 +16,7 @@ ENTRIES: Final = (
         "CYCLE_NOT_FOUND",
         (Seen.HTTP,),
         "There is no such cycle of the store, or it was forgotten with its job.",
-        "`lethe erasure list` shows those that are kept.",
+        "`lethe erasure list STORE` shows those that are kept.",
         Passes.NO,
     ),
     Entry(
@@ -79,8 +79,9 @@ ENTRIES: Final = (
         ),
         (
             "Stop the other Lethe if there is one. Then `lethe recover STORE`; with `--offline "
-            "--data-dir DIR` where `lethe serve` ends with 78. For a replica that is REPLICA_RESTORED "
-            "it gives up the changes that it lacks: bring them back first by a session."
+            "--data-dir DIR` where `lethe serve` ends with 78. At a replica that is REPLICA_RESTORED "
+            "`recover` gives up the changes that it lacks: bring them back first by a session. Then "
+            "`lethe job retry JOB`."
         ),
         Passes.NO,
     ),
@@ -92,7 +93,8 @@ ENTRIES: Final = (
             "environment over."
         ),
         (
-            "If that was no `lethe recover` of yours, look for a second Lethe on the same environment. The "
+            "If that was no `lethe recover STORE` of yours, look for a second Lethe on the same "
+            "environment. The "
             "next attempt goes on with the present epoch."
         ),
         Passes.MAYBE,
@@ -102,9 +104,9 @@ ENTRIES: Final = (
         (Seen.TARGET,),
         (
             "Somebody stopped erasure at the environment, or its control file was replaced while a file was"
-            " erased."
+            " erased. Of the pool of Spark: no job has needed it yet."
         ),
-        "Nothing to do: the job tries again.",
+        "Nothing to do: the job tries again, and the pool starts when a job needs it.",
         Passes.YES,
     ),
     Entry(
@@ -317,7 +319,7 @@ ENTRIES: Final = (
         "LIVE_BACKUP_UNKNOWN",
         (Seen.TARGET,),
         "A backup that Lethe did not begin is under way in the open environment.",
-        "Wait for its end; from then on run it through `lethe backup run`.",
+        "Wait for its end; from then on run it through `lethe backup run --store STORE -- COMMAND`.",
         Passes.MAYBE,
     ),
 )

@@ -16,7 +16,7 @@ ENTRIES: Final = (
         "EXTINCTION_NOT_FOUND",
         (Seen.HTTP,),
         "There is no extinction of this id at the store.",
-        "`lethe extinction list` shows those that exist.",
+        "`lethe extinction list STORE` shows those that exist.",
         Passes.NO,
     ),
     Entry(
@@ -27,8 +27,9 @@ ENTRIES: Final = (
             "back."
         ),
         (
-            "`lethe extinction availability` names the peers; upgrade them, or forget those that are gone "
-            "for good (`lethe extinction forget-supplier`)."
+            "`lethe extinction availability STORE` names the peers; upgrade them, or forget those that "
+            "are gone "
+            "for good (`lethe extinction forget-supplier STORE SUPPLIER --reason WHY`)."
         ),
         Passes.NO,
     ),
@@ -36,7 +37,10 @@ ENTRIES: Final = (
         "EXTINCTION_NOT_HOLDING",
         (Seen.HTTP,),
         "The extinction is not committed, or has been aborted.",
-        "Look at it by `lethe extinction show`, and wait until it is committed or discard the keys again.",
+        (
+            "Look at it by `lethe extinction show STORE EXTINCTION`, and wait until it is committed or "
+            "discard the keys again."
+        ),
         Passes.NO,
     ),
     Entry(
@@ -112,7 +116,7 @@ ENTRIES: Final = (
         "SUPPLIER_NOT_FOUND",
         (Seen.HTTP,),
         "No supplier of this name has brought anything to the replica, or it was forgotten.",
-        "`lethe extinction availability` names the peers.",
+        "`lethe extinction availability STORE` names the peers.",
         Passes.NO,
     ),
     Entry(

@@ -87,16 +87,20 @@ ENTRIES: Final = (
     Entry(
         "SPARK_DISABLED",
         (Seen.HTTP,),
-        "Spark is asked for, and switched off in this service.",
-        "Use the engine INLINE, or set LETHE_SPARK__ENABLED and restart the service.",
+        "Spark is switched off in this service: a job that asks for it is refused, others work inline.",
+        (
+            "Ask without `--engine SPARK`. If you want Spark: LETHE_SPARK__ENABLED=true, and restart "
+            "the service."
+        ),
         Passes.NO,
     ),
     Entry(
         "SPARK_NOT_INSTALLED",
         (Seen.HTTP,),
-        "Spark is asked for, and its packages are not installed beside this service.",
+        "Spark's packages are not installed here: a job that asks for it is refused, others work inline.",
         (
-            "Use the engine INLINE; or install `lethe-control-plane[spark]` into the service's environment, "
+            "Ask without `--engine SPARK`; or install `lethe-control-plane[spark]` into the service's "
+            "environment, "
             "and restart it. The image has it."
         ),
         Passes.NO,
@@ -233,7 +237,8 @@ ENTRIES: Final = (
         ),
         (
             "Look up what it waited for (`lethe explain`), mend that, then `lethe job retry JOB`. Where such "
-            "waits are normal raise `job.wait.max`, or switch `job.wait.fails` off (`lethe parameter set`)."
+            "waits are normal raise `job.wait.max`, or switch `job.wait.fails` off (`lethe parameter "
+            "set NAME VALUE`)."
         ),
         Passes.NO,
     ),

@@ -205,7 +205,7 @@ ENTRIES: Final = (
         "More ranges of files are protected than the control file holds.",
         (
             "`lethe protection list STORE` shows them. End those that nobody needs by `lethe protection"
-            " end`: what they cover may be erased from then on."
+            " end STORE PROTECTION`: what they cover may be erased from then on."
         ),
         Passes.NO,
     ),

@@ -23,7 +23,7 @@ ENTRIES: Final = (
         "NODE_NOT_REGISTERED",
         (Seen.HTTP,),
         "A node that has to be asked is not registered as a store.",
-        "Register it by `lethe store add`.",
+        "Register it by `lethe store add STORE TARGET_URL`.",
         Passes.NO,
     ),
     Entry(
@@ -58,7 +58,7 @@ ENTRIES: Final = (
         "UNKNOWN_NODE",
         (Seen.HTTP,),
         "The cluster has no such node, as the node that was asked knows it.",
-        "Check the id against `lethe slony status`.",
+        "Check the id against `lethe slony status STORE`.",
         Passes.NO,
     ),
     Entry(
@@ -96,7 +96,7 @@ ENTRIES: Final = (
         "EVENT_NOT_FOUND",
         (Seen.HTTP,),
         "The node does not hold this event: it was cleaned away, or has not arrived.",
-        "Check origin and number against `lethe slony status`.",
+        "Check origin and number against `lethe slony status STORE`.",
         Passes.NO,
     ),
     Entry(
@@ -147,7 +147,7 @@ ENTRIES: Final = (
             Seen.JOB,
         ),
         "No other node is active that could confirm.",
-        "Check the cluster's nodes (`lethe slony status`); with one node there is nothing to wait for.",
+        "Check the cluster's nodes (`lethe slony status STORE`); with one node there is nothing to wait for.",
         Passes.NO,
     ),
     Entry(
@@ -168,7 +168,7 @@ ENTRIES: Final = (
         "WAIT_TIMEOUT",
         (Seen.JOB,),
         "Nodes have not confirmed the event within the time given; `detail` names them.",
-        "See by `lethe slony status` how far they are and whether their slon runs; then wait again.",
+        "See by `lethe slony status STORE` how far they are and whether their slon runs; then wait again.",
         Passes.NO,
     ),
     Entry(
@@ -192,7 +192,7 @@ ENTRIES: Final = (
         "CLEANUP_DIFFERS",
         (Seen.JOB,),
         "After the cluster's own cleanup other rows are left than were planned.",
-        "Compare `detail` with `lethe slony status`, and plan again before the next cleanup.",
+        "Compare `detail` with `lethe slony status STORE`, and plan again before the next cleanup.",
         Passes.NO,
     ),
     Entry(
@@ -211,7 +211,7 @@ ENTRIES: Final = (
         "The log table that is called empty gets rows, so it is not switched to.",
         (
             "`lethe job retry JOB`. If it comes again, a session still writes by the old log status: `lethe"
-            " slony status` shows it."
+            " slony status STORE` shows it."
         ),
         Passes.MAYBE,
     ),

@@ -111,7 +111,8 @@ ENTRIES: Final = (
         ("The target holds another generation than the store says: it was made anew, or is another replica."),
         (
             "Check that the store's URL is right (`lethe store show STORE`). If it is, register the "
-            "store again (`lethe store remove`, which leaves the target alone, then `lethe store add`) "
+            "store again (`lethe store remove STORE`, which leaves the target alone, then `lethe store "
+            "add STORE TARGET_URL`) "
             "with the target's generation; else name another target."
         ),
         Passes.NO,
@@ -320,7 +321,10 @@ ENTRIES: Final = (
     Entry(
         "PEER_CERTIFICATE_INVALID",
         (Seen.TARGET,),
-        "The peer's certificate is not trusted here.",
+        (
+            "The peer's certificate is not trusted here. Of a store's database: "
+            "TARGET_CERTIFICATE_INVALID; of the service, at your command: SERVICE_UNREACHABLE."
+        ),
         (
             "Give the agreement the file of the authority that signed it: `lethe replication agreement "
             "update STORE AGREEMENT --ca-file FILE`. If it has expired, renew the peer's certificate. The "

@@ -74,7 +74,7 @@ ENTRIES: Final = (
         ("The session would replace what the consumer holds, and no admin has allowed it there."),
         (
             "Make sure that it may be lost. Then, at the consumer: `lethe replication discard-grant "
-            "create STORE --supplier-rid N --reason ...`; a waiting session goes on by itself."
+            "create STORE --supplier-rid RID --reason ...`; a waiting session goes on by itself."
         ),
         Passes.NO,
     ),
@@ -98,9 +98,10 @@ ENTRIES: Final = (
             "`reason` of the session says which."
         ),
         (
-            "First try a session from a replica that still has the changes. Else `lethe replication "
-            "session start STORE AGREEMENT --total`: it replaces all that the consumer holds. If that "
-            "is anything, add `--discard-consumer-changes`, and see DISCARD_NOT_GRANTED."
+            "If another replica still has the changes, begin a session there: `lethe replication "
+            "session start STORE AGREEMENT`. Else the same here with `--total`: it replaces all that "
+            "the consumer holds. If that is anything, add `--discard-consumer-changes`, and see "
+            "DISCARD_NOT_GRANTED."
         ),
         Passes.NO,
     ),
@@ -188,10 +189,9 @@ ENTRIES: Final = (
         (Seen.TARGET,),
         "Two replicas with different keys have one replica id.",
         (
-            "Two live replicas: register the later one anew, with another id and an empty target; keep "
-            "the old target until its changes are written again there. A key learned wrongly: `lethe "
-            "replication key pin`. A lost replica made anew: `lethe replication key forget` at each "
-            "peer."
+            "Two live replicas: register the later one anew, with another id and an empty target; keep its "
+            "old target until its changes are written again. A key learned wrongly: see KEY_KNOWN. A lost "
+            "replica made anew: `lethe replication key forget STORE RID --reason WHY` at each peer."
         ),
         Passes.NO,
     ),

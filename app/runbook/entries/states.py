@@ -57,9 +57,9 @@ ENTRIES: Final = (
             "target. It is ABORTED only after that proof."
         ),
         (
-            "`lethe job show JOB`: if it waits for TARGET_SILENCE, the target does not answer. "
-            "Bring it back (`lethe store check STORE`). If the target is gone for good: `lethe job "
-            'abandon JOB --reason "..."`, as an admin.'
+            "`lethe job show JOB`: if it waits for TARGET_SILENCE, the target does not answer. Bring it"
+            " back (`lethe store check STORE`); the job then ends by itself. If the target is gone for "
+            'good: `lethe job abandon JOB --reason "..."`, as an admin.'
         ),
         Passes.MAYBE,
     ),
@@ -78,7 +78,7 @@ ENTRIES: Final = (
         (Seen.STATE,),
         "The job did all that was asked of it.",
         "Nothing to do.",
-        Passes.NO,
+        Passes.FINE,
     ),
     Entry(
         "FAILED",
@@ -86,7 +86,7 @@ ENTRIES: Final = (
         "The job, cycle, backup or session ended by an error. What it had done stays done.",
         (
             "`lethe job show JOB` has the error: `lethe explain` its code. When the cause is gone: "
-            "`lethe job retry JOB`. A backup: take another."
+            "`lethe job retry JOB`. A backup: take another. The pool of Spark: `lethe spark-pool status`."
         ),
         Passes.NO,
     ),
@@ -136,19 +136,23 @@ ENTRIES: Final = (
         (Seen.STATE,),
         (
             "Its time was over: a cycle was not resumed before its end, or nobody renewed the lease "
-            "of a backup."
+            "of a backup, or used a grant in time."
         ),
         (
             "Cycle: begin another, and keep the service running. Backup: take another, and renew it "
-            "more often or ask for a longer lease."
+            "more often or ask for a longer lease. Grant: make another, with a longer `--expires-in`."
         ),
         Passes.NO,
     ),
     Entry(
         "DROPPED",
         (Seen.STATE,),
-        ("The store's erase period changed while the cycle ran; its next one goes by the new period."),
-        "Nothing to do: the next cycle comes by itself, if erasure is still switched on.",
+        (
+            "Of a cycle: the store's erase period changed while it ran; its next one goes by the new period. "
+            "Of an extinction: it was never committed, and holds for no key."
+        ),
+        "Cycle: nothing to do, the next one comes by itself if erasure is still switched on. "
+        "Extinction: ask for it again if its keys should go.",
         Passes.NO,
     ),
     Entry(
@@ -168,8 +172,8 @@ ENTRIES: Final = (
     Entry(
         "ENDED",
         (Seen.STATE,),
-        "The backup is over, and every file stayed what it was while it was read.",
-        "Keep the copy.",
+        ("The backup or the session is over. Of a backup: every file stayed what it was while it was read."),
+        "Backup: keep the copy. Session: its `outcome` says how it ended; `lethe explain` that word.",
         Passes.NO,
     ),
     Entry(
@@ -177,8 +181,9 @@ ENTRIES: Final = (
         (Seen.STATE,),
         ("A file of the backup did not stay what it was while it was read, so the copy may not be restored."),
         (
-            "Do not restore from the copy: take another backup. `lethe backup list STORE` shows it. If "
-            "it happens again, look for what else writes, moves or deletes files in that directory."
+            "Do not restore from the copy: take another (`lethe backup run --store STORE -- COMMAND`), "
+            "and keep older good copies until it has ended well. `lethe backup list STORE` names the "
+            "file. If it happens again, look for what else writes, moves or deletes files in that directory."
         ),
         Passes.NO,
     ),
@@ -187,7 +192,7 @@ ENTRIES: Final = (
         (Seen.STATE,),
         "The consumer has everything that the supplier had when the session looked last.",
         "Nothing to do.",
-        Passes.NO,
+        Passes.FINE,
     ),
     Entry(
         "YIELDED",

@@ -23,7 +23,7 @@ ENTRIES: Final = (
         "STORE_IN_USE",
         (Seen.HTTP,),
         "Jobs or protections of the store have not ended.",
-        "`lethe job list` and `lethe protection list` show them; wait for their end, or end them.",
+        "`lethe job list` and `lethe protection list STORE` show them; wait for their end, or end them.",
         Passes.MAYBE,
     ),
     Entry(
@@ -39,7 +39,7 @@ ENTRIES: Final = (
         "The store that the archive belongs to is no longer registered.",
         (
             "Register a store of the same id and target, or restore into a file or a schema of your own "
-            "(`lethe archive restore JOB --into`)."
+            "(`lethe archive restore JOB --into FILE`)."
         ),
         Passes.NO,
     ),
@@ -139,7 +139,8 @@ ENTRIES: Final = (
         (Seen.HTTP,),
         "LIVE erases in an open environment, and Lethe does not know whether backups run beside it.",
         (
-            "Have every backup announce itself (`lethe backup run`), then declare it: PATCH /v1/stores/STORE "
+            "Have every backup announce itself (`lethe backup run --store STORE -- COMMAND`), then "
+            "declare it: PATCH /v1/stores/STORE "
             "with `backups: VIA_LETHE`."
         ),
         Passes.NO,
@@ -151,7 +152,7 @@ ENTRIES: Final = (
             "The store has extinctions, and what they say of its keys is kept here alone: without it the "
             "keys would count as alive."
         ),
-        "Keep the store and its path. `lethe extinction list` shows them.",
+        "Keep the store and its path. `lethe extinction list STORE` shows them.",
         Passes.NO,
     ),
 )

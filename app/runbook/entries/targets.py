@@ -25,10 +25,15 @@ ENTRIES: Final = (
     Entry(
         "TARGET_UNREACHABLE",
         (Seen.TARGET,),
-        "The target does not answer, or the connection was lost.",
         (
-            "Look at the database and the network (`lethe store check STORE`). A job tries again for about "
-            "a quarter of an hour without progress; after that `lethe job retry JOB`."
+            "The target does not answer, or the connection was lost. What the job did there stays done,"
+            " and nothing is lost."
+        ),
+        (
+            "`lethe store check STORE` asks it from the service's machine, `lethe store show STORE` has"
+            " the address: start the database, or mend the network. A job tries again by itself for "
+            "about a quarter of an hour without progress. After that it is FAILED: `lethe job retry "
+            "JOB` goes on where it was."
         ),
         Passes.MAYBE,
     ),
@@ -37,7 +42,7 @@ ENTRIES: Final = (
         (Seen.TARGET,),
         "The target refuses the user or the password; `detail` has its words.",
         (
-            "Correct the secret (`lethe secret update`) or the user in the URL, then `lethe store check "
+            "Correct the secret (`lethe secret update NAME`) or the user in the URL, then `lethe store check "
             "STORE`. A job that failed by it: `lethe job retry JOB`."
         ),
         Passes.NO,

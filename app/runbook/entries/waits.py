@@ -48,8 +48,8 @@ ENTRIES: Final = (
         (Seen.WAIT,),
         "Nobody can ask the target whether anything of the job still writes.",
         (
-            "Bring the target back; it is asked again by itself. If it is gone for good: `lethe job abandon"
-            " JOB --reason ...`."
+            "Bring the target back (`lethe store check STORE`); it is asked again by itself. If it is "
+            'gone for good: `lethe job abandon JOB --reason "..."`, as an admin.'
         ),
         Passes.MAYBE,
     ),
@@ -63,12 +63,15 @@ ENTRIES: Final = (
     Entry(
         "SYM_LOCK",
         (Seen.WAIT,),
-        "SymmetricDS runs its own purge of the same kind, or holds its lock.",
         (
-            "Lethe looks every 15 s, and breaks a lock that is older than SymmetricDS's own setting "
-            "`cluster.lock.timeout.ms`. If `ref` says STOPPED, somebody stopped that purge in SymmetricDS: "
-            "start it there again (or set `lock_time` of its row in `sym_lock` to NULL), or end the job by "
-            "`lethe job abort JOB`."
+            "SymmetricDS runs its own purge of the same kind, or holds its lock. For a lock of JE see "
+            "ENVIRONMENT_IN_USE."
+        ),
+        (
+            "Lethe looks every 15 s, and breaks a lock older than SymmetricDS's own "
+            "`cluster.lock.timeout.ms`. If `ref` says STOPPED, somebody stopped that purge: start it in "
+            "SymmetricDS again (or set "
+            "`lock_time` of its row in `sym_lock` to NULL), or end the job by `lethe job abort JOB`."
         ),
         Passes.MAYBE,
     ),
@@ -83,7 +86,7 @@ ENTRIES: Final = (
         "LOG_NOT_DRAINED",
         (Seen.WAIT,),
         "A log table still holds rows that not every node has.",
-        "`lethe slony status` shows which node is behind; look at its slon if it does not move.",
+        "`lethe slony status STORE` shows which node is behind; look at its slon if it does not move.",
         Passes.YES,
     ),
     Entry(
@@ -97,7 +100,7 @@ ENTRIES: Final = (
         "CONFIRMATION",
         (Seen.WAIT,),
         "Nodes have not confirmed the event yet; `until` is the deadline.",
-        "`lethe slony status` shows how far each is; look at the slon of one that does not move.",
+        "`lethe slony status STORE` shows how far each is; look at the slon of one that does not move.",
         Passes.YES,
     ),
     Entry(
@@ -121,7 +124,7 @@ ENTRIES: Final = (
         "BACKUP",
         (Seen.WAIT,),
         "A backup holds the files, `until` its lease runs out at the latest.",
-        "Nothing to do: it goes on when the backup ends. `lethe backup list` shows it.",
+        "Nothing to do: it goes on when the backup ends. `lethe backup list STORE` shows it.",
         Passes.YES,
     ),
     Entry(
@@ -138,7 +141,7 @@ ENTRIES: Final = (
         "ERASER_DISABLED",
         (Seen.WAIT,),
         "`je.env.runEraser` is off for the store, or `je.erase.period` is PT0S.",
-        "`lethe parameter set` switches it on again.",
+        "`lethe parameter set NAME VALUE` switches it on again.",
         Passes.NO,
     ),
     Entry(

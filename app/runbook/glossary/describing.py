@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from app.runbook.glossary import fields_a_to_m, fields_n_to_z, parameters
+from app.runbook.registry import RUNBOOK
 
 FIELDS: Final[Mapping[str, str]] = MappingProxyType(fields_a_to_m.SENTENCES | fields_n_to_z.SENTENCES)
 PARAMETERS: Final[Mapping[str, str]] = MappingProxyType(parameters.SENTENCES)
@@ -45,3 +46,19 @@ def describe_names(document: dict[str, Any]) -> None:
         for each in operation.get("parameters", ()):
             if not each.get("description") and each["name"] in PARAMETERS:
                 each["description"] = PARAMETERS[each["name"]]
+
+
+def describe_enums(part: Any) -> None:
+    """Say what each word of an enum means, where all of them have entries in the runbook.
+
+    Choices and kinds have none: their field says what each does.
+    """
+    if isinstance(part, dict):
+        words = part.get("enum", ())
+        if len(words) > 1 and all(word in RUNBOOK for word in words):
+            part["x-enum-descriptions"] = [RUNBOOK[word].meaning for word in words]
+        for each in part.values():
+            describe_enums(each)
+    elif isinstance(part, list):
+        for each in part:
+            describe_enums(each)

@@ -30,7 +30,7 @@ def _inspection(version: Version, own: dict[str, str | None]) -> Inspection:
 
 def test_3x_that_says_nothing_is_on_by_default() -> None:
     [sign] = conflicts(_inspection("3.x", {}))
-    assert "start.purge.outgoing.job and start.purge.incoming.job is not set" in sign
+    assert "on by default: start.purge.outgoing.job and start.purge.incoming.job" in sign
     assert "swapped" in sign
 
 
@@ -46,7 +46,7 @@ def test_both_switches_off_is_quiet_and_one_alone_is_not() -> None:
     off: dict[str, str | None] = {"start.purge.outgoing.job": "false", "start.purge.incoming.job": "false"}
     assert conflicts(_inspection("3.x", off)) == []
     [sign] = conflicts(_inspection("3.x", {"start.purge.outgoing.job": "false"}))
-    assert sign.startswith("start.purge.incoming.job is not set")
+    assert "on by default: start.purge.incoming.job;" in sign
 
 
 def test_2x_with_its_own_job_on_is_told_about_the_lock() -> None:

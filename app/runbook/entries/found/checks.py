@@ -85,7 +85,7 @@ ENTRIES: Final = (
         (Seen.FINDING,),
         "The role may not make SYNC events at this node.",
         (
-            "Needed only for `lethe slony sync`. `lethe store grants SLONY --role ROLE --schema "
+            "Needed only for `lethe slony sync STORE`. `lethe store grants SLONY --role ROLE --schema "
             "_CLUSTER` prints the SQL."
         ),
         Passes.NO,
@@ -174,7 +174,7 @@ ENTRIES: Final = (
         "ORIGIN_WITHOUT_SYNC",
         (Seen.FINDING,),
         "A log table has rows of a node that has made no SYNC, so it is never emptied.",
-        "Start the slon of that node, or make a SYNC there: `lethe slony sync`.",
+        "Start the slon of that node, or make a SYNC there: `lethe slony sync STORE`.",
         Passes.MAYBE,
     ),
     Entry(
@@ -245,7 +245,7 @@ ENTRIES: Final = (
         (Seen.FINDING,),
         "The file system and the device of the environment.",
         "Nothing to do.",
-        Passes.NO,
+        Passes.FINE,
     ),
     Entry(
         "MEDIUM_NOTES",
@@ -259,7 +259,7 @@ ENTRIES: Final = (
         (Seen.FINDING,),
         "The control file is there; `detail` has its epoch and the ranges that are protected.",
         "Nothing to do.",
-        Passes.NO,
+        Passes.FINE,
     ),
     Entry(
         "NO_ANSWER_IN_TIME",

@@ -79,7 +79,7 @@ ENTRIES: Final = (
         "SWITCHED_OFF",
         (Seen.FINDING,),
         "A parameter `je.erase.*` leaves out this kind of entry.",
-        "`lethe parameter list` shows them; `lethe parameter set` switches the kind on.",
+        "`lethe parameter list` shows them; `lethe parameter set NAME VALUE` switches the kind on.",
         Passes.NO,
     ),
     Entry(
@@ -198,7 +198,7 @@ ENTRIES: Final = (
         (Seen.FINDING,),
         "A file has become longer since; what was proved of it still holds.",
         "Nothing to do.",
-        Passes.NO,
+        Passes.FINE,
     ),
     Entry(
         "ERASED_AGAIN",
@@ -210,7 +210,7 @@ ENTRIES: Final = (
     Entry(
         "STARTING",
         (Seen.FINDING,),
-        "The service has just started and has not read everything yet.",
+        "The service has just started and has not read everything yet, or the pool starts its Spark.",
         "Ask again in some seconds.",
         Passes.YES,
     ),
@@ -280,9 +280,12 @@ ENTRIES: Final = (
     Entry(
         "PENDING",
         (Seen.STATE,),
-        "The delivery has not succeeded yet; it is tried again at its time.",
         (
-            "`lethe webhook deliveries WEBHOOK` shows the next try. A test of the receiver: `lethe "
+            "It has not come to its end yet: a delivery is tried again at its time, a file of a cycle waits "
+            "for its turn, a session has not begun."
+        ),
+        (
+            "Delivery: `lethe webhook deliveries WEBHOOK` shows the next try. A test of the receiver: `lethe "
             "webhook test WEBHOOK`."
         ),
         Passes.YES,
@@ -292,7 +295,7 @@ ENTRIES: Final = (
         (Seen.STATE,),
         "The receiver has answered with a status of success.",
         "Nothing to do.",
-        Passes.NO,
+        Passes.FINE,
     ),
     Entry(
         "GIVEN_UP",

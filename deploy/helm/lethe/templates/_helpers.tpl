@@ -21,6 +21,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{/* What every pod of Lethe is: no token of the cluster, never root, nothing written but its own volumes. */}}
 {{- define "lethe.pod" -}}
 automountServiceAccountToken: false
+# Else a Service named `lethe` gives each pod LETHE_PORT=tcp://..., which is a setting.
+enableServiceLinks: false
 securityContext:
   runAsNonRoot: true
   runAsUser: 10001
@@ -39,6 +41,12 @@ nodeSelector: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with .Values.tolerations }}
 tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.topologySpreadConstraints }}
+topologySpreadConstraints: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
 {{- end }}
 {{- with .Values.affinity }}
 affinity: {{- toYaml . | nindent 2 }}
@@ -102,9 +110,10 @@ envFrom: {{- toYaml . | nindent 2 }}
 {{/* Before either starts: the metadata are of this version's schema. Two at once wait for one another's lock. */}}
 {{- define "lethe.migrate" -}}
 - name: migrate
-  {{- include "lethe.container" . | nindent 2 }}
+  {{- include "lethe.container" .root | nindent 2 }}
   args: [migrate]
-  env: {{- include "lethe.env" . | nindent 4 }}
-  {{- include "lethe.envFrom" . | nindent 2 }}
-  volumeMounts: {{- include "lethe.mounts" . | nindent 4 }}
+  env: {{- include "lethe.env" .root | nindent 4 }}
+  {{- include "lethe.envFrom" .root | nindent 2 }}
+  resources: {{- toYaml .resources | nindent 4 }}
+  volumeMounts: {{- include "lethe.mounts" .root | nindent 4 }}
 {{- end }}

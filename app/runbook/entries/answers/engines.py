@@ -1,0 +1,135 @@
+"""Why inline or on Spark, and the state of the pool: what each word means, and what to do next."""
+
+from typing import Final
+
+from app.runbook.entry import Entry, Passes, Seen
+
+ENTRIES: Final = (
+    Entry(
+        "REQUESTED",
+        (Seen.ANSWER,),
+        "Why this engine: the request, or LETHE_ENGINE, names it.",
+        "Nothing to do. Without `--engine` Lethe chooses by the size of the work.",
+        Passes.FINE,
+    ),
+    Entry(
+        "ROWS",
+        (Seen.ANSWER,),
+        (
+            "Why this engine: the estimated rows are fewer (INLINE) or not fewer (SPARK) than "
+            "LETHE_SPARK__MIN_ROWS. As a kind of purge: rows of any table."
+        ),
+        "Nothing to do. `--engine SPARK` asks for Spark all the same.",
+        Passes.FINE,
+    ),
+    Entry(
+        "LOG_SIZE",
+        (Seen.ANSWER,),
+        (
+            "Why this engine: the log is smaller (INLINE) or not smaller (SPARK) than "
+            "LETHE_SPARK__ERASE_MIN_BYTES."
+        ),
+        "Nothing to do. `--engine SPARK` asks for Spark all the same.",
+        Passes.FINE,
+    ),
+    Entry(
+        "NO_ESTIMATE",
+        (Seen.ANSWER,),
+        "Why inline: the target could not say how many rows there are.",
+        (
+            "Nothing to do; the job only takes longer. Have the database collect statistics (ANALYZE), or"
+            " ask for it: `--engine SPARK`."
+        ),
+        Passes.FINE,
+    ),
+    Entry(
+        "POOL_FAILED",
+        (Seen.ANSWER,),
+        "Why inline: Spark failed to start three times in a row. The job works, more slowly.",
+        (
+            "`lethe spark-pool status` has the last error. Remove the cause, then `lethe spark-pool "
+            "recycle`; jobs that start afterwards use Spark."
+        ),
+        Passes.NO,
+    ),
+    Entry(
+        "POOL_DRAINING",
+        (Seen.ANSWER,),
+        "Why inline: somebody drains the pool. The job works, more slowly.",
+        "Let it take jobs again: `lethe spark-pool resume`.",
+        Passes.NO,
+    ),
+    Entry(
+        "ARCHIVE_NOT_SHARED",
+        (Seen.ANSWER,),
+        (
+            "Why inline: the job archives, and this process could not find files that other machines of "
+            "Spark write."
+        ),
+        (
+            "Nothing to do; the job only takes longer. If it should use Spark: let LETHE_ARCHIVE_ROOT name a "
+            "folder that all machines mount at the same path."
+        ),
+        Passes.NO,
+    ),
+    Entry(
+        "TARGET_ON_THIS_MACHINE",
+        (Seen.ANSWER,),
+        (
+            "Why inline: the target is a file or a loopback address, which is something else on the other"
+            " machines of Spark."
+        ),
+        (
+            "Nothing to do; the job only takes longer. Register the target by an address that all "
+            "machines reach if it should use Spark."
+        ),
+        Passes.FINE,
+    ),
+    Entry(
+        "DIRECTORY_ON_THIS_MACHINE",
+        (Seen.ANSWER,),
+        (
+            "Why inline: the locks of an environment hold on one machine only, and Spark's workers are on"
+            " others."
+        ),
+        (
+            "Nothing to do; the job only takes longer. A worker of Lethe on that machine may use a Spark "
+            "of its own."
+        ),
+        Passes.FINE,
+    ),
+    Entry(
+        "READY",
+        (Seen.ANSWER,),
+        "Of the pool: Spark is up and takes jobs.",
+        "Nothing to do.",
+        Passes.YES,
+    ),
+    Entry(
+        "REBUILDING",
+        (Seen.ANSWER,),
+        (
+            "Of the pool: another JVM is being started, because one was lost or replaced. Jobs wait or "
+            "work inline meanwhile."
+        ),
+        (
+            "Wait a minute. `lethe spark-pool status` has the last error; after three failures in a row "
+            "the pool is FAILED."
+        ),
+        Passes.YES,
+    ),
+    Entry(
+        "DRAINING",
+        (Seen.ANSWER,),
+        "Of the pool: somebody drains it. It lends nothing more until it is resumed.",
+        "`lethe spark-pool resume`.",
+        Passes.NO,
+    ),
+    Entry(
+        "LEASED",
+        (Seen.ANSWER,),
+        "Of a slot of the pool: a job works there.",
+        "Nothing to do; `lethe spark-pool status` says since when.",
+        Passes.YES,
+    ),
+)
