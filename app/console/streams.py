@@ -1,8 +1,8 @@
 """What open pages hear: that something has changed, from the one feed of events.
 
-All windows of a browser hear by one stream, each of its topic: everything, a store, or a job. An event of this
-stream names the topic and carries no data: the page asks for its live part again, with its own rights. A burst
-of events is one. What comes with time alone (a check that grows old, a wait that grows long, an instance that
+All windows of a browser hear by one stream, each of its topic: everything, a store, or a job. An event of it
+names the topic and carries no data: the page asks for its live part again, with its own rights. A burst of
+events is one. What comes with time alone (a check that grows old, a wait that grows long, an instance that
 falls silent) has no event: a page looks again every REFRESH_S whatever happens.
 """
 
