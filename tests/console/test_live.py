@@ -127,8 +127,8 @@ def test_page_can_be_read_with_scripts_off(make_tab: MakeTab, browser: Any, cont
         tab = make_tab(context=plain)
         page = tab.open(f"/console/stores/{shop.id}")
         assert " UTC" in page.locator("main").inner_text()
-        page.click("text=Show purges")
-        assert "Purges of" in page.locator("h1").inner_text()
+        page.click("text=Ask the target now")
+        assert "Purges now of" in page.locator("h1").inner_text()
         page.click("nav >> text=Jobs")
         assert page.locator("h1").inner_text() == "Jobs"
         tab.assert_quiet()
