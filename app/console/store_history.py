@@ -19,7 +19,8 @@ async def history_of(api: Api, store: Any, look: list[Any], *, now: datetime) ->
         look: the store in the overview, or nothing: its verbs tell the last success and what comes next.
     """
     told = {verb["verb"]: verb for each in look for verb in each["verbs"]}
-    kinds = {verb.kind for verb in VERBS if StoreKind(store["kind"]) in verb.stores} | set(told)
+    # A plan is no verb, though its last success is told.
+    kinds = {verb.kind for verb in VERBS if StoreKind(store["kind"]) in verb.stores or verb.kind in told}
     found = await asyncio.gather(*(_runs(api, store["id"], kind, now=now) for kind in sorted(kinds)))
     return [
         {

@@ -60,6 +60,7 @@ def test_each_verb_shows_its_last_runs_with_outcome_duration_and_amounts(
         )
     fleet.add(fleet.job(JobState.SUCCEEDED, kind="PLAN", **begun))
     with fleet.database.transaction() as db:
+        count(db, Name.LAST_SUCCESS, "PLAN", store="shop", value=now.timestamp(), now=now)
         count(db, Name.LAST_SUCCESS, "PURGE", store="shop", value=now.timestamp() - 300, now=now)
     text = cells(browser.get("/console/stores/shop").text, "verbs")
     assert text.count("failed TARGET_FULL") == 5
@@ -152,7 +153,7 @@ def test_node_is_shown_as_its_last_check_kept_it(fleet: Fleet, browser: Browser)
     assert len(seen) <= 5, seen
     text = " ".join(re.sub(r"<[^>]+>", " ", page).split())
     assert "As node 1 knew it 0 s ago" in text
-    assert "node 1 142 – current up to 142" in text
+    assert "Node 1 142 – current up to 142" in text
     assert "behind up to 113" in text
     assert "29 events , 14 min 37 s behind" in text or "29 events, 14 min 37 s behind" in text
     assert "never confirmed" in text
