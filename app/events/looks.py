@@ -9,37 +9,20 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from pydantic import BaseModel, Field
 from sqlmodel import Session
 
 from app.db import Database
 from app.events.cleanup.switch.models import LogStatusRead
 from app.events.cleanup.switch.report import status_read
 from app.events.lags import note_lags
-from app.events.models import ConfirmationRead
+from app.events.models import PAIRS_MAX, ConfirmationRead, NodeStateRead
 from app.events.queries import confirmation_read
 from app.events.rows import NodeLook
 from app.stores.rows import Store
 from spark.events.cleaning.records import LogStatusRead as LogLook
 from spark.events.records import Catalog, Confirmed
 
-PAIRS_MAX: Final = 2_500
-"""Of 50 nodes; a cluster of Slony-I has a dozen."""
 LISTED_MAX: Final = 100
-
-
-class NodeStateRead(BaseModel):
-    """A node as its last check saw it."""
-
-    store: str
-    checked_at: datetime | None = Field(description="Null: no check has read it yet.")
-    local_node: int | None
-    confirmations: list[ConfirmationRead] = Field(
-        description=f"Every pair of origin and receiver; {PAIRS_MAX} at most."
-    )
-    log_status: LogStatusRead | None = Field(
-        description="Null: Lethe's role may not read the log tables, or no check has."
-    )
 
 
 def keep_look(

@@ -8,7 +8,8 @@ from app.auth.access import DatabaseDep, requires
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.events.api import slony_store
-from app.events.looks import NodeStateRead, read_look
+from app.events.looks import read_look
+from app.events.models import NodeStateRead
 from app.kit.problems import problems
 from app.stores.api import StoreId
 

@@ -144,7 +144,7 @@ class JobSummary(BaseModel):
     eta: datetime | None
     error_code: str | None
     act: str | None = Field(description="Which act of its kind: `kind` of its parameters, such as OUTGOING.")
-    done: int | None = Field(description="In `unit`; null: it has not told yet.")
+    done: int | None = Field(description="In `unit`; null: not known yet.")
     removed: int | None = Field(description="Rows that are gone, where `done` counts other rows too.")
     unit: str | None
     subject: Subject | None
