@@ -7,6 +7,7 @@ from app.auth import rows as auth
 from app.backups import rows as backups
 from app.erase import rows as erase
 from app.erase.certificates import rows as certificates
+from app.events import rows as events
 from app.extinction import rows as extinction
 from app.feed import rows as feed
 from app.figures import rows as figures
@@ -33,6 +34,7 @@ __all__ = [
     "checks",
     "discards",
     "erase",
+    "events",
     "extinction",
     "feed",
     "figures",

@@ -1,11 +1,11 @@
 """Measures what open consoles cost the service: its processor time with 50 of them, less that with none.
 
 Each console is a signed-in client that holds the stream of its page and asks for the page's live part when
-the stream says so, as a browser does. They look at the overview of a few stores: once while nothing happens,
-and once while a purge runs that tells of its progress.
+the stream says so, as a browser does. They look at the overview of a few stores: once while nothing happens
+(each then looks again every 30 s), and once while a purge runs that tells of its progress.
 Exit status 1: more than 10 % of a core while nothing happens.
 
-    python -m benchmarks.console --seconds 20
+    python -m benchmarks.console --seconds 60
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _measure_both(service: ServiceProcess, shop: Shop, seconds: float) -> list[G
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, judge."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--seconds", type=float, default=60.0)
     asked = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)

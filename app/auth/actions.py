@@ -72,6 +72,7 @@ class Action(StrEnum):
     SPARK_POOL_RECYCLE = "spark-pool.recycle"
     SPARK_POOL_RESUME = "spark-pool.resume"
     STORE_CHANGE = "store.change"
+    STORE_CHECK = "store.check"
     STORE_CREATE = "store.create"
     STORE_RECOVER = "store.recover"
     STORE_REMOVE = "store.remove"

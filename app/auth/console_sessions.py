@@ -46,7 +46,15 @@ class SignedIn:
     @property
     def csrf(self) -> str:
         """What forms of this session carry: whoever does not know the cookie cannot make it."""
-        return hmac.new(self.secret.encode(), b"lethe console: form", hashlib.sha256).hexdigest()
+        return self._derived(b"lethe console: form")
+
+    @property
+    def name(self) -> str:
+        """By which the windows of one browser know that they are of one session; it opens nothing."""
+        return self._derived(b"lethe console: windows")[:16]
+
+    def _derived(self, what: bytes) -> str:
+        return hmac.new(self.secret.encode(), what, hashlib.sha256).hexdigest()
 
 
 def sign_in(request: Request, token: str) -> SignedIn:

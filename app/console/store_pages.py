@@ -6,18 +6,19 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from app.auth.access import ClockDep
 from app.auth.scopes import Scope
 from app.console.acting import ActDep, show_again
 from app.console.pictures import trend
 from app.console.rendering import render
 from app.console.sessions import ApiDep, SignedInDep
+from app.console.store_history import history_of
 from app.console.store_parts import PARTS, parts_of
 from app.errors import NotFound
 from app.kit.values import Text
 from app.stores.models import StoreKind
 
 PAGE: Final = 50
-HISTORY: Final = 25
 FILES: Final = 100
 FILE_COLUMNS: Final = ("file", "state", "size_bytes", "entries_erased", "proved_by", "refusal", "finished_at")
 router = APIRouter(include_in_schema=False)
@@ -55,6 +56,7 @@ async def get_store(
     request: Request,
     signed_in: SignedInDep,
     api: ApiDep,
+    clock: ClockDep,
     store_id: str,
     window: Annotated[Text, Query(max_length=10)] = "DAY",
 ) -> Response:
@@ -62,17 +64,17 @@ async def get_store(
     store = await api.get("stores", store_id)
     overview = await api.find("overview", store=store_id, page_size=1)
     series = await api.get("stores", store_id, "series", window=window)
-    jobs = await api.find("jobs", store=store_id, view="summary", page_size=HISTORY)
     parameters = await api.get("stores", store_id, "parameters")
+    look = (overview or {"stores": []})["stores"][:1]
     return render(
         request,
         "store.html",
         signed_in,
         store=store,
-        look=(overview or {"stores": []})["stores"][:1],
+        look=look,
+        history=await history_of(api, store, look, now=clock.now()),
         trends=[(each, trend(each, series)) for each in series["series"] if each["points"]],
         window=series["window"],
-        jobs=None if jobs is None else jobs["items"],
         parameters=_by_interest(parameters["items"]),
         parts=parts_of(store["kind"]),
     )

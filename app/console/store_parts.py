@@ -59,13 +59,15 @@ class Part:
     """A part of a store's page.
 
     Attributes:
-        asks_target: it connects to the target, which may be slow or away.
+        template: that shows what is read; None: as any other.
+        asks_target: it connects to the target, which may be slow or away: only when somebody asks for it.
     """
 
     name: str
     title: str
     kinds: tuple[StoreKind, ...]
     readings: tuple[Reading, ...]
+    template: str | None = None
     asks_target: bool = False
 
     async def read(self, api: Api, store_id: str) -> Sequence[Mapping[str, Any]]:
@@ -75,24 +77,13 @@ class Part:
 
 _CYCLES: Final = ("id", "state", "mode", "started_at", "ended_at", "files", "incomplete", "job_id")
 _EXTINCTIONS: Final = ("label", "state", "created_at", "databases", "records", "bytes", "job_id", "reason")
-_AGREEMENTS: Final = (
-    "id",
-    "state",
-    "consumer",
-    "strategy",
-    "interval",
-    "lag",
-    "lag_changes",
-    "needs_total",
-    "last_update_status",
-    "target_code",
-    "last_session_id",
-)
+_AGREEMENTS: Final = ("id", "state", "consumer", "strategy", "interval", "last_session_id")
+_STATUS: Final = ("id", "lag", "lag_changes", "needs_total", "last_update_status", "target_code")
 _LETTERS: Final = ("code", "kind", "csn", "peer", "attempts", "first_at", "last_at", "detail")
 _PROTECTIONS: Final = ("name", "kind", "state", "requested_by", "created_at", "lease_expires_at")
 _K: Final = StoreKind
 _ALL: Final = (
-    Part("purges", "Purges", (_K.SYMMETRICDS,), (Reading("Statistics", ("purge-stats",)),)),
+    Part("purges", "Purges now", (_K.SYMMETRICDS,), (Reading("Statistics", ("purge-stats",)),), None, True),
     Part(
         "erasure",
         "Erasure",
@@ -104,20 +95,20 @@ _ALL: Final = (
         ),
     ),
     Part("extinctions", "Extinctions", (_K.JE, _K.REPLICA), (Reading("", ("extinctions",), _EXTINCTIONS),)),
+    Part("agreements", "Agreements", (_K.REPLICA,), (Reading("", ("agreements",), _AGREEMENTS),)),
     Part(
         "replication",
-        "Replication",
+        "Replication now",
         (_K.REPLICA,),
         (
-            Reading("Agreements", ("agreements",), _AGREEMENTS, told_by_one="status"),
+            Reading("Agreements", ("agreements",), _STATUS, told_by_one="status"),
             Reading("Dead letters", ("dead-letters",), _LETTERS),
         ),
         asks_target=True,
     ),
-    Part("confirmations", "Confirmations", (_K.SLONY,), (Reading("", ("confirmations",)),), asks_target=True),
-    Part(
-        "log-tables", "Log tables", (_K.SLONY,), (Reading("", ("log-switches", "status")),), asks_target=True
-    ),
+    Part("node", "Confirmations and log tables", (_K.SLONY,), (Reading("", ("node-state",)),), "node.html"),
+    Part("confirmations", "Confirmations now", (_K.SLONY,), (Reading("", ("confirmations",)),), None, True),
+    Part("log-tables", "Log tables now", (_K.SLONY,), (Reading("", ("log-switches", "status")),), None, True),
 )
 PARTS: Final[Mapping[str, Part]] = {part.name: part for part in _ALL}
 

@@ -157,6 +157,8 @@ def shape(value: Any, name: str = "") -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):
+        if name.endswith("_per_s"):
+            return "rate"
         return "bytes" if "bytes" in name else "seconds" if name.endswith(("_s", "seconds")) else "number"
     if INSTANT.fullmatch(str(value)):
         return "instant"

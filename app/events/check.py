@@ -8,6 +8,7 @@ from typing import Final
 from sqlmodel import col, select
 
 from app.db import Database
+from app.events.looks import keep_look
 from app.events.nodes import LOCAL_NODE, stores_of_name
 from app.kit.durations import duration_of
 from app.secrets.errors import SecretUnavailable
@@ -28,7 +29,7 @@ from app.stores.models import StoreKind
 from app.stores.rows import Store
 from app.stores.targets import session_limits, target_of
 from spark.events.cleaning.records import LogStatusRead, Session
-from spark.events.confirmations import confirmed_upto
+from spark.events.confirmations import confirmed_upto, read_matrix
 from spark.events.inspect import Slon, SlonyInspection, inspect_node
 from spark.events.records import Catalog
 from spark.events.rights import Ability
@@ -72,11 +73,14 @@ def check_node(database: Database, store: Store, settings: Settings, now: dateti
         ) as conn:
             found = inspect_node(conn, store.cluster)
             confirmed = {} if found.catalog is None else confirmed_upto(conn, found.catalog)
+            pairs = [] if found.catalog is None else read_matrix(conn, found.catalog)
     except TargetError as error:
         reachable = not error.transient and error.code not in UNREACHED
         return _refused(error.code, error.detail, reachable=reachable)
     except SecretUnavailable as error:
         return _refused(error.code, error.detail, reachable=False)
+    if found.catalog is not None:
+        keep_look(database, store, found.catalog, pairs, found.log_status, as_of=found.now, now=now)
     return _report(database, store, found, confirmed, now)
 
 

@@ -7,10 +7,13 @@ from typing import Annotated, Any, Final, Literal, Self
 from annotated_types import Ge, Le
 from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
 
+from app.events.cleanup.switch.models import LOG_STATUS, LogStatusRead
 from app.kit.durations import Duration
 from app.kit.values import Text
 from spark.formats.slony import NODE_MAX, SEQNO_MAX
 
+PAIRS_MAX: Final = 2_500
+"""Of 50 nodes; a cluster of Slony-I has a dozen."""
 EVENT_TYPE: Final = r"^[A-Z][A-Z0-9_]{0,63}$"
 NodeId = Annotated[int, Strict(), Ge(1), Le(NODE_MAX)]
 Seqno = Annotated[int, Strict(), Ge(1), Le(SEQNO_MAX)]
@@ -145,6 +148,34 @@ class MatrixRead(BaseModel):
     local_node: int = Field(description="The node that was asked; others may know more.")
     as_of: datetime = Field(description="By the node's own clock.")
     items: list[ConfirmationRead]
+
+
+class NodeStateRead(BaseModel):
+    """A node as its last check saw it."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "store": "lab-1",
+                    "checked_at": "2026-11-20T10:54:39.613933Z",
+                    "local_node": 1,
+                    "confirmations": [_PAIR],
+                    "log_status": LOG_STATUS,
+                }
+            ]
+        }
+    )
+
+    store: str
+    checked_at: datetime | None = Field(description="Null: no check has read it yet.")
+    local_node: int | None
+    confirmations: list[ConfirmationRead] = Field(
+        description=f"Every pair of origin and receiver; {PAIRS_MAX} at most."
+    )
+    log_status: LogStatusRead | None = Field(
+        description="Null: Lethe's role may not read the log tables, or no check has."
+    )
 
 
 class ConfirmRequest(BaseModel):

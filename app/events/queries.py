@@ -140,7 +140,7 @@ def get_matrix(
     return MatrixRead(
         local_node=catalog.local_node,
         as_of=as_of,
-        items=[_confirmation(row, is_active=row.receiver in active) for row in rows],
+        items=[confirmation_read(row, is_active=row.receiver in active) for row in rows],
     )
 
 
@@ -156,7 +156,8 @@ def event_read(event: Event) -> EventRead:
     )
 
 
-def _confirmation(row: Confirmed, *, is_active: bool) -> ConfirmationRead:
+def confirmation_read(row: Confirmed, *, is_active: bool) -> ConfirmationRead:
+    """A pair of origin and receiver as clients see it."""
     state = ConfirmationState.CURRENT
     if row.seqno is None:
         state = ConfirmationState.NEVER_CONFIRMED

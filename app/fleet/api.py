@@ -114,8 +114,8 @@ def get_series(
     """For small pictures: rows and bytes removed, backlog, lag, how long aborts took; each counted once.
 
     `backlog` has a value for each check of the store: the rows of its tables, as the target estimates them.
-    SLONY: `backlog` (in events) and `lag_seconds` have one for each job that looks: of the receiver that is
-    furthest behind.
+    SLONY: `backlog` (in events) and `lag_seconds` have one for each check and each job that looks: of the
+    receiver that is furthest behind.
     """
     kind = read_row(database, store_id, caller).kind
     length, now = LENGTHS[window], clock.now()

@@ -143,6 +143,10 @@ class JobSummary(BaseModel):
     fraction: float | None = Field(description="How much is done; null: nobody knows.")
     eta: datetime | None
     error_code: str | None
+    act: str | None = Field(description="Which act of its kind: `kind` of its parameters, such as OUTGOING.")
+    done: int | None = Field(description="In `unit`; null: not known yet.")
+    removed: int | None = Field(description="Rows that are gone, where `done` counts other rows too.")
+    unit: str | None
     subject: Subject | None
 
 
@@ -154,6 +158,10 @@ def summarize_job(job: Job) -> JobSummary:
         "fraction": progress.get("fraction"),
         "eta": progress.get("eta"),
         "error_code": (job.error or {}).get("code"),
+        "act": act if isinstance(act := job.params.get("kind"), str) else None,
+        "done": progress.get("done"),
+        "removed": progress.get("removed"),
+        "unit": progress.get("unit"),
     }
     return JobSummary.model_validate(fields)
 

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from app.auth.access import ClockDep, Condition, DatabaseDep, SettingsDep, requires, tell_changed
 from app.auth.actions import Action
+from app.auth.looks import audit_look
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
@@ -290,6 +291,7 @@ def delete_store(
 )
 def post_check(
     store_id: StoreId,
+    request: Request,
     caller: Reader,
     settings: SettingsDep,
     database: DatabaseDep,
@@ -311,6 +313,7 @@ def post_check(
                 parameters=found.parameters,
             )
         keep_check(db, get_store(db, store_id), found, period=period, now=clock.now())
+        audit_look(db, request, caller, Action.STORE_CHECK, store=store_id, detail={"ok": found.ok})
     return found
 
 

@@ -1,8 +1,7 @@
-"""A plan and its run in a real browser, by mouse and by keyboard alone, on a real purge and a real cycle."""
+"""A plan and its run in a real browser, on a real purge and a real cycle; an outdated one; no script."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,6 @@ from tests.http.environments import EnvironmentStore, make_environment_store, un
 from tests.http.service_process import ServiceProcess
 from tests.http.shop import wait_for
 
-Fill = Callable[[Tab, str, str], None]
-Press = Callable[[Tab, str], None]
-TABS_MAX = 80
-
 
 def click_fill(tab: Tab, label: str, text: str) -> None:
     tab.page.get_by_label(label, exact=True).fill(text)
@@ -29,38 +24,14 @@ def click(tab: Tab, button: str) -> None:
     tab.page.get_by_role("button", name=button, exact=True).click()
 
 
-def _tab_to(tab: Tab, is_there: str, wanted: str) -> None:
-    """Press Tab until the focus is on what is wanted."""
-    for _ in range(TABS_MAX):
-        tab.page.keyboard.press("Tab")
-        if tab.page.evaluate(f"wanted => {{ const e = document.activeElement; return {is_there}; }}", wanted):
-            return
-    raise AssertionError(f"Tab never comes to {wanted}")
-
-
-def type_fill(tab: Tab, label: str, text: str) -> None:
-    _tab_to(tab, "e.labels && [...e.labels].some(each => each.textContent.trim() === wanted)", label)
-    tab.page.keyboard.type(text)
-
-
-def press(tab: Tab, button: str) -> None:
-    _tab_to(tab, "e.tagName === 'BUTTON' && e.textContent.trim() === wanted", button)
-    tab.page.keyboard.press("Enter")
-
-
-BY_HAND = pytest.mark.parametrize(
-    ("fill", "push"), [(click_fill, click), (type_fill, press)], ids=["mouse", "keyboard"]
-)
-
-
-def run_plan(tab: Tab, store: str, fill: Fill, push: Press, http: httpx.Client) -> dict[str, Any]:
+def run_plan(tab: Tab, store: str, http: httpx.Client) -> dict[str, Any]:
     """Plan, look, type the name and the reason, run; returns the job as it ended."""
-    push(tab, "Plan")
+    click(tab, "Plan")
     tab.page.wait_for_selector("text=What would be lost")
     plan_id = tab.page.url.partition("/plans/")[2].partition("?")[0]
-    fill(tab, f"Type the store's name: {store}", store)
-    fill(tab, "Reason", "the owner's wish")
-    push(tab, "Run exactly this plan")
+    click_fill(tab, f"Type the store's name: {store}", store)
+    click_fill(tab, "Reason", "the owner's wish")
+    click(tab, "Run exactly this plan")
     tab.page.wait_for_url("**/console/jobs/*")
     job = wait_for(http, tab.page.url.rpartition("/")[2])
     assert (job["state"], job["params"]["plan_id"]) == ("SUCCEEDED", plan_id)
@@ -69,15 +40,12 @@ def run_plan(tab: Tab, store: str, fill: Fill, push: Press, http: httpx.Client) 
     return job
 
 
-@BY_HAND
-def test_purge_is_planned_and_run(
-    tab: Tab, make_shop: MakeShop, http: httpx.Client, fill: Fill, push: Press
-) -> None:
+def test_purge_is_planned_and_run(tab: Tab, make_shop: MakeShop, http: httpx.Client) -> None:
     shop = make_shop()
     tab.open(f"/console/stores/{shop.id}/acts/purge-outgoing")
-    fill(tab, "retention minutes", "7200")
+    click_fill(tab, "retention minutes", "7200")
     before = shop.digest
-    job = run_plan(tab, shop.id, fill, push, http)
+    job = run_plan(tab, shop.id, http)
     assert job["kind"] == "PURGE"
     assert shop.digest != before
 
@@ -87,17 +55,14 @@ def sample(roots: Path) -> Path:
     return unpack("closed", roots / "closed-of-acts")
 
 
-@BY_HAND
-def test_cycle_is_planned_and_run(
-    tab: Tab, http: httpx.Client, roots: Path, sample: Path, fill: Fill, push: Press
-) -> None:
+def test_cycle_is_planned_and_run(tab: Tab, http: httpx.Client, roots: Path, sample: Path) -> None:
     store: EnvironmentStore = make_environment_store(http, roots, sample)
     tab.open(f"/console/stores/{store.id}/acts/erasure")
     tab.page.locator("summary").focus()
     tab.page.keyboard.press("Enter")
-    fill(tab, "min file age", "PT0S")
-    fill(tab, "duration", "PT0S")
-    job = run_plan(tab, store.id, fill, push, http)
+    click_fill(tab, "min file age", "PT0S")
+    click_fill(tab, "duration", "PT0S")
+    job = run_plan(tab, store.id, http)
     assert job["kind"] == "ERASURE"
     http.delete(store.url, headers={"If-Match": http.get(store.url).headers["etag"]})
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import io
+import json
 import os
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from PIL import Image
 from playwright.sync_api import Browser
@@ -31,6 +36,8 @@ PAGES = {
     "job": "/console/jobs/{job}",
     "stores": "/console/stores",
     "store": "/console/stores/{store}",
+    "environment": "/console/stores/{environment}",
+    "node": "/console/stores/{node}/parts/node",
     "act": "/console/stores/{store}/acts/purge-outgoing",
     "plan": "/console/stores/{store}/acts/purge-outgoing/plans/{plan}?given=" + GIVEN.replace("{", "{{"),
     "backups": "/console/backups",
@@ -46,13 +53,65 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+LOG_STATUS: dict[str, Any] = {
+    "store": "lab-1",
+    "local_node": 1,
+    "as_of": "2026-11-20T10:54:41Z",
+    "status": 3,
+    "active": "sl_log_2",
+    "other": "sl_log_1",
+    "is_switching": True,
+    "started_at": "2026-11-20T10:44:41Z",
+    "needs_healing": False,
+    "tables": [
+        {"name": "sl_log_2", "role": "ACTIVE", "rows_estimate": 1361, "bytes": 262144, "is_empty": False},
+        {"name": "sl_log_1", "role": "OTHER", "rows_estimate": 1484, "bytes": 270336, "is_empty": False},
+    ],
+    "origins": [],
+    "blockers": [],
+}
+
+
 @pytest.fixture(scope="module")
-def names(shop: Shop, roots: Path) -> dict[str, str]:
+def names(shop: Shop, service: ServiceProcess, roots: Path) -> dict[str, str]:
     """A store with a purge that has ended and one that runs slowly."""
     fleet = make_fleet(shop.http, roots, shop, hostile=False)
     shop.http.post(f"/v1/stores/{shop.id}:check")
     job_id = shop.slow_purge(rows_per_s=5, kind="INCOMING", reason="disk space")
-    return fleet.names | {"job": job_id}
+    return fleet.names | {"job": job_id, "node": make_node(shop.http, service)}
+
+
+def make_node(http: httpx.Client, service: ServiceProcess) -> str:
+    """A node of Slony-I that is away, and what its last check has kept."""
+    body = {"id": "lab-1", "kind": "SLONY", "cluster": "lab", "url": "postgresql+psycopg://x@127.0.0.1:1/x"}
+    http.post("/v1/stores", json=body).raise_for_status()
+    now = datetime.now(UTC)
+    pairs = [
+        pair(origin, receiver, now) for origin in (1, 2, 3) for receiver in (1, 2, 3) if origin != receiver
+    ]
+    with closing(sqlite3.connect(service.data_dir / "lethe.db", timeout=30)) as rows, rows:
+        rows.execute(
+            "insert into node_looks (local_node, store, at, confirmations, log_status)"
+            " values (1, ?, ?, ?, ?)",
+            ("lab-1", now.isoformat(sep=" ")[:26], json.dumps(pairs), json.dumps(LOG_STATUS)),
+        )
+    return "lab-1"
+
+
+def pair(origin: int, receiver: int, now: datetime) -> dict[str, Any]:
+    """Node 3 is behind the others."""
+    last, behind = 5_000_000_142 + origin, 29 if receiver == 3 else 0
+    return {
+        "origin": origin,
+        "receiver": receiver,
+        "receiver_is_active": True,
+        "state": "BEHIND" if behind else "CURRENT",
+        "confirmed_seqno": last - behind,
+        "confirmed_at": (now - timedelta(seconds=30 * behind + 2)).isoformat(),
+        "last_seqno": last,
+        "lag_events": behind,
+        "lag": f"PT{30 * behind}S",
+    }
 
 
 @pytest.mark.parametrize("look", LOOKS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -13,7 +14,7 @@ import pytest
 from app.console.rendering import POLICY
 from tests.console.browsing import SAME_ORIGIN, csrf_of, signed_in
 from tests.http.service_process import ServiceProcess
-from tests.http.shop import Shop
+from tests.http.shop import Shop, wait_for
 
 JOB = f"job_{'0' * 26}"
 POSTS = [
@@ -26,6 +27,7 @@ POSTS = [
     "/console/stores/{store}/suspend",
     "/console/stores/{store}/resume",
 ]
+FORM = re.compile(r"<form.*?</form>", re.DOTALL)
 PAGES = [
     "/console/",
     "/console/attention",
@@ -202,6 +204,48 @@ def test_what_is_done_is_audited_as_via_console(
     made = http.get("/v1/audit-events", params={"store": shop.id, "action": "store.create"}).json()["items"]
     assert "via" not in made[0]["detail"]
     assert http.get("/v1/audit-events", params={"action": "console.sign-in"}).json()["items"]
+
+
+def test_reason_of_every_button_stands_in_the_audit(
+    operator: httpx.Client, http: httpx.Client, make_shop: Callable[..., Shop]
+) -> None:
+    # Check, throttle and resume took none: the audit could not tell why somebody had let a store go on.
+    shop = make_shop()
+    job_id = shop.slow_purge(rows_per_s=20)
+    store, job = f"/console/stores/{shop.id}", f"/console/jobs/{job_id}"
+    acts = {
+        "store.check": (f"{store}/check", {}),
+        "store.suspend": (f"{store}/suspend", {}),
+        "store.resume": (f"{store}/resume", {}),
+        "job.throttle": (f"{job}/throttle", {"rows_per_s": "21"}),
+        "job.pause": (f"{job}/pause", {}),
+        "job.resume": (f"{job}/resume", {}),
+        "job.abort": (f"{job}/abort", {}),
+    }
+    for action, (url, fields) in acts.items():
+        page = operator.get(url.rpartition("/")[0]).text
+        forms = [each for each in FORM.findall(page) if f'action="{url}"' in each]
+        assert any('name="reason"' in each for each in forms), action
+        sent = post(operator, url, reason=f"why {action}", **fields)
+        assert sent.status_code in (200, 303), (action, sent.text)
+        if action == "job.pause":
+            wait_for(http, job_id, "PAUSED")
+    listed = http.get("/v1/audit-events", params={"page_size": 100}).json()["items"]
+    told = {
+        each["action"]: (each["detail"].get("via"), each["detail"].get("reason"))
+        for each in listed
+        if {each["store"], each["subject_id"]} & {shop.id, job_id} and each["action"] in acts
+    }
+    assert told == {action: ("console", f"why {action}") for action in acts}
+
+
+def test_check_by_a_program_is_no_row_of_the_audit(
+    http: httpx.Client, make_shop: Callable[..., Shop]
+) -> None:
+    shop = make_shop()
+    assert http.post(f"/v1/stores/{shop.id}:check").status_code == 200
+    listed = http.get("/v1/audit-events", params={"store": shop.id}).json()["items"]
+    assert [each["action"] for each in listed] == ["store.create"]
 
 
 def test_form_that_is_sent_twice_acts_once(operator: httpx.Client, shop: Shop) -> None:

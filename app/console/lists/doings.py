@@ -31,19 +31,46 @@ class Doing:
     is_danger: bool = True
 
 
+def _ended(things: str) -> Callable[[str, str], Call]:
+    """`:end` of one of a store's things, whose id is the subject."""
+    return lambda subject, store: ("POST", ("stores", store, things, f"{subject}:end"), None)
+
+
+def _of_schedule(verb: str, *, meaning: str) -> Doing:
+    """A schedule pauses, or comes again: it takes nothing away."""
+    return Doing(
+        text=f"{verb.capitalize()} the schedule",
+        meaning=meaning,
+        scopes=(Scope.SCHEDULES_WRITE,),
+        call=lambda subject, _: ("POST", ("schedules", f"{subject}:{verb}"), None),
+        back=SCHEDULES,
+        is_danger=False,
+    )
+
+
+def _deleted(one: str, *, scope: Scope, meaning: str) -> Doing:
+    return Doing(
+        text=f"Delete the {one}",
+        meaning=meaning,
+        scopes=(scope,),
+        call=lambda subject, _: ("DELETE", (f"{one}s", subject), None),
+        back=SCHEDULES,
+    )
+
+
 DOINGS: Final[Mapping[str, Doing]] = {
     "backup-end": Doing(
         text="End the backup",
         meaning="Its files are no longer kept from the eraser. The answer tells whether the copy is valid.",
         scopes=(Scope.BACKUPS_WRITE,),
-        call=lambda subject, store: ("POST", ("stores", store, "backup-sessions", f"{subject}:end"), None),
+        call=_ended("backup-sessions"),
         back=BACKUPS,
     ),
     "protection-end": Doing(
         text="End the protection",
         meaning="Its files may be erased from now on, whoever still reads them.",
         scopes=(Scope.BACKUPS_WRITE, Scope.ERASURE_WRITE),
-        call=lambda subject, store: ("POST", ("stores", store, "protections", f"{subject}:end"), None),
+        call=_ended("protections"),
         back=BACKUPS,
     ),
     "erasure-abort": Doing(
@@ -55,34 +82,18 @@ DOINGS: Final[Mapping[str, Doing]] = {
         call=lambda subject, store: ("POST", ("stores", store, "erasure:abort"), {"protection_id": subject}),
         back=BACKUPS,
     ),
-    "schedule-pause": Doing(
-        text="Pause the schedule",
-        meaning="Nothing comes of it until it is resumed. A job that runs goes on.",
-        scopes=(Scope.SCHEDULES_WRITE,),
-        call=lambda subject, _: ("POST", ("schedules", f"{subject}:pause"), None),
-        back=SCHEDULES,
-        is_danger=False,
+    "schedule-pause": _of_schedule(
+        "pause", meaning="Nothing comes of it until it is resumed. A job that runs goes on."
     ),
-    "schedule-resume": Doing(
-        text="Resume the schedule",
-        meaning="It comes again at its next due time.",
-        scopes=(Scope.SCHEDULES_WRITE,),
-        call=lambda subject, _: ("POST", ("schedules", f"{subject}:resume"), None),
-        back=SCHEDULES,
-        is_danger=False,
-    ),
-    "schedule-delete": Doing(
-        text="Delete the schedule",
+    "schedule-resume": _of_schedule("resume", meaning="It comes again at its next due time."),
+    "schedule-delete": _deleted(
+        "schedule",
+        scope=Scope.SCHEDULES_WRITE,
         meaning="It is gone, with the note of its last run. Its jobs stay.",
-        scopes=(Scope.SCHEDULES_WRITE,),
-        call=lambda subject, _: ("DELETE", ("schedules", subject), None),
-        back=SCHEDULES,
     ),
-    "window-delete": Doing(
-        text="Delete the window",
+    "window-delete": _deleted(
+        "window",
+        scope=Scope.WINDOWS_WRITE,
         meaning="It holds no job any more: jobs that rest because of it begin again.",
-        scopes=(Scope.WINDOWS_WRITE,),
-        call=lambda subject, _: ("DELETE", ("windows", subject), None),
-        back=SCHEDULES,
     ),
 }

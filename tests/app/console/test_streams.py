@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
 from app.auth.scopes import Scope
 from app.auth.service import Caller
@@ -20,6 +21,7 @@ from app.fleet.stream import Listener
 WHO = Caller("tok_1", "a", frozenset({Scope.JOBS_READ}), None)
 KEEPALIVE_S = 0.2
 BUSY_S = 0.02
+MINE = b"event: refresh\ndata: stores/mine\n\n"
 
 
 class BusyFeed:
@@ -61,7 +63,7 @@ def page_of(feed: BusyFeed, listener: Listener) -> AsyncIterator[bytes]:
     settings: Any = SimpleNamespace(stream_max_s=60.0, sse_keepalive_s=KEEPALIVE_S)
     request: Any = None
     watch: Any = feed
-    return streams._told(request, watch, listener, Wanted(WHO, ["mine"]), "", settings)
+    return streams._told(request, watch, listener, Wanted(WHO), ["stores/mine"], settings)
 
 
 @pytest.fixture
@@ -81,9 +83,32 @@ def test_page_looks_again_though_nothing_has_happened(
     async def listen() -> bytes | None:
         page = page_of(BusyFeed(clock), Listener(WHO))
         assert await anext(page) == streams.BEGIN
-        return await asyncio.wait_for(first_of(page, lambda each: each == streams.REFRESH), 5)
+        return await asyncio.wait_for(first_of(page, lambda each: each == MINE), 5)
 
-    assert asyncio.run(listen()) == streams.REFRESH
+    assert asyncio.run(listen()) == MINE
+
+
+def test_windows_of_one_stream_hear_each_of_their_own(signed_in: list[object | None], clock: Any) -> None:
+    async def listen() -> list[bytes]:
+        feed, listener = BusyFeed(clock), Listener(WHO)
+        watch: Any = feed
+        settings: Any = SimpleNamespace(stream_max_s=1.0, sse_keepalive_s=60.0)
+        request: Any = None
+        names = ["stores/mine", "stores/other", "jobs/job_1", "jobs/job_2", "all", "all"]
+        stream = streams._told(request, watch, listener, Wanted(WHO), names, settings)
+        assert await anext(stream) == streams.BEGIN
+        feed.last += 1
+        listener.woken.set()
+        return [each async for each in stream]
+
+    told = [each.decode().partition("data: ")[2].strip() for each in asyncio.run(listen())]
+    assert told == ["stores/other", "jobs/job_1", "all"]
+
+
+@pytest.mark.parametrize("given", ["stores/Other", "jobs/", "backups/1", "stores/a\nevent: x", ""])
+def test_topic_is_everything_a_store_or_a_job(given: str) -> None:
+    with pytest.raises(ValidationError):
+        TypeAdapter(streams.TopicName).validate_python(given)
 
 
 def test_page_that_others_events_wake_hears_that_it_is_alive_and_when_its_session_ends(
@@ -100,7 +125,7 @@ def test_page_that_others_events_wake_hears_that_it_is_alive_and_when_its_sessio
         busy.cancel()
         return heard
 
-    assert asyncio.run(asyncio.wait_for(listen(), 10)) == [streams.KEEPALIVE, streams.REFRESH]
+    assert asyncio.run(asyncio.wait_for(listen(), 10)) == [streams.KEEPALIVE, streams.END]
 
 
 def test_id_of_a_stream_that_leaves_all_out_moves_on(clock: Any) -> None:

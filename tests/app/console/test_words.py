@@ -65,6 +65,7 @@ def test_times_are_utc_and_say_so() -> None:
     [
         ("total_bytes", 5, "bytes"),
         ("took_s", 5, "seconds"),
+        ("rows_per_s", 5, "rate"),
         ("rows", 5, "number"),
         ("at", "2026-11-23T10:00:00.123Z", "instant"),
         ("lease", "PT2M", "duration"),

@@ -11,7 +11,7 @@ from app.kit.durations import Duration
 from app.kit.values import Text
 
 JOB_SWITCH: Final = "LOG_SWITCH"
-_STATUS: Final[dict[str, Any]] = {
+LOG_STATUS: Final[dict[str, Any]] = {
     "store": "lab-1",
     "local_node": 1,
     "as_of": "2026-11-20T08:12:05Z",
@@ -129,7 +129,7 @@ class LogSessionRead(BaseModel):
 class LogStatusRead(BaseModel):
     """Where the log switch of a node stands."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_STATUS]})
+    model_config = ConfigDict(json_schema_extra={"examples": [LOG_STATUS]})
 
     store: str
     local_node: int

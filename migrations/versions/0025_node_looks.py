@@ -1,0 +1,32 @@
+"""What the last check of a node of Slony-I saw of its cluster.
+
+Revision: 0025
+Revises: 0024
+"""
+
+import sqlalchemy as sa
+from alembic import op
+
+import app.db
+
+revision = "0025"
+down_revision = "0024"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.create_table(
+        "node_looks",
+        sa.Column("store", sa.String(length=63), nullable=False),
+        sa.Column("at", app.db.UtcDateTime(timezone=True), nullable=False),
+        sa.Column("local_node", sa.Integer(), nullable=False),
+        sa.Column("confirmations", app.db.JSON_TYPE, nullable=False),
+        sa.Column("log_status", app.db.JSON_TYPE, nullable=True),
+        sa.ForeignKeyConstraint(["store"], ["stores.id"], ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("store"),
+    )
+
+
+def downgrade() -> None:
+    op.drop_table("node_looks")
