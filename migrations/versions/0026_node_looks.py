@@ -1,7 +1,7 @@
 """What the last check of a node of Slony-I saw of its cluster.
 
-Revision: 0025
-Revises: 0024
+Revision: 0026
+Revises: 0025
 """
 
 import sqlalchemy as sa
@@ -9,8 +9,8 @@ from alembic import op
 
 import app.db
 
-revision = "0025"
-down_revision = "0024"
+revision = "0026"
+down_revision = "0025"
 branch_labels = None
 depends_on = None
 
