@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -34,11 +35,17 @@ NEWS = "lethe_news"
 """In the info of a session: its commit concerns somebody who waits, whatever its transaction was begun as."""
 OPEN = "lethe_open"
 """In the info of a session: it is one of `Database.transaction()`."""
-BEFORE_COMMIT = "lethe_before_commit"
-LAST_BEFORE_COMMIT = "lethe_last_before_commit"
 AFTER_COMMIT = "lethe_after_commit"
 _NOTES = "lethe_notes"
 _MARKS = "lethe_marks"
+
+
+class Turn(StrEnum):
+    """When something of the end of a transaction comes: whoever takes several of their locks does so in this order."""
+
+    FIRST = "lethe_before_commit"
+    FEED = "lethe_feed_before_commit"
+    CHAIN = "lethe_chain_before_commit"
 
 
 def notes(db: Session, name: str) -> list[Any]:
@@ -50,13 +57,9 @@ def notes(db: Session, name: str) -> list[Any]:
     return found
 
 
-def before_commit(db: Session, act: Callable[[Session], None], *, is_last: bool = False) -> None:
-    """Do something as the last of the transaction of a session, unless its savepoint is rolled back.
-
-    Args:
-        is_last: after the others: it takes a lock that everybody wants.
-    """
-    notes(db, LAST_BEFORE_COMMIT if is_last else BEFORE_COMMIT).append(act)
+def before_commit(db: Session, act: Callable[[Session], None], *, turn: Turn = Turn.FIRST) -> None:
+    """Do something as the last of the transaction of a session, unless its savepoint is rolled back."""
+    notes(db, turn).append(act)
 
 
 def after_commit(db: Session, act: Callable[[], None]) -> None:
@@ -301,8 +304,8 @@ class Database:
 def _prepare(db: Session) -> None:
     """All that comes before the commit; what it writes by objects is written too."""
     db.flush()
-    for name in (BEFORE_COMMIT, LAST_BEFORE_COMMIT):
-        for prepare in notes(db, name):
+    for turn in Turn:
+        for prepare in notes(db, turn):
             prepare(db)
         db.flush()
 
