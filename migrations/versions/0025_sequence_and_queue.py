@@ -1,5 +1,7 @@
 """Changes of stores, schedules and windows have a sequence, which goes on from the times that stood for one.
 
+Jobs in the queue wait for a runner, since they came into it.
+
 Revision: 0025
 Revises: 0024
 """
@@ -23,7 +25,16 @@ def upgrade() -> None:
             "where not exists (select 1 from feed_numbers where name = :name)"
         ).bindparams(sa.bindparam("name", NAME, sa.String()))
     )
+    op.execute(
+        sa.text(
+            "update jobs set waiting_cause = 'QUEUED', waiting_since = updated_at "
+            "where state = 'QUEUED' and waiting_since is null"
+        )
+    )
 
 
 def downgrade() -> None:
     op.execute(sa.text("delete from feed_numbers where name = :name").bindparams(name=NAME))
+    op.execute(
+        sa.text("update jobs set waiting_cause = null, waiting_since = null where waiting_cause = 'QUEUED'")
+    )
