@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from sqlalchemy import ColumnElement, and_, delete, exists, func, or_, text, update
+from sqlalchemy import ColumnElement, and_, delete, exists, func, literal, or_, text, update
 from sqlmodel import Session, col, select
 
 from app.db import Database
@@ -45,9 +45,9 @@ CAUSE_MAX_CHARS: Final = 200
 def look(database: Database) -> None:
     """Tell webhooks what is due to be told."""
     with database.reading() as db:
-        hooks = db.exec(select(Webhook).where(col(Webhook.is_enabled).is_(True))).all()
-        is_queue_long = _late_in_queue(db, now=database.now(db)) != []
-    if is_queue_long:
+        hooks, is_any_queued = _hooks_and_queue(db)
+        is_late = is_any_queued and _late_in_queue(db, now=database.now(db)) != []
+    if is_late:
         with database.transaction() as db:
             look_at_queue(db, now=database.now(db))
     asking = [hook for hook in hooks if hook.waits_longer_than is not None]
@@ -60,6 +60,15 @@ def look(database: Database) -> None:
     if any(Fact.SUCCESS_OVERDUE in hook.events for hook in hooks):
         with database.transaction() as db:
             look_at_expectations(db, now=database.now(db))
+
+
+def _hooks_and_queue(db: Session) -> tuple[list[Webhook], bool]:
+    """The enabled webhooks, and whether anything stands in the queue: one statement, for an idle service."""
+    queued = exists().where(col(Job.state) == JobState.QUEUED, col(Job.finished_at).is_(None))
+    one = select(literal(1).label("one")).subquery()
+    query = select(queued, Webhook).select_from(one)
+    rows = db.execute(query.outerjoin(Webhook, col(Webhook.is_enabled).is_(True))).all()
+    return [hook for _, hook in rows if hook is not None], bool(rows[0][0])
 
 
 def look_at_queue(db: Session, *, now: datetime) -> int:
