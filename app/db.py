@@ -41,7 +41,7 @@ _MARKS = "lethe_marks"
 
 
 class Turn(StrEnum):
-    """When something of the end of a transaction comes: whoever takes several of their locks does so in this order."""
+    """When something at the end of a transaction comes: one order for all who take several of their locks."""
 
     FIRST = "lethe_before_commit"
     FEED = "lethe_feed_before_commit"

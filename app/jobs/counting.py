@@ -36,7 +36,9 @@ def times_of(values: Mapping[str, Any], *, advanced: bool, now: datetime) -> dic
         times = {"waiting_cause": QUEUED, "waiting_since": now}
     elif advanced or state in _RESTING or (waiting_on is not None and state is None):
         times = {"waiting_cause": None, "waiting_since": None}
-    elif state is not None:  # it stands in the queue no more; what it waits for otherwise it may wait for again
+    elif (
+        state is not None
+    ):  # it stands in the queue no more; what it waits for otherwise it may wait for again
         is_queue = col(Job.waiting_cause) == QUEUED
         times = {
             "waiting_cause": case((is_queue, None), else_=col(Job.waiting_cause)),

@@ -7,7 +7,7 @@ Rules:
   may be another service's, and whoever looks is told;
 - whoever raises the epoch, so that somebody may write, brings the ranges of all stores on this directory;
 - a row decides: it is ACTIVE before its ranges are written, and over before they go;
-- whoever asks for protection where a greater epoch was seen than ours has it, and webhooks are told (EPOCH_AHEAD).
+- where a greater epoch was seen than ours a protection holds, and webhooks are told (EPOCH_AHEAD).
 """
 
 import os

@@ -31,7 +31,8 @@ def former(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]
     event = "insert into feed_events (id, at, type, kind, store, subject, seq, data)"
     with database.transaction() as db:
         for number, (kind, seq) in enumerate({"STORE": FAR, "WINDOW": 7, "PURGE": FAR + 5}.items()):
-            values = f"'fev_{number}', '2026-11-20 12:00:00.000000', 'x', '{kind}', null, 'x', {seq}, '" + "{}'"
+            text = f"'fev_{number}', '2026-11-20 12:00:00.000000', 'x', '{kind}', null, 'x', {seq}"
+            values = text + ", '{}'"
             db.execute(sa.text(f"{event} values ({values})"))
     yield database
     database.close()

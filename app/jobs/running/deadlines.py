@@ -4,7 +4,7 @@ Rules:
 - a wait is what the row says: one cause, since `waiting_since`; what somebody has planned has no deadline;
 - a job is woken at its deadline at the latest. It looks first, and is judged when it would wait again; one
   that is held up while it runs is judged by the control loop, and stopped at a safe point;
-- one in the queue is woken by nobody: the looks of each minute judge it (app/hooks/looks), and it never fails;
+- one in the queue is woken by nobody: the looks of each minute judge it (app/hooks/looks); it never fails;
 - where `job.wait.fails` is set it FAILS with WAITED_TOO_LONG after the proof of silence, as with any error,
   and gives its claims back; what waits for an order, a pause or an abort never fails so;
 - else its wait is marked and told to webhooks in one transaction, once, and the overview shows it.

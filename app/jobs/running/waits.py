@@ -6,8 +6,8 @@ Rules:
 - one that no runner has taken waits for that (QUEUED), and is told like any other;
 - what somebody has planned (a pace, a window, a confirmation with a deadline of its own, children that are
   told of themselves) is told to nobody, and has no deadline;
-- what somebody has ordered (a store that rests, an eraser that is off) is told, and never fails a job; nor does
-  the queue: who tries again stands at its end.
+- what somebody has ordered (a store that rests, an eraser that is off) is told, and never fails a job;
+  nor does the queue: who tries again stands at its end.
 """
 
 from typing import Any, Final

@@ -232,8 +232,8 @@ ENTRIES: Final = (
             "overloaded, or a disk or network is slow. It tries again, ever more slowly."
         ),
         (
-            "Nothing to do while it waits. FAILED: the service's log has the place under \"the task failed\"; look "
-            "at the load of the machine, then `lethe job retry JOB`."
+            "Nothing to do while it waits. FAILED: the log of the service has the place beside `the task "
+            "failed`; look at the load of the machine, then `lethe job retry JOB`."
         ),
         Passes.MAYBE,
     ),

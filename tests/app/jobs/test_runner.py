@@ -482,7 +482,9 @@ def test_order_outranks_shutdown(bench: Workbench) -> None:
     assert bench.state(job_id) == JobState.ABORTED
 
 
-@pytest.mark.parametrize("met", [TimeoutError("slow"), multiprocessing.TimeoutError("pipe"), sa.exc.TimeoutError("pool")])
+@pytest.mark.parametrize(
+    "met", [TimeoutError("slow"), multiprocessing.TimeoutError("pipe"), sa.exc.TimeoutError("pool")]
+)
 def test_what_did_not_answer_in_time_is_tried_again(bench: Workbench, met: Exception) -> None:
     """Under load a cycle was FAILED for good by INTERNAL, an unexpected error: TimeoutError."""
     attempts: list[int] = []
