@@ -159,6 +159,9 @@ class Database:
         bell: set after a commit that has left something for the thread that waits for it (`RINGS`).
     """
 
+    _met: tuple[datetime, float] | None = None
+    """The time of the metadata's server when it was asked last, and ours since boot then."""
+
     def __init__(
         self,
         url: str,
@@ -179,7 +182,6 @@ class Database:
         self.told: Callable[[], None] = lambda: None
         self._local = threading.local()
         self.bell = threading.Event()
-        self._met: tuple[datetime, float] | None = None
         options: dict[str, Any] = {"pool_size": pool_size, "max_overflow": 0, "pool_timeout": pool_timeout_s}
         if self.is_sqlite:
             self.engine = sa.create_engine(
