@@ -384,7 +384,7 @@ class Killed(BaseException):
 
 
 def test_kill_as_a_late_job_fails_leaves_neither_half_of_it(home: Workbench) -> None:
-    """FAILED and the claims that it gives back are one transaction; the next attempt ends as it would have."""
+    """FAILED and the claims that it gives back are one transaction; the next attempt ends as it would."""
     set_to(home, "PT2H", fails=True)
     job_id = home.submit()
     look(home, claims=True)
