@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -34,11 +35,17 @@ NEWS = "lethe_news"
 """In the info of a session: its commit concerns somebody who waits, whatever its transaction was begun as."""
 OPEN = "lethe_open"
 """In the info of a session: it is one of `Database.transaction()`."""
-BEFORE_COMMIT = "lethe_before_commit"
-LAST_BEFORE_COMMIT = "lethe_last_before_commit"
 AFTER_COMMIT = "lethe_after_commit"
 _NOTES = "lethe_notes"
 _MARKS = "lethe_marks"
+
+
+class Turn(StrEnum):
+    """When something at the end of a transaction comes: one order for all who take several of their locks."""
+
+    FIRST = "lethe_before_commit"
+    FEED = "lethe_feed_before_commit"
+    CHAIN = "lethe_chain_before_commit"
 
 
 def notes(db: Session, name: str) -> list[Any]:
@@ -50,13 +57,9 @@ def notes(db: Session, name: str) -> list[Any]:
     return found
 
 
-def before_commit(db: Session, act: Callable[[Session], None], *, is_last: bool = False) -> None:
-    """Do something as the last of the transaction of a session, unless its savepoint is rolled back.
-
-    Args:
-        is_last: after the others: it takes a lock that everybody wants.
-    """
-    notes(db, LAST_BEFORE_COMMIT if is_last else BEFORE_COMMIT).append(act)
+def before_commit(db: Session, act: Callable[[Session], None], *, turn: Turn = Turn.FIRST) -> None:
+    """Do something as the last of the transaction of a session, unless its savepoint is rolled back."""
+    notes(db, turn).append(act)
 
 
 def after_commit(db: Session, act: Callable[[], None]) -> None:
@@ -155,6 +158,9 @@ class Database:
     Attributes:
         bell: set after a commit that has left something for the thread that waits for it (`RINGS`).
     """
+
+    _met: tuple[datetime, float] | None = None
+    """The time of the metadata's server when it was asked last, and ours since boot then."""
 
     def __init__(
         self,
@@ -302,19 +308,62 @@ class Database:
         """The metadata database's own clock: leases are judged by it alone."""
         if self.is_sqlite:
             return self.clock.now()
+        began_s = self.clock.boottime_s()
         value: datetime = db.execute(sa.text("select clock_timestamp()")).scalar_one()
-        return value.astimezone(UTC)
+        now = value.astimezone(UTC)
+        self._met = (now, began_s)
+        return now
+
+    def about_now(self) -> datetime:
+        """The same, counted on from the last time that anybody here asked: it costs no statement then.
+
+        Leases make that seconds ago. It may be ahead by the time that the question took.
+
+        Raises: MetadataUnavailable, MetadataBusy: nobody has asked yet.
+        """
+        if self.is_sqlite:
+            return self.clock.now()
+        met = self._met
+        if met is None:
+            with self.reading() as db:
+                return self.now(db)
+        now, at_s = met
+        return now + timedelta(seconds=self.clock.boottime_s() - at_s)
 
     def close(self) -> None:
         """Give all connections back."""
         self.engine.dispose()
 
 
+class MetadataClock:
+    """A clock of the process whose wall is that of the metadata: what one instance writes, others judge.
+
+    Args:
+        clock: of the machine, for what passes here.
+    """
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    def now(self) -> datetime:
+        """Wall time of the metadata, aware, UTC."""
+        return self._database.about_now()
+
+    def boottime_s(self) -> float:
+        """Seconds since boot, suspension included."""
+        return self._clock.boottime_s()
+
+    def sleep(self, seconds: float) -> None:
+        """Block the calling thread."""
+        self._clock.sleep(seconds)
+
+
 def _prepare(db: Session) -> None:
     """All that comes before the commit; what it writes by objects is written too."""
     db.flush()
-    for name in (BEFORE_COMMIT, LAST_BEFORE_COMMIT):
-        for prepare in notes(db, name):
+    for turn in Turn:
+        for prepare in notes(db, turn):
             prepare(db)
         db.flush()
 
@@ -340,4 +389,4 @@ def _translated() -> Iterator[None]:
         raise
 
 
-__all__ = ["JSON_TYPE", "Database", "UtcDateTime", "after_commit", "before_commit"]
+__all__ = ["JSON_TYPE", "Database", "MetadataClock", "UtcDateTime", "after_commit", "before_commit"]

@@ -12,7 +12,7 @@ from sqlmodel import col, select
 from app.audit.witness import Witness
 from app.backups.settling import keep_backups
 from app.clock import Clock, SystemClock
-from app.db import Database
+from app.db import Database, MetadataClock
 from app.erase.certificates.certificate import issue_missing
 from app.erase.cycle.attempt import Workshop
 from app.erase.errors import SigningKeyUnusable
@@ -73,7 +73,7 @@ class Worker:
         self.role = role
         self.lock = InstanceLock(settings.data_dir)
         self._stopped = threading.Event()
-        self.clock = clock = clock or SystemClock()
+        self.clock = clock = MetadataClock(database, clock or SystemClock())
         self.changed: Callable[[str], None] = lambda _job_id: None
         self.schema = SchemaWatch(database)
         self._witness = Witness(database, settings.data_dir)

@@ -20,7 +20,7 @@ from sqlmodel import Session, col, select
 
 from app.auth.actions import Action
 from app.auth.rows import AuditChain, AuditEvent
-from app.db import OPEN, before_commit, notes
+from app.db import OPEN, Turn, before_commit, notes
 from app.kit.ids import new_id
 
 CHAIN_ID: Final = 1
@@ -50,7 +50,7 @@ def _take_out(db: Any, _context: Any, _instances: Any) -> None:
         return
     pending = notes(db, PENDING)
     if not pending:
-        before_commit(db, _append, is_last=True)
+        before_commit(db, _append, turn=Turn.CHAIN)
     for row in taken:
         db.expunge(row)
         pending.append(row)

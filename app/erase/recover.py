@@ -4,6 +4,7 @@ from app.db import Database
 from app.erase.errors import EnvironmentRefused
 from app.errors import Conflict
 from app.jobs.running.claims import current_epoch, raise_epoch
+from app.jobs.running.recovery import forget_ahead
 from app.settings import Settings
 from app.stores.checks.models import RecoveryRead
 from app.stores.errors import StoreUrlRefused
@@ -30,6 +31,7 @@ def recover_environment(database: Database, settings: Settings, store: Store, _a
     with database.transaction() as db:
         before = current_epoch(db)
         after = raise_epoch(db, epoch) if epoch is not None and epoch > before else before
+        forget_ahead(db, store.id)
     return RecoveryRead(epoch_before=before, epoch_after=after, foreign_jobs=[])
 
 

@@ -39,7 +39,7 @@ class FeedEvent(SQLModel, table=True):
 
 
 class FeedNumber(SQLModel, table=True):
-    """The last number that was given, in one row, whose lock is the right to give numbers.
+    """The last number that was given, in a row whose lock is the right to give them: of `feed`, of `changes`.
 
     Attributes:
         forgotten: the last number that retention has removed: who resumes before it has missed something.

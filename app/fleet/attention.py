@@ -167,16 +167,13 @@ def _failed(sight: Sight) -> Select[Any]:
 
 
 def _waits(sight: Sight, limits: Limits) -> Select[Any]:
-    """Jobs that wait for longer than they should, or stand in the queue."""
+    """Jobs that wait for longer than they should, for a runner too."""
     before = sight.now - limits.wait
     waits = and_(waits_unplanned(), or_(col(Job.waiting_since) <= before, is_marked_late()))
-    is_due = or_(col(Job.not_before).is_(None), col(Job.not_before) <= before)
-    queued = and_(col(Job.state) == JobState.QUEUED, col(Job.created_at) <= before, is_due)
-    since = case((col(Job.waiting_since).is_not(None), col(Job.waiting_since)), else_=col(Job.created_at))
-    detail = case((col(Job.waiting_cause).is_not(None), col(Job.waiting_cause)), else_=literal("QUEUED"))
     subject = literal("jobs/") + col(Job.id)
-    return _branch(AttentionCode.WAITS_LONG.value, col(Job.store), since, subject, detail).where(
-        col(Job.state).in_(sorted(ACTIVE)), or_(waits, queued), sight.sees_job()
+    since, cause = col(Job.waiting_since), col(Job.waiting_cause)
+    return _branch(AttentionCode.WAITS_LONG.value, col(Job.store), since, subject, cause).where(
+        col(Job.state).in_(sorted(ACTIVE)), waits, sight.sees_job()
     )
 
 

@@ -28,7 +28,7 @@ class FleetEvent(BaseModel):
     )
     store: str | None
     subject: str = Field(description="What it is about, as a path below /v1.")
-    seq: int = Field(description="Grows with each event of a subject.")
+    seq: int = Field(description="Grows with each event of a subject, whatever any clock shows.")
     data: dict[str, Any] = Field(
         description="As in a job's own events; of stores, schedules and windows `change`; else the state."
     )

@@ -20,6 +20,7 @@ from app.figures.rows import Figure
 from app.figures.sums import SEPARATOR, Name
 from app.fleet.models import LagRead, RunningBackup, RunningRead, VerbRead
 from app.fleet.sight import Sight
+from app.jobs.counting import QUEUED
 from app.jobs.rows import Job
 from app.jobs.states import ACTIVE, HELD, JobState
 from app.metrics.stores import lags_of
@@ -102,7 +103,7 @@ def _work(row: Any) -> RunningRead:
         kind=row.kind,
         state=JobState(row.state),
         since=since,
-        waits_for=waits.get("kind"),
+        waits_for=waits.get("kind") or (QUEUED if row.state == JobState.QUEUED else None),
         ref=None if waits.get("ref") is None else str(waits["ref"])[:REF_MAX_CHARS],
         next_look=row.not_before if row.state != JobState.RUNNING else None,
         fraction=progress.get("fraction"),

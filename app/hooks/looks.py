@@ -1,7 +1,9 @@
 """The looks of each minute: jobs that wait for long, and successes that are overdue.
 
 Rules:
-- where no webhook asks, nothing but the table of webhooks is read; several instances may look at once;
+- where no webhook asks, nothing but the table of webhooks and the oldest of the queue is read; several
+  instances may look at once;
+- jobs in the queue are judged by `job.wait.max` here, as nothing wakes them, with or without a webhook;
 - a wait is what the job's own row says, and told where nobody has planned it (app/jobs/running/waits): a job
   that wakes to look again still waits, one that has gained something does not, and one that works is told
   when it waits again;
@@ -13,12 +15,15 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from sqlalchemy import ColumnElement, and_, delete, exists, or_, text, update
+from sqlalchemy import ColumnElement, and_, delete, exists, func, literal, or_, text, update
 from sqlmodel import Session, col, select
 
 from app.db import Database
+from app.jobs.counting import QUEUED
 from app.jobs.rows import Job
-from app.jobs.running.waits import causes_of, wait_facts, waits_unplanned
+from app.jobs.running.deadlines import A_DAY, Deadline, deadline_of, note_late
+from app.jobs.running.waits import causes_of, is_marked_late, wait_facts, waits_unplanned
+from app.jobs.states import JobState
 from app.kit.instants import instant_text
 from app.outbox.facts import Fact
 from app.outbox.rows import Webhook, WebhookExpectation, WebhookWait
@@ -29,6 +34,9 @@ LOOK_EVERY_S: Final = 60.0
 PIECE: Final = 500
 PIECES_MAX: Final = 2_000
 OVERDUE_MAX: Final = 500
+QUEUE_MIN: Final = timedelta(minutes=1)
+"""The least that `job.wait.max` can be."""
+QUEUE_OF_STORE_MAX: Final = 20
 LOCK: Final = 0x6C657468655F6C6F
 """Of the look at waits, among PostgreSQL's advisory locks."""
 CAUSE_MAX_CHARS: Final = 200
@@ -37,7 +45,11 @@ CAUSE_MAX_CHARS: Final = 200
 def look(database: Database) -> None:
     """Tell webhooks what is due to be told."""
     with database.reading() as db:
-        hooks = db.exec(select(Webhook).where(col(Webhook.is_enabled).is_(True))).all()
+        hooks, is_any_queued = _hooks_and_queue(db)
+        is_late = is_any_queued and _late_in_queue(db, now=database.now(db)) != []
+    if is_late:
+        with database.transaction() as db:
+            look_at_queue(db, now=database.now(db))
     asking = [hook for hook in hooks if hook.waits_longer_than is not None]
     if asking:
         with database.reading() as db:
@@ -48,6 +60,38 @@ def look(database: Database) -> None:
     if any(Fact.SUCCESS_OVERDUE in hook.events for hook in hooks):
         with database.transaction() as db:
             look_at_expectations(db, now=database.now(db))
+
+
+def _hooks_and_queue(db: Session) -> tuple[list[Webhook], bool]:
+    """The enabled webhooks, and whether anything stands in the queue: one statement, for an idle service."""
+    queued = exists().where(col(Job.state) == JobState.QUEUED, col(Job.finished_at).is_(None))
+    one = select(literal(1).label("one")).subquery()
+    query = select(queued, Webhook).select_from(one)
+    rows = db.execute(query.outerjoin(Webhook, col(Webhook.is_enabled).is_(True))).all()
+    return [hook for _, hook in rows if hook is not None], bool(rows[0][0])
+
+
+def look_at_queue(db: Session, *, now: datetime) -> int:
+    """Mark and tell what no runner has taken for longer than its store lets it wait; returns how many."""
+    found = _late_in_queue(db, now=now) if _alone(db) else []
+    for job, deadline in found:
+        note_late(db, job.id, deadline, now=now)
+    return len(found)
+
+
+def _late_in_queue(db: Session, *, now: datetime) -> list[tuple[Job, Deadline]]:
+    """The oldest of each store that nobody has marked, where they are late; the next ones a minute later."""
+    queued = [col(Job.state) == JobState.QUEUED, col(Job.waiting_cause) == QUEUED, ~is_marked_late()]
+    place = func.row_number().over(partition_by=Job.store, order_by=(col(Job.waiting_since), col(Job.id)))
+    old = select(Job.id, place.label("place")).where(*queued, col(Job.waiting_since) <= now - QUEUE_MIN)
+    oldest = old.subquery()
+    query = select(Job).join(oldest, oldest.c.id == col(Job.id)).where(oldest.c.place <= QUEUE_OF_STORE_MAX)
+    late = []
+    for job in db.exec(query.order_by(col(Job.waiting_since), col(Job.id)).limit(PIECE)):
+        deadline = deadline_of(db, job, QUEUED, most=A_DAY, now=now)
+        if deadline is not None and deadline.at <= now:
+            late.append((job, deadline))
+    return late
 
 
 def look_at_expectations(db: Session, *, now: datetime) -> int:

@@ -17,7 +17,9 @@ ABORT_BUCKETS_S: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0
 BEYOND: Final = "+Inf"
 CAUSE_MAX_CHARS: Final = 40
 PURGE: Final = "PURGE"
-_RESTING: Final = TERMINAL | {JobState.QUEUED, JobState.PAUSED}
+QUEUED: Final = JobState.QUEUED.value
+"""What a job waits for that no runner has taken yet, or again."""
+_RESTING: Final = TERMINAL | {JobState.PAUSED}
 
 
 def times_of(values: Mapping[str, Any], *, advanced: bool, now: datetime) -> dict[str, Any]:
@@ -30,8 +32,18 @@ def times_of(values: Mapping[str, Any], *, advanced: bool, now: datetime) -> dic
         is_same = (col(Job.waiting_cause) == cause) & col(Job.waiting_since).is_not(None)
         since = case((is_same, col(Job.waiting_since)), else_=literal(now, UtcDateTime()))
         times = {"waiting_cause": cause, "waiting_since": since}
+    elif state == JobState.QUEUED:
+        times = {"waiting_cause": QUEUED, "waiting_since": now}
     elif advanced or state in _RESTING or (waiting_on is not None and state is None):
         times = {"waiting_cause": None, "waiting_since": None}
+    elif (
+        state is not None
+    ):  # it stands in the queue no more; what it waits for otherwise it may wait for again
+        is_queue = col(Job.waiting_cause) == QUEUED
+        times = {
+            "waiting_cause": case((is_queue, None), else_=col(Job.waiting_cause)),
+            "waiting_since": case((is_queue, None), else_=col(Job.waiting_since)),
+        }
     if state == JobState.ABORTING:
         times["abort_asked_at"] = func.coalesce(col(Job.abort_asked_at), literal(now, UtcDateTime()))
     return times

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, FiniteFloat
 
+from app.jobs.counting import QUEUED
 from app.jobs.rows import InstanceBase, Job, JobBase, JobClass
 from app.jobs.states import JobState
 from app.kit.durations import Duration
@@ -122,9 +123,14 @@ class InstanceRead(InstanceBase):
 
 
 def read_waiting(job: Job) -> list[WaitingRead]:
-    """What a job waits for, as clients see it; since when it does stands in the job's own columns."""
+    """What a job waits for, as clients see it; since when it does stands in the job's own columns.
+
+    One that stands in the queue waits for a runner: nobody has written that into its row.
+    """
     times = {"since": job.waiting_since, "next_look": job.not_before}
-    return [WaitingRead(**(item | times), help=help_of(str(item["kind"]))) for item in job.waiting_on]
+    queue = [{"kind": QUEUED, "ref": ""}] if job.state == JobState.QUEUED else []
+    shown = job.waiting_on or queue
+    return [WaitingRead(**(item | times), help=help_of(str(item["kind"]))) for item in shown]
 
 
 class JobSummary(BaseModel):

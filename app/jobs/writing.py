@@ -13,7 +13,7 @@ from sqlmodel import Session, col
 
 from app.db import after_commit
 from app.feed.writing import announce
-from app.jobs.counting import count_end, times_of
+from app.jobs.counting import QUEUED, count_end, times_of
 from app.jobs.lines import LINES, Step
 from app.jobs.rows import Job, JobEvent
 from app.jobs.states import TERMINAL, JobState
@@ -54,6 +54,8 @@ _TOLD: Final = (
 def add_job(db: Session, job: Job, *, now: datetime, event: tuple[str, Mapping[str, Any]]) -> None:
     """Insert a job and its first event."""
     job.event_seq = 1
+    if job.state == JobState.QUEUED:
+        job.waiting_cause, job.waiting_since = QUEUED, now
     db.add(job)
     db.flush()
     _add_event(db, job.id, job, event, now=now)

@@ -6,6 +6,7 @@ from sqlmodel import Session
 
 from app.clock import Clock, SystemClock
 from app.db import Database
+from app.jobs.running.recovery import tell_ahead
 from app.protection.control import (
     CONTROL_PAUSE_S,
     busy_files,
@@ -15,6 +16,7 @@ from app.protection.control import (
     sync,
     written_files,
 )
+from app.protection.errors import EpochAhead
 from app.protection.rows import EnvironmentClaim
 from app.settings import Settings
 from app.stores.rows import Store
@@ -65,7 +67,11 @@ def prove_no_writer(
         deadline_s: for how many seconds to try.
     Raises: as claim_environment.
     """
-    claim_environment(database, settings, store, epoch=epoch, clock=clock)
+    try:
+        claim_environment(database, settings, store, epoch=epoch, clock=clock)
+    except EpochAhead:  # its job waits for that, and fails by nothing that would tell
+        tell_ahead(database, store.id)
+        raise
     environment = environment_of(store, settings)
     left = log_files(environment)
     until_s = clock.boottime_s() + deadline_s

@@ -6,7 +6,8 @@ Rules:
 - the ranges of ACTIVE rows stand in the file, those of ENDED and EXPIRED rows go, those of no row stay: they
   may be another service's, and whoever looks is told;
 - whoever raises the epoch, so that somebody may write, brings the ranges of all stores on this directory;
-- a row decides: it is ACTIVE before its ranges are written, and over before they go.
+- a row decides: it is ACTIVE before its ranges are written, and over before they go;
+- where a greater epoch was seen than ours a protection holds, and webhooks are told (EPOCH_AHEAD).
 """
 
 import os
@@ -20,6 +21,8 @@ from sqlmodel import Session, col, select
 
 from app.clock import Clock
 from app.db import Database
+from app.jobs.running.claims import current_epoch
+from app.jobs.running.recovery import tell_ahead
 from app.protection.errors import (
     ControlFileBusy,
     EnvironmentNotHere,
@@ -107,7 +110,11 @@ def ranges_of_row(row: Protection) -> list[ProtectedRange]:
 
 
 class _Edit:
-    """One change of the record; afterwards `foreign` has the ids that no row knows."""
+    """One change of the record; afterwards `foreign` has the ids that no row knows.
+
+    Attributes:
+        is_ahead: the record has seen a greater epoch than this metadata ever gave, and nobody claims it now.
+    """
 
     def __init__(
         self, database: Database, environment: Environment, *, raise_stop: bool, epoch: int | None
@@ -118,6 +125,7 @@ class _Edit:
         self._raise_stop = raise_stop
         self._epoch = epoch
         self.foreign: list[str] = []
+        self.is_ahead = False
 
     def __call__(self, record: ControlRecord) -> ControlRecord:
         if self._epoch is not None and record.epoch > self._epoch:
@@ -129,6 +137,8 @@ class _Edit:
         ids = list(dict.fromkeys(held.id for held in record.ranges))
         with self._database.reading() as db:
             claim = db.get(EnvironmentClaim, self._store_id)
+            # Read after the record: a job of ours that claims it at this moment has its token from before.
+            self.is_ahead = self._epoch is None and record.epoch > current_epoch(db)
             epoch = max(claim.epoch if claim else 0, self._epoch or 0)
             active = _active_rows(db, self._store_id)
             if epoch > record.epoch:  # from now on somebody may write here
@@ -196,6 +206,8 @@ def try_sync(
             return None
         with ControlFile.open(environment.directory, create=True) as control:
             record = control.change(edit)
+    if edit.is_ahead:
+        tell_ahead(database, environment.store_id)
     if edit.foreign and record is not None:
         logger.warning(
             "protected ranges of unknown origin stay",

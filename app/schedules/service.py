@@ -9,7 +9,7 @@ from sqlmodel import Session, func, select
 
 from app.auth.service import Caller
 from app.errors import Forbidden, StoreForbidden
-from app.feed.writing import SCHEDULE, announce, seq_at
+from app.feed.writing import SCHEDULE, announce_change
 from app.kit.ids import new_id
 from app.schedules.crontab import Crontab
 from app.schedules.errors import NeverDue, ScheduleNotFound, TooManySchedules
@@ -116,13 +116,12 @@ def _written(db: Session, row: Schedule, change: str, *, now: datetime) -> Sched
 
 
 def _tell(db: Session, row: Schedule, change: str, *, now: datetime) -> None:
-    announce(
+    announce_change(
         db,
         "schedule",
         kind=SCHEDULE,
         store=row.store,
         subject=f"schedules/{row.id}",
-        seq=seq_at(now),
         data={"change": change, "verb": row.verb},
         now=now,
         token_id=row.token_id,

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlmodel import Session
 
-from app.feed.writing import STORE, announce, seq_at
+from app.feed.writing import STORE, announce_change
 
 
 class StoreChange(StrEnum):
@@ -22,13 +22,12 @@ class StoreChange(StrEnum):
 
 def tell_change(db: Session, store_id: str, change: StoreChange, *, now: datetime, **data: Any) -> None:
     """Write the event of a change; the store's row, or that of its health, is locked."""
-    announce(
+    announce_change(
         db,
         "store",
         kind=STORE,
         store=store_id,
         subject=f"stores/{store_id}",
-        seq=seq_at(now),
         data={"change": str(change), **data},
         now=now,
     )

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from sqlmodel import Session, select
 
-from app.db import Database, after_commit, before_commit
+from app.db import Database, Turn, after_commit, before_commit
 from app.figures.rows import Figure
 from app.figures.sums import Name, count
 from app.jobs.rows import Counter
@@ -24,7 +24,7 @@ class _Undone(Exception):
 
 def _noting(db: Session, done: list[str], name: str) -> None:
     before_commit(db, lambda session: session.add(Counter(name=name, value=1)))
-    before_commit(db, lambda _session: done.append(f"last {name}"), is_last=True)
+    before_commit(db, lambda _session: done.append(f"last {name}"), turn=Turn.CHAIN)
     after_commit(db, lambda: done.append(f"after {name}"))
     count(db, Name.ABORTS, name, store="shop", now=NOW)
 

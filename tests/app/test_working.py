@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from sqlmodel import select, update
 
-from app.db import Database
+from app.db import Database, MetadataClock
 from app.jobs.errors import JobWaiting, StopCause
+from app.jobs.models import WaitingOn
+from app.jobs.running.context import JobContext
 from app.jobs.running.instances import InstanceLock
 from app.jobs.running.openings import AlwaysOpen, rest_wait
 from app.jobs.running.suspension import awake_store
@@ -26,7 +28,7 @@ from app.sweeps.rows import SweepTick
 from app.verbs.verb import Loop
 from app.working import Worker
 from tests.app.fake_clock import FakeClock
-from tests.app.jobs.workbench import Workbench
+from tests.app.jobs.workbench import Workbench, kind
 
 ROOT = Path(__file__).parents[2]
 
@@ -165,6 +167,52 @@ def test_a_clock_that_is_ahead_ends_no_suspension(ahead: Worker) -> None:
     assert rest.not_before is not None
     assert rest.not_before < now + timedelta(minutes=5)
     assert bench.state(job_id) == "RUNNING"
+
+
+@pytest.mark.parametrize("off", [AHEAD / 2, -AHEAD / 2])
+@pytest.mark.postgresql
+def test_jobs_of_an_instance_whose_clock_is_off_rest_and_end_by_the_clock_of_all(
+    settings: Settings, postgresql_database: Database, off: timedelta
+) -> None:
+    """A wait of a minute took an hour, and a cycle ended an hour late, or before it had begun elsewhere."""
+    url = postgresql_database.url.render_as_string(hide_password=False)
+    with postgresql_database.reading() as db:
+        began = postgresql_database.now(db)
+    wrong = FakeClock(began + off)
+    database = Database(url, clock=wrong)
+    worker = Worker(settings, database, role="worker", clock=wrong)
+    bench = Workbench(database, worker.clock, settings)
+
+    def rests(context: JobContext) -> Mapping[str, Any]:
+        not_before = context.clock.now() + timedelta(minutes=1)
+        raise JobWaiting([WaitingOn(kind="BACKUP", ref="")], not_before=not_before)
+
+    worker.runner.kinds = kind(rests)
+    worker.runner.start()
+    try:
+        found = bench.until(bench.submit(), "WAITING").not_before
+    finally:
+        worker.runner.stop(10.0)
+        worker.lock.release()
+        database.close()
+    assert found is not None
+    assert timedelta(seconds=50) < found - began < timedelta(minutes=3)
+
+
+@pytest.mark.postgresql
+def test_time_of_the_metadata_is_counted_on_between_two_looks(postgresql_database: Database) -> None:
+    with postgresql_database.reading() as db:
+        began = postgresql_database.now(db)
+    wrong = FakeClock(began - AHEAD)
+    database = Database(postgresql_database.url.render_as_string(hide_password=False), clock=wrong)
+    clock = MetadataClock(database, wrong)
+    first = clock.now()
+    assert abs(first - began) < timedelta(minutes=1)
+    clock.sleep(90.0)
+    assert clock.now() == first + timedelta(seconds=90)
+    with database.reading() as db:
+        assert abs(database.now(db) - clock.now()) < timedelta(seconds=1)
+    database.close()
 
 
 def test_a_clock_that_is_ahead_puts_no_session_off(settings: Settings, database: Database) -> None:

@@ -108,3 +108,41 @@ def test_who_holds_a_token_is_not_locked_out_by_his_neighbour(start: Start) -> N
         rows = _refusals(http, 20)
         codes = {code for row in rows for code in row["detail"]["codes"]}  # type: ignore[index]
         assert codes == {"TOKEN_UNKNOWN", "TOO_MANY_REQUESTS"}
+
+
+BEHIND = {"LETHE_BEHIND_PROXY": "true", "LETHE_PROXY_ADDRESSES": "127.0.0.1"}
+REAL = "192.0.2.7"
+
+
+def test_lies_before_the_word_of_the_proxy_make_no_new_address(start: Start) -> None:
+    """Who writes an X-Forwarded-For himself is known by what the proxy adds to it."""
+    service = start(**BEHIND)
+    with service.http() as http, service.http(SECRET) as liar:
+        for number in range(20):
+            lies = f"198.51.100.{number}, 127.0.0.1, {REAL}"
+            problem(liar.get("/v1/jobs", headers={"X-Forwarded-For": lies}), 401, "TOKEN_UNKNOWN")
+        rows = _refusals(http, 20)
+        assert {row["subject_id"] for row in rows} == {REAL}
+
+
+def test_what_is_no_address_is_one_stranger_and_its_text_nowhere(start: Start) -> None:
+    """A proxy that hands on what it is given: each text was an address of its own, and stood in the audit."""
+    service = start(**BEHIND)
+    with service.http() as http, service.http(SECRET) as liar:
+        for number in range(20):
+            lie = {"X-Forwarded-For": f"<b>pasted {SECRET} {number}</b>"}
+            problem(liar.get("/v1/jobs", headers=lie), 401, "TOKEN_UNKNOWN")
+        rows = _refusals(http, 20)
+        assert {row["subject_id"] for row in rows} == {"unknown"}
+        assert SECRET not in str(rows)
+    service.stop()
+    assert "pasted" not in service.log()
+
+
+def test_word_of_who_is_no_trusted_proxy_is_not_taken(start: Start) -> None:
+    service = start(**BEHIND | {"LETHE_PROXY_ADDRESSES": "192.0.2.1"})
+    with service.http() as http, service.http(SECRET) as liar:
+        for number in range(5):
+            lie = {"X-Forwarded-For": f"198.51.100.{number}"}
+            problem(liar.get("/v1/jobs", headers=lie), 401, "TOKEN_UNKNOWN")
+        assert {row["subject_id"] for row in _refusals(http, 5)} == {"127.0.0.1"}

@@ -15,6 +15,7 @@ from typer.exceptions import TyperException
 from app.backups.rows import BackupState, FileFault
 from app.erase.rows import CycleState
 from app.fleet.models import AttentionCode
+from app.jobs.counting import QUEUED
 from app.jobs.rows import JobState
 from app.outbox.rows import DeliveryState
 from app.purge.check import OTHER_KINDS
@@ -115,6 +116,7 @@ def seen(found: dict[str, Found]) -> dict[Seen, set[str]]:
     codes = {Seen(name.upper()): set(each.codes) for name, each in found.items()}
     codes[Seen.ATTENTION] = {str(each) for each in AttentionCode}
     codes[Seen.JOB].add("RETRIES_EXHAUSTED")  # of a JobWaiting that names no code
+    codes[Seen.WAIT].add(QUEUED)  # of no task: nobody has taken the job
     codes[Seen.STATE] = {str(each) for kind in STATES for each in kind}
     codes[Seen.COMMAND] = _of_the_command()
     codes[Seen.READY] = set(NOTES)

@@ -4,6 +4,7 @@ Rules:
 - a wait is what the row says: one cause, since `waiting_since`; what somebody has planned has no deadline;
 - a job is woken at its deadline at the latest. It looks first, and is judged when it would wait again; one
   that is held up while it runs is judged by the control loop, and stopped at a safe point;
+- one in the queue is woken by nobody: the looks of each minute judge it (app/hooks/looks); it never fails;
 - where `job.wait.fails` is set it FAILS with WAITED_TOO_LONG after the proof of silence, as with any error,
   and gives its claims back; what waits for an order, a pause or an abort never fails so;
 - else its wait is marked and told to webhooks in one transaction, once, and the overview shows it.
@@ -23,7 +24,7 @@ from app.jobs.counting import CAUSE_MAX_CHARS
 from app.jobs.errors import JobFailed
 from app.jobs.queries import get_job
 from app.jobs.rows import Job, JobCheckpoint
-from app.jobs.running.waits import MARK, ORDERED, PLANNED, wait_facts
+from app.jobs.running.waits import MARK, NEVER_FAILS, PLANNED, wait_facts
 from app.kit.durations import format_duration
 from app.outbox.facts import Fact
 from app.outbox.writing import hooks_without_a_time, tell
@@ -84,7 +85,7 @@ def deadline_of(
     values = {} if store is None else store.parameters
     set_to = effective_by_name(db, WAIT_MAX, values)
     span = most if set_to.source == "DEFAULT" else as_timedelta(set_to.value)
-    fails = effective_by_name(db, WAIT_FAILS, values).value is True and cause not in ORDERED
+    fails = effective_by_name(db, WAIT_FAILS, values).value is True and cause not in NEVER_FAILS
     is_same = job.waiting_cause == cause and job.waiting_since is not None
     since = job.waiting_since if is_same and job.waiting_since is not None else now
     return Deadline(cause, since, since + span, fails)

@@ -72,7 +72,7 @@ def recover_target(
         before = current_epoch(db)
         after = raise_epoch(db, fence[0]) if fence is not None and fence[0] > before else before
         now = database.now(db)
-        forget_name(db, _name_of_ahead(store.id))
+        forget_ahead(db, store.id)
         foreign = [totals for totals in known if db.get(Job, totals.job_id) is None]
         for totals in foreign:
             _mark(db, store, totals, kind=kind, actor=actor, now=now)
@@ -101,6 +101,11 @@ def tell_ahead(database: Database, store: str) -> None:
         subject, once = f"stores/{store}", _name_of_ahead(store)
         now = database.now(db)
         tell(db, Fact.EPOCH_AHEAD, store=store, subject=subject, data=data, now=now, once=once)
+
+
+def forget_ahead(db: Session, store: str) -> None:
+    """A store was recovered: that it is ahead again would be told again."""
+    forget_name(db, _name_of_ahead(store))
 
 
 def _name_of_ahead(store: str) -> str:

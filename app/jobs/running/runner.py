@@ -29,7 +29,7 @@ from app.jobs.running.context import JobContext
 from app.jobs.running.looking import WorkGate
 from app.jobs.running.openings import AlwaysOpen, Openings, brake, rest_wait, window_wait
 from app.jobs.running.orders import give_orders
-from app.jobs.running.tasks import TaskKind, TaskKinds
+from app.jobs.running.tasks import TaskKind, TaskKinds, unexpected
 from app.jobs.states import JobState
 from app.settings import Settings
 
@@ -295,7 +295,7 @@ class Runner:
             raise
         except Exception as error:
             logger.exception("the task failed")
-            raise JobFailed("INTERNAL", f"an unexpected error: {type(error).__name__}") from error
+            raise unexpected(error) from error
 
     def _rest(
         self, context: JobContext, kind: TaskKind, waiting: JobWaiting, *, provable: bool = True

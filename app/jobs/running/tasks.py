@@ -1,12 +1,16 @@
 """What a kind of job is: a task function, and the proof that nothing of it writes any more."""
 
+import multiprocessing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
+
+import sqlalchemy as sa
 
 from app.errors import MetadataBusy, MetadataUnavailable
 from app.jobs.errors import JobFailed, JobStopped, JobWaiting
+from app.jobs.models import WaitingOn
 from app.jobs.running.context import JobContext
 from app.jobs.running.deadlines import A_DAY
 from app.tracing import TRACING
@@ -44,3 +48,15 @@ class TaskKind:
 
 
 TaskKinds = Mapping[str, TaskKind]
+TIMED_OUT: Final = "TIMED_OUT"
+TIMEOUTS: Final = (TimeoutError, multiprocessing.TimeoutError, sa.exc.TimeoutError)
+
+
+def unexpected(error: Exception) -> JobFailed | JobWaiting:
+    """What becomes of a job whose task met what nobody has foreseen: slowness passes, a bug does not."""
+    name = type(error).__name__
+    if isinstance(error, TIMEOUTS):
+        detail = f"something did not answer in time ({name}); the log of the service has the place"
+        waiting_on = [WaitingOn(kind=TIMED_OUT, ref="")]
+        return JobWaiting(waiting_on, not_before=None, transient=True, code=TIMED_OUT, detail=detail)
+    return JobFailed("INTERNAL", f"an unexpected error: {name}")

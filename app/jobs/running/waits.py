@@ -3,9 +3,11 @@
 Rules:
 - a job waits while its row says for what; one that has woken to look shows nothing for that moment, keeps
   `waiting_since`, and does not wait while it works;
+- one that no runner has taken waits for that (QUEUED), and is told like any other;
 - what somebody has planned (a pace, a window, a confirmation with a deadline of its own, children that are
   told of themselves) is told to nobody, and has no deadline;
-- what somebody has ordered (a store that rests, an eraser that is off) is told, and never fails a job.
+- what somebody has ordered (a store that rests, an eraser that is off) is told, and never fails a job;
+  nor does the queue: who tries again stands at its end.
 """
 
 from typing import Any, Final
@@ -13,13 +15,15 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Text, and_, cast, exists, or_
 from sqlmodel import col
 
+from app.jobs.counting import QUEUED
 from app.jobs.rows import Job, JobCheckpoint
 from app.jobs.states import JobState
 from app.kit.instants import instant_text
 
 PLANNED: Final = frozenset({"THROTTLE", "CHILDREN", "CONFIRMATION", "WINDOW"})
 ORDERED: Final = frozenset({"STORE_SUSPENDED", "ERASER_DISABLED"})
-RESTING: Final = (JobState.WAITING, JobState.PAUSING, JobState.ABORTING)
+NEVER_FAILS: Final = ORDERED | {QUEUED}
+RESTING: Final = (JobState.QUEUED, JobState.WAITING, JobState.PAUSING, JobState.ABORTING)
 NOTHING: Final = "[]"
 MARK: Final = "wait_is_late"
 """The checkpoint of a job whose wait is past its deadline: it is of the wait that began before it."""

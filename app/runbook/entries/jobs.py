@@ -229,6 +229,19 @@ ENTRIES: Final = (
         Passes.NO,
     ),
     Entry(
+        "TIMED_OUT",
+        (Seen.JOB, Seen.WAIT),
+        (
+            "The job met something that did not answer in time, and nothing said what: the machine may be "
+            "overloaded, or a disk or network is slow. It tries again, ever more slowly."
+        ),
+        (
+            "Nothing to do while it waits. FAILED: the log of the service has the place beside `the task "
+            "failed`; look at the load of the machine, then `lethe job retry JOB`."
+        ),
+        Passes.MAYBE,
+    ),
+    Entry(
         "WAITED_TOO_LONG",
         (Seen.JOB,),
         (

@@ -7,7 +7,7 @@ from app.runbook.entry import Entry, Passes, Seen
 ENTRIES: Final = (
     Entry(
         "QUEUED",
-        (Seen.STATE,),
+        (Seen.STATE, Seen.WAIT),
         "The job waits for a runner with a free place, and with the labels of its store.",
         (
             "If it lasts: `lethe instance list` shows whether a runner is alive and has the labels, "

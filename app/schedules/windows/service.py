@@ -9,7 +9,7 @@ from sqlmodel import Session, col, func, select
 
 from app.auth.service import Caller
 from app.errors import Conflict, NotFound
-from app.feed.writing import WINDOW, announce, seq_at
+from app.feed.writing import WINDOW, announce_change
 from app.jobs.service import wake
 from app.kit.ids import new_id
 from app.kit.pagination import Page, read_page
@@ -83,13 +83,12 @@ def create_window(db: Session, request: WindowCreate, *, caller: Caller, now: da
 
 def _tell(db: Session, row: Window, change: str, *, now: datetime) -> None:
     """Write the event of a change; a window is of no store, and its event for who sees all."""
-    announce(
+    announce_change(
         db,
         "window",
         kind=WINDOW,
         store=None,
         subject=f"windows/{row.id}",
-        seq=seq_at(now),
         data={"change": change, "kind": str(row.kind)},
         now=now,
     )

@@ -74,7 +74,8 @@ def test_what_cannot_be_written_is_written_later(database: Database, clock: Fake
         ("10.0.0.1", "10.0.0.1"),
         ("::ffff:10.0.0.1", "10.0.0.1"),
         ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
-        ("x" * 300, "x" * 80),
+        ("x" * 300, "unknown"),
+        ("", "unknown"),
     ],
 )
 def test_source_of_an_address(address: str, source: str) -> None:

@@ -1,11 +1,13 @@
 """The runner at work: from the claim to the end, through orders, crashes and stops."""
 
+import multiprocessing
 import threading
 import time
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from app.errors import MetadataBusy, MetadataUnavailable, ServiceError
 from app.jobs.errors import JobFailed, JobWaiting, LeaseLost
@@ -478,3 +480,38 @@ def test_order_outranks_shutdown(bench: Workbench) -> None:
         bench.do(request_abort, job_id)
         threading.Timer(0.2, stop.set).start()
     assert bench.state(job_id) == JobState.ABORTED
+
+
+@pytest.mark.parametrize(
+    "met", [TimeoutError("slow"), multiprocessing.TimeoutError("pipe"), sa.exc.TimeoutError("pool")]
+)
+def test_what_did_not_answer_in_time_is_tried_again(bench: Workbench, met: Exception) -> None:
+    """Under load a cycle was FAILED for good by INTERNAL, an unexpected error: TimeoutError."""
+    attempts: list[int] = []
+
+    def slow(context: JobContext) -> Mapping[str, Any]:
+        attempts.append(context.job.attempt)
+        if len(attempts) < 3:
+            raise met
+        return {}
+
+    with bench.running(kind(slow)):
+        job_id = bench.submit()
+        while (job := bench.until(job_id, "WAITING", "SUCCEEDED", "FAILED")).state == "WAITING":
+            assert [item["kind"] for item in job.waiting_on] == ["TIMED_OUT"]
+            bench.make_due(job_id)
+    assert job.state == "SUCCEEDED"
+    assert len(attempts) == 3
+
+
+def test_what_never_answers_in_time_fails_by_its_own_name(bench: Workbench) -> None:
+    def slow(_context: JobContext) -> Mapping[str, Any]:
+        raise TimeoutError
+
+    with bench.running(kind(slow)):
+        job_id = bench.submit()
+        while bench.until(job_id, "WAITING", "FAILED").state == "WAITING":
+            bench.make_due(job_id)
+    job = bench.job(job_id)
+    assert job.error is not None
+    assert (job.error["code"], job.error["retryable"]) == ("TIMED_OUT", True)

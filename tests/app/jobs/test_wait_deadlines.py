@@ -8,7 +8,8 @@ from functools import partial
 from typing import Any
 
 import pytest
-from sqlmodel import select
+from sqlalchemy import event, text
+from sqlmodel import Session, select
 
 from app.auth.service import Caller
 from app.fleet.attention import Limits, Shown, needs_somebody
@@ -19,7 +20,7 @@ from app.jobs.errors import JobWaiting
 from app.jobs.models import WaitingOn
 from app.jobs.rows import JobClaim
 from app.jobs.running import outcome
-from app.jobs.running.claims import claim_target
+from app.jobs.running.claims import claim_target, reap
 from app.jobs.running.context import JobContext
 from app.jobs.running.deadlines import A_DAY, WAIT_FAILS, WAIT_MAX, WAITED_TOO_LONG
 from app.jobs.running.tasks import TaskKind
@@ -32,7 +33,7 @@ from app.stores.rows import Store, StoreKind
 from app.verbs.table import VERBS
 from tests.app.fake_clock import FakeClock
 from tests.app.hooks.outboxes import deliveries_of, events_of, make_hook
-from tests.app.jobs.workbench import Workbench, silent
+from tests.app.jobs.workbench import Workbench, claimer, silent
 
 HOUR = timedelta(hours=1)
 CAUSES = ("JOB", "TARGET_UNREACHABLE", "BACKUP", "SPARK_POOL", "PEER", "ABANDONED_JOB", "ARCHIVE_FULL")
@@ -376,3 +377,39 @@ def test_what_it_waited_for_comes_just_then_and_it_goes_on(home: Workbench) -> N
     home.set(job_id, not_before=home.clock.now())
     waiting = JobWaiting([WaitingOn(kind="JOB", ref="x7")], not_before=None, overtaken=lambda _db: True)
     assert outcome.too_long(home.context(), waiting, most=A_DAY) is None
+
+
+class Killed(BaseException):
+    """The process is gone: nothing after this is done by it."""
+
+
+def test_kill_as_a_late_job_fails_leaves_neither_half_of_it(home: Workbench) -> None:
+    """FAILED and the claims that it gives back are one transaction; the next attempt ends as it would."""
+    set_to(home, "PT2H", fails=True)
+    job_id = home.submit()
+    look(home, claims=True)
+    move(home, 3 * HOUR)
+    home.set(job_id, not_before=home.clock.now())
+
+    def kill(db: Any) -> None:
+        row = db.execute(text("select state from jobs where id = :id"), {"id": job_id}).scalar_one()
+        if row == "FAILED":
+            raise Killed
+
+    event.listen(Session, "before_commit", kill)
+    with pytest.raises(Killed):
+        look(home)
+    event.remove(Session, "before_commit", kill)
+    assert home.state(job_id) == "RUNNING"
+    assert claims_of(home) == [job_id]
+    home.lapse(job_id)
+    with home.database.transaction() as db:
+        assert reap(db, home.database, claimer()) == [job_id]
+    look(home)
+    look_on(home, job_id, 3 * HOUR)
+    assert (home.state(job_id), claims_of(home)) == ("FAILED", [])
+
+
+def claims_of(bench: Workbench) -> list[str]:
+    with bench.database.reading() as db:
+        return [row.job_id for row in db.exec(select(JobClaim)).all()]

@@ -444,3 +444,11 @@ def test_what_strangers_try_makes_no_figures_of_its_own() -> None:
     assert [(each.labels, each.value) for each in totals] == [
         ({"method": "OTHER", "route": NO_ROUTE, "status": "404"}, 1_000)
     ]
+
+
+def test_oldest_wait_of_the_queue_is_one_for_a_runner(bench: Workbench, clock: FakeClock) -> None:
+    began = clock.now().timestamp()
+    bench.submit()
+    clock.sleep(100)
+    bench.submit()
+    assert scraped(bench.database)['lethe_wait_oldest_timestamp_seconds{cause="QUEUED"}'] == began
