@@ -48,7 +48,7 @@ class TaskKind:
 
 
 TaskKinds = Mapping[str, TaskKind]
-TIMED_OUT: Final = "TIMED_OUT"
+UNANSWERED: Final = "UNANSWERED_IN_TIME"
 TIMEOUTS: Final = (TimeoutError, multiprocessing.TimeoutError, sa.exc.TimeoutError)
 
 
@@ -57,6 +57,6 @@ def unexpected(error: Exception) -> JobFailed | JobWaiting:
     name = type(error).__name__
     if isinstance(error, TIMEOUTS):
         detail = f"something did not answer in time ({name}); the log of the service has the place"
-        waiting_on = [WaitingOn(kind=TIMED_OUT, ref="")]
-        return JobWaiting(waiting_on, not_before=None, transient=True, code=TIMED_OUT, detail=detail)
+        waiting_on = [WaitingOn(kind=UNANSWERED, ref="")]
+        return JobWaiting(waiting_on, not_before=None, transient=True, code=UNANSWERED, detail=detail)
     return JobFailed("INTERNAL", f"an unexpected error: {name}")

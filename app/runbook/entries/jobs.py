@@ -229,7 +229,7 @@ ENTRIES: Final = (
         Passes.NO,
     ),
     Entry(
-        "TIMED_OUT",
+        "UNANSWERED_IN_TIME",
         (Seen.JOB, Seen.WAIT),
         (
             "The job met something that did not answer in time, and nothing said what: the machine may be "

@@ -498,7 +498,7 @@ def test_what_did_not_answer_in_time_is_tried_again(bench: Workbench, met: Excep
     with bench.running(kind(slow)):
         job_id = bench.submit()
         while (job := bench.until(job_id, "WAITING", "SUCCEEDED", "FAILED")).state == "WAITING":
-            assert [item["kind"] for item in job.waiting_on] == ["TIMED_OUT"]
+            assert [item["kind"] for item in job.waiting_on] == ["UNANSWERED_IN_TIME"]
             bench.make_due(job_id)
     assert job.state == "SUCCEEDED"
     assert len(attempts) == 3
@@ -514,4 +514,4 @@ def test_what_never_answers_in_time_fails_by_its_own_name(bench: Workbench) -> N
             bench.make_due(job_id)
     job = bench.job(job_id)
     assert job.error is not None
-    assert (job.error["code"], job.error["retryable"]) == ("TIMED_OUT", True)
+    assert (job.error["code"], job.error["retryable"]) == ("UNANSWERED_IN_TIME", True)
