@@ -100,7 +100,7 @@ from app.stores.api import router as stores_router
 from app.stores.parameters_api import router as store_parameters_router
 from app.tracing import TRACING
 from app.verbs.purges import PURGINGS
-from app.verbs.table import SUBMITTERS, scopes_of, takes_throttle
+from app.verbs.table import SUBMITTERS, bounds_of, scopes_of
 from spark.replication.proofs.values import PROOF_MAX_BYTES
 
 if TYPE_CHECKING:  # it needs the extra `spark`
@@ -263,7 +263,7 @@ def _install_verbs(state: State) -> None:
     """What the floors below are told of the verbs and stores above them."""
     state.store_hooks, state.batch_submitters = STORE_HOOKS, SUBMITTERS
     state.scopes_of, state.purgings, state.secret_users = scopes_of, PURGINGS, secret_users
-    state.takes_throttle = takes_throttle
+    state.bounds_of = bounds_of
 
 
 def _install_guards(state: State, settings: Settings) -> None:

@@ -69,7 +69,7 @@ async def get_job(request: Request, signed_in: SignedInDep, api: ApiDep, job_id:
         children=children,
         chain=await _chain(api, job),
         can=_can(request, job),
-        takes_throttle=await _takes_throttle(request, api, job),
+        kept=await _bounds(request, api, job),
         bounds=BOUNDS,
     )
 
@@ -112,14 +112,15 @@ def _scopes_of(request: Request, job: Mapping[str, Any]) -> frozenset[str]:
         return frozenset(map(str, STARTING))
 
 
-async def _takes_throttle(request: Request, api: Api, job: Mapping[str, Any]) -> bool:
+async def _bounds(request: Request, api: Api, job: Mapping[str, Any]) -> frozenset[str]:
+    """The bounds of a throttle that it keeps."""
     if JobState(job["state"]) in TERMINAL:
-        return False
+        return frozenset()
     store = None if job["store"] is None else await api.find("stores", job["store"])
     if job["store"] is not None and store is None:
-        return False
+        return frozenset()
     kind = None if store is None else StoreKind(store["kind"])
-    return bool(request.app.state.takes_throttle(job["kind"], job["params"], kind))
+    return frozenset(request.app.state.bounds_of(job["kind"], job["params"], kind))
 
 
 @router.post("/console/jobs/{job_id}/throttle")

@@ -21,7 +21,7 @@ from app.stores.models import StoreKind
 from app.stores.rows import Store
 
 router = APIRouter(tags=["jobs"])
-TakesThrottle = Callable[[str, Mapping[str, Any], StoreKind | None], bool]
+BoundsOf = Callable[[str, Mapping[str, Any], StoreKind | None], frozenset[str]]
 
 
 @router.patch(
@@ -41,11 +41,12 @@ def patch_throttle(
 ) -> Response:
     """The whole setting is replaced; null takes a bound away. It acts within a second.
 
-    A job that knows no bounds (a plan, an audit, a log switch, ...) answers 409 THROTTLE_NOT_TAKEN.
+    A job that knows no bounds (a plan, an audit, a log switch, ...), or not the one that is asked for (a
+    cycle has no `rows_per_s`), answers 409 THROTTLE_NOT_TAKEN.
     """
 
     def effect(db: Session) -> Answer:
-        _require_throttled(request, db, visible_job(db, job_id, caller))
+        _require_kept(request, db, visible_job(db, job_id, caller), body)
         job = set_throttle(db, job_id, body, now=clock.now(), actor=caller.name)
         headers = {"ETag": etag(job.version)}
         return Answer(body=read_job(job), headers=headers, store=job.store, audit=body.model_dump())
@@ -55,13 +56,18 @@ def patch_throttle(
     return response
 
 
-def _require_throttled(request: Request, db: Session, job: Job) -> None:
-    """Refuse bounds for a job that would not keep them.
+def _require_kept(request: Request, db: Session, job: Job, asked: ThrottleSetting) -> None:
+    """Refuse bounds that a job would not keep.
 
     Raises: Conflict: THROTTLE_NOT_TAKEN.
     """
-    takes_throttle: TakesThrottle = request.app.state.takes_throttle
+    bounds_of: BoundsOf = request.app.state.bounds_of
     store = None if job.store is None else db.get(Store, job.store)
-    if not takes_throttle(job.kind, job.params, None if store is None else StoreKind(store.kind)):
+    kept = bounds_of(job.kind, job.params, None if store is None else StoreKind(store.kind))
+    if not kept:
         detail = f"a job of kind {job.kind} goes at its own speed here: only pause and abort hold it back"
+        raise Conflict(detail, code="THROTTLE_NOT_TAKEN")
+    lost = sorted(asked.model_dump(exclude_none=True).keys() - kept)
+    if lost:
+        detail = f"a job of kind {job.kind} has no {', '.join(lost)}: it keeps {' and '.join(sorted(kept))}"
         raise Conflict(detail, code="THROTTLE_NOT_TAKEN")

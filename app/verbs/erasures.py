@@ -23,7 +23,7 @@ from app.jobs.running.deadlines import AN_HOUR
 from app.jobs.running.sql_target import prove_silence
 from app.settings import Settings
 from app.stores.models import StoreKind
-from app.verbs.verb import NOWHERE, Limits, Loop, Plan, Recurrence, Verb
+from app.verbs.verb import BOUNDS, NOWHERE, Limits, Loop, Plan, Recurrence, Verb
 
 
 def _look(
@@ -44,6 +44,7 @@ ERASURE = Verb(
     proof=prove_erasure_silent,
     limits=Limits.BEFORE_THE_FIRST_DELETE,
     throttled_at=frozenset({StoreKind.JE}),
+    bounds=BOUNDS - {"rows_per_s"},
     plan=Plan(
         params=CycleParams,
         result=ErasurePlanRead,

@@ -107,20 +107,21 @@ def scopes_of(kind: str, params: Params) -> Scopes:
     return frozenset({verb.scope}) | verb.more_scopes(params)
 
 
-def takes_throttle(kind: str, params: Params, store: StoreKind | None) -> bool:
-    """Whether `PATCH throttle` acts on a job.
+def bounds_of(kind: str, params: Params, store: StoreKind | None) -> frozenset[str]:
+    """Which bounds of `PATCH throttle` act on a job; none: it takes no throttle.
 
     Args:
         store: of the job; None: of a batch, whose children have stores.
     Raises: JobKindUnknown: a kind that this version does not start.
     """
     if kind == JOB_PLAN:
-        return False
+        return frozenset()
     carrier = CARRIERS.get(kind)
     if carrier is not None:
-        return takes_throttle(*carrier.carried(params), store)
-    throttled_at = verb_of(kind, params).throttled_at
-    return bool(throttled_at) if store is None else store in throttled_at
+        return bounds_of(*carrier.carried(params), store)
+    verb = verb_of(kind, params)
+    acts = bool(verb.throttled_at) if store is None else store in verb.throttled_at
+    return verb.bounds if acts else frozenset()
 
 
 def obeys_windows(kind: str, params: Params) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from pydantic import BaseModel
 
@@ -13,6 +13,7 @@ from app.db import Database
 from app.erase.cycle.attempt import Workshop
 from app.jobs.batches.service import ChildSubmitter
 from app.jobs.engines.choice import Engines
+from app.jobs.models import ThrottleSetting
 from app.jobs.running.context import JobContext
 from app.jobs.running.deadlines import A_DAY
 from app.settings import Settings
@@ -100,6 +101,9 @@ NOWHERE: frozenset[StoreKind] = frozenset()
 """No kind of store: no throttle acts on a verb that reads, waits, or does one thing at once."""
 
 
+BOUNDS: Final = frozenset(ThrottleSetting.model_fields)
+
+
 def nothing_more(_params: Params) -> Scopes:
     """No request of this kind needs a scope besides."""
     return frozenset()
@@ -121,6 +125,7 @@ class Verb:
         proof: returns only when nothing of the job writes at its target any more.
         limits: what holds it to the store's limits.
         throttled_at: the kinds of stores at which `PATCH throttle` acts on it; empty: it takes no throttle.
+        bounds: which of its bounds act there.
         plan: what a PLAN job does for it.
         recurrence: how the service submits it by itself.
         batch: makes a child of a batch, or the job of a schedule.
@@ -142,6 +147,7 @@ class Verb:
     proof: Callable[[JobContext], None] = _NEEDED
     limits: Limits = _NEEDED
     throttled_at: frozenset[StoreKind] = _NEEDED
+    bounds: frozenset[str] = BOUNDS
     plan: Plan | None = None
     recurrence: Recurrence | None = None
     batch: ChildSubmitter | None = None

@@ -188,6 +188,21 @@ def test_second_cycle_is_refused_while_one_runs(make: MakeStore) -> None:
     assert ended(store, begun(store))["state"] == "SUCCEEDED"
 
 
+def test_a_cycle_takes_the_bounds_that_it_keeps_and_no_other(make: MakeStore) -> None:
+    """Rows per second were taken, shown as asked for, and never kept."""
+    store = make()
+    cycle = begun(store, min_file_age="PT0S", duration="P1D")
+    url = f"/v1/jobs/{cycle}/throttle"
+    refused = problem(store.http.patch(url, json={"rows_per_s": 5}), 409, "THROTTLE_NOT_TAKEN")
+    assert "bytes_per_s and intensity" in refused["detail"]
+    both = {"rows_per_s": 5, "intensity": 0.5}
+    problem(store.http.patch(url, json=both), 409, "THROTTLE_NOT_TAKEN")
+    taken = store.http.patch(url, json={"bytes_per_s": 5_000, "intensity": 0.5})
+    assert taken.json()["throttle"]["requested"]["bytes_per_s"] == 5_000
+    store.http.post(f"/v1/jobs/{cycle}:abort", json={"reason": "test"})
+    assert ended(store, cycle)["state"] == "ABORTED"
+
+
 def test_repeated_request_begins_one_cycle(make: MakeStore) -> None:
     store = make()
     answers = [store.post("erasure-cycles", AT_ONCE, key="once-and-again") for _ in range(2)]

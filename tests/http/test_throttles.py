@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 
 from app.stores.models import StoreKind
-from app.verbs.table import VERBS, takes_throttle
+from app.verbs.table import VERBS, bounds_of
 from tests.http.problem import problem
 from tests.http.shop import Shop
 
@@ -35,7 +35,7 @@ def _kept(kind: str, act: str) -> set[StoreKind]:
 def test_bounds_are_taken_where_they_are_kept_and_nowhere_else() -> None:
     for verb in VERBS:
         for act in verb.acts or {""}:
-            taken = {kind for kind in StoreKind if takes_throttle(verb.kind, {"kind": act}, kind)}
+            taken = {kind for kind in StoreKind if bounds_of(verb.kind, {"kind": act}, kind)}
             assert taken == _kept(verb.kind, act), verb.name
-            assert takes_throttle(verb.kind, {"kind": act}, None) == bool(taken), verb.name
-            assert not takes_throttle("PLAN", {"plan": verb.kind, "kind": act}, StoreKind.SYMMETRICDS)
+            assert bool(bounds_of(verb.kind, {"kind": act}, None)) == bool(taken), verb.name
+            assert not bounds_of("PLAN", {"plan": verb.kind, "kind": act}, StoreKind.SYMMETRICDS)

@@ -80,8 +80,14 @@ ENTRIES: Final = (
     Entry(
         "THROTTLE_NOT_TAKEN",
         (Seen.HTTP,),
-        "A job of this kind has no speed that could be set.",
-        "Pause or abort it instead.",
+        (
+            "A job of this kind has no speed that could be set, or not the bound that was asked for: an "
+            "erasure cycle counts no rows."
+        ),
+        (
+            "`detail` names the bounds that it keeps: set one of them. Where it keeps none, pause or abort "
+            "the job instead."
+        ),
         Passes.NO,
     ),
     Entry(
