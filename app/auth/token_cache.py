@@ -1,9 +1,8 @@
 """Tokens that were looked up a moment ago: a read need not ask the metadata who asks.
 
-What was found holds as long as nobody has written to the metadata, and for HOLDS_S at most. A revocation by
-this process, or on SQLite by any, ends it at once; that of another instance on PostgreSQL when it is heard,
-and after HOLDS_S where it is not: there it is answered once that time is over. Requests that change anything
-are always looked up.
+What was found holds as long as nobody is known to have written to the metadata, and for HOLDS_S at most. A
+revocation by this process ends it at once; that of another instance when it is heard, and after HOLDS_S where
+it is not: it is answered once that time is over. Requests that change anything are always looked up.
 """
 
 from collections.abc import Callable
@@ -54,14 +53,18 @@ class TokenCache:
 
         Raises: Unauthenticated, TokenExpired.
         """
-        # Taken before the look: what is written during it is news to what it found.
-        news, since_s = self._database.news(), self._monotonic()
+        # Taken before the look: what is written during it is news to what it found. None: somebody commits.
+        news, since_s = self._database.news_at_once(), self._monotonic()
         with self._database.reading() as db:
             caller = authenticate(db, secret, now=now)
+        if news is not None:
+            self._keep(secret, _Found(caller, news, since_s + HOLDS_S))
+        return caller
+
+    def _keep(self, secret: str, found: _Found) -> None:
         if len(self._kept) >= KEPT_MAX:
             self._kept = {}
-        self._kept[_key(secret)] = _Found(caller, news, since_s + HOLDS_S)
-        return caller
+        self._kept[_key(secret)] = found
 
 
 def _key(secret: str) -> bytes:

@@ -31,4 +31,4 @@ def get_node_state(store_id: StoreId, caller: Reader, database: DatabaseDep) -> 
     """
     store = slony_store(database, store_id, caller)
     with database.reading() as db:
-        return read_look(db, store.id)
+        return read_look(db, store)

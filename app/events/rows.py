@@ -14,6 +14,7 @@ class NodeLook(SQLModel, table=True):
 
     Attributes:
         at: by our clock.
+        target: the fields of the store that said which node it was.
         confirmations: items of ConfirmationRead.
         log_status: a LogStatusRead; None: the role may not read the log tables.
     """
@@ -24,6 +25,7 @@ class NodeLook(SQLModel, table=True):
         sa_column=Column(String(63), ForeignKey("stores.id", ondelete="CASCADE"), primary_key=True)
     )
     at: datetime = Field(sa_type=UtcDateTime)
+    target: dict[str, Any] = Field(default_factory=dict, sa_type=JSON_TYPE)
     local_node: int
     confirmations: list[dict[str, Any]] = Field(default_factory=list, sa_type=JSON_TYPE)
     log_status: dict[str, Any] | None = Field(default=None, sa_type=JSON_TYPE, nullable=True)

@@ -31,7 +31,7 @@ from app.stores.checks.models import Finding, FindingSeverity, StoreCheck
 from app.stores.checks.rows import StoreHealth
 from app.stores.models import StoreKind
 from app.stores.rows import Store, is_suspended
-from app.stores.service import TARGET_FIELDS, note_target
+from app.stores.service import note_target, target_of_row
 
 TICK_S: Final = 2.0
 THREADS: Final = 2
@@ -199,7 +199,7 @@ class Checker:
 def _keep(db: Session, store: Store, period: timedelta, found: StoreCheck, now: datetime) -> None:
     """Keep what a look has found."""
     seen = db.get(Store, store.id)
-    if seen is None or any(getattr(seen, name) != getattr(store, name) for name in TARGET_FIELDS):
+    if seen is None or target_of_row(seen) != target_of_row(store):
         return  # it names another target by now: that is looked at after CLAIM
     if found.identity is not None:
         note_target(db, store.id, store, identity=found.identity, parameters=found.parameters)

@@ -285,6 +285,11 @@ def save_store(
     return store
 
 
+def target_of_row(store: Store) -> dict[str, str | None]:
+    """The fields that say which target a store is: what was seen of another is of no use."""
+    return {name: getattr(store, name) for name in sorted(TARGET_FIELDS)}
+
+
 def note_target(
     db: Session, store_id: str, seen: Store, *, identity: str, parameters: Mapping[str, int]
 ) -> None:
@@ -293,7 +298,7 @@ def note_target(
     The version stays: a client that has read the store before may change it still.
     """
     store = get_store(db, store_id, lock=True)
-    if any(getattr(store, name) != getattr(seen, name) for name in TARGET_FIELDS):
+    if target_of_row(store) != target_of_row(seen):
         return
     if (store.target_identity, store.target_parameters) != (identity, dict(parameters)):
         store.target_identity, store.target_parameters = identity, dict(parameters)

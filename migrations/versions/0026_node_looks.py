@@ -20,6 +20,7 @@ def upgrade() -> None:
         "node_looks",
         sa.Column("store", sa.String(length=63), nullable=False),
         sa.Column("at", app.db.UtcDateTime(timezone=True), nullable=False),
+        sa.Column("target", app.db.JSON_TYPE, nullable=False),
         sa.Column("local_node", sa.Integer(), nullable=False),
         sa.Column("confirmations", app.db.JSON_TYPE, nullable=False),
         sa.Column("log_status", app.db.JSON_TYPE, nullable=True),

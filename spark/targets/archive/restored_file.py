@@ -25,10 +25,13 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class FileMark:
-    """Which file it is (device and inode), and when its content was last written (ns)."""
+    """Which file it is (inode, size in bytes), and when its content was last written (ns).
 
-    device: int
+    Not its device: that has another number once its file system is mounted anew.
+    """
+
     inode: int
+    size: int
     written_ns: int
 
 
@@ -59,7 +62,7 @@ def mark_of(path: Path) -> FileMark:
         found = os.lstat(path)
     except OSError as exc:
         raise ArchiveFailed(f"{path}: {exc.strerror}") from exc
-    return FileMark(found.st_dev, found.st_ino, found.st_mtime_ns)
+    return FileMark(found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 def publish(draft: Path, path: Path) -> None:

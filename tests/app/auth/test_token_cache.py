@@ -130,12 +130,13 @@ def test_strangers_do_not_fill_it(database: Database, clock: FakeClock, cache: T
     assert list(cache._kept) == [key]
 
 
-def test_whatever_waits_for_a_commit_looks_it_up(sqlite_database: Database, clock: FakeClock) -> None:
+def test_nobody_waits_for_the_commit_of_another(sqlite_database: Database, clock: FakeClock) -> None:
     cache = TokenCache(sqlite_database, clock.boottime_s)
     secret = make_token(sqlite_database, clock)
     found = cache.look_up(secret, now=clock.now())
     with sqlite_database._news_guard:
         assert cache.known(secret, now=clock.now()) is None
+        assert cache.look_up(secret, now=clock.now()) == found
     assert cache.known(secret, now=clock.now()) is found
 
 

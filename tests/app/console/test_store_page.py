@@ -17,6 +17,7 @@ from app.figures.sums import Name, count
 from app.jobs.states import JobState
 from app.settings import Settings
 from app.stores.rows import Store
+from app.stores.service import target_of_row
 from tests.app.console.browser import Browser
 from tests.app.fake_clock import FakeClock
 from tests.app.fleet.test_overview import Fleet
@@ -124,9 +125,9 @@ def pair(origin: int, receiver: int, **fields: Any) -> dict[str, Any]:
 
 def test_node_is_shown_as_its_last_check_kept_it(fleet: Fleet, browser: Browser) -> None:
     now = fleet.clock.now()
-    fleet.add(
-        Store(id="node", kind="SLONY", url="postgresql://x/x", cluster="c", created_at=now, updated_at=now)
-    )
+    node = Store(id="node", kind="SLONY", url="postgresql://x/x", cluster="c", created_at=now, updated_at=now)
+    target = target_of_row(node)
+    fleet.add(node)
     assert "No check has read this node yet" in browser.get("/console/stores/node/parts/node").text
     behind = {"state": "BEHIND", "confirmed_seqno": 113, "lag_events": 29, "lag": "PT14M37S"}
     never = {"state": "NEVER_CONFIRMED", "confirmed_seqno": None, "confirmed_at": None, "lag": None}
@@ -147,7 +148,9 @@ def test_node_is_shown_as_its_last_check_kept_it(fleet: Fleet, browser: Browser)
         "origins": [],
         "blockers": [],
     }
-    fleet.add(NodeLook(store="node", at=now, local_node=1, confirmations=pairs, log_status=log))
+    fleet.add(
+        NodeLook(store="node", at=now, target=target, local_node=1, confirmations=pairs, log_status=log)
+    )
     with fleet.statements() as seen:
         page = browser.get("/console/stores/node/parts/node").text
     assert len(seen) <= 5, seen
