@@ -164,8 +164,8 @@ ENTRIES: Final = (
         (
             "`df -h` and `df -i` of LETHE_DATA_DIR say which. An archive is the only copy of purged rows:"
             " move archives to another disk, mounted at their place; `lethe archive list` says what "
-            "expires. The service goes on by itself; see `lethe job list --state FAILED`. A database's "
-            "disk: TARGET_FULL."
+            "expires. Then `lethe job list --state FAILED`, and `lethe job retry JOB` for each. A "
+            "database's disk: TARGET_FULL."
         ),
         Passes.NO,
     ),
