@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import httpx
 import pytest
 
+from tests.http.problem import problem
 from tests.http.service_process import ServiceProcess
+from tests.http.shop import Shop
 from tests.http.slony_nodes import recorded_nodes
 from tests.spark.events.catalogs import Catalogs
 
@@ -40,7 +44,18 @@ def without(item: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in item.items() if name not in MOVES}
 
 
-def test_store_of_another_kind_has_no_state_of_a_node(http: httpx.Client, catalogs: Catalogs) -> None:
+def test_store_of_another_kind_has_no_state_of_a_node(http: httpx.Client, shop: Shop) -> None:
+    before = shop.digest
+    problem(http.get(f"/v1/stores/{shop.id}/node-state"), 409, "STORE_KIND_WRONG")
+    problem(http.get("/v1/stores/nobody/node-state"), 404, "STORE_NOT_FOUND")
+    assert shop.digest == before
+
+
+def test_token_of_another_store_reads_no_state_of_this_node(
+    service: ServiceProcess, http: httpx.Client, catalogs: Catalogs, make_token: Callable[..., str]
+) -> None:
     node = recorded_nodes(http, catalogs, [1])[1]
-    assert http.get("/v1/stores/nobody/node-state").status_code == 404
-    assert http.get(f"{node.url}/node-state").status_code == 200
+    with service.http(make_token("admin", stores=["another"])) as other:
+        problem(other.get(f"{node.url}/node-state"), 403, "STORE_FORBIDDEN")
+    with service.http(make_token("stores:read", stores=[node.id])) as own:
+        assert own.get(f"{node.url}/node-state").status_code == 200

@@ -213,6 +213,68 @@ def test_commands_that_entries_name_are_understood_as_they_stand() -> None:
     assert not wrong, f"an operator copies these commands: {wrong}"
 
 
+RESIDUE: Final = ROOT / "app" / "erase" / "certificates" / "residue.py"
+REMOVES: Final = re.compile(r"\b(delete|destroy|discard|drop|erase|remove|wipe|may go)\b", re.IGNORECASE)
+COPIES: Final = re.compile(
+    r"\b(backups?|snapshots?|archives?|replicas?|exports?|copy|copies)\b|je\.properties", re.IGNORECASE
+)
+FORBIDS: Final = re.compile(r"\b(never|not)\b", re.IGNORECASE)
+
+
+def _codes_of_a_residue() -> set[str]:
+    """What a certificate says stays readable."""
+    words = {
+        node.value
+        for node in ast.walk(ast.parse(RESIDUE.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    return words & set(RUNBOOK)
+
+
+def endangering(text: str, *, of_a_residue: bool = False) -> list[str]:
+    """Sentences that tell to remove copies of data; of a residue, to remove anything.
+
+    Commands are left out: their words are no advice of their own.
+    """
+    return [
+        sentence
+        for sentence in re.split(r"(?<=[.:;])\s+", COMMANDS.sub("", text))
+        if REMOVES.search(sentence) and not FORBIDS.search(sentence)
+        if of_a_residue or COPIES.search(sentence)
+    ]
+
+
+def test_no_entry_tells_to_remove_copies_of_data() -> None:
+    """They may be all that is left of some rows, and a certificate is no reason to remove them."""
+    residue = _codes_of_a_residue()
+    assert len(residue) > 15
+    wrong = {
+        code: found
+        for code, entry in RUNBOOK.items()
+        if (found := endangering(entry.next, of_a_residue=code in residue))
+    }
+    assert not wrong, f"an operator does what stands here: {wrong}"
+
+
+def test_advice_to_remove_copies_is_seen() -> None:
+    assert endangering("Delete snapshots of that file system.")
+    assert endangering("Make room: old archives lie in `archive/`, `spark.log.1` may go.")
+    assert endangering("Look at them, and remove what should be gone.", of_a_residue=True)
+    assert not endangering("Never delete a backup for this.", of_a_residue=True)
+    assert not endangering("`lethe replica discard STORE` of a replica.")
+
+
+def test_no_command_of_an_entry_starts_an_erasure_with_an_age_of_its_own() -> None:
+    """What is erased cannot be had again; how old it must be is the store's, or what a plan has shown."""
+    wrong = {
+        code: line
+        for code, entry in RUNBOOK.items()
+        for line in COMMANDS.findall(f"{entry.meaning} {entry.next}")
+        if line.startswith("erasure start") and re.search(r"--(min-file-age|duration|period)\b", line)
+    }
+    assert not wrong, wrong
+
+
 INVENTED: Final = '''
 from app.errors import Conflict, NotFound
 from app.jobs.errors import JobFailed

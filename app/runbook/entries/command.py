@@ -162,10 +162,10 @@ ENTRIES: Final = (
             "medium is read-only."
         ),
         (
-            "`df -h` and `df -i` of LETHE_DATA_DIR say which. Make room: old archives lie in "
-            "`archive/`, `spark.log.1` may go. The service goes on by itself. Then `lethe job list "
-            "--state FAILED`, and `lethe job retry JOB` for each. If a database's disk is full: "
-            "TARGET_FULL."
+            "`df -h` and `df -i` of LETHE_DATA_DIR say which. An archive is the only copy of purged rows:"
+            " move archives to another disk, mounted at their place; `lethe archive list` says what "
+            "expires. Then `lethe job list --state FAILED`, and `lethe job retry JOB` for each. A "
+            "database's disk: TARGET_FULL."
         ),
         Passes.NO,
     ),

@@ -313,8 +313,9 @@ ENTRIES: Final = (
         (Seen.TARGET,),
         "The disk or the quota of the archive has no room left; nothing was removed without its archive.",
         (
-            "Make room below LETHE_ARCHIVE_ROOT. A job that waits goes on by itself; one that failed: "
-            "`lethe job retry JOB`."
+            "Give LETHE_ARCHIVE_ROOT a larger disk, or move archives to another one, mounted at their "
+            "place. Never delete one: it is the only copy of its rows. A job that waits goes on by "
+            "itself; one that failed: `lethe job retry JOB`."
         ),
         Passes.NO,
     ),

@@ -67,10 +67,11 @@ ENTRIES: Final = (
         "ABORTED",
         (Seen.STATE,),
         (
-            "Somebody ended the job, or the cycle with it; it is proved that nothing of it writes "
-            "any more. What it had done stays done."
+            "Somebody ended the job, or the cycle with it; it is proved that nothing of it writes any "
+            "more. What it had done stays done. Of a plan of an erasure: entries of transactions that "
+            "were rolled back."
         ),
-        "Nothing to do. To go on, begin a new one.",
+        "Plan: nothing to do. Else: to go on, begin a new one.",
         Passes.NO,
     ),
     Entry(
@@ -125,9 +126,9 @@ ENTRIES: Final = (
             "held files that would not pass by itself."
         ),
         (
-            "`lethe erasure files STORE` names the cause of each file left: `lethe explain` it. "
-            "Remove the causes, then begin another cycle: `lethe erasure start STORE --min-file-age P1D "
-            "--duration PT4H`, with a longer `--duration` if time was over."
+            "`lethe erasure files STORE` names the cause of each file left: `lethe explain` it, and mend "
+            "it. Where erasure is on, the next cycle takes them. Else: `lethe erasure plan STORE --period"
+            " PERIOD`, then `lethe erasure start STORE --plan-id PLAN`."
         ),
         Passes.NO,
     ),
@@ -135,12 +136,14 @@ ENTRIES: Final = (
         "EXPIRED",
         (Seen.STATE,),
         (
-            "Its time was over: a cycle was not resumed before its end, or nobody renewed the lease "
-            "of a backup, or used a grant in time."
+            "Its time was over: a cycle was not resumed before its end, or nobody renewed the lease of a "
+            "backup, or used a grant in time. Of a plan of an erasure: entries of records whose time to "
+            "live is over."
         ),
         (
-            "Cycle: begin another, and keep the service running. Backup: take another, and renew it "
-            "more often or ask for a longer lease. Grant: make another, with a longer `--expires-in`."
+            "Cycle: the next begins by itself, unless erasure is off and it was of a plan. Backup: take "
+            "another, and renew it more often or ask for a longer lease. Grant: make another, with a "
+            "longer `--expires-in`. Plan: nothing to do."
         ),
         Passes.NO,
     ),
@@ -165,8 +168,11 @@ ENTRIES: Final = (
     Entry(
         "ACTIVE",
         (Seen.STATE,),
-        ("The backup may read its files: no eraser touches them until it ends or its lease runs out."),
-        "Read them, then `lethe backup end --session-file FILE`.",
+        (
+            "Of a backup or a protection: no eraser touches its files until it ends or its lease runs "
+            "out. Of a log table of Slony-I: writers write it now."
+        ),
+        "Backup: read the files, then `lethe backup end --session-file FILE`. Log table: nothing to do.",
         Passes.YES,
     ),
     Entry(

@@ -34,7 +34,7 @@ NIGHT = [
     ),
     ("`lethe status` of it", "BACKUP_INVALID", ["take another"]),
     ("EPOCH_AHEAD", "EPOCH_AHEAD", ["lethe recover STORE", "lethe job retry JOB"]),
-    ("a cycle INCOMPLETE", "INCOMPLETE", ["lethe erasure files", "lethe erasure start STORE --min-file-age"]),
+    ("a cycle INCOMPLETE", "INCOMPLETE", ["lethe erasure files", "lethe erasure start STORE --plan-id"]),
     ("a refused login", "401", ["lethe token create"]),
     ("a refused login", "TOKEN_UNKNOWN", ["lethe login", "admin.token", "lethe token create"]),
     ("a refused login", "TOKEN_EXPIRED", ["lethe token create"]),

@@ -62,9 +62,13 @@ ENTRIES: Final = (
     Entry(
         "NOT_ACTIVE",
         (Seen.ANSWER,),
-        "The node is not active in the cluster, so it confirms nothing.",
-        "Activate it by slonik, or wait for another receiver: `lethe slony wait STORE --confirmed NODE`.",
-        Passes.NO,
+        "The node is not active in the cluster, or is marked as failed, so its confirmations do not count.",
+        (
+            "No command of slonik activates it. A failed node is dropped and built anew; a new one "
+            "becomes active when its STORE NODE has arrived. `lethe slony wait STORE --confirmed ALL` "
+            "does not wait for it."
+        ),
+        Passes.MAYBE,
     ),
     Entry(
         "NOT_REGISTERED",
@@ -184,8 +188,8 @@ ENTRIES: Final = (
         "ALARM",
         (Seen.ANSWER,),
         (
-            "After the cluster's own function something is missing that the plan would have kept, and no "
-            "confirmation explains it."
+            "What the cluster's own function left is not what was planned: something is missing that no "
+            "confirmation explains, too much is left, or the log status moved wrongly or not at all."
         ),
         (
             "Read `differences` in `lethe job show JOB`. Compare the nodes now: `lethe slony status "

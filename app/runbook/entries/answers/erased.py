@@ -15,8 +15,14 @@ ENTRIES: Final = (
     Entry(
         "IN_WORK",
         (Seen.ANSWER,),
-        "The cycle has announced its first write to this file, and may be writing now.",
-        "Wait. If it lasts: `lethe erasure show STORE`. Do not copy or restore the file now.",
+        (
+            "Of a cycle: it has announced its first write to this file, and may be writing now. As a "
+            "cause of a file that is left: the cycle ended in the middle of it."
+        ),
+        (
+            "Of a cycle: wait, and do not copy or restore the file now; `lethe erasure show STORE` says "
+            "how far it is. As a cause: the next cycle finishes the file; see NOT_REACHED."
+        ),
         Passes.YES,
     ),
     Entry(
@@ -43,8 +49,14 @@ ENTRIES: Final = (
     Entry(
         "KEPT",
         (Seen.ANSWER,),
-        "The file stays as it is in this cycle; its `causes` say why.",
-        "`lethe erasure files STORE` names the causes: `lethe explain` each. A later cycle looks again.",
+        (
+            "Of a cycle: nothing of this file may be erased, so it stays as it is; its `causes` say why. "
+            "Of a certificate: entries that have a reason to go and were kept, counted by cause."
+        ),
+        (
+            "Of a cycle: `lethe erasure files STORE` names the causes. Of a certificate: they stand "
+            "beside the counts. `lethe explain` each; a later cycle looks again."
+        ),
         Passes.MAYBE,
     ),
     Entry(
@@ -62,9 +74,9 @@ ENTRIES: Final = (
             "differs between two replicas."
         ),
         (
-            "File: a later cycle may have erased in it again: `lethe certificate recheck STORE`. Entry: "
-            "see `lethe replication dead-letters STORE`, then run a session of the agreement; `lethe "
-            "replication audit STORE AGREEMENT` looks again."
+            "File: a later cycle has erased in it again, or it was changed or damaged: `lethe certificate"
+            " recheck STORE` knows. Entry: see `lethe replication dead-letters STORE`, then run a session"
+            " of the agreement; `lethe replication audit STORE AGREEMENT` looks again."
         ),
         Passes.MAYBE,
     ),
@@ -86,13 +98,19 @@ ENTRIES: Final = (
         "DONE",
         (Seen.ANSWER,),
         "It is over: of an extinction, its records are counted or removed; of a step, it was done.",
-        "Nothing to do. At JE the records leave the files by the next cycle: `lethe erasure start STORE`.",
+        (
+            "Nothing to do. At JE the records leave the files by the next cycle: `lethe erasure plan "
+            "STORE` shows what it would take."
+        ),
         Passes.FINE,
     ),
     Entry(
         "EXTINCT",
         (Seen.ANSWER,),
-        "An extinction covers the key: its record is gone or will go.",
+        (
+            "Of a key: an extinction covers it; its record is gone or will go. Of a plan of an erasure: "
+            "entries that go because an extinction covers them."
+        ),
         "Nothing to do. Never use the key again.",
         Passes.FINE,
     ),
@@ -179,12 +197,12 @@ ENTRIES: Final = (
         "CONFLICT",
         (Seen.ANSWER,),
         (
-            "Of a unit of a restore: a row with the same key and other values is there already, so none "
-            "of the unit was written."
+            "Of a unit of a restore: none of it was written. A row has other values, a row that it needs "
+            "is missing or needs it too, a table is gone, or columns have changed or refuse a value."
         ),
         (
-            "Look at both rows. Move the row that is there away, or restore into another schema: `lethe "
-            "archive restore JOB --into NAME`."
+            "`detail` in `lethe job show JOB` says which: change no live row before you have read it. "
+            "`lethe archive restore JOB --into NAME` is always safe: it writes beside the live tables."
         ),
         Passes.NO,
     ),

@@ -36,7 +36,10 @@ ENTRIES: Final = (
     Entry(
         "EXTINCTION",
         (Seen.ANSWER,),
-        "A kind of job: it removes or counts the records of a range of keys that was discarded.",
+        (
+            "A kind of job: it removes or counts the records of a range of keys that was discarded. Of a "
+            "change: the record that discards them at a replica."
+        ),
         "`lethe extinction show STORE EXTINCTION` says how far it is.",
         Passes.FINE,
     ),
@@ -165,8 +168,14 @@ ENTRIES: Final = (
     Entry(
         "EXTINCT_RECORDS",
         (Seen.ANSWER,),
-        "A kind of erasure: entries of records that an extinction covers.",
-        "`lethe erasure plan STORE` shows how many; `lethe extinction list STORE` names the extinctions.",
+        (
+            "Of a cycle: a kind of erasure, of entries of records that an extinction covers. Of a "
+            "certificate: keys and embedded values of such records, which stay readable."
+        ),
+        (
+            "Of a cycle: `lethe erasure plan STORE` shows how many; `lethe extinction list STORE` names "
+            "the extinctions. Of a certificate: nothing to do; JE takes them out in time."
+        ),
         Passes.FINE,
     ),
     Entry(

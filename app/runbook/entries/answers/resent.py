@@ -10,8 +10,8 @@ ENTRIES: Final = (
         (Seen.ANSWER,),
         "The batch was sent again after a purge removed the data of some of its events.",
         (
-            "Reload the node's table in SymmetricDS, or restore the rows from the archive: `lethe archive"
-            " restore JOB --into NAME`."
+            "Before the batch is delivered, an admin brings the rows back: `lethe archive restore JOB "
+            "--live`. Else, or without an archive, reload the node's table in SymmetricDS."
         ),
         Passes.NO,
     ),
@@ -20,8 +20,8 @@ ENTRIES: Final = (
         (Seen.ANSWER,),
         "The batch was sent again after a purge removed all of its events: it would deliver nothing.",
         (
-            "Reload the node's table in SymmetricDS, or restore the rows from the archive: `lethe archive"
-            " restore JOB --into NAME`."
+            "Before the batch is delivered, an admin brings the rows back: `lethe archive restore JOB "
+            "--live`. Else, or without an archive, reload the node's table in SymmetricDS."
         ),
         Passes.NO,
     ),

@@ -10,8 +10,9 @@ ENTRIES: Final = (
         (Seen.ANSWER,),
         "Somebody had batches sent again after a purge removed their data: they deliver less, or nothing.",
         (
-            "`lethe job show JOB` lists them. Bring their rows back: `lethe archive restore JOB --live`, "
-            "as an admin; or reload the node in SymmetricDS."
+            "`lethe job show JOB` lists them. Before they are delivered, an admin brings their rows back:"
+            " `lethe archive restore JOB --live`. Else, or without an archive, reload the node in "
+            "SymmetricDS."
         ),
         Passes.NO,
     ),
@@ -27,8 +28,9 @@ ENTRIES: Final = (
         (Seen.ANSWER,),
         "Backups have taken so much of the cycle that it will not reach the last files before its end.",
         (
-            "Give the store the period that `detail` names: `lethe parameter set je.erase.period PERIOD "
-            "--store STORE`. Or shorten the backups."
+            "`detail` names a period that would do: `lethe parameter set je.erase.period PERIOD --store "
+            "STORE`. That drops the cycle under way, if it follows this period, and a new one begins; "
+            "what is erased stays so. Or shorten the backups."
         ),
         Passes.NO,
     ),
@@ -43,7 +45,11 @@ ENTRIES: Final = (
         "NOT_REACHED",
         (Seen.ANSWER,),
         "The cycle ended before it came to this file.",
-        "Begin another, with more time: `lethe erasure start STORE --min-file-age P1D --duration PT4H`.",
+        (
+            "Where erasure is on (je.env.runEraser), the next cycle takes it by itself; after an abort "
+            "none begins. Else plan one and read it: `lethe erasure plan STORE --period PERIOD`. Then "
+            "start just that: `lethe erasure start STORE --plan-id PLAN`."
+        ),
         Passes.MAYBE,
     ),
     Entry(
@@ -156,10 +162,12 @@ ENTRIES: Final = (
         (Seen.ANSWER,),
         "The log table was emptied, but the cluster's partial indices on it could not be brought up to date.",
         (
-            "Grant what `detail` names (`lethe store grants SLONY --role ROLE` prints all of it). Slony-I"
-            " works without, more slowly."
+            "`detail` says why. Read at this moment: nothing to do. Not permitted: `lethe store grants "
+            "SLONY --role ROLE --schema _CLUSTER` gives neither EXECUTE on addpartiallogindices nor "
+            "membership in the owner of the log tables. Slony-I works without, and makes them at its own "
+            "next switch."
         ),
-        Passes.NO,
+        Passes.MAYBE,
     ),
     Entry(
         "TIME_WITHOUT_INDEX",
@@ -217,22 +225,37 @@ ENTRIES: Final = (
             "May stay readable: copies of the file system or the device, such as snapshots or remapped "
             "blocks of an SSD."
         ),
-        "Delete snapshots of that file system. A medium that must hold nothing is encrypted or destroyed.",
-        Passes.NO,
+        (
+            "Nothing is wrong: every certificate says so. Where erased data must be gone there too, let "
+            "each snapshot run out by its own retention, only once a newer good backup exists. Never "
+            "delete one for this."
+        ),
+        Passes.FINE,
     ),
     Entry(
         "COPIES_ELSEWHERE",
         (Seen.ANSWER,),
         "May stay readable: backups, replicas and exports that were made before.",
-        "Erase or delete these too: what Lethe does not hold it cannot see.",
-        Passes.NO,
+        (
+            "Nothing is wrong: every certificate says so. Where erased data must be gone there too, let "
+            "each copy run out by its own retention, only once a newer good backup exists. A replica is "
+            "erased by a cycle of its own. Never delete one for this."
+        ),
+        Passes.FINE,
     ),
     Entry(
         "OTHER_FILES",
         (Seen.ANSWER,),
-        "May stay readable: files beside the log that Lethe does not know.",
-        "Look at the files that the certificate names, and remove what should be gone.",
-        Passes.NO,
+        (
+            "May stay readable: files beside the log, such as `je.properties`; Lethe does not read what "
+            "is in them."
+        ),
+        (
+            "Nothing is wrong. Ask the application's owner what the files hold that the certificate "
+            "names. Do not remove je.properties or any other file while a process has the environment "
+            "open."
+        ),
+        Passes.FINE,
     ),
     Entry(
         "OLD_NODES",
@@ -246,8 +269,9 @@ ENTRIES: Final = (
         (Seen.ANSWER,),
         "Stays readable: files that the cycle did not finish.",
         (
-            "`lethe erasure files STORE` says why; begin another cycle: `lethe erasure start STORE --min-"
-            "file-age P1D --duration PT4H`."
+            "`lethe erasure files STORE` says why. Where erasure is on (je.env.runEraser), the next cycle"
+            " takes them by itself. Else: `lethe erasure plan STORE --period PERIOD`, read it, then start"
+            " just that: `lethe erasure start STORE --plan-id PLAN`."
         ),
         Passes.MAYBE,
     ),

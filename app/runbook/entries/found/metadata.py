@@ -138,7 +138,7 @@ ENTRIES: Final = (
         "BACKUP_UNFINISHED",
         (Seen.FINDING,),
         "The folder has no manifest.json: it is no backup, or one that was killed.",
-        "Take another backup, and remove this folder.",
+        "Take another backup. Once that one is whole, this folder is of no use.",
         Passes.NO,
     ),
     Entry(
