@@ -19,6 +19,7 @@ from app.auth.scopes import Scope
 from app.console import words
 from app.console.sessions import may_change
 from app.console.static_files import static_url
+from app.console.streams import TOPICS_MAX
 from app.kit.ids import new_id
 
 POLICY: Final = (
@@ -57,6 +58,7 @@ def _environment() -> Environment:
     )
     made.filters |= words.FILTERS
     made.globals |= {"static": static_url, "navigation": NAVIGATION, "new_key": lambda: new_id("key")}
+    made.globals["topics_max"] = TOPICS_MAX
     return made
 
 
