@@ -1,14 +1,16 @@
-"""What becomes of a window when its worker is gone, and when others crash."""
+"""What becomes of a window when its worker is gone, when others crash, and when somebody else signs in."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from playwright.sync_api import Page
+from playwright.sync_api import Browser, Page
 
-from tests.console.browsing import Tab
+from tests.console.browsing import MakeTab, Tab, add_session, signed_in
 from tests.console.conftest import MakeShop
 from tests.console.test_liveness import show
+from tests.http.service_process import ServiceProcess
 from tests.http.shop import Shop
 
 SILENT_MAX_MS = 60_000
@@ -123,3 +125,31 @@ def test_stream_of_more_topics_than_the_service_takes_is_of_all(tab: Tab, shop: 
         assert found.value.url.count("topic=") == topics
         page.wait_for_function("number => window.told >= number", arg=number)
     assert found.value.url.endswith("?topic=all")
+
+
+def test_window_of_who_has_signed_out_becomes_the_next_ones(
+    make_tab: MakeTab,
+    browser: Browser,
+    service: ServiceProcess,
+    make_token: Callable[..., str],
+    make_shop: MakeShop,
+) -> None:
+    with (
+        signed_in(service, make_token("operator", name="early-shift")) as early,
+        signed_in(service, make_token("viewer", name="late-shift")) as late,
+    ):
+        context = browser.new_context()
+        add_session(context, service, early)
+        try:
+            tab = make_tab(context=context)
+            page = tab.open_live("/console/stores")
+            assert page.inner_text(".who .name") == "early-shift"
+            add_session(context, service, late)
+            with page.expect_navigation():
+                new = make_shop()
+            tab.sees(new.id)
+            assert page.inner_text(".who .name") == "late-shift"
+            page.wait_for_selector("#connection.good")
+            tab.assert_quiet()
+        finally:
+            context.close()
