@@ -47,8 +47,10 @@ def _shown_by(problems: Handler) -> Handler:
 
 
 def _to_login(request: Request) -> Response:
-    """Lead whoever is not signed in to the form; parts of an open page cannot be led."""
+    """Lead whoever is not signed in to the form; a page of another session comes anew, whole."""
     if request.headers.get("hx-request") == "true":
+        if getattr(request.state, "signed_in", None) is not None:
+            return Response(status_code=200, headers={"HX-Refresh": "true"})
         return Response(status_code=200, headers={"HX-Redirect": login_url(request)})
     if request.method != "GET" or "text/event-stream" in request.headers.get("accept", ""):
         return Response("sign in again", status_code=401, media_type="text/plain")

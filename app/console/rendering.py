@@ -17,8 +17,9 @@ from app.auth.access import clock_of
 from app.auth.console_sessions import SignedIn
 from app.auth.scopes import Scope
 from app.console import words
-from app.console.sessions import may_change
+from app.console.sessions import OF_SESSION, may_change
 from app.console.static_files import static_url
+from app.console.streams import TOPICS_MAX
 from app.kit.ids import new_id
 
 POLICY: Final = (
@@ -57,6 +58,7 @@ def _environment() -> Environment:
     )
     made.filters |= words.FILTERS
     made.globals |= {"static": static_url, "navigation": NAVIGATION, "new_key": lambda: new_id("key")}
+    made.globals |= {"topics_max": TOPICS_MAX, "of_session": OF_SESSION}
     return made
 
 

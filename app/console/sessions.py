@@ -15,11 +15,13 @@ from app.errors import Unauthenticated
 PATH: Final = CONSOLE
 LOGIN: Final = "/console/login"
 CODE: Final = "CONSOLE_SIGN_IN_NEEDED"
+OF_SESSION: Final = "X-Lethe-Session"
+"""The session that an open page was made for; parts of it are given to no other."""
 NEXT_MAX_CHARS: Final = 2_500
 
 
 class SignInNeeded(Unauthenticated):
-    """There is no session, or it has ended: whoever wants a page is led to the form."""
+    """There is no session, it has ended, or the open page is of another one: the form, or the page anew."""
 
 
 def is_secure(request: Request) -> bool:
@@ -61,9 +63,14 @@ def signed_in(request: Request) -> SignedIn:
     Raises: SignInNeeded.
     """
     found = known(request)
-    if found is None:
+    if found is None or is_of_another(request, found):
         raise SignInNeeded("sign in to see this page", code=CODE)
     return found
+
+
+def is_of_another(request: Request, signed_in: SignedIn) -> bool:
+    """Whether a part is asked for by a page that was made for another session of the same browser."""
+    return request.headers.get(OF_SESSION, signed_in.name) != signed_in.name
 
 
 def login_url(request: Request) -> str:

@@ -42,7 +42,7 @@ PROGRESS_PACE_S: Final = 4.0
 REFRESH_S: Final = 30.0
 """The longest time between two looks of a page."""
 TOPICS_MAX: Final = 20
-"""As hearing.js has it: a browser with more asks for everything."""
+"""Pages tell it to hearing.js: a browser with more asks for everything."""
 TopicName = Annotated[
     str, StringConstraints(pattern=rf"^({ALL}|{OF_STORE}[a-z][a-z0-9-]{{0,62}}|jobs/[0-9a-z_]{{1,40}})$")
 ]

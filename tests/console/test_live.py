@@ -36,6 +36,35 @@ def test_typed_reason_and_focus_outlive_a_refresh(make_tab: MakeTab, make_shop: 
     tab.sees("aborted")
 
 
+def test_reason_of_a_suspension_is_not_taken_for_a_resumption(make_tab: MakeTab, make_shop: MakeShop) -> None:
+    shop = make_shop()
+    tab = make_tab()
+    page = tab.open_live(f"/console/stores/{shop.id}")
+    page.click("#suspend-form [name=reason]")
+    page.keyboard.type("the disk is full")
+    shop.http.post(f"/v1/stores/{shop.id}:suspend", json={"reason": "moved"}).raise_for_status()
+    page.wait_for_selector("#resume-form")
+    assert page.input_value("#resume-form [name=reason]") == ""
+    page.keyboard.press("Enter")
+    page.wait_for_timeout(500)
+    assert shop.http.get(f"/v1/stores/{shop.id}").json()["suspended"]["reason"] == "moved"
+
+
+def test_enter_in_the_reason_of_a_job_presses_no_button(make_tab: MakeTab, make_shop: MakeShop) -> None:
+    shop = make_shop()
+    job_id = shop.slow_purge(rows_per_s=30)
+    page = make_tab().open_live(f"/console/jobs/{job_id}")
+    page.click("#reason")
+    page.keyboard.type("pause it")
+    shop.http.post(f"/v1/jobs/{job_id}:pause")
+    page.wait_for_selector("#button-resume")
+    page.keyboard.press("Enter")  # it would have resumed what somebody has paused
+    page.wait_for_timeout(500)
+    assert shop.http.get(f"/v1/jobs/{job_id}").json()["state"] in ("PAUSING", "PAUSED")
+    shop.http.post(f"/v1/jobs/{job_id}:abort")
+    wait_for(shop.http, job_id)
+
+
 def test_backup_of_the_command_appears_and_goes(
     make_tab: MakeTab, service: ServiceProcess, http: Any, roots: Any
 ) -> None:

@@ -8,14 +8,15 @@
   const GATHER_MS = 20; // windows that open together are one stream
   const SILENT_MAX_MS = 45000; // the service says something every 30 s
   const WATCH_MS = 5000;
-  const TOPICS_MAX = 20; // as the service takes; beyond that every window hears of everything
+  const GONE_MS = 120000; // a window says every 30 s that it is still here
   const ALL = "all";
   const EVERYBODY = "*";
 
   class Hearing {
-    constructor(url) {
+    constructor(url, topicsMax) {
       this.url = url;
-      this.windows = new Map(); // what to tell a window: the topic that it shows
+      this.topicsMax = topicsMax; // as the service takes; beyond that every window hears of everything
+      this.windows = new Map(); // what to tell a window: the topic that it shows, and when it last said so
       this.topics = new Set(); // what the stream was opened for
       this.stream = null;
       this.isHeard = false;
@@ -26,7 +27,9 @@
     }
 
     listen(tell, topic) {
-      this.windows.set(tell, topic);
+      const isKnown = this.windows.has(tell);
+      this.windows.set(tell, { topic, saidAt: Date.now() });
+      if (isKnown) return;
       if (!this.stream || !(this.topics.has(topic) || this.isOverfull())) {
         this.later(GATHER_MS);
       } else if (this.isHeard) {
@@ -40,7 +43,7 @@
     }
 
     isOverfull() {
-      return this.topics.size > TOPICS_MAX;
+      return this.topics.size > this.topicsMax;
     }
 
     later(ms) {
@@ -58,7 +61,7 @@
     open() {
       this.close();
       if (!this.windows.size) return;
-      this.topics = new Set(this.windows.values());
+      this.topics = new Set([...this.windows.values()].map(({ topic }) => topic));
       const asked = this.isOverfull() ? [ALL] : [...this.topics];
       const query = asked.map((topic) => `topic=${encodeURIComponent(topic)}`).join("&");
       const mine = new EventSource(`${this.url}?${query}`);
@@ -89,7 +92,7 @@
       this.heardAt = Date.now();
       const isForAll = topic === EVERYBODY || this.isOverfull();
       for (const [tell, wanted] of this.windows) {
-        if (isForAll || wanted === topic) tell({ isHeard: true, ask: true });
+        if (isForAll || wanted.topic === topic) tell({ isHeard: true, ask: true });
       }
     }
 
@@ -97,7 +100,14 @@
       for (const tell of this.windows.keys()) tell(message);
     }
 
+    forget() {
+      for (const [tell, { saidAt }] of this.windows) {
+        if (Date.now() - saidAt > GONE_MS) this.leave(tell);
+      }
+    }
+
     watch() {
+      this.forget();
       if (!this.stream || Date.now() - this.heardAt < SILENT_MAX_MS) return;
       this.tellAll({ isHeard: false, ask: false });
       this.open();
@@ -113,10 +123,14 @@
     const port = event.ports[0];
     const tell = (message) => port.postMessage(message);
     port.onmessage = ({ data }) => {
-      if (!hearings.has(data.url)) hearings.set(data.url, new Hearing(data.url));
+      if (!hearings.has(data.url)) hearings.set(data.url, new Hearing(data.url, data.topicsMax));
       const hearing = hearings.get(data.url);
-      if (data.isSeen) hearing.listen(tell, data.topic);
-      else hearing.leave(tell);
+      if (!data.isSeen) {
+        hearing.leave(tell);
+        return;
+      }
+      tell({ isHere: true });
+      hearing.listen(tell, data.topic);
     };
   };
 })();

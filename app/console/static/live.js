@@ -6,12 +6,21 @@
   if (!live || !window.htmx) return;
   const RETRY_FIRST_MS = 500;
   const RETRY_MAX_MS = 5000;
+  const HERE_MS = 30000; // so often a window says that it is still here, and is answered
+  const SILENT_MAX_MS = 60000;
+  const ANSWER_MAX_MS = 10000; // of a worker that is told of this window
+  const WATCH_MS = 2000;
   const two = (number) => String(number).padStart(2, "0");
   const { stream: url, topic, hearing: script, session } = live.dataset;
+  const topicsMax = Number(live.dataset.topicsMax);
   let goodAt = new Date();
   let isHeard = false;
   let isAnswered = true;
   let retry = { timer: 0, ms: RETRY_FIRST_MS };
+  let hear; // tells the hearing whether this window is seen
+  let isAlone = false;
+  let isDoubted = false; // a worker fell silent, and the next one has said nothing yet
+  let dueAt = 0; // until then a word has to come
 
   function tell() {
     const element = document.getElementById("connection");
@@ -36,29 +45,36 @@
 
   function told(message) {
     if (document.hidden) return;
+    dueAt = Date.now() + SILENT_MAX_MS;
+    isDoubted = false;
+    if (message.isHere) return;
     isHeard = message.isHeard;
     tell();
     if (message.ask) ask();
   }
 
   function alone() {
-    const hearing = new window.Hearing(url);
-    return (isSeen) => (isSeen ? hearing.listen(told, topic) : hearing.leave(told));
+    const hearing = new window.Hearing(url, topicsMax);
+    isAlone = true;
+    hear = (isSeen) => (isSeen ? hearing.listen(told, topic) : hearing.leave(told));
   }
 
-  function shared() {
+  function share() {
     // Of one session: the stream of another one has other rights.
     const worker = new SharedWorker(script, { name: session });
+    const mine = (isSeen) => worker.port.postMessage({ url, topic, topicsMax, isSeen });
     worker.onerror = () => {
-      hear = alone();
+      if (hear !== mine) return;
+      alone();
       seen();
     };
-    worker.port.onmessage = ({ data }) => told(data);
-    return (isSeen) => worker.port.postMessage({ url, topic, isSeen });
+    worker.port.onmessage = ({ data }) => hear === mine && told(data);
+    hear = mine;
   }
 
   function seen() {
     if (!document.hidden) {
+      dueAt = Date.now() + ANSWER_MAX_MS;
       hear(true);
       return;
     }
@@ -67,7 +83,21 @@
     hear(false);
   }
 
-  let hear = window.SharedWorker ? shared() : alone();
+  // A worker lives in the process of one of its windows; when that is killed, nothing tells the others.
+  function watch() {
+    if (document.hidden || isAlone || Date.now() < dueAt) return;
+    isHeard = false;
+    tell();
+    hear(false); // it may be slow only
+    if (isDoubted) alone();
+    else share();
+    isDoubted = true;
+    seen();
+    ask();
+  }
+
+  if (window.SharedWorker) share();
+  else alone();
   document.addEventListener("visibilitychange", () => {
     if (!document.hidden) tell();
     seen();
@@ -85,5 +115,7 @@
     }
     if (isHeard || !isAnswered) tell();
   });
+  setInterval(watch, WATCH_MS);
+  setInterval(() => document.hidden || hear(true), HERE_MS);
   seen();
 })();
