@@ -27,6 +27,7 @@ from app.kit.fifo_lock import FifoLock
 READ_ONLY = {"lethe_read_only": True}
 SQLITE_BUSY_TIMEOUT_MS = 5_000
 WRITER_QUEUE_TIMEOUT_S = 30.0
+MET_PROMPTLY_S, MET_MAX_S = 1.0, 60.0
 # A server that takes no writes now: the former primary, or a standby, in the middle of a failover.
 READ_ONLY_SQLSTATE = "25006"
 RINGS = "lethe_rings"
@@ -308,16 +309,23 @@ class Database:
         """The metadata database's own clock: leases are judged by it alone."""
         if self.is_sqlite:
             return self.clock.now()
+        db.connection()  # before: the wait for one is no part of the question
         began_s = self.clock.boottime_s()
         value: datetime = db.execute(sa.text("select clock_timestamp()")).scalar_one()
-        now = value.astimezone(UTC)
-        self._met = (now, began_s)
+        return self._meet(value.astimezone(UTC), began_s)
+
+    def _meet(self, now: datetime, began_s: float) -> datetime:
+        """Keep a time of the server: one that came at once, or any where there is none but an old one."""
+        met_s = self._met[1] if self._met is not None else None
+        is_prompt = self.clock.boottime_s() - began_s < MET_PROMPTLY_S
+        if met_s is None or began_s - met_s > MET_MAX_S or (is_prompt and began_s >= met_s):
+            self._met = (now, began_s)
         return now
 
     def about_now(self) -> datetime:
         """The same, counted on from the last time that anybody here asked: it costs no statement then.
 
-        Leases make that seconds ago. It may be ahead by the time that the question took.
+        Leases make that seconds ago. It may be ahead by the time that the question took: a second as a rule.
 
         Raises: MetadataUnavailable, MetadataBusy: nobody has asked yet.
         """

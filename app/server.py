@@ -193,9 +193,11 @@ def _run_server(settings: Settings, database: Database, worker: Worker, sockets:
         schema=lambda: worker.schema.found,
     )
     room_of(readiness, database, Room(settings.data_dir, settings.data_free_min_mb * MEGABYTE))
+    # Whoever came here has asked the metadata what time it is: nothing of the API's loop has to.
     app = create_app(
         settings,
         database,
+        clock=worker.clock,
         readiness=readiness,
         wake_runner=worker.runner.wake,
         spark=spark,

@@ -16,6 +16,7 @@ from app.figures.rows import Figure
 from app.figures.sums import Name
 from app.fleet.models import Attention, AttentionCode, Severity
 from app.fleet.sight import Sight
+from app.jobs.counting import QUEUED
 from app.jobs.rows import Instance, Job
 from app.jobs.running.waits import is_marked_late, waits_unplanned
 from app.jobs.states import ACTIVE, JobState
@@ -170,10 +171,14 @@ def _waits(sight: Sight, limits: Limits) -> Select[Any]:
     """Jobs that wait for longer than they should, for a runner too."""
     before = sight.now - limits.wait
     waits = and_(waits_unplanned(), or_(col(Job.waiting_since) <= before, is_marked_late()))
+    is_queued = col(Job.state) == JobState.QUEUED
+    # A version that is older leaves the queue without its times.
+    unsaid = and_(is_queued, col(Job.waiting_since).is_(None), col(Job.updated_at) <= before)
     subject = literal("jobs/") + col(Job.id)
-    since, cause = col(Job.waiting_since), col(Job.waiting_cause)
+    since = func.coalesce(col(Job.waiting_since), col(Job.updated_at))
+    cause = case((is_queued, QUEUED), else_=col(Job.waiting_cause))
     return _branch(AttentionCode.WAITS_LONG.value, col(Job.store), since, subject, cause).where(
-        col(Job.state).in_(sorted(ACTIVE)), waits, sight.sees_job()
+        col(Job.state).in_(sorted(ACTIVE)), or_(waits, unsaid), sight.sees_job()
     )
 
 

@@ -94,7 +94,8 @@ def work_of(db: Session, sight: Sight, stores: Sequence[str]) -> Work:
 
 
 def _work(row: Any) -> RunningRead:
-    waits = (row.waiting_on or [None])[0] or {}
+    is_queued = row.state == JobState.QUEUED
+    waits = {} if is_queued else (row.waiting_on or [None])[0] or {}
     progress = row.progress or {}
     since = row.waiting_since or (row.started_at if row.state in HELD else None) or row.created_at
     return RunningRead(
@@ -103,7 +104,7 @@ def _work(row: Any) -> RunningRead:
         kind=row.kind,
         state=JobState(row.state),
         since=since,
-        waits_for=waits.get("kind") or (QUEUED if row.state == JobState.QUEUED else None),
+        waits_for=QUEUED if is_queued else waits.get("kind"),
         ref=None if waits.get("ref") is None else str(waits["ref"])[:REF_MAX_CHARS],
         next_look=row.not_before if row.state != JobState.RUNNING else None,
         fraction=progress.get("fraction"),

@@ -128,8 +128,8 @@ def read_waiting(job: Job) -> list[WaitingRead]:
     One that stands in the queue waits for a runner: nobody has written that into its row.
     """
     times = {"since": job.waiting_since, "next_look": job.not_before}
-    queue = [{"kind": QUEUED, "ref": ""}] if job.state == JobState.QUEUED else []
-    shown = job.waiting_on or queue
+    queue = [{"kind": QUEUED, "ref": ""}]
+    shown = queue if job.state == JobState.QUEUED else job.waiting_on
     return [WaitingRead(**(item | times), help=help_of(str(item["kind"]))) for item in shown]
 
 

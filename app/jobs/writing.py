@@ -79,6 +79,8 @@ def change_job(
             the row's lock, so that a stream that resumes after a sequence misses nothing.
     """
     step = 0 if event is None else 1
+    if values.get("state") == JobState.QUEUED:  # it waits for a runner, whatever it has waited for before
+        values = {**values, "waiting_on": []}
     advanced = _is_advance(values, event)
     times = times_of(values, advanced=advanced, now=now)
     changed = db.execute(

@@ -59,6 +59,13 @@ def tell(
     return event_id
 
 
+def is_to_be_told(db: Session, fact: Fact, *, store: str | None, once: str) -> bool:
+    """Whether a hook wants an event of a store, and the fact of this name was not told yet."""
+    if not _wanting(db, fact, store):
+        return False
+    return db.exec(select(WebhookEvent.id).where(WebhookEvent.once == once)).first() is None
+
+
 def delivery_of(
     webhook_id: str, event_id: str, fact: Fact, *, store: str | None, now: datetime
 ) -> WebhookDelivery:

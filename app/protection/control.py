@@ -21,6 +21,7 @@ from sqlmodel import Session, col, select
 
 from app.clock import Clock
 from app.db import Database
+from app.errors import MetadataBusy, MetadataUnavailable
 from app.jobs.running.claims import current_epoch
 from app.jobs.running.recovery import tell_ahead
 from app.protection.errors import (
@@ -207,7 +208,7 @@ def try_sync(
         with ControlFile.open(environment.directory, create=True) as control:
             record = control.change(edit)
     if edit.is_ahead:
-        tell_ahead(database, environment.store_id)
+        _tell_ahead(database, environment.store_id)
     if edit.foreign and record is not None:
         logger.warning(
             "protected ranges of unknown origin stay",
@@ -216,6 +217,14 @@ def try_sync(
             ids=edit.foreign,
         )
     return record
+
+
+def _tell_ahead(database: Database, store: str) -> None:
+    """Tell it, or leave it to the next one who finds it: the file is in step already."""
+    try:
+        tell_ahead(database, store)
+    except (MetadataBusy, MetadataUnavailable) as error:
+        logger.warning("metadata away: that a store is ahead was not told", store=store, error=error.detail)
 
 
 def _is_whole(directory: Path) -> bool:

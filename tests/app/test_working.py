@@ -1,5 +1,6 @@
 """A process gives back what it holds, whatever becomes of its metadata."""
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -8,16 +9,24 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+from fastapi import FastAPI
+from sqlalchemy import event
 from sqlmodel import select, update
 
+from app import main, server
+from app.auth.service import ensure_admin_token
 from app.db import Database, MetadataClock
 from app.jobs.errors import JobWaiting, StopCause
 from app.jobs.models import WaitingOn
+from app.jobs.rows import Job
 from app.jobs.running.context import JobContext
 from app.jobs.running.instances import InstanceLock
 from app.jobs.running.openings import AlwaysOpen, rest_wait
 from app.jobs.running.suspension import awake_store
+from app.jobs.states import JobState
+from app.main import create_app
 from app.replication.agreements.sessions.models import SessionParams
 from app.replication.rows import Agreement, SessionOutcome
 from app.replication.supplier.record import Record
@@ -45,7 +54,7 @@ GONE = """
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from app import server
+from app import main, server
 from app.db import Database
 from app.errors import MetadataUnavailable
 from app.settings import Settings
@@ -213,6 +222,100 @@ def test_time_of_the_metadata_is_counted_on_between_two_looks(postgresql_databas
     with database.reading() as db:
         assert abs(database.now(db) - clock.now()) < timedelta(seconds=1)
     database.close()
+
+
+@pytest.mark.postgresql
+def test_wait_for_a_connection_is_no_part_of_the_metadatas_time(postgresql_database: Database) -> None:
+    """The clock was ahead by it, and went back with the next question."""
+    wrong = FakeClock()
+    database = Database(postgresql_database.url.render_as_string(hide_password=False), clock=wrong)
+    clock = MetadataClock(database, wrong)
+    event.listen(database.engine, "checkout", lambda *_: wrong.advance(20))
+    with database.reading() as db:
+        now = database.now(db)
+    assert clock.now() == now
+    database.close()
+
+
+@pytest.mark.postgresql
+def test_answer_that_came_late_takes_the_place_of_none_but_an_old_one(postgresql_database: Database) -> None:
+    wrong = FakeClock()
+    database = Database(postgresql_database.url.render_as_string(hide_password=False), clock=wrong)
+    clock = MetadataClock(database, wrong)
+    first = clock.now()
+    event.listen(database.engine, "before_cursor_execute", lambda *_: wrong.advance(5))
+
+    def ask() -> datetime:
+        with database.reading() as db:
+            return database.now(db)
+
+    ask()
+    assert clock.now() == first + timedelta(seconds=5)
+    wrong.advance(90)
+    late = ask()
+    assert clock.now() == late + timedelta(seconds=5)
+    database.close()
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("off", [AHEAD, -AHEAD])
+def test_api_of_a_machine_whose_clock_is_off_goes_by_that_of_the_metadata(
+    settings: Settings, postgresql_database: Database, monkeypatch: pytest.MonkeyPatch, off: timedelta
+) -> None:
+    """A job that was submitted there was told late at once, and its plans had expired as they were made."""
+    with postgresql_database.transaction() as db:
+        began = postgresql_database.now(db)
+        own = ensure_admin_token(db, settings.data_dir, now=began).read_text().strip()
+    wrong = FakeClock(began + off)
+    database = Database(postgresql_database.url.render_as_string(hide_password=False), clock=wrong)
+    bench = Workbench(database, wrong, settings)
+    job_id = bench.submit("PURGE", params={"kind": "OUTGOING"})
+    bench.set(job_id, state=JobState.FAILED, finished_at=began)
+    worker = Worker(settings, database, role="serve", clock=wrong)
+    with database.reading() as db:
+        database.now(db)  # as its start does
+    app = app_of(settings, database, worker, monkeypatch)
+    try:
+        made = post(app, f"/v1/jobs/{job_id}:retry", own)
+        assert made.status_code == 202, made.text
+        with database.reading() as db:
+            job = db.get_one(Job, made.json()["id"])
+        assert job.waiting_since is not None
+        for at in (job.created_at, job.waiting_since, app.state.clock.now()):
+            assert abs(at - began) < timedelta(minutes=2)
+        monkeypatch.setattr(Database, "reading", None)  # the loop asks it what time it is
+        assert abs(app.state.clock.now() - began) < timedelta(minutes=2)
+    finally:
+        worker.lock.release()
+        database.close()
+
+
+def app_of(
+    settings: Settings, database: Database, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> FastAPI:
+    """The application as `serve` makes it."""
+    made: list[FastAPI] = []
+
+    def make(*given: Any, **more: Any) -> FastAPI:
+        made.append(create_app(*given, **more))
+        return made[0]
+
+    monkeypatch.setattr(server, "create_app", make)
+    monkeypatch.setattr(main, "SystemClock", lambda: database.clock)
+    monkeypatch.setattr(server, "_start", lambda *_: None)
+    monkeypatch.setattr(server.Server, "run", lambda *_args, **_more: None)
+    server._run_server(settings, database, worker, [])
+    return made[0]
+
+
+def post(app: FastAPI, path: str, secret: str) -> httpx.Response:
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(app=app)
+        headers = {"Authorization": f"Bearer {secret}"}
+        async with httpx.AsyncClient(transport=transport, base_url="http://lethe") as client:
+            return await client.post(path, headers=headers)
+
+    return asyncio.run(ask())
 
 
 def test_a_clock_that_is_ahead_puts_no_session_off(settings: Settings, database: Database) -> None:

@@ -130,7 +130,7 @@ def _take_back(db: Session, job: Job, *, now: datetime, not_before: datetime | N
     values: dict[str, Any] = {"lease_instance": None, "lease_expires_at": None, "not_before": not_before}
     event = None
     if job.state == JobState.RUNNING:
-        values |= {"state": JobState.QUEUED, "crash_count": Job.crash_count + 1}
+        values |= {"state": JobState.QUEUED, "crash_count": Job.crash_count + 1, "waiting_on": []}
         event = state_event(JobState.QUEUED, reason="LEASE_LOST", instance=job.lease_instance)
     change_job(
         db,

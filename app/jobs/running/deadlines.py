@@ -10,26 +10,27 @@ Rules:
 - else its wait is marked and told to webhooks in one transaction, once, and the overview shows it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
 import structlog
-from sqlmodel import Session
+from sqlmodel import Session, col, select
 
 from app.db import Database, after_commit
-from app.jobs.counting import CAUSE_MAX_CHARS
+from app.jobs.counting import CAUSE_MAX_CHARS, QUEUED
 from app.jobs.errors import JobFailed
 from app.jobs.queries import get_job
 from app.jobs.rows import Job, JobCheckpoint
 from app.jobs.running.waits import MARK, NEVER_FAILS, PLANNED, wait_facts
+from app.jobs.states import JobState
 from app.kit.durations import format_duration
 from app.outbox.facts import Fact
 from app.outbox.writing import hooks_without_a_time, tell
 from app.parameters.registry import as_timedelta
-from app.parameters.service import effective_by_name
+from app.parameters.service import effective_among, effective_by_name, global_values
 from app.stores.rows import Store
 
 WAIT_MAX: Final = "job.wait.max"
@@ -97,10 +98,13 @@ def cause_of(waiting_on: Sequence[dict[str, Any]]) -> str | None:
 
 
 def note_late(db: Session, job_id: str, deadline: Deadline, *, now: datetime) -> None:
-    """Mark the wait of a job as late and tell of it, once; after the wait was written."""
-    job = get_job(db, job_id)
-    db.refresh(job)
-    if job.waiting_since is None or _is_marked(db, job):
+    """Mark the wait of a job as late and tell of it, once; after the wait was written.
+
+    Nothing is told where its wait is another one by now, or somebody changes the job at this moment.
+    """
+    query = select(Job).where(Job.id == job_id).with_for_update(skip_locked=True)
+    job = db.exec(query.execution_options(populate_existing=True)).one_or_none()
+    if job is None or not _is_of(deadline, job) or _is_marked(db, job):
         return
     db.merge(JobCheckpoint(job_id=job_id, name=MARK, value={"cause": deadline.cause}, at=now))
     db.flush()
@@ -108,6 +112,22 @@ def note_late(db: Session, job_id: str, deadline: Deadline, *, now: datetime) ->
     hooks = hooks_without_a_time(db, job.store)
     tell(db, Fact.JOB_WAITS_LONG, store=job.store, subject=f"jobs/{job_id}", data=facts, now=now, only=hooks)
     after_commit(db, partial(logger.warning, "job waits too long", **facts))
+
+
+def _is_of(deadline: Deadline, job: Job) -> bool:
+    """Whether a deadline is of the wait that the row shows."""
+    is_same = (job.waiting_cause, job.waiting_since) == (deadline.cause, deadline.since)
+    return is_same and (deadline.cause == QUEUED) == (job.state == JobState.QUEUED)
+
+
+def queue_spans(db: Session, stores: Collection[str | None]) -> dict[str | None, timedelta]:
+    """How long jobs of these stores may stand in the queue."""
+    values = global_values(db)
+    named = sorted(store for store in stores if store is not None)
+    query = select(Store.id, col(Store.parameters)).where(col(Store.id).in_(named))
+    own = dict(db.exec(query).all())
+    of_store = {store: {} if store is None else own.get(store, {}) for store in stores}
+    return {name: as_timedelta(effective_among(values, WAIT_MAX, each)) for name, each in of_store.items()}
 
 
 def _is_marked(db: Session, job: Job) -> bool:

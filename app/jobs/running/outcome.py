@@ -93,7 +93,7 @@ def paused(context: JobContext) -> None:
 
 def hand_back(context: JobContext) -> None:
     """RUNNING to QUEUED at a graceful stop: no crash is counted."""
-    values = _released(state=JobState.QUEUED, not_before=None)
+    values = _released(state=JobState.QUEUED, not_before=None, waiting_on=[])
     event = state_event(JobState.QUEUED, reason="HANDED_BACK")
 
     def effect(db: Session) -> None:
@@ -210,7 +210,7 @@ def silence_unproven(context: JobContext, detail: str, *, most: timedelta | None
         values = _released(not_before=until, waiting_on=[shown])
         if get_job(db, context.job.id).state == JobState.RUNNING:  # resumed since
             event = state_event(JobState.QUEUED, reason="RESUMED")
-            values |= {"state": JobState.QUEUED, "unproven": True}
+            values |= {"state": JobState.QUEUED, "unproven": True, "waiting_on": []}
             context.change(db, values, event, states=[JobState.RUNNING])
             return
         deadline = _deadline(db, context, [shown], most=most, now=now)

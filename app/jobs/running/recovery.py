@@ -20,7 +20,7 @@ from app.jobs.running.claims import current_epoch, next_token, raise_epoch
 from app.jobs.states import JobState
 from app.jobs.writing import add_job, state_event
 from app.outbox.facts import Fact
-from app.outbox.writing import forget_name, tell
+from app.outbox.writing import forget_name, is_to_be_told, tell
 from app.settings import Settings
 from app.stores.checks.models import RecoveryRead
 from app.stores.rows import Store
@@ -95,10 +95,15 @@ def tell_ahead(database: Database, store: str) -> None:
     """Tell webhooks that a store is ahead of this metadata, once until somebody recovers it.
 
     For whoever finds it without a job that fails by it; in a transaction of its own, as a refusal has none.
+    Where nobody is to be told, it writes nothing.
     """
-    with database.transaction() as db:
+    once = _name_of_ahead(store)
+    with database.reading() as db:
+        if not is_to_be_told(db, Fact.EPOCH_AHEAD, store=store, once=once):
+            return
+    with database.transaction(is_news=False) as db:
         data = {"store": store, "job_id": None, "kind": None}
-        subject, once = f"stores/{store}", _name_of_ahead(store)
+        subject = f"stores/{store}"
         now = database.now(db)
         tell(db, Fact.EPOCH_AHEAD, store=store, subject=subject, data=data, now=now, once=once)
 

@@ -63,6 +63,11 @@ def wait_facts(job: Job) -> dict[str, Any]:
 
 
 def causes_of(job: Job) -> list[str]:
-    """What a job waits for: the kinds; one that looks again at this moment, what it has waited for."""
+    """What a job waits for: the kinds; one that looks again at this moment, what it has waited for.
+
+    One that stands in the queue waits for a runner: other versions leave there what it waited for before.
+    """
+    if job.state == JobState.QUEUED:
+        return [QUEUED]
     kinds = sorted({str(item["kind"]) for item in job.waiting_on})
     return kinds or [str(job.waiting_cause)]

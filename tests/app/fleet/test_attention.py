@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -50,3 +50,16 @@ def test_what_failed_now_is_shown_before_forty_old_errors_and_all_are_counted(fl
     all_failed = fleet.get("/v1/overview?attention_code=JOB_FAILED&attention_max=500", token).json()
     assert [each["detail"] for each in all_failed["attention"]] == ["NEW"] + ["OLD"] * 50
     assert all_failed["attention_counts"] == told["attention_counts"]
+
+
+def test_queue_that_an_older_version_has_left_is_shown(fleet: Fleet) -> None:
+    """While a service is updated, instances of both versions hand jobs back."""
+    at = fleet.clock.now() - timedelta(days=9)
+    fleet.add(
+        fleet.job(JobState.QUEUED, updated_at=at),
+        fleet.job(JobState.QUEUED),
+        fleet.job(JobState.RUNNING, updated_at=at),
+    )
+    told = fleet.get("/v1/overview", fleet.token()).json()["attention"]
+    shown = [(each["code"], each["detail"], datetime.fromisoformat(each["since"])) for each in told]
+    assert shown == [("WAITS_LONG", "QUEUED", at)]

@@ -33,9 +33,9 @@ def wait(database: Database, job_id: str, *kinds: str, state: JobState = JobStat
 
 
 def look_again(database: Database, *hooks: Webhook) -> int:
-    with database.transaction() as db:
+    with database.reading() as db:
         rows = db.exec(select(Webhook).where(col(Webhook.id).in_([hook.id for hook in hooks]))).all()
-        return look_at_waits(db, rows, now=database.now(db))
+    return look_at_waits(database, rows)
 
 
 def told(database: Database, fact: Fact) -> Sequence[dict[str, Any]]:

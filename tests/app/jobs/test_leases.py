@@ -14,10 +14,12 @@ from sqlmodel import Session
 
 from app.db import Database
 from app.jobs.errors import LeaseLost
+from app.jobs.models import WaitingOn, read_waiting
 from app.jobs.running import outcome
 from app.jobs.running.claims import reap, renew
 from app.jobs.running.context import JobContext
 from app.jobs.running.instances import InstanceBusy, InstanceLock
+from app.jobs.running.waits import causes_of
 from app.jobs.service import request_abort, request_pause
 from app.jobs.states import JobState
 from app.jobs.writing import change_job
@@ -42,6 +44,24 @@ def test_lease_that_ran_out_queues_the_job_and_counts_a_crash(bench: Workbench) 
     assert row.unproven is True
     assert bench.events(job_id)[-1].data == {"state": "QUEUED", "reason": "LEASE_LOST", "instance": "ins_a"}
     assert reaped(bench) == []
+
+
+@pytest.mark.parametrize("way", ["lapses", "is handed back", "is not proved silent"])
+def test_job_that_comes_back_to_the_queue_waits_for_nothing_but_a_runner(bench: Workbench, way: str) -> None:
+    job_id = bench.submit()
+    context = bench.context()
+    context.show_waiting([WaitingOn(kind="SPARK_POOL", ref="no room")])
+    assert bench.job(job_id).waiting_cause == "SPARK_POOL"
+    if way == "lapses":
+        bench.lapse(job_id)
+        assert reaped(bench) == [job_id]
+    elif way == "is handed back":
+        outcome.hand_back(context)
+    else:
+        outcome.silence_unproven(context, "no answer")  # its abort was taken back meanwhile
+    job = bench.job(job_id)
+    assert (job.state, job.waiting_on, job.waiting_cause) == ("QUEUED", [], "QUEUED")
+    assert [shown.kind for shown in read_waiting(job)] == causes_of(job) == ["QUEUED"]
 
 
 def test_lease_is_judged_by_the_databases_clock_alone(postgresql_bench: Workbench) -> None:

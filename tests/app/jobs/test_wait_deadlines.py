@@ -397,9 +397,11 @@ def test_kill_as_a_late_job_fails_leaves_neither_half_of_it(home: Workbench) -> 
             raise Killed
 
     event.listen(Session, "before_commit", kill)
-    with pytest.raises(Killed):
-        look(home)
-    event.remove(Session, "before_commit", kill)
+    try:
+        with pytest.raises(Killed):
+            look(home)
+    finally:
+        event.remove(Session, "before_commit", kill)
     assert home.state(job_id) == "RUNNING"
     assert claims_of(home) == [job_id]
     home.lapse(job_id)

@@ -8,6 +8,7 @@ import pytest
 
 from app.db import Database
 from app.erase.recover import recover_environment
+from app.errors import MetadataBusy, MetadataUnavailable
 from app.jobs.running.claims import raise_epoch
 from app.outbox.facts import Fact
 from app.protection.control import Environment, sync
@@ -77,3 +78,41 @@ def test_store_that_was_recovered_is_told_again(
         recover_environment(database, settings, store, "ann")
         sync(database, environment, clock=clock)
     assert told(database) == [store.id, store.id]
+
+
+def test_what_was_told_is_looked_for_and_not_written_again(
+    database: Database, store: Store, environment: Environment, clock: FakeClock
+) -> None:
+    """Each step of a proof synchronises: it wrote each time, where nobody was to be told too."""
+    claimed_by_others(environment.directory, 9)
+    before = database.news()
+    sync(database, environment, clock=clock)
+    assert database.news() == before
+    make_hook(database)
+    sync(database, environment, clock=clock)
+    before = database.news()
+    sync(database, environment, clock=clock)
+    assert (database.news(), told(database)) == (before, [store.id])
+
+
+@pytest.mark.parametrize("error", [MetadataBusy(), MetadataUnavailable("connection refused")])
+def test_metadata_that_goes_just_then_fails_no_protection(
+    sqlite_database: Database,
+    store: Store,
+    environment: Environment,
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+) -> None:
+    make_hook(sqlite_database)
+    claimed_by_others(environment.directory, 9)
+
+    def away(_self: Database, **_more: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Database, "transaction", away)
+        assert sync(sqlite_database, environment, clock=clock).epoch == 9
+    assert told(sqlite_database) == []
+    sync(sqlite_database, environment, clock=clock)
+    assert told(sqlite_database) == [store.id]
