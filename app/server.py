@@ -16,6 +16,7 @@ from types import FrameType
 
 import structlog
 import uvicorn
+from fastapi import FastAPI
 
 from app.auth.actions import Action
 from app.auth.rows import AuditEvent
@@ -110,7 +111,7 @@ class Server(uvicorn.Server):
             self._certificates = CertificateFiles(Path(config.ssl_certfile), Path(config.ssl_keyfile))
         self._drain = drain
         self._draining: threading.Thread | None = None
-        self._door = door
+        self.door = door
         self.exit_code = EXIT_OK
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -143,7 +144,7 @@ class Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second; what is late is looked for once."""
         if counter % 10 == 0:
-            self._door.sweep()
+            self.door.sweep()
             BOUNDS.sum_up()
             if self._certificates is not None and self.config.ssl is not None:
                 self._certificates.look(self.config.ssl)
@@ -214,8 +215,18 @@ def _run_server(settings: Settings, database: Database, worker: Worker, sockets:
 
     if os.geteuid() == ROOT:
         logger.warning("this process is root: run it as an account of its own")
+    server = _server_of(app, settings, drain)
+    threading.Thread(target=_start, args=(worker, server), name="lethe-start", daemon=True).start()
+    server.run(sockets=[Listener.over(bound, server.door) for bound in sockets])
+    TRACING.stop()
+    database.close()
+    logger.info("stopped", role=worker.role, exit_code=server.exit_code)
+    return server.exit_code
+
+
+def _server_of(app: FastAPI, settings: Settings, drain: Callable[[], None]) -> Server:
     door = Door(door_limits(settings))
-    server = Server(
+    return Server(
         uvicorn.Config(
             app,
             http=timed_by(door),
@@ -231,12 +242,6 @@ def _run_server(settings: Settings, database: Database, worker: Worker, sockets:
         drain=drain,
         door=door,
     )
-    threading.Thread(target=_start, args=(worker, server), name="lethe-start", daemon=True).start()
-    server.run(sockets=[Listener.over(bound, door) for bound in sockets])
-    TRACING.stop()
-    database.close()
-    logger.info("stopped", role=worker.role, exit_code=server.exit_code)
-    return server.exit_code
 
 
 def _start(worker: Worker, server: Server) -> None:

@@ -224,7 +224,9 @@ def _tell_ahead(database: Database, store: str) -> None:
     try:
         tell_ahead(database, store)
     except (MetadataBusy, MetadataUnavailable) as error:
-        logger.warning("metadata away: that a store is ahead was not told", store=store, error=error.detail)
+        logger.warning(
+            "metadata away: the event of a store that is ahead comes later", store=store, error=error.detail
+        )
 
 
 def _is_whole(directory: Path) -> bool:
