@@ -20,6 +20,7 @@ from app.erase.rows import ErasureCycle
 from app.feed.numbering import forget as forget_events
 from app.figures.series import forget_points
 from app.hooks.ending import forget_deliveries, give_up
+from app.hooks.looks import say_queued
 from app.jobs.rows import Job, JobCheckpoint, JobEvent
 from app.jobs.states import TERMINAL
 from app.jobs.writing import EVENT_PROGRESS
@@ -137,7 +138,11 @@ def _forget_backups(db: Session, now: datetime) -> int:
 
 
 def _forget_deliveries(db: Session, now: datetime) -> int:
-    """What has left, and what is given up; before that, what is past its time is given up."""
+    """What has left, and what is given up; before that, what is past its time is given up.
+
+    What an older version has left in the queue is put in order, that its wait is told.
+    """
+    say_queued(db)
     give_up(db, now=now)
     return forget_deliveries(db, before=now - _kept(db, "webhooks"))
 

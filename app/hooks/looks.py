@@ -75,11 +75,6 @@ def _hooks_and_queue(db: Session) -> tuple[list[Webhook], bool]:
 def look_at_queue(database: Database) -> None:
     """Mark and tell what no runner has taken for longer than its store lets it wait."""
     with database.reading() as db:
-        is_any_unsaid = db.exec(_unsaid().limit(1)).first() is not None
-    if is_any_unsaid:
-        with database.transaction(is_news=False) as db:
-            _say_queued(db)
-    with database.reading() as db:
         late = _late_in_queue(db, now=database.now(db))
     for first in range(0, len(late), TOLD_AT_ONCE):
         with database.transaction() as db:
@@ -94,8 +89,11 @@ def _unsaid() -> SelectOfScalar[str]:
     return select(Job.id).where(Job.state == JobState.QUEUED, or_(col(Job.waiting_cause).is_(None), ~says))
 
 
-def _say_queued(db: Session) -> None:
-    """Let rows of an older version say that they wait in the queue, since they were written last."""
+def say_queued(db: Session) -> None:
+    """Let rows of an older version say that they wait in the queue, since they were written last.
+
+    It reads the whole queue: with what is cleaned now and then, not with each look.
+    """
     found = db.exec(_unsaid().order_by(col(Job.id)).limit(PIECE).with_for_update(skip_locked=True)).all()
     values = {"waiting_cause": QUEUED, "waiting_since": col(Job.updated_at), "waiting_on": []}
     change = update(Job).where(col(Job.id).in_(found)).values(**values)

@@ -13,6 +13,7 @@ from app.backups.settling import keep_backups
 from app.db import Database
 from app.hooks.looks import look as look_at_hooks
 from app.idle import agreements_rest_s, eraser_rest_s, first_due, is_anything_held
+from app.jobs.counting import QUEUED
 from app.jobs.rows import Job
 from app.jobs.states import JobState
 from app.schedules.rows import Schedule
@@ -87,7 +88,7 @@ def fill_jobs(database: Database, clock: FakeClock, count: int) -> None:
     """Jobs that are queued."""
     now = clock.now()
     shape = Job(id="", kind="PURGE", created_at=now, updated_at=now, requested_by="ann").model_dump()
-    shape["state"] = JobState.QUEUED
+    shape |= {"state": JobState.QUEUED, "waiting_cause": QUEUED, "waiting_since": now}
     rows = [
         shape | {"id": f"job_{number:026}", "store": f"store-{number % MANY:04}"} for number in range(count)
     ]
