@@ -19,11 +19,11 @@ from sqlmodel import Session, col, or_, select
 
 from app.auth.access import clock_of, database_of
 from app.auth.actions import Action
+from app.auth.audit_rows import audit_row
 from app.auth.oidc.bearer import is_jwt
-from app.auth.rows import AuditEvent, ConsoleSession, Token
+from app.auth.rows import ConsoleSession, Token
 from app.auth.service import Caller, authenticate, caller_of
 from app.errors import Unauthenticated
-from app.kit.ids import new_id
 
 SESSION_MAX: Final = timedelta(hours=8)
 SESSIONS_PER_TOKEN_MAX: Final = 50
@@ -88,18 +88,7 @@ def session_of(request: Request, cookie: str) -> SignedIn | None:
 
 
 def _audit(db: Session, request: Request, caller: Caller, action: Action) -> None:
-    db.add(
-        AuditEvent(
-            id=new_id("aud"),
-            at=clock_of(request).now(),
-            token_id=caller.token_id,
-            actor=caller.name,
-            action=action,
-            subject_type="token",
-            subject_id=caller.token_id,
-            request_id=request.state.request_id,
-        )
-    )
+    db.add(audit_row(request, caller, action, ("token", caller.token_id), detail={}))
 
 
 def session_id_of(secret: str) -> str:

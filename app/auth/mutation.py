@@ -28,11 +28,11 @@ from starlette.responses import Response
 
 from app.auth.access import clock_of, database_of, via_of
 from app.auth.actions import Action
-from app.auth.rows import AuditEvent, IdempotencyKey
+from app.auth.audit_rows import audit_row
+from app.auth.rows import IdempotencyKey
 from app.auth.service import Caller
 from app.db import Database
 from app.errors import Conflict, InvalidHeader, ServiceError, Unprocessable, problem
-from app.kit.ids import new_id
 
 _KEY = re.compile(r"[!-~]{1,255}")
 UNANSWERED = 0
@@ -181,20 +181,9 @@ def _audit(
     store: str | None,
 ) -> None:
     subject_type, subject_id = subject
-    db.add(
-        AuditEvent(
-            id=new_id("aud"),
-            at=clock_of(request).now(),
-            token_id=caller.token_id,
-            actor=caller.name,
-            action=action,
-            subject_type=subject_type,
-            subject_id=answer.subject_id or subject_id,
-            store=answer.store or store,
-            request_id=request.state.request_id,
-            detail=jsonable_encoder(dict(answer.audit)) | via_of(request),
-        )
-    )
+    named = (subject_type, answer.subject_id or subject_id)
+    detail = jsonable_encoder(dict(answer.audit)) | via_of(request)
+    db.add(audit_row(request, caller, action, named, store=answer.store or store, detail=detail))
 
 
 def find_replay(request: Request, caller: Caller, *, body: Any = None) -> Response | None:

@@ -168,7 +168,9 @@ class NodeStateRead(BaseModel):
     )
 
     store: str
-    checked_at: datetime | None = Field(description="Null: no check has read it yet.")
+    checked_at: datetime | None = Field(
+        description="Null: no check has read the node that the store names now."
+    )
     local_node: int | None
     confirmations: list[ConfirmationRead] = Field(
         description=f"Every pair of origin and receiver; {PAIRS_MAX} at most."

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from app.auth.access import ClockDep, Condition, DatabaseDep, SettingsDep, requires, tell_changed
 from app.auth.actions import Action
-from app.auth.looks import audit_look
+from app.auth.audit_rows import audit_look
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller

@@ -1,0 +1,50 @@
+"""Rows of the audit that come of a request."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import Request
+from sqlmodel import Session
+
+from app.auth.access import clock_of, via_of
+from app.auth.actions import Action
+from app.auth.rows import AuditEvent
+from app.auth.service import Caller
+from app.kit.ids import new_id
+
+
+def audit_row(
+    request: Request,
+    caller: Caller,
+    action: Action,
+    subject: tuple[str, str],
+    *,
+    store: str | None = None,
+    detail: Mapping[str, Any],
+) -> AuditEvent:
+    """What a caller does by a request; `subject` is its type and its id."""
+    subject_type, subject_id = subject
+    return AuditEvent(
+        id=new_id("aud"),
+        at=clock_of(request).now(),
+        token_id=caller.token_id,
+        actor=caller.name,
+        action=action,
+        subject_type=subject_type,
+        subject_id=subject_id,
+        store=store,
+        request_id=request.state.request_id,
+        detail=dict(detail),
+    )
+
+
+def audit_look(
+    db: Session, request: Request, caller: Caller, action: Action, *, store: str, detail: dict[str, Any]
+) -> None:
+    """Add the row of a look by the console: it changes nothing, and has its reason.
+
+    Those of programs come every minute, and leave none.
+    """
+    via = via_of(request)
+    if via:
+        db.add(audit_row(request, caller, action, ("store", store), store=store, detail=detail | via))
