@@ -27,7 +27,7 @@ ASKING_MAX_S = 240.0
 PLACE_MB = 96
 """Of the file system that becomes full."""
 ROOM_MIN_MB = 8
-TARGETS = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
+TARGETS = {"fsync": "off", "full_page_writes": "off"}
 SETTINGS: Mapping[str, str] = {
     "LETHE_LEASE_TTL_S": str(LEASE_TTL_S),
     "LETHE_LEASE_SELF_STOP_S": "2.5",
