@@ -17,15 +17,14 @@ from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
 from sqlalchemy import event
-from sqlalchemy.engine import Engine, make_url
+from sqlalchemy.engine import make_url
 from sqlmodel import Session
 
 from app.clock import Clock, SystemClock
 from app.errors import MetadataBusy, MetadataUnavailable
+from app.kit.engines import READ_ONLY, postgresql_engine, sqlite_engine
 from app.kit.fifo_lock import FifoLock
 
-READ_ONLY = {"lethe_read_only": True}
-SQLITE_BUSY_TIMEOUT_MS = 5_000
 WRITER_QUEUE_TIMEOUT_S = 30.0
 MET_PROMPTLY_S, MET_MAX_S = 1.0, 60.0
 # A server that takes no writes now: the former primary, or a standby, in the middle of a failover.
@@ -130,26 +129,6 @@ def _in_utc(value: datetime) -> datetime:
 JSON_TYPE = sa.JSON(none_as_null=True)
 
 
-def _prepare_sqlite(engine: Engine) -> None:
-    @event.listens_for(engine, "connect")
-    def _connected(connection: Any, _record: Any) -> None:
-        connection.isolation_level = None
-        cursor = connection.cursor()
-        for pragma in (
-            "journal_mode=WAL",
-            "synchronous=FULL",
-            "foreign_keys=ON",
-            f"busy_timeout={SQLITE_BUSY_TIMEOUT_MS}",
-        ):
-            cursor.execute(f"PRAGMA {pragma}")
-        cursor.close()
-
-    @event.listens_for(engine, "begin")
-    def _begun(connection: sa.Connection) -> None:
-        read_only = connection.get_execution_options().get("lethe_read_only", False)
-        connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
-
-
 class Database:
     """The metadata database of one process.
 
@@ -184,34 +163,16 @@ class Database:
         self._local = threading.local()
         self.bell = threading.Event()
         options: dict[str, Any] = {"pool_size": pool_size, "max_overflow": 0, "pool_timeout": pool_timeout_s}
-        if self.is_sqlite:
-            self.engine = sa.create_engine(
+        self.engine = (
+            sqlite_engine(self.url, **options)
+            if self.is_sqlite
+            else postgresql_engine(
                 self.url,
-                poolclass=sa.pool.QueuePool,
-                connect_args={"check_same_thread": False},
+                lock_timeout_ms=lock_timeout_ms,
+                statement_timeout_ms=statement_timeout_ms,
                 **options,
             )
-            _prepare_sqlite(self.engine)
-        else:
-            server = (
-                f"-c lock_timeout={lock_timeout_ms} -c statement_timeout={statement_timeout_ms} "
-                f"-c idle_in_transaction_session_timeout={statement_timeout_ms} -c timezone=UTC"
-            )
-            self.engine = sa.create_engine(
-                self.url,
-                pool_pre_ping=True,
-                connect_args={
-                    "options": server,
-                    "application_name": "lethe:metadata",
-                    "connect_timeout": 5,
-                    "keepalives_idle": 15,  # one that a failover has cut off is noticed: LISTEN never sends
-                    "keepalives_interval": 5,
-                    "keepalives_count": 3,
-                    "prepare_threshold": None,
-                    **_service(),
-                },
-                **options,
-            )
+        )
         self._reading = self.engine.execution_options(**READ_ONLY)
 
     def news(self) -> int:
@@ -374,12 +335,6 @@ def _prepare(db: Session) -> None:
         for prepare in notes(db, turn):
             prepare(db)
         db.flush()
-
-
-def _service() -> dict[str, str]:
-    """What PGSERVICE says now: connections to targets take it out of the environment."""
-    named = os.environ.get("PGSERVICE")
-    return {"service": named} if named else {}
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from app.errors import MetadataBusy, MetadataUnavailable, ServiceError
 from app.handlers import recover as recover_target
 from app.jobs.running.instances import InstanceBusy, InstanceLock
 from app.kit.door import Door, Listener
-from app.kit.http_protocol import timed_by
+from app.kit.http.protocol import timed_by
 from app.kit.ids import new_id
 from app.logs import BOUNDS, configure_logging
 from app.main import create_app

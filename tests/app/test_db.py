@@ -246,3 +246,21 @@ def test_time_beyond_the_calendar_in_utc_is_its_edge(database: Database, edge: d
     # `created_after=0001-01-01T00:00:00+14:00` has no UTC form: it overflowed, the answer was 500.
     (back,), _, _ = stored(database, [edge])
     assert back.year == edge.year
+
+
+@pytest.mark.parametrize(("said", "kept"), [("off", "on"), ("remote_apply", "remote_apply")])
+def test_commit_that_was_answered_is_durable_whatever_the_server_says(
+    migrated_postgresql: str, said: str, kept: str
+) -> None:
+    database = Database(migrated_postgresql)
+    name = database.url.database
+    try:
+        with database.transaction() as db:
+            db.execute(sa.text(f'alter database "{name}" set synchronous_commit = {said}'))
+        database.engine.dispose()
+        with database.reading() as db:
+            assert db.execute(sa.text("show synchronous_commit")).scalar_one() == kept
+    finally:
+        with database.transaction() as db:
+            db.execute(sa.text(f'alter database "{name}" reset synchronous_commit'))
+        database.close()

@@ -1,0 +1,87 @@
+"""Engines of SQLAlchemy for a metadata database: how each of its connections is set."""
+
+import os
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.engine import URL, Engine
+
+READ_ONLY: Final = {"lethe_read_only": True}
+"""Execution options of a connection that only reads."""
+SQLITE_BUSY_TIMEOUT_MS: Final = 5_000
+
+
+def sqlite_engine(url: URL, **options: Any) -> Engine:
+    """Of a file: each commit reaches the disk, and a transaction that writes begins IMMEDIATE.
+
+    Args:
+        options: of the pool.
+    """
+    engine = sa.create_engine(
+        url, poolclass=sa.pool.QueuePool, connect_args={"check_same_thread": False}, **options
+    )
+
+    @event.listens_for(engine, "connect")
+    def _connected(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        for pragma in (
+            "journal_mode=WAL",
+            "synchronous=FULL",
+            "foreign_keys=ON",
+            f"busy_timeout={SQLITE_BUSY_TIMEOUT_MS}",
+        ):
+            cursor.execute(f"PRAGMA {pragma}")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def _begun(connection: sa.Connection) -> None:
+        read_only = connection.get_execution_options().get("lethe_read_only", False)
+        connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+
+    return engine
+
+
+def postgresql_engine(url: URL, *, lock_timeout_ms: int, statement_timeout_ms: int, **options: Any) -> Engine:
+    """Of a server, by psycopg: every wait has an end, and a commit that was answered is durable.
+
+    Args:
+        options: of the pool.
+    """
+    server = (
+        f"-c lock_timeout={lock_timeout_ms} -c statement_timeout={statement_timeout_ms} "
+        f"-c idle_in_transaction_session_timeout={statement_timeout_ms} -c timezone=UTC"
+    )
+    engine = sa.create_engine(
+        url,
+        pool_pre_ping=True,
+        connect_args={
+            "options": server,
+            "application_name": "lethe:metadata",
+            "connect_timeout": 5,
+            "keepalives_idle": 15,  # one that a failover has cut off is noticed: LISTEN never sends
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
+            "prepare_threshold": None,
+            **_service(),
+        },
+        **options,
+    )
+    event.listen(engine, "connect", _require_durable_commits)
+    return engine
+
+
+def _require_durable_commits(connection: Any, _record: Any) -> None:
+    """Whatever the server, its database or the role says; a stronger setting of theirs stays."""
+    connection.execute(
+        "select set_config('synchronous_commit', 'on', false) "
+        "where current_setting('synchronous_commit') = 'off'"
+    )
+    connection.commit()
+
+
+def _service() -> dict[str, str]:
+    """What PGSERVICE says now: connections to targets take it out of the environment."""
+    named = os.environ.get("PGSERVICE")
+    return {"service": named} if named else {}
