@@ -111,7 +111,9 @@ DESCRIPTION = (
     "replication that must come first. Errors are application/problem+json with a stable `code`."
 )
 logger = structlog.get_logger("lethe.http")
+# Those that are asked most come first: a request is matched with one after the other.
 ROUTERS = (
+    jobs_router,
     stores_router,
     store_parameters_router,
     purge_router,
@@ -146,7 +148,6 @@ ROUTERS = (
     cleanups_router,
     switches_router,
     batch_router,
-    jobs_router,
     abandon_router,
     throttle_router,
     spark_router,

@@ -2,16 +2,20 @@
 
 Rules:
 - `ix_jobs_open` holds what has not ended, in the order of claims; what waits for a time is found by it;
-- labels are told apart by their few texts, each found by one step in the index, not by reading the jobs.
+- labels are told apart by their few texts, each found by one step in the index, not by reading the jobs;
+- a look comes with each news: its statements are made once, and the time is a parameter of theirs.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from functools import cache, lru_cache
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, and_, false, func, literal, or_, union_all
+from sqlalchemy import ColumnElement, and_, bindparam, false, func, literal, or_, union_all
 from sqlmodel import Session, col, select
 
+from app.db import UtcDateTime
 from app.jobs.rows import Job, JobClass
 from app.jobs.states import HELD, JobState
 
@@ -24,12 +28,45 @@ LimitsOf = Callable[[Session, Collection[str]], Mapping[str, int]]
 """How many jobs of each of some stores may run at once; those that it does not name have no limit."""
 
 
+_NOW: Final = "now"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which jobs a runner takes.
+
+    Args:
+        kinds: what the runner knows how to do; None: everything.
+        but: jobs that are left alone.
+        full: stores that have as many jobs at work as they may; what is held there already may go on.
+    """
+
+    job_class: JobClass
+    kinds: tuple[str, ...] | None = None
+    but: tuple[str, ...] = ()
+    full: tuple[str, ...] = ()
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        """All but the class."""
+        found: list[ColumnElement[bool]] = [col(Job.id).not_in(self.but)]
+        if self.kinds is not None:
+            found.append(col(Job.kind).in_(self.kinds))
+        if self.full:
+            has_room = or_(col(Job.store).is_(None), col(Job.store).not_in(self.full))
+            found.append(or_(has_room, col(Job.state).in_(sorted(HELD))))
+        return found
+
+
+def _now() -> Any:
+    return bindparam(_NOW, type_=UtcDateTime())
+
+
 def _is(state: JobState, job_class: JobClass) -> ColumnElement[bool]:
     return and_(col(Job.state) == state, col(Job.job_class) == job_class)
 
 
-def _is_due(now: datetime) -> ColumnElement[bool]:
-    return or_(col(Job.not_before).is_(None), col(Job.not_before) <= now)
+def _is_due() -> ColumnElement[bool]:
+    return or_(col(Job.not_before).is_(None), col(Job.not_before) <= _now())
 
 
 def is_claimable(job: Job, *, now: datetime) -> bool:
@@ -45,41 +82,56 @@ def is_anything_due(db: Session, *, now: datetime) -> bool:
 
     A runner that looks only reads.
     """
+    return bool(db.execute(_due_query(), {_NOW: now}).scalar())
+
+
+@cache
+def _due_query() -> Any:
     # Each is one step in an index; together in one WHERE they would be read to their end.
     leased = and_(col(Job.state).in_(sorted(HELD)), col(Job.lease_expires_at).is_not(None))
-    is_expired = select(func.min(Job.lease_expires_at)).where(leased).scalar_subquery() <= now
+    is_expired = select(func.min(Job.lease_expires_at)).where(leased).scalar_subquery() <= _now()
     ways = []
     for job_class in JobClass:
         queued = _is(JobState.QUEUED, job_class)
-        ways += [and_(queued, col(Job.not_before).is_(None)), and_(queued, col(Job.not_before) <= now)]
-        ways.append(and_(_is(JobState.WAITING, job_class), col(Job.not_before) <= now))
-        unheld = and_(col(Job.lease_instance).is_(None), _is_due(now))
+        ways += [and_(queued, col(Job.not_before).is_(None)), and_(queued, col(Job.not_before) <= _now())]
+        ways.append(and_(_is(JobState.WAITING, job_class), col(Job.not_before) <= _now()))
+        unheld = and_(col(Job.lease_instance).is_(None), _is_due())
         ways += [and_(_is(state, job_class), unheld) for state in STOPPING]
     is_there = [select(Job.id).where(way).exists() for way in ways]
-    return bool(db.execute(select(or_(func.coalesce(is_expired, false()), *is_there))).scalar())
+    return select(or_(func.coalesce(is_expired, false()), *is_there))
 
 
 def next_due(db: Session, *, now: datetime) -> datetime | None:
     """When time alone brings the next work: a job that is due by then, or a lease that runs out."""
-    later = col(Job.not_before) > now
+    found = db.execute(_next_due_query(), {_NOW: now}).one()
+    return min((time for time in found if time is not None), default=None)
+
+
+@cache
+def _next_due_query() -> Any:
+    later = col(Job.not_before) > _now()
     times = [
         select(func.min(Job.not_before)).where(_is(state, job_class), later).scalar_subquery()
         for state in RESTING
         for job_class in JobClass
     ]
-    held = and_(col(Job.state).in_(sorted(HELD)), col(Job.lease_expires_at) > now)
+    held = and_(col(Job.state).in_(sorted(HELD)), col(Job.lease_expires_at) > _now())
     times.append(select(func.min(Job.lease_expires_at)).where(held).scalar_subquery())
-    found = db.execute(select(*times)).one()
-    return min((time for time in found if time is not None), default=None)
+    return select(*times)
 
 
 def reachable_keys(db: Session, labels: frozenset[str], job_class: JobClass) -> list[str]:
     """The distinct `runs_on` among jobs that have not ended which a runner with these labels satisfies."""
+    found = db.execute(_keys_query(job_class)).scalars()
+    return [key for key in found if set(filter(None, key.split(","))) <= labels]
+
+
+@cache
+def _keys_query(job_class: JobClass) -> Any:
     keys = _first_key(job_class, None).cte("keys", recursive=True)
     following = select(_first_key(job_class, keys.c.key).scalar_subquery()).where(keys.c.key.is_not(None))
     every = keys.union_all(following)
-    found = db.execute(select(every.c.key).where(every.c.key.is_not(None))).scalars()
-    return [key for key in found if set(filter(None, key.split(","))) <= labels]
+    return select(every.c.key).where(every.c.key.is_not(None))
 
 
 def _first_key(job_class: JobClass, after: ColumnElement[str] | None) -> Any:
@@ -99,43 +151,44 @@ def full_stores(db: Session, limits_of: LimitsOf) -> list[str]:
     return [store for store, count in running.items() if store in limits and count >= limits[store]]
 
 
-def oldest(
-    db: Session, job_class: JobClass, keys: Sequence[str], *conditions: ColumnElement[bool], now: datetime
-) -> list[str]:
+def oldest(db: Session, wanted: Wanted, keys: Sequence[str], *, now: datetime) -> list[str]:
     """The ids of some jobs to claim, the oldest of each kind of place among them.
 
     Args:
         keys: `runs_on` that the runner satisfies.
-        conditions: further ones.
     """
     found: list[str] = []
     for first in range(0, len(keys), KEYS_AT_ONCE):
-        some = keys[first : first + KEYS_AT_ONCE]
-        parts = [_of_key(key, state, job_class, *conditions, now=now) for key in some for state in _BY_KEY]
-        # What waits for a time is found by it: many more may wait for later ones.
-        waiting = select(Job.id).where(
-            _is(JobState.WAITING, job_class),
-            col(Job.not_before) <= now,
-            col(Job.runs_on_key).in_(some),
-            *conditions,
-        )
-        parts.append(_first_of(waiting.order_by(col(Job.not_before), col(Job.id))))
-        found += db.execute(union_all(*parts)).scalars()
+        query = _oldest_query(wanted, tuple(keys[first : first + KEYS_AT_ONCE]))
+        found += db.execute(query, {_NOW: now}).scalars()
     return sorted(found)
 
 
 _BY_KEY: Final = (JobState.QUEUED, *STOPPING)
 
 
-def _of_key(
-    key: str, state: JobState, job_class: JobClass, *conditions: ColumnElement[bool], now: datetime
-) -> Any:
+@lru_cache(maxsize=32)
+def _oldest_query(wanted: Wanted, keys: tuple[str, ...]) -> Any:
+    conditions = wanted.conditions()
+    parts = [_of_key(key, state, wanted.job_class, conditions) for key in keys for state in _BY_KEY]
+    # What waits for a time is found by it: many more may wait for later ones.
+    waiting = select(Job.id).where(
+        _is(JobState.WAITING, wanted.job_class),
+        col(Job.not_before) <= _now(),
+        col(Job.runs_on_key).in_(keys),
+        *conditions,
+    )
+    parts.append(_first_of(waiting.order_by(col(Job.not_before), col(Job.id))))
+    return union_all(*parts)
+
+
+def _of_key(key: str, state: JobState, job_class: JobClass, conditions: Sequence[ColumnElement[bool]]) -> Any:
     query = select(Job.id).where(
         col(Job.finished_at).is_(None),
         col(Job.job_class) == job_class,
         col(Job.runs_on_key) == key,
         col(Job.state) == literal(state.value),
-        _is_due(now),
+        _is_due(),
         *conditions,
     )
     if state in STOPPING:

@@ -7,11 +7,11 @@ Invariants:
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, insert, or_, update
+from sqlalchemy import insert, update
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
 
@@ -21,6 +21,7 @@ from app.jobs.rows import Counter, Job, JobClaim, JobClass
 from app.jobs.running.candidates import (
     CANDIDATES_MAX,
     LimitsOf,
+    Wanted,
     full_stores,
     is_claimable,
     oldest,
@@ -161,17 +162,12 @@ def claim_next(
     """
     now = database.now(db)
     keys = reachable_keys(db, claimer.labels, job_class)
-    conditions: list[ColumnElement[bool]] = [col(Job.id).not_in(sorted(but))]
-    if kinds is not None:
-        conditions.append(col(Job.kind).in_(sorted(kinds)))
-    if not keys or not oldest(db, job_class, keys, *conditions, now=now):
+    wanted = Wanted(job_class, None if kinds is None else tuple(sorted(kinds)), tuple(sorted(but)))
+    if not keys or not oldest(db, wanted, keys, now=now):
         return None
     token = next_token(db)  # first: its row lock makes the count of running jobs below exact
-    full = full_stores(db, parallel_limits)
-    if full:
-        has_room = or_(col(Job.store).is_(None), col(Job.store).not_in(full))
-        conditions.append(or_(has_room, col(Job.state).in_(sorted(HELD))))
-    found = oldest(db, job_class, keys, *conditions, now=now)[:CANDIDATES_MAX]
+    wanted = replace(wanted, full=tuple(full_stores(db, parallel_limits)))
+    found = oldest(db, wanted, keys, now=now)[:CANDIDATES_MAX]
     query = select(Job).where(col(Job.id).in_(found)).order_by(col(Job.id)).with_for_update(skip_locked=True)
     job = next((each for each in db.exec(query).all() if is_claimable(each, now=now)), None)
     return None if job is None else _take(db, job, claimer, token=token, now=now)

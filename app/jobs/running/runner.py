@@ -35,6 +35,8 @@ from app.settings import Settings
 
 logger = structlog.get_logger("lethe.runner")
 THREAD_JOIN_S = 0.5
+LOOKS_APART_S = 0.05
+"""Between a look for work that found none and the next, however much is written."""
 _AWAY = (MetadataUnavailable, MetadataBusy)
 
 
@@ -149,6 +151,8 @@ class Runner:
             interval_s = self.settings.runner_poll_interval_s
             opens = self._gate.opens(again_s=interval_s)
             if not (opens and survive(self._claim_once, "metadata away")):
+                if opens:  # whoever writes much is looked after together
+                    self._stopping.wait(LOOKS_APART_S)
                 if self._wake.wait(interval_s):
                     self._gate.forget()
                 self._wake.clear()

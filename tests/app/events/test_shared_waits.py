@@ -12,7 +12,7 @@ from sqlalchemy import func
 from sqlmodel import col, select
 
 from app.jobs.rows import Job, JobClass, JobEvent
-from app.jobs.running.candidates import oldest
+from app.jobs.running.candidates import Wanted, oldest
 from app.jobs.running.claims import reap
 from app.jobs.service import request_abort
 from app.stores.rows import Store
@@ -29,7 +29,7 @@ MANY, SOME = 31, 6
 def due(waits: Waits) -> str | None:
     """The wait that a runner takes next."""
     with waits.bench.database.reading() as db:
-        found = oldest(db, JobClass.INTERACTIVE, [""], now=clock_of(waits).now())
+        found = oldest(db, Wanted(JobClass.INTERACTIVE), [""], now=clock_of(waits).now())
     return found[0] if found else None
 
 
