@@ -168,6 +168,7 @@ class Database:
             if self.is_sqlite
             else postgresql_engine(
                 self.url,
+                connecting=_service(),
                 lock_timeout_ms=lock_timeout_ms,
                 statement_timeout_ms=statement_timeout_ms,
                 **options,
@@ -335,6 +336,12 @@ def _prepare(db: Session) -> None:
         for prepare in notes(db, turn):
             prepare(db)
         db.flush()
+
+
+def _service() -> dict[str, str]:
+    """What PGSERVICE says now: connections to targets take it out of the environment."""
+    named = os.environ.get("PGSERVICE")
+    return {"service": named} if named else {}
 
 
 @contextmanager

@@ -15,6 +15,15 @@ from app.db import Database
 
 HERE = Path(__file__).parent
 ADVISORY_KEY = 5_104_104_101  # one migration at a time on one PostgreSQL
+TURN_MAX = "15min"
+"""How long a migration waits for another one, or for a backup that is being made, in PostgreSQL's words."""
+_ALONE = (
+    "set local statement_timeout = 0",  # a large table is rewritten, or gets an index
+    "set local idle_in_transaction_session_timeout = 0",
+    f"set local lock_timeout = '{TURN_MAX}'",
+    f"select pg_advisory_xact_lock({ADVISORY_KEY})",
+    "set local lock_timeout to default",  # of tables: instances that run beside it must not wait behind it
+)
 
 
 def _config() -> Config:
@@ -51,8 +60,14 @@ def upgrade(database: Database) -> None:
     """Run all missing migrations in one transaction."""
     with database.engine.begin() as connection:
         if not database.is_sqlite:
-            connection.execute(sa.text("select pg_advisory_xact_lock(:key)"), {"key": ADVISORY_KEY})
+            await_turn(connection)
         upgrade_within(connection, "head")
+
+
+def await_turn(connection: sa.Connection) -> None:
+    """Let the transaction of a connection to PostgreSQL migrate alone, and take the time that it needs."""
+    for statement in _ALONE:
+        connection.exec_driver_sql(statement)
 
 
 def upgrade_within(connection: sa.Connection, revision: str) -> None:

@@ -22,7 +22,7 @@ from app.db import Database
 from app.keeping.errors import NotKept, misconfigured
 from app.keeping.folder import created, measured, verified
 from app.keeping.models import TABLE_PREFIX, TABLE_SUFFIX, Kept, Manifest
-from migrations.upgrade import ADVISORY_KEY, upgrade_within
+from migrations.upgrade import ADVISORY_KEY, TURN_MAX, await_turn, upgrade_within
 
 VERSIONS = "alembic_version"
 UNLIMITED = ("set local statement_timeout = 0", "set local idle_in_transaction_session_timeout = 0")
@@ -38,6 +38,8 @@ def _frozen(database: Database) -> Iterator[sa.Connection]:
     with database.engine.connect() as guard:
         guard = guard.execution_options(isolation_level="AUTOCOMMIT")
         key = {"key": ADVISORY_KEY}
+        guard.exec_driver_sql(f"set lock_timeout = '{TURN_MAX}'")
+        guard.exec_driver_sql("set statement_timeout = 0")
         guard.execute(sa.text("select pg_advisory_lock_shared(:key)"), key)
         try:
             engine = database.engine.execution_options(
@@ -49,6 +51,8 @@ def _frozen(database: Database) -> Iterator[sa.Connection]:
                 yield connection
         finally:
             guard.execute(sa.text("select pg_advisory_unlock_shared(:key)"), key)
+            guard.exec_driver_sql("reset lock_timeout")
+            guard.exec_driver_sql("reset statement_timeout")
 
 
 def snapshot(database: Database, into: Path, say: Callable[[str], None]) -> tuple[str, list[Kept]]:
@@ -120,9 +124,7 @@ def restore(database: Database, manifest: Manifest, place: Path, say: Callable[[
     """
     files = {kept.table: kept for kept in manifest.tables}
     with database.engine.begin() as connection:
-        for statement in UNLIMITED:
-            connection.exec_driver_sql(statement)
-        connection.execute(sa.text("select pg_advisory_xact_lock(:key)"), {"key": ADVISORY_KEY})
+        await_turn(connection)
         _refuse_unless_empty(connection)
         upgrade_within(connection, manifest.revision)
         tables = _in_order(connection)

@@ -1,6 +1,6 @@
 """Engines of SQLAlchemy for a metadata database: how each of its connections is set."""
 
-import os
+from collections.abc import Mapping
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -43,10 +43,18 @@ def sqlite_engine(url: URL, **options: Any) -> Engine:
     return engine
 
 
-def postgresql_engine(url: URL, *, lock_timeout_ms: int, statement_timeout_ms: int, **options: Any) -> Engine:
+def postgresql_engine(
+    url: URL,
+    *,
+    connecting: Mapping[str, str],
+    lock_timeout_ms: int,
+    statement_timeout_ms: int,
+    **options: Any,
+) -> Engine:
     """Of a server, by psycopg: every wait has an end, and a commit that was answered is durable.
 
     Args:
+        connecting: further words of libpq.
         options: of the pool.
     """
     server = (
@@ -64,7 +72,7 @@ def postgresql_engine(url: URL, *, lock_timeout_ms: int, statement_timeout_ms: i
             "keepalives_interval": 5,
             "keepalives_count": 3,
             "prepare_threshold": None,
-            **_service(),
+            **connecting,
         },
         **options,
     )
@@ -74,14 +82,9 @@ def postgresql_engine(url: URL, *, lock_timeout_ms: int, statement_timeout_ms: i
 
 def _require_durable_commits(connection: Any, _record: Any) -> None:
     """Whatever the server, its database or the role says; a stronger setting of theirs stays."""
+    connection.autocommit = True
     connection.execute(
         "select set_config('synchronous_commit', 'on', false) "
         "where current_setting('synchronous_commit') = 'off'"
     )
-    connection.commit()
-
-
-def _service() -> dict[str, str]:
-    """What PGSERVICE says now: connections to targets take it out of the environment."""
-    named = os.environ.get("PGSERVICE")
-    return {"service": named} if named else {}
+    connection.autocommit = False

@@ -28,7 +28,14 @@ from app.settings import Settings
 from app.stores.rows import Store
 from app.stores.targets import target_of
 from app.tables import metadata
-from migrations.upgrade import copy_before_upgrade, current_revision, head_revision, is_known, upgrade
+from migrations.upgrade import (
+    ADVISORY_KEY,
+    copy_before_upgrade,
+    current_revision,
+    head_revision,
+    is_known,
+    upgrade,
+)
 from tests.conftest import SharedServer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -82,6 +89,23 @@ def test_upgrades_at_once_run_one_after_the_other(empty_database: Database) -> N
     assert current_revision(empty_database) == head_revision()
     for other in others:
         other.close()
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("turn", ["pg_advisory_lock", "pg_advisory_lock_shared"], ids=["upgrade", "backup"])
+def test_upgrade_waits_for_another_longer_than_a_request_waits(postgresql_url: str, turn: str) -> None:
+    hasty = Database(postgresql_url, lock_timeout_ms=100, statement_timeout_ms=300)
+    with closing(Database(postgresql_url)) as other, ThreadPoolExecutor(1) as pool, other.reading() as db:
+        db.execute(sa.text(f"select {turn}({ADVISORY_KEY})"))
+        upgrading = pool.submit(upgrade, hasty)
+        with pytest.raises(TimeoutError):
+            upgrading.result(timeout=1)
+        db.execute(sa.text("select pg_advisory_unlock_all()"))
+        upgrading.result(timeout=60)
+    assert current_revision(hasty) == head_revision()
+    with hasty.reading() as db:  # nothing of it is left to the pool
+        assert db.execute(sa.text("show lock_timeout")).scalar_one() == "100ms"
+    hasty.close()
 
 
 def _upgrade_alone(database: Database) -> None:
