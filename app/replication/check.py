@@ -1,6 +1,7 @@
 """`:check` and `:recover` of a REPLICA store."""
 
 import os
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
@@ -9,6 +10,7 @@ from sqlmodel import col, select
 from app.db import Database
 from app.jobs.running.claims import current_epoch, raise_epoch
 from app.kit.ids import new_id
+from app.replication.consumer.dead_letters.telling import tell_refused
 from app.replication.replica.replicas import (
     adopt_replica,
     find_expected,
@@ -32,7 +34,9 @@ from app.stores.checks.models import (
 from app.stores.models import StoreKind
 from app.stores.rows import Store
 from app.stores.targets import target_of
+from spark.formats.csn import Csn
 from spark.formats.replica import LAYOUT_VERSION, tables_of
+from spark.replication.dead_letters import Direction, open_csns
 from spark.replication.errors import ReplicationRefused
 from spark.replication.records import ReplicaStatus
 from spark.replication.replica.inspect import ReplicaInspection, inspect_replica
@@ -60,6 +64,7 @@ def check_replica(database: Database, store: Store, settings: Settings, now: dat
             target, application_name="lethe:check", limits=replica_limits(settings), read_only=True
         ) as conn:
             found = inspect_replica(conn)
+            refused = [] if found.replica is None else open_csns(conn, Direction.RECEIVED)
     except TargetError as error:
         reachable = not error.transient and error.code not in UNREACHED
         return _refused(error.code, error.detail, reachable=reachable)
@@ -67,7 +72,8 @@ def check_replica(database: Database, store: Store, settings: Settings, now: dat
         return _refused(error.code, error.detail, reachable=False)
     except ReplicationRefused as error:
         return _refused(error.code, error.detail, reachable=True)
-    return _report(database, store, found, now)
+    tell_refused(database, store.id, None, refused)
+    return _report(database, store, found, refused, now)
 
 
 def _not_there_yet(target: Target) -> StoreCheck:
@@ -81,7 +87,9 @@ def _not_there_yet(target: Target) -> StoreCheck:
     return StoreCheck(ok=True, reachable=True, findings=[finding], can=["WRITE_CHANGES", "CONSUME"])
 
 
-def _report(database: Database, store: Store, found: ReplicaInspection, now: datetime) -> StoreCheck:
+def _report(
+    database: Database, store: Store, found: ReplicaInspection, refused: Sequence[Csn], now: datetime
+) -> StoreCheck:
     difference_s = (found.now - now).total_seconds()
     conflicts = _conflicts(database, store, found)
     missing = [MissingPermission(table=table, right=right) for table, right in found.permissions_missing]
@@ -90,6 +98,10 @@ def _report(database: Database, store: Store, found: ReplicaInspection, now: dat
     if missing:
         detail = ", ".join(f"{item.right} on {item.table}" for item in missing)
         findings.append(_finding("ERROR", "TARGET_READ_ONLY", detail))
+    if refused:
+        rids = ", ".join(str(rid) for rid in sorted({csn.rid for csn in refused}))
+        detail = f"{len(refused)} change(s) of replica {rids} were refused, and wait: dead letters"
+        findings.append(_finding("WARNING", "DEAD_LETTER", detail))
     if abs(difference_s) > CLOCK_TOLERANCE_S:
         findings.append(_finding("WARNING", "CLOCK_DIFFERENCE", f"its clock differs by {difference_s:.1f} s"))
     sizes = [

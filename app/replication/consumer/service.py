@@ -13,8 +13,7 @@ from app.auth.service import Caller
 from app.clock import Clock
 from app.db import Database
 from app.kit.ids import new_id
-from app.outbox.facts import Fact
-from app.outbox.writing import tell
+from app.replication.consumer.dead_letters.telling import tell_refused
 from app.replication.consumer.errors import peer_problem
 from app.replication.peer.clock import ahead_max_s_of
 from app.replication.replica.replicas import (
@@ -121,33 +120,8 @@ class Consumer:
         remember_incarnation(self._database, self.store.id, incarnation=incarnation, own_max=own_max)
 
     def tell_refused(self, session_id: str, refused: Iterable[Csn]) -> None:
-        """Tell webhooks of dead letters that the target holds, of each once while its event is kept.
-
-        It is called whenever such are met: at their batch, at its repetition, and as a session begins.
-        """
-        store = self.store.id
-        with self._database.transaction() as db:
-            now = self._database.now(db)
-            for csn in sorted(refused):
-                data = {
-                    "store": store,
-                    "agreement_id": None,
-                    "replication_session_id": session_id,
-                    "job_id": None,
-                    "direction": "RECEIVED",
-                    "rids": [csn.rid],
-                    "reason": None,
-                }
-                once = f"dead-letter:{store}:{csn}"
-                tell(
-                    db,
-                    Fact.DEAD_LETTER,
-                    store=store,
-                    subject=f"stores/{store}",
-                    data=data,
-                    now=now,
-                    once=once,
-                )
+        """Tell webhooks of dead letters that the target holds."""
+        tell_refused(self._database, self.store.id, session_id, refused)
 
     def note(
         self, request: Request, caller: Caller, action: Action, session_id: str, detail: Mapping[str, Any]

@@ -152,8 +152,8 @@ ENTRIES: Final = (
     ),
     Entry(
         "DEAD_LETTER",
-        (Seen.JOB,),
-        "The consumer refused a record of this replica id.",
+        (Seen.JOB, Seen.FINDING),
+        "The consumer refused a record of this replica id; a check names those that are still open.",
         (
             "`lethe replication dead-letters STORE --open` shows it and why; mend that. Each later "
             "session tries it again."

@@ -14,6 +14,7 @@ from sqlalchemy import event
 
 from app.db import Database
 from app.outbox.facts import Fact
+from app.replication.check import check_replica
 from app.replication.consumer.service import Consumer
 from app.replication.replica.replicas import (
     adopt_replica,
@@ -149,3 +150,28 @@ def test_a_dead_letter_whose_teller_died_is_told_as_the_next_session_begins(
     consumer.write(resolve)
     consumer.begin("rs_4", lambda _: None)
     assert len(events_of(sqlite_database)) == 1
+
+
+def test_a_dead_letter_after_which_no_session_ever_comes_is_told_by_a_check(
+    sqlite_database: Database, settings: Settings, store: Store, clock: FakeClock
+) -> None:
+    make_hook(sqlite_database)
+    consumer = Consumer(sqlite_database, settings, clock, store)
+    letters = [Refused(csn(5, rid), "NOVELTY", b"db", b"k", None, "KIND_UNKNOWN", "novel") for rid in (3, 4)]
+
+    def refuse(conn: Connection) -> None:
+        with conn.transaction():
+            put_dead_letters(conn, Direction.RECEIVED, "supplier-3", letters, now_s=consumer.now_s)
+
+    def check() -> list[str]:
+        found = check_replica(sqlite_database, store, settings, clock.now())
+        return [each.detail for each in found.findings if each.code == "DEAD_LETTER"]
+
+    assert check() == []
+    consumer.write(refuse)  # and the service dies here
+    for _ in range(2):
+        assert check() == ["2 change(s) of replica 3, 4 were refused, and wait: dead letters"]
+    consumer.begin("rs_1", lambda _: None)
+    assert [each.data["rids"] for each in events_of(sqlite_database)] == [[3], [4]]
+    consumer.write(lambda conn: resolve_dead_letters(conn, Direction.RECEIVED, {3: csn(5, 3)}, now_s=9))
+    assert check() == ["1 change(s) of replica 4 were refused, and wait: dead letters"]
