@@ -1,6 +1,6 @@
 """A node of a Slony-I cluster."""
 
-from app.stores.kinds.rules import KindRules, StoreKind
+from app.kinds.rules import KindRules, StoreKind
 
 RULES = KindRules(
     kind=StoreKind.SLONY,

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
-from app.stores.kinds import je, replica, slony, sql, symmetricds
-from app.stores.kinds.rules import KindRules, StoreKind
+from app.kinds import je, replica, slony, sql, symmetricds
+from app.kinds.rules import KindRules, StoreKind
 
 RULES: Final[Mapping[StoreKind, KindRules]] = {
     rules.kind: rules for rules in (symmetricds.RULES, je.RULES, replica.RULES, slony.RULES, sql.RULES)

@@ -1,6 +1,6 @@
 """A database of SymmetricDS."""
 
-from app.stores.kinds.rules import SQL_FIELDS, KindRules, StoreKind
+from app.kinds.rules import SQL_FIELDS, KindRules, StoreKind
 
 RULES = KindRules(
     kind=StoreKind.SYMMETRICDS,

@@ -1,6 +1,6 @@
 """An environment of Berkeley DB JE."""
 
-from app.stores.kinds.rules import ExtinctionFilterMode, KindRules, StoreKind, StoreMode
+from app.kinds.rules import ExtinctionFilterMode, KindRules, StoreKind, StoreMode
 
 RULES = KindRules(
     kind=StoreKind.JE,

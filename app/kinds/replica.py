@@ -1,6 +1,6 @@
 """A replica of Lethe's own protocol."""
 
-from app.stores.kinds.rules import SQL_FIELDS, KindRules, StoreKind
+from app.kinds.rules import SQL_FIELDS, KindRules, StoreKind
 from spark.formats.replica import PREFIX_DEFAULT
 
 RULES = KindRules(
