@@ -1,9 +1,45 @@
 """An environment of Berkeley DB JE."""
 
-from app.kinds.rules import ExtinctionFilterMode, KindRules, StoreKind, StoreMode
+from app.auth.scopes import Scope
+from app.kinds.parameter import ParameterSpec, ParameterType, switch
+from app.kinds.rules import ExtinctionFilterMode, KindRules, StoreMode
 
+PARAMETERS = (
+    switch(
+        "je.env.runEraser",
+        False,
+        "Whether erasure cycles follow one another by themselves; je.erase.period must be above PT0S too.",
+        needs=Scope.ERASURE_WRITE,
+    ),
+    ParameterSpec(
+        "je.erase.period",
+        ParameterType.DURATION,
+        "PT0S",
+        "Age of the files that are erased, and length of a cycle; PT0S: off. A change drops the cycle.",
+        unit="ISO 8601",
+        minimum="PT0S",
+        maximum="P36500D",
+        needs=Scope.ERASURE_WRITE,
+    ),
+    switch("je.erase.deletedDatabases", True, "Erase entries of deleted databases."),
+    switch("je.erase.extinctRecords", True, "Erase extinct records."),
+    switch("je.erase.knownObsoleteEntries", True, "Erase known obsolete entries."),
+    switch(
+        "je.erase.eraseAllObsoleteEntries",
+        True,
+        "Erase everything obsolete; brings the three others with it.",
+    ),
+    ParameterSpec(
+        "je.erase.abortTimeout",
+        ParameterType.DURATION,
+        "PT30S",
+        "How long a backup waits for the eraser.",
+        unit="ISO 8601",
+        minimum="PT1S",
+        maximum="PT1H",
+    ),
+)
 RULES = KindRules(
-    kind=StoreKind.JE,
     fields=frozenset(
         {
             "path",
@@ -27,4 +63,5 @@ RULES = KindRules(
         "mode": "CLOSED",
         "parameters": {"je.env.runEraser": True, "je.erase.period": "P25D"},
     },
+    parameters=PARAMETERS,
 )

@@ -1,13 +1,29 @@
-"""The rules of all kinds."""
+"""The kinds of stores and the rules of each."""
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Final
 
 from app.kinds import je, replica, slony, sql, symmetricds
-from app.kinds.rules import KindRules, StoreKind
+from app.kinds.rules import KindRules
+
+
+class StoreKind(StrEnum):
+    """What a store is."""
+
+    SYMMETRICDS = "SYMMETRICDS"
+    JE = "JE"
+    REPLICA = "REPLICA"
+    SLONY = "SLONY"
+    SQL = "SQL"
+
 
 RULES: Final[Mapping[StoreKind, KindRules]] = {
-    rules.kind: rules for rules in (symmetricds.RULES, je.RULES, replica.RULES, slony.RULES, sql.RULES)
+    StoreKind.SYMMETRICDS: symmetricds.RULES,
+    StoreKind.JE: je.RULES,
+    StoreKind.REPLICA: replica.RULES,
+    StoreKind.SLONY: slony.RULES,
+    StoreKind.SQL: sql.RULES,
 }
 
 

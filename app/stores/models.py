@@ -9,9 +9,9 @@ from sqlmodel._compat import SQLModelConfig
 
 from app.auth.rows import StoreName
 from app.kinds.rules import ExtinctionFilterMode as ExtinctionFilterMode
-from app.kinds.rules import StoreKind as StoreKind
 from app.kinds.rules import StoreMode as StoreMode
 from app.kinds.table import RULES, fields_of_other_kinds
+from app.kinds.table import StoreKind as StoreKind
 from app.kit.durations import Duration
 from app.kit.values import Text
 from app.secrets.models import SecretReference

@@ -8,8 +8,8 @@ from sqlmodel import Field, SQLModel
 
 from app.db import JSON_TYPE, DurationSeconds, UtcDateTime
 from app.kinds.rules import ExtinctionFilterMode as ExtinctionFilterMode
-from app.kinds.rules import StoreKind as StoreKind
 from app.kinds.rules import StoreMode as StoreMode
+from app.kinds.table import StoreKind as StoreKind
 from app.kit.values import Text
 from app.stores.fields import (
     ClusterName,

@@ -15,8 +15,8 @@ from app.jobs.errors import PlanNoLongerHolds, PlanNotUsable
 from app.jobs.plans.reviewed_plan import check_still_holds, drift_fault, finished_plan
 from app.jobs.rows import Job
 from app.jobs.submission import submit_claiming
+from app.kinds.parameter import as_timedelta
 from app.kit.instants import instant_text
-from app.parameters.registry import as_timedelta
 from app.parameters.service import effective_by_name
 from app.replication.agreements.sessions.service import target_of_store
 from app.replication.replica.replicas import find_status, opened_replica

@@ -13,7 +13,7 @@ from sqlmodel import Session, col, func, select
 from app.auth.actions import Action
 from app.auth.scopes import Scope
 from app.jobs.rows import Job
-from app.parameters.registry import as_timedelta
+from app.kinds.parameter import as_timedelta
 from app.parameters.service import GlobalValues
 from app.replication.trimming.service import submit_unseen
 from app.settings import Settings
