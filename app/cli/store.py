@@ -6,7 +6,8 @@ from typing import Annotated, Any, Final
 import typer
 from lethe_client import CheckReport, Store
 
-from app.cli.grant_scripts import KINDS_WITH_GRANTS, POSTGRESQL, SCRIPTS, grant_script
+from app.cli.grant_scripts import KINDS_WITH_GRANTS, SCRIPTS, grant_script
+from app.cli.kinds.kind import POSTGRESQL
 from app.cli.shell.arguments import StoreId, pairs, scalar
 from app.cli.shell.exits import ExitCode
 from app.cli.shell.output import Output
