@@ -5,13 +5,14 @@ They are run as they are printed, and the tests do every verb of a kind with a r
 
 from typing import Final
 
-from app.cli.kinds.kind import FILE, MARIADB, SQLITE
+from app.cli.kinds.kind import FILE, MARIADB, POSTGRESQL, SQLITE
 from app.cli.kinds.table import KINDS
 
 SCRIPTS: Final = {
     (kind, database): script for kind, of_kind in KINDS.items() for database, script in of_kind.grants.items()
 }
 """By kind of store and database."""
+DATABASE_DEFAULT: Final = POSTGRESQL
 KINDS_WITH_GRANTS: Final = ", ".join(sorted(KINDS))
 
 
