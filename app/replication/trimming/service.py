@@ -9,11 +9,10 @@ from typing import Any, Final
 from sqlmodel import Session
 
 from app.db import Database
-from app.errors import Conflict, ServiceError, Unprocessable
+from app.errors import Conflict, ServiceError
 from app.jobs.errors import PlanNoLongerHolds, PlanNotUsable
 from app.jobs.plans.reviewed_plan import check_still_holds, drift_fault, finished_plan
 from app.kinds.parameter import as_timedelta
-from app.kit.instants import instant_text
 from app.parameters.service import effective_by_name
 from app.replication.agreements.sessions.service import target_of_store
 from app.replication.replica.replicas import find_status, opened_replica
@@ -23,6 +22,7 @@ from app.settings import Settings
 from app.stores.models import StoreKind, StoreLimits
 from app.stores.rows import Store
 from app.stores.service import require_kind
+from app.sweeps.cutoff import check_cutoff
 from app.sweeps.models import ChangelogPlanRead
 from app.sweeps.purging import Looked, Purging
 from spark.replication.errors import ReplicaMissing
@@ -191,13 +191,6 @@ def fault_of(plan: TrimPlan, params: TrimParams) -> str | None:
                 f" the last of them {item.rows_to_remove} would go now: it is another changelog; plan again"
             )
     return drift_fault(sum(params.planned.values()), plan.rows_to_remove, max_drift=params.max_drift)
-
-
-def check_cutoff(cutoff: datetime, now: datetime) -> None:
-    """Raise FUTURE_CUTOFF for one that is later than the target's clock."""
-    if cutoff > now:
-        detail = f"the cut-off {instant_text(cutoff)} is later than the target's {instant_text(now)}"
-        raise Unprocessable(detail, code="FUTURE_CUTOFF")
 
 
 def unseen(db: Session, store: Store, fields: Mapping[str, Any]) -> Looked:
