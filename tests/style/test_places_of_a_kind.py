@@ -38,7 +38,12 @@ def module_of(name: str) -> str:
 OWN_MODULES = tuple(module_of(name) for name in (*OWN_FOLDERS, *OWN_FILES))
 
 
+MAY_NAME = re.compile(r"""["'.](SQL|ROWS)\b|\b(purge_rows|rows|sql)\b""")
+
+
 def names_the_kind(file: SourceFile) -> bool:
+    if not MAY_NAME.search(file.text):
+        return False
     if any(f"{name}.".startswith(f"{own}.") for _, name in file.imported for own in OWN_MODULES):
         return True
     return any(
