@@ -297,8 +297,8 @@ def _total_rows(inspection: Inspection) -> int | None:
 
 def _tell(attempt: TablePurge, done: Counts) -> dict[str, Any]:
     purge, kind = attempt.purge, attempt.kind
-    assert attempt.state is not None, "told when all units are done"
-    assert attempt.lock is not None, "told under the program's lock"
+    assert attempt.state is not None, "the result is made when all units are done"
+    assert attempt.lock is not None, "the result is made under the program's lock"
     return {
         "cutoff": instant_text(purge.cutoff.at),
         "cutoff_local": local_text(purge.local),
