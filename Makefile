@@ -116,8 +116,9 @@ runbook: $(SYNCED) ## Write runbook, settings, commands and api of docs/referenc
 	@mv docs/reference/.api.md.new docs/reference/api.md
 
 .PHONY: client
-client: $(SYNCED) ## Write client/lethe_client/asynchronous anew from the client that does not wait
+client: $(SYNCED) ## Write anew what of the client is made: its twin that waits, and the literals of OpenAPI
 	@$(BIN)/python setup/async_client.py
+	@$(BIN)/python setup/client_literals.py
 
 .PHONY: console-pictures
 console-pictures: $(READY) ## Write the pictures of docs/console anew, with Chromium

@@ -24,7 +24,7 @@ from app.hooks.looks import say_queued
 from app.jobs.rows import Job, JobCheckpoint, JobEvent
 from app.jobs.states import TERMINAL
 from app.jobs.writing import EVENT_PROGRESS
-from app.parameters.registry import as_timedelta
+from app.kinds.parameter import as_timedelta
 from app.parameters.service import effective_by_name
 from app.protection.rows import Protection
 from app.schedules.rows import ScheduleFiring

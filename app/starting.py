@@ -6,7 +6,7 @@ import os
 import resource
 import socket
 import ssl
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from app.secrets.commands import check_program
 from app.secrets.rows import check_form
 from app.secrets.service import unusable_secrets
 from app.settings import Settings
+from app.stores.models import StoreKind
 from app.tracing import TRACING
 from app.verbs.stores.kind import KindOfStore
 from app.verbs.stores.table import KINDS, KindIncomplete, check_kinds
@@ -59,7 +60,7 @@ class NotNow(CannotStart):
     exit_code = EXIT_BUSY
 
 
-def check_verbs(verbs: Iterable[Verb] = VERBS, kinds: Iterable[KindOfStore] = tuple(KINDS.values())) -> None:
+def check_verbs(verbs: Iterable[Verb] = VERBS, kinds: Mapping[StoreKind, KindOfStore] = KINDS) -> None:
     """Look at the tables of what this version does: nothing of it may run half-described.
 
     Raises: Misconfigured.

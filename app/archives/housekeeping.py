@@ -12,7 +12,7 @@ from sqlmodel import Session, col, select
 from app.archives.rows import Archive
 from app.jobs.rows import Job
 from app.jobs.running.context import JobContext
-from app.parameters.registry import as_timedelta
+from app.kinds.parameter import as_timedelta
 from app.parameters.service import effective_by_name
 from spark.targets.connection import Connection
 from spark.targets.errors import ArchiveFailed

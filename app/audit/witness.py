@@ -26,7 +26,7 @@ from app.auth.actions import Action
 from app.auth.chain import adopt, anchor, service_row
 from app.auth.rows import AuditEvent
 from app.db import Database
-from app.parameters.registry import as_timedelta
+from app.kinds.parameter import as_timedelta
 from app.parameters.service import effective_by_name
 
 FILE: Final = "audit.head"

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from lethe_client import Plan, PurgeRequest, RidPlan
 
-from app.cli.purge_rows import rows
+from app.cli.kinds.table import KINDS
 from app.cli.shell.arguments import StoreId, Timeout, instant
 from app.cli.shell.exits import ExitCode
 from app.cli.shell.hints import of_plan
@@ -15,7 +15,9 @@ from app.cli.shell.session import Session, on_service
 from app.cli.shell.watching import finish, warning_text
 
 app = typer.Typer(name="purge", no_args_is_help=True, add_completion=False, help="Plan and run purges.")
-app.command("rows")(rows)
+for _of_kind in KINDS.values():
+    for _name, _command in _of_kind.purges.items():
+        app.command(_name)(_command)
 
 
 class Kind(StrEnum):

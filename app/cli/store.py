@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 import typer
 from lethe_client import CheckReport, Store
 
-from app.cli.grant_scripts import KINDS_WITH_GRANTS, POSTGRESQL, SCRIPTS, grant_script
+from app.cli.grant_scripts import DATABASE_DEFAULT, KINDS_WITH_GRANTS, SCRIPTS, grant_script
 from app.cli.shell.arguments import StoreId, pairs, scalar
 from app.cli.shell.exits import ExitCode
 from app.cli.shell.output import Output
@@ -381,7 +381,7 @@ def grants(
     schema: Annotated[
         str, typer.Option(help="SLONY: _CLUSTER; MariaDB: the database; SQLite: the file.")
     ] = "public",
-    database: Annotated[str, typer.Option(help="postgresql, mariadb or sqlite.")] = POSTGRESQL,
+    database: Annotated[str, typer.Option(help="postgresql, mariadb or sqlite.")] = DATABASE_DEFAULT,
     table_prefix: Annotated[str, typer.Option(help="SYMMETRICDS: of the tables.")] = "sym_",
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 from sqlmodel import Session
 
 from app.erase.rows import EraseKind
-from app.parameters.registry import ParameterValue, as_timedelta
+from app.kinds.parameter import ParameterValue, as_timedelta
 from app.parameters.service import effective_among, global_values
 from app.stores.rows import Store
 from spark.erase.reasons import Switches

@@ -13,15 +13,19 @@ from app.settings import Settings
 from app.stores.rows import Store
 
 
-class ClaimingParams(Protocol):
+class Snapshot(Protocol):
+    """Parameters of a job."""
+
+    def model_dump(self, *, mode: str) -> dict[str, Any]:
+        """The snapshot, as JSON holds it."""
+
+
+class ClaimingParams(Snapshot, Protocol):
     """Parameters of a job that does not work beside another one of its resource."""
 
     @property
     def overlap(self) -> str:
         """REFUSE, or QUEUE behind it."""
-
-    def model_dump(self, *, mode: str) -> dict[str, Any]:
-        """The snapshot, as JSON holds it."""
 
 
 def submit_claiming(

@@ -12,12 +12,13 @@ from app.auth.actions import Action
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
+from app.kinds.parameter import ParameterScope, ParameterSpec, ParameterValue
 from app.kit.conditional import IfMatch, IfNoneMatch, conditional_answer, etag, require_match
 from app.kit.pagination import Page
 from app.kit.problems import problems
 from app.parameters.errors import ParameterScopeInvalid
 from app.parameters.models import ParameterRead, ParameterWrite, read_parameter
-from app.parameters.registry import REGISTRY, ParameterScope, ParameterSpec, ParameterValue
+from app.parameters.registry import REGISTRY
 from app.parameters.service import (
     effective,
     global_values,

@@ -9,8 +9,9 @@ from sqlmodel import Session, select
 
 from app.auth.scopes import Scope
 from app.errors import Conflict
+from app.kinds.parameter import ParameterScope, ParameterSpec, ParameterValue
 from app.parameters.errors import ParameterNotFound, ParameterScopeInvalid
-from app.parameters.registry import REGISTRY, ParameterScope, ParameterSpec, ParameterValue, find_parameter
+from app.parameters.registry import REGISTRY, find_parameter
 from app.parameters.rows import GlobalParameter
 
 GlobalValues = Mapping[str, ParameterValue]

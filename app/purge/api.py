@@ -32,17 +32,15 @@ from app.jobs.states import JobState
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.prefer import PreferHeader
 from app.kit.problems import problems
-from app.purge.models import PurgeKind, PurgePlanRead, PurgeRequest, PurgeStatsRead
+from app.purge.models import AnyPurgePlan, PurgeRequest, PurgeStatsRead
 from app.purge.queries import removed_and_params, stats_of
-from app.purge.service import check_fields, target_fields
+from app.purge.service import target_fields
 from app.purge.tick import list_ticks
-from app.rows.models import RowsPlanRead
 from app.stores.api import StoreId, read_row
 from app.stores.models import StoreKind
 from app.stores.rows import Store
 from app.stores.service import lock_unchanged, require_kind
-from app.sweeps.models import ChangelogPlanRead
-from app.sweeps.purging import JOB_PURGE, Looked, Purging, Purgings
+from app.sweeps.purging import JOB_PURGE, Looked, Purgings, check_fields, submit_looked
 
 router = APIRouter(tags=["purges"])
 Reader = Annotated[Caller, Depends(requires(Scope.JOBS_READ))]
@@ -57,8 +55,7 @@ ValidateOnly = Annotated[bool, Query(description="Plan only; nothing is written 
     response_model=JobRead,
     summary="Purge a store, or plan to",
     operation_id="create_purge",
-    responses=problems(404, 409, 412, 429, 502)
-    | plan_responses(PurgePlanRead | ChangelogPlanRead | RowsPlanRead),
+    responses=problems(404, 409, 412, 429, 502) | plan_responses(AnyPurgePlan),
 )
 async def post_purge(
     store_id: StoreId,
@@ -81,9 +78,10 @@ def _look(request: Request, store: Store, body: PurgeRequest, *, for_write: bool
 
     Raises: ServiceError.
     """
-    purging = purging_of(request, body.kind)
-    require_kind(store, purging.STORE_KIND)
-    check_fields(body)
+    purgings: Purgings = request.app.state.purgings
+    purging = purgings[body.kind]
+    require_kind(store, purging.store_kind)
+    check_fields(purgings, body.kind, body.model_fields_set)
     return purging.look(
         database_of(request),
         store,
@@ -112,7 +110,7 @@ def _purge(request: Request, caller: Caller, store_id: str, body: PurgeRequest) 
     check_room(request, body.engine)
 
     def queue(db: Session) -> Job:
-        return purging_of(request, body.kind).submit(
+        return submit_looked(
             db,
             lock_unchanged(db, store, target_fields),
             looked,
@@ -126,12 +124,6 @@ def _purge(request: Request, caller: Caller, store_id: str, body: PurgeRequest) 
     return job_answer(
         request, caller, queue, action=Action.PURGE_CREATE, store_id=store_id, body=body, audit=audit
     )
-
-
-def purging_of(request: Request, kind: PurgeKind) -> Purging:
-    """Who makes purges of a kind."""
-    purgings: Purgings = request.app.state.purgings
-    return purgings[kind]
 
 
 @router.get(

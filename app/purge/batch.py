@@ -12,10 +12,9 @@ from app.jobs.batches.bodies import read_body
 from app.jobs.engines.choice import check_engine
 from app.jobs.rows import Job
 from app.purge.models import PurgeRequest
-from app.purge.service import check_fields
 from app.settings import Settings
 from app.stores.rows import Store
-from app.sweeps.purging import Purgings
+from app.sweeps.purging import Purgings, check_fields, submit_looked
 
 
 def submit_child(
@@ -32,11 +31,11 @@ def submit_child(
     """Queue a store's purge; its target is looked at when it runs, not now.
 
     Args:
-        purgings: who queues a purge of its kind.
+        purgings: what is known of each kind.
     Raises: InvalidRequest, ConflictingJob, SparkDisabled, Unprocessable: a plan belongs to one store.
     """
     request = read_body(PurgeRequest, params)
-    check_fields(request, at="/params")
+    check_fields(purgings, request.kind, request.model_fields_set, at="/params")
     check_engine(request.engine, settings)
     if request.plan_id is not None:
         raise Unprocessable(
@@ -44,10 +43,11 @@ def submit_child(
             code="PLAN_NOT_USABLE",
             errors=[{"pointer": "/params/plan_id", "detail": "not for many stores"}],
         )
-    return purgings[request.kind].submit_unseen(
+    fields = request.model_dump(mode="json", exclude_unset=True)
+    return submit_looked(
         db,
         store,
-        request.model_dump(mode="json", exclude_unset=True),
+        purgings[request.kind].unseen(db, store, fields),
         caller=caller,
         reason=request.reason,
         settings=settings,

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from app.kit.instants import instant_text
-from app.purge.errors import FutureCutoff, RetentionTooShort
+from app.purge.errors import RetentionTooShort
 from app.purge.models import PurgeKind, PurgeParams, Sourced
+from app.sweeps.cutoff import check_cutoff
 from spark.purge.reading.inspect import Inspection
 
 LEAST_RETENTION = timedelta(minutes=10)
@@ -72,10 +72,7 @@ def decide_cutoff(params: PurgeParams, inspection: Inspection) -> Cutoff:
         retention = retention_of(params, inspection)
         at = now - timedelta(minutes=retention.value)
         cutoff = Cutoff(at, retention.value, retention.source)
-    if cutoff.at > now:
-        raise FutureCutoff(
-            f"the cut-off {instant_text(cutoff.at)} is later than the target's {instant_text(now)}"
-        )
+    check_cutoff(cutoff.at, now)
     if now - cutoff.at < LEAST_RETENTION and not params.force:
         raise RetentionTooShort(
             f"{(now - cutoff.at).total_seconds() / 60:.1f} minutes ({cutoff.source}) is below 10 minutes: "

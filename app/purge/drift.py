@@ -7,6 +7,7 @@ from typing import Any
 from app.jobs.plans.reviewed_plan import drift_fault
 from app.purge.kinds.kind import Kind, Look, MakeUnit, Purge
 from app.purge.reviewed import PlannedKeys
+from app.sweeps.frame import beside_plan
 from spark.targets.walk import Piece
 
 
@@ -56,9 +57,4 @@ def beside(purge: Purge, kind: Kind, rows: Mapping[str, int]) -> dict[str, Any]:
     if keys is None:
         return {}
     planned = kind.removed({step: keys.rows(step) for step in kind.tables})
-    gone = kind.removed(rows)
-    return {
-        "plan_id": purge.params.plan_id,
-        "planned": planned,
-        "fewer_than_planned": sum(planned.values()) - sum(gone.values()),
-    }
+    return beside_plan(purge.params.plan_id, planned, sum(kind.removed(rows).values()))

@@ -1,13 +1,9 @@
 """Errors of purges.
 
-ServiceError -> FutureCutoff, RetentionTooShort, PermissionMissing
+ServiceError -> RetentionTooShort, PermissionMissing
 """
 
 from app.errors import Conflict, Unprocessable
-
-
-class FutureCutoff(Unprocessable):
-    """The cut-off is later than the target's clock."""
 
 
 class RetentionTooShort(Unprocessable):

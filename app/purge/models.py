@@ -10,9 +10,9 @@ from app.jobs.models import ThrottleSetting
 from app.jobs.plans.reviewed_plan import DRIFT_WITHOUT_PLAN, MaxDrift
 from app.kit.durations import Duration
 from app.kit.values import Instant, Text
-from app.rows.models import RowsFields
+from app.rows.models import RowsFields, RowsPlanRead
 from app.settings import EngineChoice
-from app.sweeps.models import LastJob, TickOutcome
+from app.sweeps.models import ChangelogPlanRead, LastJob, TickOutcome
 
 
 class PurgeKind(StrEnum):
@@ -243,6 +243,10 @@ class PurgePlanRead(BaseModel):
     limits: PlannedLimits
     warnings: list[PlanWarningRead]
     expires_at: datetime
+
+
+AnyPurgePlan = PurgePlanRead | ChangelogPlanRead | RowsPlanRead
+"""The plan of a purge, whatever its kind."""
 
 
 class PurgeTableStats(BaseModel):

@@ -2,24 +2,24 @@
 
 from collections.abc import Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 from sqlmodel import Session
 
 from app.auth.service import Caller
 from app.db import Database
-from app.jobs.rows import Job
 from app.purge.cutoff import target_parameters
-from app.purge.models import PurgeParams, PurgeRequest
-from app.purge.service import EarlyLook, prepare, submit_purge
-from app.purge.service import submit_unseen as submit_request_unseen
+from app.purge.kinds.kind import Kind
+from app.purge.kinds.table import KINDS
+from app.purge.models import PurgeKind, PurgeParams, PurgeRequest
+from app.purge.rules import fence_resource
+from app.purge.service import EarlyLook, prepare, snapshot
 from app.settings import Settings
 from app.stores.models import StoreKind
 from app.stores.rows import Store
 from app.stores.service import note_target
-from app.sweeps.purging import Looked
-
-STORE_KIND: Final = StoreKind.SYMMETRICDS
+from app.sweeps.purging import CHANGELOG, Looked, Purging, Purgings
 
 
 def look(
@@ -37,48 +37,37 @@ def look(
     """
     request = PurgeRequest.model_validate(fields)
     params, found = prepare(database, store, request, settings=settings, now=now, for_write=for_write)
-    return Looked(params, found)
+    return looked(store, params, found)
 
 
-def submit(
-    db: Session,
-    store: Store,
-    looked: Looked,
-    *,
-    caller: Caller,
-    reason: str | None,
-    settings: Settings,
-    now: datetime,
-) -> Job:
-    """Queue the job, and keep what the look told of the target; see app.sweeps.purging.
-
-    Raises: ConflictingJob, QueueFull.
-    """
-    params, early = looked.params, looked.found
-    assert isinstance(params, PurgeParams), "what `look` has made"
-    assert isinstance(early, EarlyLook), "what `look` has made"
-    seen = early.inspection
-    if seen is not None:
-        note_target(db, store.id, store, identity=seen.identity, parameters=target_parameters(seen))
-    return submit_purge(db, store, params, early, caller=caller, reason=reason, settings=settings, now=now)
-
-
-def submit_unseen(
-    db: Session,
-    store: Store,
-    fields: Mapping[str, Any],
-    *,
-    caller: Caller,
-    reason: str | None,
-    settings: Settings,
-    now: datetime,
-    parent_id: str | None,
-) -> Job:
+def unseen(db: Session, store: Store, fields: Mapping[str, Any]) -> Looked:
     """See app.sweeps.purging.
 
-    Raises: StoreKindWrong, ConflictingJob, QueueFull.
+    Raises: StoreKindWrong.
     """
-    request = PurgeRequest.model_validate({**fields, "reason": reason})
-    return submit_request_unseen(
-        db, store, request, caller=caller, settings=settings, now=now, parent_id=parent_id
+    return looked(store, snapshot(db, store, PurgeRequest.model_validate(fields), None), EarlyLook(None))
+
+
+def looked(store: Store, params: PurgeParams, found: EarlyLook) -> Looked:
+    """What the route submits; what the look told of the target is kept with the job."""
+    seen = found.inspection
+    return Looked(
+        params=params,
+        resource=fence_resource(store, KINDS[params.kind].resource),
+        identity=seen.identity if seen else None,
+        keep=partial(_note, store, found),
     )
+
+
+def _note(store: Store, found: EarlyLook, db: Session, _caller: Caller) -> None:
+    seen = found.inspection
+    if seen is not None:
+        note_target(db, store.id, store, identity=seen.identity, parameters=target_parameters(seen))
+
+
+def _purging(kind: Kind) -> Purging:
+    refused = {**dict.fromkeys(kind.refused, PurgeKind.OUTGOING.value), "max_entries": CHANGELOG}
+    return Purging(store_kind=StoreKind.SYMMETRICDS, look=look, unseen=unseen, refused=refused)
+
+
+PURGINGS: Final[Purgings] = {name.value: _purging(kind) for name, kind in KINDS.items()}

@@ -8,15 +8,11 @@ from typing import Any
 
 from sqlmodel import Session
 
-from app.auth.service import Caller
 from app.db import Database
-from app.errors import InvalidRequest
 from app.jobs.engines.choice import check_engine
 from app.jobs.errors import PlanNoLongerHolds, PlanNotUsable
 from app.jobs.plans.reviewed_plan import check_still_holds, finished_plan
-from app.jobs.rows import Job
 from app.jobs.running.recovery import refuse_ahead
-from app.jobs.submission import submit_claiming
 from app.parameters.service import effective_by_name
 from app.purge.cutoff import RETENTION_PARAMETERS, decide_cutoff
 from app.purge.drift import fault_of
@@ -32,7 +28,6 @@ from app.purge.models import (
 )
 from app.purge.reviewed import PlannedKeys
 from app.purge.rules import check_permissions, fence_resource
-from app.rows.models import RowsFields
 from app.secrets.errors import SecretUnavailable
 from app.settings import Settings
 from app.stores.borders import judge
@@ -41,7 +36,6 @@ from app.stores.models import StoreKind, StoreLimits
 from app.stores.rows import Store
 from app.stores.service import require_kind
 from app.stores.targets import session_limits, target_of
-from app.sweeps.purging import JOB_PURGE
 from spark.purge.cutoff import CutoffValue, convert
 from spark.purge.reading.inspect import Inspection, inspect
 from spark.purge.scan import PlanStopped
@@ -50,8 +44,6 @@ from spark.purge.stranded import stranded_nodes
 from spark.targets.connection import Connection, connect
 from spark.targets.errors import TargetError
 
-NOT_CHANGELOG = ("stranded", "strict", "strategy", "engine", "force")
-NOT_ROWS = ("stranded", "strict", "strategy", "force", "retention_minutes", "max_entries")
 DATA_TX = "job.purge.max.num.data.to.delete.in.tx"
 EVENTS_TX = "job.purge.max.num.data.events.to.delete.in.tx"
 BATCHES_TX = "job.purge.max.num.batches.to.delete.in.tx"
@@ -114,29 +106,6 @@ def target_fields(store: Store) -> dict[str, Any]:
         "table_prefix": store.table_prefix,
         "time_zone": store.time_zone,
     }
-
-
-def check_fields(request: PurgeRequest, *, at: str = "") -> None:
-    """Raise InvalidRequest where a field says something that the kind does not know.
-
-    Args:
-        at: where the request lies in the body.
-    """
-    if request.kind is PurgeKind.ROWS:
-        details = dict.fromkeys(NOT_ROWS, f"makes no sense for {request.kind}")
-    elif request.kind is PurgeKind.CHANGELOG:
-        details = dict.fromkeys(NOT_CHANGELOG, f"makes no sense for {request.kind}")
-    else:
-        detail = f"makes no sense for {request.kind}: only a purge OUTGOING knows it"
-        details = dict.fromkeys(KINDS[request.kind].refused, detail)
-        details["max_entries"] = f"makes no sense for {request.kind}: only a purge CHANGELOG knows it"
-    if request.kind is not PurgeKind.ROWS:
-        only = f"makes no sense for {request.kind}: only a purge ROWS knows it"
-        details |= dict.fromkeys(RowsFields.model_fields, only)
-    refused = {name: detail for name, detail in details.items() if name in request.model_fields_set}
-    if refused:
-        errors = [{"pointer": f"{at}/{name}", "detail": detail} for name, detail in refused.items()]
-        raise InvalidRequest(f"{len(errors)} field(s) are not valid", errors=errors)
 
 
 def _retention(store: Store, request: PurgeRequest, name: str) -> Sourced | None:
@@ -282,7 +251,6 @@ def prepare(
     Raises: ServiceError.
     """
     require_kind(store, StoreKind.SYMMETRICDS)
-    check_fields(request)
     check_engine(request.engine, settings)
     with database.reading() as db:
         plan = find_plan(db, store, request, now=now)
@@ -295,62 +263,3 @@ def prepare(
         look = EarlyLook(None)
     check_nodes(plan, look)
     return params, look
-
-
-def submit_purge(
-    db: Session,
-    store: Store,
-    params: PurgeParams,
-    look: EarlyLook,
-    *,
-    caller: Caller,
-    reason: str | None,
-    settings: Settings,
-    now: datetime,
-    parent_id: str | None = None,
-) -> Job:
-    """Queue the job.
-
-    Raises: ConflictingJob, QueueFull.
-    """
-    return submit_claiming(
-        db,
-        store,
-        JOB_PURGE,
-        params,
-        resource=fence_resource(store, KINDS[params.kind].resource),
-        identity=look.inspection.identity if look.inspection else None,
-        throttle=params.throttle,
-        caller=caller,
-        reason=reason,
-        settings=settings,
-        now=now,
-        parent_id=parent_id,
-    )
-
-
-def submit_unseen(
-    db: Session,
-    store: Store,
-    request: PurgeRequest,
-    *,
-    caller: Caller,
-    settings: Settings,
-    now: datetime,
-    parent_id: str | None = None,
-) -> Job:
-    """Queue a purge without a look at its target: what that says is seen when the job runs.
-
-    Raises: StoreKindWrong, ConflictingJob, QueueFull.
-    """
-    return submit_purge(
-        db,
-        store,
-        snapshot(db, store, request, None),
-        EarlyLook(None),
-        caller=caller,
-        reason=request.reason,
-        settings=settings,
-        now=now,
-        parent_id=parent_id,
-    )

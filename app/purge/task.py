@@ -1,23 +1,15 @@
 """The task of a purge: from its snapshot to its result, resumable at every step."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-from app.archives.housekeeping import trim_old_ledgers
-from app.errors import ServiceError
-from app.jobs.engines.choice import Engines, Work
-from app.jobs.engines.engine import Engine
+from app.jobs.engines.choice import Engines
 from app.jobs.errors import JobFailed, JobStopped
 from app.jobs.running.context import JobContext
-from app.jobs.running.sql_target import (
-    Claimed,
-    claim,
-    controlled,
-)
-from app.jobs.running.suspension import awake_store
 from app.kit.instants import instant_text
 from app.purge.conflicts import conflicts
 from app.purge.cutoff import Cutoff, decide_cutoff
@@ -32,31 +24,43 @@ from app.purge.reviewed import KeyRecorder, PlannedKeys, PlannedWalk
 from app.purge.rules import check_permissions, fence_resource
 from app.purge.service import target_fields
 from app.stores.limits import is_limited
-from app.stores.rows import Store
-from app.stores.targets import place_of, session_limits, target_of
-from app.sweeps.archive import end_archive, folder_of, open_archive
-from app.sweeps.counts import Counts, ledger_counts, noted_counts
+from app.sweeps.counts import Counts
+from app.sweeps.cutoff import CHECKPOINT_CUTOFF
+from app.sweeps.frame import Attempt, Sweeping, asked, run_sweep
 from app.sweeps.limits import check_limits, limits_in_effect
-from app.sweeps.loop import sweep_on
+from app.sweeps.on_engine import sweep_windows
 from app.sweeps.outlook import Ahead, Outlook
 from app.sweeps.silence import prove_sweep_silent
-from app.sweeps.windows import CHECKPOINT_LOOP, LoopState, WindowPlan, Windows
+from app.sweeps.windows import CHECKPOINT_LOOP, LoopState, WindowPlan
 from spark.purge.cutoff import convert
 from spark.purge.planned import PurgePlan
 from spark.purge.reading.inspect import Inspection, inspect
 from spark.purge.scan import PlanStopped
-from spark.targets.connection import Connection
-from spark.targets.silence import application_name
-from spark.targets.target import is_on_this_machine
-from spark.targets.transaction import AnyUnit, UnitResult
-from spark.targets.work import UnitWork
 
-CHECKPOINT_CUTOFF = "cutoff"
 CHECKPOINT_START = "start"
 CHECKPOINT_LIMITS = "limits"
-UNITS_NAME = "units"
-Bound = TypeVar("Bound", int, float)
 Seen = TypeVar("Seen")
+
+
+@dataclass(slots=True)
+class TablePurge(Attempt[PurgeParams]):
+    """What one attempt carries from step to step.
+
+    Attributes:
+        lock: of the target's own program, held while units run.
+        start: what was so before the first unit of the first attempt.
+    """
+
+    purge: Purge
+    engines: Engines
+    lock: ProgramLock | None = None
+    start: Mapping[str, Any] = field(default_factory=dict)
+    state: LoopState | None = None
+
+    @property
+    def kind(self) -> Kind:
+        """Of its tables."""
+        return KINDS[self.params.kind]
 
 
 def run_purge(context: JobContext, *, engines: Engines) -> Mapping[str, Any]:
@@ -65,32 +69,10 @@ def run_purge(context: JobContext, *, engines: Engines) -> Mapping[str, Any]:
     Raises: JobSignal.
     Source: design.md, Purge.
     """
-    store = awake_store(context)
-    with controlled(context, store) as conn:
-        purge = _prepare(context, conn, store)
-        check = partial(check_permissions, purge.inspection)
-        _or_fail(check)
-        resource = fence_resource(store, _kind(purge).resource)
-        claimed = claim(context, conn, resource=resource, queue=purge.params.overlap == "QUEUE")
-        _check_limits(purge)
-        _check_drift(purge)
-        if claimed.has_ledger:
-            trim_old_ledgers(context, conn)
-        with holding(purge, _kind(purge)) as lock:
-            start = _note_start(purge)
-            archive = open_archive(context, resource=claimed.resource) if purge.params.archive else None
-            asked = purge.params.engine or context.settings.engine
-            wanted = Work(
-                asked,
-                start["total_rows"],
-                claimed.has_ledger,
-                archives=archive is not None,
-                is_here=is_on_this_machine(place_of(store)),
-            )
-            engine = engines.choose(context, wanted)
-            state = _sweep(purge, claimed, engine, start, archive=archive, lock=lock)
-            warnings = [*conflicts(purge.inspection), *lock.warnings]
-            return _result(purge, claimed, state, start) | {"warnings": warnings}
+    with _prepared(context) as purge:
+        check_permissions(purge.inspection)
+        attempt = TablePurge(context, purge.conn, purge.store, purge.params, purge, engines)
+        return run_sweep(TABLES, attempt)
 
 
 def run_plan(context: JobContext) -> Mapping[str, Any]:
@@ -98,16 +80,14 @@ def run_plan(context: JobContext) -> Mapping[str, Any]:
 
     Raises: JobSignal.
     """
-    store = awake_store(context)
-    with controlled(context, store) as conn:
-        purge = _prepare(context, conn, store)
+    with _prepared(context) as purge:
         recorder = KeyRecorder(context)
         plan = _plan(purge.with_keys(recorder.take))
         recorder.finish(plan)
         shown = plan_read(
             plan,
             plan_id=context.job.id,
-            store=store.id,
+            store=purge.store.id,
             params=purge.params,
             inspection=purge.inspection,
             cutoff=purge.cutoff,
@@ -118,32 +98,25 @@ def run_plan(context: JobContext) -> Mapping[str, Any]:
         return shown.model_dump(mode="json")
 
 
-def _or_fail(check: partial[Any]) -> Any:
-    """Turn a refusal that a client would have got at submission into the job's failure."""
-    try:
-        return check()
-    except ServiceError as error:
-        raise JobFailed(error.code, error.detail) from error
-
-
-def _prepare(context: JobContext, conn: Connection, store: Store) -> Purge:
-    params = _spared(context, PurgeParams.model_validate(context.job.params))
-    if params.target != target_fields(store):  # a retry of a job from before the store was changed
-        raise JobFailed("STORE_CHANGED", "the store names another target than when this was submitted")
-    inspection = inspect(conn, KINDS[params.kind].name)
-    cutoff = _fixed_cutoff(context, params, inspection)
-    local = convert(cutoff.at, time_zone=store.time_zone, encoding=inspection.time_encoding)
-    return Purge(
-        context=context,
-        conn=conn,
-        store=store,
-        params=params,
-        inspection=inspection,
-        cutoff=cutoff,
-        local=local,
-        should_stop=lambda: context.stop_cause is not None,
-        reviewed=_reviewed(context, params),
-    )
+@contextmanager
+def _prepared(context: JobContext) -> Iterator[Purge]:
+    """The tables of a job, ready to be planned."""
+    with asked(context, PurgeParams, target_fields=target_fields) as (conn, store, submitted):
+        params = _spared(context, submitted)
+        inspection = inspect(conn, KINDS[params.kind].name)
+        cutoff = _fixed_cutoff(context, params, inspection)
+        local = convert(cutoff.at, time_zone=store.time_zone, encoding=inspection.time_encoding)
+        yield Purge(
+            context=context,
+            conn=conn,
+            store=store,
+            params=params,
+            inspection=inspection,
+            cutoff=cutoff,
+            local=local,
+            should_stop=lambda: context.stop_cause is not None,
+            reviewed=_reviewed(context, params),
+        )
 
 
 def _reviewed(context: JobContext, params: PurgeParams) -> PlannedKeys | None:
@@ -170,7 +143,7 @@ def _fixed_cutoff(context: JobContext, params: PurgeParams, inspection: Inspecti
     known = context.checkpoint(CHECKPOINT_CUTOFF)
     if known is not None:
         return Cutoff(datetime.fromisoformat(known["at"]), known["retention_minutes"], known["source"])
-    cutoff: Cutoff = _or_fail(partial(decide_cutoff, params, inspection))
+    cutoff = decide_cutoff(params, inspection)
     noted = {
         "at": cutoff.at.isoformat(),
         "retention_minutes": cutoff.retention_minutes,
@@ -255,31 +228,32 @@ def _outlook(purge: Purge, start: Mapping[str, Any]) -> Outlook | None:
     return Outlook(ahead, after_s=start["look_s"], expected=expected)  # the end looks as the beginning did
 
 
-def _sweep(
-    purge: Purge,
-    claimed: Claimed,
-    engine: Engine,
-    start: Mapping[str, Any],
-    *,
-    archive: Path | None,
-    lock: ProgramLock,
-) -> LoopState:
-    context = purge.context
-    alone = purge.conn.dialect.name == "sqlite" or not claimed.has_ledger
-    work: UnitWork[AnyUnit, UnitResult] = UnitWork(
-        target=target_of(purge.store, context.settings, context.database),
-        limits=session_limits(context.settings),
-        application_name=application_name(context.job.id, UNITS_NAME, context.job.token),
-        run=_kind(purge).run_unit,
-        # The lock lives in the database: that is in its key already, under whatever name it was reached.
-        advisory_key=None if claimed.has_ledger else claimed.resource,
-        place=claimed.identity,
-        folder=folder_of(archive) if archive is not None and engine.name == "SPARK" else None,
+def _resource(attempt: TablePurge) -> str:
+    return fence_resource(attempt.store, attempt.kind.resource)
+
+
+def _check(attempt: TablePurge) -> None:
+    _check_limits(attempt.purge)
+    _check_drift(attempt.purge)
+
+
+@contextmanager
+def _locked(attempt: TablePurge) -> Iterator[None]:
+    with holding(attempt.purge, attempt.kind) as attempt.lock:
+        attempt.start = _note_start(attempt.purge)
+        yield
+
+
+def _sweep(attempt: TablePurge) -> None:
+    assert attempt.lock is not None, "units run under the program's lock"
+    attempt.state = sweep_windows(
+        attempt,
+        attempt.engines,
+        _window_plan(attempt),
+        run=attempt.kind.run_unit,
+        rows=attempt.start["total_rows"],
+        keep=attempt.lock.keep,
     )
-    windows = Windows(context, purge.conn, _window_plan(purge, claimed, archive, start))
-    workers = 1 if alone else context.settings.purge_workers
-    sweep_on(engine, work, windows, context, workers=workers, keep=lock.keep)
-    return windows.state
 
 
 def prove_purge_silent(context: JobContext) -> None:
@@ -296,11 +270,10 @@ def prove_purge_silent(context: JobContext) -> None:
     prove_sweep_silent(context, tell=tell, heal=lambda conn: give_back(context, conn, kind))
 
 
-def _window_plan(
-    purge: Purge, claimed: Claimed, archive: Path | None, start: Mapping[str, Any]
-) -> WindowPlan:
-    kind, job, settings = _kind(purge), purge.context.job, purge.context.settings
-    head = UnitHead(job.id, job.token, claimed.resource, claimed.has_ledger, archive)
+def _window_plan(attempt: TablePurge) -> WindowPlan:
+    purge, kind, claimed, start = attempt.purge, attempt.kind, attempt.claim, attempt.start
+    job, settings = purge.context.job, purge.context.settings
+    head = UnitHead(job.id, job.token, claimed.resource, claimed.has_ledger, attempt.archive)
     walk, make_unit = kind.walk(purge.params, purge.local, start), kind.units(purge, head, start)
     keys = purge.reviewed
     if keys is not None:
@@ -322,21 +295,23 @@ def _total_rows(inspection: Inspection) -> int | None:
     return sum(rows for rows in estimates if rows is not None) if None not in estimates else None
 
 
-def _result(purge: Purge, claimed: Claimed, state: LoopState, start: Mapping[str, Any]) -> dict[str, Any]:
-    done = ledger_counts(purge.context, purge.conn) if claimed.has_ledger else noted_counts(purge.context)
-    more = _kind(purge).finish(purge, state, done.rows, start)
-    kept = end_archive(purge.context, purge.conn, is_exact=done.is_exact)
+def _tell(attempt: TablePurge, done: Counts) -> dict[str, Any]:
+    purge, kind = attempt.purge, attempt.kind
+    assert attempt.state is not None, "the result is made when all units are done"
+    assert attempt.lock is not None, "the result is made under the program's lock"
     return {
         "cutoff": instant_text(purge.cutoff.at),
         "cutoff_local": local_text(purge.local),
         "retention_minutes": purge.cutoff.retention_minutes,
         "retention_source": purge.cutoff.source,
         "layout": purge.inspection.layout.version,
-        "counts": done.word,
-        "removed": _kind(purge).removed(done.rows),
-        **beside(purge, _kind(purge), done.rows),
-        **more,
-        "archive": kept,
-        "units": done.units,
-        "longest_hold_ms": round(state.longest_s * 1000),
+        "removed": kind.removed(done.rows),
+        **beside(purge, kind, done.rows),
+        **kind.finish(purge, attempt.state, done.rows, attempt.start),
+        "warnings": [*conflicts(purge.inspection), *attempt.lock.warnings],
     }
+
+
+TABLES: Final[Sweeping[TablePurge]] = Sweeping(
+    resource=_resource, check=_check, held=_locked, sweep=_sweep, tell=_tell
+)

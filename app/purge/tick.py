@@ -12,11 +12,12 @@ from sqlmodel import Session
 from app.auth.actions import Action
 from app.auth.scopes import Scope
 from app.parameters.service import GlobalValues, effective_among, global_values
-from app.purge.models import PurgeKind, PurgeRequest, PurgeTickRead
-from app.purge.service import submit_unseen
+from app.purge.models import PurgeKind, PurgeTickRead
+from app.purge.purging import unseen
 from app.settings import Settings
 from app.stores.models import StoreKind
 from app.stores.rows import Store
+from app.sweeps.purging import submit_looked
 from app.sweeps.recurring import Ticked, submit_recurring
 from app.sweeps.tick import Recurring, Schedule, shown_tick, submit_due
 
@@ -60,12 +61,14 @@ def _cron(values: GlobalValues, store: Store, kind: PurgeKind, *, all_on: bool) 
 def _submit(db: Session, settings: Settings, store: Store, schedule: Schedule, now: datetime) -> Ticked:
     kind = PurgeKind(schedule.kind)
     switch = ALL_JOBS if store.parameters.get(ALL_JOBS) is True else SWITCHES[kind]
-    request = PurgeRequest(kind=kind, reason=f"{switch} is on")
+    fields, reason = {"kind": kind.value}, f"{switch} is on"
     return submit_recurring(
         db,
         store,
         scope=Scope.PURGES_WRITE,
-        submit=lambda caller: submit_unseen(db, store, request, caller=caller, settings=settings, now=now),
+        submit=lambda caller: submit_looked(
+            db, store, unseen(db, store, fields), caller=caller, reason=reason, settings=settings, now=now
+        ),
         action=Action.PURGE_CREATE,
         detail=lambda job: {"kind": kind.value, "reason": job.reason},
         now=now,

@@ -5,9 +5,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from app.errors import Conflict, InvalidRequest, Unprocessable
-from app.kit.instants import instant_text
 from app.rows.models import RowsParams, RowsRequest
 from app.stores.rows import Store
+from app.sweeps.cutoff import check_cutoff
 from spark.rows.condition import Cutoff
 from spark.rows.expression import ExpressionInvalid, parse
 from spark.rows.family import Family, Selection
@@ -81,21 +81,13 @@ def check_request(request: RowsRequest, *, at: str = "") -> None:
         raise InvalidRequest(f"{len(errors)} field(s) are not valid", errors=errors)
 
 
-def check_cutoff(cutoff: datetime, conn: Connection) -> None:
-    """Raise FUTURE_CUTOFF for one that is later than the target's clock."""
-    now = target_now(conn)
-    if cutoff > now:
-        detail = f"the cut-off {instant_text(cutoff)} is later than the target's {instant_text(now)}"
-        raise Unprocessable(detail, code="FUTURE_CUTOFF")
-
-
 def decide_cutoff(params: RowsParams, conn: Connection) -> datetime | None:
     """The instant before which rows are old; None: rows of any age.
 
-    Raises: Unprocessable: FUTURE_CUTOFF.
+    Raises: FutureCutoff.
     """
     if params.cutoff is not None:
-        check_cutoff(params.cutoff, conn)
+        check_cutoff(params.cutoff, target_now(conn))
         return params.cutoff
     if params.older_than is None:
         return None

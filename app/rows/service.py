@@ -3,8 +3,9 @@
 A `Purging` of app.sweeps.purging: the route of purges hands requests of this kind here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 from sqlmodel import Session
@@ -16,11 +17,9 @@ from app.jobs.engines.choice import check_engine
 from app.jobs.errors import PlanNoLongerHolds, PlanNotUsable
 from app.jobs.models import ThrottleSetting
 from app.jobs.plans.reviewed_plan import check_still_holds, finished_plan
-from app.jobs.rows import Job
 from app.jobs.running.recovery import refuse_ahead
-from app.jobs.submission import submit_claiming
 from app.parameters.service import effective_by_name
-from app.rows.models import RowsParams, RowsPlanRead, RowsRequest
+from app.rows.models import RowsFields, RowsParams, RowsPlanRead, RowsRequest
 from app.rows.planned import PlannedKeys
 from app.rows.rules import (
     check_findings,
@@ -41,11 +40,10 @@ from app.stores.models import StoreKind, StoreLimits
 from app.stores.rows import Store
 from app.stores.service import get_store, require_kind
 from app.stores.targets import session_limits, target_of
-from app.sweeps.purging import JOB_PURGE, Looked
+from app.sweeps.purging import Looked, Purging
 from spark.targets.connection import connect
 from spark.targets.errors import TargetError
 
-STORE_KIND: Final = StoreKind.SQL
 PREFLIGHT_NAME = "lethe:preflight"
 
 
@@ -75,7 +73,7 @@ def look(
     resource = None
     if set(store.runs_on) <= set(settings.labels):  # else only other runners reach it
         resource = _look_early(database, store, params, settings=settings, for_write=for_write)
-    return Looked(params, resource)
+    return _looked(store, params, resource)
 
 
 def snapshot(db: Session, store: Store, request: RowsRequest, plan: RowsPlanRead | None = None) -> RowsParams:
@@ -154,60 +152,36 @@ def _look_early(
     return None
 
 
-def submit_unseen(
-    db: Session,
-    store: Store,
-    fields: Mapping[str, Any],
-    *,
-    caller: Caller,
-    reason: str | None,
-    settings: Settings,
-    now: datetime,
-    parent_id: str | None,
-) -> Job:
-    """Queue a job whose target is looked at when it runs; see app.sweeps.purging.
+def unseen(db: Session, store: Store, fields: Mapping[str, Any]) -> Looked:
+    """The snapshot of a request whose target is looked at when the job runs.
 
-    Raises: StoreKindWrong, InvalidRequest, ConflictingJob, QueueFull.
+    Raises: StoreKindWrong, InvalidRequest.
     """
     require_kind(store, StoreKind.SQL)
     request = RowsRequest.model_validate(fields)
     check_request(request, at="/params")
-    looked = Looked(snapshot(db, store, request))
-    return submit(
-        db, store, looked, caller=caller, reason=reason, settings=settings, now=now, parent_id=parent_id
+    return _looked(store, snapshot(db, store, request))
+
+
+def _looked(store: Store, params: RowsParams, resource: str | None = None) -> Looked:
+    return Looked(
+        params=params,
+        resource=resource or unseen_resource(store, params.table),
+        keep=partial(_check_replicas, params.replicas),
     )
 
 
-def submit(
-    db: Session,
-    store: Store,
-    looked: Looked,
-    *,
-    caller: Caller,
-    reason: str | None,
-    settings: Settings,
-    now: datetime,
-    parent_id: str | None = None,
-) -> Job:
-    """Queue the job; see app.sweeps.purging.
-
-    Raises: ConflictingJob, QueueFull; StoreForbidden, StoreNotFound, StoreKindWrong: of a replica.
-    """
-    params = looked.params
-    assert isinstance(params, RowsParams), "what `look` has made"
-    for name in params.replicas:
+def _check_replicas(names: Sequence[str], db: Session, caller: Caller) -> None:
+    """Raise StoreForbidden, StoreNotFound, StoreKindWrong of a replica that cannot be asked for its lag."""
+    for name in names:
         caller.require_store(name)
         require_kind(get_store(db, name), StoreKind.SQL)
-    return submit_claiming(
-        db,
-        store,
-        JOB_PURGE,
-        params,
-        resource=looked.found if isinstance(looked.found, str) else unseen_resource(store, params.table),
-        throttle=params.throttle,
-        caller=caller,
-        reason=reason,
-        settings=settings,
-        now=now,
-        parent_id=parent_id,
-    )
+
+
+PURGING: Final = Purging(
+    store_kind=StoreKind.SQL,
+    look=look,
+    unseen=unseen,
+    own=frozenset(RowsFields.model_fields),
+    refused=dict.fromkeys(("stranded", "strict", "strategy", "force", "retention_minutes", "max_entries")),
+)

@@ -1,21 +1,17 @@
 """The task of a purge ROWS: from its snapshot to its result, resumable at every step."""
 
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from pathlib import Path
-from typing import Any, Final, TypeVar
+from functools import partial
+from typing import Any, Final
 
-from app.archives.housekeeping import trim_old_ledgers
-from app.errors import ServiceError
-from app.jobs.engines.choice import Engines, Work
+from app.jobs.engines.choice import Engines
 from app.jobs.errors import JobFailed, JobStopped
 from app.jobs.plans.reviewed_plan import drift_fault
 from app.jobs.running.abandonment import CHECKPOINT_TARGET
 from app.jobs.running.context import JobContext
-from app.jobs.running.sql_target import Claimed, claim, controlled
-from app.jobs.running.suspension import awake_store
 from app.kit.durations import format_duration
 from app.kit.instants import instant_text
 from app.rows.brake import Brake, braking
@@ -32,47 +28,43 @@ from app.rows.rules import (
 )
 from app.stores.limits import is_limited, judge
 from app.stores.models import Reach
-from app.stores.rows import Store
-from app.stores.targets import place_of, session_limits, target_of
-from app.sweeps.archive import end_archive, folder_of, open_archive
-from app.sweeps.counts import Counts, ledger_counts, noted_counts
+from app.sweeps.counts import Counts
+from app.sweeps.cutoff import fixed_instant
+from app.sweeps.frame import Attempt, Sweeping, asked, beside_plan, run_sweep
 from app.sweeps.limits import check_limits, limits_in_effect
-from app.sweeps.loop import sweep_on
+from app.sweeps.on_engine import sweep_windows
 from app.sweeps.outlook import Outlook
 from app.sweeps.silence import prove_sweep_silent
-from app.sweeps.windows import CHECKPOINT_LOOP, LoopState, WindowPlan, Windows
+from app.sweeps.windows import CHECKPOINT_LOOP, WindowPlan
 from spark.purge.scan import PlanStopped
 from spark.rows.family import Family, TableStep
 from spark.rows.plan import HELD, RowKeySink, RowsPlan, plan_rows
 from spark.rows.unit import ONLY_MAX, RowsUnit, run_rows, unit_id
 from spark.rows.walk import RowsWalk, texts
 from spark.rows.walk import place_of as place_of_step
-from spark.targets.connection import Connection
-from spark.targets.silence import application_name
-from spark.targets.target import is_on_this_machine
-from spark.targets.transaction import AnyUnit, UnitResult
 from spark.targets.walk import Piece, Walk
-from spark.targets.work import UnitWork
 
-CHECKPOINT_CUTOFF: Final = "cutoff"
 CHECKPOINT_LIMITS: Final = "limits"
-UNITS_NAME: Final = "units"
 FREE_TARGET_S: Final = 1.0
 """Of a unit whose rows nobody refers to: no writer waits for it; short enough for replicas."""
-Seen = TypeVar("Seen")
 
 
-@dataclass(frozen=True, slots=True)
-class RowsPurge:
-    """What one attempt carries from step to step; `reviewed` are the rows of the plan that it executes."""
+@dataclass(slots=True)
+class RowsPurge(Attempt[RowsParams]):
+    """What one attempt carries from step to step.
 
-    context: JobContext
-    conn: Connection
-    store: Store
-    params: RowsParams
+    Attributes:
+        reviewed: the rows of the plan that it executes.
+        kept: chosen rows that a foreign key still needed when the purge began.
+        brake: holds its units while a replica is behind; None: nobody asked for that.
+    """
+
     cutoff: datetime | None
     family: Family
     reviewed: PlannedKeys | None
+    engines: Engines | None = None
+    kept: list[dict[str, Any]] = field(default_factory=list)
+    brake: Brake | None = None
 
     @property
     def is_begun(self) -> bool:
@@ -100,25 +92,9 @@ def run_rows_purge(context: JobContext, *, engines: Engines) -> Mapping[str, Any
 
     Raises: JobSignal.
     """
-    store = awake_store(context)
-    with controlled(context, store) as conn:
-        purge = _prepared(context, conn, store, for_write=True)
-        known = context.checkpoint(CHECKPOINT_TARGET)  # the first attempt's: keys may have changed since
-        resource = known["resource"] if known else part_resource(store, conn, purge.params.table)
-        claimed = claim(context, conn, resource=resource, queue=purge.params.overlap == "QUEUE")
-        kept = _check_limits(purge)
-        _check_drift(purge)
-        if claimed.has_ledger:
-            trim_old_ledgers(context, conn)
-        archive = open_archive(context, resource=claimed.resource) if purge.params.archive else None
-        with ExitStack() as stack:
-            brake = _or_fail(
-                lambda: stack.enter_context(
-                    braking(context, conn, most=purge.params.max_replica_lag, replicas=purge.params.replicas)
-                )
-            )
-            state = _sweep(purge, claimed, engines, archive=archive, brake=brake)
-        return _result(purge, claimed, state, kept, brake)
+    with _prepared(context, for_write=True) as purge:
+        purge.engines = engines
+        return run_sweep(ROWS_SWEEP, purge)
 
 
 def run_rows_plan(context: JobContext) -> Mapping[str, Any]:
@@ -126,15 +102,13 @@ def run_rows_plan(context: JobContext) -> Mapping[str, Any]:
 
     Raises: JobSignal.
     """
-    store = awake_store(context)
-    with controlled(context, store) as conn:
-        purge = _prepared(context, conn, store, for_write=False)
+    with _prepared(context, for_write=False) as purge:
         recorder = KeyRecorder(context)
         plan = purge.plan(recorder.take)
         recorder.finish(plan.rows, plan.rows_to_remove, layout=layout_of(purge.family))
         shown = RowsPlanRead(
             plan_id=context.job.id,
-            store=store.id,
+            store=purge.store.id,
             cutoff=purge.cutoff,
             time_column=purge.params.time_column,
             time_unit=purge.params.time_unit,
@@ -147,7 +121,7 @@ def run_rows_plan(context: JobContext) -> Mapping[str, Any]:
             rows=plan.rows,
             rows_to_remove=plan.rows_to_remove,
             warnings=_warnings(plan),
-            limits=judge(store, _reach(plan)),
+            limits=judge(purge.store, _reach(plan)),
             is_executable=recorder.is_whole,
             expires_at=context.clock.now() + timedelta(seconds=context.settings.plan_valid_s),
         )
@@ -169,34 +143,36 @@ def prove_rows_silent(context: JobContext) -> None:
     prove_sweep_silent(context, tell=tell)
 
 
-def _or_fail(check: Callable[[], Seen]) -> Seen:
-    """Turn a refusal that a client would have got at submission into the job's failure."""
-    try:
-        return check()
-    except ServiceError as error:
-        raise JobFailed(error.code, error.detail) from error
+@contextmanager
+def _prepared(context: JobContext, *, for_write: bool) -> Iterator[RowsPurge]:
+    """The tables of a job, ready to be planned."""
+    with asked(context, RowsParams, target_fields=target_fields) as (conn, store, params):
+        cutoff = fixed_instant(context, partial(decide_cutoff, params, conn))
+        family = read_family(conn, store, params, cutoff)
+        check_findings(refusals(family), is_plan=not for_write)
+        plan_id = params.plan_id
+        reviewed = None if plan_id is None else reviewed_keys(context.database, plan_id, family)
+        yield RowsPurge(context, conn, store, params, cutoff, family, reviewed)
 
 
-def _prepared(context: JobContext, conn: Connection, store: Store, *, for_write: bool) -> RowsPurge:
-    params = RowsParams.model_validate(context.job.params)
-    if params.target != target_fields(store):  # a retry of a job from before the store was changed
-        raise JobFailed("STORE_CHANGED", "the store names another target than when this was submitted")
-    cutoff = _fixed_cutoff(context, params, conn)
-    family = _or_fail(lambda: read_family(conn, store, params, cutoff))
-    _or_fail(lambda: check_findings(refusals(family), is_plan=not for_write))
-    plan_id = params.plan_id
-    reviewed = None if plan_id is None else reviewed_keys(context.database, plan_id, family)
-    return RowsPurge(context, conn, store, params, cutoff, family, reviewed)
+def _resource(purge: RowsPurge) -> str:
+    """The first attempt's: keys may have changed since."""
+    known = purge.context.checkpoint(CHECKPOINT_TARGET)
+    return str(known["resource"]) if known else part_resource(purge.store, purge.conn, purge.params.table)
 
 
-def _fixed_cutoff(context: JobContext, params: RowsParams, conn: Connection) -> datetime | None:
-    """The cut-off of the first attempt holds for all."""
-    known = context.checkpoint(CHECKPOINT_CUTOFF)
-    if known is not None:
-        return None if known["at"] is None else datetime.fromisoformat(known["at"])
-    cutoff = _or_fail(lambda: decide_cutoff(params, conn))
-    context.save_checkpoint(CHECKPOINT_CUTOFF, {"at": None if cutoff is None else cutoff.isoformat()})
-    return cutoff
+def _check(purge: RowsPurge) -> None:
+    purge.kept = _check_limits(purge)
+    _check_drift(purge)
+
+
+@contextmanager
+def _braking(purge: RowsPurge) -> Iterator[None]:
+    params = purge.params
+    with braking(
+        purge.context, purge.conn, most=params.max_replica_lag, replicas=params.replicas
+    ) as purge.brake:
+        yield
 
 
 def _reach(plan: RowsPlan) -> Reach:
@@ -247,40 +223,16 @@ def _check_drift(purge: RowsPurge) -> None:
         raise JobFailed("PLAN_NO_LONGER_HOLDS", fault)
 
 
-def _sweep(
-    purge: RowsPurge, claimed: Claimed, engines: Engines, *, archive: Path | None, brake: Brake | None
-) -> LoopState:
-    context, settings = purge.context, purge.context.settings
+def _sweep(purge: RowsPurge) -> None:
+    assert purge.engines is not None, "a purge has engines"
     estimates = [table.rows_estimate for table in purge.family.tables.values()]
     total = None if None in estimates else sum(rows for rows in estimates if rows is not None)
-    wanted = Work(
-        purge.params.engine or settings.engine,
-        total,
-        claimed.has_ledger,
-        archives=archive is not None,
-        is_here=is_on_this_machine(place_of(purge.store)),
-    )
-    engine = engines.choose(context, wanted)
-    run: Callable[[Connection, Any], UnitResult] = run_rows
-    work: UnitWork[AnyUnit, UnitResult] = UnitWork(
-        target=target_of(purge.store, settings, context.database),
-        limits=session_limits(settings),
-        application_name=application_name(context.job.id, UNITS_NAME, context.job.token),
-        run=run,
-        # The lock lives in the database: that is in its key already, under whatever name it was reached.
-        advisory_key=None if claimed.has_ledger else claimed.resource,
-        place=claimed.identity,
-        folder=folder_of(archive) if archive is not None and engine.name == "SPARK" else None,
-    )
-    alone = purge.conn.dialect.name == "sqlite" or not claimed.has_ledger
-    windows = Windows(context, purge.conn, _window_plan(purge, claimed, archive, total))
-    workers = 1 if alone else settings.purge_workers
-    keep = (lambda: None) if brake is None else brake.keep
-    sweep_on(engine, work, windows, context, workers=workers, keep=keep)
-    return windows.state
+    plan = _window_plan(purge, total)
+    keep = (lambda: None) if purge.brake is None else purge.brake.keep
+    sweep_windows(purge, purge.engines, plan, run=run_rows, rows=total, keep=keep)
 
 
-def _window_plan(purge: RowsPurge, claimed: Claimed, archive: Path | None, total: int | None) -> WindowPlan:
+def _window_plan(purge: RowsPurge, total: int | None) -> WindowPlan:
     steps, settings = purge.family.steps(), purge.context.settings
     walk: Walk = RowsWalk(steps, purge.family.repeats, _bounded(purge.family, steps))
     most = purge.params.rows_in_tx or settings.purge_unit_rows
@@ -290,7 +242,7 @@ def _window_plan(purge: RowsPurge, claimed: Claimed, archive: Path | None, total
         total = purge.reviewed.total
 
     def make_unit(step: str, piece: Piece) -> RowsUnit:
-        return _unit(purge, claimed, steps, step, piece, archive=archive)
+        return _unit(purge, steps, step, piece)
 
     return WindowPlan(
         walk=walk,
@@ -319,15 +271,8 @@ def _bounded(family: Family, steps: list[TableStep]) -> dict[int, Any]:
     return {place: steps[place].chosen}
 
 
-def _unit(
-    purge: RowsPurge,
-    claimed: Claimed,
-    steps: list[TableStep],
-    step: str,
-    piece: Piece,
-    *,
-    archive: Path | None,
-) -> RowsUnit:
+def _unit(purge: RowsPurge, steps: list[TableStep], step: str, piece: Piece) -> RowsUnit:
+    claimed, archive = purge.claim, purge.archive
     place, job = place_of_step(step), purge.context.job
     only = None
     after, upto = texts(piece.lo), texts(piece.hi)
@@ -366,33 +311,26 @@ def _warnings(plan: RowsPlan) -> list[RowsWarningRead]:
     ]
 
 
-def _result(
-    purge: RowsPurge, claimed: Claimed, state: LoopState, kept: list[dict[str, Any]], brake: Brake | None
-) -> dict[str, Any]:
-    done = ledger_counts(purge.context, purge.conn) if claimed.has_ledger else noted_counts(purge.context)
-    removed = _removed(purge.family.order(), done.rows)
-    beside: dict[str, Any] = {}
-    if purge.reviewed is not None:
-        planned = {table: purge.reviewed.count(place) for place, table in enumerate(purge.family.order())}
-        beside = {
-            "plan_id": purge.params.plan_id,
-            "planned": planned,
-            "fewer_than_planned": purge.reviewed.total - sum(removed.values()),
-        }
+def _tell(purge: RowsPurge, done: Counts) -> dict[str, Any]:
+    tables, brake, reviewed = purge.family.order(), purge.brake, purge.reviewed
+    removed = _removed(tables, done.rows)
+    planned = None
+    if reviewed is not None:
+        planned = {table: reviewed.count(place) for place, table in enumerate(tables)}
+    held_s = None if brake is None else round(brake.held_s)
     return {
         "kind": purge.params.kind,
         "table": purge.params.table,
         "cutoff": None if purge.cutoff is None else instant_text(purge.cutoff),
         "where": purge.params.where,
-        "counts": done.word,
         "removed": removed,
-        **beside,
-        "kept": kept,
-        "archive": end_archive(purge.context, purge.conn, is_exact=done.is_exact),
-        "units": done.units,
-        "longest_hold_ms": round(state.longest_s * 1000),
-        "held_by_replicas": None
-        if brake is None
-        else format_duration(timedelta(seconds=round(brake.held_s))),
+        **beside_plan(purge.params.plan_id, planned, sum(removed.values())),
+        "kept": purge.kept,
+        "held_by_replicas": None if held_s is None else format_duration(timedelta(seconds=held_s)),
         "warnings": [f"{item.code}: {item.table} {item.detail}" for item in purge.family.findings()],
     }
+
+
+ROWS_SWEEP: Final[Sweeping[RowsPurge]] = Sweeping(
+    resource=_resource, check=_check, held=_braking, sweep=_sweep, tell=_tell
+)

@@ -15,12 +15,12 @@ from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.db import Database
 from app.errors import StoreForbidden
+from app.kinds.parameter import ParameterScope, ParameterValue
 from app.kit.conditional import IfMatch, IfNoneMatch, conditional_answer, etag
 from app.kit.http.at_once import at_once
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
 from app.kit.values import Text
-from app.parameters.registry import ParameterScope, ParameterValue
 from app.parameters.service import global_values, parameters_by_need, scopes_of_change
 from app.stores.borders import judge_at_check
 from app.stores.checks.keeping import check_period, keep_check

@@ -6,9 +6,9 @@ from typing import Any
 from app.auth.service import Caller
 from app.db import Database
 from app.errors import ServiceError
+from app.kinds.table import fields_of_other_kinds
 from app.settings import Settings
 from app.stores.borders import Choice, ask_target
-from app.stores.kinds.table import fields_of_other_kinds
 from app.stores.models import StoreKind, StorePatch
 from app.stores.rows import Store
 from app.stores.service import NULLABLE_FIELDS, PLACE_FIELDS, check_target_allowed, takes_secret_by_label

@@ -8,6 +8,10 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from sqlmodel._compat import SQLModelConfig
 
 from app.auth.rows import StoreName
+from app.kinds.rules import ExtinctionFilterMode as ExtinctionFilterMode
+from app.kinds.rules import StoreMode as StoreMode
+from app.kinds.table import RULES, fields_of_other_kinds
+from app.kinds.table import StoreKind as StoreKind
 from app.kit.durations import Duration
 from app.kit.values import Text
 from app.secrets.models import SecretReference
@@ -21,10 +25,6 @@ from app.stores.fields import (
     StoreUrl,
     TimeZone,
 )
-from app.stores.kinds.rules import ExtinctionFilterMode as ExtinctionFilterMode
-from app.stores.kinds.rules import StoreKind as StoreKind
-from app.stores.kinds.rules import StoreMode as StoreMode
-from app.stores.kinds.table import RULES, fields_of_other_kinds
 from app.stores.rows import Store, StoreBase
 from spark.targets.target import validate_url
 

@@ -10,12 +10,13 @@ from app.auth.access import ClockDep, DatabaseDep
 from app.auth.actions import Action
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.service import Caller
+from app.kinds.parameter import ParameterSpec, ParameterValue
 from app.kit.conditional import IfMatch, etag, require_match
 from app.kit.pagination import Page
 from app.kit.problems import problems
 from app.parameters.api import ParameterName, Reader, Writer
 from app.parameters.models import ParameterRead, ParameterWrite, read_parameter
-from app.parameters.registry import REGISTRY, ParameterSpec, ParameterValue
+from app.parameters.registry import REGISTRY
 from app.parameters.service import check_store_scope, effective, global_values, known_parameter
 from app.stores.api import StoreId, read_row
 from app.stores.rows import Store

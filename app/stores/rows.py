@@ -7,6 +7,9 @@ from sqlalchemy import String
 from sqlmodel import Field, SQLModel
 
 from app.db import JSON_TYPE, DurationSeconds, UtcDateTime
+from app.kinds.rules import ExtinctionFilterMode as ExtinctionFilterMode
+from app.kinds.rules import StoreMode as StoreMode
+from app.kinds.table import StoreKind as StoreKind
 from app.kit.values import Text
 from app.stores.fields import (
     ClusterName,
@@ -20,9 +23,6 @@ from app.stores.fields import (
     StoreUrl,
     TimeZone,
 )
-from app.stores.kinds.rules import ExtinctionFilterMode as ExtinctionFilterMode
-from app.stores.kinds.rules import StoreKind as StoreKind
-from app.stores.kinds.rules import StoreMode as StoreMode
 from spark.formats.csn import CSN_CHARS
 from spark.formats.slony import CLUSTER_MAX_CHARS
 

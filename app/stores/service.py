@@ -13,6 +13,7 @@ from sqlmodel import Session, col, select
 from app.db import Database
 from app.errors import Unprocessable
 from app.figures.rows import SeriesPoint
+from app.kinds.table import RULES, fields_of_other_kinds
 from app.kit.conditional import require_match
 from app.kit.pagination import Page, read_page
 from app.parameters.service import check_store_values
@@ -28,7 +29,6 @@ from app.stores.errors import (
     StoreNotFound,
     StoreUrlRefused,
 )
-from app.stores.kinds.table import RULES, fields_of_other_kinds
 from app.stores.models import (
     NO_BYTES_LIMIT,
     StoreCreate,

@@ -25,11 +25,12 @@ from app.sweeps.models import ChangelogPlanRead
 from app.sweeps.purging import CHANGELOG, JOB_PURGE, Purgings
 from app.verbs.verb import Limits, Loop, Plan, Recurrence, Verb
 
-PURGINGS: Purgings = {kind.value: purging for kind in KINDS} | {
-    CHANGELOG: trim_service,
-    ROWS_KIND: rows_service,
+PURGINGS: Purgings = {
+    **purging.PURGINGS,
+    CHANGELOG: trim_service.PURGING,
+    ROWS_KIND: rows_service.PURGING,
 }
-"""Who makes purges that come in by the route of all of them."""
+"""What the route of all purges knows of each kind."""
 SUBMIT_CHILD = partial(submit_child, purgings=PURGINGS)
 
 TABLES = Verb(

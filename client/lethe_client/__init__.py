@@ -53,8 +53,7 @@ from lethe_client.fleet_results import (
     StoreSeries,
     WhoAmI,
 )
-from lethe_client.job_params import params_of
-from lethe_client.job_results import result_of
+from lethe_client.job_kinds import params_of, result_of
 from lethe_client.literals import (
     AgreementState,
     AttentionCode,

@@ -1,14 +1,11 @@
-"""What jobs were told, a class for each kind: `params_of` makes it of a job."""
+"""What jobs were told, a class for each kind; `job_kinds` says which is whose."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any
 
-from lethe_client.decoding import decode
-from lethe_client.job_results import act_of
-from lethe_client.results import Job, Raw, Result
-from lethe_client.rows import RowsPurgeParams
+from lethe_client.results import Raw, Result
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,40 +209,3 @@ class ExtinctionPlanParams(Result):
     plan: str = ""
     extinction: str = ""
     target: Mapping[str, Any] = field(default_factory=dict)
-
-
-PARAMS: Final[Mapping[str, type[Result]]] = {
-    "PURGE": PurgeParams,
-    "PURGE CHANGELOG": ChangelogPurgeParams,
-    "PURGE ROWS": RowsPurgeParams,
-    "ERASURE": ErasureParams,
-    "ERASURE_VERIFY": ErasureVerifyParams,
-    "EXTINCTION": ExtinctionParams,
-    "REPLICATION_SESSION": ReplicationSessionParams,
-    "AUDIT": AuditParams,
-    "EVENT_CLEANUP": EventCleanupParams,
-    "LOG_SWITCH": LogSwitchParams,
-    "EVENT_WAIT": EventWaitParams,
-    "ARCHIVE_VERIFY": ArchiveVerifyParams,
-    "ARCHIVE_RESTORE": ArchiveRestoreParams,
-    "BATCH": BatchParams,
-    "PLAN": PurgeParams,
-    "PLAN ERASURE": ErasureParams,
-    "PLAN EXTINCTION": ExtinctionPlanParams,
-    "PLAN EVENT_CLEANUP": EventCleanupParams,
-}
-"""By kind, and by act where a kind has several."""
-
-
-def params_of(job: Job) -> Result | None:
-    """The parameters of a job as a value of its kind; None: its kind is not known here.
-
-    `job.params` is the JSON object itself, of any kind and version.
-
-    Raises: UnexpectedAnswer: a version of the service that is too old has written them.
-    """
-    act = act_of(job)
-    if act == "PLAN None":  # a purge's parameters do not say what is planned
-        act = f"PURGE {job.params.get('kind')}"
-    kind = PARAMS.get(act, PARAMS.get(job.kind))
-    return None if kind is None else decode(kind, job.params)

@@ -1,4 +1,4 @@
-"""What jobs tell at their end, a class for each kind: `result_of` makes it of a job.
+"""What jobs tell at their end, a class for each kind; `job_kinds` says which is whose.
 
 A purge, a cleanup or a trimming that was stopped tells what it had done by then; its other fields are None.
 """
@@ -6,14 +6,9 @@ A purge, a cleanup or a trimming that was stopped tells what it had done by then
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any
 
-from lethe_client.decoding import decode
-from lethe_client.erasure_results import ErasurePlan
-from lethe_client.extinctions import ExtinctionPlan
-from lethe_client.purge_results import Plan
-from lethe_client.results import Job, Raw, Result
-from lethe_client.slony_results import CleanupPlan
+from lethe_client.results import Raw, Result
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,27 +68,6 @@ class ChangelogPurgeResult(Result):
     archive: KeptArchive | None = None
     units: int = 0
     longest_hold_ms: int | None = None
-    warnings: tuple[str, ...] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class RowsPurgeResult(Result):
-    """What a purge ROWS has removed; `kept` are chosen rows that a foreign key still needed."""
-
-    kind: str = ""
-    table: str | None = None
-    cutoff: datetime | None = None
-    where: str | None = None
-    counts: str = ""
-    removed: Mapping[str, Any] = field(default_factory=dict)
-    plan_id: str | None = None
-    planned: Mapping[str, Any] | None = None
-    fewer_than_planned: int | None = None
-    kept: tuple[Raw, ...] | None = None
-    archive: KeptArchive | None = None
-    units: int = 0
-    longest_hold_ms: int | None = None
-    held_by_replicas: timedelta | None = None
     warnings: tuple[str, ...] | None = None
 
 
@@ -263,43 +237,3 @@ class BatchResult(Result):
     """What became of each store."""
 
     stores: Mapping[str, Any] = field(default_factory=dict)
-
-
-RESULTS: Final[Mapping[str, type[Result]]] = {
-    "PURGE": PurgeResult,
-    "PURGE CHANGELOG": ChangelogPurgeResult,
-    "PURGE ROWS": RowsPurgeResult,
-    "ERASURE": ErasureResult,
-    "ERASURE_VERIFY": ErasureVerifyResult,
-    "EXTINCTION": ExtinctionResult,
-    "REPLICATION_SESSION": ReplicationSessionResult,
-    "AUDIT": AuditResult,
-    "EVENT_CLEANUP": EventCleanupResult,
-    "LOG_SWITCH": LogSwitchResult,
-    "EVENT_WAIT": EventWaitResult,
-    "ARCHIVE_VERIFY": ArchiveVerifyResult,
-    "ARCHIVE_RESTORE": ArchiveRestoreResult,
-    "BATCH": BatchResult,
-    "PLAN": Plan,
-    "PLAN ERASURE": ErasurePlan,
-    "PLAN EXTINCTION": ExtinctionPlan,
-    "PLAN EVENT_CLEANUP": CleanupPlan,
-}
-"""By kind, and by act where a kind has several."""
-
-
-def act_of(job: Job) -> str:
-    """The kind of a job, with the act where a kind has several: `PURGE CHANGELOG`, `PLAN ERASURE`."""
-    says = {"PURGE": "kind", "PLAN": "plan"}.get(job.kind)
-    return f"{job.kind} {job.params.get(says)}" if says else job.kind
-
-
-def result_of(job: Job) -> Result | None:
-    """The result of a job as a value of its kind; None: it has none, or its kind is not known here.
-
-    `job.result` is the JSON object itself, of any kind and version.
-
-    Raises: UnexpectedAnswer: a version of the service that is too old has written it.
-    """
-    kind = RESULTS.get(act_of(job), RESULTS.get(job.kind))
-    return None if job.result is None or kind is None else decode(kind, job.result)

@@ -1,7 +1,8 @@
 """States and kinds as types, with the values that this version of the service knows.
 
 A newer service may answer others, and they are handed on as they come: a type checker knows these. Each alias
-has the name of its schema in the OpenAPI document; `tests/client/test_literals.py` compares them.
+has the name of its schema in the OpenAPI document. Made by `make client` from openapi/openapi.json: a name
+more or less is one of setup/client_literals.py.
 """
 
 from typing import Literal

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from lethe_client.job_results import KeptArchive
 from lethe_client.purges import PurgeRequest
 from lethe_client.results import Raw, Result
 
@@ -68,3 +69,24 @@ class RowsPurgeParams(Result):
     max_rows: int | None = None
     max_fraction: float | None = None
     target: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowsPurgeResult(Result):
+    """What a purge ROWS has removed; `kept` are chosen rows that a foreign key still needed."""
+
+    kind: str = ""
+    table: str | None = None
+    cutoff: datetime | None = None
+    where: str | None = None
+    counts: str = ""
+    removed: Mapping[str, Any] = field(default_factory=dict)
+    plan_id: str | None = None
+    planned: Mapping[str, Any] | None = None
+    fewer_than_planned: int | None = None
+    kept: tuple[Raw, ...] | None = None
+    archive: KeptArchive | None = None
+    units: int = 0
+    longest_hold_ms: int | None = None
+    held_by_replicas: timedelta | None = None
+    warnings: tuple[str, ...] | None = None

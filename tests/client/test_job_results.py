@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from lethe_client import Job, UnexpectedAnswer, params_of, result_of
-from lethe_client.job_params import PARAMS, ChangelogPurgeParams
-from lethe_client.job_results import RESULTS, ChangelogPurgeResult, KeptArchive, PurgeResult
+from lethe_client.job_kinds import KINDS
+from lethe_client.job_params import ChangelogPurgeParams
+from lethe_client.job_results import ChangelogPurgeResult, KeptArchive, PurgeResult
 from lethe_client.purge_results import Plan
 from pydantic import BaseModel
 
@@ -41,18 +42,17 @@ def _fields(model: type[BaseModel]) -> set[str]:
 
 def test_every_kind_of_the_service_has_a_class() -> None:
     kinds = {verb.kind for verb in VERBS} | set(CARRIERS)
-    assert {act.split(" ")[0] for act in RESULTS} == kinds
-    assert set(PARAMS) == set(RESULTS)
+    assert {act.split(" ")[0] for act in KINDS} == kinds
 
 
-@pytest.mark.parametrize("act", [act for act in RESULTS if not act.startswith("PLAN")])
+@pytest.mark.parametrize("act", [act for act in KINDS if not act.startswith("PLAN")])
 def test_a_result_has_all_fields_that_the_service_tells(act: str) -> None:
-    assert _fields(_models(act)[1]) - _names(RESULTS[act]) == set()
+    assert _fields(_models(act)[1]) - _names(KINDS[act].result) == set()
 
 
-@pytest.mark.parametrize("act", PARAMS)
+@pytest.mark.parametrize("act", KINDS)
 def test_parameters_have_all_fields_that_the_service_tells(act: str) -> None:
-    assert _fields(_models(act)[0]) - _names(PARAMS[act]) == set()
+    assert _fields(_models(act)[0]) - _names(KINDS[act].params) == set()
 
 
 def _job(kind: str, params: dict[str, Any], result: Any) -> Job:

@@ -17,7 +17,8 @@ import psycopg
 import pytest
 from sqlalchemy.engine import make_url
 
-from app.cli.grant_scripts import MARIADB, POSTGRESQL, SCRIPTS, grant_script
+from app.cli.grant_scripts import SCRIPTS, grant_script
+from app.cli.kinds.kind import MARIADB, POSTGRESQL
 from tests.conftest import MariadbServer, SharedServer
 from tests.http.service_process import ServiceProcess
 from tests.http.shop import accepted, wait_for

@@ -9,7 +9,8 @@ import httpx
 import pytest
 from sqlalchemy.engine import make_url
 
-from app.cli.grant_scripts import MARIADB, POSTGRESQL, grant_script
+from app.cli.grant_scripts import grant_script
+from app.cli.kinds.kind import MARIADB, POSTGRESQL
 from spark.targets.connection import Target, connect
 from tests.conftest import MariadbServer
 from tests.http.service_process import ServiceProcess

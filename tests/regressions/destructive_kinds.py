@@ -22,9 +22,10 @@ from app.extinction.rows import ExtinctionState
 from app.extinction.service import commit_at_target
 from app.jobs.models import ThrottleSetting
 from app.replication.replica.replicas import opened_replica
-from app.replication.trimming.service import submit_unseen as submit_trimming
+from app.replication.trimming.service import unseen as unseen_trimming
 from app.stores.models import StoreKind
 from app.stores.rows import Store
+from app.sweeps.purging import submit_looked
 from spark.formats.csn import Csn
 from spark.formats.extinction import Extinction
 from spark.formats.replica import tables_of
@@ -191,15 +192,15 @@ def _trimmer(purges: Purges) -> Callable[..., str]:
             fields["throttle"] = {"rows_per_s": rate}
         bench = purges.bench
         with bench.database.transaction() as db:
-            return submit_trimming(
+            store = db.get_one(Store, "shop")
+            return submit_looked(
                 db,
-                db.get_one(Store, "shop"),
-                fields,
+                store,
+                unseen_trimming(db, store, fields),
                 caller=ANN,
                 reason=None,
                 settings=bench.settings,
                 now=datetime.now(UTC),
-                parent_id=None,
             ).id
 
     return submit

@@ -20,8 +20,9 @@ from app.jobs.running.tasks import TaskKinds
 from app.jobs.service import JobRequest, submit
 from app.purge.models import PurgeRequest
 from app.purge.rules import fence_resource
-from app.purge.service import JOB_PURGE, snapshot
+from app.purge.service import snapshot
 from app.stores.rows import Store
+from app.sweeps.purging import JOB_PURGE
 from tests.app.jobs.workbench import Workbench
 from tests.oracles.symmetricds import CUTOFF, Place, build, random_database
 

@@ -12,9 +12,10 @@ from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.jobs.plans.plans import submit_plan
 from app.jobs.rows import Job
-from app.rows.service import look, submit
+from app.rows.service import look
 from app.stores.models import StoreKind
 from app.stores.rows import Store
+from app.sweeps.purging import submit_looked
 from tests.regressions.purges import Purges
 
 ANN = Caller("tok", "ann", frozenset(Scope), None)
@@ -61,7 +62,7 @@ class RowPurges:
             known = db.get_one(Store, "shop")
             if not for_write:
                 return submit_plan(db, known, looked.params, caller=ANN, settings=bench.settings, now=now)
-            return submit(db, known, looked, caller=ANN, reason=None, settings=bench.settings, now=now)
+            return submit_looked(db, known, looked, caller=ANN, reason=None, settings=bench.settings, now=now)
 
         with bench.database.transaction() as db:
             return queue(db).id

@@ -18,8 +18,10 @@ from app.jobs.errors import PlanNoLongerHolds
 from app.jobs.plans.plans import submit_plan
 from app.jobs.rows import Job
 from app.purge.models import PurgeRequest
-from app.purge.service import prepare, snapshot, submit_purge
+from app.purge.purging import looked
+from app.purge.service import prepare, snapshot
 from app.stores.rows import Store
+from app.sweeps.purging import submit_looked
 from tests.oracles.symmetricds import (
     CUTOFF,
     Place,
@@ -97,11 +99,10 @@ class Reviewed:
             bench.database, store, request, settings=bench.settings, now=bench.clock.now(), for_write=True
         )
         with bench.database.transaction() as db:
-            return submit_purge(
+            return submit_looked(
                 db,
                 db.get_one(Store, "shop"),
-                params,
-                look,
+                looked(store, params, look),
                 caller=_caller(),
                 reason=None,
                 settings=bench.settings,

@@ -17,8 +17,8 @@ from app.jobs.running.abandonment import abandon
 from app.jobs.running.recovery import recover_target
 from app.jobs.running.sql_target import claim, controlled, read_store_of
 from app.purge.rules import fence_resource
-from app.purge.service import JOB_PURGE
 from app.stores.rows import Store
+from app.sweeps.purging import JOB_PURGE
 from spark.targets.connection import Connection, SessionLimits, Target, connect
 from spark.targets.errors import TargetError
 from spark.targets.fence import check_fence, read_fence

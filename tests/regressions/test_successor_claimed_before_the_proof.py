@@ -14,7 +14,7 @@ from app.jobs.running import outcome
 from app.jobs.running.sql_target import claim, controlled, prove_silence, read_store_of
 from app.jobs.service import request_abort
 from app.purge.rules import fence_resource
-from app.purge.service import JOB_PURGE
+from app.sweeps.purging import JOB_PURGE
 from tests.app.jobs.workbench import claimer
 from tests.oracles.symmetricds import Place
 from tests.regressions.purges import OLD_CUTOFF, Purges

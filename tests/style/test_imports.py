@@ -2,10 +2,13 @@
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 from tests.style.source_files import ROOT, source_files
 
+OF_THE_COMMAND = {"cli", "keeping", "kit", "runbook", "server", "settings"}
+"""What the command may import of `app`: itself, the processes that it starts, what names no domain."""
 STANDARD = sys.stdlib_module_names | {"__future__"}
 
 
@@ -29,6 +32,15 @@ def test_lower_floor_needs_only_drivers_and_arrow() -> None:
     compiling = {"numba", "numpy"}
     signing = {"cryptography"}  # a replica's own key, which lies with its data
     assert _imports_outside("spark", drivers | compiling | signing) == []
+
+
+def test_the_contract_of_the_command_names_all_modules_of_the_service() -> None:
+    """A module that it does not know would be free to be imported."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    contracts = project["tool"]["importlinter"]["contracts"]
+    forbidden = next(each for each in contracts if each["name"].startswith("cli: "))["forbidden_modules"]
+    there = {f"app.{path.stem}" for path in (ROOT / "app").iterdir() if path.stem[0] not in "_."}
+    assert there - set(forbidden) == {f"app.{name}" for name in OF_THE_COMMAND}
 
 
 def test_layers_hold() -> None:

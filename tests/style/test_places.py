@@ -33,6 +33,20 @@ BROAD_EXCEPTS = {
     "spark/exchange/dispatch.py": 1,  # a dispatcher lives on: whoever waits for it has no other
     "spark/targets/task.py": 2,  # a worker's process: Spark would repeat a task that fails
 }
+FRAME = "app/sweeps/frame.py"
+# Steps of a sweep, and who takes them beside the frame. A cleanup opens its archive when it is known that the
+# cluster's own function does not do it; counts of the ledger are those of the kind where it notes no windows.
+STEPS_OF_A_SWEEP = {
+    "end_archive": {FRAME},
+    "trim_old_ledgers": {FRAME},
+    "open_archive": {FRAME, "app/events/cleanup/task.py"},
+    "ledger_counts": {
+        FRAME,
+        "app/events/cleanup/result.py",
+        "app/replication/trimming/task.py",
+        "app/sweeps/counts.py",
+    },
+}
 
 
 def classes(file: SourceFile) -> list[ast.ClassDef]:
@@ -107,3 +121,12 @@ def test_programs_that_scripts_and_pages_name_are_there() -> None:
     assert named
     missing = [(place, name) for place, name in named if not (ROOT / f"{name.replace('.', '/')}.py").exists()]
     assert missing == []
+
+
+def test_the_steps_of_a_sweep_are_taken_by_its_frame() -> None:
+    called = re.compile(rf"(?<!def )\b({'|'.join(STEPS_OF_A_SWEEP)})\(")
+    found: dict[str, set[str]] = {step: set() for step in STEPS_OF_A_SWEEP}
+    for file in source_files("app"):
+        for step in called.findall(file.text):
+            found[step].add(file.name)
+    assert found == STEPS_OF_A_SWEEP

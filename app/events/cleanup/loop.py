@@ -8,24 +8,21 @@ that is not had is waited for outside of any transaction, with the name of who h
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from app.events.cleanup.models import CleanupParams
 from app.events.cleanup.switch.report import locked_by
 from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.models import ThrottleSetting, WaitingOn
-from app.jobs.running.context import JobContext
-from app.jobs.running.sql_target import Claimed
-from app.stores.rows import Store
-from app.sweeps.counts import CHECKPOINT_REMOVED, Tally
+from app.sweeps.counts import CHECKPOINT_REMOVED
+from app.sweeps.frame import Attempt
 from app.sweeps.loop import PARTS, Charge, Course
 from app.sweeps.turns import what_holds
 from spark.events.cleaning.errors import ClusterLocked
-from spark.events.cleaning.records import CleanupPlan
+from spark.events.cleaning.records import CleanupPlan, NativeResult
 from spark.events.cleanup import ROWS_IN_TX, CleanupWalk
 from spark.events.records import Catalog
 from spark.events.unit import SHARED_STEPS, CleanupUnit, UnitJob, UnitResult
-from spark.targets.connection import Connection
 from spark.targets.errors import TargetError
 
 WORKERS: Final = 2
@@ -37,17 +34,21 @@ LOCK_LOOK_AGAIN: Final = timedelta(seconds=5)
 
 
 @dataclass(slots=True)
-class Cleanup:
-    """What one attempt carries from step to step."""
+class Cleanup(Attempt[CleanupParams]):
+    """What one attempt carries from step to step.
 
-    context: JobContext
-    conn: Connection
-    store: Store
-    params: CleanupParams
+    Attributes:
+        plan: what is to go; start: what the first attempt set out to do.
+        native: what the cluster's own function did; None: Lethe's statements did it.
+        log: what became of the log tables.
+    """
+
     catalog: Catalog
     confirmed_before: datetime
-    claimed: Claimed | None = None
-    tally: Tally = field(default_factory=Tally)
+    plan: CleanupPlan | None = None
+    start: dict[str, Any] = field(default_factory=dict)
+    native: NativeResult | None = None
+    log: dict[str, Any] = field(default_factory=dict)
     warnings: list[dict[str, str]] = field(default_factory=list)
     is_as_planned: bool = False
     """Everything below the plan's bounds is gone; nobody need count again."""

@@ -4,12 +4,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 from app.events.cleanup.loop import Cleanup
-from app.events.cleanup.models import CleanupParams
 from app.events.cleanup.report import by_table, hold_text
 from app.events.cleanup.switch.report import blocked_result, healed_warning
 from app.kit.durations import format_duration
 from app.kit.instants import instant_text
 from app.sweeps.counts import Counts, ledger_counts, noted_counts
+from app.sweeps.frame import beside_plan
 from spark.events.cleaning.native import STEP as NATIVE_STEP
 from spark.events.cleaning.records import (
     STEPS,
@@ -33,30 +33,19 @@ def removed_of(done: Counts) -> dict[str, int]:
 
 def counts_of(cleanup: Cleanup) -> Counts:
     """What all attempts have done so far."""
-    assert cleanup.claimed is not None
-    if cleanup.claimed.has_ledger:
+    if cleanup.claim.has_ledger:
         return ledger_counts(cleanup.context, cleanup.conn, steps=COUNTED)
     return noted_counts(cleanup.context)
 
 
-def cleanup_result(
-    cleanup: Cleanup,
-    start: dict[str, Any],
-    native: NativeResult | None,
-    *,
-    log: dict[str, Any],
-    archive: dict[str, Any] | None,
-    left: CleanupPlan,
-) -> dict[str, Any]:
-    """What clients see of a finished cleanup.
+def cleanup_result(cleanup: Cleanup, done: Counts, *, left: CleanupPlan) -> dict[str, Any]:
+    """What clients see of a finished cleanup beside its archive.
 
     Args:
-        start: what the first attempt set out to do.
+        done: by all attempts.
         left: planned again when everything was done, or what remains of the plan.
     """
-    params, claimed = cleanup.params, cleanup.claimed
-    assert claimed is not None
-    done = counts_of(cleanup)
+    params, start, native = cleanup.params, cleanup.start, cleanup.native
     removed = removed_of(done)
     if native is not None:
         removed = {table: native.removed.get(step, 0) for step, table in TABLE_OF.items()}
@@ -66,29 +55,16 @@ def cleanup_result(
         "confirmed_before": instant_text(cleanup.confirmed_before),
         "interval": None if params.interval is None else format_duration(params.interval),
         "interval_source": params.interval_source,
-        "counts": "EXACT" if claimed.has_ledger and native is None else "PLANNED" if native else "AT_LEAST",
+        "counts": "EXACT" if done.is_exact and native is None else "PLANNED" if native else "AT_LEAST",
         "removed": removed,
         "planned_rows": _planned_rows(start, native),
-        **_beside(params, removed),
+        **beside_plan(params.plan_id, params.planned, sum(removed.values())),
         "origins": _origins(start, left),
-        "log_switch": log,
+        "log_switch": cleanup.log,
         "classification": _classification(native),
         "differences": [] if native is None else list(native.differences),
-        "archive": archive,
         "units": done.units or cleanup.tally.units,
-        "longest_hold_ms": round(cleanup.tally.longest_s * 1000),
         "warnings": [*start["warnings"], *cleanup.warnings],
-    }
-
-
-def _beside(params: CleanupParams, removed: dict[str, int]) -> dict[str, Any]:
-    """What was planned, beside what has gone."""
-    if params.planned is None:
-        return {}
-    return {
-        "plan_id": params.plan_id,
-        "planned": params.planned,
-        "fewer_than_planned": sum(params.planned.values()) - sum(removed.values()),
     }
 
 

@@ -28,8 +28,8 @@ from app.jobs.plans.reviewed_plan import check_still_holds, finished_plan
 from app.jobs.rows import Job
 from app.jobs.running.recovery import refuse_ahead
 from app.jobs.submission import submit_claiming
+from app.kinds.parameter import as_timedelta
 from app.kit.instants import instant_text
-from app.parameters.registry import as_timedelta
 from app.parameters.service import effective_by_name
 from app.settings import Settings
 from app.stores.borders import judge

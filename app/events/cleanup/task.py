@@ -10,12 +10,11 @@ Invariants:
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 import structlog
 
-from app.archives.housekeeping import trim_old_ledgers
-from app.errors import ServiceError
 from app.events.cleanup.loop import WORKERS, Cleanup, CleanupCourse, wait_for_lock
 from app.events.cleanup.models import CleanupLogSwitch, CleanupParams, CleanupRule, CleanupVia
 from app.events.cleanup.native_call import call_native
@@ -43,12 +42,13 @@ from app.events.nodes import refuse_copy
 from app.jobs.engines.choice import Engines, Work
 from app.jobs.errors import JobFailed
 from app.jobs.running.context import JobContext
-from app.jobs.running.sql_target import claim, controlled, read_store_of
-from app.jobs.running.suspension import awake_store
+from app.jobs.running.sql_target import read_store_of
 from app.stores.limits import is_limited
 from app.stores.targets import place_of, session_limits, target_of
-from app.sweeps.archive import end_archive, folder_of, open_archive
-from app.sweeps.counts import noted_counts
+from app.sweeps.archive import folder_of, open_archive
+from app.sweeps.counts import Counts, noted_counts
+from app.sweeps.cutoff import fixed_instant
+from app.sweeps.frame import Sweeping, asked, run_sweep
 from app.sweeps.limits import check_limits, limits_in_effect
 from app.sweeps.loop import sweep_on
 from app.sweeps.silence import prove_sweep_silent
@@ -57,7 +57,7 @@ from spark.events.cleaning.errors import ClusterLocked
 from spark.events.cleaning.log_switch import heal_status
 from spark.events.cleaning.log_tables import read_status
 from spark.events.cleaning.plan import plan_cleanup
-from spark.events.cleaning.records import CleanupPlan, NativeResult
+from spark.events.cleaning.records import CleanupPlan
 from spark.events.cleanup import log_step
 from spark.events.rights import is_able
 from spark.events.run import cleanup_work
@@ -81,17 +81,12 @@ def run_cleanup(context: JobContext, *, engines: Engines) -> Mapping[str, Any]:
     Raises: JobSignal.
     """
     with _prepared(context) as cleanup:
-        queue = cleanup.params.overlap == "QUEUE"
         refuse_copy(context.database, context.settings, cleanup.store, cleanup.conn, cleanup.catalog)
-        cleanup.claimed = claim(context, cleanup.conn, resource=cleanup_resource(cleanup.store), queue=queue)
-        claim_node(context, cleanup.catalog, identity=cleanup.claimed.identity, queue=queue)
-        look_at_lags(context, cleanup.conn, cleanup.catalog)
-        if cleanup.claimed.has_ledger:
-            trim_old_ledgers(context, cleanup.conn)
         try:
-            return _clean(cleanup, engines)
+            result = run_sweep(_sweeping(engines), cleanup)
         except ClusterLocked as error:
             raise wait_for_lock(cleanup, error) from error
+        return _ended(cleanup, result)
 
 
 def run_cleanup_plan(context: JobContext) -> Mapping[str, Any]:
@@ -134,35 +129,39 @@ def prove_cleanup_silent(context: JobContext) -> None:
 @contextmanager
 def _prepared(context: JobContext) -> Iterator[Cleanup]:
     """The node of a job, ready to be planned."""
-    store = awake_store(context)
-    params = CleanupParams.model_validate(context.job.params)
-    if params.target != target_fields(store):  # a retry of a job from before the store was changed
-        raise JobFailed("STORE_CHANGED", "the store names another target than when this was submitted")
-    assert store.cluster is not None, "a store of kind SLONY names its cluster"
-    try:
-        with controlled(context, store) as conn:
-            catalog = read_catalog(conn, store.cluster)
-            check_functions(params.via, catalog)
-            instant = _fixed_instant(context, conn, params)
-            yield Cleanup(context, conn, store, params, catalog, instant)
-    except ServiceError as error:
-        raise JobFailed(error.code, error.detail) from error
+    with asked(context, CleanupParams, target_fields=target_fields) as (conn, store, params):
+        assert store.cluster is not None, "a store of kind SLONY names its cluster"
+        catalog = read_catalog(conn, store.cluster)
+        check_functions(params.via, catalog)
+        instant = fixed_instant(context, partial(_decide, conn, params), checkpoint=CHECKPOINT_INSTANT)
+        assert instant is not None, "a cleanup goes by an instant"
+        yield Cleanup(context, conn, store, params, catalog, instant)
 
 
-def _fixed_instant(context: JobContext, conn: Connection, params: CleanupParams) -> datetime:
-    """The instant of the first attempt holds for all."""
-    known = context.checkpoint(CHECKPOINT_INSTANT)
-    if known is not None:
-        return datetime.fromisoformat(known["at"])
+def _decide(conn: Connection, params: CleanupParams) -> datetime:
     now = target_now(conn)
     check_instant(params.confirmed_before, now)
     if params.confirmed_before is not None:
-        instant = params.confirmed_before
-    else:
-        assert params.interval is not None, "one of the two is known"
-        instant = now - params.interval
-    context.save_checkpoint(CHECKPOINT_INSTANT, {"at": instant.isoformat()})
-    return instant
+        return params.confirmed_before
+    assert params.interval is not None, "one of the two is known"
+    return now - params.interval
+
+
+def _resource(cleanup: Cleanup) -> str:
+    return cleanup_resource(cleanup.store)
+
+
+def _claimed(cleanup: Cleanup) -> None:
+    queue = cleanup.params.overlap == "QUEUE"
+    claim_node(cleanup.context, cleanup.catalog, identity=cleanup.claim.identity, queue=queue)
+    look_at_lags(cleanup.context, cleanup.conn, cleanup.catalog)
+
+
+def _check(cleanup: Cleanup) -> None:
+    _heal(cleanup)
+    cleanup.plan = _within_reviewed(cleanup, _plan(cleanup, is_counted=_has_to_count(cleanup)))
+    cleanup.start = _start(cleanup, cleanup.plan)
+    cleanup.context.check()
 
 
 def _plan(cleanup: Cleanup, *, is_counted: bool = True) -> CleanupPlan:
@@ -241,28 +240,48 @@ def _possible_via(cleanup: Cleanup, plan: CleanupPlan) -> CleanupVia:
 # -- the work
 
 
-def _clean(cleanup: Cleanup, engines: Engines) -> dict[str, Any]:
-    _heal(cleanup)
-    plan = _within_reviewed(cleanup, _plan(cleanup, is_counted=_has_to_count(cleanup)))
-    start = _start(cleanup, plan)
-    cleanup.context.check()
-    native: NativeResult | None = None
+def _archives(_cleanup: Cleanup) -> bool:
+    """Not before it is known that the cluster's own function does not do it: that keeps nothing."""
+    return False
+
+
+def _sweep(cleanup: Cleanup, *, engines: Engines) -> None:
+    start, plan = cleanup.start, cleanup.plan
+    assert plan is not None, "planned when it was checked"
     if start["via"] == CleanupVia.NATIVE:
-        native = call_native(cleanup)
-    if native is None:
-        if start["via"] != CleanupVia.BUILTIN:  # for good: a later attempt must not call the function too
-            start["via"] = CleanupVia.BUILTIN.value
-            cleanup.context.save_checkpoint(CHECKPOINT_START, start)
-        log = _clean_builtin(cleanup, engines, plan)
-    else:
-        log = {"step": "BY_PROGRAM", "status": int(native.status)}
-    assert cleanup.claimed is not None
-    kept = end_archive(cleanup.context, cleanup.conn, is_exact=cleanup.claimed.has_ledger)
+        cleanup.native = call_native(cleanup)
+    if cleanup.native is not None:
+        cleanup.log = {"step": "BY_PROGRAM", "status": int(cleanup.native.status)}
+        return
+    if start["via"] != CleanupVia.BUILTIN:  # for good: a later attempt must not call the function too
+        start["via"] = CleanupVia.BUILTIN.value
+        cleanup.context.save_checkpoint(CHECKPOINT_START, start)
+    cleanup.log = _clean_builtin(cleanup, engines, plan)
+
+
+def _tell(cleanup: Cleanup, done: Counts) -> dict[str, Any]:
+    plan = cleanup.plan
+    assert plan is not None, "planned when it was checked"
     left = remaining(plan) if cleanup.is_as_planned else _plan(cleanup)
-    result = cleanup_result(cleanup, start, native, log=log, archive=kept, left=left)
-    logger.info(
-        "events cleaned", store=cleanup.store.id, via=start["via"], removed=result["removed"], log=log["step"]
+    return cleanup_result(cleanup, done, left=left)
+
+
+def _sweeping(engines: Engines) -> Sweeping[Cleanup]:
+    return Sweeping(
+        resource=_resource,
+        claimed=_claimed,
+        check=_check,
+        archives=_archives,
+        sweep=partial(_sweep, engines=engines),
+        counts=counts_of,
+        tell=_tell,
     )
+
+
+def _ended(cleanup: Cleanup, result: dict[str, Any]) -> dict[str, Any]:
+    """Raise JobFailed when the cluster's own function left something else than was planned."""
+    native, told = cleanup.native, {"removed": result["removed"], "log": cleanup.log["step"]}
+    logger.info("events cleaned", store=cleanup.store.id, via=cleanup.start["via"], **told)
     if native is not None and native.classification == "ALARM":
         detail = "; ".join(native.differences)
         raise JobFailed("CLEANUP_DIFFERS", f"what is left is not what was planned: {detail}", result=result)
@@ -270,8 +289,7 @@ def _clean(cleanup: Cleanup, engines: Engines) -> dict[str, Any]:
 
 
 def _clean_builtin(cleanup: Cleanup, engines: Engines, plan: CleanupPlan) -> dict[str, Any]:
-    context, claimed, params = cleanup.context, cleanup.claimed, cleanup.params
-    assert claimed is not None, "nothing is removed without a claim"
+    context, claimed, params = cleanup.context, cleanup.claim, cleanup.params
     archive = None
     if params.archive:
         archive = folder_of(open_archive(context, resource=claimed.resource))
@@ -319,11 +337,10 @@ def _work(cleanup: Cleanup, plan: CleanupPlan, *, archives: bool) -> Work:
     it is taken where it is asked for, never by itself.
     """
     asked = cleanup.params.engine or cleanup.context.settings.engine
-    assert cleanup.claimed is not None
     return Work(
         "INLINE" if asked == "AUTO" else asked,
         plan.rows_to_remove,
-        cleanup.claimed.has_ledger,
+        cleanup.claim.has_ledger,
         archives=archives,
         is_here=is_on_this_machine(place_of(cleanup.store)),
     )

@@ -3,12 +3,12 @@
 from datetime import datetime
 from typing import Final
 
-from pydantic import BaseModel
 from sqlmodel import Session
 
 from app.auth.service import Caller
 from app.jobs.rows import Job, JobClass
 from app.jobs.service import JobRequest, submit
+from app.jobs.submission import Snapshot
 from app.settings import Settings
 from app.stores.rows import Store
 
@@ -16,7 +16,7 @@ JOB_PLAN: Final = "PLAN"
 
 
 def submit_plan(
-    db: Session, store: Store, params: BaseModel, *, caller: Caller, settings: Settings, now: datetime
+    db: Session, store: Store, params: Snapshot, *, caller: Caller, settings: Settings, now: datetime
 ) -> Job:
     """Queue the planning; it takes no claim.
 

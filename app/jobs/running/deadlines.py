@@ -26,10 +26,10 @@ from app.jobs.queries import get_job
 from app.jobs.rows import Job, JobCheckpoint
 from app.jobs.running.waits import MARK, NEVER_FAILS, PLANNED, wait_facts
 from app.jobs.states import JobState
+from app.kinds.parameter import as_timedelta
 from app.kit.durations import format_duration
 from app.outbox.facts import Fact
 from app.outbox.writing import hooks_without_a_time, tell
-from app.parameters.registry import as_timedelta
 from app.parameters.service import effective_among, effective_by_name, global_values
 from app.stores.rows import Store
 

@@ -7,7 +7,7 @@ from typing import Final
 from sqlmodel import Session
 
 from app.clock import Clock
-from app.parameters.registry import as_timedelta
+from app.kinds.parameter import as_timedelta
 from app.parameters.service import effective_by_name
 from app.replication.peer.answers import PeerError
 from app.stores.rows import Store

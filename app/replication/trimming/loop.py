@@ -1,17 +1,14 @@
 """The course of a trimming: which records go next, and how many at once."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 
 from app.jobs.errors import JobStopped
-from app.jobs.running.context import JobContext
-from app.jobs.running.sql_target import Claimed
 from app.replication.replica.replicas import writer_turn
 from app.replication.trimming.models import TrimParams
-from app.stores.rows import Store
-from app.sweeps.counts import CHECKPOINT_REMOVED, Tally
+from app.sweeps.counts import CHECKPOINT_REMOVED
+from app.sweeps.frame import Attempt
 from app.sweeps.loop import PARTS, Charge, Course
 from app.sweeps.sizing import UnitSize
 from spark.replication.trimming.plan import PlanStopped, TrimPlan, plan_trim
@@ -25,17 +22,11 @@ ROWS_MAX = 5_000
 
 
 @dataclass(slots=True)
-class Trim:
-    """What one attempt carries from step to step."""
+class Trim(Attempt[TrimParams]):
+    """What one attempt carries from step to step; `planned` is what it is to remove."""
 
-    context: JobContext
-    conn: Connection
-    store: Store
-    params: TrimParams
     cutoff: datetime | None
-    claimed: Claimed | None = None
-    archive: Path | None = None
-    tally: Tally = field(default_factory=Tally)
+    planned: TrimPlan | None = None
 
     @property
     def cutoff_s(self) -> int | None:
@@ -105,8 +96,7 @@ class TrimCourse(Course[TrimUnit, UnitResult]):
         return iter([self._unit(span) for span in spans]) if spans else None
 
     def _unit(self, span: Span) -> TrimUnit:
-        job, claimed, archive = self._trim.context.job, self._trim.claimed, self._trim.archive
-        assert claimed is not None, "nothing is removed without a claim"
+        job, claimed, archive = self._trim.context.job, self._trim.claim, self._trim.archive
         return TrimUnit(
             job.id,
             span,
@@ -119,12 +109,11 @@ class TrimCourse(Course[TrimUnit, UnitResult]):
     def done(self, unit: TrimUnit, result: UnitResult, *, elapsed_s: float) -> Charge:
         """Count it by its replica id."""
         trim = self._trim
-        assert trim.claimed is not None, "nothing is removed without a claim"
         self._walk.note(unit.span, result.rows)
         self._size.learn([elapsed_s])
         self._done += result.rows
         trim.tally.add(str(unit.span.rid), result.rows, elapsed_s=elapsed_s)
-        if not trim.claimed.has_ledger:
+        if not trim.claim.has_ledger:
             trim.context.save_checkpoint(CHECKPOINT_REMOVED, trim.tally.rows)
         return result.rows, result.archive.bytes if result.archive else 0
 

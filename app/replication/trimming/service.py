@@ -8,15 +8,11 @@ from typing import Any, Final
 
 from sqlmodel import Session
 
-from app.auth.service import Caller
 from app.db import Database
-from app.errors import Conflict, ServiceError, Unprocessable
+from app.errors import Conflict, ServiceError
 from app.jobs.errors import PlanNoLongerHolds, PlanNotUsable
 from app.jobs.plans.reviewed_plan import check_still_holds, drift_fault, finished_plan
-from app.jobs.rows import Job
-from app.jobs.submission import submit_claiming
-from app.kit.instants import instant_text
-from app.parameters.registry import as_timedelta
+from app.kinds.parameter import as_timedelta
 from app.parameters.service import effective_by_name
 from app.replication.agreements.sessions.service import target_of_store
 from app.replication.replica.replicas import find_status, opened_replica
@@ -26,14 +22,14 @@ from app.settings import Settings
 from app.stores.models import StoreKind, StoreLimits
 from app.stores.rows import Store
 from app.stores.service import require_kind
+from app.sweeps.cutoff import check_cutoff
 from app.sweeps.models import ChangelogPlanRead
-from app.sweeps.purging import JOB_PURGE, Looked
+from app.sweeps.purging import Looked, Purging
 from spark.replication.errors import ReplicaMissing
 from spark.replication.records import ReplicaStatus
 from spark.replication.trimming.plan import PlanStopped, TrimPlan, plan_trim
 from spark.targets.connection import Connection, target_now
 
-STORE_KIND: Final = StoreKind.REPLICA
 MAX_AGE = "nsslapd-changelogmaxage"
 MAX_ENTRIES = "nsslapd-changelogmaxentries"
 TRIMMABLE = frozenset({ReplicaStatus.ONLINE, ReplicaStatus.EMPTY})
@@ -65,7 +61,7 @@ def look(
         params = snapshot(db, store, request, plan)
     if set(store.runs_on) <= set(settings.labels):  # else only other runners reach it
         _look_early(database, store, params, settings=settings, for_write=for_write)
-    return Looked(params)
+    return _looked(store, params)
 
 
 def snapshot(
@@ -197,62 +193,22 @@ def fault_of(plan: TrimPlan, params: TrimParams) -> str | None:
     return drift_fault(sum(params.planned.values()), plan.rows_to_remove, max_drift=params.max_drift)
 
 
-def check_cutoff(cutoff: datetime, now: datetime) -> None:
-    """Raise FUTURE_CUTOFF for one that is later than the target's clock."""
-    if cutoff > now:
-        detail = f"the cut-off {instant_text(cutoff)} is later than the target's {instant_text(now)}"
-        raise Unprocessable(detail, code="FUTURE_CUTOFF")
+def unseen(db: Session, store: Store, fields: Mapping[str, Any]) -> Looked:
+    """The snapshot of a request whose target is looked at when the job runs.
 
-
-def submit_unseen(
-    db: Session,
-    store: Store,
-    fields: Mapping[str, Any],
-    *,
-    caller: Caller,
-    reason: str | None,
-    settings: Settings,
-    now: datetime,
-    parent_id: str | None,
-) -> Job:
-    """Queue a job whose target is looked at when it runs; see app.sweeps.purging.
-
-    Raises: StoreKindWrong, ConflictingJob, QueueFull.
+    Raises: StoreKindWrong.
     """
     require_kind(store, StoreKind.REPLICA)
-    looked = Looked(snapshot(db, store, TrimFields.model_validate(fields)))
-    return submit(
-        db, store, looked, caller=caller, reason=reason, settings=settings, now=now, parent_id=parent_id
-    )
+    return _looked(store, snapshot(db, store, TrimFields.model_validate(fields)))
 
 
-def submit(
-    db: Session,
-    store: Store,
-    looked: Looked,
-    *,
-    caller: Caller,
-    reason: str | None,
-    settings: Settings,
-    now: datetime,
-    parent_id: str | None = None,
-) -> Job:
-    """Queue the job; see app.sweeps.purging.
+def _looked(store: Store, params: TrimParams) -> Looked:
+    return Looked(params=params, resource=trim_resource(store))
 
-    Raises: ConflictingJob, QueueFull.
-    """
-    params = looked.params
-    assert isinstance(params, TrimParams), "what `look` has made"
-    return submit_claiming(
-        db,
-        store,
-        JOB_PURGE,
-        params,
-        resource=trim_resource(store),
-        throttle=params.throttle,
-        caller=caller,
-        reason=reason,
-        settings=settings,
-        now=now,
-        parent_id=parent_id,
-    )
+
+PURGING: Final = Purging(
+    store_kind=StoreKind.REPLICA,
+    look=look,
+    unseen=unseen,
+    refused=dict.fromkeys(("stranded", "strict", "strategy", "engine", "force")),
+)

@@ -7,14 +7,11 @@ changelog itself, whose lowest records are the next.
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
-from app.archives.housekeeping import trim_old_ledgers
-from app.errors import ServiceError
 from app.jobs.errors import JobFailed
 from app.jobs.running.context import JobContext
-from app.jobs.running.sql_target import claim, controlled
-from app.jobs.running.suspension import awake_store
 from app.kit.instants import instant_text
 from app.replication.agreements.service import register_missing
 from app.replication.agreements.sessions.service import target_of_store
@@ -22,9 +19,10 @@ from app.replication.replica.replicas import compare_with_memory
 from app.replication.trimming.loop import Trim, TrimCourse, trim_once
 from app.replication.trimming.models import TrimParams
 from app.replication.trimming.report import plan_read, reach_of, rids_result
-from app.replication.trimming.service import TRIMMABLE, check_cutoff, fault_of, trim_resource
-from app.sweeps.archive import end_archive, open_archive
+from app.replication.trimming.service import TRIMMABLE, fault_of, trim_resource
 from app.sweeps.counts import Counts, ledger_counts, noted_counts
+from app.sweeps.cutoff import check_cutoff, fixed_instant
+from app.sweeps.frame import Sweeping, asked, beside_plan, run_sweep
 from app.sweeps.limits import check_limits
 from app.sweeps.loop import sweep_here
 from app.sweeps.purging import CHANGELOG
@@ -38,7 +36,6 @@ from spark.replication.trimming.units import ReplicaNotTrimmed, step_of
 from spark.targets.advisory import hold
 from spark.targets.connection import Connection, target_now
 
-CHECKPOINT_CUTOFF = "cutoff"
 CHECKPOINT_LIMITS = "limits"
 
 
@@ -48,25 +45,7 @@ def run_trimming(context: JobContext) -> Mapping[str, Any]:
     Raises: JobSignal.
     """
     with _prepared(context) as trim:
-        if trim is None:
-            return _nothing(context)
-        params = trim.params
-        resource = trim_resource(trim.store)
-        trim.claimed = claim(context, trim.conn, resource=resource, queue=params.overlap == "QUEUE")
-        if trim.claimed.has_ledger:
-            trim_old_ledgers(context, trim.conn)
-        else:
-            hold(trim.conn, resource)
-            trim.tally.rows = dict(noted_counts(context).rows)
-        register_missing(context.database, trim.conn, trim.store.id)
-        plan = trim.plan(is_reviewed=True)
-        _check_start(trim, plan)
-        if params.archive:
-            trim.archive = open_archive(context, resource=resource)
-        course = TrimCourse(trim, plan, before=sum(_so_far(trim).rows.values()))
-        sweep_here(trim.conn, trim_once, course, context)
-        forget_removed(trim.conn, now_s=trim.now_s())
-        return _result(trim)
+        return _nothing(context) if trim is None else run_sweep(TRIMMING, trim)
 
 
 def run_trim_plan(context: JobContext) -> Mapping[str, Any]:
@@ -108,22 +87,19 @@ def _removed_so_far(done: Counts) -> dict[str, Any]:
 @contextmanager
 def _prepared(context: JobContext) -> Iterator[Trim | None]:
     """The replica of a job, ready to be planned; None: it has no tables yet, so there is nothing to trim."""
-    store = awake_store(context)
-    params = TrimParams.model_validate(context.job.params)
-    if params.target != target_of_store(store):  # a retry of a job from before the store was changed
-        raise JobFailed("STORE_CHANGED", "the store names another target than when this was submitted")
     try:
-        with controlled(context, store) as conn:
+        with asked(context, TrimParams, target_fields=target_of_store) as (conn, store, params):
             if find_replica(conn) is None:
                 yield None
                 return
             status = compare_with_memory(context.database, conn, store.id)
             if status not in TRIMMABLE:
                 raise _not_whole(status)
-            yield Trim(context, conn, store, params, _fixed_cutoff(context, conn, params))
+            cutoff = fixed_instant(context, partial(_decide_cutoff, conn, params))
+            yield Trim(context, conn, store, params, cutoff)
     except ReplicaNotTrimmed as error:
         raise _not_whole(error.status) from error
-    except (ReplicationRefused, ServiceError) as error:
+    except ReplicationRefused as error:
         raise JobFailed(error.code, error.detail) from error
 
 
@@ -132,19 +108,37 @@ def _not_whole(status: str) -> JobFailed:
     return JobFailed(f"REPLICA_{ReplicaStatus(status)}", detail, retryable=True)
 
 
-def _fixed_cutoff(context: JobContext, conn: Connection, params: TrimParams) -> datetime | None:
-    """The cut-off of the first attempt holds for all."""
-    known = context.checkpoint(CHECKPOINT_CUTOFF)
-    if known is not None:
-        return None if known["at"] is None else datetime.fromisoformat(known["at"])
+def _decide_cutoff(conn: Connection, params: TrimParams) -> datetime | None:
     now = target_now(conn)
     cutoff = params.cutoff
     if cutoff is None and params.retention is not None:
         cutoff = now - params.retention
     if cutoff is not None:
         check_cutoff(cutoff, now)
-    context.save_checkpoint(CHECKPOINT_CUTOFF, {"at": None if cutoff is None else cutoff.isoformat()})
     return cutoff
+
+
+def _resource(trim: Trim) -> str:
+    return trim_resource(trim.store)
+
+
+def _claimed(trim: Trim) -> None:
+    if not trim.claim.has_ledger:
+        hold(trim.conn, trim.claim.resource)
+        trim.tally.rows = dict(noted_counts(trim.context).rows)
+
+
+def _check(trim: Trim) -> None:
+    register_missing(trim.context.database, trim.conn, trim.store.id)
+    trim.planned = trim.plan(is_reviewed=True)
+    _check_start(trim, trim.planned)
+
+
+def _sweep(trim: Trim) -> None:
+    assert trim.planned is not None, "planned when it was checked"
+    course = TrimCourse(trim, trim.planned, before=sum(_so_far(trim).rows.values()))
+    sweep_here(trim.conn, trim_once, course, trim.context)
+    forget_removed(trim.conn, now_s=trim.now_s())
 
 
 def _check_start(trim: Trim, plan: TrimPlan) -> None:
@@ -171,39 +165,24 @@ def _by_rid(done: Counts) -> dict[int, int]:
 
 
 def _so_far(trim: Trim) -> Counts:
-    assert trim.claimed is not None
-    if trim.claimed.has_ledger:
+    if trim.claim.has_ledger:
         return ledger_counts(trim.context, trim.conn)
     return Counts(trim.tally.rows, trim.tally.units, is_exact=False)
 
 
-def _result(trim: Trim) -> dict[str, Any]:
-    done, left = _so_far(trim), trim.plan()
-    removed = _by_rid(done)
+def _tell(trim: Trim, done: Counts) -> dict[str, Any]:
+    left, removed, planned = trim.plan(), _by_rid(done), trim.params.planned
+    gone = sum(removed.values())
     return {
         **_head(trim.params, trim.cutoff),
-        "counts": done.word,
-        "removed": {"changelog": sum(removed.values())},
-        **_beside(trim.params, sum(removed.values())),
+        "removed": {"changelog": gone},
+        **beside_plan(
+            trim.params.plan_id, None if planned is None else {"changelog": sum(planned.values())}, gone
+        ),
         "rows_left": left.rows,
         "rows_over_max_entries": left.excess,
         "rids": rids_result(left, removed),
-        "archive": end_archive(trim.context, trim.conn, is_exact=done.is_exact),
-        "units": done.units,
-        "longest_hold_ms": round(trim.tally.longest_s * 1000),
         "warnings": [],
-    }
-
-
-def _beside(params: TrimParams, removed: int) -> dict[str, Any]:
-    """What was planned, beside what has gone."""
-    if params.planned is None:
-        return {}
-    planned = sum(params.planned.values())
-    return {
-        "plan_id": params.plan_id,
-        "planned": {"changelog": planned},
-        "fewer_than_planned": planned - removed,
     }
 
 
@@ -232,3 +211,13 @@ def _head(params: TrimParams, cutoff: datetime | None) -> dict[str, Any]:
         "max_entries": params.max_entries,
         "max_entries_source": params.max_entries_source,
     }
+
+
+TRIMMING: Final[Sweeping[Trim]] = Sweeping(
+    resource=_resource,
+    claimed=_claimed,
+    check=_check,
+    sweep=_sweep,
+    counts=_so_far,
+    tell=_tell,
+)

@@ -13,14 +13,14 @@ from sqlmodel import Session, col, func, select
 from app.auth.actions import Action
 from app.auth.scopes import Scope
 from app.jobs.rows import Job
-from app.parameters.registry import as_timedelta
+from app.kinds.parameter import as_timedelta
 from app.parameters.service import GlobalValues
-from app.replication.trimming.service import submit_unseen
+from app.replication.trimming.service import unseen
 from app.settings import Settings
 from app.stores.models import StoreKind
 from app.stores.rows import Store
 from app.sweeps.models import IntervalTickRead
-from app.sweeps.purging import CHANGELOG, JOB_PURGE
+from app.sweeps.purging import CHANGELOG, JOB_PURGE, submit_looked
 from app.sweeps.recurring import Ticked, submit_recurring
 from app.sweeps.tick import Recurring, Schedule, shown_by_interval, submit_due
 
@@ -55,8 +55,8 @@ def _submit(db: Session, settings: Settings, store: Store, _schedule: Schedule, 
         db,
         store,
         scope=Scope.PURGES_WRITE,
-        submit=lambda caller: submit_unseen(
-            db, store, {}, caller=caller, reason=reason, settings=settings, now=now, parent_id=None
+        submit=lambda caller: submit_looked(
+            db, store, unseen(db, store, {}), caller=caller, reason=reason, settings=settings, now=now
         ),
         action=Action.PURGE_CREATE,
         detail=lambda job: {"kind": CHANGELOG, "reason": job.reason},

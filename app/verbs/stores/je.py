@@ -8,9 +8,9 @@ from app.db import Database
 from app.erase.check import check_environment
 from app.erase.recover import is_environment_ahead, recover_environment
 from app.extinction.status import known_extinctions
+from app.kinds.je import RULES
 from app.settings import Settings
 from app.stores.checks.models import StoreCheck
-from app.stores.kinds.je import RULES
 from app.stores.rows import Store
 from app.verbs.stores.kind import KindOfStore
 

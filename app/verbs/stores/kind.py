@@ -8,9 +8,9 @@ from typing import Any
 from sqlmodel import Session
 
 from app.db import Database
+from app.kinds.rules import KindRules
 from app.settings import Settings
 from app.stores.checks.models import RecoveryRead, StoreCheck
-from app.stores.kinds.rules import KindRules
 from app.stores.rows import Store
 
 _NEEDED: Any = None

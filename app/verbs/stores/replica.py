@@ -1,9 +1,9 @@
 """A replica of Lethe's own protocol."""
 
 from app.db import Database
+from app.kinds.replica import RULES
 from app.replication.check import check_replica, recover_replica
 from app.settings import Settings
-from app.stores.kinds.replica import RULES
 from app.stores.rows import Store
 from app.verbs.stores.kind import KindOfStore
 

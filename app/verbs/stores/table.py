@@ -1,6 +1,6 @@
 """The table of the kinds of stores."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from app.stores.models import StoreKind
@@ -13,7 +13,11 @@ from app.verbs.stores.sql import SQL
 from app.verbs.stores.symmetricds import SYMMETRICDS
 
 KINDS: Final[Mapping[StoreKind, KindOfStore]] = {
-    kind.rules.kind: kind for kind in (SYMMETRICDS, JE, REPLICA, SLONY, SQL)
+    StoreKind.SYMMETRICDS: SYMMETRICDS,
+    StoreKind.JE: JE,
+    StoreKind.REPLICA: REPLICA,
+    StoreKind.SLONY: SLONY,
+    StoreKind.SQL: SQL,
 }
 COLUMNS: Final = {
     "rules": "its fields and an example",
@@ -28,17 +32,16 @@ class KindIncomplete(Exception):
     """The table of the kinds of stores lacks something: a fault of this version."""
 
 
-def check_kinds(kinds: Iterable[KindOfStore]) -> None:
+def check_kinds(kinds: Mapping[StoreKind, KindOfStore]) -> None:
     """Return when every kind of store has all that it needs.
 
     Raises: KindIncomplete: naming the kind and the column.
     """
-    there = {kind.rules.kind: kind for kind in kinds}
     for name in StoreKind:
-        if name not in there:
+        if name not in kinds:
             raise KindIncomplete(f"store kind {name} has no row in app/verbs/stores")
         for column, what in COLUMNS.items():
-            if getattr(there[name], column) is None:
+            if getattr(kinds[name], column) is None:
                 raise KindIncomplete(f"store kind {name} lacks `{column}` in app/verbs/stores: {what}")
 
 

@@ -73,7 +73,7 @@ def test_stop_before_the_first_unit_is_drawn_stops_and_is_no_end() -> None:
     context = StoppedBetween()
     params = SimpleNamespace(max_rows_in_tx=None)
     claimed = Claimed("target", "_lab.cleanup", has_ledger=True)
-    cleanup = cast(Cleanup, Cleanup(context, None, None, params, CATALOG, NOW, claimed))  # type: ignore[arg-type]
+    cleanup = cast(Cleanup, Cleanup(context, None, None, params, CATALOG, NOW, claimed=claimed))  # type: ignore[arg-type]
     with pytest.raises(JobStopped) as stopped:
         Sweep(cast(Any, context), cast(Any, NoLease()), _course(cleanup)).run()
     assert stopped.value.cause is StopCause.ABORT
@@ -105,7 +105,7 @@ def test_an_origin_is_busy_until_the_last_of_its_units_has_ended() -> None:
     context.throttle.charge = lambda **_: None
     params = SimpleNamespace(max_rows_in_tx=None)
     claimed = Claimed("target", "_lab.cleanup", has_ledger=True)
-    cleanup = cast(Cleanup, Cleanup(context, None, None, params, CATALOG, NOW, claimed))  # type: ignore[arg-type]
+    cleanup = cast(Cleanup, Cleanup(context, None, None, params, CATALOG, NOW, claimed=claimed))  # type: ignore[arg-type]
     course = _course(cleanup)
     course._walk = cast(Any, Walk())
     Sweep(cast(Any, context), cast(Any, Lease()), course).run()
@@ -127,7 +127,7 @@ def test_a_throttle_that_is_set_meanwhile_is_waited_for_behind_the_unit_under_wa
     context = StoppedBetween(looks=-100)
     params = SimpleNamespace(max_rows_in_tx=None)
     claimed = Claimed("target", "_lab.cleanup", has_ledger=True)
-    cleanup = cast(Cleanup, Cleanup(context, None, None, params, CATALOG, NOW, claimed))  # type: ignore[arg-type]
+    cleanup = cast(Cleanup, Cleanup(context, None, None, params, CATALOG, NOW, claimed=claimed))  # type: ignore[arg-type]
     course = _course(cleanup)
     course._walk = cast(Any, Walk())
     drawn = course.next_units()

@@ -25,10 +25,10 @@ from app.figures.sums import Name, count, note
 from app.jobs.rows import Job
 from app.jobs.states import JobState
 from app.jobs.writing import add_job, change_job, end_values, state_event
+from app.kinds.table import StoreKind
 from app.kit.ids import new_id
 from app.stores.checks.keeping import keep_check
 from app.stores.checks.models import StoreCheck, TableSize
-from app.stores.kinds.rules import StoreKind
 from app.stores.rows import Store
 from spark.events.records import Confirmed
 from tests.app.fake_clock import FakeClock

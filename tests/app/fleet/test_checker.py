@@ -15,10 +15,10 @@ from app.db import Database
 from app.errors import Unprocessable
 from app.figures.rows import SeriesPoint
 from app.fleet.checker import CLAIM, FIRST, Checker
+from app.kinds.table import StoreKind
 from app.settings import Settings
 from app.stores.checks.models import Finding, FindingSeverity, StoreCheck, TableSize
 from app.stores.checks.rows import StoreHealth
-from app.stores.kinds.rules import StoreKind
 from app.stores.rows import Store
 from tests.app.fake_clock import FakeClock
 

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import Unprocessable
+from app.kinds.parameter import ParameterScope, ParameterType, as_timedelta
 from app.kit.durations import parse_duration
-from app.parameters.registry import REGISTRY, ParameterScope, ParameterType, as_timedelta, find_parameter
+from app.parameters.registry import REGISTRY, find_parameter
 
 EVENTS_3X = "job.purge.max.num.data.event.batches.to.delete.in.tx"
 

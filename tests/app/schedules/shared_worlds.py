@@ -20,12 +20,12 @@ from app.db import Database
 from app.jobs.errors import ConflictingJob
 from app.jobs.rows import Job
 from app.jobs.states import JobState
-from app.purge.models import PurgeRequest
-from app.purge.service import submit_unseen
+from app.purge.purging import unseen
 from app.schedules.rows import Schedule, ScheduleFiring
 from app.schedules.scheduler import Scheduler
 from app.settings import Settings
 from app.stores.service import get_store
+from app.sweeps.purging import submit_looked
 from app.tables import metadata
 from tests.app.schedules.minutes import CHANGES, ZONES, MinuteSchedule, random_cron
 from tests.app.schedules.schedules_bench import PURGE, SchedulesBench, WallClock, hang
@@ -191,11 +191,13 @@ class World:
         store, is_free = str(told.row.store), self._until(told) <= self.passed_s
         with self.bench.database.transaction() as db:
             try:
-                submit_unseen(
+                locked = get_store(db, store, lock=True)
+                submit_looked(
                     db,
-                    get_store(db, store, lock=True),
-                    PurgeRequest.model_validate(PURGE),
+                    locked,
+                    unseen(db, locked, PURGE),
                     caller=self.ann,
+                    reason=None,
                     settings=self.bench.settings,
                     now=self.bench.clock.now(),
                 )

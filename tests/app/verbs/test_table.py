@@ -67,9 +67,9 @@ def test_two_rows_for_one_act_do_not_start() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_kind_of_store_that_lacks_a_column_does_not_start(kind: Any, column: str) -> None:
     lacking: dict[str, Any] = {column: None}
-    others = [each for name, each in KINDS.items() if name != kind]
+    others = {name: each for name, each in KINDS.items() if name != kind}
     with pytest.raises(Misconfigured, match=f"store kind {kind} lacks `{column}`"):
-        check_verbs(kinds=[*others, replace(KINDS[kind], **lacking)])
+        check_verbs(kinds={**others, kind: replace(KINDS[kind], **lacking)})
     with pytest.raises(Misconfigured, match=f"store kind {kind} has no row"):
         check_verbs(kinds=others)
 

@@ -16,7 +16,6 @@ from typing import Any, Final
 
 import structlog
 
-from app.errors import ServiceError
 from app.events.cleanup.models import EventOverlap
 from app.events.cleanup.node_claims import claim_node, give_back
 from app.events.cleanup.service import target_fields
@@ -27,9 +26,9 @@ from app.events.nodes import refuse_copy
 from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.models import WaitingOn
 from app.jobs.running.context import JobContext
-from app.jobs.running.sql_target import claim, controlled
-from app.jobs.running.suspension import awake_store
+from app.jobs.running.sql_target import claim
 from app.stores.rows import Store
+from app.sweeps.frame import asked
 from spark.events.catalog import read_catalog
 from spark.events.cleaning.errors import ClusterLocked
 from spark.events.cleaning.log_switch import heal_status, read_log_status, start_switch, try_finish
@@ -93,17 +92,9 @@ def run_switch(context: JobContext) -> Mapping[str, Any]:
 
     Raises: JobSignal.
     """
-    store = awake_store(context)
-    params = SwitchParams.model_validate(context.job.params)
-    if params.target != target_fields(store):  # a retry of a job from before the store was changed
-        raise JobFailed("STORE_CHANGED", "the store names another target than when this was submitted")
-    assert store.cluster is not None, "a store of kind SLONY names its cluster"
-    try:
-        with controlled(context, store) as conn:
-            catalog = read_catalog(conn, store.cluster)
-            return _Switch(context, conn, store, params, catalog).run()
-    except ServiceError as error:
-        raise JobFailed(error.code, error.detail) from error
+    with asked(context, SwitchParams, target_fields=target_fields) as (conn, store, params):
+        assert store.cluster is not None, "a store of kind SLONY names its cluster"
+        return _Switch(context, conn, store, params, read_catalog(conn, store.cluster)).run()
 
 
 class _Switch:

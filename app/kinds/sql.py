@@ -1,9 +1,8 @@
 """A database of anybody's: rows of any of its tables can go."""
 
-from app.stores.kinds.rules import SQL_FIELDS, KindRules, StoreKind
+from app.kinds.rules import SQL_FIELDS, KindRules
 
 RULES = KindRules(
-    kind=StoreKind.SQL,
     fields=SQL_FIELDS - {"table_prefix"},
     needs=("url",),
     defaults={"table_prefix": ""},

@@ -5,15 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-
-class StoreKind(StrEnum):
-    """What a store is."""
-
-    SYMMETRICDS = "SYMMETRICDS"
-    JE = "JE"
-    REPLICA = "REPLICA"
-    SLONY = "SLONY"
-    SQL = "SQL"
+from app.kinds.parameter import ParameterSpec
 
 
 class StoreMode(StrEnum):
@@ -49,9 +41,9 @@ class KindRules:
         defaults: what holds where a client says nothing.
         counts_bytes: whether `limits.max_bytes` means something.
         example: what a new one looks like, as JSON.
+        parameters: that its stores may set, beside those of all kinds.
     """
 
-    kind: StoreKind
     fields: frozenset[str]
     needs: tuple[str, ...]
     dialects: frozenset[str] = frozenset()
@@ -59,3 +51,4 @@ class KindRules:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     counts_bytes: bool = False
     example: Mapping[str, Any]
+    parameters: tuple[ParameterSpec, ...] = ()
