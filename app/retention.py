@@ -24,8 +24,8 @@ from app.hooks.looks import say_queued
 from app.jobs.rows import Job, JobCheckpoint, JobEvent
 from app.jobs.states import TERMINAL
 from app.jobs.writing import EVENT_PROGRESS
-from app.parameters.registry import as_timedelta
 from app.parameters.service import effective_by_name
+from app.parameters.spec import as_timedelta
 from app.protection.rows import Protection
 from app.schedules.rows import ScheduleFiring
 from app.settings import Settings

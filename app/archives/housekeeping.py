@@ -12,8 +12,8 @@ from sqlmodel import Session, col, select
 from app.archives.rows import Archive
 from app.jobs.rows import Job
 from app.jobs.running.context import JobContext
-from app.parameters.registry import as_timedelta
 from app.parameters.service import effective_by_name
+from app.parameters.spec import as_timedelta
 from spark.targets.connection import Connection
 from spark.targets.errors import ArchiveFailed
 from spark.targets.ledger import archive_manifest, list_jobs, trim_ledger

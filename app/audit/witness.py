@@ -26,8 +26,8 @@ from app.auth.actions import Action
 from app.auth.chain import adopt, anchor, service_row
 from app.auth.rows import AuditEvent
 from app.db import Database
-from app.parameters.registry import as_timedelta
 from app.parameters.service import effective_by_name
+from app.parameters.spec import as_timedelta
 
 FILE: Final = "audit.head"
 NOTE: Final = "metadata.restored"

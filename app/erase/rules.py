@@ -8,8 +8,8 @@ from typing import Final
 from sqlmodel import Session
 
 from app.erase.rows import EraseKind
-from app.parameters.registry import ParameterValue, as_timedelta
 from app.parameters.service import effective_among, global_values
+from app.parameters.spec import ParameterValue, as_timedelta
 from app.stores.rows import Store
 from spark.erase.reasons import Switches
 

@@ -17,7 +17,7 @@ from app.kit.pagination import Page
 from app.kit.problems import problems
 from app.parameters.errors import ParameterScopeInvalid
 from app.parameters.models import ParameterRead, ParameterWrite, read_parameter
-from app.parameters.registry import REGISTRY, ParameterScope, ParameterSpec, ParameterValue
+from app.parameters.registry import REGISTRY
 from app.parameters.service import (
     effective,
     global_values,
@@ -26,6 +26,7 @@ from app.parameters.service import (
     parameters_by_need,
     set_global,
 )
+from app.parameters.spec import ParameterScope, ParameterSpec, ParameterValue
 
 router = APIRouter(tags=["parameters"])
 Reader = Annotated[Caller, Depends(requires(Scope.STORES_READ))]

@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel, Field, StrictBool, StrictInt, StrictStr
 
-from app.parameters.registry import ParameterScope, ParameterSpec, ParameterType, ParameterValue
+from app.parameters.spec import ParameterScope, ParameterSpec, ParameterType, ParameterValue
 
 
 class ParameterWrite(BaseModel):

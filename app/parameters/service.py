@@ -10,8 +10,9 @@ from sqlmodel import Session, select
 from app.auth.scopes import Scope
 from app.errors import Conflict
 from app.parameters.errors import ParameterNotFound, ParameterScopeInvalid
-from app.parameters.registry import REGISTRY, ParameterScope, ParameterSpec, ParameterValue, find_parameter
+from app.parameters.registry import REGISTRY, find_parameter
 from app.parameters.rows import GlobalParameter
+from app.parameters.spec import ParameterScope, ParameterSpec, ParameterValue
 
 GlobalValues = Mapping[str, ParameterValue]
 """The global values that are set, by canonical names."""

@@ -17,8 +17,8 @@ from app.auth.service import Caller
 from app.db import Database
 from app.errors import ServiceError
 from app.jobs.api import watch_of
-from app.parameters.registry import as_timedelta
 from app.parameters.service import effective_by_name
+from app.parameters.spec import as_timedelta
 from app.protection.control import Environment, Quiet, environment_of, log_files
 from app.protection.errors import LogFileMissing, some_names
 from app.protection.files import name_of, number_of

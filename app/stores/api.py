@@ -20,8 +20,8 @@ from app.kit.http.at_once import at_once
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
 from app.kit.values import Text
-from app.parameters.registry import ParameterScope, ParameterValue
 from app.parameters.service import global_values, parameters_by_need, scopes_of_change
+from app.parameters.spec import ParameterScope, ParameterValue
 from app.stores.borders import judge_at_check
 from app.stores.checks.keeping import check_period, keep_check
 from app.stores.checks.models import RecoveryRead, StoreCheck

@@ -15,8 +15,9 @@ from app.kit.pagination import Page
 from app.kit.problems import problems
 from app.parameters.api import ParameterName, Reader, Writer
 from app.parameters.models import ParameterRead, ParameterWrite, read_parameter
-from app.parameters.registry import REGISTRY, ParameterSpec, ParameterValue
+from app.parameters.registry import REGISTRY
 from app.parameters.service import check_store_scope, effective, global_values, known_parameter
+from app.parameters.spec import ParameterSpec, ParameterValue
 from app.stores.api import StoreId, read_row
 from app.stores.rows import Store
 from app.stores.service import get_store, save_store

@@ -127,10 +127,13 @@ from lethe_client.slony_results import (
     ConfirmationMatrix,
     ConfirmOutcome,
     Event,
+    HealthFinding,
     LogBlocker,
     LogStatus,
     LogTable,
+    NodeHealth,
     Precondition,
+    SlonyHealth,
 )
 from lethe_client.version import __version__
 
@@ -198,6 +201,7 @@ __all__ = [
     "FleetEvent",
     "Gone",
     "GrantState",
+    "HealthFinding",
     "HealthState",
     "Instance",
     "Job",
@@ -212,6 +216,7 @@ __all__ = [
     "LogEntry",
     "LogStatus",
     "LogTable",
+    "NodeHealth",
     "NotAuthenticated",
     "NotFound",
     "Overview",
@@ -247,6 +252,7 @@ __all__ = [
     "SessionState",
     "Severity",
     "SigningKey",
+    "SlonyHealth",
     "SlotState",
     "SparkPoolState",
     "SparkSlot",

@@ -29,8 +29,8 @@ from app.jobs.rows import Job
 from app.jobs.running.recovery import refuse_ahead
 from app.jobs.submission import submit_claiming
 from app.kit.instants import instant_text
-from app.parameters.registry import as_timedelta
 from app.parameters.service import effective_by_name
+from app.parameters.spec import as_timedelta
 from app.settings import Settings
 from app.stores.borders import judge
 from app.stores.errors import service_error

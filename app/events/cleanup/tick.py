@@ -15,8 +15,8 @@ from app.auth.actions import Action
 from app.auth.scopes import Scope
 from app.events.cleanup.models import CLEANUP_INTERVAL, JOB_CLEANUP, CleanupRequest
 from app.events.cleanup.service import submit_unseen
-from app.parameters.registry import as_timedelta
 from app.parameters.service import GlobalValues, effective_among
+from app.parameters.spec import as_timedelta
 from app.settings import Settings
 from app.stores.models import StoreKind
 from app.stores.rows import Store

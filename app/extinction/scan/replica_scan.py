@@ -29,8 +29,8 @@ from app.jobs.running.claims import claim_target
 from app.jobs.running.context import JobContext
 from app.jobs.running.sql_target import controlled
 from app.jobs.running.suspension import require_awake
-from app.parameters.registry import as_timedelta
 from app.parameters.service import effective_by_name
+from app.parameters.spec import as_timedelta
 from app.replication.replica.replicas import replica_limits, writer_turn
 from app.replication.supplier.signals import supplying_replica
 from app.stores.rows import Store

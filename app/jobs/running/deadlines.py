@@ -29,8 +29,8 @@ from app.jobs.states import JobState
 from app.kit.durations import format_duration
 from app.outbox.facts import Fact
 from app.outbox.writing import hooks_without_a_time, tell
-from app.parameters.registry import as_timedelta
 from app.parameters.service import effective_among, effective_by_name, global_values
+from app.parameters.spec import as_timedelta
 from app.stores.rows import Store
 
 WAIT_MAX: Final = "job.wait.max"

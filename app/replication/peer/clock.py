@@ -7,8 +7,8 @@ from typing import Final
 from sqlmodel import Session
 
 from app.clock import Clock
-from app.parameters.registry import as_timedelta
 from app.parameters.service import effective_by_name
+from app.parameters.spec import as_timedelta
 from app.replication.peer.answers import PeerError
 from app.stores.rows import Store
 from spark.formats.csn import Csn

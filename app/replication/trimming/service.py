@@ -16,8 +16,8 @@ from app.jobs.plans.reviewed_plan import check_still_holds, drift_fault, finishe
 from app.jobs.rows import Job
 from app.jobs.submission import submit_claiming
 from app.kit.instants import instant_text
-from app.parameters.registry import as_timedelta
 from app.parameters.service import effective_by_name
+from app.parameters.spec import as_timedelta
 from app.replication.agreements.sessions.service import target_of_store
 from app.replication.replica.replicas import find_status, opened_replica
 from app.replication.trimming.models import TrimFields, TrimParams

@@ -13,8 +13,8 @@ from sqlmodel import Session, col, func, select
 from app.auth.actions import Action
 from app.auth.scopes import Scope
 from app.jobs.rows import Job
-from app.parameters.registry import as_timedelta
 from app.parameters.service import GlobalValues
+from app.parameters.spec import as_timedelta
 from app.replication.trimming.service import submit_unseen
 from app.settings import Settings
 from app.stores.models import StoreKind

@@ -9,8 +9,8 @@ from sqlmodel import Session
 
 from app.figures.series import BACKLOG_OF_EVENTS, Series
 from app.figures.sums import note
-from app.parameters.registry import ParameterValue, as_timedelta
 from app.parameters.service import effective, known_parameter
+from app.parameters.spec import ParameterValue, as_timedelta
 from app.settings import Settings
 from app.stores.checks.models import FindingSeverity, StoreCheck
 from app.stores.checks.rows import StoreHealth

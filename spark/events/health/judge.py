@@ -47,8 +47,13 @@ def judge_node(reading: NodeReading, limits: Thresholds) -> list[HealthFinding]:
     return sorted(found, key=_order)
 
 
+def order_of(severity: Severity, code: str, node: int | None) -> tuple[int, str, int]:
+    """Where a finding stands among others: the worst first."""
+    return -_RANK.index(severity), code, node or 0
+
+
 def _order(finding: HealthFinding) -> tuple[int, str, int]:
-    return -_RANK.index(finding.severity), finding.code, finding.node or 0
+    return order_of(finding.severity, finding.code, finding.node)
 
 
 def _own_slon(reading: NodeReading) -> Iterator[HealthFinding]:

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from app.errors import Unprocessable
 from app.kit.durations import parse_duration
-from app.parameters.registry import REGISTRY, ParameterScope, ParameterType, as_timedelta, find_parameter
+from app.parameters.registry import REGISTRY, find_parameter
+from app.parameters.spec import ParameterScope, ParameterType, as_timedelta
 
 EVENTS_3X = "job.purge.max.num.data.event.batches.to.delete.in.tx"
 
