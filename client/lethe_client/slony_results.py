@@ -118,7 +118,7 @@ class LogStatus(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class HealthFinding(Result):
-    """One thing that is wrong; `measured` and `limit`, where there are any, are in `unit`: SECONDS or ROWS."""
+    """One thing that is wrong; `measured` and `limit` are in `unit`, SECONDS or ROWS, or are not there."""
 
     code: str
     severity: str

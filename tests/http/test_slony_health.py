@@ -125,7 +125,7 @@ def test_each_fault_of_a_cluster_is_told_once_with_all_who_see_it(
 def test_a_node_that_does_not_answer_is_named(http: httpx.Client, cluster: Cluster) -> None:
     gone = register(http, url=NOBODY, cluster=name_of(cluster))
     found = of_cluster(http, name_of(cluster))
-    assert (found["status"], codes(found)) == ("CRITICAL", [("NODE_UNREACHABLE", "CRITICAL", None)])
+    assert (found["status"], codes(found)) == ("CRITICAL", [("NODE_AWAY", "CRITICAL", None)])
     assert gone.id in found["findings"][0]["detail"]
     far = register(http, url=NOBODY, cluster=name_of(cluster), runs_on=["far"])
     found = of_cluster(http, name_of(cluster))
@@ -152,7 +152,7 @@ def test_a_node_that_is_no_store_is_named(http: httpx.Client, catalogs: Catalogs
         alone = node.get("slony-health").json()
     assert (found["status"], codes(found)) == (
         "UNKNOWN",
-        [("NODE_NOT_REGISTERED", "UNKNOWN", 2), ("NODE_NOT_REGISTERED", "UNKNOWN", 3)],
+        [("NODE_WITHOUT_STORE", "UNKNOWN", 2), ("NODE_WITHOUT_STORE", "UNKNOWN", 3)],
     )
     assert alone["status"] == "OK"
 

@@ -19,7 +19,7 @@ from spark.targets.connection import Connection
 from spark.targets.errors import TargetError, TargetUnreachable
 
 NOT_ASKED: Final = "NODE_NOT_ASKED"
-UNREACHABLE: Final = "NODE_UNREACHABLE"
+AWAY: Final = "NODE_AWAY"
 
 logger = structlog.get_logger("lethe.events")
 
@@ -59,4 +59,4 @@ def note_refused(database: Database, store: Store, code: str) -> None:
     """Note that a check did not come as far as the node."""
     node = store.target_parameters.get(LOCAL_NODE)
     known = node if isinstance(node, int) else None
-    note_unasked(database, store, known, UNREACHABLE if code == TargetUnreachable.code else NOT_ASKED)
+    note_unasked(database, store, known, AWAY if code == TargetUnreachable.code else NOT_ASKED)

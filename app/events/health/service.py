@@ -119,7 +119,7 @@ def _unasked_finding(one: Unasked, *, others_answer: bool) -> HealthFindingRead:
     who = f"store {one.store.id}" if one.node is None else f"node {one.node} (store {one.store.id})"
     is_away = one.code in NO_ANSWER
     finding = HealthFinding(
-        code="NODE_UNREACHABLE" if is_away else "NODE_NOT_ASKED",
+        code="NODE_AWAY" if is_away else "NODE_NOT_ASKED",
         severity=Severity.CRITICAL if is_away and others_answer else Severity.UNKNOWN,
         node=one.node,
         detail=f"{who} {'does not answer' if is_away else 'could not be asked'}: {one.code}, {one.detail}",
@@ -134,7 +134,7 @@ def _unregistered(group: _Group, known: set[int]) -> Iterator[HealthFindingRead]
     members = {node for view in group.views for node in view.catalog.active}
     for node in sorted(members - there):
         finding = HealthFinding(
-            code="NODE_NOT_REGISTERED",
+            code="NODE_WITHOUT_STORE",
             severity=Severity.UNKNOWN,
             node=node,
             detail=f"node {node} is no registered store: only what others see of it is looked at",
@@ -167,7 +167,7 @@ def _note(
         for view in group.views:
             note_node(database, view.store, view.found, limits[view.store.id])
     for each in unasked:
-        code = "NODE_UNREACHABLE" if each.code in NO_ANSWER else "NODE_NOT_ASKED"
+        code = "NODE_AWAY" if each.code in NO_ANSWER else "NODE_NOT_ASKED"
         note_unasked(database, each.store, each.node, code)
 
 

@@ -8,7 +8,7 @@ Source: what test_slony_state, check_slony_cluster and its like look at; facts/s
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
@@ -192,14 +192,17 @@ def _by_receiver(
     known = {pair.origin for pair in own if pair.seqno is not None}
     if not known or any(_is_behind(receiver, readings, pair.origin, limits) for pair in own):
         return finding
-    return replace(
-        finding,
+    return HealthFinding(
         code="CONFIRMATIONS_STALE",
         severity=Severity.WARNING,
+        node=finding.node,
         detail=f"node {receiver.node} has processed the events of the others, by its own catalog, and its"
         " confirmations do not come back",
         advice=f"Store the paths back from node {receiver.node} by slonik (STORE PATH), and look at the logs"
         " of the other slons: without its confirmations the log tables grow.",
+        measured=finding.measured,
+        limit=finding.limit,
+        unit=finding.unit,
     )
 
 

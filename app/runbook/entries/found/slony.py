@@ -104,7 +104,7 @@ ENTRIES: Final = (
         Passes.NO,
     ),
     Entry(
-        "NODE_UNREACHABLE",
+        "NODE_AWAY",
         (Seen.FINDING,),
         "The server of a node does not answer. CRITICAL where other nodes of its cluster do.",
         "Start the server, or mend the way to it; `lethe store check STORE` tells more.",
@@ -118,7 +118,7 @@ ENTRIES: Final = (
         Passes.MAYBE,
     ),
     Entry(
-        "NODE_NOT_REGISTERED",
+        "NODE_WITHOUT_STORE",
         (Seen.FINDING,),
         "A node of the cluster is no registered store, so it is not looked at itself.",
         "Register it: `lethe store add STORE URL --kind SLONY --cluster NAME`.",
