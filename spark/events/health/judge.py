@@ -1,6 +1,6 @@
 """Whether a node, or a cluster by what its nodes say, is well. Pure: what was read is all that is known.
 
-Invariants:
+Rules:
 - the same readings and limits give the same findings, in the same order;
 - of a cluster each fault is told once, by the node that sees it worst, with all who see it;
 - what could not be read is UNKNOWN, never fine.
