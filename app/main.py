@@ -38,6 +38,7 @@ from app.erase.certificates.api import router as certificates_router
 from app.events.api import router as events_router
 from app.events.cleanup.api import router as cleanups_router
 from app.events.cleanup.switch.api import router as switches_router
+from app.events.health.api import router as health_router
 from app.events.looks_api import router as looks_router
 from app.events.preconditions.api import router as preconditions_router
 from app.events.waits.api import router as waits_router
@@ -143,6 +144,7 @@ ROUTERS = (
     known_keys_router,
     events_router,
     looks_router,
+    health_router,
     waits_router,
     preconditions_router,
     cleanups_router,

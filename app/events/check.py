@@ -9,6 +9,7 @@ import structlog
 from sqlmodel import col, select
 
 from app.db import Database
+from app.events.health.checking import health_findings, note_refused, try_reading
 from app.events.looks import keep_look
 from app.events.nodes import LOCAL_NODE, stores_of_name
 from app.kit.durations import duration_of
@@ -80,14 +81,20 @@ def check_node(database: Database, store: Store, settings: Settings, now: dateti
             found = inspect_node(conn, store.cluster)
             confirmed = {} if found.catalog is None else confirmed_upto(conn, found.catalog)
             pairs = None if found.catalog is None else _matrix(conn, found.catalog)
+            health = None if found.catalog is None else try_reading(conn, found.catalog)
     except TargetError as error:
+        note_refused(database, store, error.code)
         reachable = not error.transient and error.code not in UNREACHED
         return _refused(error.code, error.detail, reachable=reachable)
     except SecretUnavailable as error:
+        note_refused(database, store, error.code)
         return _refused(error.code, error.detail, reachable=False)
     if found.catalog is not None and pairs is not None:
         keep_look(database, store, found.catalog, pairs, found.log_status, as_of=found.now, now=now)
-    return _report(database, store, found, confirmed, now)
+    report = _report(database, store, found, confirmed, now)
+    told = {finding.code for finding in report.findings}
+    report.findings += health_findings(database, store, health, told)
+    return report
 
 
 def _matrix(conn: Connection, catalog: Catalog) -> Sequence[Pair] | None:

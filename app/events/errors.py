@@ -1,6 +1,6 @@
 """Errors of events and confirmations, as clients see them.
 
-ServiceError -> NodeCopied, EventNotFound, UnknownNode, ReceiverIsOrigin, SeqnoOfTheFuture,
+ServiceError -> NodeCopied, ClusterNotFound, EventNotFound, UnknownNode, ReceiverIsOrigin, SeqnoOfTheFuture,
                 NotProcessedByReceiver, ReceiverNotAsked
 
 What is wrong with the database itself are errors of `spark.events.errors`.
@@ -28,6 +28,10 @@ class NodeCopied(Conflict):
                 f" {original}. Nothing is written to a copy; remove the store, or name {original}"
             )
         super().__init__(detail, extra={"node": node, "original": original, "stores": [store, *others]})
+
+
+class ClusterNotFound(NotFound):
+    """No store that the caller may see is a node of a cluster of that name."""
 
 
 class EventNotFound(NotFound):

@@ -158,7 +158,7 @@ def ask_cluster(
     own = _ask(store, settings, database, read, purpose)
     said: dict[int, list[NodeView[T]]] = {own.node: [own]}
     unasked: list[Unasked] = []
-    for answer in _ask_all(stores_of_name(database, store), settings, database, read, purpose):
+    for answer in ask_all(stores_of_name(database, store), settings, database, read, purpose):
         if isinstance(answer, Unasked):
             unasked.append(answer)
         elif is_same_cluster(own.catalog, answer.catalog):
@@ -196,7 +196,7 @@ def refuse_copy(
     own = NodeView(store, catalog, None, read_server(conn), read_addresses(conn, catalog, catalog.local_node))
     answers = [
         answer
-        for answer in _ask_all(
+        for answer in ask_all(
             others, settings, database, lambda _conn, _catalog: None, "copies", max_s=COPIES_MAX_S
         )
         if not isinstance(answer, Unasked)
@@ -287,7 +287,7 @@ def _told(catalog: Catalog) -> frozenset[Path]:
     return frozenset(path for path in catalog.paths if path.digest != _PENDING)
 
 
-def _ask_all(
+def ask_all(
     stores: list[Store],
     settings: Settings,
     database: Database,
@@ -296,7 +296,13 @@ def _ask_all(
     *,
     max_s: float = ASKING_MAX_S,
 ) -> Iterator[NodeView[T] | Unasked]:
-    """Ask stores at the same time; in the order of `stores`, those that are late as Unasked."""
+    """Ask stores at the same time; in the order of `stores`, those that are late as Unasked.
+
+    Args:
+        read: called with each node's connection (read-only, autocommit) and catalog, in threads of its own.
+        purpose: for the servers' lists of sessions.
+        max_s: for all of them together.
+    """
     if not stores:
         return
     pool = ThreadPoolExecutor(min(len(stores), ASKED_AT_ONCE_MAX), thread_name_prefix="lethe-nodes")

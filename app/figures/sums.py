@@ -33,9 +33,26 @@ class Name(StrEnum):
     ABORT_SECONDS = "abort_seconds"
     SLONY_LAG_EVENTS = "slony_lag_events"
     SLONY_LAG_SECONDS = "slony_lag_seconds"
+    SLONY_HEALTH = "slony_health"
+    SLONY_HEALTH_AT = "slony_health_at"
+    SLONY_FINDING = "slony_finding"
+    SLONY_TABLE_ROWS = "slony_table_rows"
+    SLONY_EVENT_AGE = "slony_event_age"
+    SLONY_TRANSACTION_AGE = "slony_transaction_age"
 
 
-NOTED: Final = frozenset({Name.LAST_SUCCESS, Name.SLONY_LAG_EVENTS, Name.SLONY_LAG_SECONDS})
+OF_HEALTH: Final = frozenset(
+    {
+        Name.SLONY_HEALTH,
+        Name.SLONY_HEALTH_AT,
+        Name.SLONY_FINDING,
+        Name.SLONY_TABLE_ROWS,
+        Name.SLONY_EVENT_AGE,
+        Name.SLONY_TRANSACTION_AGE,
+    }
+)
+"""What a look at the health of a Slony-I node notes."""
+NOTED: Final = frozenset({Name.LAST_SUCCESS, Name.SLONY_LAG_EVENTS, Name.SLONY_LAG_SECONDS}) | OF_HEALTH
 """Not added up: the last one stands."""
 SERIES: Final = {
     Name.PURGE_ROWS_REMOVED: Series.ROWS_REMOVED,

@@ -3,6 +3,7 @@
 from app.auth.scopes import Scope
 from app.kinds.parameter import STORE, ParameterSpec, ParameterType, switch
 from app.kinds.rules import KindRules
+from app.kinds.slony_health import HEALTH
 
 PARAMETERS = (
     ParameterSpec(
@@ -24,6 +25,7 @@ PARAMETERS = (
         scopes=STORE,
         needs=Scope.EVENTS_WRITE,
     ),
+    *HEALTH,
 )
 RULES = KindRules(
     fields=frozenset({"url", "password", "cluster"}),

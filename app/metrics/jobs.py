@@ -17,6 +17,7 @@ from app.jobs.counting import ABORT_BUCKETS_S, BEYOND
 from app.jobs.rows import Job
 from app.jobs.running.waits import waits_now
 from app.jobs.states import HELD, JobState
+from app.metrics.health import Figures, health_families
 from app.metrics.scope import Scrape
 from app.stores.rows import Store
 
@@ -33,6 +34,7 @@ def job_families(scrape: Scrape) -> Iterable[Metric]:
     yield from _rows_removed(figures)
     yield _abort_latency(figures)
     yield from _slony_lags(figures)
+    yield from health_families(figures)
 
 
 def _jobs(scrape: Scrape) -> Metric:
@@ -76,12 +78,9 @@ def _expired_leases(scrape: Scrape) -> Metric:
     return GaugeMetricFamily("lethe_leases_expired", "Leases not taken back yet.", value=number)
 
 
-_Figures = dict[Name, list[tuple[str, list[str], float]]]
-
-
-def _figures(scrape: Scrape) -> _Figures:
+def _figures(scrape: Scrape) -> Figures:
     """All sums and notes: name to store, labels and value."""
-    found: _Figures = {name: [] for name in Name}
+    found: Figures = {name: [] for name in Name}
     known = frozenset(name.value for name in Name)
     # What was noted of a store goes with it; sums only grow.
     stays = or_(col(Figure.name).not_in(sorted(NOTED)), col(Figure.store).in_(select(Store.id)))
@@ -100,7 +99,7 @@ def _added(rows: Iterable[tuple[str, list[str], float]]) -> dict[tuple[str, ...]
     return sums
 
 
-def _ended(figures: _Figures) -> Metric:
+def _ended(figures: Figures) -> Metric:
     family = CounterMetricFamily(
         "lethe_jobs_ended", "Jobs that have ended, forgotten ones too.", labels=["kind", "state"]
     )
@@ -109,7 +108,7 @@ def _ended(figures: _Figures) -> Metric:
     return family
 
 
-def _last_success(figures: _Figures) -> Metric:
+def _last_success(figures: Figures) -> Metric:
     family = GaugeMetricFamily(
         "lethe_last_success_timestamp_seconds",
         "When a job of this verb last succeeded on the store, as Unix time.",
@@ -120,7 +119,7 @@ def _last_success(figures: _Figures) -> Metric:
     return family
 
 
-def _rows_removed(figures: _Figures) -> Iterable[Metric]:
+def _rows_removed(figures: Figures) -> Iterable[Metric]:
     text = "Rows removed by purges, by the ledgers' counts."
     labels = ["store", "table"]
     former = GaugeMetricFamily("lethe_purge_rows_removed", f"{text} The name of before.", labels=labels)
@@ -131,7 +130,7 @@ def _rows_removed(figures: _Figures) -> Iterable[Metric]:
     return former, family
 
 
-def _abort_latency(figures: _Figures) -> Metric:
+def _abort_latency(figures: Figures) -> Metric:
     family = HistogramMetricFamily(
         "lethe_job_abort_latency_seconds",
         "From the order to abort until ABORTED, which is proved silence.",
@@ -147,7 +146,7 @@ def _abort_latency(figures: _Figures) -> Metric:
     return family
 
 
-def _slony_lags(figures: _Figures) -> Iterable[Metric]:
+def _slony_lags(figures: Figures) -> Iterable[Metric]:
     labels = ["store", "origin", "receiver"]
     events = GaugeMetricFamily(
         "lethe_slony_lag_events",

@@ -27,7 +27,7 @@ from app.runbook.entries import (
     waits,
 )
 from app.runbook.entries.answers import cluster, due_times, engines, erased, kinds, resent, said, vectors
-from app.runbook.entries.found import checks, files, metadata, plans
+from app.runbook.entries.found import checks, files, metadata, plans, slony
 from app.runbook.entry import Entry
 
 NEAREST_MAX: Final = 5
@@ -53,6 +53,7 @@ SECTIONS: Final[Mapping[str, tuple[Entry, ...]]] = MappingProxyType(
         "Slony-I": nodes.ENTRIES,
         "Spark": pool.ENTRIES,
         "Findings of checks, hazards of a cleanup, starts of Spark": checks.ENTRIES,
+        "Health of Slony-I nodes": slony.ENTRIES,
         "Warnings of plans and results": plans.ENTRIES,
         "Files, keys, replicas, deliveries": files.ENTRIES,
         "The metadata and the audit": metadata.ENTRIES,

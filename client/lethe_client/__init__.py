@@ -126,10 +126,13 @@ from lethe_client.slony_results import (
     ConfirmationMatrix,
     ConfirmOutcome,
     Event,
+    HealthFinding,
     LogBlocker,
     LogStatus,
     LogTable,
+    NodeHealth,
     Precondition,
+    SlonyHealth,
 )
 from lethe_client.version import __version__
 
@@ -197,6 +200,7 @@ __all__ = [
     "FleetEvent",
     "Gone",
     "GrantState",
+    "HealthFinding",
     "HealthState",
     "Instance",
     "Job",
@@ -211,6 +215,7 @@ __all__ = [
     "LogEntry",
     "LogStatus",
     "LogTable",
+    "NodeHealth",
     "NotAuthenticated",
     "NotFound",
     "Overview",
@@ -246,6 +251,7 @@ __all__ = [
     "SessionState",
     "Severity",
     "SigningKey",
+    "SlonyHealth",
     "SlotState",
     "SparkPoolState",
     "SparkSlot",

@@ -18,6 +18,7 @@ from lethe_client.slony_results import (
     Event,
     LogStatus,
     Precondition,
+    SlonyHealth,
 )
 from lethe_client.transport import Call, Transport
 
@@ -246,6 +247,26 @@ class Slony:
         """Look at the two log tables, and at what holds the switch back."""
         path = resource("stores", store_id, "log-switches", "status")
         return decode(LogStatus, self._transport.request(Call(method="GET", path=path, repeatable=True)).body)
+
+    def health(self, store_id: str) -> SlonyHealth:
+        """Whether a node is well; one that cannot be asked is UNKNOWN, and no error."""
+        path = resource("stores", store_id, "slony-health")
+        call = Call(method="GET", path=path, repeatable=True, timeout_s=CLUSTER_TIMEOUT_S)
+        return decode(SlonyHealth, self._transport.request(call).body)
+
+    def cluster_health(self, cluster: str) -> SlonyHealth:
+        """Whether a cluster is well, by all of its nodes that are registered.
+
+        Raises: NotFound: CLUSTER_NOT_FOUND.
+        """
+        call = Call(
+            method="GET",
+            path="/v1/slony-health",
+            params={"cluster": cluster},
+            repeatable=True,
+            timeout_s=CLUSTER_TIMEOUT_S,
+        )
+        return decode(SlonyHealth, self._transport.request(call).body)
 
     def _job(self, path: str, body: Mapping[str, Any], key: str | None) -> Job:
         call = Call(method="POST", path=path, json=body, creates=True, idempotency_key=key)

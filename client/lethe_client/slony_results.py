@@ -117,6 +117,45 @@ class LogStatus(Result):
 
 
 @dataclass(frozen=True, kw_only=True)
+class HealthFinding(Result):
+    """One thing that is wrong; `measured` and `limit` are in `unit`, SECONDS or ROWS, or are not there."""
+
+    code: str
+    severity: str
+    node: int | None = None
+    seen_by: tuple[str, ...] = ()
+    detail: str = ""
+    advice: str = ""
+    measured: float | None = None
+    limit: float | None = None
+    unit: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeHealth(Result):
+    """A node as it was looked at; `as_of` None: it could not be asked."""
+
+    store: str
+    status: str
+    node: int | None = None
+    as_of: datetime | None = None
+    lag: timedelta | None = None
+    sync_age: timedelta | None = None
+    transaction_age: timedelta | None = None
+    table_rows: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlonyHealth(Result):
+    """A node or a whole cluster; `status` is OK, WARNING, CRITICAL or UNKNOWN."""
+
+    status: str
+    cluster: str = ""
+    nodes: tuple[NodeHealth, ...] = ()
+    findings: tuple[HealthFinding, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class CleanupPlan(Result):
     """What a cleanup would remove; name `plan_id` in a cleanup to run exactly this."""
 

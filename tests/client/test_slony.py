@@ -230,3 +230,36 @@ def test_log_status_names_tables_and_sessions(lethe: Lethe, script: Script) -> N
     assert found.blockers == (
         LogBlocker(pid=4711, application="psql", user="app", transaction_age=age, has_lock=True),
     )
+
+
+def test_health_of_a_node_and_of_a_cluster_are_values(lethe: Lethe, script: Script) -> None:
+    finding = {
+        "code": "LOG_TABLE_LARGE",
+        "severity": "WARNING",
+        "node": 1,
+        "seen_by": ["lab-1"],
+        "detail": "sl_log_1 has about 300,000 rows at node 1",
+        "advice": "Look.",
+        "measured": 300000.0,
+        "limit": 200000.0,
+        "unit": "ROWS",
+    }
+    node = {
+        "store": "lab-1",
+        "node": 1,
+        "status": "WARNING",
+        "lag": "PT4S",
+        "table_rows": {"sl_log_1": 300000},
+    }
+    body = {"cluster": "lab", "status": "WARNING", "nodes": [node], "findings": [finding]}
+    script.replies = [httpx.Response(200, json=body)] * 2
+    found = lethe.slony.health("lab-1")
+    assert found == lethe.slony.cluster_health("lab")
+    assert (found.status, found.nodes[0].lag, found.nodes[0].table_rows) == (
+        "WARNING",
+        timedelta(seconds=4),
+        {"sl_log_1": 300000},
+    )
+    assert (found.findings[0].seen_by, found.findings[0].limit) == (("lab-1",), 200000.0)
+    paths = [each.url.raw_path.decode() for each in script.requests]
+    assert paths == ["/v1/stores/lab-1/slony-health", "/v1/slony-health?cluster=lab"]

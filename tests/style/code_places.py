@@ -285,6 +285,10 @@ NO_PROBLEMS: Final = frozenset(
         "_count",
         "_refuse",
         "_exited",
+        "HealthFinding",
+        "note_unasked",
+        "note_refused",
+        "order_of",
     ]
 )
 """What takes a `code` that is no error's: findings of checks, warnings of plans and results, faults of a
@@ -314,6 +318,8 @@ FINDINGS: Final = frozenset(
         "not_now",
         "AuditProblem",
         "Fault",
+        "HealthFinding",
+        "note_unasked",
     ]
 )
 """Those of them whose code somebody reads: of checks, plans, results and verifications."""

@@ -28,6 +28,9 @@ CHOICES: Final[dict[str, set[str]]] = {
         *("GLOBAL", "STORE", "LOCAL", "REPLICATED", "LOG", "REQUEST", "PARAMETERS", "CONSUMER", "SUPPLIER"),
         *("SENT", "RECEIVED"),
     },
+    "how bad a finding of health is, and the unit of what was measured; the word says it": {
+        *("CRITICAL", "SECONDS"),
+    },
     "a change of a store, as the stream of events has it": {
         "ADDED",
         "CHANGED",

@@ -49,6 +49,7 @@ HANDED_ON: Final[dict[str, tuple[Seen, set[str]]]] = {
     "app/events/waits/task.py:JobFailed": (Seen.JOB, {str(each) for each in Impossible}),
     "app/purge/check.py:_info": (Seen.FINDING, {f"NO_{kind}" for kind in OTHER_KINDS}),
     "app/events/check.py:_finding": (Seen.FINDING, {f"NO_{ability}" for ability in get_args(Ability)}),
+    "app/events/health/notes.py:_finding": (Seen.FINDING, set()),  # what judge and callers have said
     "app/events/cleanup/report.py:CleanupWarning": (
         Seen.FINDING,
         {f"HAZARD_{kind}" for kind in get_args(HazardKind)},

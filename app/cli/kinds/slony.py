@@ -6,9 +6,10 @@ _SLONY = """\
 -- Lethe at a node of Slony-I 2.2. As a superuser, in the database of each node.
 -- Every verb; cleanup by Lethe's own statements (BUILTIN): NATIVE asks for a superuser.
 GRANT USAGE ON SCHEMA {schema} TO {role};
-GRANT SELECT ON {schema}.sl_node, {schema}.sl_path, {schema}.sl_event, {schema}.sl_confirm,
-    {schema}.sl_registry, {schema}.sl_log_1, {schema}.sl_log_2, {schema}.sl_log_script, {schema}.sl_seqlog,
-    {schema}.sl_nodelock, {schema}.sl_set, {schema}.sl_sequence, {schema}.sl_subscribe,
+GRANT SELECT ON {schema}.sl_node, {schema}.sl_path, {schema}.sl_listen, {schema}.sl_event,
+    {schema}.sl_confirm, {schema}.sl_registry, {schema}.sl_log_1, {schema}.sl_log_2,
+    {schema}.sl_log_script, {schema}.sl_seqlog, {schema}.sl_nodelock, {schema}.sl_set,
+    {schema}.sl_sequence, {schema}.sl_subscribe,
     {schema}.sl_components TO {role};
 GRANT SELECT ON SEQUENCE {schema}.sl_local_node_id, {schema}.sl_log_status TO {role};
 -- confirmations

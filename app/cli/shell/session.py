@@ -11,12 +11,13 @@ from lethe_client import TERMINAL, Job, Lethe, LetheError, RetryPolicy
 
 from app.cli.shell.access import OPTIONS, PANEL, resolve
 from app.cli.shell.complaints import complaint
-from app.cli.shell.exits import ExitCode
+from app.cli.shell.exits import Complaint, ExitCode
 from app.cli.shell.output import Output
 
 # A script that finds no service wants to know soon; waits are patient all the same.
 RETRIES: Final = RetryPolicy(attempts=4)
 P = ParamSpec("P")
+Refused = Callable[[Output, Complaint], int]
 
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON document and nothing else.", rich_help_panel=PANEL)
@@ -40,7 +41,7 @@ class Session:
     data_dir: Path | None = None
 
 
-def _run(command: Callable[[Session], int], access: dict[str, Any]) -> int:
+def _run(command: Callable[[Session], int], access: dict[str, Any], refused: Refused) -> int:
     out = Output(json=access["json"])
     try:
         found = resolve(**{name: access[name] for name in OPTIONS})
@@ -54,11 +55,17 @@ def _run(command: Callable[[Session], int], access: dict[str, Any]) -> int:
         out.document(job.raw)
         return ExitCode.INTERRUPTED
     except LetheError as error:
-        return out.complain(complaint(error))
+        return refused(out, complaint(error))
 
 
-def on_service(command: Callable[Concatenate[Session, P], int]) -> Callable[..., int]:
-    """Turn `(session, *, own options) -> exit code` into what typer takes: own options and the service's."""
+def on_service(
+    command: Callable[Concatenate[Session, P], int], *, refused: Refused = Output.complain
+) -> Callable[..., int]:
+    """Turn `(session, *, own options) -> exit code` into what typer takes: own options and the service's.
+
+    Args:
+        refused: shows that the service cannot be asked or has refused, and returns the exit code.
+    """
     signature = inspect.signature(command, eval_str=True)
     _session, *own = signature.parameters.values()
     shared: dict[str, tuple[Any, Any]] = {name: (option, None) for name, option in OPTIONS.items()}
@@ -66,7 +73,7 @@ def on_service(command: Callable[Concatenate[Session, P], int]) -> Callable[...,
 
     def run(**options: Any) -> int:
         access = {name: options.pop(name) for name in shared}
-        return _run(lambda session: command(session, **options), access)  # type: ignore[call-arg]
+        return _run(lambda session: command(session, **options), access, refused)  # type: ignore[call-arg]
 
     only = inspect.Parameter.KEYWORD_ONLY
     added = [

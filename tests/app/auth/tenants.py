@@ -171,6 +171,11 @@ def _example(operation: Operation) -> tuple[Any, bytes | None, str | None]:
     return next(iter(content["examples"].values()))["value"], None, None
 
 
+def _cluster_of(name: str) -> str:
+    """The cluster of a tenant's node."""
+    return name.replace("-", "_")
+
+
 def call_of(operation: Operation, tenant: Tenant, *, stores_of: Tenant | None = None) -> Call:
     """How an operation is called for a tenant's things.
 
@@ -185,6 +190,7 @@ def call_of(operation: Operation, tenant: Tenant, *, stores_of: Tenant | None = 
         names |= {"session_id": tenant.things["backup_id" if "backup" in operation.path else "peer_id"]}
     if operation.path.startswith("/v1/secrets"):
         names |= {"name": tenant.things["secret"]}
+    names |= {"cluster": _cluster_of(owner.name)}
     path = operation.path.format(**{name: names[name] for name in operation.parameters("path")})
     if query := operation.parameters("query"):
         path += "?" + "&".join(f"{name}={names[name]}" for name in query)
@@ -340,7 +346,7 @@ class World:
             "sym": {"kind": "SYMMETRICDS", "url": things["url"]},
             "replica": {"kind": "REPLICA", "rid": 1, "url": f"sqlite:///{directory}/{name}-replica.sqlite"},
             "je": {"kind": "JE", "path": str(unpack("closed", directory / f"{name}-je"))},
-            "node": {"kind": "SLONY", "url": NOBODY, "cluster": name.replace("-", "_")},
+            "node": {"kind": "SLONY", "url": NOBODY, "cluster": _cluster_of(name)},
         }
         for kind, fields in stores.items():
             self._made("/v1/stores", {"id": f"{name}-{kind}"} | fields)

@@ -28,6 +28,7 @@ SHARED = {
     "get_parameter",
     "list_signing_keys",
     "get_signing_key",
+    "get_cluster_health",
     "get_overview",
     "follow_events",
     "whoami",

@@ -115,6 +115,80 @@ def test_status_names_inactive_nodes_and_logs_that_are_not_read(service, lethe) 
     assert "warning: sl_log_1 counts as clean and has rows" in run.err
 
 
+HEALTH = {
+    "cluster": "lab",
+    "status": "CRITICAL",
+    "nodes": [
+        {
+            "store": "lab-1",
+            "node": 1,
+            "status": "CRITICAL",
+            "as_of": "2026-11-20T08:41:05Z",
+            "lag": "PT41M17.3S",
+            "sync_age": "PT4.2S",
+            "transaction_age": None,
+            "table_rows": {"sl_log_1": 1484},
+        },
+        {"store": "lab-2", "node": 2, "status": "UNKNOWN", "as_of": None, "lag": None, "table_rows": {}},
+    ],
+    "findings": [
+        {
+            "code": "RECEIVER_LAGS",
+            "severity": "CRITICAL",
+            "node": 3,
+            "seen_by": ["lab-1"],
+            "detail": "node 3 | is late",
+            "advice": "Start its slon.",
+        },
+        {
+            "code": "NODE_NOT_ASKED",
+            "severity": "UNKNOWN",
+            "node": None,
+            "seen_by": [],
+            "detail": "no",
+            "advice": "Ask.",
+        },
+    ],
+}
+
+
+def test_health_is_one_line_for_the_monitor_and_one_for_each_finding(service, lethe) -> None:
+    service.on("GET /v1/slony-health", (200, HEALTH))
+    run = lethe("slony", "health", "--cluster", "lab")
+    assert run.code == 2
+    assert run.out.splitlines() == [
+        "SLONY CRITICAL - cluster lab, 2 node(s) asked: node 3 / is late (and 1 more) | findings=2;;;0"
+        " lab-1_lag=2477.3s;;;0 lab-1_sync_age=4.2s;;;0 lab-1_sl_log_1=1484;;;0",
+        "CRITICAL RECEIVER_LAGS node 3 (seen by lab-1): node 3 / is late. Start its slon.",
+        "UNKNOWN NODE_NOT_ASKED: no. Ask.",
+    ]
+    assert service.asked[0][1].endswith("cluster=lab")
+    run = lethe("slony", "health", "--cluster", "lab", "--json")
+    assert (run.code, run.json()) == (2, HEALTH)
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [("OK", 0), ("WARNING", 1), ("CRITICAL", 2), ("UNKNOWN", 3), ("NEWER", 3)]
+)
+def test_health_ends_with_the_code_of_its_status(service, lethe, status: str, code: int) -> None:
+    found = {"cluster": "lab", "status": status, "nodes": [], "findings": []}
+    service.on("GET /v1/stores/lab-1/slony-health", (200, found))
+    run = lethe("slony", "health", "lab-1")
+    assert (run.code, run.out.split(" - ")[0]) == (code, f"SLONY {status}")
+
+
+def test_health_of_what_cannot_be_asked_is_unknown(service, lethe) -> None:
+    refused = {"code": "STORE_NOT_FOUND", "detail": "no such store", "retryable": False}
+    service.on("GET /v1/stores/lab-1/slony-health", (404, refused))
+    run = lethe("slony", "health", "lab-1")
+    assert (run.code, run.out) == (3, "SLONY UNKNOWN - STORE_NOT_FOUND: no such store\n")
+    run = lethe("slony", "health", "lab-1", "--json")
+    assert (run.code, run.json()["code"]) == (3, "STORE_NOT_FOUND")
+    run = lethe("slony", "health", "lab-1", "--url", "http://127.0.0.1:9")
+    assert run.code == 3
+    assert run.out.startswith("SLONY UNKNOWN - SERVICE_UNREACHABLE: ")
+
+
 def test_events_are_asked_with_their_filters_and_listed(service, lethe) -> None:
     event = {
         "origin": 1,
@@ -241,6 +315,8 @@ def test_wait_that_fails_otherwise_ends_with_1(service, lethe) -> None:
         ("switch-log", "lab-1", "--action", "ROTATE"),
         ("confirm", "lab-1", "--origin", "1", "--receiver", "2", "--seqno", "9", "--force"),
         ("confirm", "lab-1", "--origin", "1", "--receiver", "2"),
+        ("health",),
+        ("health", "lab-1", "--cluster", "lab"),
     ],
 )
 def test_what_cannot_be_meant_is_a_usage_error(service, lethe, arguments) -> None:

@@ -1,0 +1,97 @@
+"""`lethe slony health`: a plugin of Nagios and its like; exit 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Annotated, Final
+
+import typer
+from lethe_client import HealthFinding, NodeHealth, SlonyHealth
+
+from app.cli.shell.exits import Complaint
+from app.cli.shell.output import Output
+from app.cli.shell.session import Session, on_service
+
+UNKNOWN: Final = 3
+CODES: Final = {"OK": 0, "WARNING": 1, "CRITICAL": 2}
+"""All else is UNKNOWN, what only a newer service knows too."""
+SEPARATOR: Final = "|"
+"""Behind it stand figures: it must not be in the words before."""
+
+
+def _unknown(out: Output, complaint: Complaint) -> int:
+    """The service cannot be asked: nobody knows how the cluster is."""
+    out.say(f"SLONY UNKNOWN - {_line(f'{complaint.code}: {complaint.detail} {complaint.advice}'.strip())}")
+    out.document(complaint.problem())
+    return UNKNOWN
+
+
+def _health(
+    session: Session,
+    store: Annotated[str | None, typer.Argument(metavar="[STORE]", help="One node, by its store.")] = None,
+    *,
+    cluster: Annotated[
+        str | None, typer.Option(metavar="NAME", help="All registered nodes of this cluster instead.")
+    ] = None,
+) -> int:
+    """Tell a monitor whether a node or a cluster is well. Exit 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.
+
+    Example: lethe slony health --cluster lab
+    """
+    if (store is None) == (cluster is None):
+        raise typer.BadParameter("name a store or a cluster, and one of them", param_hint="STORE / --cluster")
+    if cluster is not None:
+        found = session.client.slony.cluster_health(cluster)
+    else:
+        assert store is not None, "one of them was given"
+        found = session.client.slony.health(store)
+    session.out.document(found.raw)
+    session.out.say(
+        f"SLONY {found.status} - {_line(_summary(found))} {SEPARATOR} {' '.join(_figures(found))}"
+    )
+    for each in found.findings:
+        session.out.say(_line(_finding(each)))
+    return CODES.get(found.status, UNKNOWN)
+
+
+health = on_service(_health, refused=_unknown)
+
+
+def _summary(found: SlonyHealth) -> str:
+    nodes = f"cluster {found.cluster}, {len(found.nodes)} node(s) asked"
+    if not found.findings:
+        return f"{nodes}, nothing is wrong"
+    first, more = found.findings[0], len(found.findings) - 1
+    return f"{nodes}: {first.detail}" + (f" (and {more} more)" if more else "")
+
+
+def _finding(each: HealthFinding) -> str:
+    about = "" if each.node is None else f" node {each.node}"
+    seen = f" (seen by {', '.join(each.seen_by)})" if each.seen_by else ""
+    return f"{each.severity} {each.code}{about}{seen}: {each.detail}. {each.advice}"
+
+
+def _figures(found: SlonyHealth) -> Iterator[str]:
+    """`'label'=value[unit];warn;crit;min`, as the guidelines of these plugins have it."""
+    yield f"findings={len(found.findings)};;;0"
+    for node in found.nodes:
+        yield from _figures_of(node)
+
+
+def _figures_of(node: NodeHealth) -> Iterator[str]:
+    for name, age in (
+        ("lag", node.lag),
+        ("sync_age", node.sync_age),
+        ("transaction_age", node.transaction_age),
+    ):
+        if age is not None:
+            yield f"{node.store}_{name}={_seconds(age)}s;;;0"
+    for table, rows in node.table_rows.items():
+        yield f"{node.store}_{table}={rows};;;0"
+
+
+def _seconds(age: timedelta) -> str:
+    return f"{age.total_seconds():.1f}"
+
+
+def _line(text: str) -> str:
+    return " ".join(text.replace(SEPARATOR, "/").split())

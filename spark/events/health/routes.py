@@ -1,0 +1,66 @@
+"""How events are to go, and whether every one of them has a way.
+
+Source: slony-events-confirmations, 4.1; what test_slony_state finds in sl_listen.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from spark.events.catalog import path_digest
+from spark.events.health.records import HealthFinding, NodeReading, Severity
+
+NAMED_MAX: Final = 10
+_PENDING: Final = path_digest("<event pending>")
+"""What Slony-I writes into sl_path until the real connection string has arrived."""
+
+STORE_PATH: Final = "Store the path by slonik (STORE PATH); Slony-I then makes the listen paths by itself."
+
+
+def judge_routes(reading: NodeReading) -> Iterator[HealthFinding]:
+    """Listen paths and paths that miss, by receiver."""
+    if reading.listens is None:
+        return
+    active = set(reading.catalog.active)
+    for receiver in sorted(active):
+        yield from _listens(reading, receiver, active)
+    pending = {(path.server, path.client) for path in reading.catalog.paths if path.digest == _PENDING}
+    used = {(each.provider, each.receiver) for each in reading.listens}
+    used |= {(each.provider, each.receiver) for each in reading.subscriptions or ()}
+    for server, client in sorted(pending & used):
+        if {server, client} <= active:
+            yield _pending_path(reading, server, client)
+
+
+def _listens(reading: NodeReading, receiver: int, active: set[int]) -> Iterator[HealthFinding]:
+    """Origins that a receiver hears nothing of, and providers that it is to hear directly and does not."""
+    listens = reading.listens or ()
+    heard = {each.origin for each in listens if each.receiver == receiver}
+    direct = {each.provider for each in listens if each.receiver == receiver and each.origin == each.provider}
+    unheard = active - heard - {receiver}
+    indirect = {
+        each.provider
+        for each in reading.subscriptions or ()
+        if each.receiver == receiver and each.provider in active and each.provider not in direct
+    }
+    if not unheard and not indirect:
+        return
+    words = [f"none of the events of node {node}" for node in sorted(unheard)[:NAMED_MAX]]
+    words += [f"not directly node {node}, its provider" for node in sorted(indirect - unheard)[:NAMED_MAX]]
+    yield HealthFinding(
+        code="LISTEN_MISSING",
+        severity=Severity.CRITICAL if indirect else Severity.WARNING,
+        node=receiver,
+        detail=f"by sl_listen node {receiver} hears {', '.join(words)}",
+        advice=STORE_PATH,
+    )
+
+
+def _pending_path(reading: NodeReading, server: int, client: int) -> HealthFinding:
+    feeds = any((each.provider, each.receiver) == (server, client) for each in reading.subscriptions or ())
+    return HealthFinding(
+        code="PATH_MISSING",
+        severity=Severity.CRITICAL if feeds else Severity.WARNING,
+        node=client,
+        detail=f"node {client} is to listen at node {server}, and sl_path does not say yet how to get there",
+        advice=STORE_PATH,
+    )
