@@ -11,7 +11,7 @@ from tests.chaos.storm import storm
 
 pytestmark = [pytest.mark.journey, pytest.mark.postgresql]
 
-SECONDS = 90.0
+SECONDS = 40.0
 SEED = 17
 
 
