@@ -15,6 +15,8 @@ from app.db import Database
 
 HERE = Path(__file__).parent
 ADVISORY_KEY = 5_104_104_101  # one migration at a time on one PostgreSQL
+LIMITS = ("lock_timeout", "statement_timeout")
+TURN_MAX = "10min"
 
 
 def _config() -> Config:
@@ -51,8 +53,22 @@ def upgrade(database: Database) -> None:
     """Run all missing migrations in one transaction."""
     with database.engine.begin() as connection:
         if not database.is_sqlite:
-            connection.execute(sa.text("select pg_advisory_xact_lock(:key)"), {"key": ADVISORY_KEY})
+            _await_turn(connection)
         upgrade_within(connection, "head")
+
+
+def _await_turn(connection: sa.Connection) -> None:
+    """Wait for whoever migrates this database now, longer than for a row; then the usual limits hold again.
+
+    Raises: sqlalchemy.exc.OperationalError: another one has migrated for ten minutes, and has not ended.
+    """
+    limit = sa.text("select set_config(:name, :value, true)")
+    kept = {name: connection.exec_driver_sql(f"show {name}").scalar_one() for name in LIMITS}
+    for name in LIMITS:
+        connection.execute(limit, {"name": name, "value": TURN_MAX})
+    connection.execute(sa.text("select pg_advisory_xact_lock(:key)"), {"key": ADVISORY_KEY})
+    for name, value in kept.items():
+        connection.execute(limit, {"name": name, "value": value})
 
 
 def upgrade_within(connection: sa.Connection, revision: str) -> None:

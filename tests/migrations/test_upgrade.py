@@ -28,7 +28,14 @@ from app.settings import Settings
 from app.stores.rows import Store
 from app.stores.targets import target_of
 from app.tables import metadata
-from migrations.upgrade import copy_before_upgrade, current_revision, head_revision, is_known, upgrade
+from migrations.upgrade import (
+    ADVISORY_KEY,
+    copy_before_upgrade,
+    current_revision,
+    head_revision,
+    is_known,
+    upgrade,
+)
 from tests.conftest import SharedServer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -82,6 +89,23 @@ def test_upgrades_at_once_run_one_after_the_other(empty_database: Database) -> N
     assert current_revision(empty_database) == head_revision()
     for other in others:
         other.close()
+
+
+@pytest.mark.postgresql
+def test_upgrade_waits_for_another_longer_than_for_a_row(postgresql_url: str) -> None:
+    other, hasty = Database(postgresql_url), Database(postgresql_url, lock_timeout_ms=100)
+    with ThreadPoolExecutor(1) as pool:
+        with other.engine.begin() as connection:
+            connection.execute(sa.text("select pg_advisory_xact_lock(:key)"), {"key": ADVISORY_KEY})
+            waiting = pool.submit(upgrade, hasty)
+            with pytest.raises(TimeoutError):
+                waiting.result(0.6)
+        waiting.result(60)
+    assert current_revision(hasty) == head_revision()
+    with hasty.engine.connect() as connection:
+        assert connection.exec_driver_sql("show lock_timeout").scalar_one() == "100ms"
+    other.close()
+    hasty.close()
 
 
 def _upgrade_alone(database: Database) -> None:
