@@ -12,7 +12,7 @@ def _age(name: str, default: str, what: str) -> ParameterSpec:
         f"health.{name}",
         ParameterType.DURATION,
         default,
-        f"{what} PT0S: never told.",
+        f"{what} PT0S: no limit.",
         unit="ISO 8601",
         minimum="PT0S",
         maximum="P365D",
@@ -48,7 +48,7 @@ HEALTH: Final = (
         ParameterType.INTEGER,
         200_000,
         "How many rows, by the server's estimate, sl_log_1, sl_log_2 and sl_seqlog may each have"
-        " (LOG_TABLE_LARGE), as in test_slony_state. 0: never told.",
+        " (LOG_TABLE_LARGE), as in test_slony_state. 0: no limit.",
         unit="rows",
         minimum=0,
         maximum=2_147_483_647,

@@ -165,6 +165,7 @@ def test_a_call_of_the_clusters_function_that_was_cut_off_is_made_again(
         with mortal.http() as http, bare_slony.connect(1) as gate:
             gate.execute("select pg_advisory_lock(42)")
             node = register(http, url=bare_slony.url(1), cluster=bare_slony.name)
+            assert http.post(f"/v1/stores/{node.id}:recover").status_code == 200  # others were here before
             job_id = accepted(clean(node, via="NATIVE", interval="PT1M"))
             waiting = "select count(*) from pg_locks where locktype = 'advisory' and not granted"
             _until(lambda: bare_slony.run(1, waiting) == [(1,)])
@@ -285,9 +286,9 @@ def _waits_for(http: httpx.Client, job_id: str, kind: str) -> bool:
 def test_a_waiting_switch_that_was_killed_ten_times_still_waits(
     mortal: ServiceProcess, catalogs: Catalogs
 ) -> None:
-    before = Before.of()
     with node_of(mortal, catalogs) as node:
         fall_behind(node)
+        before = Before(node.loaded.rows())
         job_id = accepted(switch(node, "FULL", timeout="PT1H"))
     for _ in range(10):
         with mortal.http() as http:

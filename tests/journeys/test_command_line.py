@@ -57,9 +57,9 @@ class CommandLine:
 
 @pytest.fixture
 def place(standing_postgresql: PostgresqlServer) -> Place:
-    """A database of some thousand rows."""
+    """A database of some hundred rows."""
     made = Place(standing_postgresql.create_database("command_line"))
-    build_large(made, 20, rows=2_000)
+    build_large(made, 20, rows=800)
     return made
 
 
@@ -78,7 +78,7 @@ def test_operator_goes_from_store_to_restored_archive_by_commands_alone(
     plan = lethe.json("purge", "plan", store, "--cutoff", cutoff, "--stranded", "mark")
     planned = {table["table"].removeprefix("sym_"): table["rows_to_remove"] for table in plan["tables"]}
     assert planned == expected.counts
-    size = ("--max-rows-in-tx", "50", "--throttle", "200", "--archive")
+    size = ("--max-rows-in-tx", "50", "--throttle", "80", "--archive")
     job = lethe.json("purge", "run", store, "--plan-id", plan["plan_id"], *size, "--no-wait")
     conflict = lethe.json("purge", "run", store, "--cutoff", cutoff, "--no-wait", code=FAILED)
     assert (conflict["code"], conflict["job_id"]) == ("CONFLICTING_JOB", job["id"])

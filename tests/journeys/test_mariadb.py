@@ -153,9 +153,9 @@ def test_paused_and_aborted_show_no_statement_of_the_job(
 ) -> None:
     """Paused and resumed in full work, then aborted: silent and unchanged each time."""
     client = standing_service.client
-    place = new_place(server, "silence", seed=8, rows=4_000)
+    place = new_place(server, "silence", seed=8, rows=2_000)
     add_store(client, "mariadb-silent", place)
-    request = purge_request(place, archive=True, max_rows_in_tx=50, rows_per_s=1_500)
+    request = purge_request(place, archive=True, max_rows_in_tx=50, rows_per_s=750)
     job = client.purges.create("mariadb-silent", request)
     latencies = []
     for order in ("pause", "abort"):
@@ -348,12 +348,13 @@ def test_runner_that_sleeps_inside_a_unit_writes_nothing_when_it_wakes(
     print(f"taken over after {waited_s:.1f} s")
 
 
+@pytest.mark.parametrize("kills", [3, pytest.param(12, marks=pytest.mark.long)])
 def test_kills_of_service_session_and_server_leave_rows_counts_and_archive_exact(
-    tmp_path: Path, server: PrivateMariadb
+    tmp_path: Path, server: PrivateMariadb, kills: int
 ) -> None:
     """kill -9 of the service and of mariadbd, KILL of a session: the job goes on after each."""
     rng = Random(31)
-    place = new_place(server, "crashed", seed=31, rows=3_000)
+    place = new_place(server, f"crashed{kills}", seed=31, rows=500 * (kills + 1))
 
     def kill_server() -> None:
         server.kill9()
@@ -366,7 +367,7 @@ def test_kills_of_service_session_and_server_leave_rows_counts_and_archive_exact
             "server": kill_server,
             "session": lambda: kill_one(server, place, rng),
         }
-        purge.run(killers, kills=6)
+        purge.run(killers, kills=kills)
     print(purge.kills)
     assert set(purge.kills) == set(killers)
     with connected(server, place) as connection:
@@ -374,5 +375,5 @@ def test_kills_of_service_session_and_server_leave_rows_counts_and_archive_exact
             connection,
             "select step, cast(sum(rows_affected) as signed) from lethe_unit_ledger group by step",
         )
-    assert database_of(place) == "crashed"
+    assert database_of(place) == f"crashed{kills}"
     assert dict(rows)["DATA"] > 0

@@ -19,9 +19,9 @@ from tests.slony_cluster import SlonyCluster
 
 pytestmark = [pytest.mark.journey, pytest.mark.slony]
 
-CLEANUPS = 4
+CLEANUPS = 2
 KILLS = 2
-RACES = 2
+RACES = 1
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +113,7 @@ def test_wait_times_out_while_a_node_is_down_and_succeeds_after(ground: Ground) 
     assert cluster.confirmed(1, 1, 3) >= seqno
 
 
+@pytest.mark.long  # on catalogs: tests/http/test_slony_native.py, test_slony_wait.py
 def test_deleted_confirmations_keep_what_they_confirmed(ground: Ground) -> None:
     cluster = ground.cluster
     cluster.slons[3].stop()
@@ -138,6 +139,7 @@ def test_deleted_confirmations_keep_what_they_confirmed(ground: Ground) -> None:
     assert (after["sl_log_1"], after["sl_log_2"]) == (before["sl_log_1"], before["sl_log_2"])
 
 
+@pytest.mark.long  # on catalogs: tests/http/test_slony_switches.py
 def test_origin_without_a_sync_keeps_its_log(ground: Ground) -> None:
     cluster = ground.cluster
     ground.end_switch()
@@ -160,6 +162,7 @@ def test_origin_without_a_sync_keeps_its_log(ground: Ground) -> None:
     assert (after["sl_log_1"], after["sl_log_2"]) == (before["sl_log_1"], before["sl_log_2"])
 
 
+@pytest.mark.long  # on catalogs: tests/http/test_slony_switches.py
 def test_open_writer_of_the_old_log_and_an_idle_transaction_block_the_switch_by_name(ground: Ground) -> None:
     cluster = ground.cluster
     ground.end_switch()
@@ -202,6 +205,7 @@ def test_cleaners_of_both_kinds_at_once_leave_one_state(ground: Ground) -> None:
     assert status > 1 or rows[("sl_log_2", "sl_log_1")[status]] == 0
 
 
+@pytest.mark.long  # on catalogs: tests/http/test_slony_switches.py
 def test_rolled_back_dry_run_is_healed_and_nothing_is_lost(ground: Ground) -> None:
     cluster = ground.cluster
     ground.end_switch()

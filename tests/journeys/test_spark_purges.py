@@ -196,7 +196,18 @@ def _crash(
 def test_kills_below_a_purge_on_spark_leave_rows_ledger_and_archive_exact(
     service: Service, standing_postgresql: PostgresqlServer, tmp_path: Path
 ) -> None:
-    """kill -9 of Python workers, of the JVM and of the service while two purges run: both go on."""
+    """kill -9 of a Python worker, of the JVM and of the service, each once: the purge goes on."""
+    killing = Killing(service, Random(30), threading.Lock())
+    place = Place(standing_postgresql.create_database("spark_killed_once"))
+    kills = _crash(killing, place, tmp_path, seed=30, names=["worker", "jvm", "service"])
+    assert kills.total() >= 2, kills
+
+
+@pytest.mark.long
+def test_kills_below_two_purges_on_spark_leave_rows_ledger_and_archive_exact(
+    service: Service, standing_postgresql: PostgresqlServer, tmp_path: Path
+) -> None:
+    """The same while two purges run: both go on."""
     killing = Killing(service, Random(31), threading.Lock())
     on_postgresql = Place(standing_postgresql.create_database("spark_killed"))
     on_sqlite = Place(f"sqlite:///{tmp_path}/killed.db", "2.x")

@@ -56,9 +56,9 @@ def get_node_health(
 def get_cluster_health(
     cluster: ClusterName, caller: Reader, database: DatabaseDep, settings: SettingsDep
 ) -> SlonyHealthRead:
-    """Asks all registered nodes of this cluster name at the same time; whoever does not answer is named.
+    """Asks all registered nodes of this cluster name at the same time; a node that does not answer is named.
 
-    Only stores that the token may see are asked. Each fault is told once, with the nodes that see it.
+    Only stores that the token may see are asked. Each fault is named once, with the nodes that see it.
     """
     visible = caller.visible_stores()
     stores = _stores_of(database, cluster, visible)
