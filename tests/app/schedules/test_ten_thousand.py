@@ -19,7 +19,7 @@ def test_ten_thousand_schedules_fire_as_the_minutes_say(
     sqlite_database: Database, settings: Settings
 ) -> None:
     outcomes = outcomes_of(sqlite_database, settings, range(100, 100 + WORLDS - ON_POSTGRESQL))
-    assert outcomes.total() > 20_000, outcomes
+    assert outcomes.total() > 10_000, outcomes
 
 
 @pytest.mark.long
@@ -27,7 +27,7 @@ def test_ten_thousand_schedules_fire_as_the_minutes_say(
 @pytest.mark.timeout(7200)
 def test_a_tenth_of_them_on_postgresql(postgresql_database: Database, settings: Settings) -> None:
     outcomes = outcomes_of(postgresql_database, settings, range(100 + WORLDS - ON_POSTGRESQL, 100 + WORLDS))
-    assert outcomes.total() > 2_000, outcomes
+    assert outcomes.total() > 1_000, outcomes
 
 
 @pytest.mark.long
