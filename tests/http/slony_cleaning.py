@@ -14,6 +14,7 @@ from tests.spark.events.catalogs import LoadedCatalog, recorded, recorded_rows
 AT = "2026-11-20T08:02:05Z"
 CASE = "fxa.n1.cleanup_080205"
 """Node 1 while node 3 was down, cleaned up to AT: a recorded case of the program."""
+REMOVED = {"sl_confirm": 131, "sl_event": 136, "sl_seqlog": 79, "sl_log_script": 0, "sl_nodelock": 13}
 
 
 def clean(node: NodeStore, **fields: Any) -> httpx.Response:

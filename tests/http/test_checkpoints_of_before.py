@@ -14,19 +14,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from app.verbs.table import VERBS
 from spark.targets.connection import Target, connect, identity
 from tests.data.checkpoints.record import IDENTITY, PATH, digest
+from tests.data.checkpoints.record_cleanup import URL
 from tests.http.service_process import ServiceProcess
 from tests.http.shop import wait_for
+from tests.http.slony_cleaning import REMOVED, assert_recorded
+from tests.spark.events.catalogs import LoadedCatalog, conninfo_of, load_dump
 
 DATA = Path(__file__).parents[1] / "data" / "checkpoints"
-RECORDED = sorted(DATA.glob("*.json"))
+CLEANUPS = sorted(DATA.glob("event_cleanup-*.json"))
+RECORDED = sorted(set(DATA.glob("*.json")) - set(CLEANUPS))
 ELSEWHERE = {"ERASURE"}
 """In the fixture of the former version: `tests/migrations/landed.py`."""
-NOT_RECORDED = {"EXTINCTION", "EVENT_CLEANUP", "LOG_SWITCH"}
+NOT_RECORDED = {"EXTINCTION", "LOG_SWITCH"}
 """Whose half-done jobs of an older version nobody has recorded yet."""
 PATIENCE_S = 90.0
 
@@ -40,7 +45,7 @@ def service(tmp_path: Path) -> Iterator[ServiceProcess]:
 
 
 def test_every_kind_that_removes_something_is_recorded_or_named() -> None:
-    recorded = {json.loads(file.read_text())["kind"] for file in RECORDED}
+    recorded = {json.loads(file.read_text())["kind"] for file in [*RECORDED, *CLEANUPS]}
     kinds = {kind for verb in VERBS if verb.obeys_windows for kind in verb.acts or {verb.kind}}
     assert kinds == recorded | ELSEWHERE | NOT_RECORDED
     assert not recorded & (ELSEWHERE | NOT_RECORDED)
@@ -97,6 +102,34 @@ def test_jobs_of_the_version_before_go_on_to_the_same_end(service: ServiceProces
             )
             assert done["attempt"] > half.job["attempt"]
             assert digest(half.path) == half.left, half.store
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("file", CLEANUPS, ids=lambda file: str(file.stem))
+def test_a_cleanup_of_the_version_before_goes_on_to_the_same_end(
+    service: ServiceProcess, postgresql_url: str, file: Path
+) -> None:
+    with psycopg.connect(conninfo_of(postgresql_url)) as raw:
+        load_dump(raw, file.with_suffix(".target.sql.gz").read_bytes())
+    with closing(connect(Target(postgresql_url, schema="_lab"), application_name="asks")) as conn:
+        text = file.read_text().replace(URL, postgresql_url).replace(IDENTITY, identity(conn))
+    half = Half("node", Path(), json.loads(text), [])
+    loaded = LoadedCatalog(postgresql_url, half.recorded["cluster"])
+    with service.http() as http:
+        body = {"id": half.store, "url": loaded.url, "kind": "SLONY", "cluster": loaded.cluster}
+        answer = http.post("/v1/stores", json=body)
+        assert answer.status_code == 201, answer.text
+    service.stop()
+    _put_back(service.data_dir, half)
+
+    service.start()
+    with service.http() as http:
+        http.patch(f"/v1/jobs/{half.job['id']}/throttle", json={"rows_per_s": None})
+        done = wait_for(http, half.job["id"], timeout_s=PATIENCE_S)
+    assert (done["state"], done["result"]["counts"]) == ("SUCCEEDED", "EXACT"), done
+    assert done["result"]["removed"] == REMOVED
+    assert done["attempt"] > half.job["attempt"]
+    assert_recorded(loaded)
 
 
 def _put_back(data_dir: Path, half: Half) -> None:

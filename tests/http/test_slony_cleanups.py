@@ -15,6 +15,7 @@ from tests.http.service_process import ServiceProcess
 from tests.http.shop import Shop, accepted, wait_for
 from tests.http.slony_cleaning import (
     AT,
+    REMOVED,
     Before,
     assert_recorded,
     clean,
@@ -26,8 +27,6 @@ from tests.http.slony_cleaning import (
 )
 from tests.http.slony_nodes import NodeStore, new_name, recorded_nodes, register
 from tests.spark.events.catalogs import Catalogs
-
-REMOVED = {"sl_confirm": 131, "sl_event": 136, "sl_seqlog": 79, "sl_log_script": 0, "sl_nodelock": 13}
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,7 @@ import pytest
 from tests.http.service_process import ServiceProcess
 from tests.http.shop import accepted, wait_for
 from tests.http.slony_cleaning import (
+    REMOVED,
     Before,
     assert_recorded,
     catch_up,
@@ -36,7 +37,6 @@ from tests.slony_cluster import SlonyCluster
 from tests.spark.events.catalogs import Catalogs, LoadedCatalog, conninfo_of
 
 PATIENCE_S = 90.0
-REMOVED = {"sl_confirm": 131, "sl_event": 136, "sl_seqlog": 79, "sl_log_script": 0, "sl_nodelock": 13}
 long = pytest.mark.long
 
 
