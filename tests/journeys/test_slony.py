@@ -51,6 +51,23 @@ def test_cleanups_while_slons_replicate_leave_replication_healthy(ground: Ground
     assert sum(result["removed"]["sl_event"] for result in results) > 0
 
 
+def test_health_is_silent_under_load_and_names_a_slon_that_stops(ground: Ground) -> None:
+    cluster, slony = ground.cluster, ground.client.slony
+    with cluster.load() as load:
+        load.await_committed(20)
+        healthy = slony.cluster_health(cluster.name)
+    assert (healthy.status, healthy.findings) == ("OK", ()), healthy.raw
+    assert sorted(node.node or 0 for node in healthy.nodes) == list(cluster.nodes)
+    cluster.slons[3].stop()
+
+    def codes() -> set[tuple[str, int | None]]:
+        return {(each.code, each.node) for each in slony.cluster_health(cluster.name).findings}
+
+    until(lambda: codes() == {("NO_OWN_SLON", 3)})
+    cluster.slons[3].start()
+    until(lambda: not codes())
+
+
 def test_native_does_what_the_plan_says(ground: Ground) -> None:
     cluster = ground.cluster
     with cluster.load() as load:
