@@ -191,6 +191,7 @@ def test_looks_at_one_moment_take_the_clock_for_right(bench: SchedulesBench) -> 
     assert bench.row(schedule).reckoned_at == reckoned_at
 
 
+@pytest.mark.alone
 def test_idle_look_is_one_statement_by_an_index_however_many_there_are(bench: SchedulesBench) -> None:
     bench.store()
     first = bench.write(bench.caller())
