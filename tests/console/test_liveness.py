@@ -81,9 +81,7 @@ def test_stream_that_is_refused_is_tried_again_every_few_seconds(
     page.wait_for_selector("#connection.warn")
     for _ in range(10):
         before = len(asked)
-        for _ in range(
-            2
-        ):  # a slow page may hear of the refusal when the clock has gone on
+        for _ in range(2):  # a slow page may hear of the refusal when the clock has gone on
             page.clock.run_for(RETRY_MAX_MS)
             for _ in range(100):
                 if len(asked) > before:
