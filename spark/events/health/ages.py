@@ -54,7 +54,7 @@ def judge_pairs(reading: NodeReading, limits: Thresholds) -> Iterator[HealthFind
         late = [
             pair
             for pair in pairs
-            if pair.receiver == receiver and is_over(_waits(reading, pair), _least(limits))
+            if pair.receiver == receiver and is_over(_waits(reading, pair), least_lag(limits))
         ]
         if late:
             yield _lag(reading, late, limits)
@@ -67,7 +67,8 @@ def judge_pairs(reading: NodeReading, limits: Thresholds) -> Iterator[HealthFind
                 break
 
 
-def _least(limits: Thresholds) -> timedelta:
+def least_lag(limits: Thresholds) -> timedelta:
+    """From when on a receiver is behind: the smaller limit of those that are set; nothing: none is."""
     given = [limit for limit in (limits.lag_warning, limits.lag_critical) if limit > NOTHING]
     return min(given, default=NOTHING)
 

@@ -20,6 +20,7 @@ from spark.events.health.ages import (
     judge_pairs,
     judge_switch,
     judge_transactions,
+    least_lag,
     words,
 )
 from spark.events.health.records import HealthFinding, Leftover, NodeReading, Severity, Thresholds
@@ -217,4 +218,4 @@ def _is_behind(
     made = next((each.newest_at for each in of_origin.origins if each.origin == origin), None)
     if newest is None or made is None:
         return made is not None
-    return is_over(made - newest, limits.lag_warning)
+    return is_over(made - newest, least_lag(limits))

@@ -73,10 +73,12 @@ def test_a_node_that_is_down_is_named_by_those_that_wait_for_it(down: Readings) 
     assert found["EVENTS_STALE", 3].finding.severity is Severity.WARNING  # it is no set's origin
 
 
-def test_the_node_that_is_down_tells_the_same_of_itself(down: Readings) -> None:
+@pytest.mark.parametrize("off", ["lag_warning", "lag_critical"])
+def test_the_node_that_is_down_tells_the_same_of_itself(down: Readings, off: str) -> None:
     """Its database answers: it has not what the others made, so it is behind, and not just unheard."""
     readings = alive(down) | {3: replace(down[3], has_own_slon=False)}
-    found = {(each.finding.code, each.finding.node) for each in judge_cluster(readings, ALL)}
+    limits = dict.fromkeys((1, 2, 3), replace(LIMITS, **{off: timedelta()}))
+    found = {(each.finding.code, each.finding.node) for each in judge_cluster(readings, limits)}
     assert {("RECEIVER_LAGS", 3), ("NO_OWN_SLON", 3), ("SYNC_OVERDUE", 3), ("EVENTS_STALE", 3)} <= found
 
 
