@@ -194,7 +194,8 @@ def bring_to_head(database: Database, *, may_migrate: bool) -> None:
             raise Misconfigured("the metadata is not at head: run `lethe migrate`, or serve with --migrate")
         if revision is not None:
             copy = copy_before_upgrade(database, revision)
-            logger.info("metadata copied before its upgrade", copy=str(copy))
+            if copy is not None:
+                logger.info("metadata copied before its upgrade", copy=str(copy))
         upgrade(database)
 
 

@@ -1,9 +1,12 @@
 """Bring a metadata database to head, or tell where it stands; the same on SQLite and PostgreSQL."""
 
+import os
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 from alembic import command
@@ -17,6 +20,7 @@ HERE = Path(__file__).parent
 ADVISORY_KEY = 5_104_104_101  # one migration at a time on one PostgreSQL
 TURN_MAX = "15min"
 """How long a migration waits for another one, or for a backup that is being made, in PostgreSQL's words."""
+TURN_MAX_MS = 15 * 60 * 1000
 _ALONE = (
     "set local statement_timeout = 0",  # a large table is rewritten, or gets an index
     "set local idle_in_transaction_session_timeout = 0",
@@ -57,11 +61,26 @@ def is_known(revision: str) -> bool:
 
 
 def upgrade(database: Database) -> None:
-    """Run all missing migrations in one transaction."""
-    with database.engine.begin() as connection:
+    """Run all missing migrations in one transaction, after whoever migrates just now."""
+    with database.engine.connect() as connection, _patient(connection), connection.begin():
         if not database.is_sqlite:
             await_turn(connection)
         upgrade_within(connection, "head")
+
+
+@contextmanager
+def _patient(connection: sa.Connection) -> Iterator[None]:
+    """On SQLite a transaction that writes begins when the writer before it has ended, even if he migrates."""
+    if connection.dialect.name != "sqlite":
+        yield
+        return
+    raw: Any = connection.connection
+    [(usual_ms,)] = raw.execute("pragma busy_timeout").fetchall()
+    raw.execute(f"pragma busy_timeout = {TURN_MAX_MS}")
+    try:
+        yield
+    finally:
+        raw.execute(f"pragma busy_timeout = {usual_ms}")
 
 
 def await_turn(connection: sa.Connection) -> None:
@@ -80,14 +99,22 @@ def upgrade_within(connection: sa.Connection, revision: str) -> None:
 def copy_before_upgrade(database: Database, revision: str) -> Path | None:
     """Copy a SQLite database before it is changed (a plain copy of a WAL database would be empty).
 
-    Returns: the copy's path; None where there is nothing to copy.
+    Returns: the copy's path; None where there is nothing to copy, or where somebody else was quicker to
+        upgrade: his copy stays.
     """
     path = database.url.database
     if not database.is_sqlite or not path or not Path(path).exists():
         return None
     copy = Path(path).with_suffix(f".before-{revision}.db")
-    copy.unlink(missing_ok=True)
+    fresh = copy.with_suffix(f".{os.getpid()}.new")
+    fresh.unlink(missing_ok=True)
     with closing(sqlite3.connect(path)) as source:
-        source.execute("VACUUM INTO ?", (str(copy),))
-    copy.chmod(0o600)
+        source.execute("VACUUM INTO ?", (str(fresh),))
+    fresh.chmod(0o600)
+    with closing(sqlite3.connect(fresh)) as copied:
+        [(is_of,)] = copied.execute("select version_num from alembic_version").fetchall()
+    if is_of != revision:
+        fresh.unlink()
+        return None
+    fresh.replace(copy)
     return copy

@@ -27,10 +27,10 @@ def sqlite_engine(url: URL, **options: Any) -> Engine:
         connection.isolation_level = None
         cursor = connection.cursor()
         for pragma in (
+            f"busy_timeout={SQLITE_BUSY_TIMEOUT_MS}",  # first: the next one may have to wait
             "journal_mode=WAL",
             "synchronous=FULL",
             "foreign_keys=ON",
-            f"busy_timeout={SQLITE_BUSY_TIMEOUT_MS}",
         ):
             cursor.execute(f"PRAGMA {pragma}")
         cursor.close()

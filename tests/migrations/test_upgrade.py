@@ -35,6 +35,7 @@ from migrations.upgrade import (
     head_revision,
     is_known,
     upgrade,
+    upgrade_within,
 )
 from tests.conftest import SharedServer
 
@@ -142,13 +143,48 @@ def test_copy_before_an_upgrade_holds_what_only_the_log_had(tmp_path: Path) -> N
     with database.transaction() as db:
         db.execute(sa.text("update counters set value = 41"))
     for _ in range(2):  # a second start replaces the copy
-        copy = copy_before_upgrade(database, "0001")
+        copy = copy_before_upgrade(database, head_revision())
     database.close()
-    assert copy == tmp_path / "lethe.before-0001.db"
+    assert copy == tmp_path / f"lethe.before-{head_revision()}.db"
     assert copy.stat().st_mode & 0o777 == 0o600
     with closing(sqlite3.connect(copy)) as copied:
         assert copied.execute("select value from counters").fetchall() == [(41,)]
         assert copied.execute("select version_num from alembic_version").fetchall() == [(head_revision(),)]
+
+
+def test_copy_of_a_start_that_was_slower_does_not_replace_that_of_before_the_upgrade(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'lethe.db'}")
+    with database.engine.begin() as connection:
+        upgrade_within(connection, "0025")
+    copy = copy_before_upgrade(database, "0025")  # two starts have read this revision, and one is quicker
+    upgrade(database)
+    assert copy_before_upgrade(database, "0025") is None
+    database.close()
+    assert copy is not None
+    with closing(sqlite3.connect(copy)) as copied:
+        assert copied.execute("select version_num from alembic_version").fetchall() == [("0025",)]
+    assert sorted(path.name for path in tmp_path.glob("*before*")) == [copy.name]
+
+
+def test_upgrade_of_a_file_waits_for_the_one_that_upgrades_it_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.kit.engines.SQLITE_BUSY_TIMEOUT_MS", 100)
+    path = tmp_path / "lethe.db"
+    hasty = Database(f"sqlite:///{path}")
+    with hasty.engine.begin() as connection:
+        upgrade_within(connection, "0025")
+    with closing(sqlite3.connect(path, isolation_level=None)) as other, ThreadPoolExecutor(1) as pool:
+        other.execute("begin immediate")
+        upgrading = pool.submit(upgrade, hasty)
+        with pytest.raises(TimeoutError):
+            upgrading.result(timeout=1)
+        other.execute("rollback")
+        upgrading.result(timeout=60)
+    assert current_revision(hasty) == head_revision()
+    with hasty.engine.connect() as connection:  # nothing of it is left to the pool
+        assert connection.exec_driver_sql("pragma busy_timeout").scalar_one() == 100
+    hasty.close()
 
 
 def test_a_switch_that_did_nothing_before_does_not_begin_to_purge(empty_database: Database) -> None:
