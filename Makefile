@@ -95,8 +95,8 @@ chaos: $(READY) ## Let everything go wrong for 15 minutes; no promise may be bro
 	@$(BIN)/python -m tests.chaos $(args)
 
 .PHONY: bench
-bench: $(READY) ## Measure: every program in benchmarks/, one after the other
-	@set -e; for program in $$(grep -l __main__ benchmarks/*.py); do echo "== $$program"; $(BIN)/python $$program $(args); done
+bench: $(READY) ## Measure against the peers and write docs/benchmarks.md (args="--only rows" for one of the runs)
+	@$(BIN)/python -m benchmarks.report $(args)
 
 .PHONY: openapi
 openapi: $(SYNCED) ## Write openapi/openapi.json anew from the code
