@@ -1,4 +1,4 @@
-"""A session that was started, as its lenders and its watch hold it; only whoever starts one imports pyspark."""
+"""A session that was started, as its lenders and its watch hold it; whoever starts it imports pyspark."""
 
 from contextlib import suppress
 from dataclasses import dataclass
