@@ -84,7 +84,8 @@ def read_modules() -> dict[str, Module]:
     modules = {
         path.stem: Module(path.stem, ast.parse(path.read_text())) for path in sorted(SOURCE.glob("*.py"))
     }
-    modules.pop("__init__")
+    for names_alone in ("__init__", "public"):
+        modules.pop(names_alone)
     modules["transport"].waiting = {"Transport", "_read"}
     modules["streaming"].waiting = {"lines", "frames"}
     changed = True
