@@ -23,7 +23,6 @@ from app.audit.api import router as chain_router
 from app.auth.access import Requirement, requires
 from app.auth.api import router as auth_router
 from app.auth.gate import Gate
-from app.auth.oidc.keys import Keys, Provider
 from app.auth.refusals import Refusals
 from app.auth.scopes import Scope
 from app.auth.service import Caller
@@ -274,8 +273,11 @@ def _install_guards(state: State, settings: Settings) -> None:
     """Who may come in, and how many may wait."""
     state.waiting_room = WaitingRoom(settings.waiters_max)
     state.parking = _parking(settings)
-    oidc = settings.oidc
-    state.oidc_keys = None if oidc.issuer is None else Keys(oidc, Provider(oidc).fetch)
+    state.oidc_keys = None
+    if (oidc := settings.oidc).issuer is not None:
+        from app.auth.oidc.keys import Keys, Provider
+
+        state.oidc_keys = Keys(oidc, Provider(oidc).fetch)
 
 
 def _parking(settings: Settings) -> ParkingLot:

@@ -11,7 +11,7 @@ from app.db import Database
 from migrations.upgrade import upgrade
 from tests.style.source_files import ROOT
 
-NOT_BEFORE_IT_IS_NEEDED = {"numba", "llvmlite", "pandas", "pyspark", "alembic", "mako"}
+NOT_BEFORE_IT_IS_NEEDED = {"numba", "llvmlite", "pandas", "pyspark", "alembic", "mako", "joserfc"}
 RUNNING = """
 import os, signal, socket, sys, threading, time
 
