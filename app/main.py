@@ -23,7 +23,6 @@ from app.audit.api import router as chain_router
 from app.auth.access import Requirement, requires
 from app.auth.api import router as auth_router
 from app.auth.gate import Gate
-from app.auth.oidc.keys import Keys, Provider
 from app.auth.refusals import Refusals
 from app.auth.scopes import Scope
 from app.auth.service import Caller
@@ -61,9 +60,10 @@ from app.jobs.throttle_api import router as throttle_router
 from app.jobs.watch import JobWatch
 from app.kit.conditional import IfNoneMatch, is_current
 from app.kit.head import HeadAsGet
+from app.kit.http.doubled_keys import refuse_doubled_keys
 from app.kit.http.query_names import refuse_unknown_query
+from app.kit.http.routing import add_routes
 from app.kit.http.stalled_readers import StalledReaders
-from app.kit.json_bodies import TwiceNamed, loads
 from app.kit.problems import problems
 from app.kit.request_figures import RequestFigures
 from app.kit.request_scope import BodyLimit, RequestScope
@@ -195,7 +195,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
-        dependencies=[Depends(refuse_unknown_query), Depends(_refuse_doubled_keys)],
+        dependencies=[Depends(refuse_unknown_query), Depends(refuse_doubled_keys)],
         redirect_slashes=False,  # it would lead where the client's Host header says
         telemetry=TRACING.for_requests,
     )
@@ -273,8 +273,11 @@ def _install_guards(state: State, settings: Settings) -> None:
     """Who may come in, and how many may wait."""
     state.waiting_room = WaitingRoom(settings.waiters_max)
     state.parking = _parking(settings)
-    oidc = settings.oidc
-    state.oidc_keys = None if oidc.issuer is None else Keys(oidc, Provider(oidc).fetch)
+    state.oidc_keys = None
+    if (oidc := settings.oidc).issuer is not None:
+        from app.auth.oidc.keys import Keys, Provider
+
+        state.oidc_keys = Keys(oidc, Provider(oidc).fetch)
 
 
 def _parking(settings: Settings) -> ParkingLot:
@@ -315,23 +318,9 @@ def _add_middleware(app: FastAPI, settings: Settings) -> None:
     app.add_middleware(AnswerDigests)
 
 
-async def _refuse_doubled_keys(request: Request) -> None:
-    """Refuse JSON in which a key is given twice; FastAPI has read it and kept the last value."""
-    body = getattr(request, "_body", b"")
-    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if not body or not (content_type == "application/json" or content_type.endswith("+json")):
-        return
-    try:
-        loads(body)
-    except TwiceNamed as error:
-        raise errors.InvalidJson(str(error)) from error
-    except (ValueError, RecursionError):
-        return  # whoever reads it says what is wrong with it
-
-
 def _add_routes(app: FastAPI) -> None:
     for router in ROUTERS:
-        app.include_router(router)
+        add_routes(app, router)
     add_probes(app)
     _add_documents(app)
 

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 import structlog
 
 from app.db import Database
-from migrations.upgrade import head_revision, is_known
+from migrations.revisions import head_revision, is_known
 
 QUERY: Final = sa.text("select version_num from alembic_version")
 logger = structlog.get_logger("lethe.schema")

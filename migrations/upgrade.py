@@ -4,17 +4,28 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
 
 from app.db import Database
+from migrations.revisions import current_revision, head_revision, is_known
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+__all__ = [
+    "ADVISORY_KEY",
+    "TURN_MAX",
+    "await_turn",
+    "copy_before_upgrade",
+    "current_revision",
+    "head_revision",
+    "is_known",
+    "upgrade",
+    "upgrade_within",
+]
 
 HERE = Path(__file__).parent
 ADVISORY_KEY = 5_104_104_101  # one migration at a time on one PostgreSQL
@@ -30,34 +41,13 @@ _ALONE = (
 )
 
 
-def _config() -> Config:
+def _config() -> "Config":
+    # Alembic takes a tenth of a second and ten megabytes, and a database at head needs nothing of it.
+    from alembic.config import Config
+
     config = Config()
     config.set_main_option("script_location", str(HERE))
     return config
-
-
-@cache
-def _scripts() -> ScriptDirectory:
-    """All revisions of the code; reading them takes a third of a second."""
-    return ScriptDirectory.from_config(_config())
-
-
-def head_revision() -> str:
-    """The newest revision of the code."""
-    revision = _scripts().get_current_head()
-    assert revision is not None
-    return revision
-
-
-def current_revision(database: Database) -> str | None:
-    """Where a database stands; None: empty."""
-    with database.engine.connect() as connection:
-        return MigrationContext.configure(connection).get_current_revision()
-
-
-def is_known(revision: str) -> bool:
-    """Whether the code has this revision; not so after a newer Lethe has migrated the database."""
-    return any(item.revision == revision for item in _scripts().walk_revisions())
 
 
 def upgrade(database: Database) -> None:
@@ -91,6 +81,8 @@ def await_turn(connection: sa.Connection) -> None:
 
 def upgrade_within(connection: sa.Connection, revision: str) -> None:
     """Run the missing migrations up to a revision, in the transaction of a connection."""
+    from alembic import command
+
     config = _config()
     config.attributes["connection"] = connection
     command.upgrade(config, revision)

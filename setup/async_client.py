@@ -84,7 +84,8 @@ def read_modules() -> dict[str, Module]:
     modules = {
         path.stem: Module(path.stem, ast.parse(path.read_text())) for path in sorted(SOURCE.glob("*.py"))
     }
-    modules.pop("__init__")
+    for names_alone in ("__init__", "public"):
+        modules.pop(names_alone)
     modules["transport"].waiting = {"Transport", "_read"}
     modules["streaming"].waiting = {"lines", "frames"}
     changed = True
@@ -350,11 +351,12 @@ def formatted(text: str, name: str) -> str:
 
 def render() -> dict[str, str]:
     """The files of the twin by their names."""
-    kinds = Kinds(read_modules())
+    known = read_modules()
+    kinds = Kinds(known)
     found = {"__init__.py": f'"""The client on httpx.AsyncClient. {MADE.format(name="*")}"""\n'}
-    for name, module in read_modules().items():
+    for name, module in read_modules().items():  # others than those that are known: a twin is made in place
         if module.waiting:
-            found[f"{name}.py"] = formatted(twin_of(module, read_modules(), kinds), name)
+            found[f"{name}.py"] = formatted(twin_of(module, known, kinds), name)
     return found
 
 

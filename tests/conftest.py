@@ -56,6 +56,9 @@ ENGINES = ("sqlite", "postgresql")
 ON_BOTH = {"test_conditional_requests.py", "test_processes.py", "test_rows_purges_killed.py"}
 MARIADB_URL = "mysql+pymysql://root@127.0.0.1:3306"
 
+# Until all tests are collected: the collector of garbage would look at modules and tests again and again.
+gc.disable()
+
 # Tests are refused by the hundred from one address.
 os.environ.setdefault("LETHE_REFUSAL_DELAY_MAX_S", "0")
 
@@ -169,8 +172,8 @@ def _forked_children() -> Iterator[None]:
 
 def pytest_collection_finish() -> None:
     """Thousands of collected tests stay to the end: the collector of garbage need not look at them again."""
-    gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

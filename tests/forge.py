@@ -33,6 +33,8 @@ from typing import IO, Any
 ROOT = Path(__file__).parents[1]
 LETHE = Path(sys.executable).with_name("lethe")
 LOADED = ("app.cli", "lethe_client")  # with all that is below
+# What a service imports when it needs it, and most services of tests do.
+NEEDED = ("alembic.command", "alembic.context", "app.jobs.engines.spark_service", "app.kit.http.protocol")
 PROGRAM = "spark.erase.hands.child_program"
 STREAMS = 3
 REQUEST_BYTES_MAX = 100_000  # what the kernel takes as one message is twice that
@@ -285,6 +287,14 @@ def load_program() -> None:
         at_work.erase(Path(directory))
 
 
+def analyse_operations() -> None:
+    """Have every operation analysed: each service would do so with those that it is asked for."""
+    for name in ("app.main", "app.console.mounting"):
+        for router in import_module(name).ROUTERS:
+            for route in router.routes:
+                assert route.app is not None
+
+
 def become(env: Mapping[str, str], streams: Sequence[int], forge: int) -> None:
     """Be what an exec with this environment would be."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
@@ -311,6 +321,9 @@ def main() -> int:
         package = import_module(name)
         for module in walk_packages(package.__path__, f"{name}."):
             import_module(module.name)
+    for name in NEEDED:
+        import_module(name)
+    analyse_operations()
     gc.enable()
     gc.freeze()
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -3,7 +3,7 @@
 from pathlib import Path as FilePath
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import Depends, Path, Query, Request
 from sqlmodel import Session
 from starlette.responses import Response
 
@@ -20,11 +20,12 @@ from app.auth.service import Caller
 from app.jobs.api import accepted
 from app.jobs.models import JobRead
 from app.jobs.rows import Job
+from app.kit.http.routing import new_router
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
 from app.stores.targets import check_root
 
-router = APIRouter(tags=["archives"])
+router = new_router(tags=["archives"])
 Reader = Annotated[Caller, Depends(requires(Scope.JOBS_READ))]
 Verifier = Annotated[Caller, Depends(requires(Scope.EVIDENCE_VERIFY))]
 LIVE = Condition(Scope.ADMIN, "`into.live` is true")

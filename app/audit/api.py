@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Depends, Query, Request
 from lethe_client.audit_chain import FIRST, Link
 
 from app.audit.heads import signed_head
@@ -15,10 +15,11 @@ from app.auth.rows import AuditChain
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.errors import InvalidRequest
+from app.kit.http.routing import new_router
 from app.kit.pagination import PAGE_SIZE_DEFAULT, PageSize
 from app.kit.problems import problems
 
-router = APIRouter(tags=["tokens and audit"])
+router = new_router(tags=["tokens and audit"])
 Auditor = Annotated[Caller, Depends(requires_unlimited(Scope.AUDIT_READ))]
 ROWS_MAX = 20_000
 SEQ_MAX = 2**62

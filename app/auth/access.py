@@ -8,8 +8,7 @@ from fastapi import Depends, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from app.auth.oidc.bearer import caller_of_jwt, is_jwt
-from app.auth.oidc.keys import Keys
+from app.auth.oidc.form import is_jwt
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.auth.token_cache import READING, TokenCache
@@ -21,6 +20,8 @@ from app.settings import Settings
 
 if TYPE_CHECKING:
     from starlette.datastructures import State
+
+    from app.auth.oidc.keys import Keys
 
 SIGNED_IN: Final = "lethe.signed_in"
 """Where a request's scope has its Caller that comes from the console; nothing from outside gets there."""
@@ -85,6 +86,8 @@ async def authenticated(
     secret, now = credentials.credentials, clock.now()
     oidc: Keys | None = request.app.state.oidc_keys
     if oidc is not None and is_jwt(secret):
+        from app.auth.oidc.bearer import caller_of_jwt  # a twentieth of a second where there is a provider
+
         caller = await run_in_threadpool(caller_of_jwt, secret, settings_of(request).oidc, oidc, now=now)
     else:
         tokens: TokenCache = request.app.state.tokens

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import Depends, Path, Query, Request
 from sqlmodel import Session
 from starlette.responses import Response
 
@@ -14,11 +14,12 @@ from app.auth.queries import AuditFilters, list_audit_events, list_tokens
 from app.auth.scopes import Scope
 from app.auth.service import Caller, create_token, revoke_token
 from app.auth.token_cache import HOLDS_S
+from app.kit.http.routing import new_router
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
 from app.kit.values import Instant, Text
 
-router = APIRouter(tags=["tokens and audit"])
+router = new_router(tags=["tokens and audit"])
 Anybody = Annotated[Caller, Depends(Requirement(()))]
 Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
 Auditor = Annotated[Caller, Depends(requires(Scope.AUDIT_READ))]

@@ -20,7 +20,7 @@ from sqlmodel import Session, col, or_, select
 from app.auth.access import clock_of, database_of
 from app.auth.actions import Action
 from app.auth.audit_rows import audit_row
-from app.auth.oidc.bearer import is_jwt
+from app.auth.oidc.form import is_jwt
 from app.auth.rows import ConsoleSession, Token
 from app.auth.service import Caller, authenticate, caller_of
 from app.errors import Unauthenticated

@@ -23,7 +23,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.auth.holders import COOKIE, Holders, console_cookie_of, is_of_console, secret_of
-from app.auth.oidc.bearer import is_jwt
+from app.auth.oidc.form import is_jwt
 from app.auth.refusals import source_of
 from app.errors import BodyTooSlow, TooMany, problem
 from app.kit.rates import KEYS_MAX, Rates

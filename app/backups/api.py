@@ -5,7 +5,7 @@ from datetime import datetime
 from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import Depends, Path, Query, Request
 from sqlmodel import Session
 from starlette.responses import Response
 
@@ -29,6 +29,7 @@ from app.backups.rows import BackupSession, BackupState
 from app.backups.service import end_session, release_session_files, renew_session
 from app.backups.settling import settle_sessions
 from app.kit.conditional import IfNoneMatch, conditional_answer, etag
+from app.kit.http.routing import new_router
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
 from app.protection.access import answer_after_wait, tell_control_file
@@ -42,7 +43,7 @@ from app.stores.rows import Store
 from app.stores.service import require_kind
 from app.stores.targets import environment_directory
 
-router = APIRouter(tags=["backups"])
+router = new_router(tags=["backups"])
 SessionId = Annotated[str, Path(pattern=r"^bks_[0-9a-z]{26}$")]
 Reader = Annotated[Caller, Depends(requires(Scope.STORES_READ))]
 Writer = Annotated[Caller, Depends(requires(Scope.BACKUPS_WRITE))]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Final
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import Response
 
 from app.auth.scopes import Scope
@@ -15,6 +15,7 @@ from app.console.sessions import ApiDep, SignedInDep
 from app.errors import NotFound, Unprocessable
 from app.jobs.api import STARTING
 from app.jobs.states import TERMINAL, JobState
+from app.kit.http.routing import new_router
 from app.kit.values import Text
 from app.stores.models import StoreKind
 
@@ -28,7 +29,7 @@ VERBS: Final = ("pause", "resume", "abort", "retry")
 BOUNDS: Final = ("rows_per_s", "bytes_per_s", "intensity")
 AGAIN: Final = frozenset({JobState.FAILED, JobState.ABORTED, JobState.ABANDONED})
 PAUSABLE: Final = frozenset({JobState.QUEUED, JobState.WAITING, JobState.RUNNING})
-router = APIRouter(include_in_schema=False)
+router = new_router(include_in_schema=False)
 
 
 @router.get("/console/jobs")

@@ -20,6 +20,7 @@ from app.console.sign_in_pages import router as sign_in_router
 from app.console.static_files import router as static_router
 from app.console.store_pages import router as stores_router
 from app.console.streams import router as streams_router
+from app.kit.http.routing import add_routes
 from app.settings import Settings
 
 ROUTERS: Final = (
@@ -45,6 +46,6 @@ def add_console(app: FastAPI, settings: Settings) -> None:
     if settings.console == "OFF":
         return
     for router in ROUTERS:
-        app.include_router(router)
+        add_routes(app, router)
     app.state.console_parts = SharedParts()
     error_pages.install(app)

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Final, cast
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import Response
 
 from app.auth.console_sessions import SignedIn
@@ -10,10 +10,11 @@ from app.console.calls import Api
 from app.console.rendering import is_live_part, render
 from app.console.sessions import ApiDep, SignedInDep
 from app.console.shared import SharedParts
+from app.kit.http.routing import new_router
 from app.kit.values import Text
 
 ATTENTION_MAX: Final = 500
-router = APIRouter(include_in_schema=False)
+router = new_router(include_in_schema=False)
 
 
 @router.get("/console/")

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import RedirectResponse, Response
 
@@ -12,9 +12,10 @@ from app.console.forms import PostedDep, fields_of, require_same_origin
 from app.console.rendering import render
 from app.console.sessions import LOGIN, NEXT_MAX_CHARS, PATH, SignedInDep, drop_cookie, set_cookie
 from app.errors import Unauthenticated
+from app.kit.http.routing import new_router
 
 HOME: Final = PATH + "/"
-router = APIRouter(include_in_schema=False)
+router = new_router(include_in_schema=False)
 
 
 def _next_page(given: str) -> str:

@@ -5,10 +5,10 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from fastapi import APIRouter
 from starlette.responses import Response
 
 from app.errors import NotFound
+from app.kit.http.routing import new_router
 
 FOLDER: Final = Path(__file__).with_name("static")
 PREFIX: Final = "/console/static/"
@@ -18,7 +18,7 @@ TYPES: Final = {
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-router = APIRouter(include_in_schema=False)
+router = new_router(include_in_schema=False)
 
 
 @cache

@@ -3,7 +3,7 @@
 from typing import Annotated, Any, Final
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import Response
 
 from app.auth.access import ClockDep
@@ -15,13 +15,14 @@ from app.console.sessions import ApiDep, SignedInDep
 from app.console.store_history import history_of
 from app.console.store_parts import PARTS, parts_of
 from app.errors import NotFound
+from app.kit.http.routing import new_router
 from app.kit.values import Text
 from app.stores.models import StoreKind
 
 PAGE: Final = 50
 FILES: Final = 100
 FILE_COLUMNS: Final = ("file", "state", "size_bytes", "entries_erased", "proved_by", "refusal", "finished_at")
-router = APIRouter(include_in_schema=False)
+router = new_router(include_in_schema=False)
 
 
 @router.get("/console/stores")

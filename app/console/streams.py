@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Depends, Query, Request
 from pydantic import StringConstraints
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
@@ -23,6 +23,7 @@ from app.fleet.events_api import FeedDep
 from app.fleet.listening import Wanted
 from app.fleet.queries import NumberedEvent
 from app.fleet.stream import FeedWatch, Listener
+from app.kit.http.routing import new_router
 from app.kit.sse import CONTENT_TYPE, HEADERS
 from app.settings import Settings
 
@@ -46,7 +47,7 @@ TOPICS_MAX: Final = 20
 TopicName = Annotated[
     str, StringConstraints(pattern=rf"^({ALL}|{OF_STORE}[a-z][a-z0-9-]{{0,62}}|jobs/[0-9a-z_]{{1,40}})$")
 ]
-router = APIRouter(include_in_schema=False)
+router = new_router(include_in_schema=False)
 
 
 @dataclass(slots=True)

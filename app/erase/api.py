@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import Depends, Path, Query, Request
 from sqlmodel import Session
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
@@ -51,6 +51,7 @@ from app.jobs.models import JobRead
 from app.jobs.plans.plan_answer import plan_answer, plan_responses
 from app.jobs.plans.plans import submit_plan
 from app.jobs.rows import Job
+from app.kit.http.routing import new_router
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.prefer import PreferHeader
 from app.kit.problems import problems
@@ -59,7 +60,7 @@ from app.stores.models import StoreKind
 from app.stores.rows import Store
 from app.stores.service import lock_unchanged, require_kind
 
-router = APIRouter(tags=["erasure"])
+router = new_router(tags=["erasure"])
 CycleId = Annotated[
     str, Path(pattern=r"^(cyc_[0-9a-z]{26}|current)$", description="`current` is the newest cycle.")
 ]

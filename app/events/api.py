@@ -7,7 +7,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import Depends, Path, Query, Request
 from sqlmodel import Session
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
@@ -41,6 +41,7 @@ from app.events.models import (
 from app.events.nodes import opened_node, refuse_copy
 from app.events.queries import EventFilters, event_read, get_event, get_matrix, list_events, start_of
 from app.events.service import check_confirmation, confirm_at
+from app.kit.http.routing import new_router
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
 from app.kit.values import Instant
@@ -52,7 +53,7 @@ from spark.events.events import create_sync
 from spark.events.records import Confirmed
 from spark.formats.slony import NODE_MAX, SEQNO_MAX
 
-router = APIRouter(tags=["events"])
+router = new_router(tags=["events"])
 Reader = Annotated[Caller, Depends(requires(Scope.STORES_READ))]
 Writer = Annotated[Caller, Depends(requires(Scope.EVENTS_WRITE))]
 FORCE = Condition(Scope.ADMIN, "`force` is true")

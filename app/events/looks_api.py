@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends
+from fastapi import Depends
 
 from app.auth.access import DatabaseDep, requires
 from app.auth.scopes import Scope
@@ -10,10 +10,11 @@ from app.auth.service import Caller
 from app.events.api import slony_store
 from app.events.looks import read_look
 from app.events.models import NodeStateRead
+from app.kit.http.routing import new_router
 from app.kit.problems import problems
 from app.stores.api import StoreId
 
-router = APIRouter(tags=["events"])
+router = new_router(tags=["events"])
 Reader = Annotated[Caller, Depends(requires(Scope.STORES_READ))]
 
 

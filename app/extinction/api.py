@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import Depends, Path, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
@@ -55,6 +55,7 @@ from app.jobs.plans.plan_answer import plan_answer, plan_responses
 from app.jobs.plans.plans import submit_plan
 from app.jobs.rows import Job
 from app.kit.conditional import IfNoneMatch, conditional_answer, etag
+from app.kit.http.routing import new_router
 from app.kit.ids import new_id
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.prefer import PreferHeader
@@ -63,7 +64,7 @@ from app.stores.api import StoreId, read_row
 from app.stores.models import StoreKind
 from app.stores.rows import Store
 
-router = APIRouter(tags=["extinction"])
+router = new_router(tags=["extinction"])
 ExtinctionId = Annotated[str, Path(pattern=r"^ext_[0-9a-z]{26}$")]
 Reader = Annotated[Caller, Depends(requires(Scope.STORES_READ))]
 Writer = Annotated[Caller, Depends(requires(Scope.EXTINCTIONS_WRITE))]

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Depends, Request
 from sqlmodel import Session
 from starlette.responses import Response
 
@@ -17,11 +17,12 @@ from app.extinction.queries import get_extinction, read_extinction
 from app.extinction.records import note_attested
 from app.extinction.service import check_attestable
 from app.kit.conditional import etag
+from app.kit.http.routing import new_router
 from app.kit.problems import problems
 from app.stores.api import StoreId
 from app.stores.service import get_store
 
-router = APIRouter(tags=["extinction"])
+router = new_router(tags=["extinction"])
 Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
 
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Depends, Request
 from sqlmodel import Session
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
@@ -21,6 +21,7 @@ from app.auth.service import Caller
 from app.errors import ServiceError
 from app.extinction.errors import PeerIsConsumer, SupplierNotFound
 from app.extinction.models import AvailabilityRead, ForgetRequest, read_availability
+from app.kit.http.routing import new_router
 from app.kit.problems import problems
 from app.replication.agreements.sessions.api import replica_store
 from app.replication.replica.refusals import NoReplicaYet
@@ -30,7 +31,7 @@ from app.stores.rows import Store
 from app.stores.service import lock_unchanged
 from spark.replication.sessions.peers import LackingPeer, PeerRole, availability, forget_supplier, role_of
 
-router = APIRouter(tags=["extinction"])
+router = new_router(tags=["extinction"])
 Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
 FORGET_MAX: Final = timedelta(seconds=30)
 """So long another instance takes a request for alive."""

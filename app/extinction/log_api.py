@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Depends, Request
 from sqlmodel import Session
 from starlette.responses import Response
 
@@ -13,12 +13,13 @@ from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.extinction.log_reading import accept_gap
 from app.extinction.models import AcceptedGapRead, AcceptGapRequest
+from app.kit.http.routing import new_router
 from app.kit.problems import problems
 from app.stores.api import StoreId
 from app.stores.rows import StoreKind
 from app.stores.service import get_store, require_kind
 
-router = APIRouter(tags=["extinction"])
+router = new_router(tags=["extinction"])
 Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
 
 

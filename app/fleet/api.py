@@ -4,7 +4,7 @@ from collections import defaultdict
 from datetime import timedelta
 from typing import Annotated, Final, Literal
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import Depends, Query
 
 from app.auth.access import ClockDep, DatabaseDep, SettingsDep, requires
 from app.auth.rows import StoreName
@@ -17,6 +17,7 @@ from app.fleet.attention import SHOWN_DEFAULT, SHOWN_MAX, Limits, Shown
 from app.fleet.models import AttentionCode, OverviewRead, SeriesPointRead, SeriesRead, StoreSeries
 from app.fleet.overview import OverviewFilter, overview
 from app.kit.durations import parse_duration
+from app.kit.http.routing import new_router
 from app.kit.pagination import PageToken
 from app.kit.problems import problems
 from app.kit.values import Text
@@ -24,7 +25,7 @@ from app.stores.api import StoreId, read_row
 from app.stores.labels import parse_labels
 from app.stores.models import StoreKind
 
-router = APIRouter(tags=["fleet"])
+router = new_router(tags=["fleet"])
 Reader = Annotated[Caller, Depends(requires(Scope.JOBS_READ))]
 StoreReader = Annotated[Caller, Depends(requires(Scope.STORES_READ))]
 PAGE_DEFAULT: Final = 25

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterable, AsyncIterator
 from typing import Annotated, Any, cast
 
-from fastapi import APIRouter, Depends, Header, Query, Request
+from fastapi import Depends, Header, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from app.auth.access import SettingsDep, requires
@@ -14,11 +14,12 @@ from app.fleet.listening import Wanted, resume_point, told
 from app.fleet.models import FleetEvent, StreamBegin
 from app.fleet.stream import FeedWatch, Listener
 from app.kit.http.at_once import at_once
+from app.kit.http.routing import new_router
 from app.kit.problems import problems
 from app.kit.values import Text
 from app.stores.labels import parse_labels
 
-router = APIRouter(tags=["fleet"])
+router = new_router(tags=["fleet"])
 Reader = Annotated[Caller, Depends(requires(Scope.JOBS_READ))]
 
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Request
+from fastapi import Depends, Path, Request
 from sqlmodel import Session
 from starlette.responses import Response
 
@@ -22,11 +22,12 @@ from app.hooks.service import (
     rotate_secret,
 )
 from app.kit.conditional import IfMatch, IfNoneMatch, conditional_answer, etag
+from app.kit.http.routing import new_router
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
 from app.outbox.rows import Webhook
 
-router = APIRouter(tags=["webhooks"])
+router = new_router(tags=["webhooks"])
 WebhookId = Annotated[str, Path(pattern=r"^whk_[0-9a-z]{26}$")]
 _LOOPBACK = Condition(Scope.ADMIN, "the receiver is named as this machine itself")
 Reader = Annotated[Caller, Depends(requires(Scope.WEBHOOKS_READ))]

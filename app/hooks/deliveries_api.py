@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import Path, Query, Request
 from pydantic import BaseModel
 from sqlmodel import Session
 from starlette.responses import Response
@@ -24,11 +24,12 @@ from app.hooks.deliveries import (
 )
 from app.hooks.models import DeliveryDetail, DeliveryRead, ReplayRead, ReplayRequest
 from app.hooks.service import get_hook
+from app.kit.http.routing import new_router
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
 from app.outbox.rows import DeliveryState, Webhook, WebhookDelivery
 
-router = APIRouter(tags=["webhooks"])
+router = new_router(tags=["webhooks"])
 DeliveryId = Annotated[str, Path(pattern=r"^dlv_[0-9a-z]{26}$")]
 StateFilter = Annotated[DeliveryState | None, Query(description="Only those that stand so.")]
 

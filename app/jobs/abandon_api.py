@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from sqlmodel import Session
 from starlette.responses import Response
 
@@ -13,9 +13,10 @@ from app.jobs.api import Admin, JobId, accepted
 from app.jobs.models import AbandonRequest, JobRead
 from app.jobs.queries import get_job
 from app.jobs.running.abandonment import abandon
+from app.kit.http.routing import new_router
 from app.kit.problems import problems
 
-router = APIRouter(tags=["jobs"])
+router = new_router(tags=["jobs"])
 
 
 @router.post(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Header, Path, Query, Request
+from fastapi import Depends, Header, Path, Query, Request
 from sqlmodel import Session
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -45,13 +45,14 @@ from app.jobs.streaming import stream_events, wait_for_change
 from app.jobs.watch import JobWatch
 from app.kit.conditional import IfNoneMatch, conditional_answer, etag, is_current
 from app.kit.http.at_once import at_once
+from app.kit.http.routing import new_router
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.prefer import PreferHeader, wait_seconds
 from app.kit.problems import problems
 from app.kit.sse import CONTENT_TYPE, HEADERS
 from app.kit.values import Instant, Text
 
-router = APIRouter(tags=["jobs"])
+router = new_router(tags=["jobs"])
 JobId = Annotated[str, Path(pattern=r"^job_[0-9a-z]{26}$")]
 Reader = Annotated[Caller, Depends(requires(Scope.JOBS_READ))]
 Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]

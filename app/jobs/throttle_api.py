@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from sqlmodel import Session
 from starlette.responses import Response
 
@@ -16,11 +16,12 @@ from app.jobs.api import Controller, JobId, visible_job
 from app.jobs.models import JobRead, ThrottleSetting, read_job
 from app.jobs.rows import Job
 from app.kit.conditional import etag
+from app.kit.http.routing import new_router
 from app.kit.problems import problems
 from app.stores.models import StoreKind
 from app.stores.rows import Store
 
-router = APIRouter(tags=["jobs"])
+router = new_router(tags=["jobs"])
 BoundsOf = Callable[[str, Mapping[str, Any], StoreKind | None], frozenset[str]]
 
 

@@ -15,7 +15,7 @@ from app.keeping.models import DATABASE, INSTANCE, SIGNING_KEY, TOKEN, CheckRead
 from app.settings import Settings
 from app.starting import open_metadata
 from app.tables import metadata
-from migrations.upgrade import head_revision, is_known
+from migrations.revisions import head_revision, is_known
 
 LIVE_ADVICE = "Stop the service, keep a copy of what is there, and restore the last good backup."
 KEY_ADVICE = "Restore the key from a backup. Move it away only if there is none: a new one is made then."

@@ -28,7 +28,7 @@ from app.keeping.models import DATABASE, INSTANCE, Kept, Manifest, RestoreRead
 from app.kit.ids import new_id
 from app.settings import Settings
 from app.starting import UNFINISHED, open_metadata
-from migrations.upgrade import head_revision, is_known
+from migrations.revisions import head_revision, is_known
 
 Say = Callable[[str], None]
 SIDE_FILES = ("", "-wal", "-shm", "-journal")

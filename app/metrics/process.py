@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from app.jobs.models import SparkPoolRead
 from app.kit.texts.distribution import installed_version
 from app.news.listening import Ear
-from migrations.upgrade import head_revision
+from migrations.revisions import head_revision
 
 if TYPE_CHECKING:  # it needs the extra `spark`
     from app.jobs.engines.spark_service import SparkService

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Request
+from fastapi import Depends, Path, Request
 from sqlmodel import Session
 from starlette.responses import Response
 
@@ -14,6 +14,7 @@ from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.kinds.parameter import ParameterScope, ParameterSpec, ParameterValue
 from app.kit.conditional import IfMatch, IfNoneMatch, conditional_answer, etag, require_match
+from app.kit.http.routing import new_router
 from app.kit.pagination import Page
 from app.kit.problems import problems
 from app.parameters.errors import ParameterScopeInvalid
@@ -28,7 +29,7 @@ from app.parameters.service import (
     set_global,
 )
 
-router = APIRouter(tags=["parameters"])
+router = new_router(tags=["parameters"])
 Reader = Annotated[Caller, Depends(requires(Scope.STORES_READ))]
 
 

@@ -4,7 +4,7 @@ from datetime import datetime
 from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Depends, Request
 from sqlmodel import Session
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
@@ -14,6 +14,7 @@ from app.auth.actions import Action
 from app.auth.mutation import Answer, Begun, Conclude, IdempotencyKeyHeader, problem_answer
 from app.auth.scopes import Scope
 from app.auth.service import Caller
+from app.kit.http.routing import new_router
 from app.kit.problems import problems
 from app.protection.access import Place, answer_after_wait, wait_until_quiet
 from app.protection.errors import (
@@ -31,7 +32,7 @@ from app.protection.service import require_active
 from app.protection.waiting import Silence
 from app.stores.api import StoreId
 
-router = APIRouter(tags=["protections"])
+router = new_router(tags=["protections"])
 Keeper = Annotated[Caller, Depends(requires_one_of(Scope.BACKUPS_WRITE, Scope.ERASURE_WRITE))]
 
 

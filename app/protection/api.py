@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import Depends, Path, Query, Request
 from sqlmodel import Session
 from starlette.responses import Response
 
@@ -16,6 +16,7 @@ from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.errors import ServiceError
 from app.kit.conditional import IfNoneMatch, conditional_answer, etag
+from app.kit.http.routing import new_router
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
 from app.protection.access import Place, answer_after_wait, tell_control_file, wait_until_quiet
@@ -51,7 +52,7 @@ from app.stores.api import StoreId, read_row
 from app.stores.rows import StoreKind
 from app.stores.service import require_kind
 
-router = APIRouter(tags=["protections"])
+router = new_router(tags=["protections"])
 ProtectionId = Annotated[str, Path(pattern=r"^prt_[0-9a-z]{26}$")]
 Reader = Annotated[Caller, Depends(requires(Scope.STORES_READ))]
 OF_BACKUP = Condition(Scope.BACKUPS_WRITE, "the protection is of kind BACKUP or NETWORK_RESTORE")

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Depends, Query, Request
 from sqlmodel import Session
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
@@ -29,6 +29,7 @@ from app.jobs.plans.plans import submit_plan
 from app.jobs.queries import list_jobs_of
 from app.jobs.rows import Job
 from app.jobs.states import JobState
+from app.kit.http.routing import new_router
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.prefer import PreferHeader
 from app.kit.problems import problems
@@ -42,7 +43,7 @@ from app.stores.rows import Store
 from app.stores.service import lock_unchanged, require_kind
 from app.sweeps.purging import JOB_PURGE, Looked, Purgings, check_fields, submit_looked
 
-router = APIRouter(tags=["purges"])
+router = new_router(tags=["purges"])
 Reader = Annotated[Caller, Depends(requires(Scope.JOBS_READ))]
 Writer = Annotated[Caller, Depends(requires(Scope.PURGES_WRITE))]
 StatsReader = Annotated[Caller, Depends(requires(Scope.STORES_READ))]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import Depends, Path, Query, Request
 from sqlmodel import Session
 from starlette.responses import Response
 
@@ -14,6 +14,7 @@ from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.rows import StoreName
 from app.auth.scopes import Scope
 from app.auth.service import Caller
+from app.kit.http.routing import new_router
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
 from app.schedules.listing import list_schedules, read_schedule
@@ -28,7 +29,7 @@ from app.schedules.service import (
     resume_schedule,
 )
 
-router = APIRouter(tags=["schedules"])
+router = new_router(tags=["schedules"])
 ScheduleId = Annotated[str, Path(pattern=r"^sch_[0-9a-z]{26}$")]
 VERBS: Final = (
     Condition(Scope.PURGES_WRITE, "`verb` is PURGE"),

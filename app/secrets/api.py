@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Annotated, cast
 
-from fastapi import APIRouter, Depends, Path, Request
+from fastapi import Depends, Path, Request
 from sqlmodel import Session
 from starlette.responses import Response
 
@@ -14,6 +14,7 @@ from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.kit.conditional import IfMatch, IfNoneMatch, conditional_answer, etag
 from app.kit.http.at_once import at_once
+from app.kit.http.routing import new_router
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
 from app.secrets.models import NAME_PATTERN, SecretCreate, SecretPatch, SecretRead
@@ -29,7 +30,7 @@ from app.secrets.service import (
 )
 from app.settings import Settings
 
-router = APIRouter(tags=["secrets"])
+router = new_router(tags=["secrets"])
 SecretPath = Annotated[str, Path(pattern=rf"^{NAME_PATTERN}$")]
 Users = Callable[[Session, str], list[str]]
 

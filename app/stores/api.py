@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import Depends, Path, Query, Request
 from sqlmodel import Session
 from starlette.responses import Response
 
@@ -18,6 +18,7 @@ from app.errors import StoreForbidden
 from app.kinds.parameter import ParameterScope, ParameterValue
 from app.kit.conditional import IfMatch, IfNoneMatch, conditional_answer, etag
 from app.kit.http.at_once import at_once
+from app.kit.http.routing import new_router
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
 from app.kit.values import Text
@@ -48,7 +49,7 @@ from app.stores.service import (
     takes_secret_by_label,
 )
 
-router = APIRouter(tags=["stores"])
+router = new_router(tags=["stores"])
 StoreId = Annotated[str, Path(pattern=r"^[a-z][a-z0-9-]{0,62}$")]
 Reader = Annotated[Caller, Depends(requires(Scope.STORES_READ))]
 Writer = Annotated[Caller, Depends(requires(Scope.STORES_WRITE))]

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from sqlmodel import Session
 from starlette.responses import JSONResponse, Response
 
@@ -12,6 +12,7 @@ from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.service import Caller
 from app.kinds.parameter import ParameterSpec, ParameterValue
 from app.kit.conditional import IfMatch, etag, require_match
+from app.kit.http.routing import new_router
 from app.kit.pagination import Page
 from app.kit.problems import problems
 from app.parameters.api import ParameterName, Reader, Writer
@@ -22,7 +23,7 @@ from app.stores.api import StoreId, read_row
 from app.stores.rows import Store
 from app.stores.service import get_store, save_store
 
-router = APIRouter(tags=["parameters"])
+router = new_router(tags=["parameters"])
 
 
 def _shown(

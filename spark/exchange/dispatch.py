@@ -19,8 +19,7 @@ from spark.exchange.board import Board, ExchangeLimits, ExchangeSnapshot, Flight
 from spark.exchange.lease import ExchangeLease, LeaseTerms
 from spark.pool.errors import LeaseRefused, LeaseWaitEnded, PoolStopped, SparkError, SparkRunError
 from spark.pool.snapshot import JobClass
-from spark.targets.run import Deliver, parallelism, run_tasks
-from spark.targets.task import Task
+from spark.targets.task import Deliver, Task
 from spark.targets.work import UnitWork
 
 Unit = TypeVar("Unit")
@@ -31,6 +30,18 @@ LOOK_S = 0.5
 REFUSED_PAUSE_S = 0.5
 CLASSES: tuple[JobClass, ...] = ("INTERACTIVE", "BULK")
 _logger: Final = logging.getLogger(__name__)
+
+
+def _run_tasks(session: Any, tasks: Sequence[Task], deliver: Deliver) -> None:
+    from spark.targets.run import run_tasks  # it imports pyspark, and whoever has a session has it
+
+    run_tasks(session, tasks, deliver)
+
+
+def _parallelism(session: Any) -> int:
+    from spark.targets.run import parallelism
+
+    return parallelism(session)
 
 
 class Slot(Protocol):
@@ -74,8 +85,8 @@ class Exchange:
         *,
         dispatchers: int,
         limits: ExchangeLimits | None = None,
-        run: Callable[[Any, Sequence[Task], Deliver], None] = run_tasks,
-        cores: Callable[[Any], int] = parallelism,
+        run: Callable[[Any, Sequence[Task], Deliver], None] = _run_tasks,
+        cores: Callable[[Any], int] = _parallelism,
     ) -> None:
         assert dispatchers >= 1, "somebody dispatches"
         self._slots = slots

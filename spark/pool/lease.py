@@ -16,16 +16,18 @@ from concurrent.futures import Executor, Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.sql import SparkSession
 
 from spark.pool.errors import SparkJobCancelled, SparkLost, SparkRunError
 from spark.pool.outcome import classify
-from spark.pool.session import StartedSession
 from spark.pool.slot import Slot
 from spark.pool.snapshot import JobClass
+from spark.pool.started import StartedSession
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 T = TypeVar("T")
 
@@ -98,7 +100,7 @@ class Lease:
     ) -> None:
         self.close()
 
-    def run(self, function: Callable[[SparkSession], T], *, description: str | None = None) -> T:
+    def run(self, function: "Callable[[SparkSession], T]", *, description: str | None = None) -> T:
         """Run a function in the slot's thread and wait for it; one at a time, as often as wanted.
 
         Every job of Spark that it starts in that thread is in this lease's group, tag and FAIR pool. What it
@@ -166,7 +168,7 @@ class Lease:
             return SparkJobCancelled(self._cancelled)
         return SparkLost(self._lost) if self._lost is not None else None
 
-    def _execute(self, function: Callable[[SparkSession], T], description: str) -> T:
+    def _execute(self, function: "Callable[[SparkSession], T]", description: str) -> T:
         """In the slot's thread."""
         session = self.slot.session_on(self._started)
         context = session.sparkContext

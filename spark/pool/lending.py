@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark.pool.lease import Lease, Lender
-from spark.pool.session import StartedSession
 from spark.pool.slot import Slot
 from spark.pool.snapshot import SlotView, WaitingView
+from spark.pool.started import StartedSession
 from spark.pool.waiting import WaitingLine
 
 

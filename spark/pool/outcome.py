@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Final
 
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 
 from spark.pool.errors import SparkJobCancelled, SparkJobFailed, SparkLost, SparkRunError
 
@@ -32,8 +31,14 @@ def classify(error: BaseException, *, is_alive: Callable[[], bool]) -> SparkRunE
         return SparkLost(f"the JVM is gone ({type(error).__name__})")
     text, line = text_of(error), telling_line(error)
     # Some actions wrap the condition in another exception; the text always names it.
-    is_cancel = isinstance(error, Py4JError | PySparkException) and CANCELLED in text
+    is_cancel = _is_of_spark(error) and CANCELLED in text
     return SparkJobCancelled(line) if is_cancel else SparkJobFailed(line)
+
+
+def _is_of_spark(error: BaseException) -> bool:
+    from pyspark.errors import PySparkException  # whoever has an error out of Spark has imported it
+
+    return isinstance(error, Py4JError | PySparkException)
 
 
 def text_of(error: BaseException) -> str:
@@ -55,7 +60,7 @@ def telling_line(error: BaseException) -> str:
         line = lines[1].removeprefix(": ")
     elif "Traceback (most recent call last)" in text:
         line = next((found for found in reversed(lines) if _is_python_error(found)), lines[-1])
-    elif not isinstance(error, Py4JError | PySparkException):
+    elif not _is_of_spark(error):
         line = f"{type(error).__name__}: {line}"
     return line[:LINE_CHARS_MAX]
 

@@ -17,9 +17,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Final, Literal
-
-import pyspark
 
 from spark.pool.errors import (
     LeaseRefused,
@@ -32,10 +31,9 @@ from spark.pool.errors import (
 from spark.pool.lease import Lease, Terms
 from spark.pool.lending import Lending
 from spark.pool.options import SparkOptions
-from spark.pool.session import StartedSession, discard, start_session
 from spark.pool.snapshot import JobClass, PoolSnapshot, PoolState
+from spark.pool.started import StartedSession
 from spark.pool.waiting import Waiter
-from spark.pool.warming import warm_up_beside
 from spark.pool.watch import Watch
 
 TICK_S: Final = 0.25
@@ -157,7 +155,7 @@ class SparkPool:
                 last_error=self._last_error,
                 start_took_s=self._start_took_s,
                 uses_cds=started is not None and started.uses_cds,
-                spark_version=pyspark.__version__,
+                spark_version=version("pyspark"),
                 master=self._options.master_url,
                 jvm_pid=None if started is None else started.jvm.process.pid,
                 context_age_s=None if started is None else now - self._started_at,
@@ -315,6 +313,10 @@ class SparkPool:
             self._take_down()
 
     def _bring_up(self) -> None:
+        # pyspark is not imported before somebody needs a session: eight megabytes, a tenth of a second.
+        from spark.pool.session import start_session
+        from spark.pool.warming import warm_up_beside
+
         try:
             started = start_session(self._options, should_stop=lambda: self._stopping)
         except SparkStartFailed as failed:
@@ -378,6 +380,8 @@ class SparkPool:
             started, self._started, self._recycling = self._started, None, None
             self._lending.mark_lost(why)
         if started is not None:
+            from spark.pool.session import discard
+
             discard(started, stop_timeout_s=stop_timeout_s)
 
     def _take_down(self) -> None:

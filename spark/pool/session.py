@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
 from py4j.clientserver import SHUTDOWN_FINALIZER_WORKER, FinalizerWorker  # type: ignore[import-untyped]
@@ -32,7 +31,8 @@ from spark.pool.master import await_master
 from spark.pool.options import LOOPBACK, SparkOptions, spark_conf
 from spark.pool.outcome import telling_line, text_of
 from spark.pool.packages import write_package
-from spark.pool.scratch import Scratch, make_scratch
+from spark.pool.scratch import make_scratch
+from spark.pool.started import StartedSession, release_thread
 
 POLL_S: Final = 0.1
 AWAY_PATIENCE_S: Final = 20.0
@@ -49,29 +49,6 @@ _FAIR_POOLS: Final = """<?xml version="1.0"?>
 
 _starting = threading.Lock()
 _logger: Final = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class StartedSession:
-    """A session and what lies below it.
-
-    Args:
-        gateway: py4j's, to which the connections of all threads belong.
-        took_s: how long the start took.
-        uses_cds: whether the JVM has mapped the class data archive.
-    """
-
-    session: SparkSession
-    jvm: Jvm
-    gateway: Any
-    scratch: Scratch
-    took_s: float
-    uses_cds: bool
-
-    @property
-    def alive(self) -> bool:
-        """Whether the process of the JVM runs."""
-        return self.jvm.alive
 
 
 def start_session(
@@ -110,17 +87,6 @@ def discard(started: StartedSession, *, stop_timeout_s: float = 10.0) -> None:
     _forget(started.gateway)
     sys.path[:] = [entry for entry in sys.path if not entry.startswith(str(started.scratch.path))]
     started.scratch.remove()
-
-
-def release_thread(gateway: Any) -> None:
-    """Close this thread's connection to the JVM; for threads that end before the JVM does."""
-    client = gateway._gateway_client
-    connection = client.get_thread_connection()
-    if connection is None:
-        return
-    with suppress(ValueError):
-        client.deque.remove(connection)
-    connection.close()
 
 
 def _start(options: SparkOptions, should_stop: Callable[[], bool]) -> StartedSession:

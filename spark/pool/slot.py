@@ -13,12 +13,14 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.sql import SparkSession
 
-from spark.pool.session import StartedSession, release_thread
+from spark.pool.started import StartedSession, release_thread
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 T = TypeVar("T")
 
@@ -54,7 +56,7 @@ class Slot:
                 self._thread.submit(release_thread, started.gateway)
         self._thread.shutdown(wait=False)
 
-    def session_on(self, started: StartedSession) -> SparkSession:
+    def session_on(self, started: StartedSession) -> "SparkSession":
         """The slot's session, made anew when it is of another JVM. In the slot's thread."""
         self._assert_own_thread()
         if self._session is None or self._started is not started:

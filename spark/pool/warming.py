@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark.pool.session import StartedSession, release_thread
+from spark.pool.started import StartedSession, release_thread
 
 
 def warm_up(started: StartedSession) -> None:

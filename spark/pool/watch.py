@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from spark.pool.session import StartedSession
+from spark.pool.started import StartedSession
 
 INTERVAL_S: Final = 1.0
 WITHOUT_EXECUTORS_S: Final = 20.0

@@ -8,14 +8,12 @@ Works and units travel in the closure, in memory and over Spark's sockets: passw
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from pyspark.accumulators import Accumulator, AccumulatorParam, _accumulatorRegistry
 from pyspark.sql import SparkSession
 
-from spark.targets.task import Report, Task, run_task
-
-Deliver = Callable[[Sequence[Report]], None]
+from spark.targets.task import Deliver, Report, Task, run_task
 
 
 class _Reports(AccumulatorParam[list[Report]]):

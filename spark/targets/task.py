@@ -7,7 +7,7 @@ Rules:
 """
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -44,6 +44,10 @@ class Report:
     ticket: int
     kind: ReportKind
     content: bytes = b""
+
+
+Deliver = Callable[[Sequence[Report]], None]
+"""Takes the reports of a task that has ended; must not raise."""
 
 
 def pack(value: object) -> bytes:

@@ -18,6 +18,7 @@ from lethe_client import Lethe, RetryPolicy
 
 from tests.chaos.clocks import MetadataClock
 from tests.forge import forked_child
+from tests.http.service_process import NO_TLS
 from tests.journeys.service import Process, Service
 from tests.postgresql_server import PostgresqlServer, find_binaries, scratch_directory
 
@@ -174,7 +175,7 @@ def _warm_up() -> None:
 
 def _is_ready(service: Service) -> bool:
     try:
-        return httpx.get(f"{service.url}/readyz", timeout=5).status_code == 200
+        return httpx.get(f"{service.url}/readyz", timeout=5, verify=NO_TLS).status_code == 200
     except httpx.TransportError:
         return False
 

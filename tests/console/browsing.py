@@ -14,7 +14,7 @@ from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import BrowserContext, ConsoleMessage, Page, Request, TimeoutError
 
 from app.auth.holders import COOKIE
-from tests.http.service_process import ServiceProcess
+from tests.http.service_process import NO_TLS, ServiceProcess
 
 WIDTHS: Final = (320, 768, 1440)
 PATIENCE_MS: Final = 10_000
@@ -38,7 +38,7 @@ SERIOUS: Final = {"serious", "critical"}
 @contextmanager
 def signed_in(service: ServiceProcess, token: str | None = None) -> Iterator[httpx.Client]:
     """An HTTP client with a session of the console; the admin's by default."""
-    with httpx.Client(base_url=service.url, headers=SAME_ORIGIN, timeout=30) as client:
+    with httpx.Client(base_url=service.url, headers=SAME_ORIGIN, timeout=30, verify=NO_TLS) as client:
         answer = client.post("/console/login", data={"token": service.token if token is None else token})
         assert answer.status_code == 303, answer.text
         yield client

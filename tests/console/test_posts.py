@@ -24,7 +24,7 @@ from tests.console.browsing import csrf_of
 from tests.console.conftest import MakeShop
 from tests.console.fleet import Fleet, make_fleet
 from tests.console.paths import PATHS
-from tests.http.service_process import ServiceProcess
+from tests.http.service_process import NO_TLS, ServiceProcess
 
 OPEN_TO_ALL = {"/console/login", "/console/logout"}
 """Whoever has a token may sign in and out; what they ask of a form is tested with them."""
@@ -71,7 +71,9 @@ def test_post_without_the_mark_or_of_a_foreign_page_is_refused(
         assert answer.status_code == 403, answer.text
         assert "CONSOLE_FORM_FOREIGN" in answer.text
     for headers in ({}, {"Sec-Fetch-Site": "cross-site"}, {"Origin": "https://evil.example"}):
-        with httpx.Client(base_url=service.url, cookies=operator.cookies, headers=headers) as foreign:
+        with httpx.Client(
+            base_url=service.url, cookies=operator.cookies, headers=headers, verify=NO_TLS
+        ) as foreign:
             answer = foreign.post(url, data={"csrf": mark, "reason": "x"})
         assert answer.status_code == 403, headers
         assert "CONSOLE_FORM_FOREIGN" in answer.text

@@ -18,6 +18,7 @@ from spark.formats.changes.batch import ARROW_MEDIA_TYPE, encode_arrow
 from spark.replication.records import LOCAL_SCHEMA
 from spark.targets.connection import Connection, Target, connect
 from spark.targets.errors import TargetDatabaseMissing, TargetTablesMissing
+from tests.http.service_process import NO_TLS
 from tests.journeys.service import Service, serving
 from tests.journeys.tcp_proxy import TcpProxy
 
@@ -78,7 +79,11 @@ class Site:
             headers = {"Authorization": f"Bearer {self.service.token}"} | more.get("headers", {})
             try:
                 return httpx.request(
-                    method, f"{self.service.url}{path}", timeout=30, **(more | {"headers": headers})
+                    method,
+                    f"{self.service.url}{path}",
+                    timeout=30,
+                    verify=NO_TLS,
+                    **(more | {"headers": headers}),
                 )
             except httpx.TransportError:
                 if time.monotonic() > deadline:

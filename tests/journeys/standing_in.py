@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 
 from tests.http.environments import unpack
+from tests.http.service_process import NO_TLS
 from tests.journeys.service import Service
 
 ROOT = Path(__file__).parents[2]
@@ -75,4 +76,4 @@ def register(service: Service, tmp_path: Path) -> Path:
 def post(service: Service, path: str, body: Any = None, **headers: str) -> httpx.Response:
     """One POST with the admin's token, sent once."""
     bearer = {"Authorization": f"Bearer {service.token}"}
-    return httpx.post(service.url + path, json=body, headers=bearer | headers, timeout=60)
+    return httpx.post(service.url + path, json=body, headers=bearer | headers, timeout=60, verify=NO_TLS)

@@ -24,6 +24,7 @@ from typing import Any
 import httpx
 
 from spark.formats.csn import Csn
+from tests.http.service_process import NO_TLS
 from tests.journeys.replicas import GENERATION, SETTINGS, TERMINAL, Pair, Site, agree, register
 from tests.journeys.service import START_TIMEOUT_S, Service
 from tests.journeys.sick_wire import Faults, SickWire
@@ -262,7 +263,7 @@ def _await_ready(service: Service) -> None:
         assert not service.has_ended(), service.tail()
         assert time.monotonic() < deadline, service.tail()
         with contextlib.suppress(OSError, httpx.TransportError):
-            if httpx.get(f"{service.url}/readyz", timeout=5).status_code == 200:
+            if httpx.get(f"{service.url}/readyz", timeout=5, verify=NO_TLS).status_code == 200:
                 return
         time.sleep(0.05)
 

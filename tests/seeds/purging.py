@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 
+from tests.http.service_process import NO_TLS
 from tests.journeys.ground import CUTOFF, instant
 from tests.journeys.service import serving
 from tests.oracles.symmetricds import Place, Rows, expected_after_purge, snapshot, stranded_batches, tables
@@ -96,7 +97,7 @@ def purging_service(directory: Path, settings: Mapping[str, str]) -> Iterator[Pu
     """A service of its own on SQLite metadata."""
     with serving(directory / "service", {**SETTINGS, **settings}) as service:
         headers = {"Authorization": f"Bearer {service.token}"}
-        with httpx.Client(base_url=service.url, headers=headers, timeout=60) as http:
+        with httpx.Client(base_url=service.url, headers=headers, timeout=60, verify=NO_TLS) as http:
             yield Purging(http)
 
 

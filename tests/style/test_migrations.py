@@ -11,6 +11,7 @@ from alembic.runtime.environment import EnvironmentContext
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
+from migrations.revisions import head_revision, revisions
 from tests.style.source_files import ROOT
 
 
@@ -54,6 +55,12 @@ def _migrated_differences(url: str) -> list[Any]:
 
 def test_revisions_have_one_head() -> None:
     assert len(_scripts().get_heads()) == 1
+
+
+def test_revisions_that_files_are_named_by_are_those_of_alembic() -> None:
+    scripts = _scripts()
+    assert list(revisions()) == [script.revision for script in scripts.walk_revisions()][::-1]
+    assert head_revision() == scripts.get_current_head()
 
 
 def test_migrated_sqlite_equals_the_models(tmp_path: Path) -> None:

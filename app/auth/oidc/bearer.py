@@ -42,11 +42,6 @@ class FindsKey(Protocol):
         """The key that a token names."""
 
 
-def is_jwt(secret: str) -> bool:
-    """Whether a bearer token has the form of a signed JWT; Lethe's own have no dot."""
-    return secret.count(".") == 2
-
-
 def caller_of_jwt(secret: str, settings: OidcSettings, keys: FindsKey, *, now: datetime) -> Caller:
     """Find the caller of a provider's token.
 

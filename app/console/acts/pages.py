@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Depends, Query, Request
 from starlette.responses import Response
 
 from app.auth.rows import StoreName
@@ -16,11 +16,12 @@ from app.console.calls import Api
 from app.console.rendering import render
 from app.console.sessions import ApiDep, SignedInDep
 from app.errors import ServiceError, Unprocessable
+from app.kit.http.routing import new_router
 from app.kit.values import Text
 
 FORM: Final = "/console/stores/{store}/acts/{key}"
 AGREEMENT: Final = "agreement_id"
-router = APIRouter(include_in_schema=False)
+router = new_router(include_in_schema=False)
 
 
 @router.get("/console/acts")

@@ -3,7 +3,7 @@
 import json
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Path, Request
+from fastapi import Path, Request
 from starlette.responses import Response
 
 from app.console.acting import ActDep, show_again
@@ -14,6 +14,7 @@ from app.console.calls import Api
 from app.console.rendering import render
 from app.console.sessions import ApiDep, SignedInDep
 from app.errors import NotFound, ServiceError, Unprocessable
+from app.kit.http.routing import new_router
 
 PAGE: Final = FORM + "/plans/{plan_id}"
 LOOK_AGAIN_S: Final = 1
@@ -25,7 +26,7 @@ BY_THE_PLAN: Final = frozenset(
 )
 """What a plan has settled: the request that runs it names the plan instead."""
 PlanId = Annotated[str, Path(pattern=r"^job_[0-9a-z]{26}$")]
-router = APIRouter(include_in_schema=False)
+router = new_router(include_in_schema=False)
 
 
 @router.get(PAGE)

@@ -2,19 +2,20 @@
 
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import Response
 
 from app.console.calls import Api
 from app.console.rendering import render
 from app.console.sessions import ApiDep, SignedInDep
+from app.kit.http.routing import new_router
 from app.kit.values import Text
 
 PAGE_SIZE: Final = 50
 VERIFIED_MAX: Final = 20_000
 FILTERS: Final = ("action", "actor", "store", "subject_id", "created_after", "created_before")
 Filter = Annotated[Text, Query(max_length=120)]
-router = APIRouter(include_in_schema=False)
+router = new_router(include_in_schema=False)
 
 
 @router.get("/console/audit")

@@ -3,17 +3,18 @@
 import asyncio
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import Response
 
 from app.console.calls import Api
 from app.console.rendering import render
 from app.console.sessions import ApiDep, SignedInDep
+from app.kit.http.routing import new_router
 from app.kit.values import Text
 
 STORES_MAX: Final = 20
 SHOWN_MAX: Final = 50
-router = APIRouter(include_in_schema=False)
+router = new_router(include_in_schema=False)
 
 
 @router.get("/console/backups")

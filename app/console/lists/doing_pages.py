@@ -2,7 +2,7 @@
 
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import Path, Query, Request
 from starlette.responses import Response
 
 from app.auth.rows import StoreName
@@ -11,11 +11,12 @@ from app.console.lists.doings import DOINGS, Doing
 from app.console.rendering import render
 from app.console.sessions import SignedInDep
 from app.errors import NotFound, ServiceError, Unprocessable
+from app.kit.http.routing import new_router
 
 PAGE: Final = "/console/do/{doing}/{subject}"
 Subject = Annotated[str, Path(pattern=r"^[a-z]{2,5}_[0-9a-z]{26}$")]
 Store = Annotated[StoreName | None, Query()]
-router = APIRouter(include_in_schema=False)
+router = new_router(include_in_schema=False)
 
 
 def _doing(doing: str) -> Doing:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import Path, Query, Request
 from starlette.responses import Response
 
 from app.auth.scopes import Scope
@@ -14,6 +14,7 @@ from app.console.lists.doings import SCHEDULES
 from app.console.rendering import render
 from app.console.sessions import ApiDep, SignedInDep
 from app.errors import ServiceError
+from app.kit.http.routing import new_router
 from app.kit.values import Text
 from app.schedules.models import ScheduleCreate
 from app.schedules.windows.models import WindowCreate
@@ -22,7 +23,7 @@ from app.verbs.table import SCHEDULED
 NEXT_RUNS: Final = 5
 PAGE_SIZE: Final = 100
 FIRST: Final = frozenset({"name", "verb", "body", "cron", "store", "labels", "time_zone", "duration", "kind"})
-router = APIRouter(include_in_schema=False)
+router = new_router(include_in_schema=False)
 
 
 def _schedule_fields() -> list[Field]:

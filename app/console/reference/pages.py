@@ -3,7 +3,7 @@
 from functools import lru_cache
 from typing import Annotated, Any
 
-from fastapi import APIRouter, FastAPI, Path, Request
+from fastapi import FastAPI, Path, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
@@ -12,9 +12,10 @@ from app.console.rendering import render
 from app.console.sessions import SignedInDep
 from app.description import describe
 from app.errors import NotFound
+from app.kit.http.routing import new_router
 
 Name = Annotated[str, Path(max_length=200)]
-router = APIRouter(include_in_schema=False)
+router = new_router(include_in_schema=False)
 
 
 async def _document(app: FastAPI) -> Any:

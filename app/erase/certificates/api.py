@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Request
+from fastapi import Depends, Path, Request
 from sqlmodel import Session, col, select
 from starlette.responses import Response
 
@@ -34,13 +34,14 @@ from app.jobs.api import accepted
 from app.jobs.engines.choice import check_engine, check_je
 from app.jobs.models import JobRead
 from app.kit.conditional import IfNoneMatch, is_current
+from app.kit.http.routing import new_router
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken, read_page
 from app.kit.problems import problems
 from app.stores.api import StoreId, read_row
 from app.stores.rows import StoreKind
 from app.stores.service import get_store, require_kind
 
-router = APIRouter(tags=["certificates"])
+router = new_router(tags=["certificates"])
 CycleId = Annotated[str, Path(pattern=r"^(cyc_[0-9a-z]{26}|current)$")]
 KeyId = Annotated[str, Path(pattern=r"^ed25519:[0-9a-f]{64}$", description="A key's fingerprint.")]
 Reader = Annotated[Caller, Depends(requires(Scope.JOBS_READ))]

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Depends, Query, Request
 from sqlmodel import Session
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
@@ -24,6 +24,7 @@ from app.jobs.plans.plans import submit_plan
 from app.jobs.queries import list_jobs_of
 from app.jobs.rows import Job
 from app.jobs.states import JobState
+from app.kit.http.routing import new_router
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.prefer import PreferHeader
 from app.kit.problems import problems
@@ -31,7 +32,7 @@ from app.stores.api import StoreId, read_row
 from app.stores.rows import StoreKind
 from app.stores.service import lock_unchanged, require_kind
 
-router = APIRouter(tags=["events"])
+router = new_router(tags=["events"])
 Reader = Annotated[Caller, Depends(requires(Scope.JOBS_READ))]
 Writer = Annotated[Caller, Depends(requires(Scope.EVENTS_WRITE))]
 StoreReader = Annotated[Caller, Depends(requires(Scope.STORES_READ))]

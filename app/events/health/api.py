@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import Depends, Query
 from sqlmodel import col, select
 
 from app.auth.access import DatabaseDep, SettingsDep, requires
@@ -15,13 +15,14 @@ from app.events.errors import ClusterNotFound
 from app.events.health.models import SlonyHealthRead
 from app.events.health.service import look
 from app.events.nodes import NODES_MAX
+from app.kit.http.routing import new_router
 from app.kit.problems import problems
 from app.stores.api import StoreId
 from app.stores.models import StoreKind
 from app.stores.rows import Store
 from spark.formats.slony import CLUSTER_MAX_CHARS
 
-router = APIRouter(tags=["events"])
+router = new_router(tags=["events"])
 Reader = Annotated[Caller, Depends(requires(Scope.STORES_READ))]
 ClusterName = Annotated[
     str, Query(min_length=1, max_length=CLUSTER_MAX_CHARS, description="The name that the stores have.")

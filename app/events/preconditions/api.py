@@ -2,19 +2,20 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends
+from fastapi import Depends
 
 from app.auth.access import DatabaseDep, SettingsDep, requires
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.events.preconditions.models import PreconditionRead, PreconditionRequest
 from app.events.preconditions.service import check_request, evaluate
+from app.kit.http.routing import new_router
 from app.kit.problems import problems
 from app.stores.api import StoreId, read_row
 from app.stores.rows import StoreKind
 from app.stores.service import require_kind
 
-router = APIRouter(tags=["events"])
+router = new_router(tags=["events"])
 Reader = Annotated[Caller, Depends(requires(Scope.STORES_READ))]
 
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Depends, Request
 from sqlmodel import Session
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
@@ -22,13 +22,14 @@ from app.jobs.plans.plan_answer import wait_for_end
 from app.jobs.queries import get_job
 from app.jobs.rows import Job
 from app.jobs.states import TERMINAL
+from app.kit.http.routing import new_router
 from app.kit.prefer import PreferHeader, wait_seconds
 from app.kit.problems import problems
 from app.stores.api import StoreId, read_row
 from app.stores.rows import StoreKind
 from app.stores.service import get_store, require_kind
 
-router = APIRouter(tags=["events"])
+router = new_router(tags=["events"])
 Waiter = Annotated[Caller, Depends(requires(Scope.EVENTS_WAIT))]
 JOBS = "/v1/jobs/"
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Annotated, cast
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Depends, Request
 from sqlmodel import Session
 from starlette.responses import Response
 
@@ -18,9 +18,10 @@ from app.jobs.batches.making import select_stores, submit_batch
 from app.jobs.batches.models import BatchRequest
 from app.jobs.batches.service import Submitters
 from app.jobs.models import JobRead
+from app.kit.http.routing import new_router
 from app.kit.problems import problems
 
-router = APIRouter(tags=["jobs"])
+router = new_router(tags=["jobs"])
 KINDS = (
     Condition(Scope.PURGES_WRITE, "`kind` is PURGE"),
     Condition(Scope.EVENTS_WRITE, "`kind` is EVENT_CLEANUP or LOG_SWITCH"),

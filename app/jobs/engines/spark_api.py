@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Depends, Request
 from sqlmodel import Session
 from starlette.responses import Response
 
@@ -14,13 +14,14 @@ from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.jobs.engines.choice import missing_spark
 from app.jobs.models import PoolAction, PoolRecycle, SparkPoolRead
+from app.kit.http.routing import new_router
 from app.kit.problems import problems
 from app.settings import EngineChoice
 
 if TYPE_CHECKING:  # it needs the extra `spark`
     from app.jobs.engines.spark_service import SparkService
 
-router = APIRouter(tags=["operation"])
+router = new_router(tags=["operation"])
 Reader = Annotated[Caller, Depends(requires_unlimited(Scope.JOBS_READ))]
 Admin = Annotated[Caller, Depends(requires_unlimited(Scope.ADMIN))]
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Request
+from fastapi import Depends, Path, Request
 from sqlmodel import Session
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
@@ -35,6 +35,7 @@ from app.errors import ServiceError
 from app.jobs.rows import Job
 from app.jobs.states import TERMINAL, JobState
 from app.kit.conditional import IfMatch, etag
+from app.kit.http.routing import new_router
 from app.kit.ids import new_id
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
@@ -75,7 +76,7 @@ from spark.replication.agreements import (
 from spark.replication.records import SessionMode
 from spark.targets.connection import target_now
 
-router = APIRouter(tags=["replication"])
+router = new_router(tags=["replication"])
 AgreementId = Annotated[str, Path(pattern=r"^agr_[0-9a-z]{26}$")]
 Reader = Annotated[Caller, Depends(requires(Scope.STORES_READ))]
 Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]

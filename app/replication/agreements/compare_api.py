@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Annotated
 
-from fastapi import APIRouter, Depends
+from fastapi import Depends
 
 from app.auth.access import DatabaseDep, SettingsDep, requires
 from app.auth.scopes import Scope
 from app.auth.service import Caller
+from app.kit.http.routing import new_router
 from app.kit.problems import problems
 from app.replication.agreements.errors import peer_problem
 from app.replication.agreements.service import address_of, get_agreement
@@ -35,7 +36,7 @@ from spark.replication.supplier.decide import (
 )
 from spark.targets.connection import Connection
 
-router = APIRouter(tags=["replication"])
+router = new_router(tags=["replication"])
 Reader = Annotated[Caller, Depends(requires(Scope.JOBS_READ))]
 COMPARE_TIMEOUT_S = 10.0
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from sqlmodel import Session
 from starlette.responses import Response
 
@@ -15,6 +15,7 @@ from app.jobs.models import JobRead
 from app.jobs.queries import list_jobs_of
 from app.jobs.rows import Job
 from app.jobs.states import JobState
+from app.kit.http.routing import new_router
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
 from app.replication.agreements.sessions.api import Reader, Writer, replica_store
@@ -23,7 +24,7 @@ from app.replication.audits.submitting import submit_audit
 from app.stores.api import StoreId
 from app.stores.service import get_store
 
-router = APIRouter(tags=["replication"])
+router = new_router(tags=["replication"])
 
 
 @router.post(

@@ -3,9 +3,8 @@
 import time
 from typing import Final
 
-from fastapi import APIRouter
-
 from app.errors import Unavailable
+from app.kit.http.routing import new_router
 from app.kit.problems import problems
 from app.replication.audits.digests import Wanted, compute_digests
 from app.replication.audits.models import DigestRequest, DigestsRead
@@ -14,7 +13,7 @@ from app.replication.peer.content_digest import DigestedRoute
 from spark.replication.replica.digest import DigestStopped
 from spark.targets.connection import Connection
 
-router = APIRouter(tags=["replicas"], route_class=DigestedRoute)
+router = new_router(tags=["replicas"], route_class=DigestedRoute)
 READING_MAX_S: Final = 25.0
 """Suppliers wait 30 s for an answer."""
 

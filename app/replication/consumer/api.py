@@ -6,7 +6,7 @@ Between services: no Idempotency-Key, for every request may be repeated as it is
 from functools import partial
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import Depends, Path, Query, Request
 from pydantic import StringConstraints
 from starlette.concurrency import run_in_threadpool
 
@@ -17,6 +17,7 @@ from app.auth.service import Caller
 from app.clock import Clock
 from app.db import Database
 from app.errors import Conflict
+from app.kit.http.routing import new_router
 from app.kit.ids import new_id
 from app.kit.problems import problems
 from app.replication.consumer.acquire import require_introduced, wanted_of
@@ -68,7 +69,7 @@ from spark.replication.sessions.session import (
 )
 from spark.targets.connection import Connection
 
-router = APIRouter(tags=["replicas"], route_class=DigestedRoute)
+router = new_router(tags=["replicas"], route_class=DigestedRoute)
 SessionId = Annotated[str, Path(pattern=SESSION_ID)]
 Peer = Annotated[Caller, Depends(requires(Scope.REPLICATION_PEER))]
 Epoch = Annotated[int, Query(ge=1, le=2**62, description="As the lease was granted.")]

@@ -2,17 +2,18 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Depends
+from fastapi import Body, Depends
 
 from app.auth.access import requires
 from app.auth.scopes import Scope
 from app.auth.service import Caller
+from app.kit.http.routing import new_router
 from app.kit.problems import problems
 from app.replication.decide.models import REQUEST_EXAMPLES, AnchorRead, DecideRequest, DecisionRead
 from app.replication.decide.question import read_question
 from spark.replication.supplier.decide import Decision, Strategy, decide
 
-router = APIRouter(tags=["replication"])
+router = new_router(tags=["replication"])
 Reader = Annotated[Caller, Depends(requires(Scope.JOBS_READ))]
 
 

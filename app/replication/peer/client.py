@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import quote
@@ -302,9 +303,15 @@ def _is_open(stream: Any) -> bool:
     return isinstance(found, socket.socket) and found.fileno() != -1
 
 
-def _authority(ca_file: str | None) -> ssl.SSLContext | bool:
+@lru_cache(maxsize=1)
+def _machine() -> ssl.SSLContext:
+    """The authorities of this machine, read once: it takes longer than many requests."""
+    return httpx.create_ssl_context(trust_env=False)
+
+
+def _authority(ca_file: str | None) -> ssl.SSLContext:
     if ca_file is None:
-        return True
+        return _machine()
     try:
         return ssl.create_default_context(cafile=ca_file)
     except (OSError, ssl.SSLError) as error:

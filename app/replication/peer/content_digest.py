@@ -13,12 +13,12 @@ from collections.abc import Callable, Coroutine
 from hashlib import sha256
 from typing import Any, Final
 
-from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.errors import Unprocessable
+from app.kit.http.routing import LateRoute
 
 HEADER: Final = "content-digest"
 TARGET_HEADER: Final = "lethe-target-digest"
@@ -63,7 +63,7 @@ def target_digest(method: str, target: str) -> str:
     return digest_of(f"{method} {target[max(0, target.find(PATHS)) :]}".encode())
 
 
-class DigestedRoute(APIRoute):
+class DigestedRoute(LateRoute):
     """A route that looks at what is asked for, and at a JSON body before it is read as one.
 
     Batches are looked at where they are read.

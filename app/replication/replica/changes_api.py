@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Final, cast
 
 import pyarrow as pa
-from fastapi import APIRouter, Depends, Request
+from fastapi import Depends, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 from starlette.concurrency import run_in_threadpool
@@ -18,6 +18,7 @@ from app.auth.mutation import IdempotencyKeyHeader, idempotency_key_of
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.errors import InvalidJson, TooLarge, Unprocessable, UnsupportedMediaType
+from app.kit.http.routing import new_router
 from app.kit.json_bodies import TwiceNamed, loads
 from app.kit.problems import problems
 from app.replication.replica.grouping import ChangeWriters, Waiting, Writer
@@ -37,7 +38,7 @@ from spark.formats.changes.batch import (
 from spark.replication.records import LOCAL_SCHEMA
 from spark.replication.replica.local_write import LocalRequest, RequestKey
 
-router = APIRouter(tags=["replication"])
+router = new_router(tags=["replication"])
 ChangesWriter = Annotated[Caller, Depends(requires(Scope.CHANGES_WRITE))]
 
 JSON_MEDIA_TYPE: Final = "application/json"

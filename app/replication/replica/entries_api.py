@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
 import pyarrow as pa
-from fastapi import APIRouter, Depends, Path, Query
+from fastapi import Depends, Path, Query
 from starlette.responses import JSONResponse, Response
 
 from app.auth.access import DatabaseDep, SettingsDep, requires
@@ -18,6 +18,7 @@ from app.auth.service import Caller
 from app.db import Database
 from app.errors import InvalidPageToken, InvalidRequest, NotFound
 from app.kit.conditional import IfNoneMatch, is_current
+from app.kit.http.routing import new_router
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, decode_token, encode_token
 from app.kit.problems import problems
 from app.replication.replica.models import ChangeRead, EntryRead, base64_text
@@ -33,7 +34,7 @@ from spark.replication.replica.history import read_history
 from spark.replication.replica.layout import keep_filled
 from spark.targets.connection import Connection
 
-router = APIRouter(tags=["replication"])
+router = new_router(tags=["replication"])
 Reader = Annotated[Caller, Depends(requires(Scope.DATA_READ))]
 
 PAGE_MAX_BYTES: Final = 4_194_304

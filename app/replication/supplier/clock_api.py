@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Depends, Request
 from sqlmodel import Session, col, select
 from starlette.responses import Response
 
@@ -13,6 +13,7 @@ from app.auth.mutation import Answer, IdempotencyKeyHeader, find_replay, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.db import Database
+from app.kit.http.routing import new_router
 from app.kit.problems import problems
 from app.replication.agreements.errors import peer_problem
 from app.replication.agreements.service import address_of
@@ -29,7 +30,7 @@ from app.stores.rows import Store
 from spark.formats.csn import Csn
 from spark.replication.replica.clock_repair import Repaired, Standing, read_standing, repair_clock
 
-router = APIRouter(tags=["replication"])
+router = new_router(tags=["replication"])
 Reader = Annotated[Caller, Depends(requires(Scope.STORES_READ))]
 Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
 ASK_TIMEOUT_S: Final = 10.0

@@ -2,18 +2,19 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends
+from fastapi import Depends
 
 from app.auth.access import ClockDep, DatabaseDep, requires
 from app.auth.scopes import Scope
 from app.auth.service import Caller
+from app.kit.http.routing import new_router
 from app.kit.problems import problems
 from app.replication.trimming.tick import TrimTickRead, read_tick
 from app.stores.api import StoreId, read_row
 from app.stores.models import StoreKind
 from app.stores.service import require_kind
 
-router = APIRouter(tags=["replication"])
+router = new_router(tags=["replication"])
 StoreReader = Annotated[Caller, Depends(requires(Scope.STORES_READ))]
 
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Request
+from fastapi import Depends, Path, Request
 from sqlmodel import Session
 from starlette.responses import Response
 
@@ -11,12 +11,13 @@ from app.auth.actions import Action
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
+from app.kit.http.routing import new_router
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
 from app.schedules.windows.models import WindowCreate, WindowRead
 from app.schedules.windows.service import create_window, get_window, list_windows, remove_window, show
 
-router = APIRouter(tags=["schedules"])
+router = new_router(tags=["schedules"])
 WindowId = Annotated[str, Path(pattern=r"^win_[0-9a-z]{26}$")]
 Reader = Annotated[Caller, Depends(requires(Scope.JOBS_READ))]
 Writer = Annotated[Caller, Depends(requires_unlimited(Scope.WINDOWS_WRITE))]

@@ -19,6 +19,7 @@ from lethe_client.transport import (
     _answer,
     _refuse_compressed,
     _refused,
+    trusted,
 )
 
 
@@ -50,7 +51,11 @@ class AsyncTransport:
         self.timeout_s = timeout_s
         self.retries = retries
         self._http = httpx.AsyncClient(
-            base_url=self.url, headers=headers, timeout=timeout_s, verify=verify, transport=transport
+            base_url=self.url,
+            headers=headers,
+            timeout=timeout_s,
+            verify=trusted(verify, scheme=parsed.scheme),
+            transport=transport,
         )
 
     async def aclose(self) -> None:

@@ -15,6 +15,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -106,8 +107,13 @@ class Operation:
         ]
 
 
-def operations_of(app: FastAPI) -> list[Operation]:
-    """All that want a token."""
+@cache
+def all_operations() -> tuple[Operation, ...]:
+    """All of the service that want a token; to describe it takes a second."""
+    return tuple(_operations_of(create_app(Settings(), Database("sqlite://"))))
+
+
+def _operations_of(app: FastAPI) -> list[Operation]:
     document = describe(app)
     found = [
         Operation(method.upper(), path, item[method])
@@ -276,7 +282,7 @@ class World:
         shutil.copyfile(template, self._path)
         self.database = Database(f"sqlite:///{self._path}", clock=self.clock)
         self.app = create_app(self.settings, self.database, clock=self.clock)
-        self.operations = operations_of(self.app)
+        self.operations = list(all_operations())
         self._runner = asyncio.Runner()
         transport = httpx.ASGITransport(app=self.app, raise_app_exceptions=True)
         self._client = httpx.AsyncClient(transport=transport, base_url="http://lethe", timeout=30)

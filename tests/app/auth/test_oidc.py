@@ -16,7 +16,8 @@ from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
 from pydantic import ValidationError
 
 from app.auth.oidc import keys as keys_module
-from app.auth.oidc.bearer import caller_of_jwt, is_jwt
+from app.auth.oidc.bearer import caller_of_jwt
+from app.auth.oidc.form import is_jwt
 from app.auth.oidc.keys import REFETCH_AFTER_S, STALE_MAX_S, IdentityProviderUnavailable, Keys, Provider
 from app.auth.scopes import ROLES, Role, Scope
 from app.auth.service import Caller

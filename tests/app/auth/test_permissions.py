@@ -9,15 +9,12 @@ import httpx
 import pytest
 
 from app.auth.scopes import ROLES, Role, Scope
-from app.db import Database
 from app.handlers import task_kinds
 from app.jobs.api import STARTING
-from app.main import create_app
-from app.settings import Settings
 from app.verbs.table import scopes_of
-from tests.app.auth.tenants import Call, Operation, World, call_of, operations_of
+from tests.app.auth.tenants import Call, Operation, World, all_operations, call_of
 
-OPERATIONS = operations_of(create_app(Settings(), Database("sqlite://")))
+OPERATIONS = all_operations()
 LIMITED = [each for each in OPERATIONS if each.is_unlimited]
 CONDITIONAL = [(each, scope) for each in OPERATIONS for scope, _ in each.conditions]
 

@@ -8,12 +8,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.db import Database
-from app.main import create_app
-from app.settings import Settings
-from tests.app.auth.tenants import Call, Operation, World, call_of, operations_of
+from tests.app.auth.tenants import Call, Operation, World, all_operations, call_of
 
-OPERATIONS = operations_of(create_app(Settings(), Database("sqlite://")))
+OPERATIONS = all_operations()
 NAMED = [each for each in OPERATIONS if each.is_named]
 BODY_NAMES = {"create_store", "create_token", "create_batch", "create_schedule", "create_webhook"}
 """Nothing of a tenant in their paths, but in their bodies."""

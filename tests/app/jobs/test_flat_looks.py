@@ -94,11 +94,12 @@ def fill(database: Database, clock: FakeClock, count: int, **fields: Any) -> Non
 
 def fill_stores(database: Database, clock: FakeClock, count: int, *, first: int = 0) -> None:
     """Stores up to so many."""
+    now = clock.now()
+    base = Store(id="", kind=StoreKind.SYMMETRICDS, url="sqlite:////nowhere", created_at=now, updated_at=now)
+    shape = base.model_dump()
+    rows = [shape | {"id": f"store-{number:04}"} for number in range(first, count)]
     with database.transaction() as db:
-        for number in range(first, count):
-            name, now = f"store-{number:04}", clock.now()
-            url = "sqlite:////nowhere"
-            db.add(Store(id=name, kind=StoreKind.SYMMETRICDS, url=url, created_at=now, updated_at=now))
+        db.execute(insert(Store), rows)
 
 
 def look(database: Database) -> None:

@@ -9,6 +9,7 @@ from spark.targets.errors import TargetError
 from tests.spark.targets.conftest import Connect
 
 ROUNDS = 8
+STATEMENT_ROWS = 1_000
 # The borders of the protocol's lengths: 1, 3, 4 bytes; and a row that no buffer holds.
 BORDERS = (0, 1, 250, 251, 252, 65_535, 65_536, 300_000)
 
@@ -22,10 +23,12 @@ def conn(mysql: Target, opened: Connect) -> Connection:
 
 def _fill(conn: Connection, sizes: list[int | None]) -> None:
     conn.execute("truncate line")
-    conn.execute_many(
-        "insert into line values (:id, :size, repeat(char(:letter), :size))",
-        [{"id": at, "size": size, "letter": 33 + at % 90} for at, size in enumerate(sizes)],
-    )
+    rows = [
+        f"({at}, {size}, repeat(char({33 + at % 90}), {size}))".replace("None", "null")
+        for at, size in enumerate(sizes)
+    ]
+    for begin in range(0, len(rows), STATEMENT_ROWS):
+        conn.execute(f"insert into line values {', '.join(rows[begin : begin + STATEMENT_ROWS])}")
 
 
 def _lines(conn: Connection) -> list[bytes | None]:

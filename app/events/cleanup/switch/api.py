@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Depends, Query, Request
 from sqlmodel import Session
 from starlette.responses import Response
 
@@ -21,6 +21,7 @@ from app.jobs.models import JobRead
 from app.jobs.queries import list_jobs_of
 from app.jobs.rows import Job
 from app.jobs.states import JobState
+from app.kit.http.routing import new_router
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
 from app.stores.api import StoreId, read_row
@@ -29,7 +30,7 @@ from app.stores.service import lock_unchanged, require_kind
 from spark.events.cleaning.log_switch import read_log_status
 from spark.targets.connection import target_now
 
-router = APIRouter(tags=["events"])
+router = new_router(tags=["events"])
 Reader = Annotated[Caller, Depends(requires(Scope.JOBS_READ))]
 Writer = Annotated[Caller, Depends(requires(Scope.EVENTS_WRITE))]
 StoreReader = Annotated[Caller, Depends(requires(Scope.STORES_READ))]

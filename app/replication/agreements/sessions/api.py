@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import Depends, Path, Query, Request
 from sqlmodel import Session
 from starlette.responses import Response
 
@@ -17,6 +17,7 @@ from app.jobs.api import accepted
 from app.jobs.engines.choice import check_engine
 from app.jobs.models import JobRead
 from app.jobs.rows import Job
+from app.kit.http.routing import new_router
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
 from app.replication.agreements.sessions.models import AGREEMENT_PATTERN, SessionRead, SessionRequest
@@ -33,7 +34,7 @@ from app.stores.models import StoreKind
 from app.stores.rows import Store
 from app.stores.service import get_store, require_kind
 
-router = APIRouter(tags=["replication"])
+router = new_router(tags=["replication"])
 ReplicationSessionId = Annotated[str, Path(pattern=r"^rps_[0-9a-z]{26}$")]
 Reader = Annotated[Caller, Depends(requires(Scope.JOBS_READ))]
 Writer = Annotated[Caller, Depends(requires(Scope.REPLICATION_WRITE))]

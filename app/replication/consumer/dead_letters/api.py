@@ -3,11 +3,12 @@
 from datetime import UTC, datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import Depends, Query
 
 from app.auth.access import DatabaseDep, SettingsDep, requires
 from app.auth.scopes import Scope
 from app.auth.service import Caller
+from app.kit.http.routing import new_router
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken, decode_token, make_page
 from app.kit.problems import problems
 from app.replication.agreements.sessions.api import replica_store
@@ -17,7 +18,7 @@ from app.replication.replica.replicas import opened_replica
 from app.stores.api import StoreId
 from spark.replication.dead_letters import DeadLetter, list_dead_letters
 
-router = APIRouter(tags=["replication"])
+router = new_router(tags=["replication"])
 Reader = Annotated[Caller, Depends(requires(Scope.DATA_READ))]
 
 

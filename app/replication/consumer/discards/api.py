@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Request
+from fastapi import Depends, Path, Request
 from sqlmodel import Session
 from starlette.responses import Response
 
@@ -11,6 +11,7 @@ from app.auth.actions import Action
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
+from app.kit.http.routing import new_router
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
 from app.replication.agreements.sessions.api import replica_store
@@ -27,7 +28,7 @@ from app.stores.api import StoreId
 from app.stores.rows import StoreKind
 from app.stores.service import get_store, require_kind
 
-router = APIRouter(tags=["replication"])
+router = new_router(tags=["replication"])
 Reader = Annotated[Caller, Depends(requires(Scope.STORES_READ))]
 Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
 DiscardGrantId = Annotated[str, Path(pattern=GRANT_PATTERN)]

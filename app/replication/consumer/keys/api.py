@@ -2,7 +2,7 @@
 
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Depends, Path, Request
+from fastapi import Depends, Path, Request
 from sqlmodel import Session
 from starlette.responses import Response
 
@@ -12,6 +12,7 @@ from app.auth.mutation import Answer, IdempotencyKeyHeader, find_replay, mutate
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.errors import NotFound
+from app.kit.http.routing import new_router
 from app.kit.problems import problems
 from app.replication.agreements.sessions.api import replica_store
 from app.replication.consumer.keys.models import (
@@ -25,7 +26,7 @@ from app.replication.replica.replicas import opened_replica, writer_turn
 from app.stores.api import StoreId
 from spark.replication.replica.named_keys import forget_key, pin_key, read_keys
 
-router = APIRouter(tags=["replication"])
+router = new_router(tags=["replication"])
 Reader = Annotated[Caller, Depends(requires(Scope.STORES_READ))]
 Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
 PeerRid = Annotated[Rid, Path(description="Replica id of another replica.")]
