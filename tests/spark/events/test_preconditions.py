@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark.events.preconditions import Command, Missing, Newest, Question, Verdict, View, judge
+from spark.events.preconditions.judge import judge
+from spark.events.preconditions.records import Command, Missing, Newest, Question, Verdict, View
 from spark.events.records import Node
 from spark.events.waiting import Why
 
