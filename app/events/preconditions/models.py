@@ -90,8 +90,8 @@ class PreconditionRequest(BaseModel):
     command: Command = Field(
         description="SUBSCRIBE_SET and CLONE_PREPARE name `provider`, CREATE_SET, MOVE_SET and LOCK_SET"
         " `origin`, RESUBSCRIBE_NODE `provider` and `origin`, MERGE_SET `origin`, `set` and `add_set`,"
-        " FAILOVER `node` and `backup_node`; STORE_NODE and DROP_NODE `node` and, if it is not the store's own"
-        " node, `event_node`. Every other command that makes an event is SUBMIT_TO_OTHER_NODE, with"
+        " FAILOVER `node` and `backup_node`; STORE_NODE and DROP_NODE `node` and, if it is not the store's"
+        " own node, `event_node`. Every other command that makes an event is SUBMIT_TO_OTHER_NODE, with"
         " `event_node` and `previous_event_node`."
     )
     provider: NodeId | None = Field(

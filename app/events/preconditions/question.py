@@ -1,4 +1,4 @@
-"""A request as the question that the rules are asked; what makes no sense is refused before anybody is asked."""
+"""A request as the question that the rules are asked; what makes no sense is refused before all else."""
 
 from app.errors import InvalidRequest
 from app.events.preconditions.models import FIELDS, OPTIONAL, PREVIOUS, REQUIRED, PreconditionRequest
