@@ -132,7 +132,7 @@ class Slony:
             as_program: what slonik's code does, instead of what its manual says.
             wait_s: answer as soon as it may, so many seconds later at most; the service cuts it to a minute.
             awaited: of an earlier answer, to go on with the same wait.
-            nodes: provider, receiver, node, origin, event_node, previous_event_node, backup_node; and the sets
+            nodes: provider, receiver, node, origin, event_node, previous_event_node, backup_node; and sets:
                 set, add_set.
         """
         said = {"as_program": as_program or None, "awaited": list(awaited) or None}
