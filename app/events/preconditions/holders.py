@@ -10,7 +10,7 @@ from spark.events.waiting import takes_part
 
 _BARS: Final = {
     Bar.TRANSACTION_RUNS: "End it, or wait: LOCK SET waits until it has ended.",
-    Bar.PATH_MISSING: "STORE PATH with this server and this client, or name the node as failed too.",
+    Bar.NO_PATH_TO_BACKUP: "STORE PATH with this server and this client, or name the node as failed too.",
     Bar.NOT_A_FORWARDER: "Choose another backup node, or subscribe it with forward = yes.",
     Bar.SLON_NOT_RUNNING: "Start its slon, or name the node as failed too.",
 }
@@ -74,8 +74,8 @@ def _cause(missing: Missing, views: Views, look: str) -> tuple[HeldWhy, str, str
         return HeldWhy.SLON_NOT_RUNNING, silent, f"Start the slon of node {node}."
     if any((row := view.find(node)) is not None and not takes_part(row) for view in views.values()):
         inactive = "; it is not active, or has failed"
-        return HeldWhy.NODE_INACTIVE, inactive, "Its slon must run for a new node; a failed one is dropped."
-    return HeldWhy.NOT_CONFIRMED, "", f"If it stays so, look at node {node} and its slon: {look}."
+        return HeldWhy.NOT_ACTIVE, inactive, "Its slon must run for a new node; a failed one is dropped."
+    return HeldWhy.BEHIND, "", f"If it stays so, look at node {node} and its slon: {look}."
 
 
 def _has_it(own: View, missing: Missing) -> bool:
@@ -91,5 +91,6 @@ def _bar(obstacle: Obstacle) -> HeldRead:
 
 
 def _away(away: NotEvaluatedRead) -> HeldRead:
-    detail = f"node {away.node} could not be asked ({away.why}{f': {away.detail}' if away.detail else ''})"
-    return HeldRead(node=away.node, why=HeldWhy.NOT_ASKED, detail=detail, advice=_NOT_ASKED[away.why])
+    detail = f"node {away.node} could not be asked" + (f": {away.detail}" if away.detail else "")
+    why = HeldWhy(away.why.value)
+    return HeldRead(node=away.node, why=why, detail=detail, advice=_NOT_ASKED[away.why])

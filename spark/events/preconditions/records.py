@@ -177,7 +177,7 @@ class Bar(StrEnum):
     """What else than a confirmation is in the way."""
 
     TRANSACTION_RUNS = "TRANSACTION_RUNS"
-    PATH_MISSING = "PATH_MISSING"
+    NO_PATH_TO_BACKUP = "NO_PATH_TO_BACKUP"
     NOT_A_FORWARDER = "NOT_A_FORWARDER"
     SLON_NOT_RUNNING = "SLON_NOT_RUNNING"
 

@@ -124,7 +124,7 @@ def failover(question: Question, views: Views) -> Found:
     fed = sorted({r for _, provider, r, _ in rows if provider == failed and r not in (failed, backup)})
     forwarded = {set_id for set_id, _, receiver, forwards in rows if receiver == backup and forwards}
     paths = [
-        Obstacle(Bar.PATH_MISSING, each, f"node {each} has no path to the backup node {backup}", backup)
+        Obstacle(Bar.NO_PATH_TO_BACKUP, each, f"node {each} has no path to the backup node {backup}", backup)
         for each in fed
         if (backup, each) not in view.paths
     ]

@@ -1,7 +1,7 @@
-"""What slonik does before a command, step by step over plain rows: an oracle that shares nothing with the rules.
+"""What slonik does before a command, step by step over plain rows: an oracle apart from the rules.
 
-Every wait is written as slonik's code loops: its queries as they are over the rows of the node that it asks, a
-NULL as libpq gives it (an empty string, so 0), its last events fixed when it starts.
+Every wait is written as slonik's code loops: its queries as they are over the rows of the node that it asks,
+a NULL as libpq gives it (an empty string, so 0), its last events fixed when it starts.
 Source: slonik of 2.2.11, src/slonik/slonik.c.
 """
 
@@ -32,7 +32,11 @@ class Rows:
 
     def last(self, origin: int, *, types: set[str] | None = None, but: str = "") -> int:
         return max(
-            (s for o, s, t, _, _ in self.events if o == origin and t != but and (types is None or t in types)),
+            (
+                s
+                for o, s, t, _, _ in self.events
+                if o == origin and t != but and (types is None or t in types)
+            ),
             default=0,
         )
 
@@ -48,9 +52,7 @@ class NaiveSlonik:
     def __init__(self, nodes: dict[int, Rows], *, previous: int | None = None) -> None:
         self.nodes = nodes
         self.previous = previous
-        self.last_event = {
-            n: rows.last(n, but="SYNC") if n in rows.nodes else 0 for n, rows in nodes.items()
-        }
+        self.last_event = {n: rows.last(n, but="SYNC") if n in rows.nodes else 0 for n, rows in nodes.items()}
         self.drop_sets = {n: rows.last(n, types={"DROP_SET"}) for n, rows in nodes.items()}
         self.seen_of = {  # of each node the newest event that any other one has seen
             n: max((rows.last(n) for other, rows in nodes.items() if other != n), default=0) for n in nodes
@@ -123,7 +125,6 @@ class NaiveSlonik:
         unfed = [
             s
             for s, origin in rows.sets.items()
-            if origin == failed
-            and not any(i == s and r == backup and f for i, _, r, f in rows.subscriptions)
+            if origin == failed and not any(i == s and r == backup and f for i, _, r, f in rows.subscriptions)
         ]
         return not orphans and not unfed

@@ -1,4 +1,4 @@
-"""READY exactly when slonik's own wait would end: random clusters that move on while both wait, and a naive slonik."""
+"""READY exactly when slonik's own wait would end: random clusters that move on, and a naive slonik."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def agree(seed: int, command: Command) -> bool:
 
 
 def check(seeds: range) -> None:
-    waited = {command: 0 for command in Command}
+    waited = dict.fromkeys(Command, 0)
     for seed in seeds:
         for command in Command:
             waited[command] += agree(seed, command)
