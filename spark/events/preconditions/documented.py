@@ -160,7 +160,7 @@ def _failover(question: Question, views: Views, _fixed: Fixed) -> Found:
 
 
 def _transactions(question: Question, views: Views, fixed: Fixed) -> Found:
-    return transactions(question, views, fixed)
+    return transactions(question, views, fixed, is_strict=True)
 
 
 Rule = Callable[[Question, Views, Fixed], Found]

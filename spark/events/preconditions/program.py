@@ -125,6 +125,10 @@ def _failover(question: Question, views: Views, _fixed: Fixed) -> Found:
     return failover(question, views)
 
 
+def _transactions(question: Question, views: Views, fixed: Fixed) -> Found:
+    return transactions(question, views, fixed, is_strict=False)
+
+
 PROGRAM: Final[Mapping[Command, Rule]] = {
     Command.SUBSCRIBE_SET: _config,
     Command.RESUBSCRIBE_NODE: _config,
@@ -135,6 +139,6 @@ PROGRAM: Final[Mapping[Command, Rule]] = {
     Command.SUBMIT_TO_OTHER_NODE: _submit,
     Command.MERGE_SET: _copied,
     Command.MOVE_SET: _nothing,
-    Command.LOCK_SET: transactions,
+    Command.LOCK_SET: _transactions,
     Command.FAILOVER: _failover,
 }

@@ -11,6 +11,7 @@ from spark.events.preconditions.records import (
     Obstacle,
     Question,
     Runner,
+    Running,
     View,
     Views,
     What,
@@ -72,16 +73,20 @@ def asked(what: What, origins: Iterable[int], fixed: Fixed) -> set[int]:
     return {origin for origin in origins if (what, origin) not in fixed}
 
 
-def transactions(question: Question, views: Views, fixed: Fixed) -> Found:
-    """LOCK SET: every transaction that had an id when it was asked first has ended.
+def transactions(question: Question, views: Views, fixed: Fixed, *, is_strict: bool) -> Found:
+    """LOCK SET: the transactions that ran when it was asked first have ended.
 
-    The program locks the set, and then waits until the oldest transaction that runs is younger than that.
+    The program locks the set, and waits until the oldest transaction that runs is not older than the end of
+    the snapshot that it took then. A transaction that no younger one has overtaken, by ending, is not in it.
+
+    Args:
+        is_strict: those too that none has overtaken.
     """
     node = question.node
     view, key = views.get(node), (What.TRANSACTIONS, node)
     if view is None or view.running is None:
         return Found(frozenset({node}), {key: fixed[key]} if key in fixed else {})
-    bound = fixed.get(key) or Newest(view.running.following, TRANSACTIONS)
+    bound = fixed.get(key) or Newest(_bound(view.running, is_strict=is_strict), TRANSACTIONS)
     late = [each for each in view.running.runners if _is_older(each, bound.seqno)]
     obstacles: list[Obstacle] = []
     if view.running.oldest < bound.seqno:
@@ -91,9 +96,23 @@ def transactions(question: Question, views: Views, fixed: Fixed) -> Found:
     return Found(frozenset({node}), {key: bound}, obstacles=tuple(obstacles))
 
 
+def _bound(running: Running, *, is_strict: bool) -> int:
+    """The first transaction that is not waited for."""
+    if not is_strict:
+        return running.following
+    ids = [running.following + _distance(each.xid, running.following) for each in running.runners]
+    return max([running.following, *(xid + 1 for xid in ids)])
+
+
+def _distance(xid: int, following: int) -> int:
+    """From an id of 64 bits to one of 32, forwards or backwards, whatever is nearer."""
+    ahead = (xid - following) % XIDS
+    return ahead if ahead < XIDS // 2 else ahead - XIDS
+
+
 def _is_older(runner: Runner, bound: int) -> bool:
     """Ids of sessions have 32 bits and come round; those of snapshots have 64."""
-    return 0 < (bound - runner.xid) % XIDS < XIDS // 2
+    return _distance(runner.xid, bound) < 0
 
 
 def _said(runner: Runner) -> str:

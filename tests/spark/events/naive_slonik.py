@@ -26,6 +26,15 @@ class Rows:
     running: set[int] = field(default_factory=set)
     """Ids of transactions."""
     next_xid: int = 1_000
+    latest_completed: int = 999
+
+    @property
+    def xmax(self) -> int:
+        return self.latest_completed + 1
+
+    @property
+    def xmin(self) -> int:
+        return min([self.xmax, *self.running])
 
     def confirmed(self, origin: int, receiver: int) -> int | None:
         return max((s for o, r, s in self.confirms if (o, r) == (origin, receiver)), default=None)
@@ -57,7 +66,7 @@ class NaiveSlonik:
         self.seen_of = {  # of each node the newest event that any other one has seen
             n: max((rows.last(n) for other, rows in nodes.items() if other != n), default=0) for n in nodes
         }
-        self.locked_at = {n: rows.next_xid for n, rows in nodes.items()}
+        self.locked_at = {n: rows.xmax for n, rows in nodes.items()}
 
     def caught_up(self, at: int, last_event: dict[int, int], *, ignore: int = -1) -> bool:
         for n, seqno in last_event.items():
@@ -111,8 +120,7 @@ class NaiveSlonik:
         return self.submitted(origin)
 
     def lock_set(self, origin: int) -> bool:
-        rows = self.nodes[origin]
-        return min(rows.running, default=rows.next_xid) >= self.locked_at[origin]
+        return self.nodes[origin].xmin >= self.locked_at[origin]
 
     def failover(self, failed: int, backup: int) -> bool:
         """Whether it goes on; nothing is waited for, it refuses."""

@@ -53,8 +53,8 @@ def view_of(node: int, rows: Rows) -> View:
             if kind in SUBSCRIBING
         ),
         running=Running(
-            min(rows.running, default=rows.next_xid),
-            rows.next_xid,
+            rows.xmin,
+            rows.xmax,
             tuple(Runner(1, xid, "app", "ann", "active", 1.0) for xid in sorted(rows.running)),
         ),
         subscriptions=Subscriptions(dict(rows.sets), tuple(rows.subscriptions)),
@@ -108,9 +108,9 @@ class Dice:
             )
             self.made[origin].append(event)
             self.nodes[origin].events.append(event)
-        elif what < 0.65:
+        elif what < 0.6:
             self._process(*source.sample(ids, 2))
-        elif what < 0.9:
+        elif what < 0.8:
             giver, taker = source.sample(ids, 2)
             self.nodes[taker].confirms += source.sample(
                 self.nodes[giver].confirms, min(3, len(self.nodes[giver].confirms))
@@ -130,8 +130,10 @@ class Dice:
 
     def _transact(self, node: int) -> None:
         rows = self.nodes[node]
-        if rows.running and self.source.random() < 0.6:
-            rows.running.discard(self.source.choice(sorted(rows.running)))
+        if rows.running and self.source.random() < 0.5:
+            ended = self.source.choice(sorted(rows.running)[-2:])
+            rows.running.discard(ended)
+            rows.latest_completed = max(rows.latest_completed, ended)
         else:
             rows.running.add(rows.next_xid)
             rows.next_xid += 1

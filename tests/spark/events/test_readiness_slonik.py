@@ -126,6 +126,8 @@ def random_script(cluster: SlonyCluster, dice: random.Random, stack: ExitStack) 
         open_one = stack.enter_context(closing(cluster.connect(1, autocommit=False)))
         if dice.random() < 0.7:
             open_one.execute("select txid_current()")
+            if dice.random() < 0.7:
+                cluster.run(1, "select txid_current()")
         return Script(
             f"lock set (id={EMPTY_SET}, origin=1);", Question(Command.LOCK_SET, 1), 1, open_one.rollback
         )
