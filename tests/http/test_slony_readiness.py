@@ -224,14 +224,14 @@ def test_node_that_dies_while_it_is_waited_for_is_named(nodes: Nodes) -> None:
         with closing(nodes[1].loaded.raw()) as raw:
             raw.execute(f"alter database {database} with allow_connections {yes}".encode())
 
-    timer = threading.Timer(2.0, connectable, (False,))
+    timer = threading.Timer(1.0, connectable, (False,))
     timer.start()
-    dead = answered(nodes[1], "SUBSCRIBE_SET", provider=2, wait_s=8)
+    dead = answered(nodes[1], "SUBSCRIBE_SET", provider=2, wait_s=5)
     timer.join()
     assert [(each["node"], each["why"]) for each in dead["held_by"]] == [(2, "UNREACHABLE")]
-    confirm_again = threading.Timer(2.0, connectable, (True,))
+    confirm_again = threading.Timer(0.5, connectable, (True,))
     confirm_again.start()
-    back = answered(nodes[1], "SUBSCRIBE_SET", provider=2, awaited=dead["awaited"], wait_s=12)
+    back = answered(nodes[1], "SUBSCRIBE_SET", provider=2, awaited=dead["awaited"], wait_s=8)
     confirm_again.join()
     assert [(each["node"], each["why"]) for each in back["held_by"]] == [(2, "SLON_NOT_RUNNING")]
 

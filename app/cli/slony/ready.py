@@ -117,7 +117,8 @@ def _held_shortly(found: Precondition) -> str:
 
 
 def _shown(session: Session, found: Precondition) -> int:
-    session.out.document(found.raw or {"met": found.met, "command": found.command, "problem": found.problem})
+    told = {"met": found.met, "command": found.command, "problem": found.problem}
+    session.out.document(found.raw if found.problem is None else {**found.raw, **told})
     words = "may be submitted" if found.met else "has to wait"
     session.out.say(f"{'READY' if found.met else 'NOT READY'}: {found.command} {words}.")
     if found.problem is not None:
@@ -127,6 +128,6 @@ def _shown(session: Session, found: Precondition) -> int:
         session.out.table(["node", "why", "what is in the way"], rows)
         for advice in dict.fromkeys(each.advice for each in found.held_by):
             session.out.note(f"  {advice}")
-        if more := len(found.held_by) - HELD_SHOWN_MAX:
-            session.out.note(f"  and {more} more: --json shows all" * (more > 0))
+        if len(found.held_by) > HELD_SHOWN_MAX:
+            session.out.note(f"  and {len(found.held_by) - HELD_SHOWN_MAX} more: --json shows all")
     return ExitCode.OK if found.met else ExitCode.TRY_AGAIN

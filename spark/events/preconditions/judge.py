@@ -31,11 +31,10 @@ def judge(
     """Evaluate a precondition.
 
     Args:
-        views: node id to its view; nodes that could not be asked are absent. At least one.
+        views: node id to its view; nodes that could not be asked are absent.
         as_program: the rule of slonik's code instead of the document's.
         fixed: of an earlier verdict: younger events are not waited for.
     """
-    assert views, "somebody has asked"
     rules = PROGRAM if as_program else DOCUMENTED
     found = [rules[each.command](each, views, fixed) for each in (question, *_submitted(question))]
     needed = frozenset[int]().union(*(each.needed for each in found))

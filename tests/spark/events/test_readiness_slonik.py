@@ -24,7 +24,7 @@ from tests.slony_cluster import SlonyCluster
 
 pytestmark = pytest.mark.postgresql
 SEEDS, SEEDS_LONG = range(10), range(10, 110)
-QUIET_S, PATIENCE_S = 1.5, 60.0
+QUIET_S, PATIENCE_S = 1.2, 60.0
 NO_SET = 77
 EMPTY_SET = 50
 
@@ -66,6 +66,8 @@ def slonik(cluster: SlonyCluster, text: str) -> Iterator[subprocess.Popen[str]]:
     finally:
         process.kill()
         process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
 
 
 def newest(cluster: SlonyCluster, origin: int) -> int:
