@@ -146,19 +146,26 @@ def opened_node(
 
 
 def ask_cluster(
-    database: Database, settings: Settings, store: Store, read: NodeReader[T], *, purpose: str
+    database: Database,
+    settings: Settings,
+    store: Store,
+    read: NodeReader[T],
+    *,
+    purpose: str,
+    max_s: float = ASKING_MAX_S,
 ) -> ClusterViews[T]:
     """Ask every registered node of a store's cluster, the store's own first.
 
     Args:
         read: called with each node's connection (read-only, autocommit) and catalog, in threads of its own.
         purpose: for the servers' lists of sessions.
+        max_s: for all other nodes together.
     Raises: TargetError, ServiceError: the store itself cannot be asked.
     """
     own = _ask(store, settings, database, read, purpose)
     said: dict[int, list[NodeView[T]]] = {own.node: [own]}
     unasked: list[Unasked] = []
-    for answer in ask_all(stores_of_name(database, store), settings, database, read, purpose):
+    for answer in ask_all(stores_of_name(database, store), settings, database, read, purpose, max_s=max_s):
         if isinstance(answer, Unasked):
             unasked.append(answer)
         elif is_same_cluster(own.catalog, answer.catalog):

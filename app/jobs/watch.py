@@ -10,8 +10,8 @@ Invariants:
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
 import structlog
@@ -113,10 +113,27 @@ class JobWatch:
 
         Raises: TooMany: the service holds as many waiters as it may.
         """
+        with self.place():
+            async with self._registered(job_id) as waiter:
+                yield waiter
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """Count a request among those that wait, for whatever it waits.
+
+        Raises: TooMany: the service holds as many waiters as it may.
+        """
         if self._count >= self._waiters_max:
             raise TooMany("too many requests wait", code="TOO_MANY_WAITERS", headers={"Retry-After": "5"})
-        waiter = Waiter(job_id)
         self._count += 1
+        try:
+            yield
+        finally:
+            self._count -= 1
+
+    @asynccontextmanager
+    async def _registered(self, job_id: str) -> AsyncIterator[Waiter]:
+        waiter = Waiter(job_id)
         self._waiters[job_id].add(waiter)
         known = self._seen.get(job_id)
         if self._closed:
@@ -127,7 +144,6 @@ class JobWatch:
         try:
             yield waiter
         finally:
-            self._count -= 1
             self._waiters[job_id].discard(waiter)
             if not self._waiters[job_id]:
                 del self._waiters[job_id]

@@ -62,14 +62,31 @@ class ConfirmOutcome(Result):
 
 
 @dataclass(frozen=True, kw_only=True)
+class HeldBack(Result):
+    """A node that holds a command of slonik back, and what to do."""
+
+    node: int
+    why: str
+    detail: str = ""
+    advice: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Precondition(Result):
-    """Whether a command of slonik may be submitted; `missing` and `not_evaluated` say why not."""
+    """Whether a command of slonik may be submitted; `held_by` says who holds it back, and what to do.
+
+    `awaited` is up to where it waits, for the next request of the same wait; `problem` is there where the
+    service could not look this time.
+    """
 
     met: bool
     command: str = ""
     as_program: bool = False
     missing: tuple[Raw, ...] = ()
     not_evaluated: tuple[Raw, ...] = ()
+    awaited: tuple[Raw, ...] = ()
+    held_by: tuple[HeldBack, ...] = ()
+    problem: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

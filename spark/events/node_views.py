@@ -4,7 +4,7 @@ Source: facts/slony, sections 1 and 6.
 """
 
 from spark.events.confirmations import confirmed_upto
-from spark.events.preconditions import Newest, View
+from spark.events.preconditions.records import Newest, View
 from spark.events.records import Catalog
 from spark.formats.slony import SYNC
 from spark.targets.connection import Connection

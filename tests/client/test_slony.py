@@ -12,11 +12,13 @@ from lethe_client import (
     Conflict,
     Event,
     EventWait,
+    HeldBack,
     Lethe,
     LogBlocker,
     LogTable,
     PlanFailed,
     Precondition,
+    RequestInvalid,
 )
 
 from tests.client.conftest import Script
@@ -203,6 +205,34 @@ def test_precondition_is_asked_with_the_nodes_that_it_is_about(lethe: Lethe, scr
     assert found == Precondition(met=False, command="SUBSCRIBE_SET", missing=({"node": 2},))
     assert script.bodies() == [{"command": "SUBSCRIBE_SET", "provider": 2, "receiver": 3}]
     assert script.headers("idempotency-key") == [None]
+
+
+def test_ready_yields_what_holds_it_until_it_is_met(lethe: Lethe, script: Script) -> None:
+    fixed = [{"what": "CONFIG", "origin": 1, "seqno": 7, "type": "STORE_SET"}]
+    held = {"node": 2, "why": "BEHIND", "detail": "d", "advice": "a"}
+    unmet = {"met": False, "command": "CREATE_SET", "awaited": fixed, "held_by": [held]}
+    script.replies = [
+        httpx.Response(200, json=each) for each in (unmet, unmet | {"met": True, "held_by": []})
+    ]
+    first, last = lethe.slony.ready("lab-1", "CREATE_SET", timeout_s=60, origin=1)
+    assert (first.met, first.held_by) == (False, (HeldBack(node=2, why="BEHIND", detail="d", advice="a"),))
+    assert (last.met, last.held_by, last.problem) == (True, (), None)
+    body = {"command": "CREATE_SET", "origin": 1}
+    assert script.bodies() == [body, body | {"awaited": fixed}]
+    assert script.headers("prefer") == ["wait=10", "wait=10"]
+
+
+def test_ready_tells_a_problem_that_may_pass_and_raises_one_that_does_not(
+    lethe: Lethe, script: Script
+) -> None:
+    away = {"code": "TARGET_UNREACHABLE", "title": "t", "detail": "d", "retryable": True}
+    wrong = {"code": "UNKNOWN_NODE", "title": "t", "detail": "d", "retryable": False}
+    attempts = lethe._transport.retries.attempts
+    script.replies = [httpx.Response(503, json=away)] * attempts + [httpx.Response(422, json=wrong)]
+    waited = lethe.slony.ready("lab-1", "CREATE_SET", origin=9)
+    assert (next(waited).problem or "").startswith("TARGET_UNREACHABLE")
+    with pytest.raises(RequestInvalid):
+        next(waited)
 
 
 def test_log_status_names_tables_and_sessions(lethe: Lethe, script: Script) -> None:

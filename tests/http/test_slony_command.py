@@ -17,6 +17,7 @@ from tests.spark.events.catalogs import Catalogs
 
 BASE = 5_000_000_000
 Lethe = Callable[..., tuple[int, str]]
+EVENT_NODES = ("--event-node", "2", "--previous-event-node", "1")
 
 
 @pytest.fixture(scope="session")
@@ -103,3 +104,14 @@ def test_a_log_that_is_not_drained_is_not_emptied(lethe: Lethe, nodes: dict[int,
     assert code == 75
     assert ["log", "switch", "TIMED_OUT"] in cells(text)
     assert nodes[1].loaded.query("select count(*) > 0 from sl_log_1") == [(True,)]
+
+
+def test_ready_tells_by_its_exit_code_whether_slonik_would_wait(
+    lethe: Lethe, nodes: dict[int, NodeStore]
+) -> None:
+    code, text = lethe("ready", "SUBMIT_TO_OTHER_NODE", nodes[1].id, *EVENT_NODES)
+    assert (code, text.strip()) == (0, "READY: SUBMIT_TO_OTHER_NODE may be submitted.")
+    code, text = lethe("ready", "SUBSCRIBE_SET", nodes[1].id, "--provider", "2", "--wait", "--timeout", "1")
+    assert code == 75
+    assert text.startswith("NOT READY")
+    assert ["3", "NOT_REGISTERED"] in [row[:2] for row in cells(text)]

@@ -79,13 +79,16 @@ ALL: list[tuple[str, dict[str, int]]] = [
 def test_cluster_at_rest_meets_it(
     nodes: Nodes, command: str, fields: dict[str, int], as_program: bool
 ) -> None:
-    assert answered(nodes[1], command, as_program=as_program, **fields) == {
+    found = answered(nodes[1], command, as_program=as_program, **fields)
+    assert {each["seqno"] is None or each["type"] != "SYNC" for each in found.pop("awaited")} == {True}
+    assert found == {
         "met": True,
         "command": command,
         "as_program": as_program,
         "missing": [],
         "not_evaluated": [],
         "evaluated": [1, 2, 3],
+        "held_by": [],
     }
 
 
@@ -228,7 +231,8 @@ BAD: list[tuple[str, dict[str, Any], str, set[str]]] = [
         "INVALID_REQUEST",
         {"/previous_event_node"},
     ),
-    ("MOVE_SET", {}, "INVALID_REQUEST", {"/command"}),
+    ("MOVE_SET", {}, "INVALID_REQUEST", {"/origin"}),
+    ("SWITCH_LOG", {}, "INVALID_REQUEST", {"/command"}),
     ("CREATE_SET", {"origin": 1, "as_program": "yes"}, "INVALID_REQUEST", {"/as_program"}),
 ]
 

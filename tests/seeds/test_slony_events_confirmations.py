@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from spark.events.preconditions import Command, Newest, Question, Verdict, View, judge
+from spark.events.preconditions.judge import judge
+from spark.events.preconditions.records import Command, Newest, Question, Verdict, View
 from spark.events.records import Node
 from spark.events.waiting import TELL_EVERY_S, Awaited, look
 

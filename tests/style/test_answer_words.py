@@ -23,6 +23,8 @@ CHOICES: Final[dict[str, set[str]]] = {
     "a kind of record, of parameter, of job's class, or a command of slonik; the word says it": {
         *("CHANGE", "KEEPALIVE", "BOOLEAN", "INTEGER", "DURATION", "CRON", "INTERACTIVE", "BULK"),
         *("SUBSCRIBE_SET", "DROP_NODE", "CLONE_PREPARE", "CREATE_SET", "SUBMIT_TO_OTHER_NODE"),
+        *("STORE_NODE", "RESUBSCRIBE_NODE", "MERGE_SET", "MOVE_SET", "LOCK_SET", "FAILOVER"),
+        *("ENABLE_SUBSCRIPTION", "CONFIG", "DROP_SET", "LAST", "PREVIOUS", "TRANSACTIONS"),
     },
     "where something came from, where it holds or which side it is; the word says it": {
         *("GLOBAL", "STORE", "LOCAL", "REPLICATED", "LOG", "REQUEST", "PARAMETERS", "CONSUMER", "SUPPLIER"),

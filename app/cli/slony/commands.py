@@ -13,6 +13,7 @@ from app.cli.shell.output import cell
 from app.cli.shell.session import Session, on_service
 from app.cli.slony.health import health
 from app.cli.slony.jobs import cleanup, switch_log, wait
+from app.cli.slony.ready import ready
 from app.cli.slony.results import number
 
 DATA_SHOWN: Final = 60
@@ -25,6 +26,7 @@ app = typer.Typer(
 )
 app.command("health")(health)
 app.command("wait")(wait)
+app.command("ready")(ready)
 app.command("cleanup")(cleanup)
 app.command("switch-log")(switch_log)
 

@@ -1,6 +1,7 @@
 """Made by `make client` from lethe_client/slony.py: change that, not this."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -8,11 +9,20 @@ from lethe_client.asynchronous import pages
 from lethe_client.asynchronous.jobs import Jobs
 from lethe_client.asynchronous.transport import AsyncTransport
 from lethe_client.decoding import decode
-from lethe_client.errors import PlanFailed
+from lethe_client.errors import PlanFailed, ProblemError, TransportFailed
 from lethe_client.jobs import job_of
 from lethe_client.paths import resource
 from lethe_client.results import Job
-from lethe_client.slony import CLUSTER_TIMEOUT_S, PLAN_MARGIN_S, PLAN_WAIT_S, CleanupRequest, EventWait, _said
+from lethe_client.slony import (
+    CLUSTER_TIMEOUT_S,
+    PLAN_MARGIN_S,
+    PLAN_WAIT_S,
+    READY_PAUSE_S,
+    READY_POLL_S,
+    CleanupRequest,
+    EventWait,
+    _said,
+)
 from lethe_client.slony_results import (
     CleanupPlan,
     ConfirmationMatrix,
@@ -105,19 +115,74 @@ class Slony:
         return await self._job(path, request.document(), idempotency_key)
 
     async def precondition(
-        self, store_id: str, command: str, *, as_program: bool = False, **nodes: int | None
+        self,
+        store_id: str,
+        command: str,
+        *,
+        as_program: bool = False,
+        wait_s: int = 0,
+        awaited: Sequence[Mapping[str, Any]] = (),
+        **nodes: int | None,
     ) -> Precondition:
-        """Ask whether a command of slonik may be submitted now; nothing is changed.
+        """Ask whether a command of slonik may be submitted; nothing is changed.
 
         Args:
-            command: SUBSCRIBE_SET, DROP_NODE, CLONE_PREPARE, CREATE_SET or SUBMIT_TO_OTHER_NODE.
+            command: SUBSCRIBE_SET, DROP_NODE, CLONE_PREPARE, CREATE_SET, STORE_NODE, RESUBSCRIBE_NODE,
+                MERGE_SET, MOVE_SET, LOCK_SET, FAILOVER or SUBMIT_TO_OTHER_NODE.
             as_program: what slonik's code does, instead of what its manual says.
-            nodes: provider, receiver, node, origin, event_node, previous_event_node.
+            wait_s: answer as soon as it may, so many seconds later at most; the service cuts it to a minute.
+            awaited: of an earlier answer, to go on with the same wait.
+            nodes: provider, receiver, node, origin, event_node, previous_event_node, backup_node; and sets:
+                set, add_set.
         """
-        body = {"command": command} | _said({"as_program": as_program or None, **nodes})
-        path = resource("stores", store_id, "events", verb="precondition")
-        call = Call(method="POST", path=path, json=body, repeatable=True, timeout_s=CLUSTER_TIMEOUT_S)
+        said = {"as_program": as_program or None, "awaited": list(awaited) or None}
+        call = Call(
+            method="POST",
+            path=resource("stores", store_id, "events", verb="precondition"),
+            json={"command": command} | _said(said | nodes),
+            headers={"Prefer": f"wait={wait_s}"} if wait_s else {},
+            repeatable=True,
+            timeout_s=wait_s + CLUSTER_TIMEOUT_S,
+        )
         return decode(Precondition, (await self._transport.request(call)).body)
+
+    async def ready(
+        self,
+        store_id: str,
+        command: str,
+        *,
+        as_program: bool = False,
+        timeout_s: float | None = None,
+        **nodes: int | None,
+    ) -> AsyncIterator[Precondition]:
+        """Wait until a command of slonik may be submitted: yield what holds it about every ten seconds.
+
+        The last one is `met`, or the time is over. What it waits for is fixed at the first look, as slonik
+        does at its start. Nothing is left of it in the service or at a node when the loop is left.
+
+        Args:
+            timeout_s: of all of it; None waits as long as it takes.
+            as_program, nodes: as of `precondition`.
+        Raises: LetheError: the request is refused; what may pass is told as `problem` and tried again.
+        """
+        policy = self._transport.retries
+        deadline = None if timeout_s is None else policy.monotonic() + timeout_s
+        last = Precondition(met=False, command=command, as_program=as_program)
+        while not last.met:
+            began = policy.monotonic()
+            left_s = READY_POLL_S if deadline is None else min(READY_POLL_S, deadline - began)
+            asked: dict[str, Any] = {"as_program": as_program, "awaited": last.awaited, **nodes}
+            try:
+                last = await self.precondition(store_id, command, wait_s=max(1, round(left_s)), **asked)
+            except (ProblemError, TransportFailed) as error:
+                if isinstance(error, ProblemError) and (not error.retryable):
+                    raise
+                last = replace(last, held_by=(), problem=str(error))
+            yield last
+            if deadline is not None and policy.monotonic() >= deadline:
+                return
+            if not last.met:
+                await policy.asleep(max(0.0, READY_PAUSE_S - (policy.monotonic() - began)))
 
     async def cleanup(
         self, store_id: str, request: CleanupRequest, *, idempotency_key: str | None = None

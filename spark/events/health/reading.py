@@ -165,8 +165,7 @@ def read_health(conn: Connection, catalog: Catalog) -> NodeReading:
     conn.execute(f"set statement_timeout = {STATEMENT_MS}")
     schema = catalog.schema
     names = {table: conn.dialect.qualify(schema, f"sl_{table}") for table in _NAMES}
-    rows = conn.execute(_READABLE, {"schema": schema, "tables": list(OPTIONAL)})
-    readable = {table for (table,) in rows}
+    readable = _readable(conn, schema)
     [(sees_all,)] = conn.execute(_SEES_ALL)
     knows_sets = {"sl_subscribe", "sl_set"} <= readable
     return NodeReading(
@@ -189,6 +188,16 @@ def read_health(conn: Connection, catalog: Catalog) -> NodeReading:
         table_rows=_rows(conn, schema),
         unreadable=tuple(table for table in OPTIONAL if table not in readable),
     )
+
+
+def read_own_slon(conn: Connection, catalog: Catalog) -> bool | None:
+    """Whether a node's own slon is connected to it; None: the role may not see that."""
+    return _has_own_slon(conn, catalog, _readable(conn, catalog.schema))
+
+
+def _readable(conn: Connection, schema: str) -> set[str]:
+    rows = conn.execute(_READABLE, {"schema": schema, "tables": list(OPTIONAL)})
+    return {table for (table,) in rows}
 
 
 _NAMES: Final = ("node", "event", "confirm", "listen", "subscribe", "set", "components", "log_script")

@@ -4,7 +4,8 @@ import pytest
 
 from spark.events.catalog import read_catalog
 from spark.events.node_views import newest_seqnos, read_view
-from spark.events.preconditions import Command, Newest, Question, View, judge
+from spark.events.preconditions.judge import judge
+from spark.events.preconditions.records import Command, Newest, Question, View
 from spark.events.waiting import Awaited, Outstanding, Why, look
 from tests.spark.events.catalogs import Catalogs, LoadedCatalog, State
 

@@ -10,7 +10,8 @@ import pytest
 
 from spark.events.catalog import read_catalog
 from spark.events.node_views import read_view
-from spark.events.preconditions import Command, Question, View, judge
+from spark.events.preconditions.judge import judge
+from spark.events.preconditions.records import Command, Question, View
 from spark.targets.connection import Target, connect
 from tests.slony_cluster import SlonyCluster
 

@@ -92,6 +92,44 @@ ENTRIES: Final = (
         Passes.NO,
     ),
     Entry(
+        "NOT_HEARD",
+        (Seen.ANSWER,),
+        "A node has processed the event, and the node that slonik asks has not heard of it yet.",
+        (
+            "Wait. If it stays so, the confirmation finds no way back: `lethe slony health STORE` names a "
+            "listen path or a path that misses."
+        ),
+        Passes.MAYBE,
+    ),
+    Entry(
+        "SLON_NOT_RUNNING",
+        (Seen.ANSWER,),
+        "The slon of a node is not connected to its database, so the node processes no events.",
+        "Start the slon of that node, then ask again.",
+        Passes.NO,
+    ),
+    Entry(
+        "TRANSACTION_RUNS",
+        (Seen.ANSWER,),
+        "A transaction was already open when LOCK SET was asked for; slonik waits until it has ended.",
+        "The answer names the session. Wait for it, or end it in its application.",
+        Passes.MAYBE,
+    ),
+    Entry(
+        "NO_PATH_TO_BACKUP",
+        (Seen.ANSWER,),
+        "A receiver of the failed node has no path to the backup node, so slonik refuses FAILOVER.",
+        "`store path` by slonik, with the backup node as server and the receiver as client.",
+        Passes.NO,
+    ),
+    Entry(
+        "NOT_A_FORWARDER",
+        (Seen.ANSWER,),
+        "The backup node does not forward a set of the failed node, so slonik refuses FAILOVER.",
+        "Choose another backup node, or `subscribe set` with `forward = yes` while the origin lives.",
+        Passes.NO,
+    ),
+    Entry(
         "START",
         (Seen.ANSWER,),
         "What the log switch would do: let writers write the other log table.",
