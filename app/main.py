@@ -62,6 +62,7 @@ from app.jobs.watch import JobWatch
 from app.kit.conditional import IfNoneMatch, is_current
 from app.kit.head import HeadAsGet
 from app.kit.http.query_names import refuse_unknown_query
+from app.kit.http.routes import RouteGroups
 from app.kit.http.stalled_readers import StalledReaders
 from app.kit.json_bodies import TwiceNamed, loads
 from app.kit.problems import problems
@@ -112,7 +113,7 @@ DESCRIPTION = (
     "replication that must come first. Errors are application/problem+json with a stable `code`."
 )
 logger = structlog.get_logger("lethe.http")
-# Those that are asked most come first: a request is matched with one after the other.
+# Those that are asked most come first: of one group a request is matched with one after the other.
 ROUTERS = (
     jobs_router,
     stores_router,
@@ -195,7 +196,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
-        dependencies=[Depends(refuse_unknown_query), Depends(_refuse_doubled_keys)],
+        dependencies=[Depends(_refuse_unread)],
         redirect_slashes=False,  # it would lead where the client's Host header says
         telemetry=TRACING.for_requests,
     )
@@ -215,6 +216,7 @@ def create_app(
     _add_middleware(app, settings)
     _add_routes(app)
     add_console(app, settings)
+    app.router.middleware_stack = RouteGroups(app.router)
     return app
 
 
@@ -315,11 +317,19 @@ def _add_middleware(app: FastAPI, settings: Settings) -> None:
     app.add_middleware(AnswerDigests)
 
 
-async def _refuse_doubled_keys(request: Request) -> None:
+async def _refuse_unread(request: Request) -> None:
+    """Refuse what the framework would not read: names of the query, and of two values of a key the first."""
+    refuse_unknown_query(request)
+    _refuse_doubled_keys(request)
+
+
+def _refuse_doubled_keys(request: Request) -> None:
     """Refuse JSON in which a key is given twice; FastAPI has read it and kept the last value."""
     body = getattr(request, "_body", b"")
+    if not body:
+        return
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if not body or not (content_type == "application/json" or content_type.endswith("+json")):
+    if not (content_type == "application/json" or content_type.endswith("+json")):
         return
     try:
         loads(body)

@@ -1,7 +1,7 @@
 """The dependency that turns a bearer token into a Caller, and the service's own objects on a request."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Final, cast
 
 from fastapi import Depends, Request
@@ -68,11 +68,7 @@ SettingsDep = Annotated[Settings, Depends(at_once(settings_of))]
 ClockDep = Annotated[Clock, Depends(at_once(clock_of))]
 
 
-async def authenticated(
-    request: Request,
-    clock: ClockDep,
-    credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
-) -> Caller:
+async def authenticated(request: Request, secret: str | None) -> Caller:
     """Whoever has a token that is good; it may have no scope at all.
 
     Raises: Unauthenticated; of a provider's token also Forbidden, IdentityProviderUnavailable.
@@ -80,20 +76,22 @@ async def authenticated(
     signed_in: Caller | None = request.scope.get(SIGNED_IN)
     if signed_in is not None:
         return signed_in
-    if credentials is None:
+    if secret is None:
         raise Unauthenticated("send Authorization: Bearer TOKEN", code="TOKEN_MISSING")
-    secret, now = credentials.credentials, clock.now()
-    oidc: Keys | None = request.app.state.oidc_keys
-    if oidc is not None and is_jwt(secret):
-        caller = await run_in_threadpool(caller_of_jwt, secret, settings_of(request).oidc, oidc, now=now)
-    else:
-        tokens: TokenCache = request.app.state.tokens
-        known = tokens.known(secret, now=now) if request.method in READING else None
-        if known is None:
-            known = await run_in_threadpool(tokens.look_up, secret, now=now)
-        caller = known
+    caller = await _caller_of(request, secret)
     request.state.token_id, request.state.token_name = caller.token_id, caller.name
     return caller
+
+
+async def _caller_of(request: Request, secret: str) -> Caller:
+    now = clock_of(request).now()
+    oidc: Keys | None = request.app.state.oidc_keys
+    if oidc is not None and is_jwt(secret):
+        return await run_in_threadpool(caller_of_jwt, secret, settings_of(request).oidc, oidc, now=now)
+    tokens: TokenCache = request.app.state.tokens
+    known = tokens.known(secret, now=now) if request.method in READING else None
+    known = known or tokens.look_up_at_once(secret, now=now)
+    return known or await run_in_threadpool(tokens.look_up, secret, now=now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +119,24 @@ class Requirement:
     any_of: tuple[Scope, ...]
     conditions: tuple[Condition, ...] = ()
     is_unlimited: bool = False
+    declared: frozenset[Scope] = field(init=False, repr=False, compare=False)
+    """Every scope that a request may be asked for."""
 
-    async def __call__(self, caller: Annotated[Caller, Depends(authenticated)]) -> Caller:
+    def __post_init__(self) -> None:
+        declared = frozenset(self.any_of).union(condition.scope for condition in self.conditions)
+        object.__setattr__(self, "declared", declared)
+
+    async def __call__(
+        self,
+        request: Request,
+        credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
+    ) -> Caller:
         """The caller, who holds what is needed.
 
-        Raises: ScopeMissing, TokenLimitedToStores.
+        Raises: ScopeMissing, TokenLimitedToStores, and as `authenticated`.
         """
-        declared = frozenset(self.any_of).union(condition.scope for condition in self.conditions)
-        caller = replace(caller, declared=declared)
+        secret = None if credentials is None else credentials.credentials
+        caller = replace(await authenticated(request, secret), declared=self.declared)
         if len(self.any_of) == 1:
             caller.require(self.any_of[0])
         elif self.any_of and not caller.scopes.intersection(self.any_of):

@@ -3,10 +3,12 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, Final, TypeVar, cast
 
-from sqlalchemy import ColumnElement, func
+from sqlalchemy import ColumnElement, Select, bindparam, func
+from sqlalchemy import select as sa_select
 from sqlmodel import Session, col, select
+from starlette.concurrency import run_in_threadpool
 
 from app.db import Database
 from app.jobs.errors import JobNotFound
@@ -17,6 +19,8 @@ from app.kit.pagination import Page, decode_token, make_page, read_page
 from app.stores.rows import Store
 
 EVENTS_READ_MAX = 1_000
+_JOBS: Final[Any] = Job.__table__  # type: ignore[attr-defined]
+JOB_OF_ID: Final[Select[Any]] = sa_select(_JOBS).where(_JOBS.c.id == bindparam("job_id"))
 Item = TypeVar("Item")
 
 
@@ -42,6 +46,19 @@ def get_job(db: Session, job_id: str) -> Job:
     if job is None:
         raise JobNotFound("there is no such job")
     return job
+
+
+async def look_at_job(database: Database, job_id: str) -> Job:
+    """The row of a job as it is now, to be read alone: no object of a session.
+
+    Raises: JobNotFound, MetadataBusy, MetadataUnavailable.
+    """
+    rows = database.rows_at_once(JOB_OF_ID, job_id=job_id)
+    if rows is None:
+        rows = await run_in_threadpool(database.rows, JOB_OF_ID, job_id=job_id)
+    if not rows:
+        raise JobNotFound("there is no such job")
+    return cast(Job, rows[0])
 
 
 def list_jobs(db: Session, wanted: JobFilter, *, page_size: int, page_token: str) -> Page[JobRead]:

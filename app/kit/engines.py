@@ -1,6 +1,8 @@
 """Engines of SQLAlchemy for a metadata database: how each of its connections is set."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
+from threading import Lock
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -10,6 +12,10 @@ from sqlalchemy.engine import URL, Engine
 READ_ONLY: Final = {"lethe_read_only": True}
 """Execution options of a connection that only reads."""
 SQLITE_BUSY_TIMEOUT_MS: Final = 5_000
+SLOW_S: Final = 0.05
+REST_S: Final = 5.0
+Statement = sa.Select[Any]
+Rows = Sequence[sa.Row[Any]]
 
 
 def sqlite_engine(url: URL, **options: Any) -> Engine:
@@ -88,3 +94,54 @@ def _require_durable_commits(connection: Any, _record: Any) -> None:
         "where current_setting('synchronous_commit') = 'off'"
     )
     connection.autocommit = False
+
+
+class Glance:
+    """Reads of a few rows of a SQLite file in the thread of an event loop, which must not be held up.
+
+    Rules:
+    - each statement is a snapshot of its own; none is open between two, and none can write;
+    - nothing waits: who meets a lock, another reader here or a file that cannot be read gets no answer;
+    - a disk that took SLOW_S for one read is not asked for REST_S.
+    """
+
+    def __init__(self, url: URL) -> None:
+        options = {"check_same_thread": False, "timeout": 0.0, "isolation_level": None}
+        self._engine = sa.create_engine(
+            url, poolclass=sa.pool.NullPool, isolation_level="AUTOCOMMIT", connect_args=options
+        )
+        event.listen(self._engine, "connect", _only_reads)
+        self._connection: sa.Connection | None = None
+        self._guard = Lock()
+        self._rests_until_s = 0.0
+
+    def rows(self, statement: Statement, parameters: Mapping[str, Any]) -> Rows | None:
+        """All rows of a statement; None: it has to be asked elsewhere."""
+        began_s = time.monotonic()
+        if began_s < self._rests_until_s or not self._guard.acquire(blocking=False):
+            return None
+        try:
+            if self._connection is None:
+                self._connection = self._engine.connect()
+            return self._connection.execute(statement, parameters).all()
+        except sa.exc.DBAPIError:
+            self._forget()
+            return None
+        finally:
+            if time.monotonic() - began_s > SLOW_S:
+                self._rests_until_s = time.monotonic() + REST_S
+            self._guard.release()
+
+    def close(self) -> None:
+        """Close its connection."""
+        with self._guard:
+            self._forget()
+
+    def _forget(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+
+def _only_reads(connection: Any, _record: Any) -> None:
+    connection.execute("PRAGMA query_only=ON")
