@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Final, cast
 
 from fastapi import Depends, Request
 from fastapi.concurrency import run_in_threadpool
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from fastapi.openapi.models import SecurityBase as SecurityBaseModel
+from fastapi.security import HTTPBearer
+from fastapi.security.base import SecurityBase
 
 from app.auth.oidc.bearer import caller_of_jwt, is_jwt
 from app.auth.oidc.keys import Keys
@@ -26,7 +28,7 @@ SIGNED_IN: Final = "lethe.signed_in"
 """Where a request's scope has its Caller that comes from the console; nothing from outside gets there."""
 REASON: Final = "lethe.reason"
 """The same, of why somebody does it."""
-_bearer = HTTPBearer(auto_error=False, description="A token made by `POST /v1/tokens`.")
+_BEARER: Final = HTTPBearer(auto_error=False, description="A token made by `POST /v1/tokens`.")
 
 
 def database_of(request: Request) -> Database:
@@ -90,8 +92,11 @@ async def _caller_of(request: Request, secret: str) -> Caller:
         return await run_in_threadpool(caller_of_jwt, secret, settings_of(request).oidc, oidc, now=now)
     tokens: TokenCache = request.app.state.tokens
     known = tokens.known(secret, now=now) if request.method in READING else None
-    known = known or tokens.look_up_at_once(secret, now=now)
-    return known or await run_in_threadpool(tokens.look_up, secret, now=now)
+    if known is None:
+        known = tokens.look_up_at_once(secret, now=now)
+    if known is None:
+        known = await run_in_threadpool(tokens.look_up, secret, now=now)
+    return known
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +111,8 @@ class Condition:
     when: str
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+@dataclass(frozen=True)
+class Requirement(SecurityBase):
     """A dependency that demands rights of the caller, and tells the OpenAPI document of them.
 
     Args:
@@ -121,20 +126,21 @@ class Requirement:
     is_unlimited: bool = False
     declared: frozenset[Scope] = field(init=False, repr=False, compare=False)
     """Every scope that a request may be asked for."""
+    model: SecurityBaseModel = field(init=False, repr=False, compare=False)
+    scheme_name: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         declared = frozenset(self.any_of).union(condition.scope for condition in self.conditions)
-        object.__setattr__(self, "declared", declared)
+        found = {"declared": declared, "model": _BEARER.model, "scheme_name": _BEARER.scheme_name}
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
 
-    async def __call__(
-        self,
-        request: Request,
-        credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
-    ) -> Caller:
+    async def __call__(self, request: Request) -> Caller:
         """The caller, who holds what is needed.
 
         Raises: ScopeMissing, TokenLimitedToStores, and as `authenticated`.
         """
+        credentials = await _BEARER(request)
         secret = None if credentials is None else credentials.credentials
         caller = replace(await authenticated(request, secret), declared=self.declared)
         if len(self.any_of) == 1:

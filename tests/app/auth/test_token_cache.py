@@ -27,12 +27,16 @@ def statements(database: Database) -> Iterator[list[str]]:
     def saw(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
         found.append(statement)
 
-    engines = [database.engine, *([database._glance._engine] if database._glance is not None else [])]
-    for engine in engines:
-        sa.event.listen(engine, "before_cursor_execute", saw)
+    sa.event.listen(database.engine, "before_cursor_execute", saw)
+    glance = database._glance
+    if glance is not None:
+        glance._forget()
+        glance._connection = glance._connect()
+        glance._connection.set_trace_callback(found.append)
     yield found
-    for engine in engines:
-        sa.event.remove(engine, "before_cursor_execute", saw)
+    sa.event.remove(database.engine, "before_cursor_execute", saw)
+    if glance is not None:
+        glance._forget()
 
 
 @pytest.fixture

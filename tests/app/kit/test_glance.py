@@ -5,14 +5,15 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterator
-from pathlib import Path
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from app.db import Database
-from app.jobs.rows import Counter
+from app.jobs.queries import JOB_OF_ID
+from app.jobs.rows import Counter, Job
 from app.kit import engines
 from app.kit.engines import Glance
 
@@ -33,6 +34,11 @@ def glance(sqlite_database: Database, file: str) -> Iterator[Glance]:
     glance = Glance(sqlite_database.url)
     yield glance
     glance.close()
+
+
+def inside_of(glance: Glance) -> sqlite3.Connection:
+    assert glance._connection is not None
+    return glance._connection
 
 
 def tally(glance: Glance) -> int | None:
@@ -57,14 +63,28 @@ def test_nothing_is_open_between_two_reads(file: str, glance: Glance) -> None:
     assert busy == 0
 
 
-def test_it_cannot_write(glance: Glance, file: str) -> None:
-    change: Any = sa.text("update counters set value = 7")
-    assert glance.rows(change, {}) is None
+def test_it_cannot_write(glance: Glance) -> None:
     assert tally(glance) == 1
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        inside_of(glance).execute("update counters set value = 7")
+
+
+def test_it_reads_every_column_as_the_usual_way_does(sqlite_database: Database, glance: Glance) -> None:
+    now = datetime.now(UTC)
+    job = Job(id="job_1", kind="PURGE", created_at=now, updated_at=now, requested_by="ä", state="QUEUED")
+    job.params, job.runs_on, job.silence_proved = {"a": [1, None, "ö"]}, ["x"], False
+    job.finished_at, job.active_s, job.fencing_token = now, 0.25, 2**40
+    with sqlite_database.transaction() as db:
+        db.add(job)
+    for job_id in ("job_1", "job_2"):
+        rows = glance.rows(JOB_OF_ID, {"job_id": job_id})
+        usual = sqlite_database.rows(JOB_OF_ID, job_id=job_id)
+        assert rows is not None
+        assert [row._asdict() for row in rows] == [dict(row._mapping) for row in usual]
 
 
 def test_who_meets_a_lock_gets_no_answer_and_does_not_wait(
-    tmp_path: Path, sqlite_database: Database, glance: Glance, file: str
+    sqlite_database: Database, glance: Glance, file: str
 ) -> None:
     sqlite_database.engine.dispose()
     with sqlite3.connect(file) as other:
@@ -84,13 +104,14 @@ def test_who_finds_somebody_in_it_gets_no_answer(glance: Glance) -> None:
         inside.set()
         assert go_on.wait(20)
 
-    sa.event.listen(glance._engine, "before_cursor_execute", hold, once=True)
+    inside_of(glance).set_trace_callback(hold)
     reader = threading.Thread(target=tally, args=(glance,))
     reader.start()
     assert inside.wait(20)
     assert tally(glance) is None
     go_on.set()
     reader.join()
+    inside_of(glance).set_trace_callback(None)
     glance._rests_until_s = 0.0
     assert tally(glance) == 1
 
@@ -103,8 +124,9 @@ def test_a_slow_disk_is_left_alone_for_a_while(glance: Glance, monkeypatch: pyte
     def slow(*_: Any) -> None:
         now[0] += engines.SLOW_S * 2
 
-    sa.event.listen(glance._engine, "before_cursor_execute", slow, once=True)
+    inside_of(glance).set_trace_callback(slow)
     assert tally(glance) == 1
+    inside_of(glance).set_trace_callback(None)
     assert tally(glance) is None
     now[0] += engines.REST_S
     assert tally(glance) == 1
