@@ -147,7 +147,8 @@ class Glance:
 
     def _connect(self) -> sqlite3.Connection:
         options = {**self._options, "check_same_thread": False, "timeout": 0.0, "isolation_level": None}
-        connection: sqlite3.Connection = sqlite3.connect(*self._place, **options)
+        connect: Any = sqlite3.connect  # the options are the dialect's to say
+        connection: sqlite3.Connection = connect(*self._place, **options)
         connection.execute("PRAGMA query_only=ON")
         return connection
 

@@ -6,11 +6,10 @@ Rules:
 """
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 from fastapi import APIRouter
-from fastapi.routing import iter_route_contexts
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 PARTS: Final = 2
@@ -25,12 +24,22 @@ def key_of(path: str) -> Key:
 def keys_of(route: BaseRoute) -> set[Key] | None:
     """Of the paths that a route, or the router that stands for it, can match; None: of any."""
     found = set()
-    for context in iter_route_contexts([route]):
-        key = key_of(context.path) if isinstance(context.path, str) else None
+    for path in _paths_of(route):
+        key = key_of(path) if isinstance(path, str) else None
         if key is None or any("{" in part for part in key):
             return None
         found.add(key)
     return found
+
+
+def _paths_of(route: Any) -> Iterable[Any]:
+    """Templates of paths. FastAPI would make the routes of an included router, which takes a while."""
+    included: APIRouter | None = getattr(route, "original_router", None)
+    if included is None:
+        return [getattr(route, "path", None)]
+    if not all(isinstance(each, Route) for each in included.routes):
+        return [None]
+    return [route.include_context.path_for(each) for each in included.routes]
 
 
 class RouteGroups:

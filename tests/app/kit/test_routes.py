@@ -21,7 +21,7 @@ from app.settings import Settings
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "BREW")
 SAMPLES = ("job_" + "0" * 26, "store-1", "a:b", "x", "ä ö", "1", ".", "a%2Fb")
 TAILS = ("", "", "", "/", "\n", ":pause", ":batch", "//", "/x", " ", "?", "/..")
-RANDOM_PATHS = 1_500
+RANDOM_PATHS = 1_000
 PARAMETER = re.compile(r"{[^}]*}")
 
 
@@ -58,11 +58,13 @@ def outcome(router: Any, app: FastAPI, method: str, path: str, led: list[Any]) -
     }
     led.clear()
     try:
-        asyncio.run(router(scope, None, None))
+        router(scope, None, None).send(None)  # nothing of it waits
+    except StopIteration:
+        [found] = led
+        return found
     except HTTPException as error:
         return error.status_code, error.headers
-    [found] = led
-    return found
+    raise AssertionError("it waits for something")
 
 
 def templates(app: FastAPI) -> list[str]:
