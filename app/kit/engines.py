@@ -15,7 +15,7 @@ from sqlalchemy.engine import URL, Engine
 READ_ONLY: Final = {"lethe_read_only": True}
 """Execution options of a connection that only reads."""
 SQLITE_BUSY_TIMEOUT_MS: Final = 5_000
-SLOW_S: Final = 0.05
+SLOW_S: Final = 0.25
 REST_S: Final = 5.0
 Statement = sa.Select[Any]
 Rows = Sequence[Any]

@@ -15,6 +15,7 @@ from app.auth.service import revoke_token
 from app.auth.token_cache import HOLDS_S, KEPT_MAX, TokenCache
 from app.db import Database
 from app.errors import TokenExpired, Unauthenticated
+from app.kit import engines
 from tests.app.auth.requests import MakeHttp, make_token
 from tests.app.auth.test_tokens import caller
 from tests.app.fake_clock import FakeClock

@@ -30,7 +30,9 @@ def file(sqlite_database: Database) -> str:
 
 
 @pytest.fixture
-def glance(sqlite_database: Database, file: str) -> Iterator[Glance]:
+def glance(sqlite_database: Database, file: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Glance]:
+    assert file == sqlite_database.url.database
+    monkeypatch.setattr(engines, "SLOW_S", 60.0)  # the machine may be busy
     glance = Glance(sqlite_database.url)
     yield glance
     glance.close()
@@ -112,7 +114,6 @@ def test_who_finds_somebody_in_it_gets_no_answer(glance: Glance) -> None:
     go_on.set()
     reader.join()
     inside_of(glance).set_trace_callback(None)
-    glance._rests_until_s = 0.0
     assert tally(glance) == 1
 
 
@@ -133,11 +134,12 @@ def test_a_slow_disk_is_left_alone_for_a_while(glance: Glance, monkeypatch: pyte
 
 
 def test_a_database_without_it_says_so_and_reads_in_the_usual_way(
-    database: Database, sqlite_database: Database
+    database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with database.transaction() as db:
         db.add(Counter(name="other", value=3))
     assert [row.value for row in database.rows(VALUES, name="other")] == [3]
+    monkeypatch.setattr(engines, "SLOW_S", 60.0)
     at_once = database.rows_at_once(VALUES, name="other")
     assert database.is_sqlite or at_once is None
     assert not database.is_sqlite or [row.value for row in at_once or ()] == [3]
