@@ -22,7 +22,7 @@ from sqlmodel import Session
 
 from app.clock import Clock, SystemClock
 from app.errors import MetadataBusy, MetadataUnavailable
-from app.kit.engines import READ_ONLY, postgresql_engine, sqlite_engine
+from app.kit.engines import READ_ONLY, Glance, Rows, Statement, postgresql_engine, sqlite_engine
 from app.kit.fifo_lock import FifoLock
 
 WRITER_QUEUE_TIMEOUT_S = 30.0
@@ -33,6 +33,8 @@ RINGS = "lethe_rings"
 """In the info of a session: its commit rings the bell of its Database."""
 NEWS = "lethe_news"
 """In the info of a session: its commit concerns somebody who waits, whatever its transaction was begun as."""
+RIGHTS = "lethe_rights"
+"""In the info of a session: its commit takes rights from a token."""
 OPEN = "lethe_open"
 """In the info of a session: it is one of `Database.transaction()`."""
 AFTER_COMMIT = "lethe_after_commit"
@@ -156,7 +158,7 @@ class Database:
         self.clock = clock or SystemClock()
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self._writers = FifoLock()
-        self._news = 0
+        self._news = self._of_others = self._rights = 0
         self._news_guard = threading.Lock()
         self._log_seen = self._log_state()
         self.told: Callable[[], None] = lambda: None
@@ -175,6 +177,7 @@ class Database:
             )
         )
         self._reading = self.engine.execution_options(**READ_ONLY)
+        self._glance = Glance(self.url) if self.is_sqlite and self.url.database else None
 
     def news(self) -> int:
         """A number that grows when anybody may have written; asking costs no statement.
@@ -185,25 +188,31 @@ class Database:
         with self._news_guard:
             return self._count_others()
 
-    def news_at_once(self) -> int | None:
-        """The same for who may not wait, as it does during a commit on SQLite; None: ask again."""
-        if not self._news_guard.acquire(blocking=False):
-            return None
-        try:
-            return self._count_others()
-        finally:
-            self._news_guard.release()
+    def rights(self) -> tuple[int, int]:
+        """Two numbers of which one grows when a token may have lost rights; asking never waits.
+
+        The first is of revocations by this process, the second of anything that others have written: what the
+        log of SQLite shows, but for the moment of a commit of our own, and what is heard of PostgreSQL.
+        """
+        if self._news_guard.acquire(blocking=False):
+            try:
+                self._count_others()
+            finally:
+                self._news_guard.release()
+        return self._rights, self._of_others
 
     def _count_others(self) -> int:
         if self.is_sqlite and (state := self._log_state()) != self._log_seen:
             self._log_seen = state
             self._news += 1
+            self._of_others += 1
         return self._news
 
     def heard(self) -> None:
         """Somebody has written; tells who waits for that (`told`)."""
         with self._news_guard:
             self._news += 1
+            self._of_others += 1
         self.told()
 
     def _log_state(self) -> tuple[int, int] | None:
@@ -226,6 +235,7 @@ class Database:
             return
         with self._news_guard:
             is_others = self._log_state() != self._log_seen
+            self._of_others += is_others
             yield
             self._news += is_news or is_others
             self._log_seen = self._log_state()
@@ -251,6 +261,7 @@ class Database:
                 _prepare(db)
                 with self._counted(is_news=is_news or NEWS in db.info):
                     db.commit()
+                    self._rights += RIGHTS in db.info
                 if db.info.get(RINGS):
                     self.bell.set()
                 committed = notes(db, AFTER_COMMIT)
@@ -266,6 +277,15 @@ class Database:
         """Read: one snapshot on SQLite, READ COMMITTED on PostgreSQL; nothing is ever written."""
         with _translated(), Session(self._reading, expire_on_commit=False, autoflush=False) as db:
             yield db
+
+    def rows(self, statement: Statement, **parameters: Any) -> Rows:
+        """The rows of one statement that reads, in a snapshot of its own."""
+        with self.reading() as db:
+            return db.connection().execute(statement, parameters).all()
+
+    def rows_at_once(self, statement: Statement, **parameters: Any) -> Rows | None:
+        """The same without any wait, for the event loop; None: ask by `rows`, in a thread."""
+        return None if self._glance is None else self._glance.rows(statement, parameters)
 
     def now(self, db: Session) -> datetime:
         """The metadata database's own clock: leases are judged by it alone."""
@@ -303,6 +323,8 @@ class Database:
     def close(self) -> None:
         """Give all connections back."""
         self.engine.dispose()
+        if self._glance is not None:
+            self._glance.close()
 
 
 class MetadataClock:

@@ -60,10 +60,10 @@ from app.jobs.throttle_api import router as throttle_router
 from app.jobs.watch import JobWatch
 from app.kit.conditional import IfNoneMatch, is_current
 from app.kit.head import HeadAsGet
-from app.kit.http.doubled_keys import refuse_doubled_keys
-from app.kit.http.query_names import refuse_unknown_query
+from app.kit.http.routes import RouteGroups
 from app.kit.http.routing import add_routes
 from app.kit.http.stalled_readers import StalledReaders
+from app.kit.http.unread import refuse_unread
 from app.kit.problems import problems
 from app.kit.request_figures import RequestFigures
 from app.kit.request_scope import BodyLimit, RequestScope
@@ -112,7 +112,7 @@ DESCRIPTION = (
     "replication that must come first. Errors are application/problem+json with a stable `code`."
 )
 logger = structlog.get_logger("lethe.http")
-# Those that are asked most come first: a request is matched with one after the other.
+# Those that are asked most come first: of one group a request is matched with one after the other.
 ROUTERS = (
     jobs_router,
     stores_router,
@@ -195,7 +195,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
-        dependencies=[Depends(refuse_unknown_query), Depends(refuse_doubled_keys)],
+        dependencies=[Depends(refuse_unread)],
         redirect_slashes=False,  # it would lead where the client's Host header says
         telemetry=TRACING.for_requests,
     )
@@ -215,6 +215,7 @@ def create_app(
     _add_middleware(app, settings)
     _add_routes(app)
     add_console(app, settings)
+    app.router.middleware_stack = RouteGroups(app.router)
     return app
 
 

@@ -1,12 +1,14 @@
 """The dependency that turns a bearer token into a Caller, and the service's own objects on a request."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Final, cast
 
 from fastapi import Depends, Request
 from fastapi.concurrency import run_in_threadpool
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from fastapi.openapi.models import SecurityBase as SecurityBaseModel
+from fastapi.security import HTTPBearer
+from fastapi.security.base import SecurityBase
 
 from app.auth.oidc.form import is_jwt
 from app.auth.scopes import Scope
@@ -27,7 +29,7 @@ SIGNED_IN: Final = "lethe.signed_in"
 """Where a request's scope has its Caller that comes from the console; nothing from outside gets there."""
 REASON: Final = "lethe.reason"
 """The same, of why somebody does it."""
-_bearer = HTTPBearer(auto_error=False, description="A token made by `POST /v1/tokens`.")
+_BEARER: Final = HTTPBearer(auto_error=False, description="A token made by `POST /v1/tokens`.")
 
 
 def database_of(request: Request) -> Database:
@@ -69,11 +71,7 @@ SettingsDep = Annotated[Settings, Depends(at_once(settings_of))]
 ClockDep = Annotated[Clock, Depends(at_once(clock_of))]
 
 
-async def authenticated(
-    request: Request,
-    clock: ClockDep,
-    credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
-) -> Caller:
+async def authenticated(request: Request, secret: str | None) -> Caller:
     """Whoever has a token that is good; it may have no scope at all.
 
     Raises: Unauthenticated; of a provider's token also Forbidden, IdentityProviderUnavailable.
@@ -81,22 +79,27 @@ async def authenticated(
     signed_in: Caller | None = request.scope.get(SIGNED_IN)
     if signed_in is not None:
         return signed_in
-    if credentials is None:
+    if secret is None:
         raise Unauthenticated("send Authorization: Bearer TOKEN", code="TOKEN_MISSING")
-    secret, now = credentials.credentials, clock.now()
+    caller = await _caller_of(request, secret)
+    request.state.token_id, request.state.token_name = caller.token_id, caller.name
+    return caller
+
+
+async def _caller_of(request: Request, secret: str) -> Caller:
+    now = clock_of(request).now()
     oidc: Keys | None = request.app.state.oidc_keys
     if oidc is not None and is_jwt(secret):
         from app.auth.oidc.bearer import caller_of_jwt  # a twentieth of a second where there is a provider
 
-        caller = await run_in_threadpool(caller_of_jwt, secret, settings_of(request).oidc, oidc, now=now)
-    else:
-        tokens: TokenCache = request.app.state.tokens
-        known = tokens.known(secret, now=now) if request.method in READING else None
-        if known is None:
-            known = await run_in_threadpool(tokens.look_up, secret, now=now)
-        caller = known
-    request.state.token_id, request.state.token_name = caller.token_id, caller.name
-    return caller
+        return await run_in_threadpool(caller_of_jwt, secret, settings_of(request).oidc, oidc, now=now)
+    tokens: TokenCache = request.app.state.tokens
+    known = tokens.known(secret, now=now) if request.method in READING else None
+    if known is None:
+        known = tokens.look_up_at_once(secret, now=now)
+    if known is None:
+        known = await run_in_threadpool(tokens.look_up, secret, now=now)
+    return known
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +114,8 @@ class Condition:
     when: str
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+@dataclass(frozen=True)
+class Requirement(SecurityBase):
     """A dependency that demands rights of the caller, and tells the OpenAPI document of them.
 
     Args:
@@ -124,14 +127,25 @@ class Requirement:
     any_of: tuple[Scope, ...]
     conditions: tuple[Condition, ...] = ()
     is_unlimited: bool = False
+    declared: frozenset[Scope] = field(init=False, repr=False, compare=False)
+    """Every scope that a request may be asked for."""
+    model: SecurityBaseModel = field(init=False, repr=False, compare=False)
+    scheme_name: str = field(init=False, repr=False, compare=False)
 
-    async def __call__(self, caller: Annotated[Caller, Depends(authenticated)]) -> Caller:
+    def __post_init__(self) -> None:
+        declared = frozenset(self.any_of).union(condition.scope for condition in self.conditions)
+        found = {"declared": declared, "model": _BEARER.model, "scheme_name": _BEARER.scheme_name}
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
+
+    async def __call__(self, request: Request) -> Caller:
         """The caller, who holds what is needed.
 
-        Raises: ScopeMissing, TokenLimitedToStores.
+        Raises: ScopeMissing, TokenLimitedToStores, and as `authenticated`.
         """
-        declared = frozenset(self.any_of).union(condition.scope for condition in self.conditions)
-        caller = replace(caller, declared=declared)
+        credentials = await _BEARER(request)
+        secret = None if credentials is None else credentials.credentials
+        caller = replace(await authenticated(request, secret), declared=self.declared)
         if len(self.any_of) == 1:
             caller.require(self.any_of[0])
         elif self.any_of and not caller.scopes.intersection(self.any_of):

@@ -7,13 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any, Final
 
-from sqlalchemy import update
+from sqlalchemy import Row, Select, bindparam, update
+from sqlalchemy import select as sa_select
 from sqlmodel import Session, col, select
 
 from app.auth.models import TokenCreate
 from app.auth.rows import Token
 from app.auth.scopes import ROLES, Scope, implied
+from app.db import RIGHTS
 from app.errors import (
     Forbidden,
     NotFound,
@@ -32,6 +35,10 @@ PROVIDER_NAMES = "oidc:"
 PROVIDER_PREFIX = "oidc_"
 """What the ids of callers begin with whose token is of an identity provider."""
 ADMIN_TOKEN_FILE = "admin.token"
+_TOKENS: Final[Any] = Token.__table__  # type: ignore[attr-defined]
+TOKEN_OF_SECRET: Final[Select[Any]] = sa_select(_TOKENS).where(
+    _TOKENS.c.secret_sha256 == bindparam("secret_sha256")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +82,8 @@ class Caller:
         return None if self.stores is None else sorted(self.stores)
 
 
-def _hash(secret: str) -> str:
+def hash_of(secret: str) -> str:
+    """What is kept of a secret."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
@@ -86,7 +94,16 @@ def authenticate(db: Session, secret: str, *, now: datetime) -> Caller:
         Unauthenticated: unknown or revoked.
         TokenExpired: it was good once.
     """
-    token = db.exec(select(Token).where(Token.secret_sha256 == _hash(secret))).first()
+    return judge(
+        db.connection().execute(TOKEN_OF_SECRET, {"secret_sha256": hash_of(secret)}).first(), now=now
+    )
+
+
+def judge(token: Token | Row[Any] | None, *, now: datetime) -> Caller:
+    """The caller of a token's row.
+
+    Raises: as `authenticate`.
+    """
     if token is None:
         raise Unauthenticated("the token is not known", code="TOKEN_UNKNOWN")
     if token.revoked_at is not None:
@@ -96,7 +113,7 @@ def authenticate(db: Session, secret: str, *, now: datetime) -> Caller:
     return caller_of(token)
 
 
-def caller_of(token: Token) -> Caller:
+def caller_of(token: Token | Row[Any]) -> Caller:
     """The rights of a token row."""
     scopes = implied(frozenset(Scope(scope) for scope in token.scopes))
     stores = None if token.stores is None else frozenset(token.stores)
@@ -134,7 +151,7 @@ def create_token(
         scopes=sorted(wanted),
         stores=None if request.stores is None else sorted(set(request.stores)),
         expires_at=expires_at,
-        secret_sha256=_hash(secret),
+        secret_sha256=hash_of(secret),
         created_at=now,
         created_by=caller.token_id if caller else None,
     )
@@ -160,6 +177,7 @@ def revoke_token(db: Session, token_id: str, *, now: datetime, caller: Caller) -
     if found is not None:
         _require_stores(caller, found.stores)
         db.expire(found)
+    db.info[RIGHTS] = True
     db.execute(
         update(Token).where(col(Token.id) == token_id, col(Token.revoked_at).is_(None)).values(revoked_at=now)
     )
@@ -178,7 +196,7 @@ def ensure_admin_token(db: Session, data_dir: Path, *, now: datetime) -> Path:
     path = data_dir / ADMIN_TOKEN_FILE
     if path.exists():
         secret = path.read_text().strip()
-        known = db.exec(select(Token).where(Token.secret_sha256 == _hash(secret))).first()
+        known = db.exec(select(Token).where(Token.secret_sha256 == hash_of(secret))).first()
         if known is None and secret.startswith(TOKEN_PREFIX):
             _register_admin(db, secret, now=now)
         return path
@@ -203,7 +221,7 @@ def _register_admin(db: Session, secret: str, *, now: datetime) -> None:
             scopes=[Scope.ADMIN],
             stores=None,
             expires_at=None,
-            secret_sha256=_hash(secret),
+            secret_sha256=hash_of(secret),
             created_at=now,
         )
     )

@@ -1,8 +1,9 @@
 """Tokens that were looked up a moment ago: a read need not ask the metadata who asks.
 
-What was found holds as long as nobody is known to have written to the metadata, and for HOLDS_S at most. A
-revocation by this process ends it at once; that of another instance when it is heard, and after HOLDS_S where
-it is not: it is answered once that time is over. Requests that change anything are always looked up.
+What was found holds for HOLDS_S at most, and not beyond a revocation by this process, or anything that
+others are known to have written to the metadata. A revocation by another instance ends it when it is heard,
+and after HOLDS_S where it is not: it is answered once that time is over. Requests that change anything are
+always looked up.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Final
 
-from app.auth.service import Caller, authenticate
+from app.auth.service import TOKEN_OF_SECRET, Caller, authenticate, hash_of, judge
 from app.db import Database
 
 HOLDS_S: Final = 1.0
@@ -22,7 +23,7 @@ READING: Final = frozenset({"GET", "HEAD"})
 @dataclass(frozen=True, slots=True)
 class _Found:
     caller: Caller
-    news: int
+    rights: tuple[int, int]
     until_s: float
 
 
@@ -43,7 +44,7 @@ class TokenCache:
         found = self._kept.get(_key(secret))
         if found is None or found.until_s <= self._monotonic():
             return None
-        if self._database.news_at_once() != found.news:
+        if self._database.rights() != found.rights:
             return None
         expires_at = found.caller.expires_at
         return None if expires_at is not None and expires_at <= now else found.caller
@@ -53,18 +54,31 @@ class TokenCache:
 
         Raises: Unauthenticated, TokenExpired.
         """
-        # Taken before the look: what is written during it is news to what it found. None: somebody commits.
-        news, since_s = self._database.news_at_once(), self._monotonic()
+        begun = self._begin()
         with self._database.reading() as db:
             caller = authenticate(db, secret, now=now)
-        if news is not None:
-            self._keep(secret, _Found(caller, news, since_s + HOLDS_S))
-        return caller
+        return self._keep(secret, caller, begun)
 
-    def _keep(self, secret: str, found: _Found) -> None:
+    def look_up_at_once(self, secret: str, *, now: datetime) -> Caller | None:
+        """The same without any wait; None: it cannot be asked so now.
+
+        Raises: Unauthenticated, TokenExpired.
+        """
+        begun = self._begin()
+        rows = self._database.rows_at_once(TOKEN_OF_SECRET, secret_sha256=hash_of(secret))
+        if rows is None:
+            return None
+        return self._keep(secret, judge(rows[0] if rows else None, now=now), begun)
+
+    def _begin(self) -> tuple[tuple[int, int], float]:
+        # Taken before the look: what is written during it is news to what it found.
+        return self._database.rights(), self._monotonic() + HOLDS_S
+
+    def _keep(self, secret: str, caller: Caller, begun: tuple[tuple[int, int], float]) -> Caller:
         if len(self._kept) >= KEPT_MAX:
             self._kept = {}
-        self._kept[_key(secret)] = found
+        self._kept[_key(secret)] = _Found(caller, *begun)
+        return caller
 
 
 def _key(secret: str) -> bytes:

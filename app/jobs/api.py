@@ -15,8 +15,10 @@ from app.auth.access import (
     DatabaseDep,
     SettingsDep,
     clock_of,
+    database_of,
     requires,
     requires_unlimited,
+    settings_of,
     tell_changed,
 )
 from app.auth.actions import Action
@@ -27,23 +29,23 @@ from app.auth.service import Caller
 from app.db import Database
 from app.errors import InvalidHeader
 from app.jobs.again import retry
-from app.jobs.hidden import page_seen_by, seen_by
+from app.jobs.hidden import page_seen_by, require_sight, seen_by, visible_job
 from app.jobs.models import InstanceRead, JobAction, JobEventRead, JobRead, JobSummary, read_job
 from app.jobs.queries import (
     JobFilter,
-    get_job,
     last_events,
     list_events,
     list_instances,
     list_jobs,
     list_summaries,
+    look_at_job,
 )
 from app.jobs.rows import Job
 from app.jobs.service import request_abort, request_pause, request_resume
 from app.jobs.states import HELD, TERMINAL, JobState
 from app.jobs.streaming import stream_events, wait_for_change
 from app.jobs.watch import JobWatch
-from app.kit.conditional import IfNoneMatch, conditional_answer, etag, is_current
+from app.kit.conditional import IfNoneMatch, conditional_answer, etag, is_current, shown
 from app.kit.http.at_once import at_once
 from app.kit.http.routing import new_router
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
@@ -101,24 +103,10 @@ def job_headers(job_id: str, version: int, *, status: int = 202) -> dict[str, st
     return headers
 
 
-def visible_job(db: Session, job_id: str, caller: Caller) -> Job:
-    """A job that the caller may see.
-
-    Raises: JobNotFound, StoreForbidden.
-    """
-    job = get_job(db, job_id)
-    if job.store is not None or job.token_id != caller.token_id:
-        caller.require_store(job.store)
-    elif caller.is_of_provider:  # the stores of its tokens change
-        for name in job.params.get("stores", ()):
-            caller.require_store(name)
-    return job  # a batch has no store: who made it may see it
-
-
-def _read(database: Database, job_id: str, caller: Caller) -> tuple[JobRead, int]:
-    with database.reading() as db:
-        job = visible_job(db, job_id, caller)
-        return read_job(job), job.version
+async def _read(database: Database, job_id: str, caller: Caller) -> tuple[JobRead, int]:
+    job = await look_at_job(database, job_id)
+    require_sight(job, caller)
+    return read_job(job), job.version
 
 
 @router.get(
@@ -142,7 +130,7 @@ def get_jobs(
     view: Annotated[
         Literal["full", "summary"], Query(description="`summary` leaves parameters and results out.")
     ] = "full",
-) -> Page[JobRead] | Page[JobSummary]:
+) -> Response:
     """Jobs, newest first; a token limited to stores sees theirs."""
     wanted = JobFilter(
         states=state,
@@ -155,8 +143,9 @@ def get_jobs(
     )
     with database.reading() as db:
         if view == "summary":
-            return list_summaries(db, wanted, page_size=page_size, page_token=page_token)
-        return page_seen_by(caller, list_jobs(db, wanted, page_size=page_size, page_token=page_token))
+            return shown(list_summaries(db, wanted, page_size=page_size, page_token=page_token))
+        found = list_jobs(db, wanted, page_size=page_size, page_token=page_token)
+    return shown(page_seen_by(caller, found))
 
 
 @router.get(
@@ -168,10 +157,8 @@ def get_jobs(
 )
 async def get_one_job(
     job_id: JobId,
+    request: Request,
     caller: Reader,
-    database: DatabaseDep,
-    settings: SettingsDep,
-    watch: WatchDep,
     prefer: PreferHeader = None,
     if_none_match: IfNoneMatch = None,
     wait_for: Annotated[Literal["state", "progress"], Query()] = "state",
@@ -180,11 +167,13 @@ async def get_one_job(
 
     With If-None-Match it answers at once when the job is not that version any more.
     """
-    wait_s = wait_seconds(prefer, default_s=0, max_s=settings.wait_max_s)
-    job, version = await run_in_threadpool(_read, database, job_id, caller)
+    wait_s = wait_seconds(prefer, default_s=0, max_s=settings_of(request).wait_max_s)
+    job, version = await _read(database_of(request), job_id, caller)
     is_news = if_none_match is not None and not is_current(if_none_match, version)
     if wait_s > 0 and job.state not in TERMINAL and not is_news:
-        job, version = await wait_for_change(watch, job, version, wait_for=wait_for, timeout_s=wait_s)
+        job, version = await wait_for_change(
+            watch_of(request), job, version, wait_for=wait_for, timeout_s=wait_s
+        )
     applied = {"Preference-Applied": f"wait={wait_s}"} if prefer is not None and wait_s > 0 else {}
     return conditional_answer(seen_by(caller, job), version, if_none_match, headers=applied)
 
@@ -355,7 +344,7 @@ async def get_events(
     type: Annotated[list[Text], Query(max_length=10, description="With `last`: only these.")] = [],  # noqa: B006
 ) -> Response:
     """`Accept: text/event-stream` streams to the job's end, after Last-Event-ID; else a JSON page."""
-    job, _ = await run_in_threadpool(_read, database, job_id, caller)
+    job, _ = await _read(database, job_id, caller)
     if CONTENT_TYPE in accept:
         frames = stream_events(
             watch, database, job, after=_resume_point(last_event_id), keepalive_s=settings.sse_keepalive_s

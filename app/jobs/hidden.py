@@ -1,14 +1,38 @@
-"""What of a job's result only those see who may read the data of replicas."""
+"""Who sees a job, and what of its result only those see who may read the data of replicas."""
 
 from typing import Final
+
+from sqlmodel import Session
 
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.jobs.models import JobRead
+from app.jobs.queries import get_job
+from app.jobs.rows import Job
 from app.kit.pagination import Page
 
 JOB_WITH_KEYS: Final = "AUDIT"
 """Its result names keys between which entries differ."""
+
+
+def visible_job(db: Session, job_id: str, caller: Caller) -> Job:
+    """A job that the caller may see.
+
+    Raises: JobNotFound, StoreForbidden.
+    """
+    job = get_job(db, job_id)
+    require_sight(job, caller)
+    return job
+
+
+def require_sight(job: Job, caller: Caller) -> None:
+    """Refuse a job that the caller may not see. Raises: StoreForbidden."""
+    if job.store is not None or job.token_id != caller.token_id:
+        caller.require_store(job.store)
+    elif caller.is_of_provider:  # the stores of its tokens change
+        for name in job.params.get("stores", ()):
+            caller.require_store(name)
+    # A batch has no store: who made it may see it.
 
 
 def seen_by(caller: Caller, job: JobRead) -> JobRead:

@@ -1,7 +1,7 @@
 """Jobs, instances and the Spark pool as clients see them."""
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import BaseModel, Field, FiniteFloat
 
@@ -156,10 +156,13 @@ class JobSummary(BaseModel):
     subject: Subject | None
 
 
+_SUMMARIZED: Final = tuple(name for name in JobSummary.model_fields if name in Job.model_fields)
+
+
 def summarize_job(job: Job) -> JobSummary:
     """Show the little of a job that a list needs."""
-    progress, names = job.progress or {}, set(JobSummary.model_fields) & set(Job.model_fields)
-    fields = {name: getattr(job, name) for name in names} | {
+    progress = job.progress or {}
+    fields = {name: getattr(job, name) for name in _SUMMARIZED} | {
         "waiting_on": read_waiting(job),
         "fraction": progress.get("fraction"),
         "eta": progress.get("eta"),
@@ -172,10 +175,12 @@ def summarize_job(job: Job) -> JobSummary:
     return JobSummary.model_validate(fields)
 
 
+_SHOWN_AS_THEY_ARE: Final = (*JobBase.model_fields, "id", "progress", "error", "subject")
+
+
 def read_job(job: Job) -> JobRead:
     """Show a job's row to a client."""
-    names = set(JobBase.model_fields) | {"id", "progress", "error", "subject", "waiting_on"}
-    fields = {name: getattr(job, name) for name in names}
+    fields = {name: getattr(job, name) for name in _SHOWN_AS_THEY_ARE}
     fields["waiting_on"] = read_waiting(job)
     if job.error:
         fields["error"] = job.error | {"help": help_of(str(job.error["code"]))}

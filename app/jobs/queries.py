@@ -3,10 +3,13 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, Final, TypeVar, cast
 
-from sqlalchemy import ColumnElement, func
+from sqlalchemy import ColumnElement, Select, bindparam, func
+from sqlalchemy import select as sa_select
 from sqlmodel import Session, col, select
+from sqlmodel.sql.expression import SelectOfScalar
+from starlette.concurrency import run_in_threadpool
 
 from app.db import Database
 from app.jobs.errors import JobNotFound
@@ -17,6 +20,8 @@ from app.kit.pagination import Page, decode_token, make_page, read_page
 from app.stores.rows import Store
 
 EVENTS_READ_MAX = 1_000
+_JOBS: Final[Any] = Job.__table__  # type: ignore[attr-defined]
+JOB_OF_ID: Final[Select[Any]] = sa_select(_JOBS).where(_JOBS.c.id == bindparam("job_id"))
 Item = TypeVar("Item")
 
 
@@ -44,6 +49,19 @@ def get_job(db: Session, job_id: str) -> Job:
     return job
 
 
+async def look_at_job(database: Database, job_id: str) -> Job:
+    """The row of a job as it is now, to be read alone: no object of a session.
+
+    Raises: JobNotFound, MetadataBusy, MetadataUnavailable.
+    """
+    rows = database.rows_at_once(JOB_OF_ID, job_id=job_id)
+    if rows is None:
+        rows = await run_in_threadpool(database.rows, JOB_OF_ID, job_id=job_id)
+    if not rows:
+        raise JobNotFound("there is no such job")
+    return cast(Job, rows[0])
+
+
 def list_jobs(db: Session, wanted: JobFilter, *, page_size: int, page_token: str) -> Page[JobRead]:
     """Jobs, newest first."""
     return _list(db, wanted, page_size=page_size, page_token=page_token, item=read_job)
@@ -67,7 +85,8 @@ def _list(
         "ended": wanted.ended_after,
         "visible": wanted.visible_stores,
     }
-    query = select(Job)
+    rows: SelectOfScalar[Job] = cast(Any, sa_select(_JOBS))  # of the table: no objects of a session are made
+    query = rows
     if wanted.states:
         query = query.where(col(Job.state).in_(list(wanted.states)))
     if wanted.kinds:
@@ -83,7 +102,14 @@ def _list(
     if wanted.visible_stores is not None:
         query = query.where(col(Job.store).in_(list(wanted.visible_stores)))
     return read_page(
-        db, query, col(Job.id), filters=filters, page_size=page_size, page_token=page_token, item=item
+        db,
+        query,
+        cast(Any, _JOBS.c.id),
+        filters=filters,
+        page_size=page_size,
+        page_token=page_token,
+        item=item,
+        unfiltered=rows if wanted.states else None,
     )
 
 

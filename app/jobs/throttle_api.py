@@ -12,7 +12,8 @@ from app.auth.actions import Action
 from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.errors import Conflict
 from app.jobs.again import set_throttle
-from app.jobs.api import Controller, JobId, visible_job
+from app.jobs.api import Controller, JobId
+from app.jobs.hidden import visible_job
 from app.jobs.models import JobRead, ThrottleSetting, read_job
 from app.jobs.rows import Job
 from app.kit.conditional import etag

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Header
 from pydantic import BaseModel
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from app.errors import EtagMismatch, InvalidHeader, PreconditionMissing
 
@@ -66,7 +66,7 @@ def is_current(header: str | None, version: int | str, learned: str = "") -> boo
 
 
 def conditional_answer(
-    shown: BaseModel,
+    resource: BaseModel,
     version: int,
     if_none_match: str | None,
     *,
@@ -83,4 +83,10 @@ def conditional_answer(
     found = {"ETag": etag(version, learned), **(headers or {})}
     if is_current(if_none_match, version, learned):
         return Response(status_code=304, headers=found)
-    return JSONResponse(shown.model_dump(mode="json", by_alias=True), headers=found)
+    return shown(resource, headers=found)
+
+
+def shown(resource: BaseModel, *, headers: Mapping[str, str] | None = None) -> Response:
+    """200 with a resource that is what the operation says: it is written as JSON, and not looked at again."""
+    body = resource.model_dump_json(by_alias=True)
+    return Response(body, media_type="application/json", headers=headers)

@@ -1,15 +1,25 @@
 """Engines of SQLAlchemy for a metadata database: how each of its connections is set."""
 
-from collections.abc import Mapping
+import sqlite3
+import time
+from collections import namedtuple
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
 from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy import event
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL, Engine
 
 READ_ONLY: Final = {"lethe_read_only": True}
 """Execution options of a connection that only reads."""
 SQLITE_BUSY_TIMEOUT_MS: Final = 5_000
+SLOW_S: Final = 0.25
+REST_S: Final = 5.0
+Statement = sa.Select[Any]
+Rows = Sequence[Any]
+"""Tuples whose fields have the names of the columns."""
 
 
 def sqlite_engine(url: URL, **options: Any) -> Engine:
@@ -88,3 +98,89 @@ def _require_durable_commits(connection: Any, _record: Any) -> None:
         "where current_setting('synchronous_commit') = 'off'"
     )
     connection.autocommit = False
+
+
+class Glance:
+    """Reads of a few rows of a SQLite file in the thread of an event loop, which must not be held up.
+
+    Rules:
+    - each statement is a snapshot of its own; none is open between two, and none can write;
+    - nothing waits: who meets a lock, another reader here or a file that cannot be read gets no answer;
+    - a disk that took SLOW_S for one read is not asked for REST_S.
+    """
+
+    def __init__(self, url: URL) -> None:
+        self._dialect = sqlite.dialect()
+        self._place, self._options = self._dialect.create_connect_args(url)
+        self._prepared: dict[Statement, _Prepared] = {}
+        self._connection: sqlite3.Connection | None = None
+        self._guard = Lock()
+        self._rests_until_s = 0.0
+
+    def rows(self, statement: Statement, parameters: Mapping[str, str]) -> Rows | None:
+        """All rows of a statement; None: it has to be asked elsewhere.
+
+        Args:
+            statement: one that is kept, such as a constant of a module: it is made into text once.
+        """
+        began_s = time.monotonic()
+        if began_s < self._rests_until_s or not self._guard.acquire(blocking=False):
+            return None
+        try:
+            return self._read(statement, parameters)
+        except sqlite3.Error:
+            self._forget()
+            return None
+        finally:
+            if time.monotonic() - began_s > SLOW_S:
+                self._rests_until_s = time.monotonic() + REST_S
+            self._guard.release()
+
+    def _read(self, statement: Statement, parameters: Mapping[str, str]) -> Rows:
+        prepared = self._prepared.get(statement)
+        if prepared is None:
+            prepared = self._prepared[statement] = _Prepared(statement, self._dialect)
+        if self._connection is None:
+            self._connection = self._connect()
+        found = self._connection.execute(prepared.text, [parameters[name] for name in prepared.names])
+        return [prepared.row(values) for values in found.fetchall()]
+
+    def _connect(self) -> sqlite3.Connection:
+        options = {**self._options, "check_same_thread": False, "timeout": 0.0, "isolation_level": None}
+        connect: Any = sqlite3.connect  # the options are the dialect's to say
+        connection: sqlite3.Connection = connect(*self._place, **options)
+        connection.execute("PRAGMA query_only=ON")
+        return connection
+
+    def close(self) -> None:
+        """Close its connection."""
+        with self._guard:
+            self._forget()
+
+    def _forget(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+
+class _Prepared:
+    """A statement as text, and how its rows are read: what SQLAlchemy would find out again each time."""
+
+    def __init__(self, statement: Statement, dialect: sa.Dialect) -> None:
+        compiled = statement.compile(dialect=dialect)
+        columns = list(statement.selected_columns)
+        self.text = str(compiled)
+        self.names = list(compiled.positiontup or ())
+        shape: Any = namedtuple("Row", [column.name for column in columns])  # type: ignore[misc]
+        self._make: Callable[[Sequence[Any]], Any] = shape._make
+        self._readers = [
+            (place, reader)
+            for place, column in enumerate(columns)
+            if (reader := column.type.dialect_impl(dialect).result_processor(dialect, None)) is not None
+        ]
+
+    def row(self, values: Sequence[Any]) -> Any:
+        found = list(values)
+        for place, reader in self._readers:
+            found[place] = reader(found[place])
+        return self._make(found)

@@ -89,19 +89,26 @@ def read_page(
     page_size: int,
     page_token: str,
     item: Callable[[Row], Item],
+    unfiltered: SelectOfScalar[Row] | None = None,
 ) -> Page[Item]:
     """A page of a query's rows by a key of text, the greatest first: of ids made here that is the newest.
 
     Args:
         query: the rows that the filters leave, in no order.
         key: a column of the rows that no two of them share.
+        unfiltered: the same rows without filters. With it the keys of the page are found first: where many
+            rows have to be put in order, they are not read as a whole for that.
     Raises: InvalidPageToken: not ours, or given for other filters.
     """
     after = decode_token(page_token, filters, types=[str])
     if after:
         query = query.where(key > after[0] if ascending else key < after[0])
     name = cast(InstrumentedAttribute[str], key).key
-    rows = db.exec(query.order_by(key if ascending else key.desc()).limit(page_size + 1)).all()
+    order = key if ascending else key.desc()
+    query = query.order_by(order).limit(page_size + 1)
+    if unfiltered is not None:
+        query = unfiltered.where(key.in_(query.with_only_columns(key))).order_by(order)
+    rows = db.exec(query).all()
     return make_page(
         rows, page_size=page_size, filters=filters, key=lambda row: [getattr(row, name)], item=item
     )

@@ -14,6 +14,7 @@ from app.auth.mutation import Answer, IdempotencyKeyHeader, mutate
 from app.auth.rows import StoreName
 from app.auth.scopes import Scope
 from app.auth.service import Caller
+from app.kit.conditional import shown
 from app.kit.http.routing import new_router
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
@@ -101,10 +102,11 @@ def get_schedules(
     store: Annotated[StoreName | None, Query(description="Only of this store.")] = None,
     page_size: PageSize = PAGE_SIZE_DEFAULT,
     page_token: PageToken = "",
-) -> Page[ScheduleRead]:
+) -> Response:
     """Schedules, and read only what recurs by a parameter or an agreement: `source` names it."""
     with database.reading() as db:
-        return list_schedules(db, caller, store=store, page_size=page_size, page_token=page_token)
+        found = list_schedules(db, caller, store=store, page_size=page_size, page_token=page_token)
+    return shown(found)
 
 
 @router.get(

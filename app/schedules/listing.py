@@ -46,17 +46,30 @@ def list_schedules(
     visible = caller.visible_stores()
     filters = {"list": "schedules", "store": store, "visible": visible, "token": visible and caller.token_id}
     found = union_all(*_sources(caller, store)).subquery()
-    page: Page[ScheduleRead | None] = read_page(
+    page: Page[str] = read_page(
         db,
         cast(Any, select(found.c.id, literal(1))),  # two columns: rows, not values
         cast(Any, found.c.id),
         filters=filters,
         page_size=page_size,
         page_token=page_token,
-        item=lambda row: _shown(db, row.id),
+        item=lambda row: str(row.id),
     )
-    there = [item for item in page.items if item is not None]
-    return Page(items=there, next_page_token=page.next_page_token)
+    held = _fetch(db, page.items)
+    shown = [_shown(db, found_id) for found_id in page.items]
+    del held
+    return Page(items=[item for item in shown if item is not None], next_page_token=page.next_page_token)
+
+
+def _fetch(db: Session, ids: Sequence[str]) -> Sequence[object]:
+    """The schedules of a page and their last jobs, all at once: while they are held the session has them."""
+    of_schedules = [found_id for found_id in ids if found_id.startswith("sch_")]
+    if not of_schedules:
+        return []
+    schedules = db.exec(select(Schedule).where(col(Schedule.id).in_(of_schedules))).all()
+    job_ids = {row.last_job_id for row in schedules if row.last_job_id is not None}
+    jobs = db.exec(select(Job).where(col(Job.id).in_(job_ids))).all() if job_ids else []
+    return [*schedules, *jobs]
 
 
 def _sources(caller: Caller, store: str | None) -> Sequence[Any]:

@@ -16,7 +16,7 @@ from app.auth.service import Caller
 from app.db import Database
 from app.errors import StoreForbidden
 from app.kinds.parameter import ParameterScope, ParameterValue
-from app.kit.conditional import IfMatch, IfNoneMatch, conditional_answer, etag
+from app.kit.conditional import IfMatch, IfNoneMatch, conditional_answer, etag, shown
 from app.kit.http.at_once import at_once
 from app.kit.http.routing import new_router
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
@@ -157,10 +157,10 @@ def get_stores(
     page_token: PageToken = "",
     kind: Annotated[list[StoreKind], Query(max_length=10)] = [],  # noqa: B006
     label: Annotated[list[Text], Query(max_length=20, description="NAME=VALUE; all must match.")] = [],  # noqa: B006
-) -> Page[StoreRead]:
+) -> Response:
     """Stores by id; a token limited to stores sees those."""
     with database.reading() as db:
-        return list_stores(
+        found = list_stores(
             db,
             kinds=kind,
             labels=parse_labels(label),
@@ -168,6 +168,7 @@ def get_stores(
             page_size=page_size,
             page_token=page_token,
         )
+    return shown(found)
 
 
 @router.get(

@@ -22,7 +22,7 @@ def query_names(dependant: Dependant) -> frozenset[str]:
     return frozenset(own.union(*(query_names(child) for child in dependant.dependencies)))
 
 
-async def refuse_unknown_query(request: Request) -> None:
+def refuse_unknown_query(request: Request) -> None:
     """Let a request pass whose query has no name that its operation does not read.
 
     Raises: InvalidRequest: with the names that are not known, and those that are.

@@ -15,8 +15,7 @@ from starlette._utils import get_route_path
 from starlette.routing import Match, compile_path, get_name
 from starlette.types import Scope
 
-from app.kit.http.doubled_keys import refuse_doubled_keys
-from app.kit.http.query_names import refuse_unknown_query
+from app.kit.http.unread import refuse_unread
 
 OF_PATH: Final = frozenset({"path_regex", "path_format", "param_convertors"})
 OF_OPERATION: Final = frozenset({*APIRoute.__annotations__, "app"})
@@ -62,7 +61,7 @@ def new_router(
         tags=list(tags),
         include_in_schema=include_in_schema,
         route_class=route_class,
-        dependencies=[Depends(refuse_unknown_query), Depends(refuse_doubled_keys)],
+        dependencies=[Depends(refuse_unread)],
     )
 
 

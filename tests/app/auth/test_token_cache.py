@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
@@ -15,6 +15,7 @@ from app.auth.service import revoke_token
 from app.auth.token_cache import HOLDS_S, KEPT_MAX, TokenCache
 from app.db import Database
 from app.errors import TokenExpired, Unauthenticated
+from app.kit import engines
 from tests.app.auth.requests import MakeHttp, make_token
 from tests.app.auth.test_tokens import caller
 from tests.app.fake_clock import FakeClock
@@ -28,8 +29,15 @@ def statements(database: Database) -> Iterator[list[str]]:
         found.append(statement)
 
     sa.event.listen(database.engine, "before_cursor_execute", saw)
+    glance = database._glance
+    if glance is not None:
+        glance._forget()
+        glance._connection = glance._connect()
+        glance._connection.set_trace_callback(found.append)
     yield found
     sa.event.remove(database.engine, "before_cursor_execute", saw)
+    if glance is not None:
+        glance._forget()
 
 
 @pytest.fixture
@@ -41,6 +49,13 @@ def cache(database: Database, clock: FakeClock) -> TokenCache:
 def other(database: Database, clock: FakeClock) -> Iterator[Database]:
     """Another instance's."""
     other = Database(database.url.render_as_string(hide_password=False), clock=clock)
+    yield other
+    other.close()
+
+
+@pytest.fixture
+def other_sqlite(sqlite_database: Database, clock: FakeClock) -> Iterator[Database]:
+    other = Database(sqlite_database.url.render_as_string(hide_password=False), clock=clock)
     yield other
     other.close()
 
@@ -130,14 +145,70 @@ def test_strangers_do_not_fill_it(database: Database, clock: FakeClock, cache: T
     assert list(cache._kept) == [key]
 
 
-def test_nobody_waits_for_the_commit_of_another(sqlite_database: Database, clock: FakeClock) -> None:
+def test_nobody_waits_for_the_commit_of_another(
+    sqlite_database: Database, other_sqlite: Database, clock: FakeClock
+) -> None:
     cache = TokenCache(sqlite_database, clock.boottime_s)
     secret = make_token(sqlite_database, clock)
     found = cache.look_up(secret, now=clock.now())
     with sqlite_database._news_guard:
+        assert cache.known(secret, now=clock.now()) is found
+        revoke(other_sqlite, clock, found.token_id)
+        assert cache.known(secret, now=clock.now()) is found
+    assert cache.known(secret, now=clock.now()) is None
+
+
+def test_commits_of_this_instance_that_take_no_rights_leave_it(
+    database: Database, clock: FakeClock, cache: TokenCache
+) -> None:
+    secret = make_token(database, clock)
+    found = cache.look_up(secret, now=clock.now())
+    for name in ("first", "second"):
+        make_token(database, clock, name=name)
+        assert cache.known(secret, now=clock.now()) is found
+
+
+def test_a_revocation_by_another_shows_before_a_commit_of_our_own_has_ended(
+    sqlite_database: Database, other_sqlite: Database, clock: FakeClock
+) -> None:
+    """The log changes by both commits: that of the other must not be taken for ours."""
+    cache = TokenCache(sqlite_database, clock.boottime_s)
+    secret = make_token(sqlite_database, clock)
+    found = cache.look_up(secret, now=clock.now())
+    revoke(other_sqlite, clock, found.token_id)
+    with sqlite_database._counted(is_news=True):
         assert cache.known(secret, now=clock.now()) is None
-        assert cache.look_up(secret, now=clock.now()) == found
-    assert cache.known(secret, now=clock.now()) is found
+    assert cache.known(secret, now=clock.now()) is None
+
+
+def test_a_revocation_that_is_rolled_back_takes_nothing(
+    database: Database, clock: FakeClock, cache: TokenCache
+) -> None:
+    secret = make_token(database, clock)
+    found = cache.look_up(secret, now=clock.now())
+    with suppress(ZeroDivisionError), database.transaction() as db:
+        revoke_token(db, found.token_id, now=clock.now(), caller=caller(Scope.ADMIN))
+        raise ZeroDivisionError
+    assert cache.look_up(secret, now=clock.now()) == found
+
+
+def test_a_look_without_a_thread_judges_as_one_with_it(
+    sqlite_database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "SLOW_S", 60.0)  # the machine may be busy
+    cache = TokenCache(sqlite_database, clock.boottime_s)
+    secret = make_token(sqlite_database, clock, expires_in=timedelta(seconds=1))
+    found = cache.look_up_at_once(secret, now=clock.now())
+    assert found is not None
+    assert found == cache.look_up(secret, now=clock.now())
+    with pytest.raises(Unauthenticated, match="not known"):
+        cache.look_up_at_once(secret + "x", now=clock.now())
+    with pytest.raises(TokenExpired):
+        cache.look_up_at_once(secret, now=clock.now() + timedelta(seconds=1))
+    revoke(sqlite_database, clock, found.token_id)
+    assert cache.known(secret, now=clock.now()) is None
+    with pytest.raises(Unauthenticated, match="revoked"):
+        cache.look_up_at_once(secret, now=clock.now())
 
 
 def test_reads_are_answered_by_it_and_whatever_changes_anything_is_not(
