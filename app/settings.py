@@ -67,7 +67,7 @@ class SparkSettings(BaseModel):
     conf: dict[str, str] = {}
     """More of Spark's own configuration, as JSON; never a secret: `ps` shows it."""
     min_rows: Annotated[int, Field(ge=0)] = 100_000
-    """AUTO takes Spark from so many rows on."""
+    """AUTO takes Spark from so many rows on; counts where it is named, else AUTO goes by measurement."""
     erase_min_bytes: Annotated[int, Field(ge=0)] = 4 * 1024**3
     """AUTO takes Spark for an erasure from a log of so many bytes on."""
     window_min_changes: Annotated[int, Field(ge=0)] = 200_000

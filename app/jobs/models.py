@@ -224,9 +224,41 @@ class SparkLimits(BaseModel):
 
     slots: int
     queue_max: int = Field(description="Jobs that may wait for Spark; then 429 POOL_QUEUE_FULL.")
-    min_rows: int = Field(description="AUTO takes Spark from so many estimated rows on.")
+    min_rows: int = Field(
+        description="LETHE_SPARK__MIN_ROWS. AUTO goes by `thresholds`, where this counts if it was set."
+    )
     units_ahead_max: int
     task_duration: Duration = Field(description="How much work is one task.")
+
+
+class SparkThreshold(BaseModel):
+    """From how much work of one kind on AUTO takes Spark."""
+
+    kind: Literal["PURGE", "EXTINCTION", "WINDOW", "ERASURE"]
+    unit: Literal["ROWS", "CHANGES", "BYTES"] = Field(description="Of `least` and `least_cold`.")
+    least: int | None = Field(description="On a pool that is up; null: however much it is, never by itself.")
+    least_cold: int | None = Field(description="Where Spark has to be started first.")
+    source: Literal["SETTING", "CALIBRATED", "BUILT_IN"]
+    basis: str = Field(description="What it follows from.")
+
+
+class SparkCalibration(BaseModel):
+    """What `lethe spark-pool calibrate` has left in the data directory."""
+
+    state: Literal["NONE", "USED", "REFUSED"] = Field(description="REFUSED: nothing of it is used.")
+    made_at: datetime | None = None
+    why: str | None = Field(default=None, description="Why it is refused.")
+
+
+class SparkExecutor(BaseModel):
+    """One process that runs tasks, as Spark itself counts it."""
+
+    id: str = Field(description="Spark's own; `driver` where tasks run on this machine.")
+    address: str
+    cores: int
+    tasks: int = Field(description="That run now.")
+    memory_bytes: int = Field(description="Of its heap, for Spark's own storage, at most.")
+    memory_used_bytes: int
 
 
 class SparkPoolRead(BaseModel):
@@ -251,6 +283,13 @@ class SparkPoolRead(BaseModel):
     executors: int | None = Field(description="Of a cluster, now; null where there is none.")
     uses_cds: bool
     limits: SparkLimits
+    cores: int | None = Field(default=None, description="Of all executors; null where no JVM runs.")
+    memory_bytes: int | None = Field(default=None, description="Of all executors, as of each.")
+    executor_list: list[SparkExecutor] = Field(
+        default=[], description="Looked at every few seconds; empty where no JVM runs."
+    )
+    thresholds: list[SparkThreshold] = Field(default=[], description="What AUTO goes by now.")
+    calibration: SparkCalibration = SparkCalibration(state="NONE")
 
 
 class JobAction(BaseModel):

@@ -6,7 +6,6 @@ Everything that counts stays here: order, numbers, answers. A slice that is read
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -42,10 +41,14 @@ def choose_engine(ground: Ground, *, rows: int | None) -> Engine | None:
     context, engines = ground.context, ground.engines
     asked = ground.params.engine or context.settings.engine
     work = Work(
-        asked, rows, has_ledger=True, archives=True, is_here=is_on_this_machine(place_of(ground.store))
+        asked,
+        rows,
+        has_ledger=True,
+        archives=True,
+        is_here=is_on_this_machine(place_of(ground.store)),
+        kind="WINDOW",
     )
-    least = context.settings.spark.window_min_changes
-    engine = replace(engines, min_rows=least).choose(context, work)
+    engine = engines.choose(context, work)
     ground.record.row.engine = engine.name
     return engine if engine.name == "SPARK" else None
 

@@ -155,19 +155,22 @@ ENTRIES: Final = (
     Setting(
         "LETHE_SPARK__MIN_ROWS",
         "100000",
-        "AUTO takes Spark from so many estimated rows on.",
+        (
+            "AUTO takes Spark from so many estimated rows on. Only where it is set; else by measurement, "
+            "which `lethe spark-pool status` shows."
+        ),
         ("Too small: small jobs pay for its start. Too large: large jobs run on one machine's threads."),
     ),
     Setting(
         "LETHE_SPARK__ERASE_MIN_BYTES",
         "4294967296",
-        "AUTO takes Spark for an erasure from a log of so many bytes on.",
+        "AUTO takes Spark for an erasure from a log of so many bytes on; if it is set, on a cold pool too.",
         "As for LETHE_SPARK__MIN_ROWS.",
     ),
     Setting(
         "LETHE_SPARK__WINDOW_MIN_CHANGES",
         "200000",
-        "A window of a replication session of so many changes on is read by Spark.",
+        "A window of a replication session of so many changes on is read by Spark; as above, if it is set.",
         "As for LETHE_SPARK__MIN_ROWS.",
     ),
     Setting(
