@@ -37,6 +37,7 @@ from app.jobs.queries import (
     list_instances,
     list_jobs,
     list_summaries,
+    read_whole,
 )
 from app.jobs.rows import Job
 from app.jobs.service import request_abort, request_pause, request_resume
@@ -117,7 +118,7 @@ def visible_job(db: Session, job_id: str, caller: Caller) -> Job:
 def _read(database: Database, job_id: str, caller: Caller) -> tuple[JobRead, int]:
     with database.reading() as db:
         job = visible_job(db, job_id, caller)
-        return read_job(job), job.version
+        return read_whole(db, job), job.version
 
 
 @router.get(

@@ -94,6 +94,17 @@ class Subject(BaseModel):
     href: str
 
 
+class SparkUseRead(BaseModel):
+    """What a job has taken of Spark."""
+
+    groups: list[str] = Field(description="Of Spark's jobs, the newest last, 50 at most.")
+    stages: list[int] = Field(description="Of Spark, the newest last; other jobs' units may be in them.")
+    tasks: int
+    task_s: float = Field(description="Of all tasks together, in Python.")
+    cpu_s: float = Field(description="Of these, at work.")
+    memory_bytes: int = Field(description="The highest of any worker that has run one of its tasks.")
+
+
 class JobRead(JobBase):
     """A job as clients see it."""
 
@@ -104,6 +115,10 @@ class JobRead(JobBase):
     error: JobError | None
     subject: Subject | None
     instance: str | None = Field(description="The instance that runs it now.")
+    spark: SparkUseRead | None = Field(
+        default=None,
+        description="Of a job that Spark has worked for, when it is asked for by its id.",
+    )
 
 
 class JobEventRead(BaseModel):

@@ -10,13 +10,23 @@ from sqlmodel import Session, col, select
 
 from app.db import Database
 from app.jobs.errors import JobNotFound
-from app.jobs.models import InstanceRead, JobEventRead, JobRead, JobSummary, read_job, summarize_job
-from app.jobs.rows import Instance, Job, JobEvent
+from app.jobs.models import (
+    InstanceRead,
+    JobEventRead,
+    JobRead,
+    JobSummary,
+    SparkUseRead,
+    read_job,
+    summarize_job,
+)
+from app.jobs.rows import Instance, Job, JobCheckpoint, JobEvent
 from app.jobs.states import ACTIVE, JobState
 from app.kit.pagination import Page, decode_token, make_page, read_page
 from app.stores.rows import Store
 
 EVENTS_READ_MAX = 1_000
+CHECKPOINT_USE = "spark"
+"""What a job has taken of Spark, as `SparkUseRead`."""
 Item = TypeVar("Item")
 
 
@@ -153,6 +163,15 @@ def count_children(db: Session, parent_id: str) -> dict[JobState, int]:
         select(Job.state, func.count()).where(Job.parent_id == parent_id).group_by(col(Job.state))
     ).all()
     return {JobState(state): count for state, count in rows}
+
+
+def read_whole(db: Session, job: Job) -> JobRead:
+    """Show a job with what it has taken of Spark, which is kept beside its row."""
+    shown = read_job(job)
+    if job.engine == "SPARK":
+        kept = db.get(JobCheckpoint, (job.id, CHECKPOINT_USE))
+        shown.spark = None if kept is None else SparkUseRead.model_validate(kept.value)
+    return shown
 
 
 def count_siblings(db: Session, job_id: str) -> int:

@@ -191,6 +191,7 @@ class Job(Result):
     fenced_off_at: datetime | None = None
     runs_on: tuple[str, ...] = ()
     instance: str | None = None
+    spark: Raw | None = None
     etag: str = field(default="", repr=False, compare=False)
 
     @property

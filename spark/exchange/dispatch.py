@@ -19,7 +19,7 @@ from spark.exchange.board import Board, ExchangeLimits, ExchangeSnapshot, Flight
 from spark.exchange.lease import ExchangeLease, LeaseTerms
 from spark.pool.errors import LeaseRefused, LeaseWaitEnded, PoolStopped, SparkError, SparkRunError
 from spark.pool.snapshot import JobClass
-from spark.targets.run import Deliver, parallelism, run_tasks
+from spark.targets.run import Deliver, describe, parallelism, run_tasks
 from spark.targets.task import Task
 from spark.targets.work import UnitWork
 
@@ -66,6 +66,7 @@ class Exchange:
     Args:
         dispatchers: jobs of Spark at once; the slots of the pool.
         run, cores: how tasks are run over a session, and how many at a time.
+        describe: tells a session whose units come next.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Exchange:
         limits: ExchangeLimits | None = None,
         run: Callable[[Any, Sequence[Task], Deliver], None] = run_tasks,
         cores: Callable[[Any], int] = parallelism,
+        describe: Callable[[Any, str], None] = describe,
     ) -> None:
         assert dispatchers >= 1, "somebody dispatches"
         self._slots = slots
@@ -83,6 +85,7 @@ class Exchange:
         self._board = Board(limits or ExchangeLimits())
         self._run = run
         self._cores = cores
+        self._describe = describe
         self._turns: dict[JobClass, object] = {}
         self._flying: dict[JobClass, int] = dict.fromkeys(CLASSES, 0)
         self._threads: list[threading.Thread] = []
@@ -181,7 +184,7 @@ class Exchange:
 
         try:
             with self._slots.lease(job_id=JOB_ID, job_class=job_class, should_stop=nobody_waits) as slot:
-                time.sleep(self._board.limits.gather_s)  # what was handed in together goes together
+                time.sleep(self._board.gather_s)  # what was handed in together goes together
                 self._fly(job_class, slot, gathered)
         except LeaseWaitEnded:
             return
@@ -217,4 +220,5 @@ class Exchange:
         gathered()
         if flight is not None:
             flights.append(flight)
+            self._describe(spark, flight.description)
             self._run(spark, flight.tasks, partial(self._board.deliver, flight))

@@ -42,7 +42,7 @@ TICK_S: Final = 0.25
 RETRY_START_S: Final = 1.0
 CLEAN_STOP_S: Final = 5.0
 RELEASE_SHARE: Final = 0.5
-HOPELESS: Final = ("NO_JAVA", "BAD_MASTER")
+HOPELESS: Final = ("NO_JAVA", "NO_SECRET", "BAD_MASTER")
 
 _logger: Final = logging.getLogger(__name__)
 

@@ -79,7 +79,14 @@ def pool() -> Pool:
 
 @pytest.fixture
 def engine(pool: Pool, slots: ThreadSlots) -> Iterator[SparkEngine]:
-    exchange = Exchange(slots, dispatchers=2, limits=LIMITS, run=slots.run_tasks, cores=lambda _: CORES)
+    exchange = Exchange(
+        slots,
+        dispatchers=2,
+        limits=LIMITS,
+        run=slots.run_tasks,
+        cores=lambda _: CORES,
+        describe=slots.describe,
+    )
     yield SparkEngine(pool, exchange, SystemClock(), queue_max=1)
     exchange.close()
 
