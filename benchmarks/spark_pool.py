@@ -3,8 +3,9 @@
 - Start: from the first need of the pool to READY, with and without the class archive of `make setup`.
 - Floor: a purge with next to nothing to do, from its POST to SUCCEEDED, inline and on Spark.
 - Start of a job: from POST to RUNNING on a warm pool, beside the same inline.
-- Fleets: one request over many SQLite databases, INLINE, SPARK and AUTO in turn: on a service whose pool
-  nobody has needed yet, and on one whose pool is warm. The same databases are purged, and the rows left compared.
+- Fleets: one request over many SQLite databases, INLINE, SPARK and AUTO in turn, on a service whose pool
+  nobody has needed yet, and on one whose pool is warm. Copies of one database are purged, and what is left
+  compared.
 
 Service, databases and clients share this machine. Exit status 1: AUTO took more than a tenth longer than the
 better of the two (judged where that took at least 1 s), a job failed, or the rows left differ.
