@@ -195,11 +195,12 @@ def test_auto_never_takes_spark_where_it_is_never_faster(
 ) -> None:
     """As on a local master, whose cores threads use as well."""
     job_id = bench.submit()
+    context = bench.context()
     engines = Engines(InlineEngine(SystemClock()), engine)
-    assert engines.choose(bench.context(), work(rows=rows)).name == "INLINE"
+    assert engines.choose(context, work(rows=rows)).name == "INLINE"
     told = bench.events(job_id)[-1].data
     assert (told["reason"], told["min_rows"], told["threshold_source"]) == ("NO_GAIN", None, "BUILT_IN")
-    assert engines.choose(bench.context(), work("SPARK", rows)).name == "SPARK"
+    assert engines.choose(context, work("SPARK", rows)).name == "SPARK"
 
 
 @pytest.mark.parametrize(
