@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from app.kit.spark_settings import SparkSettings as SparkSettings
+from app.kit.spark.settings import SparkSettings as SparkSettings
 from app.kit.texts.listed import networks, split
 from spark.pool.master import is_on_loopback
 from spark.targets.target import is_loopback

@@ -99,7 +99,7 @@ class SparkUseRead(BaseModel):
 
     groups: list[str] = Field(description="Of Spark's jobs, the newest last, 50 at most.")
     stages: list[int] = Field(description="Of Spark, the newest last; other jobs' units may be in them.")
-    tasks: int
+    tasks: int = Field(description="That have ended.")
     task_s: float = Field(description="Of all tasks together, in Python.")
     cpu_s: float = Field(description="Of these, at work.")
     memory_bytes: int = Field(description="The highest of any worker that has run one of its tasks.")
@@ -249,11 +249,15 @@ class SparkLimits(BaseModel):
 class SparkThreshold(BaseModel):
     """From how much work of one kind on AUTO takes Spark."""
 
-    kind: Literal["PURGE", "EXTINCTION", "WINDOW", "ERASURE"]
+    kind: Literal["PURGE", "EXTINCTION", "WINDOW", "ERASURE"] = Field(
+        description="Of work: purges, scans of extinctions, windows of replication, erasures."
+    )
     unit: Literal["ROWS", "CHANGES", "BYTES"] = Field(description="Of `least` and `least_cold`.")
     least: int | None = Field(description="On a pool that is up; null: however much it is, never by itself.")
     least_cold: int | None = Field(description="Where Spark has to be started first.")
-    source: Literal["SETTING", "CALIBRATED", "BUILT_IN"]
+    source: Literal["SETTING", "CALIBRATED", "BUILT_IN"] = Field(
+        description="A setting that somebody has named, a calibration of this machine, or the table of Lethe."
+    )
     basis: str = Field(description="What it follows from.")
 
 
@@ -261,7 +265,7 @@ class SparkCalibration(BaseModel):
     """What `lethe spark-pool calibrate` has left in the data directory."""
 
     state: Literal["NONE", "USED", "REFUSED"] = Field(description="REFUSED: nothing of it is used.")
-    made_at: datetime | None = None
+    made_at: datetime | None = Field(default=None, description="When it was measured.")
     why: str | None = Field(default=None, description="Why it is refused.")
 
 
@@ -269,11 +273,11 @@ class SparkExecutor(BaseModel):
     """One process that runs tasks, as Spark itself counts it."""
 
     id: str = Field(description="Spark's own; `driver` where tasks run on this machine.")
-    address: str
-    cores: int
+    address: str = Field(description="Host and port.")
+    cores: int = Field(description="Tasks that it may run at a time.")
     tasks: int = Field(description="That run now.")
     memory_bytes: int = Field(description="Of its heap, for Spark's own storage, at most.")
-    memory_used_bytes: int
+    memory_used_bytes: int = Field(description="Of `memory_bytes`, now.")
 
 
 class SparkPoolRead(BaseModel):

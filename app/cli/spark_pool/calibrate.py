@@ -12,10 +12,10 @@ from app.cli.shell.complaints import complaint
 from app.cli.shell.exits import Complaint, ExitCode
 from app.cli.shell.output import Output
 from app.cli.spark_pool.measuring import Found, Measuring, NotMeasured, variables_of
-from app.jobs.engines.calibration import Calibration, ground_of, write_calibration
-from app.jobs.engines.choice import missing_spark, why_no_spark
-from app.jobs.engines.thresholds import Speeds
+from app.kit.spark.calibration import Calibration, ground_of, write_calibration
+from app.kit.spark.thresholds import Speeds
 from app.settings import Settings
+from spark import extras
 
 NOT_HERE: Final = Complaint(
     "CALIBRATION_FAILED",
@@ -31,9 +31,10 @@ def calibrate(settings: Settings, out: Output, *, stores: int, rows: int, rounds
     Args:
         stores, rows: databases of a fleet, and captured rows of each.
     """
-    if why_no_spark(settings) is not None:
-        missing = missing_spark(settings)
-        return out.complain(Complaint(missing.code, missing.detail, ExitCode.CONFIGURATION))
+    if not settings.spark.enabled:
+        return out.complain(_none_here("LETHE_SPARK__ENABLED is false", "Leave it out, and calibrate again."))
+    if not extras.SPARK.is_installed:
+        return out.complain(_none_here("pyspark is not installed", extras.SPARK.command))
     if not settings.executors_are_here:
         return out.complain(NOT_HERE)
     try:
@@ -88,6 +89,10 @@ def _keep(settings: Settings, out: Output, found: Found, *, case: str) -> int:
     )
     out.note("Services with this data directory go by it from now on. A setting that names a threshold wins.")
     return ExitCode.OK
+
+
+def _none_here(why: str, advice: str) -> Complaint:
+    return Complaint("CALIBRATION_FAILED", f"there is no Spark here: {why}", ExitCode.CONFIGURATION, advice)
 
 
 def _least(value: int | None) -> str:

@@ -14,7 +14,7 @@ from lethe_client import Job, Lethe, PurgeRequest
 
 from app.cli.demo import data as demo_data
 from app.cli.demo.commands import count_rows
-from app.jobs.engines.calibration import MeasuredSpeeds
+from app.kit.spark.calibration import MeasuredSpeeds
 from app.settings import Settings
 
 Engine = Literal["INLINE", "SPARK"]

@@ -14,10 +14,10 @@ from typing import Literal
 from app.errors import Conflict
 from app.jobs.engines.engine import Engine
 from app.jobs.engines.spark_engine import SparkEngine
-from app.jobs.engines.thresholds import HERE, Threshold, ThresholdsNow, WorkKind
 from app.jobs.errors import JeNotInstalled, SparkDisabled, SparkNotInstalled
 from app.jobs.queries import count_siblings
 from app.jobs.running.context import JobContext
+from app.kit.spark.thresholds import HERE, Threshold, ThresholdsNow, WorkKind
 from app.settings import EngineChoice, Settings
 from spark import extras
 from spark.pool.snapshot import PoolSnapshot

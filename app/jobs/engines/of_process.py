@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING
 
 from app.clock import Clock
-from app.jobs.engines.calibration import thresholds_now
 from app.jobs.engines.choice import Engines, why_no_spark
 from app.jobs.engines.engine import InlineEngine
+from app.kit.spark.calibration import thresholds_now
 from app.settings import Settings
 
 if TYPE_CHECKING:

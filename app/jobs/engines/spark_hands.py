@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from app.jobs.engines.calibration import thresholds_of
 from app.jobs.engines.choice import (
     CHECKPOINT_ENGINE,
     EVENT_ENGINE,
@@ -22,10 +21,11 @@ from app.jobs.engines.choice import (
     why_no_spark,
 )
 from app.jobs.engines.spark_engine import NOT_YET, QUEUE_RETRY_S, SPARK_POOL
-from app.jobs.engines.thresholds import Threshold
 from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.models import WaitingOn
 from app.jobs.running.context import JobContext
+from app.kit.spark.calibration import thresholds_of
+from app.kit.spark.thresholds import Threshold
 from app.settings import EngineChoice, Settings
 from spark import extras
 from spark.erase.hands.child import ChildHands

@@ -11,9 +11,7 @@ import threading
 from datetime import timedelta
 
 from app.clock import Clock
-from app.jobs.engines.calibration import read_calibration, thresholds_of
 from app.jobs.engines.spark_engine import QUEUE_RETRY_S, SparkEngine
-from app.jobs.engines.thresholds import UNITS
 from app.jobs.errors import PoolNotRunning, PoolQueueFull
 from app.jobs.models import (
     ExchangeRead,
@@ -26,6 +24,8 @@ from app.jobs.models import (
     SparkWaiting,
 )
 from app.kit.durations import duration_of
+from app.kit.spark.calibration import read_calibration, thresholds_of
+from app.kit.spark.thresholds import UNITS
 from app.settings import Settings, SparkSettings
 from spark.exchange.board import ExchangeLimits
 from spark.exchange.dispatch import Exchange

@@ -12,6 +12,7 @@ from typing import Final
 
 from app.jobs.engines.choice import Work
 from app.jobs.engines.engine import Borrower, Engine
+from app.jobs.engines.use_notes import name_on_spark
 from app.jobs.running.context import JobContext
 from app.replication.replica.replicas import replica_limits
 from app.replication.supplier.batches import Outgoing
@@ -84,7 +85,11 @@ class SlicedSource:
             folder=folder,
             bounds=bounds,
         )
-        borrower = Borrower(may_work=lambda: context.stop_cause is None, show_waiting=context.show_waiting)
+        borrower = Borrower(
+            may_work=lambda: context.stop_cause is None,
+            show_waiting=context.show_waiting,
+            name=name_on_spark(context),
+        )
         workers = context.settings.purge_workers
         lease = stack.enter_context(engine.lease(work, workers=workers, borrower=borrower))
         stack.callback(context.on_cancel(lease.cancel))

@@ -12,7 +12,7 @@ import pytest
 
 from app.cli.main import main
 from app.cli.spark_pool.measuring import Found, Round, variables_of
-from app.jobs.engines.calibration import FILE_NAME, read_calibration
+from app.kit.spark.calibration import FILE_NAME, read_calibration
 from app.settings import Settings, SparkSettings
 
 
@@ -59,7 +59,7 @@ def test_service_that_measures_has_the_same_spark_and_no_threshold() -> None:
 @pytest.mark.parametrize(
     ("variable", "value", "code"),
     [
-        ("LETHE_SPARK__ENABLED", "false", "SPARK_DISABLED"),
+        ("LETHE_SPARK__ENABLED", "false", "CALIBRATION_FAILED"),
         ("LETHE_SPARK__MASTER", "spark://cluster.example:7077", "CALIBRATION_FAILED"),
         ("LETHE_SPARK__MASTER", "nonsense", "SETTINGS_INVALID"),
     ],

@@ -15,9 +15,9 @@ from app.clock import SystemClock
 from app.jobs.engines.choice import CHECKPOINT_ENGINE, EVENT_ENGINE, Engines, Work, least_of
 from app.jobs.engines.engine import Borrower, InlineEngine
 from app.jobs.engines.spark_engine import FAILED_REST_S, SparkEngine
-from app.jobs.engines.thresholds import Source, Threshold, Thresholds
 from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.models import WaitingOn
+from app.kit.spark.thresholds import Source, Threshold, Thresholds
 from app.settings import Settings, SparkSettings
 from spark.exchange.board import ExchangeLimits
 from spark.exchange.dispatch import Exchange

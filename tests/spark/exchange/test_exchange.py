@@ -246,9 +246,10 @@ def test_look_may_end_a_lease_that_waits(exchange: Exchange, slots: ThreadSlots,
 def test_jobs_of_spark_are_called_by_whose_units_they_carry(
     exchange: Exchange, slots: ThreadSlots, tmp_path: Path
 ) -> None:
+    target = made_target(tmp_path)
     for name in ("job_1 PURGE shop", ""):
-        with exchange.lease(work_of(made_target(tmp_path), note), LeaseTerms(workers=1, name=name)) as lease:
-            assert len(list(lease.map(iter(range(1))))) == 1
+        with exchange.lease(work_of(target, note), LeaseTerms(workers=1, name=name)) as lease:
+            assert len(list(lease.map(iter([len(name)])))) == 1
     assert slots.described == ["1 units in 1 tasks: job_1 PURGE shop", "1 units in 1 tasks"]
 
 

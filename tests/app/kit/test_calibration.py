@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from app.jobs.engines.calibration import (
+from app.kit.spark.calibration import (
     Calibration,
     MeasuredSpeeds,
     ground_of,
@@ -21,7 +21,7 @@ from app.jobs.engines.calibration import (
     thresholds_of,
     write_calibration,
 )
-from app.jobs.engines.thresholds import CLUSTER, HERE, Speeds
+from app.kit.spark.thresholds import CLUSTER, HERE, Speeds
 from app.settings import Settings, SparkSettings
 
 SLOWER = MeasuredSpeeds(

@@ -19,7 +19,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from app.jobs.engines.thresholds import (
+from app.kit.spark.thresholds import (
     Speeds,
     Thresholds,
     ThresholdsNow,
