@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final, Literal
 
@@ -111,7 +111,10 @@ class Measuring:
         self._stores = stores
         self._note = note
         self._sample = folder / "sample.db"
-        demo_data.build(self._sample, now=datetime.now(UTC).replace(tzinfo=None), rows=rows)
+        now = datetime.now(UTC)
+        # One for all: by the retention, a later fleet would have more to remove.
+        self._cutoff = now - timedelta(days=demo_data.DAYS / 2)
+        demo_data.build(self._sample, now=now.replace(tzinfo=None), rows=rows)
 
     def measure(self, rounds: int) -> Found:
         """Measure the start of Spark, small jobs, and fleets of both engines in turn.
@@ -138,7 +141,7 @@ class Measuring:
     def _fleet(self, engine: Engine, number: int, found: Found) -> list[dict[str, int]]:
         name = f"{engine.lower()}-{number}"
         paths = self._register(name, self._stores)
-        request = PurgeRequest(engine=engine, reason="calibration").document()
+        request = self._request(engine).document()
         began = time.monotonic()
         parent = self._ended(
             self._client.jobs.batch(kind="PURGE", params=request, stores=[path.stem for path in paths])
@@ -171,8 +174,11 @@ class Measuring:
 
     def _purge(self, store: str, engine: Engine) -> float:
         began = time.monotonic()
-        self._ended(self._client.purges.create(store, PurgeRequest(engine=engine, reason="calibration")))
+        self._ended(self._client.purges.create(store, self._request(engine)))
         return time.monotonic() - began
+
+    def _request(self, engine: Engine) -> PurgeRequest:
+        return PurgeRequest(engine=engine, cutoff=self._cutoff, reason="calibration")
 
     def _ended(self, job: Job) -> Job:
         """Wait for the job, and look whether Spark comes up meanwhile."""

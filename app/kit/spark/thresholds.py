@@ -119,13 +119,13 @@ def ordered(settings: Settings) -> Thresholds:
     named = spark.model_fields_set
     found: dict[WorkKind, Threshold] = {}
     if "min_rows" in named:
-        found["PURGE"] = found["EXTINCTION"] = _ordered(spark.min_rows, "MIN_ROWS")
+        found["PURGE"] = found["EXTINCTION"] = _ordered(spark.min_rows, "LETHE_SPARK__MIN_ROWS")
     if "window_min_changes" in named:
-        found["WINDOW"] = _ordered(spark.window_min_changes, "WINDOW_MIN_CHANGES")
+        found["WINDOW"] = _ordered(spark.window_min_changes, "LETHE_SPARK__WINDOW_MIN_CHANGES")
     if "erase_min_bytes" in named:
-        found["ERASURE"] = _ordered(spark.erase_min_bytes, "ERASE_MIN_BYTES")
+        found["ERASURE"] = _ordered(spark.erase_min_bytes, "LETHE_SPARK__ERASE_MIN_BYTES")
     return found
 
 
 def _ordered(least: int, name: str) -> Threshold:
-    return Threshold(least, least, "SETTING", f"LETHE_SPARK__{name}")
+    return Threshold(least, least, "SETTING", name)
