@@ -100,8 +100,8 @@ class SparkUseRead(BaseModel):
     groups: list[str] = Field(description="Of Spark's jobs, the newest last, 50 at most.")
     stages: list[int] = Field(description="Of Spark, the newest last; other jobs' units may be in them.")
     tasks: int = Field(description="That have ended.")
-    task_s: float = Field(description="Of all tasks together, in Python.")
-    cpu_s: float = Field(description="Of these, at work.")
+    task_time: Duration = Field(description="Of all tasks together, in Python.")
+    cpu_time: Duration = Field(description="Of these, at work.")
     memory_bytes: int = Field(description="The highest of any worker that has run one of its tasks.")
 
 
@@ -308,7 +308,9 @@ class SparkPoolRead(BaseModel):
         default=[], description="Looked at every few seconds; empty where no JVM runs."
     )
     thresholds: list[SparkThreshold] = Field(default=[], description="What AUTO goes by now.")
-    calibration: SparkCalibration = SparkCalibration(state="NONE")
+    calibration: SparkCalibration = Field(
+        default=SparkCalibration(state="NONE"), description="Of this machine, and whether it is used."
+    )
 
 
 class JobAction(BaseModel):

@@ -1,9 +1,9 @@
 """Reads of jobs and their events."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import TypeVar
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, func
 from sqlmodel import Session, col, select
@@ -26,7 +26,7 @@ from app.stores.rows import Store
 
 EVENTS_READ_MAX = 1_000
 CHECKPOINT_USE = "spark"
-"""What a job has taken of Spark, as `SparkUseRead`."""
+"""What a job has taken of Spark, in seconds; clients see it as `SparkUseRead`."""
 Item = TypeVar("Item")
 
 
@@ -170,8 +170,19 @@ def read_whole(db: Session, job: Job) -> JobRead:
     shown = read_job(job)
     if job.engine == "SPARK":
         kept = db.get(JobCheckpoint, (job.id, CHECKPOINT_USE))
-        shown.spark = None if kept is None else SparkUseRead.model_validate(kept.value)
+        shown.spark = None if kept is None else _read_use(kept.value)
     return shown
+
+
+def _read_use(kept: Mapping[str, Any]) -> SparkUseRead:
+    return SparkUseRead(
+        groups=kept["groups"],
+        stages=kept["stages"],
+        tasks=kept["tasks"],
+        task_time=timedelta(seconds=kept["task_s"]),
+        cpu_time=timedelta(seconds=kept["cpu_s"]),
+        memory_bytes=kept["memory_bytes"],
+    )
 
 
 def count_siblings(db: Session, job_id: str) -> int:
