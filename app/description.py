@@ -196,6 +196,29 @@ EXAMPLES: dict[str, Any] = {
             "units_ahead_max": 128,
             "task_duration": "PT1.5S",
         },
+        "cores": 2,
+        "memory_bytes": 1_101_004_800,
+        "executor_list": [
+            {
+                "id": "driver",
+                "address": "127.0.0.1:41234",
+                "cores": 2,
+                "tasks": 2,
+                "memory_bytes": 1_101_004_800,
+                "memory_used_bytes": 0,
+            }
+        ],
+        "thresholds": [
+            {
+                "kind": "PURGE",
+                "unit": "ROWS",
+                "least": None,
+                "least_cold": None,
+                "source": "BUILT_IN",
+                "basis": "Spark has only the cores of this machine, which threads use as well",
+            }
+        ],
+        "calibration": {"state": "NONE", "made_at": None, "why": None},
     },
     "RecoveryRead": {"epoch_before": 12, "epoch_after": 57, "foreign_jobs": [JOB_ID]},
     "PurgePlanRead": {

@@ -7,8 +7,9 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from app.kit.spark.settings import SparkSettings as SparkSettings
 from app.kit.texts.listed import networks, split
-from spark.pool.master import check_master, is_on_loopback
+from spark.pool.master import is_on_loopback
 from spark.targets.target import is_loopback
 
 
@@ -33,53 +34,6 @@ SigningAlgorithm = Literal[
 
 EngineChoice = Literal["AUTO", "INLINE", "SPARK"]
 """What runs the units of a job; AUTO decides by the estimated rows when the job runs."""
-
-
-class SparkSettings(BaseModel):
-    """The pooled Spark session. Environment: `LETHE_SPARK__` and the name in capitals; no other names."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    enabled: bool = True
-    start: Literal["LAZY", "EAGER"] = "LAZY"
-    master: str | None = None
-    """Null: on this machine, with `cores`; else `spark://host:port`, which alone makes a cluster of it."""
-    python: Path | None = None
-    """Interpreter of the workers, the same path on all machines; null: this process's own."""
-    cores: Annotated[int | None, Field(ge=1, le=256)] = None
-    """Of a local master; null: all of this machine."""
-    slots: Annotated[int, Field(ge=1, le=64)] = 4
-    queue_max: Annotated[int, Field(ge=1, le=10_000)] = 32
-    driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[kmgKMG]$")] = "2g"
-    driver_host: str | None = None
-    executor_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[kmgKMG]$")] = "1g"
-    executor_cores: Annotated[int | None, Field(ge=1)] = None
-    cores_max: Annotated[int | None, Field(ge=1)] = None
-    cds_archive: Path | None = None
-    local_dir: Path | None = None
-    """For shuffles and our zip; null: `spark` in the data directory. A start removes what the dead left."""
-    java_home: Path | None = None
-    java_options: list[str] = []
-    start_timeout_s: Annotated[float, Field(gt=0)] = 120.0
-    stop_timeout_s: Annotated[float, Field(gt=0, le=10)] = 3.0
-    max_age_s: Annotated[float, Field(gt=0)] = 86_400.0
-    max_jobs: Annotated[int, Field(ge=1)] = 5_000
-    conf: dict[str, str] = {}
-    """More of Spark's own configuration, as JSON; never a secret: `ps` shows it."""
-    min_rows: Annotated[int, Field(ge=0)] = 100_000
-    """AUTO takes Spark from so many rows on."""
-    erase_min_bytes: Annotated[int, Field(ge=0)] = 4 * 1024**3
-    """AUTO takes Spark for an erasure from a log of so many bytes on."""
-    window_min_changes: Annotated[int, Field(ge=0)] = 200_000
-    """A session's window of so many changes on is read by Spark, where it may be."""
-    task_ms: Annotated[int, Field(ge=10, le=60_000)] = 1_500
-    """How much work is sent as one task."""
-    units_ahead_max: Annotated[int, Field(ge=1, le=10_000)] = 128
-
-    @field_validator("master", mode="before")
-    @classmethod
-    def _known_master(cls, value: object) -> object:
-        return check_master(value.strip()) if isinstance(value, str) and value.strip() else None
 
 
 class OidcSettings(BaseModel):
@@ -385,6 +339,12 @@ class Settings(BaseSettings):
         """Whether workers of Spark run on this machine, see its files and what listens on loopback."""
         master = self.spark.master
         return master is None or master.startswith("local") or is_on_loopback(master)
+
+    @property
+    def spark_is_encrypted(self) -> bool:
+        """Whether driver and executors know each other and encrypt: tasks carry passwords."""
+        wanted = self.spark.encryption
+        return wanted if wanted is not None else not self.executors_are_here
 
     @property
     def archives_reach_executors(self) -> bool:

@@ -56,7 +56,7 @@ class Root(LazyGroup):
         "audit": Noun("app.cli.service.audit", "Who has done what: list, export, verify."),
         "instance": Noun("app.cli.service.instances", "The processes that run jobs."),
         "signing-key": Noun("app.cli.erasure.signing_keys", "Keys that certificates are signed with."),
-        "spark-pool": Noun("app.cli.spark_pool", "The pooled Spark session: look, recycle, drain, resume."),
+        "spark-pool": Noun("app.cli.spark_pool.commands", "The pooled Spark: look, drain, calibrate."),
         "recover": Noun("app.cli.recover", "Take a store back after the metadata was restored."),
     }
 

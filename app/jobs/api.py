@@ -39,6 +39,7 @@ from app.jobs.queries import (
     list_jobs,
     list_summaries,
     look_at_job,
+    look_at_use,
 )
 from app.jobs.rows import Job
 from app.jobs.service import request_abort, request_pause, request_resume
@@ -106,7 +107,9 @@ def job_headers(job_id: str, version: int, *, status: int = 202) -> dict[str, st
 async def _read(database: Database, job_id: str, caller: Caller) -> tuple[JobRead, int]:
     job = await look_at_job(database, job_id)
     require_sight(job, caller)
-    return read_job(job), job.version
+    shown = read_job(job)
+    shown.spark = await look_at_use(database, job)
+    return shown, job.version
 
 
 @router.get(

@@ -94,6 +94,17 @@ class Subject(BaseModel):
     href: str
 
 
+class SparkUseRead(BaseModel):
+    """What a job has taken of Spark."""
+
+    groups: list[str] = Field(description="Of Spark's jobs, the newest last, 50 at most.")
+    stages: list[int] = Field(description="Of Spark, the newest last; other jobs' units may be in them.")
+    tasks: int = Field(description="That have ended.")
+    task_time: Duration = Field(description="Of all tasks together, in Python.")
+    cpu_time: Duration = Field(description="Of these, at work.")
+    memory_bytes: int = Field(description="The highest of any worker that has run one of its tasks.")
+
+
 class JobRead(JobBase):
     """A job as clients see it."""
 
@@ -104,6 +115,10 @@ class JobRead(JobBase):
     error: JobError | None
     subject: Subject | None
     instance: str | None = Field(description="The instance that runs it now.")
+    spark: SparkUseRead | None = Field(
+        default=None,
+        description="Of a job that Spark has worked for, when it is asked for by its id.",
+    )
 
 
 class JobEventRead(BaseModel):
@@ -229,9 +244,45 @@ class SparkLimits(BaseModel):
 
     slots: int
     queue_max: int = Field(description="Jobs that may wait for Spark; then 429 POOL_QUEUE_FULL.")
-    min_rows: int = Field(description="AUTO takes Spark from so many estimated rows on.")
+    min_rows: int = Field(
+        description="LETHE_SPARK__MIN_ROWS. AUTO goes by `thresholds`, where this counts if it was set."
+    )
     units_ahead_max: int
     task_duration: Duration = Field(description="How much work is one task.")
+
+
+class SparkThreshold(BaseModel):
+    """From how much work of one kind on AUTO takes Spark."""
+
+    kind: Literal["PURGE", "EXTINCTION", "WINDOW", "ERASURE"] = Field(
+        description="Of work: purges, scans of extinctions, windows of replication, erasures."
+    )
+    unit: Literal["ROWS", "CHANGES", "BYTES"] = Field(description="Of `least` and `least_cold`.")
+    least: int | None = Field(description="On a pool that is up; null: however much it is, never by itself.")
+    least_cold: int | None = Field(description="Where Spark has to be started first.")
+    source: Literal["SETTING", "CALIBRATED", "BUILT_IN"] = Field(
+        description="A setting that somebody has named, a calibration of this machine, or the table of Lethe."
+    )
+    basis: str = Field(description="What it follows from.")
+
+
+class SparkCalibration(BaseModel):
+    """What `lethe spark-pool calibrate` has left in the data directory."""
+
+    state: Literal["NONE", "USED", "REFUSED"] = Field(description="REFUSED: nothing of it is used.")
+    made_at: datetime | None = Field(default=None, description="When it was measured.")
+    why: str | None = Field(default=None, description="Why it is refused.")
+
+
+class SparkExecutor(BaseModel):
+    """One process that runs tasks, as Spark itself counts it."""
+
+    id: str = Field(description="Spark's own; `driver` where tasks run on this machine.")
+    address: str = Field(description="Host and port.")
+    cores: int = Field(description="Tasks that it may run at a time.")
+    tasks: int = Field(description="That run now.")
+    memory_bytes: int = Field(description="Of its heap, for Spark's own storage, at most.")
+    memory_used_bytes: int = Field(description="Of `memory_bytes`, now.")
 
 
 class SparkPoolRead(BaseModel):
@@ -256,6 +307,15 @@ class SparkPoolRead(BaseModel):
     executors: int | None = Field(description="Of a cluster, now; null where there is none.")
     uses_cds: bool
     limits: SparkLimits
+    cores: int | None = Field(default=None, description="Of all executors; null where no JVM runs.")
+    memory_bytes: int | None = Field(default=None, description="Of all executors, as of each.")
+    executor_list: list[SparkExecutor] = Field(
+        default=[], description="Looked at every few seconds; empty where no JVM runs."
+    )
+    thresholds: list[SparkThreshold] = Field(default=[], description="What AUTO goes by now.")
+    calibration: SparkCalibration = Field(
+        default=SparkCalibration(state="NONE"), description="Of this machine, and whether it is used."
+    )
 
 
 class JobAction(BaseModel):

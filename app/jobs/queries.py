@@ -1,8 +1,8 @@
 """Reads of jobs and their events."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar, cast
 
 from sqlalchemy import ColumnElement, Select, bindparam, func
@@ -13,15 +13,30 @@ from starlette.concurrency import run_in_threadpool
 
 from app.db import Database
 from app.jobs.errors import JobNotFound
-from app.jobs.models import InstanceRead, JobEventRead, JobRead, JobSummary, read_job, summarize_job
-from app.jobs.rows import Instance, Job, JobEvent
+from app.jobs.models import (
+    InstanceRead,
+    JobEventRead,
+    JobRead,
+    JobSummary,
+    SparkUseRead,
+    read_job,
+    summarize_job,
+)
+from app.jobs.rows import Instance, Job, JobCheckpoint, JobEvent
 from app.jobs.states import ACTIVE, JobState
+from app.kit.engines import Rows
 from app.kit.pagination import Page, decode_token, make_page, read_page
 from app.stores.rows import Store
 
 EVENTS_READ_MAX = 1_000
+CHECKPOINT_USE: Final = "spark"
+"""What a job has taken of Spark, in seconds; clients see it as `SparkUseRead`."""
 _JOBS: Final[Any] = Job.__table__  # type: ignore[attr-defined]
+_CHECKPOINTS: Final[Any] = JobCheckpoint.__table__  # type: ignore[attr-defined]
 JOB_OF_ID: Final[Select[Any]] = sa_select(_JOBS).where(_JOBS.c.id == bindparam("job_id"))
+USE_OF_JOB: Final[Select[Any]] = sa_select(_CHECKPOINTS.c.value).where(
+    _CHECKPOINTS.c.job_id == bindparam("job_id"), _CHECKPOINTS.c.name == bindparam("name")
+)
 Item = TypeVar("Item")
 
 
@@ -54,12 +69,26 @@ async def look_at_job(database: Database, job_id: str) -> Job:
 
     Raises: JobNotFound, MetadataBusy, MetadataUnavailable.
     """
-    rows = database.rows_at_once(JOB_OF_ID, job_id=job_id)
-    if rows is None:
-        rows = await run_in_threadpool(database.rows, JOB_OF_ID, job_id=job_id)
+    rows = await _look(database, JOB_OF_ID, job_id=job_id)
     if not rows:
         raise JobNotFound("there is no such job")
     return cast(Job, rows[0])
+
+
+async def look_at_use(database: Database, job: Job) -> SparkUseRead | None:
+    """What a job has taken of Spark, which is kept beside its row; None: nothing.
+
+    Raises: MetadataBusy, MetadataUnavailable.
+    """
+    if job.engine != "SPARK":
+        return None
+    rows = await _look(database, USE_OF_JOB, job_id=job.id, name=CHECKPOINT_USE)
+    return _read_use(rows[0].value) if rows else None
+
+
+async def _look(database: Database, statement: Select[Any], **parameters: str) -> Rows:
+    rows = database.rows_at_once(statement, **parameters)
+    return await run_in_threadpool(database.rows, statement, **parameters) if rows is None else rows
 
 
 def list_jobs(db: Session, wanted: JobFilter, *, page_size: int, page_token: str) -> Page[JobRead]:
@@ -179,6 +208,17 @@ def count_children(db: Session, parent_id: str) -> dict[JobState, int]:
         select(Job.state, func.count()).where(Job.parent_id == parent_id).group_by(col(Job.state))
     ).all()
     return {JobState(state): count for state, count in rows}
+
+
+def _read_use(kept: Mapping[str, Any]) -> SparkUseRead:
+    return SparkUseRead(
+        groups=kept["groups"],
+        stages=kept["stages"],
+        tasks=kept["tasks"],
+        task_time=timedelta(seconds=kept["task_s"]),
+        cpu_time=timedelta(seconds=kept["cpu_s"]),
+        memory_bytes=kept["memory_bytes"],
+    )
 
 
 def count_siblings(db: Session, job_id: str) -> int:

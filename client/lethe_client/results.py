@@ -191,6 +191,7 @@ class Job(Result):
     fenced_off_at: datetime | None = None
     runs_on: tuple[str, ...] = ()
     instance: str | None = None
+    spark: Raw | None = None
     etag: str = field(default="", repr=False, compare=False)
 
     @property
@@ -314,6 +315,28 @@ class SparkSlot(Result):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SparkExecutor(Result):
+    id: str
+    address: str = ""
+    cores: int = 0
+    tasks: int = 0
+    memory_bytes: int = 0
+    memory_used_bytes: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkThreshold(Result):
+    """From how much work of one kind on AUTO takes Spark; None: never by itself."""
+
+    kind: str
+    unit: str = ""
+    least: int | None = None
+    least_cold: int | None = None
+    source: str = ""
+    basis: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class SparkPoolState(Result):
     """The pool of one instance; `exchange` counts the units of all jobs that run on it."""
 
@@ -333,3 +356,8 @@ class SparkPoolState(Result):
     executors: int | None = None
     uses_cds: bool = False
     limits: Mapping[str, Any] = field(default_factory=dict)
+    cores: int | None = None
+    memory_bytes: int | None = None
+    executor_list: tuple[SparkExecutor, ...] = ()
+    thresholds: tuple[SparkThreshold, ...] = ()
+    calibration: Mapping[str, Any] = field(default_factory=dict)

@@ -153,7 +153,7 @@ class SparkHands(Hands):
             if self._why_lost is not None:
                 raise HandsLost(self._why_lost)
         try:
-            return self._lease.run(function, description="erasure")
+            return self._lease.run(function, description=f"{self._lease.job_id} erasure")
         except SparkRunError as error:
             raise self._lost(f"{error.code}: {error.detail}") from error
 

@@ -11,12 +11,14 @@ import pickle
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
 from spark.exchange.errors import TaskBroken, UnitsLost
 from spark.exchange.gather import Gathered, Pending, Waiting, gather, has_room
+from spark.exchange.use import SparkUse
 from spark.pool.errors import LeaseRefused, SparkError, SparkJobCancelled, SparkLost
 from spark.pool.snapshot import JobClass
 from spark.targets.errors import TargetCancelled
@@ -24,6 +26,8 @@ from spark.targets.task import Report, Task
 from spark.targets.work import Outcome
 
 CANCELLED = "the job stops"
+NAMED_MAX = 5
+"""Leases that the description of a flight names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,7 @@ class ExchangeLimits:
         ahead_max: units of one lease that may wait or run.
         tasks_per_core: tasks in one job of Spark, for each that runs at a time.
         gather_s: how long a dispatcher that has a slot waits for more units.
+        alone_s: the same where nobody but one lease is served: it hands its units in without a pause.
         losses_max: jobs of Spark that may end badly with a unit inside.
         again_max: how often a unit is handed in again for any reason.
     """
@@ -43,6 +48,7 @@ class ExchangeLimits:
     ahead_max: int = 128
     tasks_per_core: int = 4
     gather_s: float = 0.015
+    alone_s: float = 0.002
     losses_max: int = 3
     again_max: int = 100
 
@@ -52,6 +58,8 @@ class LeaseState(Waiting):
     """What the board keeps of one lease."""
 
     work: bytes = b""
+    name: str = ""
+    use: SparkUse = field(default_factory=SparkUse)
     under_way: dict[int, tuple[Pending, "Flight"]] = field(default_factory=dict)
     ended: deque[Outcome[Any, Any]] = field(default_factory=deque)
     failure: TaskBroken | UnitsLost | LeaseRefused | None = None
@@ -75,12 +83,22 @@ class Flight:
 
     Args:
         open_tasks: those that have not reported, with their places.
+        leases: whose units each task holds.
     """
 
     cancel: Callable[[str], None]
     tasks: list[Task] = field(default_factory=list)
     units: dict[int, tuple[LeaseState, Pending]] = field(default_factory=dict)
     open_tasks: dict[int, str] = field(default_factory=dict)
+    leases: dict[int, LeaseState] = field(default_factory=dict)
+
+    @property
+    def description(self) -> str:
+        """Whose units it carries, for Spark's own pages."""
+        names = list(dict.fromkeys(lease.name for lease in self.leases.values() if lease.name))
+        more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+        units = f"{len(self.units)} units in {len(self.tasks)} tasks"
+        return f"{units}: {'; '.join(names[:NAMED_MAX])}{more}" if names else units
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +162,11 @@ class Board:
                 raise lease.failure
             return None
 
+    def use_of(self, lease: LeaseState) -> dict[str, Any]:
+        """What a lease has taken of Spark so far."""
+        with self.changed:
+            return lease.use.document()
+
     def drop_waiting(self, lease: LeaseState) -> None:
         """Forget units that no flight has taken; they have no outcome."""
         with self.changed:
@@ -177,6 +200,12 @@ class Board:
             return False
         return has_room(lease, self._running.__getitem__)
 
+    @property
+    def gather_s(self) -> float:
+        """How long to wait now for more units."""
+        with self.changed:
+            return self.limits.gather_s if len(self._leases) > 1 else self.limits.alone_s
+
     def take_off(self, job_class: JobClass, cancel: Callable[[str], None], *, cores: int) -> Flight | None:
         """Gather the tasks of the next job of Spark; None: nothing can start now.
 
@@ -204,6 +233,7 @@ class Board:
         lease, number = gathered.lease, next(self._tasks)
         assert isinstance(lease, LeaseState), "the board gathers its own leases"
         flight.open_tasks[number] = lease.place
+        flight.leases[number] = lease
         self._running[lease.place] += 1
         for pending in gathered.units:
             lease.under_way[pending.ticket] = (pending, flight)
@@ -216,6 +246,9 @@ class Board:
         with self.changed:
             for report in reports:
                 self._leave(flight, report.task)
+                if report.kind == "RAN":
+                    _note_use(flight, report)
+                    continue
                 found = flight.units.pop(report.ticket, None)
                 if found is not None and found[0].under_way.pop(report.ticket, None) is not None:
                     self._report(*found, report)
@@ -298,6 +331,12 @@ class Board:
                 units_done=self._units_done,
                 units_again=self._units_again,
             )
+
+
+def _note_use(flight: Flight, report: Report) -> None:
+    """Of no other use than to be shown: what cannot be read is left out."""
+    with suppress(Exception):
+        flight.leases[report.task].use.add(pickle.loads(report.content))  # noqa: S301 - our own worker wrote it
 
 
 def _queue(lease: LeaseState, pending: Pending) -> None:

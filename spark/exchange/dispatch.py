@@ -44,6 +44,12 @@ def _parallelism(session: Any) -> int:
     return parallelism(session)
 
 
+def _describe(session: Any, text: str) -> None:
+    from spark.targets.run import describe
+
+    describe(session, text)
+
+
 class Slot(Protocol):
     """What the exchange needs of a pool's lease."""
 
@@ -77,6 +83,7 @@ class Exchange:
     Args:
         dispatchers: jobs of Spark at once; the slots of the pool.
         run, cores: how tasks are run over a session, and how many at a time.
+        describe: tells a session whose units come next.
     """
 
     def __init__(
@@ -87,6 +94,7 @@ class Exchange:
         limits: ExchangeLimits | None = None,
         run: Callable[[Any, Sequence[Task], Deliver], None] = _run_tasks,
         cores: Callable[[Any], int] = _parallelism,
+        describe: Callable[[Any, str], None] = _describe,
     ) -> None:
         assert dispatchers >= 1, "somebody dispatches"
         self._slots = slots
@@ -94,6 +102,7 @@ class Exchange:
         self._board = Board(limits or ExchangeLimits())
         self._run = run
         self._cores = cores
+        self._describe = describe
         self._turns: dict[JobClass, object] = {}
         self._flying: dict[JobClass, int] = dict.fromkeys(CLASSES, 0)
         self._threads: list[threading.Thread] = []
@@ -192,7 +201,7 @@ class Exchange:
 
         try:
             with self._slots.lease(job_id=JOB_ID, job_class=job_class, should_stop=nobody_waits) as slot:
-                time.sleep(self._board.limits.gather_s)  # what was handed in together goes together
+                time.sleep(self._board.gather_s)  # what was handed in together goes together
                 self._fly(job_class, slot, gathered)
         except LeaseWaitEnded:
             return
@@ -228,4 +237,5 @@ class Exchange:
         gathered()
         if flight is not None:
             flights.append(flight)
+            self._describe(spark, flight.description)
             self._run(spark, flight.tasks, partial(self._board.deliver, flight))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from spark.exchange.board import Board, LeaseState
 from spark.exchange.errors import TaskBroken
@@ -26,6 +26,7 @@ class LeaseTerms:
         may_work: whether the job may go on; where not, what has not begun is dropped.
         ahead_max: how many units may be waiting or under way, `workers` in any case; None: as many as are
             useful. A throttled job must not burst.
+        name: what Spark's own pages call it.
         look: called about four times a second while nothing ends; may raise to end the lease.
     """
 
@@ -34,6 +35,7 @@ class LeaseTerms:
     may_work: Callable[[], bool] = lambda: True
     ahead_max: Callable[[], int | None] = lambda: None
     look: Callable[[], None] = lambda: None
+    name: str = ""
 
 
 class ExchangeLease(Generic[Unit, Result]):
@@ -47,7 +49,7 @@ class ExchangeLease(Generic[Unit, Result]):
         self._board = board
         self._terms = terms
         place = work.place or f"{work.target.url} {work.target.schema}"
-        self._state = LeaseState(place, terms.workers, terms.job_class, work=_packed(work))
+        self._state = LeaseState(place, terms.workers, terms.job_class, work=_packed(work), name=terms.name)
         board.open(self._state)
 
     def __enter__(self) -> Self:
@@ -81,6 +83,10 @@ class ExchangeLease(Generic[Unit, Result]):
             if exhausted and not self._state.load:
                 return
             self._terms.look()
+
+    def use(self) -> dict[str, Any]:
+        """What the units have taken of Spark so far, as `SparkUse.document` has it."""
+        return self._board.use_of(self._state)
 
     def cancel(self) -> None:
         """End what runs, refuse what follows: jobs of Spark that carry a unit of ours are cancelled whole."""

@@ -16,7 +16,9 @@ SparkError
 
 from typing import ClassVar, Literal
 
-StartReason = Literal["NO_JAVA", "BAD_MASTER", "MASTER_AWAY", "EXITED", "TIMEOUT", "STOPPED", "FAILED"]
+StartReason = Literal[
+    "NO_JAVA", "NO_SECRET", "BAD_MASTER", "MASTER_AWAY", "EXITED", "TIMEOUT", "STOPPED", "FAILED"
+]
 
 
 class SparkError(Exception):
@@ -34,9 +36,9 @@ class SparkStartFailed(SparkError):
     """No session came up.
 
     Args:
-        reason: NO_JAVA; BAD_MASTER (it cannot be parsed); MASTER_AWAY (nobody answers there); EXITED (the JVM
-            ended before its handshake); TIMEOUT; STOPPED (the caller wanted no session any more); FAILED
-            (anything else).
+        reason: NO_JAVA; NO_SECRET (a cluster that must have one, or its file cannot be used); BAD_MASTER (it
+            cannot be parsed); MASTER_AWAY (nobody answers there); EXITED (the JVM ended before its
+            handshake); TIMEOUT; STOPPED (the caller wanted no session any more); FAILED (anything else).
     """
 
     code = "SPARK_START_FAILED"

@@ -86,10 +86,12 @@ def launch(
     log_file: Path,
     deadline: float,
     should_stop: Callable[[], bool],
+    properties: Path | None = None,
 ) -> Jvm:
     """Start a JVM and wait for its handshake.
 
     Args:
+        properties: a file with more configuration, which `ps` must not show.
         environment: variables on top of this process's own.
         directory: a folder of this JVM alone.
         deadline: by `time.monotonic`.
@@ -97,6 +99,8 @@ def launch(
     """
     handshake = directory / "handshake"
     arguments = [argument for key, value in conf.items() for argument in ("--conf", f"{key}={value}")]
+    if properties is not None:
+        arguments += ["--properties-file", str(properties)]
     command = [*_DEAF, str(spark_home() / "bin" / "spark-submit"), *arguments, "pyspark-shell"]
     inherited = {name: value for name, value in os.environ.items() if name not in _FOREIGN}
     began = _rotate(log_file)

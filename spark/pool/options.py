@@ -12,6 +12,8 @@ from typing import Final
 from spark.pool.master import own_address_towards
 
 LOOPBACK: Final = "127.0.0.1"
+EXECUTOR_IDLE: Final = "60s"
+EVENT_LOG_FILE: Final = "128m"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,14 @@ class SparkOptions:
         executor_memory: heap of an executor; only for a master that is not local.
         executor_cores: cores of an executor; only for a master that is not local. None: the cluster decides.
         cores_max: cores to take of a cluster in all. None: all that it gives.
+        executors: so many of a cluster, always; None: what it gives, or between the limits.
+        executors_min, executors_max: executors come and go with the work, where the highest is named.
+        image, namespace: of executors on Kubernetes.
+        archives: sent to the executors and unpacked there, as `env.tar.gz#environment`.
+        encrypted: whether driver and executors prove a common secret and encrypt what they say and spill.
+        secret_file: the secret of a standalone cluster; Kubernetes and YARN bring one by themselves.
+        ui_port: of Spark's own pages; None: there are none.
+        event_log_dir: where event logs go; None: none are written.
         python: interpreter of the workers; it must have what `spark` imports.
         packages: more zips for the executors; our own goes by itself when the master is not local.
         cds_archive: class data archive that halves the start; one that is missing or stale does no harm.
@@ -45,6 +55,16 @@ class SparkOptions:
     executor_memory: str = "1g"
     executor_cores: int | None = None
     cores_max: int | None = None
+    executors: int | None = None
+    executors_min: int = 1
+    executors_max: int | None = None
+    image: str | None = None
+    namespace: str | None = None
+    archives: tuple[str, ...] = ()
+    encrypted: bool = False
+    secret_file: Path | None = None
+    ui_port: int | None = None
+    event_log_dir: Path | None = None
     python: str = sys.executable
     packages: tuple[Path, ...] = ()
     cds_archive: Path | None = None
@@ -85,7 +105,6 @@ def spark_conf(options: SparkOptions, *, directory: Path, packages: tuple[Path, 
         "spark.driver.memory": options.driver_memory,
         "spark.driver.extraJavaOptions": " ".join(_java_options(options, directory)),
         "spark.local.dir": str(directory),
-        "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # Kept even without a UI; what a service of months does not look at.
         "spark.ui.retainedJobs": "200",
@@ -110,6 +129,7 @@ def spark_conf(options: SparkOptions, *, directory: Path, packages: tuple[Path, 
         "spark.task.reaper.killTimeout": "60s",
         "spark.task.reaper.pollingInterval": "5s",
     }
+    conf |= _shown_conf(options) | _encryption_conf(options)
     if not options.is_local:
         conf |= _cluster_conf(options, packages)
     else:
@@ -142,4 +162,57 @@ def _cluster_conf(options: SparkOptions, packages: tuple[Path, ...]) -> dict[str
         conf["spark.executor.cores"] = str(options.executor_cores)
     if options.cores_max is not None:
         conf["spark.cores.max"] = str(options.cores_max)
+    if options.archives:
+        conf["spark.archives"] = ",".join(options.archives)
+    if options.image is not None:
+        conf["spark.kubernetes.container.image"] = options.image
+    if options.namespace is not None:
+        conf["spark.kubernetes.namespace"] = options.namespace
+    return conf | _executors_conf(options)
+
+
+def _executors_conf(options: SparkOptions) -> dict[str, str]:
+    """How many: a fixed number, a number that goes with the work, or what the cluster gives."""
+    if options.executors is not None:
+        return {"spark.executor.instances": str(options.executors)}
+    if options.executors_max is None:
+        return {}
+    return {
+        "spark.dynamicAllocation.enabled": "true",
+        # There is no service of the cluster that would keep shuffles of executors that have gone.
+        "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+        "spark.dynamicAllocation.minExecutors": str(options.executors_min),
+        "spark.dynamicAllocation.initialExecutors": str(options.executors_min),
+        "spark.dynamicAllocation.maxExecutors": str(options.executors_max),
+        "spark.dynamicAllocation.executorIdleTimeout": EXECUTOR_IDLE,
+    }
+
+
+def _shown_conf(options: SparkOptions) -> dict[str, str]:
+    """Spark's own pages and logs; nobody ends a job on a page that asks for no token."""
+    conf = {"spark.ui.enabled": "false"}
+    if options.ui_port is not None:
+        conf = {
+            "spark.ui.enabled": "true",
+            "spark.ui.port": str(options.ui_port),
+            "spark.ui.killEnabled": "false",
+        }
+    if options.event_log_dir is not None:
+        # A service of months writes files of months: each is put aside when it is long.
+        conf |= {
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.dir": options.event_log_dir.as_uri(),
+            "spark.eventLog.rolling.enabled": "true",
+            "spark.eventLog.rolling.maxFileSize": EVENT_LOG_FILE,
+        }
     return conf
+
+
+def _encryption_conf(options: SparkOptions) -> dict[str, str]:
+    if not options.encrypted:
+        return {}
+    return {
+        "spark.authenticate": "true",
+        "spark.network.crypto.enabled": "true",
+        "spark.io.encryption.enabled": "true",
+    }

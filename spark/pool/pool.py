@@ -40,7 +40,7 @@ TICK_S: Final = 0.25
 RETRY_START_S: Final = 1.0
 CLEAN_STOP_S: Final = 5.0
 RELEASE_SHARE: Final = 0.5
-HOPELESS: Final = ("NO_JAVA", "BAD_MASTER")
+HOPELESS: Final = ("NO_JAVA", "NO_SECRET", "BAD_MASTER")
 
 _logger: Final = logging.getLogger(__name__)
 
@@ -160,6 +160,7 @@ class SparkPool:
                 jvm_pid=None if started is None else started.jvm.process.pid,
                 context_age_s=None if started is None else now - self._started_at,
                 executors=None if started is None else self._watch.executors,
+                executor_list=() if started is None else self._watch.listed,
                 draining=self._draining,
             )
 
@@ -180,9 +181,8 @@ class SparkPool:
             wait_s: how long to wait; None: until `should_stop`. 0: only what is free now.
         Raises: PoolQueueFull, PoolFailed, PoolStopped, PoolDraining, LeaseWaitEnded.
         """
-        terms = Terms(job_id, job_class, self._limits.close_timeout_s)
         deadline = None if wait_s is None else time.monotonic() + wait_s
-        waiter = Waiter(terms, self._monotonic())
+        waiter = Waiter(Terms(job_id, job_class, self._limits.close_timeout_s), self._monotonic())
         with self._lock:
             refusal = self._refusal()
             if refusal is not None:

@@ -32,6 +32,7 @@ from spark.pool.options import LOOPBACK, SparkOptions, spark_conf
 from spark.pool.outcome import telling_line, text_of
 from spark.pool.packages import write_package
 from spark.pool.scratch import make_scratch
+from spark.pool.secret_file import write_secret
 from spark.pool.started import StartedSession, release_thread
 
 POLL_S: Final = 0.1
@@ -100,6 +101,8 @@ def _start(options: SparkOptions, should_stop: Callable[[], bool]) -> StartedSes
     with ExitStack() as undo:
         undo.callback(scratch.remove)
         (scratch.path / "fair-pools.xml").write_text(_FAIR_POOLS)
+        if options.event_log_dir is not None:
+            options.event_log_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         packages = () if options.is_local else (write_package(scratch.path), *options.packages)
         jvm = launch(
             spark_conf(options, directory=scratch.path, packages=packages),
@@ -108,6 +111,7 @@ def _start(options: SparkOptions, should_stop: Callable[[], bool]) -> StartedSes
             log_file=log_file,
             deadline=deadline,
             should_stop=should_stop,
+            properties=write_secret(options, scratch.path),
         )
         undo.pop_all()
     helper = ThreadPoolExecutor(1, thread_name_prefix="lethe-spark-start")

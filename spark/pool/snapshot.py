@@ -29,6 +29,18 @@ class WaitingView:
 
 
 @dataclass(frozen=True, slots=True)
+class ExecutorView:
+    """One process that runs tasks; memory in bytes, of its heap, for Spark's own storage."""
+
+    id: str
+    address: str
+    cores: int
+    tasks: int
+    memory: int
+    memory_used: int
+
+
+@dataclass(frozen=True, slots=True)
 class PoolSnapshot:
     """The pool at one moment.
 
@@ -43,6 +55,7 @@ class PoolSnapshot:
         uses_cds: whether the JVM has mapped the class data archive.
         context_age_s: how old the context is, None without one.
         executors: of a cluster; None: no cluster, or not asked yet.
+        executor_list: as it was a few seconds ago; on this machine the driver itself.
         draining: drained and not resumed; true of a pool that is not up yet, too.
     """
 
@@ -63,3 +76,4 @@ class PoolSnapshot:
     context_age_s: float | None
     executors: int | None = None
     draining: bool = False
+    executor_list: tuple[ExecutorView, ...] = ()

@@ -8,11 +8,16 @@ Rules:
   place in its queue.
 """
 
+import math
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+from spark.pool.snapshot import ExecutorView
 from spark.pool.started import StartedSession
 
 INTERVAL_S: Final = 1.0
@@ -20,12 +25,22 @@ WITHOUT_EXECUTORS_S: Final = 20.0
 NEVER_ANY_S: Final = 600.0
 
 
+EXECUTORS_EVERY_S: Final = 5.0
+"""How often executors are looked at one by one: some calls for each."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What the JVM has answered; `executors` is None where tasks run in its own workers."""
+    """What the JVM has answered.
+
+    Args:
+        executors: None where tasks run in its own workers.
+        listed: None where they were not looked at one by one.
+    """
 
     is_stopped: bool
     executors: int | None
+    listed: tuple[ExecutorView, ...] | None = None
 
 
 class Watch:
@@ -45,13 +60,16 @@ class Watch:
         self._answered_at = 0.0
         self._alone_since = 0.0
         self._had_executors = False
+        self._listed_at = -math.inf
         self.executors: int | None = None
+        self.listed: tuple[ExecutorView, ...] = ()
 
     def begin(self) -> None:
         """Forget what was seen of an earlier JVM."""
         self._asking = None
         self._asked_at = self._answered_at = self._alone_since = self._monotonic()
-        self._had_executors, self.executors = False, None
+        self._had_executors, self.executors, self.listed = False, None, ()
+        self._listed_at = -math.inf
 
     def verdict(self, started: StartedSession) -> str | None:
         """Why the JVM must be replaced, None while it serves; call it a few times a second."""
@@ -70,7 +88,9 @@ class Watch:
             return "the cluster gives no executor"
         if self._asking is None and now - self._asked_at >= INTERVAL_S:
             self._asked_at = now
-            self._asking = self._thread.submit(_look, started)
+            lists = now - self._listed_at >= EXECUTORS_EVERY_S
+            self._listed_at = now if lists else self._listed_at
+            self._asking = self._thread.submit(_look, started, lists=lists)
         return None
 
     @property
@@ -80,6 +100,7 @@ class Watch:
     def _note(self, seen: _Seen, now: float) -> None:
         self._answered_at = now
         self.executors = seen.executors
+        self.listed = self.listed if seen.listed is None else seen.listed
         if seen.executors != 0:
             self._alone_since = now
             self._had_executors = True
@@ -89,9 +110,40 @@ class Watch:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
-def _look(started: StartedSession) -> _Seen:
+def _look(started: StartedSession, *, lists: bool) -> _Seen:
     context = started.session.sparkContext._jsc.sc()
-    is_stopped = bool(context.isStopped())
-    if is_stopped or context.isLocal():
-        return _Seen(is_stopped, None)
-    return _Seen(is_stopped, int(context.getExecutorMemoryStatus().size()) - 1)  # without the driver
+    if context.isStopped():
+        return _Seen(is_stopped=True, executors=None)
+    listed = None
+    if lists:
+        # Shown to people only: a store that does not answer is no verdict.
+        with suppress(Py4JError):
+            listed = list_executors(context)
+    if context.isLocal():
+        return _Seen(is_stopped=False, executors=None, listed=listed)
+    executors = int(context.getExecutorMemoryStatus().size()) - 1  # without the driver
+    return _Seen(is_stopped=False, executors=executors, listed=listed)
+
+
+def list_executors(context: Any) -> tuple[ExecutorView, ...]:
+    """Who runs tasks, as the status store of a context has it; a driver that runs none is left out.
+
+    Args:
+        context: Scala's, of the JVM.
+    """
+    found = context.statusStore().executorList(True).iterator()
+    views = []
+    while found.hasNext():
+        each = found.next()
+        if each.totalCores() > 0:
+            views.append(
+                ExecutorView(
+                    id=str(each.id()),
+                    address=str(each.hostPort()),
+                    cores=int(each.totalCores()),
+                    tasks=int(each.activeTasks()),
+                    memory=int(each.maxMemory()),
+                    memory_used=int(each.memoryUsed()),
+                )
+            )
+    return tuple(views)

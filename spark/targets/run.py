@@ -7,13 +7,16 @@ or not, was not heard of: the caller hands it in again.
 Works and units travel in the closure, in memory and over Spark's sockets: passwords must not lie in a file.
 """
 
+import resource
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
+from pyspark import RDD, SparkContext, TaskContext
 from pyspark.accumulators import Accumulator, AccumulatorParam, _accumulatorRegistry
 from pyspark.sql import SparkSession
 
-from spark.targets.task import Deliver, Report, Task, run_task
+from spark.targets.task import NO_TICKET, Deliver, Report, Task, TaskRun, pack, run_task
 
 
 class _Reports(AccumulatorParam[list[Report]]):
@@ -45,8 +48,39 @@ class _Mapped:
     def __call__(self, partition: int, rows: Iterable[int]) -> Iterator[int]:
         # Read to its end: a worker that has left something of its input is not used again.
         deque(rows, maxlen=0)
-        self._reports.add(run_task(self._tasks[partition]))
+        self._reports.add(_measured(self._tasks[partition]))
         return iter(())
+
+
+def _measured(task: Task) -> list[Report]:
+    """Run a task in a worker of Spark, and report of the worker too."""
+    began, cpu_began = time.monotonic(), time.process_time()
+    reports = run_task(task)
+    context = TaskContext.get()
+    assert context is not None, "only a worker of Spark runs this"
+    ran = TaskRun(
+        group=context.getLocalProperty("spark.jobGroup.id") or "",
+        stage=context.stageId(),
+        seconds=time.monotonic() - began,
+        cpu_seconds=time.process_time() - cpu_began,
+        memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    )
+    # First: whoever has the last outcome of its units may leave at once.
+    return [Report(task.number, NO_TICKET, "RAN", pack(ran)), *reports]
+
+
+def describe(spark: SparkSession, text: str) -> None:
+    """What Spark's UI and event log show beside the jobs that this thread starts next."""
+    spark.sparkContext.setJobDescription(text)
+
+
+def _empty(context: SparkContext, partitions: int) -> "RDD[int]":
+    """Partitions without rows; made once for each number of them, as each making is some calls to the JVM."""
+    made: dict[int, RDD[int]] = context.__dict__.setdefault("_lethe_empty", {})
+    if partitions not in made:
+        no_rows: list[int] = []
+        made[partitions] = context.parallelize(no_rows, partitions)
+    return made[partitions]
 
 
 def parallelism(spark: SparkSession) -> int:
@@ -65,8 +99,7 @@ def run_tasks(spark: SparkSession, tasks: Sequence[Task], deliver: Deliver) -> N
     context = spark.sparkContext
     reports: Accumulator[list[Report]] = context.accumulator([], _Reports(deliver))
     try:
-        rows = context.parallelize(range(len(tasks)), len(tasks))
-        rows.mapPartitionsWithIndex(_Mapped(tasks, reports)).collect()
+        _empty(context, len(tasks)).mapPartitionsWithIndex(_Mapped(tasks, reports)).collect()
     finally:
         # pyspark keeps every accumulator of the process for ever.
         _accumulatorRegistry.pop(reports.aid, None)

@@ -15,7 +15,9 @@ from spark.targets.connection import Connection
 from spark.targets.errors import TargetError
 from spark.targets.work import UnitWork, do_unit, open_worker
 
-ReportKind = Literal["DONE", "NOT_RUN", "BROKEN"]
+ReportKind = Literal["DONE", "NOT_RUN", "BROKEN", "RAN"]
+NO_TICKET = 0
+"""Of a report of the task itself; tickets of units begin with one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,8 @@ class Report:
     """How one unit of a task ended.
 
     Args:
-        content: DONE: result, error and seconds, pickled; BROKEN: what was raised, in one line.
+        content: DONE: result, error and seconds, pickled; BROKEN: what was raised, in one line; RAN: a
+            TaskRun, pickled.
     """
 
     task: int
@@ -48,6 +51,22 @@ class Report:
 
 Deliver = Callable[[Sequence[Report]], None]
 """Takes the reports of a task that has ended; must not raise."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRun:
+    """What a task was for Spark, and what it took of its worker.
+
+    Args:
+        group, stage: of Spark, as its UI and its event log have them.
+        memory_bytes: the worker's highest so far, of all tasks that it has run.
+    """
+
+    group: str
+    stage: int
+    seconds: float
+    cpu_seconds: float
+    memory_bytes: int
 
 
 def pack(value: object) -> bytes:

@@ -169,14 +169,15 @@ def test_unknown_engine_of_a_purge_is_refused(shop: Shop) -> None:
     assert symmetricds_rows(shop.path) == before
 
 
-def test_small_purge_runs_inline_and_says_why(http: httpx.Client, shop: Shop) -> None:
+def test_purge_of_one_machine_runs_inline_and_says_why(http: httpx.Client, shop: Shop) -> None:
     job_id = accepted(http.post(f"/v1/stores/{shop.id}/purges", json=shop.body({"engine": "AUTO"})))
     job = wait_for(http, job_id)
     assert (job["state"], job["engine"]) == ("SUCCEEDED", "INLINE"), job["error"]
     events = http.get(f"/v1/jobs/{job_id}/events").json()["items"]
     [chosen] = [event["data"] for event in events if event["type"] == "engine"]
-    assert (chosen["requested"], chosen["reason"]) == ("AUTO", "ROWS")
-    assert 0 < chosen["estimated_rows"] < chosen["min_rows"] == 100_000
+    assert (chosen["requested"], chosen["reason"]) == ("AUTO", "NO_GAIN")
+    assert chosen["estimated_rows"] > 0
+    assert (chosen["min_rows"], chosen["threshold_source"]) == (None, "BUILT_IN")
     assert http.get("/v1/spark-pool").json()["state"] == "STOPPED"
 
 

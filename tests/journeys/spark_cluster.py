@@ -59,12 +59,14 @@ class Cluster:
 
     Attributes:
         directory: work folders and logs.
+        secret: that master, workers and drivers have in common; None: they ask for none.
     """
 
     directory: Path
     port: int
     master: subprocess.Popen[bytes] | None = None
     workers: list[subprocess.Popen[bytes]] | None = None
+    secret: str | None = None
 
     @property
     def url(self) -> str:
@@ -111,7 +113,7 @@ class Cluster:
         local.mkdir(exist_ok=True)
         with log.open("ab") as output:
             return subprocess.Popen(
-                [spark_home() / "bin" / "spark-class", program, *arguments],
+                [spark_home() / "bin" / "spark-class", program, *self._properties(), *arguments],
                 cwd=self.directory,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -125,6 +127,15 @@ class Cluster:
                 start_new_session=True,
                 preexec_fn=_die_with_the_test,
             )
+
+    def _properties(self) -> list[str]:
+        """The configuration of a daemon, in a file: no command line shows the secret."""
+        if self.secret is None:
+            return []
+        file = self.directory / "daemon.properties"
+        lines = ["spark.authenticate true", f"spark.authenticate.secret {self.secret}"]
+        file.write_text("\n".join([*lines, "spark.network.crypto.enabled true", ""]))
+        return ["--properties-file", str(file)]
 
     def executors(self) -> list[int]:
         """The executors of all workers."""

@@ -53,7 +53,14 @@ def test_units_go_on_after_faults_of_the_pool(tmp_path: Path, monkeypatch: pytes
     target = made_target(tmp_path)
     limits = ExchangeLimits(task_s=0.2, gather_s=0.01)
     with closing(FaultySlots(2)) as slots:
-        exchange = Exchange(slots, dispatchers=2, limits=limits, run=slots.run_tasks, cores=lambda _: CORES)
+        exchange = Exchange(
+            slots,
+            dispatchers=2,
+            limits=limits,
+            run=slots.run_tasks,
+            cores=lambda _: CORES,
+            describe=slots.describe,
+        )
         with closing(exchange), exchange.lease(work_of(target, note), LeaseTerms(1, look=look)) as lease:
             for unit in range(6):
                 [outcome] = lease.map(iter([unit]))

@@ -9,9 +9,43 @@ from typing import Any
 
 import pytest
 
-from spark.pool.watch import NEVER_ANY_S, WITHOUT_EXECUTORS_S, Watch
+from spark.pool.watch import EXECUTORS_EVERY_S, NEVER_ANY_S, WITHOUT_EXECUTORS_S, Watch
 
 PATIENCE_S = 1e9
+
+
+class Summary:
+    """One executor as Scala shows it: each field is a call."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __getattr__(self, name: str) -> Any:
+        values = {
+            "id": "driver" if self.number == 0 else str(self.number),
+            "hostPort": f"10.0.0.{self.number}:4040",
+            "totalCores": 0 if self.number == 0 else 2,
+            "activeTasks": 1,
+            "maxMemory": 1_000,
+            "memoryUsed": 10,
+        }
+        return lambda: values[name]
+
+
+class Summaries:
+    """A Scala iterator over the driver and its executors."""
+
+    def __init__(self, executors: int) -> None:
+        self.left = [Summary(number) for number in range(executors + 1)]
+
+    def iterator(self) -> Summaries:
+        return self
+
+    def hasNext(self) -> bool:
+        return bool(self.left)
+
+    def next(self) -> Summary:
+        return self.left.pop(0)
 
 
 class Context:
@@ -20,12 +54,17 @@ class Context:
     def __init__(self, *, is_local: bool = False) -> None:
         self.executors = 0
         self.is_local = is_local
+        self.lists = 0
 
     def isStopped(self) -> bool:
         return False
 
     def isLocal(self) -> bool:
         return self.is_local
+
+    def statusStore(self) -> Any:
+        self.lists += 1
+        return SimpleNamespace(executorList=lambda _active_only: Summaries(self.executors))
 
     def getExecutorMemoryStatus(self) -> Any:
         return SimpleNamespace(size=lambda: self.executors + 1)
@@ -102,3 +141,18 @@ def test_local_context_has_no_executors_to_miss(ground: Ground) -> None:
     ground.context.is_local = True
     assert ground.after(NEVER_ANY_S * 2) is None
     assert ground.watch.executors is None
+
+
+def test_executors_are_looked_at_one_by_one_every_few_seconds(ground: Ground) -> None:
+    ground.context.executors = 2
+    assert ground.after(1.0) is None
+    first, second = ground.watch.listed  # the driver has no cores: it runs no task
+    assert (first.id, first.address, first.cores, first.tasks) == ("1", "10.0.0.1:4040", 2, 1)
+    assert (second.id, second.memory, second.memory_used) == ("2", 1_000, 10)
+    ground.context.executors = 1
+    assert ground.after(1.0) is None
+    assert (ground.context.lists, len(ground.watch.listed)) == (1, 2)
+    assert ground.after(EXECUTORS_EVERY_S) is None
+    assert (ground.context.lists, len(ground.watch.listed)) == (2, 1)
+    ground.watch.begin()
+    assert ground.watch.listed == ()

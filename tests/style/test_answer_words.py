@@ -28,10 +28,10 @@ CHOICES: Final[dict[str, set[str]]] = {
     },
     "where something came from, where it holds or which side it is; the word says it": {
         *("GLOBAL", "STORE", "LOCAL", "REPLICATED", "LOG", "REQUEST", "PARAMETERS", "CONSUMER", "SUPPLIER"),
-        *("SENT", "RECEIVED"),
+        *("SENT", "RECEIVED", "SETTING", "CALIBRATED", "BUILT_IN", "USED"),
     },
     "how bad a finding of health is, and the unit of what was measured; the word says it": {
-        *("CRITICAL", "SECONDS"),
+        *("CRITICAL", "SECONDS", "CHANGES", "BYTES"),
     },
     "a change of a store, as the stream of events has it": {
         "ADDED",
@@ -53,6 +53,7 @@ CHOICES: Final[dict[str, set[str]]] = {
             "OVERWRITE",
             "UNREAD",
             "GAP",
+            "RAN",
             "WRITING",
             "NOT_RUN",
             "BROKEN",

@@ -159,7 +159,8 @@ def _tell_engine(session: Session, job: Job) -> None:
             chosen = event.data
     rows, least = chosen["estimated_rows"], chosen["min_rows"]
     where = "on the pooled Spark session" if chosen["engine"] == "SPARK" else "in the service's own process"
-    because = f"about {rows:,} rows, and Spark is taken from {least:,} on ({chosen['reason']})"
+    beyond = "Spark is no faster here" if least is None else f"Spark is taken from {least:,} on"
+    because = f"about {rows:,} rows, and {beyond} ({chosen['reason']})"
     session.out.say(f"\nThe units ran {where}: {because}.")
 
 

@@ -7,9 +7,10 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Final, Self
 
 from lethe_client import Lethe
@@ -17,6 +18,8 @@ from lethe_client import Lethe
 START_MAX_S: Final = 40.0
 STOP_MAX_S: Final = 20.0
 LOG_TAIL_CHARS: Final = 2_000
+EARLY_SPARK: Final[Mapping[str, str]] = MappingProxyType({"LETHE_SPARK__START": "EAGER"})
+"""Spark comes up while the database is planned."""
 
 
 class ServiceDidNotStart(Exception):
@@ -37,9 +40,14 @@ def own_command() -> str:
 
 
 class DemoService:
-    """Starts on entry, stops on exit."""
+    """Starts on entry, stops on exit.
 
-    def __init__(self, data_dir: Path) -> None:
+    Args:
+        settings: variables of its environment; no other of this shell's for Lethe reach it.
+    """
+
+    def __init__(self, data_dir: Path, *, settings: Mapping[str, str] = EARLY_SPARK) -> None:
+        self._settings = dict(settings)
         self.data_dir = data_dir
         self.port = _free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -60,8 +68,7 @@ class DemoService:
     def __enter__(self) -> Self:
         # The demo shows the defaults, not whatever this shell is set up for.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("LETHE_")}
-        # Spark comes up while the database is planned.
-        environment["LETHE_SPARK__START"] = "EAGER"
+        environment |= self._settings
         self.secrets.mkdir(mode=0o700, exist_ok=True)
         environment["LETHE_SECRETS_DIR"] = str(self.secrets)
         arguments = [sys.executable, "-m", "app.cli.main", "serve"]

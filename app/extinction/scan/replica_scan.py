@@ -259,9 +259,15 @@ def _engine(scan: Scan, engines: Engines) -> Engine | None:
     if conn.dialect.name == "sqlite":
         context.write(lambda db: context.change(db, {"engine": "INLINE"}))
         return None
-    rows = count_upto(conn, scan.extinction, rows_max=engines.min_rows)
+    # Where Spark is never taken by itself nothing has to be counted.
+    rows_max = engines.enough("EXTINCTION")
+    rows = None if rows_max is None else count_upto(conn, scan.extinction, rows_max=rows_max)
     work = Work(
-        context.settings.engine, rows, has_ledger=True, is_here=is_on_this_machine(place_of(scan.store))
+        context.settings.engine,
+        rows,
+        has_ledger=True,
+        is_here=is_on_this_machine(place_of(scan.store)),
+        kind="EXTINCTION",
     )
     engine = engines.choose(context, work)
     return engine if engine.name == "SPARK" else None

@@ -1,6 +1,10 @@
 """Which engine runs the units of a job: decided when the job runs, from what its target holds then.
 
-The children of a batch share the tasks of Spark: from FLEET_SHARES children on, a fourth of the rows will do.
+Rules:
+- AUTO goes by the threshold of the job's kind of work, and by whether the pool is up, cold or busy;
+- the children of a batch share the tasks of Spark: from FLEET_SHARES children on, a fourth of the rows will
+  do, and the start of a cold pool is theirs together;
+- a threshold that a setting names is an order: it holds for a pool that is cold or busy, too.
 """
 
 from collections.abc import Sequence
@@ -13,16 +17,23 @@ from app.jobs.engines.spark_engine import SparkEngine
 from app.jobs.errors import JeNotInstalled, SparkDisabled, SparkNotInstalled
 from app.jobs.queries import count_siblings
 from app.jobs.running.context import JobContext
+from app.kit.spark.thresholds import HERE, Threshold, ThresholdsNow, WorkKind
 from app.settings import EngineChoice, Settings
 from spark import extras
+from spark.pool.snapshot import PoolSnapshot
 
 CHECKPOINT_ENGINE = "engine"
 EVENT_ENGINE = "engine"
 FLEET_SHARES = 4
+BUSY_S = 2.0
+"""A pool is busy where somebody has waited for a slot for so long."""
 Reason = Literal[
     "REQUESTED",
     "ROWS",
     "NO_ESTIMATE",
+    "NO_GAIN",
+    "POOL_COLD",
+    "POOL_BUSY",
     "SPARK_DISABLED",
     "SPARK_NOT_INSTALLED",
     "POOL_FAILED",
@@ -70,6 +81,7 @@ class Work:
         has_ledger: whether a unit that is done twice changes nothing the second time, and counts once.
         archives: whether its units write files that this process must find.
         is_here: whether its target means something else, or nothing, on another machine.
+        kind: which threshold AUTO goes by; `rows` counts changes of a WINDOW.
     """
 
     requested: EngineChoice
@@ -77,6 +89,7 @@ class Work:
     has_ledger: bool
     archives: bool = False
     is_here: bool = False
+    kind: WorkKind = "PURGE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +97,7 @@ class Engines:
     """The engines of this process; `spark` is None where it is switched off.
 
     Args:
+        thresholds: tells from how much work on AUTO takes Spark.
         why_no_spark: for the job's event, where `spark` is None.
         are_here: whether workers of Spark run on this machine.
         is_shared: whether files that workers of Spark write may be found by this process.
@@ -91,22 +105,32 @@ class Engines:
 
     inline: Engine
     spark: SparkEngine | None = None
-    min_rows: int = 100_000
+    thresholds: ThresholdsNow = lambda: HERE
     why_no_spark: Literal["SPARK_DISABLED", "SPARK_NOT_INSTALLED"] = "SPARK_DISABLED"
     are_here: bool = True
     is_shared: bool = True
 
+    def enough(self, kind: WorkKind) -> int | None:
+        """From how much work on AUTO takes Spark now, of a job that is no child; None: however much it is."""
+        return least_of(self.thresholds()[kind], self._pool(), siblings=1)
+
+    def _pool(self) -> PoolSnapshot | None:
+        return None if self.spark is None else self.spark.pool.snapshot()
+
     def choose(self, context: JobContext, work: Work) -> Engine:
         """The engine of this attempt; the job's row and an event tell which, and why."""
         siblings = context.write(lambda db: count_siblings(db, context.job.id))
-        min_rows = self.min_rows // min(FLEET_SHARES, siblings)
-        engine, reason = self._choose(work, min_rows)
+        threshold = self.thresholds()[work.kind]
+        pool = self._pool()
+        least = least_of(threshold, pool, siblings=siblings)
+        engine, reason = self._choose(work, threshold, pool, least)
         shown = {
             "engine": engine.name,
             "reason": reason,
             "requested": work.requested,
             "estimated_rows": work.rows,
-            "min_rows": min_rows,
+            "min_rows": least,
+            "threshold_source": threshold.source,
         }
         if context.checkpoint(CHECKPOINT_ENGINE) != shown:
             context.write(lambda db: context.change(db, {"engine": engine.name}, (EVENT_ENGINE, shown)))
@@ -116,10 +140,12 @@ class Engines:
         context.moves_to(pool=engine is self.spark)
         return engine
 
-    def _choose(self, work: Work, min_rows: int) -> tuple[Engine, Reason]:
+    def _choose(
+        self, work: Work, threshold: Threshold, pool: PoolSnapshot | None, least: int | None
+    ) -> tuple[Engine, Reason]:
         if work.requested == "INLINE":
             return self.inline, "REQUESTED"
-        if self.spark is None:
+        if self.spark is None or pool is None:
             return self.inline, self.why_no_spark
         if not work.has_ledger:
             return self.inline, "NO_LEDGER"
@@ -129,13 +155,59 @@ class Engines:
             return self.inline, "ARCHIVE_NOT_SHARED"
         if work.requested == "SPARK":
             return self.spark, "REQUESTED"
-        if work.rows is None:
-            return self.inline, "NO_ESTIMATE"
-        if work.rows < min_rows:
-            return self.inline, "ROWS"
-        state = self.spark.pool.snapshot().state
-        if state == "FAILED":
-            return self.inline, "POOL_FAILED"
-        if state == "DRAINING":
-            return self.inline, "POOL_DRAINING"
-        return self.spark, "ROWS"
+        against = why_inline(work.rows, threshold, pool, least)
+        return (self.spark, "ROWS") if against is None else (self.inline, against)
+
+
+WhyInline = Literal[
+    "ROWS", "NO_ESTIMATE", "NO_GAIN", "POOL_COLD", "POOL_BUSY", "POOL_FAILED", "POOL_DRAINING"
+]
+
+
+def least_of(threshold: Threshold, pool: PoolSnapshot | None, *, siblings: int) -> int | None:
+    """From how much work of one job on Spark is taken now; None: whatever the size, it is not.
+
+    Args:
+        siblings: children of the same batch, the job among them.
+    """
+    if threshold.least is None or threshold.least_cold is None:
+        return None
+    shared = threshold.least // min(FLEET_SHARES, siblings)
+    if threshold.source == "SETTING" or is_up(pool):
+        return shared
+    return max(shared, threshold.least_cold // siblings)
+
+
+def why_inline(
+    size: int | None, threshold: Threshold, pool: PoolSnapshot, least: int | None
+) -> WhyInline | None:
+    """Why AUTO does not take Spark; None: it does.
+
+    Args:
+        size: of the work, in the threshold's unit; None: nobody knows.
+        least: `least_of` the threshold.
+    """
+    if least is None:
+        return "NO_GAIN"
+    if size is None:
+        return "NO_ESTIMATE"
+    if size < least:
+        is_for_its_start = not is_up(pool) and threshold.least is not None and size >= threshold.least
+        return "POOL_COLD" if is_for_its_start else "ROWS"
+    if pool.state == "FAILED":
+        return "POOL_FAILED"
+    if pool.state == "DRAINING":
+        return "POOL_DRAINING"
+    return "POOL_BUSY" if threshold.source != "SETTING" and is_busy(pool) else None
+
+
+def is_up(pool: PoolSnapshot | None) -> bool:
+    """Whether a job that comes now finds a JVM; what is given up or drained is not cold for it."""
+    return pool is not None and pool.state in ("READY", "DRAINING", "FAILED")
+
+
+def is_busy(pool: PoolSnapshot) -> bool:
+    """Whether a job that comes now would stand behind others, or finds nobody who works."""
+    if pool.state != "READY":
+        return False
+    return pool.executors == 0 or any(item.waited_s >= BUSY_S for item in pool.queue)

@@ -15,9 +15,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Generic, Literal, Protocol, Self, TypeVar
+from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 
 from app.clock import Clock
+from app.jobs.engines.use_notes import UseNotes, name_on_spark
 from app.jobs.models import WaitingOn
 from app.jobs.running.context import JobContext
 from spark.targets.connection import Connection
@@ -39,11 +40,15 @@ class Borrower:
         ahead_max: how many units may be under way without a burst that the throttle forbids; None: any
             number; the job's thread.
         show_waiting: tells clients what the running job is held up by; the job's thread.
+        note_use: keeps what a lease has taken of Spark up to now, as `SparkUse.document`; the job's thread.
+        name: what Spark's own pages call the job.
     """
 
     may_work: Callable[[], bool] = lambda: True
     ahead_max: Callable[[], int | None] = lambda: None
     show_waiting: Callable[[Sequence[WaitingOn]], None] = lambda _waiting_on: None
+    note_use: Callable[[dict[str, Any]], None] = lambda _use: None
+    name: str = ""
 
 
 def borrower_of(context: JobContext) -> Borrower:
@@ -52,6 +57,8 @@ def borrower_of(context: JobContext) -> Borrower:
         may_work=lambda: context.stop_cause is None,
         ahead_max=lambda: context.throttle.charges_in(BURST_S),
         show_waiting=context.show_waiting,
+        note_use=UseNotes(context).note,
+        name=name_on_spark(context),
     )
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from app.clock import Clock
 from app.jobs.engines.choice import Engines, why_no_spark
 from app.jobs.engines.engine import InlineEngine
+from app.kit.spark.calibration import thresholds_now
 from app.settings import Settings
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def engines_of(settings: Settings, clock: Clock, spark: "SparkService | None") -
     return Engines(
         InlineEngine(clock),
         None if spark is None else spark.engine,
-        settings.spark.min_rows,
+        thresholds_now(settings),
         why_no_spark(settings) or "SPARK_DISABLED",
         are_here=settings.executors_are_here,
         is_shared=settings.archives_reach_executors,

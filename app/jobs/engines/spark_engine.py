@@ -7,11 +7,12 @@ Rules:
 """
 
 import itertools
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, Literal, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, Self, TypeVar
 
 from app.clock import Clock
 from app.jobs.engines.engine import ANYBODY, Borrower, EngineLease
@@ -30,6 +31,8 @@ Unit = TypeVar("Unit")
 Result = TypeVar("Result")
 SPARK_POOL = "SPARK_POOL"
 QUEUE_RETRY_S = 5
+NOTE_EVERY_S = 5.0
+"""How often a job that runs keeps what it has taken of Spark."""
 WAIT_LEAST_S = 2.0
 WAIT_MOST_S = 60.0
 FAILED_REST_S = 300.0
@@ -95,9 +98,10 @@ class SparkEngine:
             may_work=borrower.may_work,
             ahead_max=borrower.ahead_max,
             look=watch.look,
+            name=borrower.name,
         )
         with self._signals():
-            return SparkLease(self, watch, self.exchange.lease(work, terms))
+            return SparkLease(self, watch, self.exchange.lease(work, terms), borrower.note_use)
 
     def start(self) -> None:
         """Start the pool where it does not run.
@@ -141,10 +145,18 @@ class SparkEngine:
 class SparkLease(Generic[Unit, Result]):
     """An exchange lease that speaks to a job."""
 
-    def __init__(self, engine: SparkEngine, watch: "_PoolWatch", lease: ExchangeLease[Unit, Result]) -> None:
+    def __init__(
+        self,
+        engine: SparkEngine,
+        watch: "_PoolWatch",
+        lease: ExchangeLease[Unit, Result],
+        note_use: Callable[[dict[str, Any]], None],
+    ) -> None:
         self._engine = engine
         self._watch = watch
         self._lease = lease
+        self._note_use = note_use
+        self._noted_at = time.monotonic()
 
     def __enter__(self) -> Self:
         return self
@@ -153,6 +165,9 @@ class SparkLease(Generic[Unit, Result]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+        # A job that stops or fails has what was noted while it ran.
+        if error is None and (use := self._lease.use())["tasks"]:
+            self._note_use(use)
 
     def map(self, units: Iterator[Unit]) -> Iterator[Outcome[Unit, Result]]:
         """Run units as they are drawn.
@@ -163,6 +178,13 @@ class SparkLease(Generic[Unit, Result]):
             for outcome in self._lease.map(units):
                 self._watch.clear()
                 yield outcome
+                self._note_now_and_then()
+
+    def _note_now_and_then(self) -> None:
+        now = time.monotonic()
+        if now - self._noted_at >= NOTE_EVERY_S:
+            self._noted_at = now
+            self._note_use(self._lease.use())
 
     def cancel(self) -> None:
         """End what runs, refuse what follows."""

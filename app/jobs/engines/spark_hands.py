@@ -12,11 +12,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from app.jobs.engines.choice import CHECKPOINT_ENGINE, EVENT_ENGINE, why_no_spark
+from app.jobs.engines.choice import (
+    CHECKPOINT_ENGINE,
+    EVENT_ENGINE,
+    WhyInline,
+    least_of,
+    why_inline,
+    why_no_spark,
+)
 from app.jobs.engines.spark_engine import NOT_YET, QUEUE_RETRY_S, SPARK_POOL
 from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.models import WaitingOn
 from app.jobs.running.context import JobContext
+from app.kit.spark.calibration import thresholds_of
+from app.kit.spark.thresholds import Threshold
 from app.settings import EngineChoice, Settings
 from spark import extras
 from spark.erase.hands.child import ChildHands
@@ -33,15 +42,10 @@ BORROW_WAIT_S = 20.0
 START_RETRY_S = 10.0
 HANDS_FULL = "HANDS_FULL"
 EngineName = Literal["INLINE", "SPARK"]
-Reason = Literal[
-    "REQUESTED",
-    "LOG_SIZE",
-    "SPARK_DISABLED",
-    "SPARK_NOT_INSTALLED",
-    "POOL_FAILED",
-    "POOL_DRAINING",
-    "DIRECTORY_ON_THIS_MACHINE",
-]
+Reason = (
+    Literal["REQUESTED", "LOG_SIZE", "SPARK_DISABLED", "SPARK_NOT_INSTALLED", "DIRECTORY_ON_THIS_MACHINE"]
+    | WhyInline
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +71,16 @@ class HandsSource:
             raise JobFailed("JE_NOT_INSTALLED", f"no compiler for its loops here: {extras.JE.command}")
         wanted = requested or self.settings.engine
         size = log_bytes(directory)
-        engine, reason = self.choose(wanted, size=size)
-        min_bytes = self.settings.spark.erase_min_bytes
+        threshold = thresholds_of(self.settings)["ERASURE"]
+        engine, reason = self.choose(wanted, size=size, threshold=threshold)
+        pool = None if self.spark is None else self.spark.pool.snapshot()
         shown = {
             "engine": engine,
             "reason": reason,
             "requested": wanted,
             "log_bytes": size,
-            "min_bytes": min_bytes,
+            "min_bytes": least_of(threshold, pool, siblings=1),
+            "threshold_source": threshold.source,
         }
         if context.checkpoint(CHECKPOINT_ENGINE) != shown:
             context.write(lambda db: context.change(db, {"engine": engine}, (EVENT_ENGINE, shown)))
@@ -88,8 +94,14 @@ class HandsSource:
         context.moves_to(pool=True)
         return borrow_spark_hands(self.spark, context), engine
 
-    def choose(self, wanted: EngineChoice, *, size: int) -> tuple[EngineName, Reason]:
-        """Choose the engine for a log of so many bytes, and say why."""
+    def choose(
+        self, wanted: EngineChoice, *, size: int, threshold: Threshold | None = None
+    ) -> tuple[EngineName, Reason]:
+        """Choose the engine for a log of so many bytes, and say why.
+
+        Args:
+            threshold: None: what holds now.
+        """
         if wanted == "INLINE":
             return "INLINE", "REQUESTED"
         if self.spark is None:
@@ -99,14 +111,12 @@ class HandsSource:
             return "INLINE", "DIRECTORY_ON_THIS_MACHINE"
         if wanted == "SPARK":
             return "SPARK", "REQUESTED"
-        if size < self.settings.spark.erase_min_bytes:
-            return "INLINE", "LOG_SIZE"
-        state = self.spark.pool.snapshot().state
-        if state == "FAILED":
-            return "INLINE", "POOL_FAILED"
-        if state == "DRAINING":
-            return "INLINE", "POOL_DRAINING"
-        return "SPARK", "LOG_SIZE"
+        pool = self.spark.pool.snapshot()
+        holding = threshold or thresholds_of(self.settings)["ERASURE"]
+        against = why_inline(size, holding, pool, least_of(holding, pool, siblings=1))
+        if against is None:
+            return "SPARK", "LOG_SIZE"
+        return "INLINE", "LOG_SIZE" if against == "ROWS" else against
 
 
 def log_bytes(directory: Path) -> int:

@@ -13,8 +13,19 @@ from datetime import timedelta
 from app.clock import Clock
 from app.jobs.engines.spark_engine import QUEUE_RETRY_S, SparkEngine
 from app.jobs.errors import PoolNotRunning, PoolQueueFull
-from app.jobs.models import ExchangeRead, SparkLimits, SparkPoolRead, SparkSlot, SparkWaiting
+from app.jobs.models import (
+    ExchangeRead,
+    SparkCalibration,
+    SparkExecutor,
+    SparkLimits,
+    SparkPoolRead,
+    SparkSlot,
+    SparkThreshold,
+    SparkWaiting,
+)
 from app.kit.durations import duration_of
+from app.kit.spark.calibration import read_calibration, thresholds_of
+from app.kit.spark.thresholds import UNITS
 from app.settings import Settings, SparkSettings
 from spark.exchange.board import ExchangeLimits
 from spark.exchange.dispatch import Exchange
@@ -39,6 +50,7 @@ class SparkService:
     def __init__(self, settings: Settings, clock: Clock, *, instance_id: str) -> None:
         spark = settings.spark
         self._settings = spark
+        self._all_settings = settings
         self._clock = clock
         self._instance_id = instance_id
         self.pool = SparkPool(_options(settings), limits=_limits(spark))
@@ -128,6 +140,11 @@ class SparkService:
             executors=found.executors,
             uses_cds=found.uses_cds,
             limits=limits_of(self._settings),
+            cores=sum(each.cores for each in found.executor_list) or None,
+            memory_bytes=sum(each.memory for each in found.executor_list) or None,
+            executor_list=_executors(found),
+            thresholds=_thresholds(self._all_settings),
+            calibration=_calibration(self._all_settings),
         )
 
 
@@ -142,6 +159,40 @@ def _slots(found: PoolSnapshot) -> list[SparkSlot]:
         )
         for slot in found.slots
     ]
+
+
+def _executors(found: PoolSnapshot) -> list[SparkExecutor]:
+    return [
+        SparkExecutor(
+            id=each.id,
+            address=each.address,
+            cores=each.cores,
+            tasks=each.tasks,
+            memory_bytes=each.memory,
+            memory_used_bytes=each.memory_used,
+        )
+        for each in found.executor_list
+    ]
+
+
+def _thresholds(settings: Settings) -> list[SparkThreshold]:
+    return [
+        SparkThreshold(
+            kind=kind,
+            unit=UNITS[kind],
+            least=each.least,
+            least_cold=each.least_cold,
+            source=each.source,
+            basis=each.basis,
+        )
+        for kind, each in thresholds_of(settings).items()
+    ]
+
+
+def _calibration(settings: Settings) -> SparkCalibration:
+    found = read_calibration(settings)
+    made_at = None if found.calibration is None else found.calibration.made_at
+    return SparkCalibration(state=found.state, made_at=made_at, why=found.why)
 
 
 def limits_of(settings: SparkSettings) -> SparkLimits:
@@ -165,6 +216,16 @@ def _options(settings: Settings) -> SparkOptions:
         executor_memory=spark.executor_memory,
         executor_cores=spark.executor_cores,
         cores_max=spark.cores_max,
+        executors=spark.executors,
+        executors_min=spark.executors_min,
+        executors_max=spark.executors_max,
+        image=spark.image,
+        namespace=spark.namespace,
+        archives=tuple(spark.archives),
+        encrypted=settings.spark_is_encrypted,
+        secret_file=spark.secret_file,
+        ui_port=spark.ui_port if spark.ui else None,
+        event_log_dir=None if spark.event_log_dir is None else spark.event_log_dir.absolute(),
         python=str(spark.python or sys.executable),
         cds_archive=spark.cds_archive or default_cds_archive(),
         # Not the system's: there nobody would remove what a killed process has left.

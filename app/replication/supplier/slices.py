@@ -6,13 +6,13 @@ Everything that counts stays here: order, numbers, answers. A slice that is read
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from app.jobs.engines.choice import Work
 from app.jobs.engines.engine import Borrower, Engine
+from app.jobs.engines.use_notes import name_on_spark
 from app.jobs.running.context import JobContext
 from app.replication.replica.replicas import replica_limits
 from app.replication.supplier.batches import Outgoing
@@ -42,10 +42,14 @@ def choose_engine(ground: Ground, *, rows: int | None) -> Engine | None:
     context, engines = ground.context, ground.engines
     asked = ground.params.engine or context.settings.engine
     work = Work(
-        asked, rows, has_ledger=True, archives=True, is_here=is_on_this_machine(place_of(ground.store))
+        asked,
+        rows,
+        has_ledger=True,
+        archives=True,
+        is_here=is_on_this_machine(place_of(ground.store)),
+        kind="WINDOW",
     )
-    least = context.settings.spark.window_min_changes
-    engine = replace(engines, min_rows=least).choose(context, work)
+    engine = engines.choose(context, work)
     ground.record.row.engine = engine.name
     return engine if engine.name == "SPARK" else None
 
@@ -81,7 +85,11 @@ class SlicedSource:
             folder=folder,
             bounds=bounds,
         )
-        borrower = Borrower(may_work=lambda: context.stop_cause is None, show_waiting=context.show_waiting)
+        borrower = Borrower(
+            may_work=lambda: context.stop_cause is None,
+            show_waiting=context.show_waiting,
+            name=name_on_spark(context),
+        )
         workers = context.settings.purge_workers
         lease = stack.enter_context(engine.lease(work, workers=workers, borrower=borrower))
         stack.callback(context.on_cancel(lease.cancel))

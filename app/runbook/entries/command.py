@@ -34,6 +34,16 @@ ENTRIES: Final = (
         Passes.MAYBE,
     ),
     Entry(
+        "CALIBRATION_FAILED",
+        (Seen.COMMAND,),
+        "`lethe spark-pool calibrate` could not measure; AUTO goes by what it went by before.",
+        (
+            "The message has the cause. Spark that does not come up: `lethe explain SPARK_FAILED`. Workers "
+            "on other machines: name the threshold yourself, LETHE_SPARK__MIN_ROWS."
+        ),
+        Passes.NO,
+    ),
+    Entry(
         "WAIT_TIMED_OUT",
         (Seen.COMMAND,),
         "The command stopped waiting; the job goes on.",

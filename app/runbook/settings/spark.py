@@ -96,6 +96,81 @@ ENTRIES: Final = (
         "Not set on a shared cluster: other applications wait.",
     ),
     Setting(
+        "LETHE_SPARK__EXECUTORS",
+        "none",
+        "So many executors of a cluster, always. None: what the cluster gives.",
+        "More than the cluster has: it gives what it has. With LETHE_SPARK__EXECUTORS_MAX: exit 78.",
+    ),
+    Setting(
+        "LETHE_SPARK__EXECUTORS_MIN",
+        "1",
+        "Executors that stay while there is no work; only with LETHE_SPARK__EXECUTORS_MAX.",
+        "Too large: others wait for them. Too small: a job waits until more have come.",
+    ),
+    Setting(
+        "LETHE_SPARK__EXECUTORS_MAX",
+        "none",
+        "Named: executors come with the work up to so many, and go after a minute without it.",
+        "Not set on a shared cluster: Lethe keeps what it has got.",
+    ),
+    Setting(
+        "LETHE_SPARK__IMAGE",
+        "none",
+        "Image of executors on Kubernetes.",
+        "None, or one that cannot be fetched: no executor comes, and jobs show NO_EXECUTORS.",
+    ),
+    Setting(
+        "LETHE_SPARK__NAMESPACE",
+        "none",
+        "Namespace of executors on Kubernetes. None: Spark's own default.",
+        "One where this service may make no pods: no executor comes.",
+    ),
+    Setting(
+        "LETHE_SPARK__ARCHIVES",
+        "none",
+        (
+            'Archives that are unpacked on each executor, as a JSON list: `["env.tar.gz#environment"]`. '
+            "`LETHE_SPARK__PYTHON=environment/bin/python` names an interpreter in one."
+        ),
+        "No JSON ends the start with exit 78. A file that is not there: the pool is FAILED.",
+    ),
+    Setting(
+        "LETHE_SPARK__ENCRYPTION",
+        "none",
+        (
+            "Whether driver and executors prove a common secret and encrypt. None: where the master is not "
+            "on this machine."
+        ),
+        "False: who reads the network has the passwords of the stores, which tasks carry.",
+    ),
+    Setting(
+        "LETHE_SPARK__SECRET_FILE",
+        "none",
+        (
+            "File with the secret of a standalone cluster: `spark.authenticate.secret` of its master and "
+            "workers. Kubernetes and YARN need none."
+        ),
+        "None, or another one than the cluster's: the pool is FAILED, with NO_SECRET or without an answer.",
+    ),
+    Setting(
+        "LETHE_SPARK__UI",
+        "false",
+        "Whether Spark shows its own pages, without buttons that end jobs.",
+        "They ask for no token: with a cluster they are at all addresses of this machine.",
+    ),
+    Setting(
+        "LETHE_SPARK__UI_PORT",
+        "4040",
+        "Port of Spark's own pages.",
+        "One that is taken: Spark takes the next free one, up to sixteen.",
+    ),
+    Setting(
+        "LETHE_SPARK__EVENT_LOG_DIR",
+        "none",
+        "Folder of Spark's event logs, for its history server. None: none are written.",
+        "Nobody clears it but the history server: it grows.",
+    ),
+    Setting(
         "LETHE_SPARK__CDS_ARCHIVE",
         "none",
         "Class data archive of the JVM. None: the one of `make setup`, where there is one.",
@@ -150,24 +225,30 @@ ENTRIES: Final = (
         "LETHE_SPARK__CONF",
         "none",
         "More configuration of Spark, as a JSON object.",
-        "No JSON ends the start with exit 78. Never a secret: `ps` shows it.",
+        (
+            "No JSON, or what Lethe itself must set, ends the start with exit 78; the message says why. "
+            "Never a secret: `ps` shows it."
+        ),
     ),
     Setting(
         "LETHE_SPARK__MIN_ROWS",
         "100000",
-        "AUTO takes Spark from so many estimated rows on.",
+        (
+            "AUTO takes Spark from so many estimated rows on. Only where it is set; else by measurement, "
+            "which `lethe spark-pool status` shows."
+        ),
         ("Too small: small jobs pay for its start. Too large: large jobs run on one machine's threads."),
     ),
     Setting(
         "LETHE_SPARK__ERASE_MIN_BYTES",
         "4294967296",
-        "AUTO takes Spark for an erasure from a log of so many bytes on.",
+        "AUTO takes Spark for an erasure from a log of so many bytes on; if it is set, on a cold pool too.",
         "As for LETHE_SPARK__MIN_ROWS.",
     ),
     Setting(
         "LETHE_SPARK__WINDOW_MIN_CHANGES",
         "200000",
-        "A window of a replication session of so many changes on is read by Spark.",
+        "A window of a replication session of so many changes on is read by Spark; as above, if it is set.",
         "As for LETHE_SPARK__MIN_ROWS.",
     ),
     Setting(

@@ -12,16 +12,17 @@ from typing import Any
 import pytest
 
 from app.clock import SystemClock
-from app.jobs.engines.choice import CHECKPOINT_ENGINE, EVENT_ENGINE, Engines, Work
+from app.jobs.engines.choice import CHECKPOINT_ENGINE, EVENT_ENGINE, Engines, Work, least_of
 from app.jobs.engines.engine import Borrower, InlineEngine
 from app.jobs.engines.spark_engine import FAILED_REST_S, SparkEngine
 from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.models import WaitingOn
+from app.kit.spark.thresholds import Source, Threshold, Thresholds
 from app.settings import Settings, SparkSettings
 from spark.exchange.board import ExchangeLimits
 from spark.exchange.dispatch import Exchange
 from spark.pool.errors import PoolDraining, PoolFailed, PoolQueueFull, SparkError, SparkJobFailed
-from spark.pool.snapshot import PoolSnapshot, PoolState
+from spark.pool.snapshot import PoolSnapshot, PoolState, WaitingView
 from spark.targets.target import Target, is_on_this_machine
 from tests.app.jobs.workbench import Workbench
 from tests.spark.exchange.slots import CORES, ThreadSlots
@@ -78,13 +79,25 @@ def pool() -> Pool:
 
 @pytest.fixture
 def engine(pool: Pool, slots: ThreadSlots) -> Iterator[SparkEngine]:
-    exchange = Exchange(slots, dispatchers=2, limits=LIMITS, run=slots.run_tasks, cores=lambda _: CORES)
+    exchange = Exchange(
+        slots,
+        dispatchers=2,
+        limits=LIMITS,
+        run=slots.run_tasks,
+        cores=lambda _: CORES,
+        describe=slots.describe,
+    )
     yield SparkEngine(pool, exchange, SystemClock(), queue_max=1)
     exchange.close()
 
 
 def work(requested: Any = "AUTO", rows: int | None = 500_000, *, has_ledger: bool = True) -> Work:
     return Work(requested, rows, has_ledger)
+
+
+def thresholds(least: int | None, least_cold: int | None, source: Source = "BUILT_IN") -> Thresholds:
+    made = Threshold(least, least_cold, source, "of a test")
+    return {"PURGE": made, "EXTINCTION": made, "WINDOW": made, "ERASURE": made}
 
 
 @pytest.mark.parametrize(
@@ -109,7 +122,7 @@ def test_engine_is_chosen_by_request_rows_and_pool(
     pool.stands(state)
     job_id = bench.submit()
     context = bench.context()
-    engines = Engines(InlineEngine(SystemClock()), engine, 100_000)
+    engines = Engines(InlineEngine(SystemClock()), engine, lambda: thresholds(100_000, 100_000, "SETTING"))
     assert engines.choose(context, asked).name == chosen
     assert bench.job(job_id).engine == chosen
     [event] = [event for event in bench.events(job_id) if event.type == EVENT_ENGINE]
@@ -119,10 +132,95 @@ def test_engine_is_chosen_by_request_rows_and_pool(
         "requested": asked.requested,
         "estimated_rows": asked.rows,
         "min_rows": 100_000,
+        "threshold_source": "SETTING",
     }
     engines.choose(context, asked)
     assert len([event for event in bench.events(job_id) if event.type == EVENT_ENGINE]) == 1
     assert bench.checkpoint(job_id, CHECKPOINT_ENGINE) == event.data
+
+
+WAITS = WaitingView("j", "BULK", 2.0)
+"""Somebody has waited for a slot for two seconds."""
+
+
+@pytest.mark.parametrize(
+    ("rows", "stands", "chosen", "reason", "least"),
+    [
+        (1_000, {"state": "READY"}, "SPARK", "ROWS", 1_000),
+        (999, {"state": "READY"}, "INLINE", "ROWS", 1_000),
+        (29_999, {"state": "STOPPED"}, "INLINE", "POOL_COLD", 30_000),
+        (29_999, {"state": "STARTING"}, "INLINE", "POOL_COLD", 30_000),
+        (29_999, {"state": "REBUILDING"}, "INLINE", "POOL_COLD", 30_000),
+        (999, {"state": "STOPPED"}, "INLINE", "ROWS", 30_000),
+        (30_000, {"state": "STOPPED"}, "SPARK", "ROWS", 30_000),
+        (30_000, {"state": "FAILED"}, "INLINE", "POOL_FAILED", 1_000),
+        (30_000, {"state": "DRAINING"}, "INLINE", "POOL_DRAINING", 1_000),
+        (30_000, {"state": "READY", "queue": (WAITS,)}, "INLINE", "POOL_BUSY", 1_000),
+        (30_000, {"state": "READY", "queue": (replace(WAITS, waited_s=1.9),)}, "SPARK", "ROWS", 1_000),
+        (30_000, {"state": "READY", "executors": 0}, "INLINE", "POOL_BUSY", 1_000),
+        (30_000, {"state": "READY", "executors": 1}, "SPARK", "ROWS", 1_000),
+    ],
+)
+def test_auto_minds_a_pool_that_is_cold_or_busy(
+    bench: Workbench,
+    engine: SparkEngine,
+    pool: Pool,
+    rows: int,
+    stands: dict[str, Any],
+    chosen: str,
+    reason: str,
+    least: int,
+) -> None:
+    pool.found = replace(pool.found, **stands)
+    job_id = bench.submit()
+    engines = Engines(InlineEngine(SystemClock()), engine, lambda: thresholds(1_000, 30_000))
+    assert engines.choose(bench.context(), work(rows=rows)).name == chosen
+    told = bench.events(job_id)[-1].data
+    assert (told["engine"], told["reason"], told["min_rows"]) == (chosen, reason, least)
+
+
+@pytest.mark.parametrize("stands", [{"queue": (WAITS,)}, {"executors": 0}, {"state": "STOPPED"}])
+def test_threshold_that_a_setting_names_is_an_order(
+    bench: Workbench, engine: SparkEngine, pool: Pool, stands: dict[str, Any]
+) -> None:
+    pool.found = replace(pool.found, **({"state": "READY"} | stands))
+    bench.submit()
+    engines = Engines(InlineEngine(SystemClock()), engine, lambda: thresholds(1_000, 1_000, "SETTING"))
+    assert engines.choose(bench.context(), work(rows=1_000)).name == "SPARK"
+
+
+@pytest.mark.parametrize("rows", [None, 0, 10**12])
+def test_auto_never_takes_spark_where_it_is_never_faster(
+    bench: Workbench, engine: SparkEngine, rows: int | None
+) -> None:
+    """As on a local master, whose cores threads use as well."""
+    job_id = bench.submit()
+    context = bench.context()
+    engines = Engines(InlineEngine(SystemClock()), engine)
+    assert engines.choose(context, work(rows=rows)).name == "INLINE"
+    told = bench.events(job_id)[-1].data
+    assert (told["reason"], told["min_rows"], told["threshold_source"]) == ("NO_GAIN", None, "BUILT_IN")
+    assert engines.choose(context, work("SPARK", rows)).name == "SPARK"
+
+
+@pytest.mark.parametrize(
+    ("siblings", "state", "least"),
+    [
+        (1, "READY", 1_000),
+        (2, "READY", 500),
+        (4, "READY", 250),
+        (40, "READY", 250),
+        (1, "STOPPED", 30_000),
+        (10, "STOPPED", 3_000),
+        (1_000, "STOPPED", 250),
+    ],
+)
+def test_children_of_a_batch_pay_for_a_start_together(
+    pool: Pool, siblings: int, state: Any, least: int
+) -> None:
+    pool.stands(state)
+    threshold = thresholds(1_000, 30_000)["PURGE"]
+    assert least_of(threshold, pool.found, siblings=siblings) == least
 
 
 @pytest.mark.parametrize(

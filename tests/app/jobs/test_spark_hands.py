@@ -122,6 +122,7 @@ def test_hands_are_taken_once_and_the_job_tells_the_engine(
         "requested": "AUTO",
         "log_bytes": 1_000,
         "min_bytes": MIN_BYTES,
+        "threshold_source": "SETTING",
     }
     hands.close()
     source.take(context, None, directory=directory)[0].close()

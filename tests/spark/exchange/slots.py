@@ -11,7 +11,7 @@ from typing import Any
 
 from spark.pool.errors import SparkError, SparkJobCancelled
 from spark.targets.run import Deliver
-from spark.targets.task import Task, run_task
+from spark.targets.task import NO_TICKET, Report, Task, TaskRun, pack, run_task
 
 CORES = 2
 
@@ -40,6 +40,7 @@ class ThreadSlots:
         script: the errors of the next jobs of Spark, None for a good one; empty: all are good.
         refusals: what the next leases raise instead.
         jobs: the units of each task of each job of Spark.
+        described: how each was called.
     """
 
     def __init__(self, slots: int) -> None:
@@ -48,6 +49,7 @@ class ThreadSlots:
         self.script: deque[SparkError | None] = deque()
         self.refusals: deque[SparkError] = deque()
         self.jobs: list[list[int]] = []
+        self.described: list[str] = []
 
     @contextmanager
     def lease(
@@ -70,13 +72,23 @@ class ThreadSlots:
         fault = self.script.popleft() if self.script else None
         if fault is not None:
             raise fault
-        futures = [self._pool.submit(run_task, task) for task in tasks]
+        futures = [self._pool.submit(_run_task, task) for task in tasks]
         for future in futures:
             while not future.done():
                 if slot.cancelled.wait(0.005):
                     raise SparkJobCancelled("cancelled")
             deliver(future.result())
 
+    def describe(self, _slot: ThreadSlot, text: str) -> None:
+        """Keep what Spark would show beside the next job."""
+        self.described.append(text)
+
     def close(self) -> None:
         """End the threads."""
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _run_task(task: Task) -> list[Report]:
+    """As a worker does: the task's own report comes first."""
+    ran = TaskRun("group", 7, seconds=0.5, cpu_seconds=0.25, memory_bytes=1_000)
+    return [Report(task.number, NO_TICKET, "RAN", pack(ran)), *run_task(task)]

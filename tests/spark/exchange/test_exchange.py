@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from spark.exchange.board import ExchangeLimits
+from spark.exchange.board import Board, ExchangeLimits, Flight, LeaseState
 from spark.exchange.dispatch import Exchange
 from spark.exchange.errors import TaskBroken, UnitsLost
 from spark.exchange.lease import LeaseTerms
 from spark.pool.errors import PoolDraining, SparkJobCancelled, SparkJobFailed, SparkLost
 from spark.targets.errors import TargetCancelled, TargetLockTimeout
+from spark.targets.task import NO_TICKET, Report, pack
 from tests.spark.exchange.slots import CORES, ThreadSlots
 from tests.spark.exchange.work import blunder, done, made_target, note, rest, think, trip, work_of
 
@@ -32,7 +33,14 @@ def slots() -> Iterator[ThreadSlots]:
 
 @pytest.fixture
 def exchange(slots: ThreadSlots) -> Iterator[Exchange]:
-    made = Exchange(slots, dispatchers=2, limits=LIMITS, run=slots.run_tasks, cores=lambda _: CORES)
+    made = Exchange(
+        slots,
+        dispatchers=2,
+        limits=LIMITS,
+        run=slots.run_tasks,
+        cores=lambda _: CORES,
+        describe=slots.describe,
+    )
     yield made
     made.close()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("lethe-dispatch")]
@@ -233,3 +241,66 @@ def test_look_may_end_a_lease_that_waits(exchange: Exchange, slots: ThreadSlots,
     ):
         list(lease.map(iter(range(3))))
     assert exchange.snapshot().leases == 0
+
+
+def test_jobs_of_spark_are_called_by_whose_units_they_carry(
+    exchange: Exchange, slots: ThreadSlots, tmp_path: Path
+) -> None:
+    target = made_target(tmp_path)
+    for name in ("job_1 PURGE shop", ""):
+        with exchange.lease(work_of(target, note), LeaseTerms(workers=1, name=name)) as lease:
+            assert len(list(lease.map(iter([len(name)])))) == 1
+    assert slots.described == ["1 units in 1 tasks: job_1 PURGE shop", "1 units in 1 tasks"]
+
+
+def test_lease_tells_what_its_tasks_took(exchange: Exchange, tmp_path: Path) -> None:
+    with exchange.lease(work_of(made_target(tmp_path), note), LeaseTerms(workers=1)) as lease:
+        assert lease.use()["tasks"] == 0
+        outcomes = list(lease.map(iter(range(40))))
+        use = lease.use()
+    assert len(outcomes) == 40
+    assert use["tasks"] >= 1
+    assert use == {
+        "groups": ["group"],
+        "stages": [7],
+        "tasks": use["tasks"],
+        "task_s": 0.5 * use["tasks"],
+        "cpu_s": 0.25 * use["tasks"],
+        "memory_bytes": 1_000,
+    }
+
+
+def test_only_five_leases_are_named() -> None:
+    flight = Flight(lambda _why: None)
+    for number in range(7):
+        flight.leases[number] = LeaseState("place", 1, "BULK", name=f"job_{number}")
+    assert flight.description.endswith("job_0; job_1; job_2; job_3; job_4 and 2 more")
+
+
+def test_use_that_cannot_be_read_spoils_nothing() -> None:
+    board = Board(LIMITS)
+    lease = LeaseState("place", 1, "BULK")
+    board.open(lease)
+    board.hand_in(lease, 1, pack(1))
+    flight = board.take_off("BULK", lambda _why: None, cores=1)
+    assert flight is not None
+    [task] = flight.tasks
+    done = pack((None, None, 0.1))
+    board.deliver(
+        flight,
+        [
+            Report(task.number, NO_TICKET, "RAN", b"no pickle"),
+            Report(task.number, task.units[0][0], "DONE", done),
+        ],
+    )
+    assert board.next_outcome(lease, 0) is not None
+    assert board.use_of(lease)["tasks"] == 0
+
+
+def test_lease_that_is_alone_waits_for_nobody() -> None:
+    board = Board(LIMITS)
+    first, second = LeaseState("a", 1, "BULK"), LeaseState("b", 1, "BULK")
+    board.open(first)
+    assert board.gather_s == LIMITS.alone_s
+    board.open(second)
+    assert board.gather_s == LIMITS.gather_s

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,3 +89,39 @@ def _lives(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def test_what_a_lease_took_is_found_in_spark_by_its_groups_and_stages(
+    pool: SparkPool, exchange: Exchange, tmp_path: Path
+) -> None:
+    name = "job_1 PURGE shop"
+    with exchange.lease(work_of(made_target(tmp_path), note), LeaseTerms(workers=1, name=name)) as lease:
+        assert len(list(lease.map(iter(range(3))))) == 3
+        use = lease.use()
+    assert use["tasks"] >= len(use["stages"]) >= 1
+    assert use["task_s"] >= use["cpu_s"] > 0
+    assert use["memory_bytes"] > 20 * 1024**2
+
+    def look(spark: Any) -> list[tuple[list[int], str]]:
+        tracker, store = spark.sparkContext.statusTracker(), spark.sparkContext._jsc.sc().statusStore()
+        return [
+            (list(tracker.getJobInfo(job).stageIds), store.job(job).description().get())
+            for group in use["groups"]
+            for job in tracker.getJobIdsForGroup(group)
+        ]
+
+    with pool.lease(job_id="look", job_class="INTERACTIVE") as looking:
+        found = looking.run(look)
+    assert sorted(stage for stages, _ in found for stage in stages) == sorted(use["stages"])
+    assert all(description.endswith(f": {name}") for _, description in found)
+
+
+def test_pool_shows_who_runs_tasks(pool: SparkPool) -> None:
+    deadline = time.monotonic() + 15
+    while not pool.snapshot().executor_list:
+        assert time.monotonic() < deadline, "nobody was looked at"
+        time.sleep(0.1)
+    [here] = pool.snapshot().executor_list
+    assert (here.id, here.cores) == ("driver", 2)
+    assert here.memory > here.memory_used >= 0
+    assert here.address.startswith("127.0.0.1:")

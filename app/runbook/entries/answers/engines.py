@@ -16,8 +16,8 @@ ENTRIES: Final = (
         "ROWS",
         (Seen.ANSWER,),
         (
-            "Why this engine: the estimated rows are fewer (INLINE) or not fewer (SPARK) than "
-            "LETHE_SPARK__MIN_ROWS. As a kind of purge: rows of any table."
+            "Why this engine: the estimated rows are fewer (INLINE) or not fewer (SPARK) than the threshold, "
+            "which `lethe spark-pool status` shows. As a kind of purge: rows of any table."
         ),
         "Nothing to do. `--engine SPARK` asks for Spark all the same.",
         Passes.FINE,
@@ -26,8 +26,8 @@ ENTRIES: Final = (
         "LOG_SIZE",
         (Seen.ANSWER,),
         (
-            "Why this engine: the log is smaller (INLINE) or not smaller (SPARK) than "
-            "LETHE_SPARK__ERASE_MIN_BYTES."
+            "Why this engine: the log is smaller (INLINE) or not smaller (SPARK) than the threshold, which "
+            "`lethe spark-pool status` shows."
         ),
         "Nothing to do. `--engine SPARK` asks for Spark all the same.",
         Passes.FINE,
@@ -41,6 +41,39 @@ ENTRIES: Final = (
             " ask for it: `--engine SPARK`."
         ),
         Passes.FINE,
+    ),
+    Entry(
+        "NO_GAIN",
+        (Seen.ANSWER,),
+        (
+            "Why inline: by measurement Spark does this kind of work no faster here, whatever its size. On "
+            "one machine threads use the same cores."
+        ),
+        (
+            "Nothing to do. `--engine SPARK` asks for Spark all the same; `lethe spark-pool calibrate` "
+            "measures anew, and LETHE_SPARK__MIN_ROWS names a threshold."
+        ),
+        Passes.FINE,
+    ),
+    Entry(
+        "POOL_COLD",
+        (Seen.ANSWER,),
+        "Why inline: Spark is not up, and its start would take longer than it saves.",
+        (
+            "Nothing to do. `LETHE_SPARK__START=EAGER` has it up from the start of the service; `--engine "
+            "SPARK` asks for it all the same."
+        ),
+        Passes.FINE,
+    ),
+    Entry(
+        "POOL_BUSY",
+        (Seen.ANSWER,),
+        "Why inline: others have waited for Spark for seconds, or its cluster gives no executor.",
+        (
+            "Nothing to do. If it is so for long: more LETHE_SPARK__SLOTS, or more machines; `lethe "
+            "spark-pool status` shows who waits."
+        ),
+        Passes.YES,
     ),
     Entry(
         "POOL_FAILED",

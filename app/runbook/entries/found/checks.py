@@ -328,6 +328,17 @@ ENTRIES: Final = (
         Passes.NO,
     ),
     Entry(
+        "NO_SECRET",
+        (Seen.FINDING,),
+        "A standalone Spark cluster beyond this machine has no secret in common with the service.",
+        (
+            "Write the secret of the master and its workers (`spark.authenticate.secret`) into a file of the "
+            "service's own, name it by LETHE_SPARK__SECRET_FILE, and start the service again. On a network "
+            "that you trust LETHE_SPARK__ENCRYPTION=false does without."
+        ),
+        Passes.NO,
+    ),
+    Entry(
         "BAD_MASTER",
         (Seen.FINDING,),
         "The address of the Spark master cannot be read.",

@@ -1,0 +1,1 @@
+"""What settings, measurements and thresholds of the pooled Spark session are."""

@@ -1,0 +1,131 @@
+"""From how much work on AUTO takes Spark: a table by measurement, this machine's own, or the settings'.
+
+Rules:
+- what a setting names holds as it is named, whether the pool is up or not;
+- else what `lethe spark-pool calibrate` has measured on this machine for this master;
+- else the table here. A threshold of None: Spark is never faster there, and is taken where it is asked for.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from app.settings import Settings
+
+WorkKind = Literal["PURGE", "EXTINCTION", "WINDOW", "ERASURE"]
+SizeUnit = Literal["ROWS", "CHANGES", "BYTES"]
+Source = Literal["SETTING", "CALIBRATED", "BUILT_IN"]
+START_S: Final = 10.0
+"""A start of the pool with its first Python worker, on two quiet cores with the class archive."""
+GAIN_LEAST: Final = 1.1
+"""Spark must be faster by so much: what is measured spreads, and a pool takes memory."""
+UNITS: Final[dict[WorkKind, SizeUnit]] = {
+    "PURGE": "ROWS",
+    "EXTINCTION": "ROWS",
+    "WINDOW": "CHANGES",
+    "ERASURE": "BYTES",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """From how much work of one kind on AUTO takes Spark.
+
+    Args:
+        least: in the kind's unit, on a pool that is up; None: never by itself.
+        least_cold: the same where Spark has to be started first.
+        basis: what it follows from, for people.
+    """
+
+    least: int | None
+    least_cold: int | None
+    source: Source
+    basis: str
+
+    def at(self, *, is_up: bool) -> int | None:
+        """The threshold for a pool that is up, or is not."""
+        return self.least if is_up else self.least_cold
+
+
+Thresholds = Mapping[WorkKind, Threshold]
+ThresholdsNow = Callable[[], Thresholds]
+
+
+@dataclass(frozen=True, slots=True)
+class Speeds:
+    """What was measured of one kind of work.
+
+    Args:
+        inline_per_s, spark_per_s: units of size a second, over many stores at once.
+        spark_floor_s: what a small job takes longer on a pool that is up.
+        start_s: what a start of the pool takes.
+    """
+
+    inline_per_s: float
+    spark_per_s: float
+    spark_floor_s: float
+    start_s: float
+
+    def least(self, *, extra_s: float = 0.0) -> int | None:
+        """From how much work on Spark is done first; None: it never is.
+
+        Args:
+            extra_s: what Spark needs before it begins.
+        """
+        if self.spark_per_s < GAIN_LEAST * self.inline_per_s:
+            return None
+        saved_s = 1 / self.inline_per_s - 1 / self.spark_per_s
+        return math.ceil((self.spark_floor_s + extra_s) / saved_s)
+
+    def threshold(self, *, source: Source, basis: str) -> Threshold:
+        """The threshold that follows."""
+        return Threshold(self.least(), self.least(extra_s=self.start_s), source, basis)
+
+
+# Fleets by jobs:batch, two quiet cores, a pool that was up, equal rows left:
+#   6 SQLite databases of 60,000 rows   INLINE 1.6 to 2.1 s  SPARK 3.6 to 4.2 s (CPU 1.9 to 3.9, 6.2 to 7.8 s)
+#   3 SQLite databases of 300,000 rows  INLINE 2.1 s         SPARK 3.6 to 3.7 s
+# The statements run in the database or without Python's lock: threads use the cores as well as processes do.
+PURGE_INLINE_PER_S: Final = 300_000
+_NO_GAIN_HERE: Final = "Spark has only the cores of this machine, which threads use as well"
+_NOT_MEASURED: Final = "not measured against this machine alone"
+HERE: Final[Thresholds] = {
+    "PURGE": Threshold(None, None, "BUILT_IN", _NO_GAIN_HERE),
+    "EXTINCTION": Threshold(None, None, "BUILT_IN", _NO_GAIN_HERE),
+    "WINDOW": Threshold(200_000, 1_000_000, "BUILT_IN", _NOT_MEASURED),
+    "ERASURE": Threshold(4 * 1024**3, 8 * 1024**3, "BUILT_IN", _NOT_MEASURED),
+}
+"""Where Spark runs on this machine."""
+_COLD_ROWS: Final = 100_000 + round(START_S * PURGE_INLINE_PER_S)
+CLUSTER: Final[Thresholds] = {
+    "PURGE": Threshold(100_000, _COLD_ROWS, "BUILT_IN", _NOT_MEASURED),
+    "EXTINCTION": Threshold(100_000, _COLD_ROWS, "BUILT_IN", _NOT_MEASURED),
+    "WINDOW": HERE["WINDOW"],
+    # An erasure never leaves the machine of its log.
+    "ERASURE": HERE["ERASURE"],
+}
+"""Where it has other machines."""
+
+
+def built_in(settings: Settings) -> Thresholds:
+    """The table for the master that the settings name."""
+    return HERE if settings.executors_are_here else CLUSTER
+
+
+def ordered(settings: Settings) -> Thresholds:
+    """The thresholds that the settings name, and no others."""
+    spark = settings.spark
+    named = spark.model_fields_set
+    found: dict[WorkKind, Threshold] = {}
+    if "min_rows" in named:
+        found["PURGE"] = found["EXTINCTION"] = _ordered(spark.min_rows, "LETHE_SPARK__MIN_ROWS")
+    if "window_min_changes" in named:
+        found["WINDOW"] = _ordered(spark.window_min_changes, "LETHE_SPARK__WINDOW_MIN_CHANGES")
+    if "erase_min_bytes" in named:
+        found["ERASURE"] = _ordered(spark.erase_min_bytes, "LETHE_SPARK__ERASE_MIN_BYTES")
+    return found
+
+
+def _ordered(least: int, name: str) -> Threshold:
+    return Threshold(least, least, "SETTING", name)
