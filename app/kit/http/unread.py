@@ -1,4 +1,4 @@
-"""What the framework would not read is refused: unknown names of the query, and of a doubled key the first value."""
+"""What the framework would not read is refused: unknown names of a query, and the first value of a doubled key."""
 
 from fastapi import Request
 
