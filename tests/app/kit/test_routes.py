@@ -137,7 +137,7 @@ def test_a_path_below_a_root_is_matched_by_all_routes(app: FastAPI, led: list[An
     assert led[0][0] == "/livez"
 
 
-def test_keys() -> None:
+def test_a_key_is_of_the_first_two_parts() -> None:
     assert key_of("/v1/jobs/job_1:pause") == ("v1", "jobs")
     assert key_of("/livez") == ("livez",)
     assert key_of("/") == ("",)
