@@ -245,6 +245,7 @@ def main(arguments: Sequence[str]) -> int:
             bench.close()
         cold = cold_fleets(directory, first, stores=options.stores)
     is_right = len(warm.left | cold.left) == 1
+    print(f"rows left by all fleets: {'equal' if is_right else 'DIFFERENT'}")
     for found in (warm, cold):
         show(found)
         print(found.gate.line())
