@@ -30,7 +30,7 @@ from spark.erase.calls.refusing import Refused
 from spark.erase.calls.request import PlanRequest
 from spark.erase.errors import LogFileChanged, LogRefused
 from spark.erase.live.live import check_live_round, plan_live
-from spark.erase.live.properties import refuse_own_eraser
+from spark.erase.reading.properties import refuse_own_eraser
 from spark.erase.overwrite.file_layer import Clock, FileLayer
 from spark.erase.overwrite.header_times import read_header_times
 from spark.erase.overwrite.log_at_rest import log_at_rest

@@ -13,7 +13,7 @@ from typing import Final
 from spark.erase.calls.calls import LiveTerms, Refusal, RefusalCode
 from spark.erase.calls.request import PlanRequest
 from spark.erase.errors import RestoreRequired
-from spark.erase.live.properties import refuse_own_eraser
+from spark.erase.reading.properties import refuse_own_eraser
 from spark.erase.live.rules import decide_live, refuse_replicated, refuse_unknown_backup
 from spark.erase.overwrite import environment_lock
 from spark.erase.overwrite.file_layer import FileLayer

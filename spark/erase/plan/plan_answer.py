@@ -68,4 +68,5 @@ def vlsn_document(index: VlsnIndex | None) -> Mapping[str, int | None] | None:
         "truncate_to_vlsn": None if truncation is None else truncation.last_vlsn,
         "truncate_to_file": None if truncation is None else truncation.file,
         "truncate_possible": None if truncation is None else int(truncation.possible),
+        "left_min": index.left_min,
     }
