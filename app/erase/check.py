@@ -18,9 +18,9 @@ from app.stores.rows import Store
 from app.stores.targets import environment_directory
 from spark.erase.errors import LogRefused
 from spark.erase.helper.helper import Act, command
-from spark.erase.reading.properties import refuse_own_eraser
 from spark.erase.overwrite.environment_lock import is_in_use
 from spark.erase.reading.directory import file_names, opened, read_file_header
+from spark.erase.reading.properties import refuse_own_eraser
 from spark.erase.reading.replicated import has_vlsns
 from spark.erase.reasons import Cause
 from spark.extras import JE

@@ -152,7 +152,7 @@ public class LetheJe {
         tell("The VLSN index covers", range);
         Cut cut = log.cut(range, limitOf(range, keepWanted()));
         if (cut == null) {
-            System.out.println(tooSmall(range));
+            System.out.println("truncate would do nothing: " + tooSmall(range));
             return NOTHING;
         }
         System.out.println("truncate would free everything up to VLSN " + cut.vlsn + ", the last one of "
@@ -175,11 +175,11 @@ public class LetheJe {
         Object environment = open();
         boolean cutOff;
         try {
-            // First a checkpoint: nothing before it is needed for recovery then, so each file may be cut off.
+            // First a checkpoint in a new file: recovery needs no older one then, so each may be cut off.
             settle(environment);
             cutOff = cut(environment);
             if (cutOff) {
-                settle(environment);
+                checkpoint(environment);
             }
         } finally {
             call(environment, "close");
@@ -231,12 +231,16 @@ public class LetheJe {
 
     /** Begin a new file and make a checkpoint: recovery begins in that file then. */
     void settle(Object environment) throws Exception {
-        Object internal = internal(environment);
-        call(internal, "forceLogFileFlip");
+        call(internal(environment), "forceLogFileFlip");
+        checkpoint(environment);
+        long file = recoveryFile(internal(environment));
+        System.out.println("Checkpoint made: recovery begins in " + Log.name(file) + ".");
+    }
+
+    static void checkpoint(Object environment) throws Exception {
         Object config = make("com.sleepycat.je.CheckpointConfig");
         call(config, "setForce", true);
         call(environment, "checkpoint", config);
-        System.out.println("Checkpoint made: recovery begins in " + Log.name(recoveryFile(internal)) + ".");
     }
 
     static long recoveryFile(Object internal) throws Exception {
@@ -251,7 +255,7 @@ public class LetheJe {
         tell("The VLSN index covers", before);
         Cut cut = new Log(home).cut(before, limitOf(before, keepWanted()));
         if (cut == null || cut.file >= recoveryFile(internal)) {
-            System.out.println(tooSmall(before));
+            System.out.println("Not truncated: " + tooSmall(before));
             return false;
         }
         if (!(Boolean) callWithVlsn(internal, "tryTruncateVlsnHead", cut.vlsn, cut.file)) {
@@ -270,8 +274,9 @@ public class LetheJe {
     }
 
     String tooSmall(Range range) {
-        return "the VLSN index is small already: no older file ends before VLSN "
-            + Math.max(0, limitOf(range, keepWanted())) + ", and " + keepWanted() + " VLSNs must stay.";
+        String why = range.last - range.first < keepWanted() ? "the VLSN index is small already"
+            : "no file that the VLSN index could do without ends before VLSN " + limitOf(range, keepWanted());
+        return why + "; " + keepWanted() + " VLSNs must stay.";
     }
 
     static void tell(String what, Range range) {

@@ -1,7 +1,7 @@
 """What only JE itself can do for an erasure: a Java source file that runs with the JE of the environment.
 
-From outside the VLSN index cannot be truncated, and no checkpoint be made. `LetheJe.java` does both, with the jar
-that the application uses and no build: `java -cp JARS LetheJe.java ENVIRONMENT`.
+From outside the VLSN index cannot be truncated, and no checkpoint be made. `LetheJe.java` does both, with the
+jar that the application uses and no build: `java -cp JARS LetheJe.java ENVIRONMENT`.
 Source: je-data-eraser; facts eraser-behaviour, 3.
 """
 

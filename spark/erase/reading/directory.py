@@ -179,8 +179,8 @@ def _with_those_below(directory: Path, names: list[str], found: list[str]) -> li
     if below and found:
         name = next(name for name, files in below.items() if files)
         detail = (
-            f"{directory} has log files of its own and in {name}/ (je.log.nDataDirectories); JE would read one "
-            "or the other: put away those that do not belong to it"
+            f"{directory} has log files of its own and in {name}/ (je.log.nDataDirectories); JE would read "
+            "one or the other: put away those that do not belong to it"
         )
         raise LogInDataDirectories(detail, file=name)
     return sorted(name for files in below.values() for name in files) if below else found

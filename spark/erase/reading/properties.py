@@ -1,7 +1,7 @@
-"""What je.properties in an environment says: of JE's own eraser, and of the VLSNs that must stay in the index.
+"""What je.properties in an environment says: of JE's own eraser, and of the VLSNs that stay in the index.
 
-An application can switch the eraser on in its own code too. Then the headers of entries change under a plan, and each
-round refuses its file (HEADER_CHANGED).
+An application can switch the eraser on in its own code too. Then the headers of entries change under a plan,
+and each round refuses its file (HEADER_CHANGED).
 """
 
 import os

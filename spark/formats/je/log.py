@@ -10,8 +10,6 @@ from enum import IntEnum
 from typing import Final
 
 FILE_NAME: Final = re.compile(r"[0-9a-f]{8}\.jdb")
-# Where the files of a log lie if je.log.nDataDirectories was set: data001, data002 and so on.
-DATA_DIRECTORY: Final = re.compile(r"data[0-9]{3}")
 # Left by a network restore that did not end: the environment beside it is no environment.
 RESTORE_MARKER_NAME: Final = "7fffffff.jdb"
 FILE_NUMBER_MAX: Final = 0x7FFFFFFF

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import secrets
 import stat
 from collections.abc import Callable, Iterable
@@ -22,6 +23,8 @@ from spark.targets.files.system_calls import SystemCalls
 # Without O_NONBLOCK a pipe that bears the name would hold us for ever.
 FLAGS: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 UNFINISHED_SUFFIX: Final = ".new"
+# Where log files lie if not beside these ones (log_place.py).
+DATA_DIRECTORY: Final = re.compile(r"data[0-9]{3}")
 ATTEMPTS_MAX: Final = 5
 WRITES_MAX: Final = 1_000
 LEFT_BEHIND_MAX: Final = 100
@@ -110,7 +113,7 @@ def _logs(names: Iterable[str], folder: str) -> list[str]:
 def _logs_below(names: Iterable[str], dir_fd: int) -> list[str]:
     """The log files in data directories (log_place.py)."""
     found = []
-    for name in filter(je_log.DATA_DIRECTORY.fullmatch, names):
+    for name in filter(DATA_DIRECTORY.fullmatch, names):
         below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | FLAGS, dir_fd=dir_fd)
         try:
             found += _logs(os.listdir(below), name)

@@ -1,10 +1,11 @@
 """Where the files of a log lie: in the environment's directory, or in data directories below it.
 
-A JE with `je.log.nDataDirectories` set to n keeps file N in `data001` to `data00n`, in the one with the number
-(N mod n) + 1; `je.lck` and Lethe's own file stay above them. Source: FileManager of JE 7.5.11.
+A JE with `je.log.nDataDirectories` set to n keeps file N in one of `data001` to `data00n`, in that with the
+number (N mod n) + 1; `je.lck` and Lethe's own file stay above them. Source: FileManager of JE 7.5.11.
 """
 
 import os
+import re
 import stat
 from collections.abc import Iterable
 from dataclasses import replace
@@ -16,6 +17,7 @@ from spark.targets.files.beneath import list_beneath, stat_beneath
 from spark.targets.files.medium import Medium, medium_of
 
 FIRST: Final = "data001"
+DATA_DIRECTORY: Final = re.compile(r"data[0-9]{3}")
 
 
 class PlaceWrong(Exception):
@@ -33,7 +35,7 @@ def data_directory(number: int, count: int) -> str:
 
 def data_names(names: Iterable[str]) -> list[str]:
     """Those names that JE takes for data directories."""
-    return sorted(name for name in names if je_log.DATA_DIRECTORY.fullmatch(name))
+    return sorted(name for name in names if DATA_DIRECTORY.fullmatch(name))
 
 
 def files_below(directory: Path, names: Iterable[str]) -> dict[str, list[str]]:
