@@ -173,7 +173,8 @@ def _with_those_below(directory: Path, names: list[str], found: list[str]) -> li
     try:
         below = files_below(directory, names)
     except PlaceWrong as wrong:
-        raise LogInDataDirectories(f"{directory}: {wrong.detail}", file=wrong.name) from wrong
+        detail = f"{directory}: {wrong.detail} (je.log.nDataDirectories)"
+        raise LogInDataDirectories(detail, file=wrong.name) from wrong
     except OSError as error:
         raise EnvironmentUnreadable(f"{directory}: {_reason(error)}") from error
     if below and found:

@@ -65,7 +65,7 @@ def two_of(tmp_path: Path, seed: int) -> tuple[Path, Path]:
     """The same random log in one directory and in one to five data directories."""
     one, many = tmp_path / f"one-{seed}", tmp_path / f"many-{seed}"
     one.mkdir()
-    random_environment(one, seed, size=150)
+    random_environment(one, seed, size=120)
     shutil.copytree(one, many)
     return one, spread_over(many, random.Random(seed).randint(1, 5))
 
@@ -78,6 +78,8 @@ def check(seed: int, tmp_path: Path) -> int:
         return 0
     if seed % 4 == 0:
         assert comparable(plan_spread(many, PlanRequest(), SpreadHere())) == expected, seed
+    if seed % 3:
+        return sum(each.entry_count for each in expected.files)
     for directory in (one, many):
         claim(directory)
         erase(directory)
