@@ -131,7 +131,8 @@ def helper(
     text = source()
     if write is None:
         out.document({"file": None, "source": text})
-        out.line(text.removesuffix("\n"))
+        if not json:
+            sys.stdout.write(text)
         return ExitCode.OK
     try:
         _write_source(write, text)

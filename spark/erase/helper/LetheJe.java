@@ -40,6 +40,7 @@ public class LetheJe {
 
     static final String KEEP = "je.rep.minVLSNIndexSize";
     static final long KEEP_DEFAULT = 1000;
+    static final List<String> ACTS = List.of("truncate", "checkpoint", "show", "verify");
     static final String INDEX = "_jeVlsnMapDb";
     static final String[] QUIET = {
         "je.env.runCleaner", "je.env.runCheckpointer", "je.env.runINCompressor", "je.env.runVerifier",
@@ -95,6 +96,9 @@ public class LetheJe {
             throw usage("give one ENVIRONMENT");
         }
         String act = words.size() == 2 ? words.get(1) : "truncate";
+        if (!ACTS.contains(act)) {
+            throw usage("unknown act " + act);
+        }
         if (keep >= 0 && !act.equals("truncate") && !act.equals("show")) {
             throw usage("--keep belongs to truncate and show");
         }
@@ -103,8 +107,7 @@ public class LetheJe {
             case "truncate" -> helper.truncate();
             case "checkpoint" -> helper.checkpoint();
             case "show" -> helper.show();
-            case "verify" -> helper.verify();
-            default -> throw usage("unknown act " + act);
+            default -> helper.verify();
         };
     }
 
