@@ -44,6 +44,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.
 Verify = Annotated[bool, typer.Option("--verify/--no-verify", help="Compare the checksum of every entry.")]
 
 KEY_SHOWN_BYTES: Final = 24
+HELPER_BEGINS: Final = b"// LetheJe:"
 FILE_FORMS: Final = re.compile(r"(?P<name>[0-9a-f]{8})\.jdb|0x(?P<hex>[0-9a-f]{1,8})|(?P<number>[0-9]{1,10})")
 
 ADVICE: Final[dict[type[LogRefused], str]] = {
@@ -158,10 +159,9 @@ def _write_source(path: Path, text: str) -> None:
 
     Raises: FileExistsError; OSError.
     """
-    first_line = text.partition("\n")[0]
     if os.path.lexists(path):
-        found = path.read_bytes()[: len(first_line)] if path.is_file() and not path.is_symlink() else b""
-        if found != first_line.encode():
+        found = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
+        if not found.startswith(HELPER_BEGINS):
             raise FileExistsError(str(path))
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:

@@ -118,5 +118,7 @@ def _passing(attempt: Attempt, cause: Cause, obstacles: Obstacles, until: dateti
         if vlsn.get("truncate_possible"):
             files += f"; with the application closed: {command(attempt.directory, Act.TRUNCATE)}"
         else:
-            files += f"; not yet: {vlsn.get('left_min', VLSNS_LEFT_DEFAULT):,} VLSNs must stay"
+            stay = vlsn.get("left_min", VLSNS_LEFT_DEFAULT)
+            files += f"; not yet: {stay:,} VLSNs must stay; this tells more: "
+            files += command(attempt.directory, Act.SHOW)
     return WaitingOn(kind=KINDS[cause], ref=files, until=until)

@@ -1,7 +1,7 @@
 """The Java helper: how it refuses, what JE did with it to a recorded environment, and the plan after it.
 
-`indexed` was written and truncated by JE 25.3 (tests/data/PROVENANCE.md). Where LETHE_TEST_JE_JARS names the jars
-of a JE, the helper runs here too and must come to the same.
+`indexed` was written and truncated by JE 25.3 (tests/data/PROVENANCE.md). Where LETHE_TEST_JE_JARS names the
+jars of a JE, the helper runs here too and must come to the same.
 """
 
 import os
@@ -32,7 +32,7 @@ def helper(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., subprocess
         pytest.skip("javac is not installed (Debian: openjdk-17-jdk-headless)")
     folder = tmp_path_factory.mktemp("helper")
     (folder / NAME).write_text(source())
-    subprocess.run(["javac", "-Xlint:all", "-Werror", "-d", folder, folder / NAME], check=True)
+    subprocess.run(["javac", "-Xlint:all,-serial", "-Werror", "-d", folder, folder / NAME], check=True)
 
     def run(*arguments: object, jars: str = "") -> subprocess.CompletedProcess[str]:
         path = os.pathsep.join(filter(None, [str(folder), jars]))
@@ -94,20 +94,21 @@ def test_environment_is_erased_after_the_truncation(copy_of: Callable[[str], Pat
     assert (again.vetoed, again.erased_reached) == ((), ())
 
 
-def test_properties_say_how_many_vlsns_must_stay(copy_of: Callable[[str], Path]) -> None:
-    directory = copy_of("indexed")
-    assert plan_erasure(directory, PlanRequest()).vlsn_index.left_min == 1_000  # type: ignore[union-attr]
-    (directory / "je.properties").write_text("je.rep.minVLSNIndexSize = 1\n")
+@pytest.mark.parametrize(("left", "file"), [(None, 0), ("1000", 0), ("1", 1), ("10050", 0), ("10051", None)])
+def test_properties_say_how_many_vlsns_must_stay(
+    samples: dict[str, Sample], tmp_path: Path, left: str | None, file: int | None
+) -> None:
+    """Its index ends with VLSN 18258, and file 0 with 8207: 10,050 VLSNs may stay, and no more."""
+    directory = tmp_path / "je"
+    shutil.copytree(samples["replicated"].path, directory)
+    if left is not None:
+        (directory / "je.properties").write_text(f"je.rep.minVLSNIndexSize = {left}\n")
     index = plan_erasure(directory, PlanRequest()).vlsn_index
     assert index is not None
-    assert index.left_min == 1
+    assert index.left_min == int(left or "1000")
     assert index.truncation is not None
-    assert index.truncation.possible
-    (directory / "je.properties").write_text("je.rep.minVLSNIndexSize = 1000000\n")
-    index = plan_erasure(directory, PlanRequest()).vlsn_index
-    assert index is not None
-    assert index.truncation is not None
-    assert not index.truncation.possible
+    assert index.truncation.possible == (file is not None)
+    assert index.truncation.file == (file or 0)
 
 
 def test_replicated_environments_are_told_from_others(samples: dict[str, Sample], tmp_path: Path) -> None:
