@@ -13,6 +13,7 @@ from app.protection.files import name_of
 from spark.targets.files import ofd_lock
 from spark.targets.files.control_errors import ControlFileInvalid, ControlFileMissing
 from spark.targets.files.control_file import ControlFile
+from spark.targets.files.log_place import log_path
 
 LOCK_FILE = "je.lck"
 WRITER_BYTE = 0
@@ -36,7 +37,7 @@ def look(directory: Path, numbers: Iterable[int]) -> dict[int, Seen]:
     found = {}
     for number in numbers:
         try:
-            status = os.stat(directory / name_of(number), follow_symlinks=False)
+            status = os.stat(log_path(directory, number), follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:

@@ -21,6 +21,7 @@ from app.protection.digests import digest_if_current
 from app.protection.files import name_of
 from app.protection.queries import digests_of
 from app.protection.rows import LogFileDigest
+from spark.targets.files.log_place import log_path
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -87,7 +88,7 @@ def read_file(file: BackupFile, directory: Path, digests: Mapping[int, LogFileDi
     known = digests.get(file.number)
     return BackupFileRead(
         name=name_of(file.number),
-        path=str(directory / name_of(file.number)),
+        path=str(log_path(directory, file.number)),
         size=file.size,
         device=int(file.device),
         inode=int(file.inode),

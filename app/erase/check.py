@@ -17,14 +17,17 @@ from app.stores.models import StoreMode
 from app.stores.rows import Store
 from app.stores.targets import environment_directory
 from spark.erase.errors import LogRefused
-from spark.erase.live.properties import refuse_own_eraser
+from spark.erase.helper.helper import Act, command
 from spark.erase.overwrite.environment_lock import is_in_use
 from spark.erase.reading.directory import file_names, opened, read_file_header
+from spark.erase.reading.properties import refuse_own_eraser
+from spark.erase.reading.replicated import has_vlsns
+from spark.erase.reasons import Cause
 from spark.extras import JE
 from spark.formats.je import log as je_log
 from spark.targets.files.control_errors import ControlError, ControlFileInvalid, ControlFileMissing
 from spark.targets.files.control_file import ControlFile
-from spark.targets.files.medium import medium_of
+from spark.targets.files.log_place import log_folders, log_paths, medium_of_log
 from spark.targets.files.mode_bits import may
 
 LAYOUT: Final = f"JE log version {je_log.VERSION}"
@@ -45,6 +48,7 @@ def check_environment(store: Store, settings: Settings, _now: datetime) -> Store
         return _refused(error.code, str(error))
     missing = _permissions(directory)
     findings = [*_medium(store, directory), *_use(store, directory), *_control(directory)]
+    findings += _replication(directory)
     if missing:
         detail = ", ".join(f"{item.right} on {item.table}" for item in missing)
         findings.append(_error("PERMISSION", detail))
@@ -88,7 +92,13 @@ def _versions(directory: Path) -> tuple[int, list[TableSize]]:
 
 def _permissions(directory: Path) -> list[MissingPermission]:
     wanted = [(directory, "read, write and search", os.R_OK | os.W_OK | os.X_OK)]
-    wanted += [(directory / name, "read and write", os.R_OK | os.W_OK) for name in file_names(directory)]
+    wanted += [
+        (folder, "read, write and search", os.R_OK | os.W_OK | os.X_OK)
+        for folder in log_folders(directory)
+        if folder != directory
+    ]
+    paths = log_paths(directory, file_names(directory))
+    wanted += [(path, "read and write", os.R_OK | os.W_OK) for path in paths]
     if (directory / LOCK_NAME).exists():
         wanted.append((directory / LOCK_NAME, "read and write", os.R_OK | os.W_OK))
     return [
@@ -98,7 +108,7 @@ def _permissions(directory: Path) -> list[MissingPermission]:
 
 def _medium(store: Store, directory: Path) -> list[Finding]:
     try:
-        medium = medium_of(directory)
+        medium = medium_of_log(directory)
     except OSError as error:
         return [_error("ENVIRONMENT_UNREADABLE", error.strerror or str(error))]
     found = [_info("MEDIUM", f"{medium.file_system} on {medium.device}")]
@@ -138,6 +148,20 @@ def _control(directory: Path) -> list[Finding]:
         return [_error(error.code, error.detail)]
     detail = f"epoch {record.epoch}, {len(record.ranges)} protected range(s)"
     return [_info("CONTROL_FILE", detail)]
+
+
+def _replication(directory: Path) -> list[Finding]:
+    """Say how the VLSN index of a replicated environment is truncated, which nobody can do from outside."""
+    try:
+        if not has_vlsns(directory):
+            return []
+    except LogRefused as error:
+        return [_error(error.code, str(error))]
+    how = command(directory, Act.TRUNCATE)
+    detail = (
+        f"it is replicated: files in its VLSN index stay until JE truncates it; application closed: {how}"
+    )
+    return [_info(str(Cause.VLSN_INDEX), detail)]
 
 
 def _conflicts(directory: Path) -> list[str]:

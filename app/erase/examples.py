@@ -27,6 +27,7 @@ FACTS: Final[dict[str, Any]] = {
     "vlsn": None,
     "torn_at": None,
     "nodes_wait": False,
+    "after_checkpoint": {"code": "TAIL_OF_LOG", "entries": 1744, "bytes": 218230},
 }
 CYCLE: Final[dict[str, Any]] = {
     "id": CYCLE_ID,

@@ -197,6 +197,13 @@ class PlanFacts(BaseModel):
     vlsn: dict[str, int | None] | None = Field(description="Null: the environment is not replicated.")
     torn_at: Place | None
     nodes_wait: bool = Field(description="LIVE: old nodes wait for a later checkpoint.")
+    after_checkpoint: AmountRead | None = Field(
+        default=None,
+        description=(
+            "What JE would free by beginning a new file and making a checkpoint, as far as the log tells: at "
+            "least so much. `lethe je helper` gives what does that."
+        ),
+    )
 
 
 class CycleThrottleRead(BaseModel):

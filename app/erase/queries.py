@@ -9,6 +9,7 @@ from sqlmodel import Session, col, select
 
 from app.erase.errors import CycleNotFound
 from app.erase.models import (
+    AmountRead,
     CauseRead,
     CycleFileRead,
     CycleRead,
@@ -29,6 +30,7 @@ from app.kit.pagination import Page, decode_token, make_page, read_page
 from app.protection.queries import digests_of, protected_files
 from app.protection.rows import LogFileDigest
 from app.stores.rows import Store, is_suspended
+from spark.erase.reasons import Cause
 from spark.formats.je.log import file_name, lsn_file, lsn_offset
 
 SUSPENDED_BY = frozenset({"STORE_SUSPENDED", "SHUTDOWN", "ERASER_DISABLED"})
@@ -183,7 +185,16 @@ def plan_facts_read(plan: Mapping[str, Any]) -> PlanFacts:
         vlsn=plan["vlsn"],
         torn_at=None if torn is None else Place(file=torn[0], offset=torn[1]),
         nodes_wait=plan["nodes_wait"],
+        after_checkpoint=_after_checkpoint(plan),
     )
+
+
+def _after_checkpoint(plan: Mapping[str, Any]) -> AmountRead | None:
+    """None: an earlier version made the plan."""
+    if "after_checkpoint" not in plan:
+        return None
+    entries, size = plan["after_checkpoint"]
+    return AmountRead(code=str(Cause.TAIL_OF_LOG), entries=entries, bytes=size)
 
 
 def list_files(

@@ -27,7 +27,7 @@ from app.jobs.running.context import JobContext
 from app.stores.rows import Store
 from spark.erase.calls.calls import PlanAnswer, PlannedFile
 from spark.erase.reviewed import ReviewedFile, keys_of, within
-from spark.formats.je.log import file_name
+from spark.targets.files.log_place import log_path
 
 CHECKPOINT_REVIEWED: Final = "reviewed"
 NO_ENTRIES: Final = "the plan was made by an earlier version, which kept no entries: plan again"
@@ -145,7 +145,7 @@ def check_early(
     still = sum(
         int(each["entries"])
         for number, each in noted.value["files"].items()
-        if _is_there(directory / file_name(int(number)), each)
+        if _is_there(log_path(directory, int(number)), each)
     )
     fault = drift_fault(reviewed.entries, still, max_drift=max_drift, what=ENTRIES)
     if fault is not None:

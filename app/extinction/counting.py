@@ -19,6 +19,7 @@ from spark.erase.calls.request import LogExtinction
 from spark.erase.hands.hands import Hands, HandsLost
 from spark.formats.extinction import Extinction
 from spark.formats.je.log import FILE_NAME
+from spark.targets.files.log_place import log_folders
 
 HandsTaker = Callable[[JobContext, Path], Hands]
 """Takes hands for a job that reads an environment."""
@@ -77,7 +78,8 @@ def reach_in_log(answer: CountAnswer, directory: Path) -> Reach:
 def log_bytes(directory: Path) -> int:
     """The octets of a log's files; 0 where it cannot be read, as reading it will say."""
     try:
-        found = [each for each in directory.iterdir() if FILE_NAME.fullmatch(each.name)]
+        folders = log_folders(directory)
+        found = [each for folder in folders for each in folder.iterdir() if FILE_NAME.fullmatch(each.name)]
         return sum(each.stat().st_size for each in found)
     except OSError:
         return 0

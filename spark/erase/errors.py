@@ -3,7 +3,7 @@
 LogRefused                    LOG_REFUSED               never raised itself
 ├── EnvironmentUnreadable     ENVIRONMENT_UNREADABLE    the operating system said no
 ├── NotAnEnvironment          NOT_AN_ENVIRONMENT        no directory, or no .jdb file in it
-│   └── LogInDataDirectories  LOG_IN_DATA_DIRECTORIES   data001/ and so on, as older JEs could have it
+│   └── LogInDataDirectories  LOG_IN_DATA_DIRECTORIES   data001/ and so on, not as JE has it
 ├── LogFileNotRegular         LOG_FILE_NOT_REGULAR      a symbolic link, a pipe, a directory
 ├── LogFileChanged            LOG_FILE_CHANGED          grew, shrank or was replaced while it was read
 │   └── LogFileVanished       LOG_FILE_VANISHED         as JE's cleaner deletes files; a new reading succeeds

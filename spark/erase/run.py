@@ -31,10 +31,10 @@ from spark.erase.calls.refusing import Refused
 from spark.erase.calls.request import PlanRequest
 from spark.erase.errors import LogRefused
 from spark.erase.hands.hands import Answer, Hands, HandsLost
-from spark.erase.live.properties import refuse_own_eraser
 from spark.erase.overwrite.log_at_rest import log_at_rest
 from spark.erase.overwrite.verify import verify
 from spark.erase.plan.spread import plan_spread
+from spark.erase.reading.properties import refuse_own_eraser
 from spark.erase.unit import do, refused_by_log, with_witness
 from spark.pool.errors import SparkRunError
 from spark.pool.lease import Lease

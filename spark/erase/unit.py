@@ -30,7 +30,6 @@ from spark.erase.calls.refusing import Refused
 from spark.erase.calls.request import PlanRequest
 from spark.erase.errors import LogFileChanged, LogRefused
 from spark.erase.live.live import check_live_round, plan_live
-from spark.erase.live.properties import refuse_own_eraser
 from spark.erase.overwrite.file_layer import Clock, FileLayer
 from spark.erase.overwrite.header_times import read_header_times
 from spark.erase.overwrite.log_at_rest import log_at_rest
@@ -42,6 +41,7 @@ from spark.erase.overwrite.verify import InTurn, verify
 from spark.erase.overwrite.witness import read_witness
 from spark.erase.plan import plan_answer
 from spark.erase.plan.plan import plan_erasure
+from spark.erase.reading.properties import refuse_own_eraser
 from spark.erase.rule.counting import count_records
 
 SYSTEM: Final = FileLayer()

@@ -20,6 +20,7 @@ from tests.pages.blocks import PAGES, ROOT, Block, Reader, blocks_of
 LANGUAGES: Final = {"ini", "json", "python", "sh", "sql", "systemd", "text", "yaml"}
 NOT_RUN: Final = {
     "skip=tests": 2,  # make demo and make test; make wheels, which CI runs by itself
+    "skip=je": 2,  # a jar of JE: tests/spark/erase/test_helper.py runs it where there is one
     "skip=slony": 4,  # three nodes and their slons: tests/http/test_slony_command.py runs these verbs
     "needs=docker": 2,  # tests/deploy runs the commands of compose.yaml
     "needs=kubernetes": 1,  # make deploy renders the chart

@@ -12,7 +12,7 @@ import pytest
 
 from spark.erase.calls.calls import Mode, PlanCall, RefusalCode, Step
 from spark.erase.calls.request import PlanRequest
-from spark.erase.live.properties import PROPERTIES_NAME
+from spark.erase.reading.properties import PROPERTIES_NAME
 from spark.erase.unit import do
 from tests.spark.erase.hands_at_work import claim, contents, overwrite, plan, rounds_of
 from tests.spark.erase.live_environments import NO_GRACE, write_environment, write_versions

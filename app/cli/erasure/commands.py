@@ -172,6 +172,13 @@ def show_plan(session: Session, made: ErasurePlan) -> None:
         )
     if made.facts.get("vetoed_count"):
         session.out.note(f"warning: {made.facts['vetoed_count']} entries are vetoed; the plan wants a look")
+    freed = made.facts.get("after_checkpoint") or {}
+    if freed.get("entries"):
+        how = "see docs/how-to/je-helper.md"
+        session.out.note(
+            f"A checkpoint by JE would free at least {freed['entries']} more entries at the end of the log "
+            f"({freed['bytes']} bytes): {how}"
+        )
 
 
 @app.command("abort")

@@ -1,6 +1,7 @@
-"""`lethe je`: look into the log of a JE environment on this machine. Nothing is written, no service asked."""
+"""`lethe je`: look into the log of a JE environment on this machine; no service is asked, no log written."""
 
 import json as json_text
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from spark.erase.errors import (
     LogVersionUnsupported,
     NotAnEnvironment,
 )
+from spark.erase.helper.helper import source
 from spark.extras import JE
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.
 Verify = Annotated[bool, typer.Option("--verify/--no-verify", help="Compare the checksum of every entry.")]
 
 KEY_SHOWN_BYTES: Final = 24
+HELPER_BEGINS: Final = b"// LetheJe:"
 FILE_FORMS: Final = re.compile(r"(?P<name>[0-9a-f]{8})\.jdb|0x(?P<hex>[0-9a-f]{1,8})|(?P<number>[0-9]{1,10})")
 
 ADVICE: Final[dict[type[LogRefused], str]] = {
@@ -108,6 +111,64 @@ def stat(directory: Directory, *, verify: Verify = True, json: Json = False) -> 
         return ExitCode.OK
 
     return _complaining(run, out)
+
+
+@app.command("helper")
+def helper(
+    *,
+    write: Annotated[
+        Path | None,
+        typer.Option("--write", metavar="FILE", resolve_path=True, help="Write it there; without, print it."),
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Give the Java source that truncates a VLSN index, or makes a checkpoint, with the application's own JE.
+
+    Nothing is built: java -cp JARS LetheJe.java DIR [truncate|checkpoint|show|verify] [--keep N]
+
+    Example: lethe je helper --write LetheJe.java
+    """
+    out = Output(json=json)
+    text = source()
+    if write is None:
+        out.document({"file": None, "source": text})
+        if not json:
+            sys.stdout.write(text)
+        return ExitCode.OK
+    try:
+        _write_source(write, text)
+    except FileExistsError:
+        detail = f"{write} is another file, and was left as it is"
+        return out.complain(
+            Complaint("FILE_EXISTS", detail, ExitCode.USAGE, "Name a new file, or take that one away.")
+        )
+    except OSError as error:
+        detail = f"{write} cannot be written: {error.strerror}"
+        return out.complain(
+            Complaint(
+                "FILE_NOT_WRITTEN", detail, ExitCode.CONFIGURATION, "Name a folder that you may write to."
+            )
+        )
+    out.document({"file": str(write), "source": None})
+    out.say(f"Written to {write}. Next, with the application closed: java -cp JARS {write.name} DIR show")
+    return ExitCode.OK
+
+
+def _write_source(path: Path, text: str) -> None:
+    """Write the source whole or not at all; an older copy of it is replaced, another file is not.
+
+    Raises: FileExistsError; OSError.
+    """
+    if os.path.lexists(path):
+        found = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
+        if not found.startswith(HELPER_BEGINS):
+            raise FileExistsError(str(path))
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def _complaining(run: Callable[[], int], out: Output) -> int:

@@ -16,7 +16,7 @@ from app.settings import Settings
 from app.stores.errors import StoreUrlRefused
 from app.stores.rows import Store
 from app.stores.targets import environment_directory
-from spark.targets.files.medium import medium_of
+from spark.targets.files.log_place import log_folders, medium_of_log
 
 OTHER_FILES_MAX: Final = 200
 OTHER_SUFFIXES: Final = (".csv", ".info", ".del", ".bad", ".lck", ".properties")
@@ -47,13 +47,14 @@ def look_at_environment(
     try:
         directory = environment_directory(store, settings)
         status = directory.stat()
-        medium = medium_of(directory)
+        found = {folder.stat().st_dev for folder in log_folders(directory)}
+        medium = medium_of_log(directory)
         others = _other_files(directory)
     except StoreUrlRefused as error:
         return Seen(shown | {"unreadable": error.detail})
     except OSError as error:
         return Seen(shown | {"unreadable": str(error.strerror)})
-    if devices and status.st_dev not in devices:
+    if devices and not devices <= found:
         return Seen(shown | {"unreadable": "another file system than the one that the cycle's files were on"})
     shown |= {
         "device": status.st_dev,

@@ -34,7 +34,7 @@ from spark.erase.calls.calls import (
     Refusal,
 )
 from spark.erase.hands.hands import Hands, HandsLost
-from spark.targets.files.medium import medium_of
+from spark.targets.files.log_place import medium_of_log
 
 CHECKPOINT_CLAIMED: Final = "environment"
 MEDIUM_KEEPS_COPIES: Final = "MEDIUM_KEEPS_COPIES"
@@ -226,7 +226,7 @@ class Attempt:
     def _check_medium(self) -> None:
         """Refuse a medium that keeps what is overwritten, unless the store accepts that."""
         try:
-            medium = medium_of(self.directory)
+            medium = medium_of_log(self.directory)
         except OSError as error:
             raise JobFailed("ENVIRONMENT_UNREADABLE", error.strerror or str(error)) from error
         if medium.is_copy_on_write and not self.store.accept_medium:

@@ -18,6 +18,8 @@ from app.jobs.errors import JobWaiting
 from app.jobs.models import WaitingOn
 from app.protection.rows import Protection
 from app.protection.service import active_protections, protection_key
+from spark.erase.helper.helper import Act, command
+from spark.erase.reading.properties import VLSNS_LEFT_DEFAULT
 from spark.erase.reasons import Cause
 
 TAIL: Final = "TAIL_OF_LOG"
@@ -112,6 +114,11 @@ def _passing(attempt: Attempt, cause: Cause, obstacles: Obstacles, until: dateti
     files = obstacles.shown()[str(cause)]
     vlsn = plan.get("vlsn") or {}
     if KINDS[cause] == VLSN_TRUNCATION and vlsn.get("truncate_to_vlsn") is not None:
-        possible = "" if vlsn.get("truncate_possible") else "; not yet: 1,000 VLSNs must stay"
-        files = f"VLSN {vlsn['truncate_to_vlsn']}, file {vlsn['truncate_to_file']:#x}{possible}"
+        files = f"VLSN {vlsn['truncate_to_vlsn']}, file {vlsn['truncate_to_file']:#x}"
+        if vlsn.get("truncate_possible"):
+            files += f"; with the application closed: {command(attempt.directory, Act.TRUNCATE)}"
+        else:
+            stay = vlsn.get("left_min", VLSNS_LEFT_DEFAULT)
+            files += f"; not yet: {stay:,} VLSNs must stay; this tells more: "
+            files += command(attempt.directory, Act.SHOW)
     return WaitingOn(kind=KINDS[cause], ref=files, until=until)

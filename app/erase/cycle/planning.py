@@ -221,6 +221,7 @@ def plan_facts(answer: PlanAnswer) -> dict[str, Any]:
         "vlsn": None if answer.vlsn is None else dict(answer.vlsn),
         "torn_at": None if answer.torn_at is None else list(answer.torn_at),
         "nodes_wait": answer.nodes_wait,
+        "after_checkpoint": [sum(file.after_checkpoint[at] for file in answer.files) for at in (0, 1)],
     }
 
 

@@ -1,4 +1,4 @@
-"""What the framework would not read is refused: unknown names of a query, and the first value of a doubled key."""
+"""What the framework would not read is refused: unknown query names, the first value of a doubled key."""
 
 from fastapi import Request
 

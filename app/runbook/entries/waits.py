@@ -157,7 +157,8 @@ ENTRIES: Final = (
         "The newest part of the log is needed for recovery.",
         (
             "It goes on when the application has made a checkpoint; write or close the application if it "
-            "rests."
+            "rests. Where it is closed: `lethe je helper --write LetheJe.java` and `java -cp JARS LetheJe.java DIR "
+            "checkpoint`."
         ),
         Passes.MAYBE,
     ),
@@ -165,7 +166,10 @@ ENTRIES: Final = (
         "VLSN_TRUNCATION",
         (Seen.WAIT,),
         "The index of the replicated environment still needs the entries.",
-        "It goes on when JE has truncated its VLSN index; `ref` says how far it may.",
+        (
+            "It goes on when JE has truncated its VLSN index. `ref` says how far it may, and the command that does "
+            "it with the application closed; see `docs/how-to/je-helper.md`."
+        ),
         Passes.MAYBE,
     ),
     Entry(

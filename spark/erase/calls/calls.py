@@ -167,6 +167,7 @@ class PlannedFile:
         reserved: JE has put the file aside for deletion; `barren`: nothing in it is live or vetoed.
         extinct: what is erased as EXTINCT, by the extinction's id: (entries, bytes of their items).
         in_use: offsets (four bytes each) of those entries among them that slots still name.
+        after_checkpoint: (entries, bytes of their items) that a checkpoint by JE would free besides.
     """
 
     number: int
@@ -181,6 +182,7 @@ class PlannedFile:
     barren: bool
     extinct: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     in_use: bytes = b""
+    after_checkpoint: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from typing import Final
 from spark.erase.calls.calls import LiveTerms, Refusal, RefusalCode
 from spark.erase.calls.request import PlanRequest
 from spark.erase.errors import RestoreRequired
-from spark.erase.live.properties import refuse_own_eraser
 from spark.erase.live.rules import decide_live, refuse_replicated, refuse_unknown_backup
 from spark.erase.overwrite import environment_lock
 from spark.erase.overwrite.file_layer import FileLayer
@@ -22,6 +21,7 @@ from spark.erase.overwrite.witness import check_witness, newest_witness
 from spark.erase.plan.plan import Plan, make_plan
 from spark.erase.reading.directory import Witness
 from spark.erase.reading.live_reading import read_moving_log, vanished
+from spark.erase.reading.properties import refuse_own_eraser
 from spark.formats.je.log import RESTORE_MARKER_NAME
 from spark.targets.files.control_errors import ControlError
 

@@ -11,7 +11,7 @@ from spark.erase.calls.calls import RefusalCode
 from spark.erase.calls.refusing import Refused
 from spark.erase.overwrite.file_layer import FileLayer, OpenFile, Tally
 from spark.erase.reading.directory import Identity
-from spark.formats.je.log import file_name
+from spark.targets.files.log_place import log_path
 
 
 @contextmanager
@@ -50,7 +50,7 @@ def opened_as_planned(
         with_mtime: nothing of ours was written since the plan, so nobody's may have been.
     Raises: Refused: see `opened_file`; FILE_RESIZED, HARD_LINKED, FILE_TOUCHED.
     """
-    path = directory / file_name(number)
+    path = log_path(directory, number)
     compare = partial(
         check_identity, planned=identity, name=path.name, with_links=with_links, with_mtime=with_mtime
     )

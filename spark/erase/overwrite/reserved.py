@@ -8,7 +8,7 @@ from spark.erase.overwrite.file_layer import DIRECTORY_FLAGS, READ_FLAGS, Clock,
 from spark.erase.overwrite.locking import Claim, claimed_file
 from spark.erase.overwrite.planned_file import opened_as_planned, opened_file
 from spark.erase.overwrite.witness import check_witness
-from spark.formats.je.log import file_name
+from spark.targets.files.log_place import log_path
 
 
 def delete_reserved(call: DeleteReservedCall, *, layer: FileLayer, clock: Clock) -> DeleteReservedAnswer:
@@ -19,14 +19,14 @@ def delete_reserved(call: DeleteReservedCall, *, layer: FileLayer, clock: Clock)
     """
     tally = Tally(clock)
     directory = Path(call.directory)
-    path = directory / file_name(call.number)
+    path = log_path(directory, call.number)
     try:
         with (
             claimed_file(directory, call.number, epoch=call.epoch, mode=Mode.CLOSED) as claim,
-            opened_file(layer, tally, directory, DIRECTORY_FLAGS) as folder,
+            opened_file(layer, tally, path.parent, DIRECTORY_FLAGS) as folder,
         ):
             if not _is_aside(call, path, layer):
-                _put_aside(call, claim, folder, tally)
+                _put_aside(call, path, claim, folder, tally)
             claim.check_stop()
             _unlink(folder, path, layer)
     except Refused as refused:
@@ -46,9 +46,8 @@ def _is_aside(call: DeleteReservedCall, path: Path, layer: FileLayer) -> bool:
     return (found.st_dev, found.st_ino, found.st_size) == (planned.device, planned.inode, planned.size)
 
 
-def _put_aside(call: DeleteReservedCall, claim: Claim, folder: OpenFile, tally: Tally) -> None:
+def _put_aside(call: DeleteReservedCall, path: Path, claim: Claim, folder: OpenFile, tally: Tally) -> None:
     layer, directory = folder.layer, Path(call.directory)
-    path = directory / file_name(call.number)
     with opened_as_planned(
         layer, tally, directory, call.number, identity=call.identity, flags=READ_FLAGS, with_mtime=True
     ):

@@ -24,6 +24,7 @@ from spark.erase.overwrite.planned_file import opened_file
 from spark.erase.reading.directory import LogFile, Witness, file_names, opened
 from spark.formats.je import log as je_log
 from spark.formats.je.log import EntryType, file_name, file_number, lsn_file, lsn_of, lsn_offset
+from spark.targets.files.log_place import log_path
 
 if TYPE_CHECKING:  # reading a log needs the compiler of its loops
     from spark.erase.reading.log import Log
@@ -87,18 +88,18 @@ def check_witness(layer: FileLayer, directory: Path, witness: Witness) -> None:
 
     Raises: Refused: LOG_MOVED: plan anew; PERMISSION, DISK_ERROR.
     """
-    name, offset = file_name(lsn_file(witness.lsn)), lsn_offset(witness.lsn)
+    path, offset = log_path(directory, lsn_file(witness.lsn)), lsn_offset(witness.lsn)
     found = bytearray(len(witness.entry))
     # It belongs to no file's work: the document's stats do not count it.
     uncounted = Tally(lambda: 0.0)
     try:
-        with opened_file(layer, uncounted, directory / name, READ_FLAGS) as file:
+        with opened_file(layer, uncounted, path, READ_FLAGS) as file:
             count = file.read_into(memoryview(found), offset)
     except Refused as refused:
-        raise Refused(_code_of(refused.refusal), refused.refusal.detail, file=name) from refused
+        raise Refused(_code_of(refused.refusal), refused.refusal.detail, file=path.name) from refused
     if found[:count] != witness.entry:
         detail = "the log is another: the checkpoint that the plan relies on is not there"
-        raise Refused(RefusalCode.LOG_MOVED, detail, file=name, offset=offset)
+        raise Refused(RefusalCode.LOG_MOVED, detail, file=path.name, offset=offset)
 
 
 def _code_of(refusal: Refusal) -> RefusalCode:

@@ -38,6 +38,7 @@ from spark.erase.reading.naming import Ended, find_ended, rare_txns, settled_nam
 from spark.erase.reading.nodes import find_old_nodes
 from spark.erase.reading.transactions import Outcomes, find_outcomes
 from spark.erase.rule.barren import Newest, files_of_newest
+from spark.erase.rule.deciding import LSN_MAX
 from spark.erase.rule.extinct_scans import find_log_extinctions
 from spark.erase.rule.tree import find_reached
 from spark.formats.je.items import RESERVED_FILES_NAME, CheckpointEnd
@@ -54,13 +55,14 @@ class FilePart:
 
     Attributes:
         reached: offsets that trees and tail lead to.
-        old_nodes: a bit for each node.
+        old_nodes, old_later: a bit for each node: old now, old once a checkpoint has ended behind it.
         listed: offsets on JE's lists; None where nobody asked.
     """
 
     number: int
     reached: bytes
     old_nodes: bytes
+    old_later: bytes
     listed: bytes | None
 
 
@@ -124,6 +126,7 @@ def _overlook(directory: Path, surveys: Sequence[Survey]) -> Overview:
         first_active = checkpoint.first_active
         reached = find_reached(log, entries, lns, nodes, databases, first_active=first_active).lsns
         old = find_old_nodes(entries, nodes, first_active=first_active)
+        old_later = find_old_nodes(entries, nodes, first_active=LSN_MAX)
         for file in open_files:
             file.look_again()
     ended = _ended(log, surveys)
@@ -139,6 +142,7 @@ def _overlook(directory: Path, surveys: Sequence[Survey]) -> Overview:
                 number=survey.task.number,
                 reached=pack_rising(offsets_in(reached, survey.task.number)),
                 old_nodes=pack(np.packbits(old[row:end])),
+                old_later=pack(np.packbits(old_later[row:end])),
                 listed=None if listed is None else pack_rising(offsets_in(listed, survey.task.number)),
             )
         )

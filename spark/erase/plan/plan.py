@@ -11,6 +11,7 @@ the one window of `versions` over (database, key), and hands the rest to the sam
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -45,6 +46,9 @@ from spark.erase.rule.vlsn import VlsnIndex, find_vlsn_index
 from spark.formats.je.items import RESERVED_FILES_NAME
 from spark.formats.je.log import EntryType, file_name, lsn_file, lsn_of
 
+# Causes that a checkpoint in a new file takes away.
+MOVED_BY_CHECKPOINT: Final = frozenset({Cause.TAIL_OF_LOG, Cause.RECOVERY_INTERVAL})
+
 
 @dataclass(frozen=True, slots=True)
 class Amount:
@@ -64,6 +68,7 @@ class FilePlan:
         erase: (PLANNED) the entries to erase, ascending; empty where there is a cause.
         erased: the same by reason.
         kept: by cause, what has a reason and stays.
+        after_checkpoint: what a checkpoint by JE would free besides, as far as the log tells.
         extinct: what is erased as EXTINCT, by the extinction's id; `in_use`: offsets (four bytes each, the
             lowest first) of those entries among them that slots still name.
         reserved: JE has put the file aside for deletion.
@@ -76,6 +81,7 @@ class FilePlan:
     erased: Mapping[Reason, Amount]
     kept: Mapping[Cause, Amount]
     reserved: bool
+    after_checkpoint: Amount
     extinct: Mapping[str, Amount] = field(default_factory=dict)
     in_use: bytes = b""
 
@@ -280,6 +286,7 @@ def plan_file(judge: Judge, columns: FileColumns, decision: Decision, reached: T
         causes[Cause.EXTINCTION_METADATA] = detail
     item_bytes = columns.entries["item_bytes"].to_numpy()
     erasable = (decision.reason != 0) & (decision.cause == 0)
+    after_checkpoint = _after_checkpoint(causes, decision, erasable)
     kept = {
         cause: amount
         for number, cause in enumerate(CAUSES, start=1)
@@ -304,9 +311,18 @@ def plan_file(judge: Judge, columns: FileColumns, decision: Decision, reached: T
         erased=erased,
         kept=kept,
         reserved=columns.number in judge.reserved,
+        after_checkpoint=_amount(after_checkpoint, item_bytes),
         extinct=_by_extinction(decision, erasable, item_bytes),
         in_use=_in_use(columns, decision, erasable, reached),
     )
+
+
+def _after_checkpoint(causes: Mapping[Cause, str], decision: Decision, erasable: Mask) -> Mask:
+    """What a checkpoint behind the end of the log would free in a file that nothing else holds."""
+    if causes.keys() - MOVED_BY_CHECKPOINT:
+        return np.zeros_like(erasable)
+    freed: Mask = decision.later != 0
+    return freed | erasable if causes else freed
 
 
 def _by_extinction(

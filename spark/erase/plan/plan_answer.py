@@ -49,6 +49,7 @@ def planned_file(file: FilePlan, *, barren: bool) -> PlannedFile:
         erased={reason.name: (amount.entries, amount.item_bytes) for reason, amount in file.erased.items()},
         kept={cause.value: (amount.entries, amount.item_bytes) for cause, amount in file.kept.items()},
         reserved=file.reserved,
+        after_checkpoint=(file.after_checkpoint.entries, file.after_checkpoint.item_bytes),
         barren=barren,
         extinct={name: (amount.entries, amount.item_bytes) for name, amount in file.extinct.items()},
         in_use=file.in_use,
@@ -68,4 +69,5 @@ def vlsn_document(index: VlsnIndex | None) -> Mapping[str, int | None] | None:
         "truncate_to_vlsn": None if truncation is None else truncation.last_vlsn,
         "truncate_to_file": None if truncation is None else truncation.file,
         "truncate_possible": None if truncation is None else int(truncation.possible),
+        "left_min": index.left_min,
     }

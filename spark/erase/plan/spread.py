@@ -196,8 +196,9 @@ def _decide(
             VerdictTask(
                 file=task,
                 part=part,
-                superseded=tuple(superseded for superseded, _ in pairs),
-                collided=tuple(collided for _, collided in pairs),
+                superseded=tuple(superseded for superseded, _, _ in pairs),
+                collided=tuple(collided for _, collided, _ in pairs),
+                later=tuple(later for _, _, later in pairs),
                 abort_offsets=offsets_in(found.abort_lsns, task.number),
             )
         )

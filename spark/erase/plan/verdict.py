@@ -58,7 +58,7 @@ class VerdictTask:
     """A file, and what the whole log says of it.
 
     Attributes:
-        superseded, collided: packed offsets of LNs, as the parts of the window found them.
+        superseded, collided, later: packed offsets of LNs, as the parts of the window found them.
         abort_offsets: of versions that transactions of the tail would return to.
     """
 
@@ -66,6 +66,7 @@ class VerdictTask:
     part: FilePart
     superseded: tuple[bytes, ...]
     collided: tuple[bytes, ...]
+    later: tuple[bytes, ...]
     abort_offsets: Table
 
 
@@ -138,9 +139,10 @@ def _gather(log: Log, task: VerdictTask, terms: VerdictTerms) -> Facts:
         ),
         first_active=terms.first_active,
         superseded=Superseded(
-            _lns_at(entries, lns, number, task.superseded), _lns_at(entries, lns, number, task.collided)
+            *(_lns_at(entries, lns, number, each) for each in (task.superseded, task.collided, task.later))
         ),
         old_nodes=old_nodes,
+        old_later=np.unpackbits(unpack(part.old_later), count=len(nodes.entry)).astype(bool),
         listed=_listed(part, number),
         names=terms.names,
         log_extinctions=terms.log_extinctions,

@@ -4,7 +4,7 @@ Rows are parted by the hash of database and key, so that each part fits into mem
 them and are compared byte by byte.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final
@@ -22,7 +22,7 @@ from spark.erase.reading.files import Reads
 from spark.erase.reading.log import Lns, Log, Mask, all_ends, all_entries, all_lns, distinct
 from spark.erase.reading.transactions import Outcomes
 from spark.erase.rule.deciding import USER_LN
-from spark.erase.rule.versions import compare_versions, find_candidates
+from spark.erase.rule.versions import compare_later, compare_versions, find_candidates
 from spark.formats.je.items import VLSN_RANGE_KEY
 
 ROWS: Final = pa.schema(
@@ -78,12 +78,12 @@ class WindowPart:
     """What one part of the window has found.
 
     Attributes:
-        found: file -> packed offsets of its superseded LNs, and of those with a newer version of the same
-            hash and another key.
+        found: file -> packed offsets of its superseded LNs, of those with a newer version of the same hash
+            and another key, and of those that are superseded only by versions not to be relied on yet.
         notes: of files; they come through whichever part.
     """
 
-    found: dict[int, tuple[bytes, bytes]]
+    found: dict[int, tuple[bytes, bytes, bytes]]
     notes: tuple[Notes | LogRefused, ...]
 
 
@@ -151,7 +151,7 @@ def look_through(contents: Iterable[bytes]) -> bytes:
     return pack(WindowPart(found, tuple(notes)))
 
 
-def _compare(table: pa.Table) -> dict[int, tuple[bytes, bytes]]:
+def _compare(table: pa.Table) -> dict[int, tuple[bytes, bytes, bytes]]:
     lsn = table["lsn"].to_numpy()
     order = np.argsort(lsn, kind="stable")
     lsn = lsn[order]
@@ -172,10 +172,14 @@ def _compare(table: pa.Table) -> dict[int, tuple[bytes, bytes]]:
         key_bounds=np.frombuffer(bounds, dtype=np.int64)[: len(order) + 1],
     )
     reliable = table["reliable"].to_numpy()[order]
-    same, other = compare_versions(lns, np.arange(len(order), dtype=np.int64), reliable)
-    superseded, collided = lsn[same], lsn[other]
-    files = np.unique(np.concatenate([superseded, collided]) >> 32).tolist()
-    return {
-        file: (pack_rising(offsets_in(superseded, file)), pack_rising(offsets_in(collided, file)))
-        for file in files
-    }
+    rows = np.arange(len(order), dtype=np.int64)
+    same, other = compare_versions(lns, rows, reliable)
+    later = np.setdiff1d(compare_later(lns, rows, reliable), same)
+    parts = [lsn[same], lsn[other], lsn[later]]
+    files = np.unique(np.concatenate(parts) >> 32).tolist()
+    return {file: _packed(parts, file) for file in files}
+
+
+def _packed(parts: Sequence[Table], file: int) -> tuple[bytes, bytes, bytes]:
+    superseded, collided, later = (pack_rising(offsets_in(lsns, file)) for lsns in parts)
+    return superseded, collided, later

@@ -1,7 +1,6 @@
 """The files of an environment, opened for reading only; never mapped: a map dies with its file."""
 
 import os
-import re
 import stat
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -22,10 +21,9 @@ from spark.erase.errors import (
 )
 from spark.formats.je import log as je_log
 from spark.targets.files.beneath import list_beneath, open_beneath
+from spark.targets.files.log_place import PlaceWrong, files_below, log_paths
 
 OPEN_FILES_MAX: Final = 64
-# Where JE has the files of a log if its je.log.nDataDirectories was set: data001, data002 and so on.
-DATA_DIRECTORY: Final = re.compile(r"data[0-9]{3}")
 # Without O_NONBLOCK a pipe that bears the name of a log file would hold us for ever.
 OPEN_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
@@ -145,7 +143,10 @@ def identity_of(status: os.stat_result) -> Identity:
 
 
 def file_names(directory: Path) -> list[str]:
-    """List the log files of a directory in the order of their numbers."""
+    """List the log files of an environment in the order of their numbers, wherever they lie.
+
+    Raises: NotAnEnvironment, EnvironmentUnreadable, LogInDataDirectories, RestoreRequired, LogHeaderInvalid.
+    """
     try:
         names = sorted(list_beneath(directory))
     except FileNotFoundError as error:
@@ -155,7 +156,7 @@ def file_names(directory: Path) -> list[str]:
     except OSError as error:
         raise EnvironmentUnreadable(f"{directory}: {_reason(error)}") from error
     found = [name for name in names if je_log.FILE_NAME.fullmatch(name)]
-    _refuse_data_directories(directory, names)
+    found = _with_those_below(directory, names, found)
     if not found:
         raise NotAnEnvironment(f"{directory} holds no log file (*.jdb)")
     if je_log.RESTORE_MARKER_NAME in found:
@@ -167,19 +168,23 @@ def file_names(directory: Path) -> list[str]:
     return found
 
 
-def _refuse_data_directories(directory: Path, names: list[str]) -> None:
-    """Refuse a log that lies, in whole or in part, in directories below: a part of a log tells nothing."""
-    for name in filter(DATA_DIRECTORY.fullmatch, names):
-        try:
-            is_one = any(je_log.FILE_NAME.fullmatch(each) for each in os.listdir(directory / name))
-        except OSError:
-            continue
-        if is_one:
-            detail = (
-                f"{directory} keeps log files in {name}/ (je.log.nDataDirectories); only a log whose files "
-                "all lie in one directory is worked on"
-            )
-            raise LogInDataDirectories(detail, file=name)
+def _with_those_below(directory: Path, names: list[str], found: list[str]) -> list[str]:
+    """The files of data directories, where the log lies there; a part of a log tells nothing."""
+    try:
+        below = files_below(directory, names)
+    except PlaceWrong as wrong:
+        detail = f"{directory}: {wrong.detail} (je.log.nDataDirectories)"
+        raise LogInDataDirectories(detail, file=wrong.name) from wrong
+    except OSError as error:
+        raise EnvironmentUnreadable(f"{directory}: {_reason(error)}") from error
+    if below and found:
+        name = next(name for name, files in below.items() if files)
+        detail = (
+            f"{directory} has log files of its own and in {name}/ (je.log.nDataDirectories); JE would read "
+            "one or the other: put away those that do not belong to it"
+        )
+        raise LogInDataDirectories(detail, file=name)
+    return sorted(name for files in below.values() for name in files) if below else found
 
 
 @contextmanager
@@ -187,7 +192,7 @@ def opened(directory: Path, names: list[str]) -> Iterator[list[LogFile]]:
     """Find files for reading, and close what is open of them at the end."""
     descriptors = Descriptors()
     try:
-        yield [_find(directory / name, descriptors) for name in names]
+        yield [_find(path, descriptors) for path in log_paths(directory, names)]
     finally:
         descriptors.close()
 
@@ -254,11 +259,12 @@ def make_durable(directory: Path, files: list[LogFile]) -> None:
     try:
         for file in files:
             os.fsync(file.descriptor)
-        descriptor = open_beneath(directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        for folder in sorted({directory, *(file.path.parent for file in files)}):
+            descriptor = open_beneath(folder, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
     except OSError as error:
         raise EnvironmentUnreadable(f"{directory} cannot be made durable: {_reason(error)}") from error
 

@@ -37,6 +37,7 @@ from spark.erase.reading.directory import (
 from spark.erase.reading.files import Room, read_file
 from spark.erase.reading.log import Log, check_link
 from spark.formats.je import log as je_log
+from spark.targets.files.log_place import log_paths
 
 # Two lists in a row differ only if JE created or deleted a file just then.
 LISTS_MAX: Final = 100
@@ -145,7 +146,7 @@ def _open_all(directory: Path) -> tuple[Descriptors, list[MovingFile]]:
         descriptors = Descriptors(room_for(len(names)))
         with ExitStack() as undo, suppress(LogFileVanished):
             undo.callback(descriptors.close)
-            found = [_find(directory / name, descriptors) for name in names]
+            found = [_find(path, descriptors) for path in log_paths(directory, names)]
             undo.pop_all()
             return descriptors, found
     raise LogFileChanged(f"{directory}: files go faster than they can be opened")

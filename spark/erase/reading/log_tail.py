@@ -27,6 +27,7 @@ from spark.formats.je.log import (
     file_name,
     file_number,
 )
+from spark.targets.files.log_place import log_path
 
 _HEADER: Final = struct.Struct("<IBBIi")
 _LONG: Final = struct.Struct("<q")
@@ -114,7 +115,7 @@ def _walk(directory: Path, position: LogPosition, bytes_max: int, torn_before_ns
     left = bytes_max
     found = position
     for number in numbers:
-        path = directory / file_name(number)
+        path = log_path(directory, number)
         is_last = number == numbers[-1]
         before = None if number == position.number else found.offset
         start = position.offset if number == position.number else 0

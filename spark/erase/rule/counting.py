@@ -27,7 +27,8 @@ from spark.erase.rule.extinct import judged_key
 from spark.erase.rule.extinct_scans import find_log_extinctions, has_undecided
 from spark.erase.rule.versions import compare_versions
 from spark.formats.extinction import Extinction
-from spark.formats.je.log import FILE_NUMBER_MAX, file_name, lsn_of
+from spark.formats.je.log import FILE_NUMBER_MAX, lsn_of
+from spark.targets.files.log_place import log_path
 
 HASH_BYTES: Final = 8
 LSN_MAX: Final = lsn_of(FILE_NUMBER_MAX, 0xFFFFFFFF)
@@ -67,7 +68,7 @@ def _discards(log: Log, names: dict[int, str], ended: Ended) -> CountAnswer:
     if not has_undecided(log, ended, first_active=checkpoint.first_active):
         last = [file for file in log.files if file.entries.num_rows][-1]
         offset = int(last.entries["offset"][last.entries.num_rows - 1].as_py())
-        read_to = position_at(log.directory / file_name(last.number), offset)
+        read_to = position_at(log_path(log.directory, last.number), offset)
     return CountAnswer(tuple(sorted(names.values())), log_extinctions=noted, read_to=read_to)
 
 

@@ -26,6 +26,7 @@ CAUSES: Final = tuple(Cause)
 NO_CAUSE: Final = 0
 NO_EXTINCTIONS: Final = ExtinctionTerms()
 HOUR_MS: Final = 3_600_000
+LSN_MAX: Final = (1 << 63) - 1
 DAY_MS: Final = 24 * HOUR_MS
 # An expired record is left alone for so long, since JE itself may still be looking at it.
 EXPIRY_GRACE_MS: Final = 2 * HOUR_MS
@@ -46,16 +47,18 @@ class Decision:
 
     Attributes:
         extinct: what extinctions say of it; None where nothing can be covered.
+        later: the reason that an entry without one gets once a checkpoint has ended behind it (0: none).
     """
 
     reason: Codes
     cause: Codes
+    later: Codes
     extinct: Extinct | None = None
 
     def part(self, begin: int, end: int) -> "Decision":
         """The decision about some entries that follow each other."""
         extinct = None if self.extinct is None else self.extinct.part(begin, end)
-        return Decision(self.reason[begin:end], self.cause[begin:end], extinct)
+        return Decision(self.reason[begin:end], self.cause[begin:end], self.later[begin:end], extinct)
 
     def forbid(self, entries: Mask, cause: Cause) -> None:
         """Note a cause for entries that have none yet."""
@@ -69,6 +72,7 @@ class Facts:
     Attributes:
         superseded, old_nodes, listed: what only the whole log tells: superseded LNs, old nodes, and LSNs on
             JE's lists of obsolete offsets. Where they are None, the log here is the whole log.
+        old_later: nodes that are old once a checkpoint has ended behind all of them.
         names: of the databases that extinctions may name; log_extinctions: those that the log itself has.
     """
 
@@ -83,6 +87,7 @@ class Facts:
     first_active: int
     superseded: Superseded | None = None
     old_nodes: Mask | None = None
+    old_later: Mask | None = None
     listed: NDArray[np.int64] | None = None
     names: Mapping[int, str] = field(default_factory=dict)
     log_extinctions: tuple[LogExtinction, ...] = ()
@@ -106,7 +111,7 @@ def decide(
         extinctions: of the store.
     """
     count = len(facts.entries.lsn)
-    decision = Decision(np.zeros(count, dtype=np.uint8), np.zeros(count, dtype=np.uint8))
+    decision = Decision(*(np.zeros(count, dtype=np.uint8) for _ in range(3)))
     before = facts.entries.lsn < facts.first_active
     half_erased = (facts.entries.type == EntryType.ERASED) & (facts.entries.all_zero == 0)
     decision.reason[before & half_erased] = Reason.UNFINISHED_ERASURE
@@ -132,9 +137,10 @@ def decide(
 
 def _decide_lns(facts: Facts, decision: Decision, before: Mask, *, now_ms: int | None) -> None:
     lns, outcomes = facts.lns, facts.outcomes
-    eligible = USER_LN[facts.entries.type[lns.entry]] & before[lns.entry]
+    user = USER_LN[facts.entries.type[lns.entry]]
+    eligible = user & before[lns.entry]
     superseded = facts.superseded or find_superseded(
-        facts.entries, lns, outcomes, user=eligible, first_active=facts.first_active
+        facts.entries, lns, outcomes, user=user, first_active=facts.first_active
     )
     known = outcomes.committed | outcomes.aborted
     committed = outcomes.committed
@@ -148,9 +154,13 @@ def _decide_lns(facts: Facts, decision: Decision, before: Mask, *, now_ms: int |
         (Reason.EXPIRED, committed & _expired(lns, now_ms)),
     )
     reason = np.zeros(len(lns.entry), dtype=np.uint8)
+    later = np.zeros(len(lns.entry), dtype=np.uint8)
     for each, holds in conditions:
         reason[eligible & holds & (reason == 0)] = each
+        later[user & ~eligible & holds & (later == 0)] = each
     decision.reason[lns.entry] = reason
+    later[user & superseded.later & (later == 0) & (reason == 0)] = Reason.SUPERSEDED
+    decision.later[lns.entry] = later
     unknown = np.zeros(len(before), dtype=bool)
     unknown[lns.entry] = eligible & ~known
     decision.forbid(unknown, Cause.OUTCOME_UNKNOWN)
@@ -190,6 +200,10 @@ def _decide_nodes(facts: Facts, decision: Decision, before: Mask) -> None:
     reason[old] = Reason.OLD_NODE
     reason[before[nodes.entry] & among(nodes.db, facts.databases.dropped)] = Reason.DELETED_DATABASE
     decision.reason[nodes.entry] = reason
+    old_later = facts.old_later
+    if old_later is None:
+        old_later = find_old_nodes(facts.entries, nodes, first_active=LSN_MAX)
+    decision.later[nodes.entry[old_later & (reason == 0)]] = Reason.OLD_NODE
 
 
 def _forbid_abort_versions(facts: Facts, decision: Decision) -> None:
@@ -204,6 +218,7 @@ def _forbid_switched_off(facts: Facts, decision: Decision, switches: Switches) -
     off = [reason for reason in Reason if not switches.allows(reason)]
     if not off:
         return
+    decision.later[np.isin(decision.later, off)] = 0
     forbidden = np.isin(decision.reason, off)
     if switches.known_obsolete_entries:
         # JE erases by this switch also what its own lists of obsolete offsets name.

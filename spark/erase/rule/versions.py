@@ -17,10 +17,12 @@ class Superseded:
     Attributes:
         rows: LNs with a newer version whose key is the same, byte by byte.
         collided: LNs with a newer version of the same hash and another key; they stay.
+        later: LNs that only a version superseded on which nobody may rely yet: it may vanish in a crash.
     """
 
     rows: Mask
     collided: Mask
+    later: Mask
 
 
 def find_superseded(
@@ -37,19 +39,20 @@ def find_superseded(
     """
     candidates, reliable = find_candidates(entries, lns, outcomes, user=user, first_active=first_active)
     same, other = compare_versions(lns, candidates, reliable)
-    result = Superseded(np.zeros(len(lns.entry), dtype=bool), np.zeros(len(lns.entry), dtype=bool))
+    result = Superseded(*(np.zeros(len(lns.entry), dtype=bool) for _ in range(3)))
     result.rows[same] = True
     result.collided[other] = True
-    return result
+    result.later[compare_later(lns, candidates, reliable)] = True
+    return Superseded(result.rows, result.collided, result.later & ~result.rows)
 
 
 def find_candidates(
     entries: Entries, lns: Lns, outcomes: Outcomes, *, user: Mask, first_active: int
 ) -> tuple[Table, Mask]:
     """Find the LNs that may supersede each other, and whether each is one to rely on."""
-    lsn = entries.lsn[lns.entry]
-    candidates = np.flatnonzero(user & outcomes.committed & (lsn < first_active))
-    return candidates, (outcomes.commit_lsn < first_active)[candidates]
+    candidates = np.flatnonzero(user & outcomes.committed)
+    before = (entries.lsn[lns.entry] < first_active) & (outcomes.commit_lsn < first_active)
+    return candidates, before[candidates]
 
 
 def compare_versions(lns: Lns, candidates: Table, reliable: Mask) -> tuple[Table, Table]:
@@ -62,6 +65,19 @@ def compare_versions(lns: Lns, candidates: Table, reliable: Mask) -> tuple[Table
     same = np.empty(len(rows), dtype=np.uint8)
     same_keys(lns.keys, lns.key_bounds, rows, others, same)
     return rows[same == 1], rows[same == 0]
+
+
+def compare_later(lns: Lns, candidates: Table, reliable: Mask) -> Table:
+    """Find the candidates with a newer version of the same key, where all versions count.
+
+    Only records with a version that is not to be relied on are looked at: of all others it is known already.
+    """
+    if reliable.all():
+        return candidates[:0]
+    hashes = np.unique(lns.hash_1[candidates[~reliable]])
+    asked = lns.hash_1[candidates]
+    near = candidates[hashes[np.minimum(np.searchsorted(hashes, asked), len(hashes) - 1)] == asked]
+    return compare_versions(lns, near, np.ones(len(near), dtype=bool))[0]
 
 
 def newest_in_group(lns: Lns, candidates: Table, reliable: Mask) -> Table:

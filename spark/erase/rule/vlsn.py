@@ -1,7 +1,6 @@
 """The index of VLSNs: from which file on replication still needs what is there."""
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
@@ -9,6 +8,7 @@ from spark.erase.errors import LogItemMalformed
 from spark.erase.native.types import Table
 from spark.erase.reading.databases import Databases
 from spark.erase.reading.log import Entries, Lns, Log
+from spark.erase.reading.properties import VLSNS_LEFT_DEFAULT, vlsns_left
 from spark.erase.reading.transactions import Outcomes
 from spark.formats.je import log as je_log
 from spark.formats.je.items import (
@@ -20,9 +20,6 @@ from spark.formats.je.items import (
 )
 from spark.formats.je.log import FLAG_INVISIBLE, FLAG_REPLICATED, lsn_file, lsn_offset
 from spark.formats.je.packed import ItemMalformed
-
-# JE's je.rep.minVLSNIndexSize: so many VLSNs stay in the index, whatever is erased.
-VLSNS_LEFT_MIN: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +40,13 @@ class VlsnIndex:
         first_file: this file and all later ones are inside the index.
         truncation: None where no file that could be erased then holds a VLSN. Where none is possible it names
             the lowest such file.
+        left_min: so many VLSNs stay in the index, whatever is erased.
     """
 
     range: VlsnRange | None
     first_file: int
     truncation: Truncation | None
+    left_min: int = VLSNS_LEFT_DEFAULT
 
 
 def find_vlsn_index(
@@ -67,9 +66,10 @@ def find_vlsn_index(
     ranges = _ranges(log, entries, lns, outcomes, databases)
     if not ranges and not (entries.vlsn > 0).any():
         return None
+    left_min = vlsns_left(log.directory)
     if not ranges:
         first_file = int(entries.lsn[entries.vlsn > 0][0] >> 32)
-        return VlsnIndex(None, first_file, None)
+        return VlsnIndex(None, first_file, None, left_min)
     # A truncation that may not have been committed has not happened: the lowest first VLSN counts.
     first = min(each.first for each in ranges)
     covered = np.flatnonzero((entries.vlsn >= first) & (entries.vlsn > 0))
@@ -78,17 +78,17 @@ def find_vlsn_index(
     first_file = int((entries.lsn[covered] >> 32).min())
     visible = replicated & ((entries.flags & FLAG_INVISIBLE) == 0)
     in_reach = visible & (entries.lsn >> 32 >= first_file) & (entries.lsn >> 32 < end_file)
-    truncation = _truncation(entries, np.flatnonzero(in_reach), ranges[-1])
-    return VlsnIndex(ranges[-1], first_file, truncation)
+    truncation = _truncation(entries, np.flatnonzero(in_reach), ranges[-1], left_min)
+    return VlsnIndex(ranges[-1], first_file, truncation, left_min)
 
 
-def _truncation(entries: Entries, in_reach: Table, covered: VlsnRange) -> Truncation | None:
+def _truncation(entries: Entries, in_reach: Table, covered: VlsnRange, left_min: int) -> Truncation | None:
     """Say what the index would have to be truncated to: the last VLSN of the highest file where it can be.
 
     JE itself tries only the highest file, so that one young file holds up all older ones.
     """
     files = entries.lsn[in_reach] >> 32
-    limit = min(covered.last_sync, covered.last - VLSNS_LEFT_MIN)
+    limit = min(covered.last_sync, covered.last - left_min)
     found: Truncation | None = None
     for file in np.unique(files).tolist():
         last = int(entries.vlsn[in_reach[files == file]].max())

@@ -2,9 +2,10 @@
 
 import errno
 import os
+import re
 import secrets
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +23,8 @@ from spark.targets.files.system_calls import SystemCalls
 # Without O_NONBLOCK a pipe that bears the name would hold us for ever.
 FLAGS: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 UNFINISHED_SUFFIX: Final = ".new"
+# Where log files lie if not beside these ones (log_place.py).
+DATA_DIRECTORY: Final = re.compile(r"data[0-9]{3}")
 ATTEMPTS_MAX: Final = 5
 WRITES_MAX: Final = 1_000
 LEFT_BEHIND_MAX: Final = 100
@@ -88,13 +91,34 @@ def create_whole(name: str, content: Callable[[int], bytes], *, dir_fd: int, cal
 def newest_log_file(dir_fd: int) -> os.stat_result:
     """Find the log file with the highest number; its owner, group and mode are those of the environment."""
     try:
-        names = [name for name in os.listdir(dir_fd) if je_log.FILE_NAME.fullmatch(name)]
-        names = [name for name in names if name != je_log.RESTORE_MARKER_NAME]
-        found = os.stat(max(names), dir_fd=dir_fd, follow_symlinks=False) if names else None
+        names = os.listdir(dir_fd)
+        logs = _logs(names, "") or _logs_below(names, dir_fd)
+        newest = max(logs, key=os.path.basename, default=None)
+        found = None if newest is None else os.stat(newest, dir_fd=dir_fd, follow_symlinks=False)
     except OSError as error:
         raise named(error, "the newest log file") from error
     if found is None or not stat.S_ISREG(found.st_mode):
         raise PermissionRefused("there is no log file (*.jdb) to take owner, group and mode from")
+    return found
+
+
+def _logs(names: Iterable[str], folder: str) -> list[str]:
+    return [
+        os.path.join(folder, name)
+        for name in names
+        if je_log.FILE_NAME.fullmatch(name) and name != je_log.RESTORE_MARKER_NAME
+    ]
+
+
+def _logs_below(names: Iterable[str], dir_fd: int) -> list[str]:
+    """The log files in data directories (log_place.py)."""
+    found = []
+    for name in filter(DATA_DIRECTORY.fullmatch, names):
+        below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | FLAGS, dir_fd=dir_fd)
+        try:
+            found += _logs(os.listdir(below), name)
+        finally:
+            os.close(below)
     return found
 
 

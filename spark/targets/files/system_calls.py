@@ -5,7 +5,8 @@ from pathlib import Path
 
 from spark.targets.files import ofd_lock
 from spark.targets.files.beneath import open_beneath
-from spark.targets.files.medium import Medium, medium_of
+from spark.targets.files.log_place import medium_of_log
+from spark.targets.files.medium import Medium
 from spark.targets.files.mode_bits import refuse, wanted_by
 
 
@@ -53,7 +54,7 @@ class SystemCalls:
         os.unlink(name, dir_fd=dir_fd)
 
     def medium_of(self, directory: Path) -> Medium:
-        return medium_of(directory)
+        return medium_of_log(directory)
 
     def try_exclusive(self, fd: int, byte: int) -> bool:
         return ofd_lock.try_exclusive(fd, byte)

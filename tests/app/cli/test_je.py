@@ -147,3 +147,31 @@ def test_file_that_is_not_there_is_refused(closed: Path, capsys: pytest.CaptureF
     assert main(["je", "dump", str(closed), "--file", "9"]) == 1
     assert "has no file 00000009.jdb" in capsys.readouterr().err
     assert main(["je", "dump", str(closed), "--file", "nine"]) == 64
+
+
+def test_helper_is_written_and_written_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "LetheJe.java"
+    assert main(["je", "helper", "--write", str(target)]) == 0
+    text = target.read_text()
+    assert text.startswith("// LetheJe:")
+    assert "class LetheJe" in text
+    target.write_text("// LetheJe: an older copy")
+    capsys.readouterr()
+    assert main(["je", "helper", "--write", str(target), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["file"] == str(target)
+    assert target.read_text() == text
+    assert [path.name for path in tmp_path.iterdir()] == ["LetheJe.java"]
+    assert main(["je", "helper"]) == 0
+    assert capsys.readouterr().out == text
+
+
+def test_helper_leaves_other_files_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    notes = tmp_path / "notes.txt"
+    notes.write_text("mine")
+    (tmp_path / "folder").mkdir()
+    assert main(["je", "helper", "--write", str(notes)]) == 64
+    assert main(["je", "helper", "--write", str(tmp_path / "folder")]) == 64
+    assert main(["je", "helper", "--write", str(tmp_path / "none" / "LetheJe.java")]) == 78
+    assert notes.read_text() == "mine"
+    assert "Name a new file" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "notes.txt"]

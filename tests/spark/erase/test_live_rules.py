@@ -22,8 +22,8 @@ from spark.erase.errors import (
     RestoreRequired,
 )
 from spark.erase.live.live import check_live_round, plan_live
-from spark.erase.live.properties import properties
 from spark.erase.plan.plan import Plan, plan_erasure
+from spark.erase.reading.properties import properties
 from spark.erase.reasons import Cause, Reason
 from spark.erase.unit import do
 from spark.formats.je.log import EntryType, lsn_file

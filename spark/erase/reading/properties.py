@@ -1,7 +1,7 @@
-"""JE's own eraser, as far as it can be seen from outside: the file je.properties in the environment.
+"""What je.properties in an environment says: of JE's own eraser, and of the VLSNs that stay in the index.
 
-An application can switch it on in its own code too. Then the headers of entries change under a plan, and each
-round refuses its file (HEADER_CHANGED).
+An application can switch the eraser on in its own code too. Then the headers of entries change under a plan,
+and each round refuses its file (HEADER_CHANGED).
 """
 
 import os
@@ -15,6 +15,8 @@ from spark.targets.files.beneath import open_beneath
 
 PROPERTIES_NAME: Final = "je.properties"
 RUN_ERASER: Final = "je.env.runEraser"
+VLSNS_LEFT: Final = "je.rep.minVLSNIndexSize"
+VLSNS_LEFT_DEFAULT: Final = 1_000
 PROPERTIES_BYTES_MAX: Final = 1024 * 1024
 # A pipe of this name would hold us for ever without O_NONBLOCK.
 OPEN_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
@@ -31,8 +33,7 @@ def refuse_own_eraser(directory: Path) -> None:
 
     Raises: OwnEraserOn, EnvironmentUnreadable.
     """
-    raw = _read(directory / PROPERTIES_NAME)
-    value = properties(raw.decode("latin-1")).get(RUN_ERASER, "false") if raw is not None else "false"
+    value = _properties_of(directory).get(RUN_ERASER, "false")
     # JE itself takes no other word than these two; one that it would refuse is no reason to go on.
     if value.strip().lower() not in ("false", ""):
         detail = (
@@ -40,6 +41,22 @@ def refuse_own_eraser(directory: Path) -> None:
             "set it to false and restart the application, or leave it to JE and switch the store's cycles off"
         )
         raise OwnEraserOn(detail, file=PROPERTIES_NAME)
+
+
+def vlsns_left(directory: Path) -> int:
+    """How many VLSNs JE leaves in its index whatever is erased: je.rep.minVLSNIndexSize, 1,000 by default.
+
+    What is no number there is refused by JE too; the default is said then.
+
+    Raises: EnvironmentUnreadable.
+    """
+    value = _properties_of(directory).get(VLSNS_LEFT, "").strip()
+    return int(value) if value.isascii() and value.isdigit() else VLSNS_LEFT_DEFAULT
+
+
+def _properties_of(directory: Path) -> dict[str, str]:
+    raw = _read(directory / PROPERTIES_NAME)
+    return {} if raw is None else properties(raw.decode("latin-1"))
 
 
 def properties(text: str) -> dict[str, str]:
