@@ -45,8 +45,8 @@ from spark.rows.walk import place_of as place_of_step
 from spark.targets.walk import Piece, Walk
 
 CHECKPOINT_LIMITS: Final = "limits"
-FREE_TARGET_S: Final = 1.0
-"""Of a unit whose rows nobody refers to: no writer waits for it; short enough for replicas."""
+FREE_TARGET_S: Final = 2.0
+"""Of a unit whose rows nobody refers to: no writer waits for it. What replicas get is bounded by its rows."""
 
 
 @dataclass(slots=True)

@@ -3,8 +3,8 @@
 The batches that a unit locks cannot change their status while it lasts, so a unit is short:
 0.3 s with the archive's fsync (facts: locks). The first window is small; each window sizes the next.
 
-Where somebody waits for a unit, its longest one counts. Where nobody does the usual one counts: a machine that
-stood still for a moment would else make units so small that most of their time is that of their commits.
+Where somebody waits for units the longest one counts. Where nobody does the usual one counts: a machine that
+stood still for a moment would else make them so small that most of their time is that of their commits.
 """
 
 from collections.abc import Sequence
