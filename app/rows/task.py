@@ -45,8 +45,8 @@ from spark.rows.walk import place_of as place_of_step
 from spark.targets.walk import Piece, Walk
 
 CHECKPOINT_LIMITS: Final = "limits"
-FREE_TARGET_S: Final = 1.0
-"""Of a unit whose rows nobody refers to: no writer waits for it; short enough for replicas."""
+FREE_TARGET_S: Final = 2.0
+"""Of a unit whose rows nobody refers to: no writer waits for it. What replicas get is bounded by its rows."""
 
 
 @dataclass(slots=True)
@@ -252,14 +252,19 @@ def _window_plan(purge: RowsPurge, total: int | None) -> WindowPlan:
         outlook=None if total is None else Outlook.of_total(total, expected=purge.context.job.rate_per_s),
         target_s=_target_s(purge),
         window_units=settings.purge_window_units,
+        is_waited_for=_is_waited_for(purge),
     )
 
 
+def _is_waited_for(purge: RowsPurge) -> bool:
+    """What nobody refers to is locked for nobody."""
+    return any(table.incoming for table in purge.family.tables.values())
+
+
 def _target_s(purge: RowsPurge) -> float:
-    """How long a unit should take: what nobody refers to is locked for nobody, and waits for no one."""
+    """How long a unit should take."""
     asked_s = purge.context.settings.purge_unit_target_ms / 1000
-    is_referred_to = any(table.incoming for table in purge.family.tables.values())
-    return asked_s if is_referred_to else max(asked_s, FREE_TARGET_S)
+    return asked_s if _is_waited_for(purge) else max(asked_s, FREE_TARGET_S)
 
 
 def _bounded(family: Family, steps: list[TableStep]) -> dict[int, Any]:

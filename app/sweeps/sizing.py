@@ -2,10 +2,14 @@
 
 The batches that a unit locks cannot change their status while it lasts, so a unit is short:
 0.3 s with the archive's fsync (facts: locks). The first window is small; each window sizes the next.
+
+Where somebody waits for units the longest one counts. Where nobody does the usual one counts: a machine that
+stood still for a moment would else make them so small that most of their time is that of their commits.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 FIRST_ROWS = 5_000
 FIRST_WINDOW_UNITS = 4
@@ -23,6 +27,7 @@ class UnitSize:
         target_s: what a unit should take at most.
         window_units: units of a full window.
         least: fewer do not pay, unless even they are too long for a statement.
+        is_waited_for: others wait for the rows that a unit locks.
     """
 
     most_rows: int
@@ -31,6 +36,7 @@ class UnitSize:
     rows: int = 0
     windows: int = 0
     least: int = LEAST_ROWS
+    is_waited_for: bool = True
 
     def __post_init__(self) -> None:
         self.rows = self.rows or min(FIRST_ROWS, self.most_rows)
@@ -41,12 +47,14 @@ class UnitSize:
         return FIRST_WINDOW_UNITS if self.windows == 0 else self.window_units
 
     def learn(self, elapsed_s: Sequence[float]) -> None:
-        """Size the next window by the longest unit of the last."""
+        """Size the next window by the longest unit of the last, or by the usual one."""
         self.windows += 1
-        longest = max(elapsed_s, default=0.0)
-        if longest <= 0:
+        if not elapsed_s:
             return
-        factor = min(GROWTH_MAX, HEADROOM * self.target_s / longest)
+        taken_s = max(elapsed_s) if self.is_waited_for else median(elapsed_s)
+        if taken_s <= 0:
+            return
+        factor = min(GROWTH_MAX, HEADROOM * self.target_s / taken_s)
         least = min(self.least, self.most_rows)
         self.rows = max(least, min(self.most_rows, int(self.rows * factor)))
 

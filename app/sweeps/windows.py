@@ -93,6 +93,7 @@ class WindowPlan:
         most_rows: step to the most rows of a unit.
         outlook: how much there is to do; None: nobody knows.
         removed: from rows by step to those of them that are gone.
+        is_waited_for: others wait for the rows that a unit locks.
     """
 
     walk: Walk
@@ -102,6 +103,7 @@ class WindowPlan:
     target_s: float
     window_units: int
     removed: Callable[[Mapping[str, int]], Mapping[str, int]] = dict
+    is_waited_for: bool = True
 
 
 class Windows(Course[AnyUnit, UnitResult]):
@@ -155,6 +157,7 @@ class Windows(Course[AnyUnit, UnitResult]):
             most_rows=self._plan.most_rows[step],
             target_s=self._plan.target_s,
             window_units=self._plan.window_units,
+            is_waited_for=self._plan.is_waited_for,
         )
         return self._plan.walk.pieces(
             self._conn,

@@ -13,7 +13,8 @@ import pymysql
 from pymysql.constants import CR
 
 BUFFER_BYTES = 1 << 18
-ROWS_MAX = 4_000
+ROWS_MAX = 10_000
+BLOCK_BYTES = 8 * 2**20
 _HEAD = Struct("<IB")
 _BYTES_OF_LENGTH = {252: 2, 253: 3}
 _LONGEST = 0xFFFFFF
@@ -30,21 +31,24 @@ def widen(raw: Any) -> None:
 def read_lines(raw: Any, result: Any) -> Iterator[list[bytes | None]]:
     """The values of an unbuffered result of one column, in blocks; None is NULL.
 
+    A block ends with the buffer in which it comes to ROWS_MAX rows or BLOCK_BYTES.
+
     Raises: pymysql.Error.
     """
     block: list[bytes | None] = []
+    held = 0
     while (row := result._read_rowdata_packet_unbuffered()) is not None:
         block.append(row[0])
-        _take_plain(raw, block)
-        if len(block) >= ROWS_MAX:
+        held += len(row[0] or b"") + _take_plain(raw, block)
+        if len(block) >= ROWS_MAX or held >= BLOCK_BYTES:
             yield block
-            block = []
+            block, held = [], 0
     if block:
         yield block
 
 
-def _take_plain(raw: Any, block: list[bytes | None]) -> None:
-    """Take the plain rows at the head of what the server has sent."""
+def _take_plain(raw: Any, block: list[bytes | None]) -> int:
+    """Take the plain rows at the head of what the server has sent; their bytes there."""
     held = _peek(raw)
     at, sequence, size_of_all = 0, raw._next_seq_id, len(held)
     while at + _HEAD.size <= size_of_all:
@@ -64,6 +68,7 @@ def _take_plain(raw: Any, block: list[bytes | None]) -> None:
         at = end
     raw._rfile.read(at)
     raw._next_seq_id = sequence
+    return at
 
 
 def _peek(raw: Any) -> bytes:

@@ -5,6 +5,7 @@ from random import Random
 import pytest
 
 from spark.targets.connection import Connection, Target
+from spark.targets.dialects.mysql_rows import BLOCK_BYTES, BUFFER_BYTES
 from spark.targets.errors import TargetError
 from tests.spark.targets.conftest import Connect
 
@@ -69,3 +70,13 @@ def test_what_is_not_read_is_left_behind(conn: Connection) -> None:
     blocks.close()
 
     assert conn.execute("select count(*) from line") == [(20_000,)]
+
+
+def test_a_block_of_long_rows_is_bounded_by_its_bytes(conn: Connection) -> None:
+    size, count = 200_000, 150
+    _fill(conn, [size] * count)
+
+    blocks = [len(block) for block in conn.stream_lines("select value from line order by id")]
+
+    assert sum(blocks) == count
+    assert max(blocks) * size <= BLOCK_BYTES + BUFFER_BYTES + size
