@@ -215,7 +215,6 @@ def create_app(
     _add_middleware(app, settings)
     _add_routes(app)
     add_console(app, settings)
-    app.router.middleware_stack = RouteGroups(app.router)
     return app
 
 
@@ -324,6 +323,7 @@ def _add_routes(app: FastAPI) -> None:
         add_routes(app, router)
     add_probes(app)
     _add_documents(app)
+    app.router.middleware_stack = RouteGroups(app.router)
 
 
 def _add_documents(app: FastAPI) -> None:
