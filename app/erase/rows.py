@@ -103,7 +103,8 @@ class ErasureCycle(EraserCounts, table=True):
         next_at: of the throttle: no work before it.
         debt_bytes: of `PATCH /throttle`: what a wait was cut off with.
         plan: first_active, checkpoint_lsn, vetoed, vetoed_count, missing_count, vlsn, torn_at, nodes_wait,
-            after_checkpoint, planned_at, signature (what of the log it was made from), plans (how often it was made).
+            after_checkpoint, planned_at, signature (what of the log it was made from), plans (how often
+            it was made).
         incomplete: causes of what remained at the end, by cause.
         followed: whether a fresh cycle was begun for an EXPIRED or DROPPED one.
     """

@@ -146,7 +146,10 @@ def helper(
         detail = f"{write} cannot be written: {error.strerror}"
         return out.complain(
             Complaint(
-                "FILE_NOT_WRITTEN", detail, ExitCode.CONFIGURATION, "Name a folder that you may write to."
+                "CONFIGURATION_INVALID",
+                detail,
+                ExitCode.CONFIGURATION,
+                "Name a folder that you may write to.",
             )
         )
     out.document({"file": str(write), "source": None})

@@ -161,10 +161,14 @@ ENTRIES: Final = (
         "LOG_IN_DATA_DIRECTORIES",
         (Seen.TARGET,),
         (
-            "The log lies in data directories (`data001/` and so on), and not as JE would look for it: one is missing or "
-            "a link, a file lies in another one than its number says, or there are log files beside them too."
+            "The log lies in data directories (`data001/` and so on), and not as JE would look for it: "
+            "one is missing or a link, a file lies in another one than its number says, or there are "
+            "log files beside them too."
         ),
-        "Put each file back where it was; the detail names one. Mount a disk at `data00N` instead of linking there.",
+        (
+            "Put each file back where it was; the detail names one. Mount a disk at `data00N` instead "
+            "of linking there."
+        ),
         Passes.NO,
     ),
     Entry(

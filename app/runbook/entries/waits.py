@@ -156,9 +156,9 @@ ENTRIES: Final = (
         (Seen.WAIT, Seen.FINDING),
         "The newest part of the log is needed for recovery.",
         (
-            "It goes on when the application has made a checkpoint; write or close the application if it "
-            "rests. Where it is closed: `lethe je helper --write LetheJe.java` and `java -cp JARS LetheJe.java DIR "
-            "checkpoint`."
+            "It goes on when the application has made a checkpoint; write or close the application if "
+            "it rests. Where it is closed: `lethe je helper --write LetheJe.java` and `java -cp JARS "
+            "LetheJe.java DIR checkpoint`."
         ),
         Passes.MAYBE,
     ),
@@ -167,8 +167,8 @@ ENTRIES: Final = (
         (Seen.WAIT,),
         "The index of the replicated environment still needs the entries.",
         (
-            "It goes on when JE has truncated its VLSN index. `ref` says how far it may, and the command that does "
-            "it with the application closed; see `docs/how-to/je-helper.md`."
+            "It goes on when JE has truncated its VLSN index. `ref` says how far it may, and the "
+            "command that does it with the application closed; see `docs/how-to/je-helper.md`."
         ),
         Passes.MAYBE,
     ),

@@ -111,7 +111,8 @@ def decide(
         extinctions: of the store.
     """
     count = len(facts.entries.lsn)
-    decision = Decision(*(np.zeros(count, dtype=np.uint8) for _ in range(3)))
+    nothing = np.zeros(count, dtype=np.uint8)
+    decision = Decision(nothing, nothing.copy(), nothing.copy())
     before = facts.entries.lsn < facts.first_active
     half_erased = (facts.entries.type == EntryType.ERASED) & (facts.entries.all_zero == 0)
     decision.reason[before & half_erased] = Reason.UNFINISHED_ERASURE

@@ -17,7 +17,7 @@ KEYS = 30
 
 
 def grown(seed: int, directory: Path) -> Environment:
-    """Versions, deletions, embedded values and aborts, with checkpoints in between; the last part has none."""
+    """Versions, deletions, embedded values and aborts, with checkpoints between; the last part has none."""
     chance = Random(seed)
     directory.mkdir()
     environment = Environment(

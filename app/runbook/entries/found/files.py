@@ -10,8 +10,9 @@ ENTRIES: Final = (
         (Seen.FINDING,),
         "The file is needed if JE must recover: it is younger than the last checkpoint.",
         (
-            "It goes in a later cycle. Have the application make a checkpoint, or close it; where it is closed for "
-            "good, `lethe je helper --write LetheJe.java` and `java -cp JARS LetheJe.java DIR checkpoint`."
+            "It goes in a later cycle. Have the application make a checkpoint, or close it; where it "
+            "is closed for good, `lethe je helper --write LetheJe.java` and `java -cp JARS "
+            "LetheJe.java DIR checkpoint`."
         ),
         Passes.MAYBE,
     ),
@@ -20,10 +21,10 @@ ENTRIES: Final = (
         (Seen.FINDING,),
         "Replication of the environment may still read the file.",
         (
-            "It goes in a later cycle, when JE has truncated its VLSN index. JE does so itself only for its own "
-            "eraser or a full disk. Close the application on this node, then `lethe je helper --write "
-            "LetheJe.java` and `java -cp JARS LetheJe.java DIR truncate`. `docs/how-to/je-helper.md` says what "
-            "it does and when not to."
+            "It goes in a later cycle, when JE has truncated its VLSN index. JE does so itself only "
+            "for its own eraser or a full disk. Close the application on this node, then `lethe je "
+            "helper --write LetheJe.java` and `java -cp JARS LetheJe.java DIR truncate`. "
+            "`docs/how-to/je-helper.md` says what it does and when not to."
         ),
         Passes.MAYBE,
     ),
