@@ -32,8 +32,9 @@ from spark.pool.lease import Lease, Terms
 from spark.pool.lending import Lending
 from spark.pool.options import SparkOptions
 from spark.pool.snapshot import JobClass, PoolSnapshot, PoolState
-from spark.pool.started import StartedSession
+from spark.pool.started import StartedSession, begin_session, end_session
 from spark.pool.waiting import Waiter
+from spark.pool.warming import warm_up_beside
 from spark.pool.watch import Watch
 
 TICK_S: Final = 0.25
@@ -313,12 +314,8 @@ class SparkPool:
             self._take_down()
 
     def _bring_up(self) -> None:
-        # pyspark is not imported before somebody needs a session: eight megabytes, a tenth of a second.
-        from spark.pool.session import start_session
-        from spark.pool.warming import warm_up_beside
-
         try:
-            started = start_session(self._options, should_stop=lambda: self._stopping)
+            started = begin_session(self._options, should_stop=lambda: self._stopping)
         except SparkStartFailed as failed:
             self._note_failed_start(failed)
             return
@@ -380,9 +377,7 @@ class SparkPool:
             started, self._started, self._recycling = self._started, None, None
             self._lending.mark_lost(why)
         if started is not None:
-            from spark.pool.session import discard
-
-            discard(started, stop_timeout_s=stop_timeout_s)
+            end_session(started, stop_timeout_s=stop_timeout_s)
 
     def _take_down(self) -> None:
         """Give leases in hand half of the time to come back, then end everything."""

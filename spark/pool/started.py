@@ -1,10 +1,12 @@
 """A session that was started, as its lenders and its watch hold it; whoever starts it imports pyspark."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spark.pool.jvm import Jvm
+from spark.pool.options import SparkOptions
 from spark.pool.scratch import Scratch
 
 if TYPE_CHECKING:
@@ -43,3 +45,17 @@ def release_thread(gateway: Any) -> None:
     with suppress(ValueError):
         client.deque.remove(connection)
     connection.close()
+
+
+def begin_session(options: SparkOptions, *, should_stop: Callable[[], bool]) -> StartedSession:
+    """`start_session`, which imports pyspark: not before somebody needs a session."""
+    from spark.pool.session import start_session
+
+    return start_session(options, should_stop=should_stop)
+
+
+def end_session(started: StartedSession, *, stop_timeout_s: float) -> None:
+    """`discard`, of whoever has started it."""
+    from spark.pool.session import discard
+
+    discard(started, stop_timeout_s=stop_timeout_s)
