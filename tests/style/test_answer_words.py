@@ -24,7 +24,7 @@ CHOICES: Final[dict[str, set[str]]] = {
         *("CHANGE", "KEEPALIVE", "BOOLEAN", "INTEGER", "DURATION", "CRON", "INTERACTIVE", "BULK"),
         *("SUBSCRIBE_SET", "DROP_NODE", "CLONE_PREPARE", "CREATE_SET", "SUBMIT_TO_OTHER_NODE"),
         *("STORE_NODE", "RESUBSCRIBE_NODE", "MERGE_SET", "MOVE_SET", "LOCK_SET", "FAILOVER"),
-        *("ENABLE_SUBSCRIPTION", "CONFIG", "DROP_SET", "LAST", "PREVIOUS", "TRANSACTIONS"),
+        *("CONFIG", "DROP_SET", "LAST", "PREVIOUS", "TRANSACTIONS"),
     },
     "where something came from, where it holds or which side it is; the word says it": {
         *("GLOBAL", "STORE", "LOCAL", "REPLICATED", "LOG", "REQUEST", "PARAMETERS", "CONSUMER", "SUPPLIER"),
@@ -126,7 +126,14 @@ NOT_SAID: Final = {
         "UPDATE_CONFIG",
     ),
     *("O_DIRECT", "DROPPED_PAGES", "VERIFY_CA", "VERIFY_IDENTITY", "NO_CHAIN", "DROP_SET", "STORE_PATH"),
-    *("STORE_SET", "PURGE_DATA_GAPS", "PROVISIONAL_BEFORE_CHECKPOINT_END", "VLSN_PRESENT", "XDG_CONFIG_HOME"),
+    *(
+        "STORE_SET",
+        "ENABLE_SUBSCRIPTION",
+        "PURGE_DATA_GAPS",
+        "PROVISIONAL_BEFORE_CHECKPOINT_END",
+        "VLSN_PRESENT",
+        "XDG_CONFIG_HOME",
+    ),
     *("DELETED_DATABASE", "NOT_READY"),
     # What a store `can`: the verb that it may be asked for, in capitals.
     *("CLEANUP_BUILTIN", "PLAN_CLEANUP", "PLAN_DATA_GAP", "PLAN_ERASURE", "PLAN_INCOMING", "PLAN_OUTGOING"),
