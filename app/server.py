@@ -19,7 +19,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from app.auth.actions import Action
-from app.auth.rows import AuditEvent
+from app.auth.rows import audited
 from app.auth.service import ensure_admin_token
 from app.db import Database
 from app.errors import MetadataBusy, MetadataUnavailable, ServiceError
@@ -27,7 +27,6 @@ from app.handlers import recover as recover_target
 from app.jobs.running.instances import InstanceBusy, InstanceLock
 from app.kit.door import Door, Listener
 from app.kit.http.protocol import timed_by
-from app.kit.ids import new_id
 from app.logs import BOUNDS, configure_logging
 from app.main import create_app
 from app.readiness import Readiness, room_of
@@ -328,17 +327,10 @@ def recover(settings: Settings, store_id: str) -> tuple[int, RecoveryRead | None
             store = get_store(db, store_id)
         done = recover_target(database, settings, store, OFFLINE)
         with database.transaction() as db:
+            subject, at = ("store", store_id), database.now(db)
+            detail = done.model_dump()
             db.add(
-                AuditEvent(
-                    id=new_id("aud"),
-                    at=database.now(db),
-                    actor=OFFLINE,
-                    action=Action.STORE_RECOVER,
-                    subject_type="store",
-                    subject_id=store_id,
-                    store=store_id,
-                    detail=done.model_dump(),
-                )
+                audited(Action.STORE_RECOVER, subject, at=at, actor=OFFLINE, store=store_id, detail=detail)
             )
     except InstanceBusy as error:
         return _refuse(f"{error}: ask it, without --offline", EXIT_BUSY), None

@@ -8,9 +8,8 @@ from sqlmodel import Session
 
 from app.auth.access import clock_of, via_of
 from app.auth.actions import Action
-from app.auth.rows import AuditEvent
+from app.auth.rows import AuditEvent, audited
 from app.auth.service import Caller
-from app.kit.ids import new_id
 
 
 def audit_row(
@@ -23,18 +22,15 @@ def audit_row(
     detail: Mapping[str, Any],
 ) -> AuditEvent:
     """What a caller does by a request; `subject` is its type and its id."""
-    subject_type, subject_id = subject
-    return AuditEvent(
-        id=new_id("aud"),
+    return audited(
+        action,
+        subject,
         at=clock_of(request).now(),
-        token_id=caller.token_id,
         actor=caller.name,
-        action=action,
-        subject_type=subject_type,
-        subject_id=subject_id,
+        token_id=caller.token_id,
         store=store,
         request_id=request.state.request_id,
-        detail=dict(detail),
+        detail=detail,
     )
 
 

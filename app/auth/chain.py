@@ -19,9 +19,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Session, col, select
 
 from app.auth.actions import Action
-from app.auth.rows import AuditChain, AuditEvent
+from app.auth.rows import AuditChain, AuditEvent, audited
 from app.db import OPEN, Turn, before_commit, notes
-from app.kit.ids import new_id
 
 CHAIN_ID: Final = 1
 _CHAIN: Final[Any] = AuditChain.__table__  # type: ignore[attr-defined]
@@ -156,12 +155,4 @@ def adopt(db: Session, *, now: datetime, rows_max: int) -> int:
 
 def service_row(action: Action, *, now: datetime, detail: Mapping[str, Any]) -> AuditEvent:
     """An audit row of what the service has done or seen about the audit itself."""
-    return AuditEvent(
-        id=new_id("aud"),
-        at=now,
-        actor=ACTOR,
-        action=action,
-        subject_type="audit",
-        subject_id="chain",
-        detail=dict(detail),
-    )
+    return audited(action, ("audit", "chain"), at=now, actor=ACTOR, detail=detail)

@@ -16,10 +16,9 @@ from threading import Lock
 from typing import Final
 
 from app.auth.actions import Action
-from app.auth.rows import AuditEvent
+from app.auth.rows import AuditEvent, audited
 from app.clock import Clock
 from app.db import Database
-from app.kit.ids import new_id
 from app.kit.rates import Rates
 
 SOURCES_MAX: Final = 32
@@ -91,15 +90,9 @@ class Refused:
             "first_at": self.first_at.isoformat(),
             "last_at": self.last_at.isoformat(),
         }
-        return AuditEvent(
-            id=new_id("aud"),
-            at=self.last_at,
-            token_id=self.token_id,
-            actor=self.token_name or NOBODY,
-            action=Action.LOGIN_REFUSE,
-            subject_type="address",
-            subject_id=self.source[:80],
-            detail=detail,
+        subject, actor = ("address", self.source[:80]), self.token_name or NOBODY
+        return audited(
+            Action.LOGIN_REFUSE, subject, at=self.last_at, actor=actor, token_id=self.token_id, detail=detail
         )
 
 

@@ -1,5 +1,6 @@
 """Tokens, the audit log and idempotency keys as tables."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -7,8 +8,10 @@ from pydantic import StringConstraints
 from sqlalchemy import BigInteger, Index
 from sqlmodel import Field, SQLModel
 
+from app.auth.actions import Action
 from app.auth.scopes import Scope
 from app.db import JSON_TYPE, UtcDateTime
+from app.kit.ids import new_id
 from app.kit.values import Instant
 
 StoreName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,62}$")]
@@ -65,6 +68,38 @@ class AuditEvent(AuditEventBase, table=True):
     seq: int | None = Field(default=None, sa_type=BigInteger, unique=True)
     previous_hash: str | None = Field(default=None, max_length=64)
     hash: str | None = Field(default=None, max_length=64)
+
+
+def audited(
+    action: Action,
+    subject: tuple[str, str],
+    *,
+    at: datetime,
+    actor: str,
+    token_id: str | None = None,
+    store: str | None = None,
+    request_id: str | None = None,
+    detail: Mapping[str, Any],
+) -> AuditEvent:
+    """A new row of the audit; `subject` is its type and its id.
+
+    Args:
+        actor: the name of a token, or of the part of the service that acts by itself.
+        token_id, request_id: None: nobody asked for it by a request.
+    """
+    subject_type, subject_id = subject
+    return AuditEvent(
+        id=new_id("aud"),
+        at=at,
+        token_id=token_id,
+        actor=actor,
+        action=action,
+        subject_type=subject_type,
+        subject_id=subject_id,
+        store=store,
+        request_id=request_id,
+        detail=dict(detail),
+    )
 
 
 class AuditChain(SQLModel, table=True):

@@ -5,6 +5,8 @@ Rules:
   nobody sends what another one is still sending;
 - whoever has died under its lease has perhaps sent: it is sent again, with the same id, by the same instance
   as soon as it is there again, by others when the lease is over;
+- an attempt that died with its sender is no failure of the receiver: the next one goes on in its place, and
+  the pauses get no longer;
 - rows are locked in one order, the webhook before its delivery.
 """
 
@@ -14,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import and_, exists, or_, update
+from sqlalchemy import and_, case, exists, or_, update
 from sqlmodel import Session, col, select
 
 from app.db import Database
@@ -81,13 +83,16 @@ def _is_awake(now: datetime) -> Any:
 
 def take_back(db: Session, instance_id: str, *, now: datetime) -> None:
     """Let what this very instance was sending when it died be sent again now: nobody else does."""
+    attempts = col(WebhookDelivery.attempts)
     db.execute(
         update(WebhookDelivery)
         .where(
             col(WebhookDelivery.state) == DeliveryState.PENDING,
             col(WebhookDelivery.lease_instance) == instance_id,
         )
-        .values(next_at=now, lease=None, lease_instance=None)
+        .values(
+            next_at=now, lease=None, lease_instance=None, attempts=case((attempts > 0, attempts - 1), else_=0)
+        )
         .execution_options(synchronize_session=False)
     )
 
@@ -104,8 +109,8 @@ def take(
     row = next((row for row in _due(db, webhook_id, now) if _is_of(db, hook, row, now)), None)
     if row is None:
         return None
+    row.attempts += row.lease is None  # else its sender has died: this goes on in the place of that attempt
     row.lease, row.lease_instance, row.next_at = new_id("lea"), instance_id, now + LEASE
-    row.attempts += 1
     row.last_at = now
     db.add(row)
     db.flush()
@@ -194,6 +199,7 @@ def _note_failure(hook: Webhook, row: WebhookDelivery, outcome: Outcome, now: da
 
 def _end(row: WebhookDelivery, state: DeliveryState, now: datetime) -> None:
     row.state, row.next_at, row.ended_at = state, None, now
+    row.lease, row.lease_instance = None, None
 
 
 def pause_s(attempts: int) -> float:

@@ -17,13 +17,12 @@ import structlog
 from sqlmodel import Session, col, select
 
 from app.auth.actions import Action
-from app.auth.rows import AuditEvent
+from app.auth.rows import AuditEvent, audited
 from app.db import Database
 from app.errors import MetadataBusy, MetadataUnavailable, ServiceError
 from app.jobs.errors import QueueFull
 from app.jobs.rows import Job
 from app.jobs.states import TERMINAL
-from app.kit.ids import new_id
 from app.schedules.models import Outcome
 from app.schedules.rows import Schedule, ScheduleFiring
 from app.schedules.rules import ScheduleOverlap
@@ -188,14 +187,12 @@ def _told(error: ServiceError) -> str:
 
 
 def _audit(row: Schedule, action: Action, facts: dict[str, str | None], *, now: datetime) -> AuditEvent:
-    return AuditEvent(
-        id=new_id("aud"),
+    return audited(
+        action,
+        ("schedule", row.id),
         at=now,
-        token_id=row.token_id,
         actor=row.created_by,
-        action=action,
-        subject_type="schedule",
-        subject_id=row.id,
+        token_id=row.token_id,
         store=row.store,
         detail=facts,
     )

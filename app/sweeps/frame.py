@@ -90,6 +90,36 @@ def wants_archive(attempt: Attempt[Any]) -> bool:
     return bool(attempt.params.archive)
 
 
+def claim_fenced(attempt: Attempt[Any], resource: str) -> Claimed:
+    """Each unit looks at the fence of the resource, and leaves its row in the ledger."""
+    queue = attempt.params.overlap == "QUEUE"
+    return claim(attempt.context, attempt.conn, resource=resource, queue=queue)
+
+
+def claim_unfenced(attempt: Attempt[Any], resource: str) -> Claimed:
+    """Of a kind whose units are told from late ones, and counted, by rows of their own at the target."""
+    queue = attempt.params.overlap == "QUEUE"
+    return claim(attempt.context, attempt.conn, resource=resource, queue=queue, is_fenced=False)
+
+
+def kept_and_counted(attempt: Attempt[Any], done: Counts) -> dict[str, Any]:
+    """Close the archive; what clients see of it, of counts and of units.
+
+    Raises: JobWaiting: its manifest cannot be written now.
+    """
+    return {
+        "counts": done.word,
+        "archive": end_archive(attempt.context, attempt.conn, is_exact=done.is_exact),
+        "units": done.units,
+        "longest_hold_ms": round(attempt.tally.longest_s * 1000),
+    }
+
+
+def nothing_kept(_attempt: Attempt[Any], _done: Counts) -> dict[str, Any]:
+    """A kind without an archive, whose target keeps its counts."""
+    return {}
+
+
 def counts_of(attempt: Attempt[Any]) -> Counts:
     """What all attempts have removed so far."""
     if attempt.claim.has_ledger:
@@ -103,23 +133,27 @@ class Sweeping(Generic[A]):
 
     Args:
         resource: what it claims; the name of claim and fence.
+        claim: takes the resource.
         claimed: done when the claim is there, before anything is counted.
         check: holds the plan against the store's limits and against a reviewed plan; raises JobFailed.
         held: what is held from before the archive is opened until the job's end.
         archives: whether an archive is opened before the units.
         sweep: the units; returns when all are done.
         counts: what all attempts have removed.
-        tell: what the result says beside counts, archive and units; may say these otherwise.
+        ends: closes the archive; what the result says of archive, counts and units.
+        tell: what it says beside that; may say these otherwise.
     """
 
     resource: Callable[[A], str]
     check: Callable[[A], None]
     sweep: Callable[[A], None]
     tell: Callable[[A, Counts], Mapping[str, Any]]
+    claim: Callable[[A, str], Claimed] = claim_fenced
     claimed: Callable[[A], None] = nothing
     held: Callable[[A], AbstractContextManager[object]] = nothing_held
     archives: Callable[[A], bool] = wants_archive
     counts: Callable[[A], Counts] = counts_of
+    ends: Callable[[A, Counts], Mapping[str, Any]] = kept_and_counted
 
 
 @contextmanager
@@ -160,8 +194,7 @@ def run_sweep(kind: Sweeping[A], attempt: A) -> dict[str, Any]:
     Raises: JobSignal.
     """
     context, conn = attempt.context, attempt.conn
-    queue = attempt.params.overlap == "QUEUE"
-    attempt.claimed = claim(context, conn, resource=kind.resource(attempt), queue=queue)
+    attempt.claimed = kind.claim(attempt, kind.resource(attempt))
     kind.claimed(attempt)
     if attempt.claim.has_ledger:
         trim_old_ledgers(context, conn)
@@ -176,14 +209,7 @@ def run_sweep(kind: Sweeping[A], attempt: A) -> dict[str, Any]:
 def _result(kind: Sweeping[A], attempt: A) -> dict[str, Any]:
     done = kind.counts(attempt)
     told = kind.tell(attempt, done)
-    kept = end_archive(attempt.context, attempt.conn, is_exact=done.is_exact)
-    return {
-        "counts": done.word,
-        "archive": kept,
-        "units": done.units,
-        "longest_hold_ms": round(attempt.tally.longest_s * 1000),
-        **told,
-    }
+    return {**kind.ends(attempt, done), **told}
 
 
 def beside_plan(plan_id: str | None, planned: Mapping[str, int] | None, removed: int) -> dict[str, Any]:

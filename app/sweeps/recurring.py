@@ -11,14 +11,13 @@ from typing import Final
 from sqlmodel import Session
 
 from app.auth.actions import Action
-from app.auth.rows import AuditEvent
+from app.auth.rows import audited
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.errors import ServiceError
 from app.jobs.errors import ConflictingJob
 from app.jobs.rows import Job
 from app.jobs.states import JobState
-from app.kit.ids import new_id
 from app.stores.rows import Store, is_suspended
 from app.sweeps.models import TickOutcome
 
@@ -77,16 +76,5 @@ def submit_recurring(
         return Ticked(TickOutcome.SKIPPED_RUNNING, error.detail[:NOTED_MAX_CHARS])
     except ServiceError as error:  # the queue is full
         return Ticked(TickOutcome.SKIPPED_REFUSED, f"{error.code}: {error.detail}"[:NOTED_MAX_CHARS])
-    db.add(
-        AuditEvent(
-            id=new_id("aud"),
-            at=now,
-            actor=ACTOR,
-            action=action,
-            subject_type="job",
-            subject_id=job.id,
-            store=store.id,
-            detail=dict(detail(job)),
-        )
-    )
+    db.add(audited(action, ("job", job.id), at=now, actor=ACTOR, store=store.id, detail=detail(job)))
     return Ticked(TickOutcome.SUBMITTED, job_id=job.id)

@@ -147,9 +147,11 @@ class Process:
 class Service(Process):
     """`lethe serve`, and a client with its admin token."""
 
-    def __init__(self, data_dir: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, data_dir: Path, settings: Mapping[str, str] | None = None, *, port: int | None = None
+    ) -> None:
         super().__init__("serve", data_dir, settings)
-        self.port = free_port()
+        self.port = free_port() if port is None else port
         self.arguments = ["--port", str(self.port)]
         self._client: Lethe | None = None
 
@@ -194,7 +196,13 @@ class Service(Process):
 @contextmanager
 def serving(data_dir: Path, settings: Mapping[str, str] | None = None) -> Iterator[Service]:
     """A ready service; ended at the end, however it stands then."""
-    service = Service(data_dir, settings)
+    with started(Service(data_dir, settings)) as service:
+        yield service
+
+
+@contextmanager
+def started(service: Service) -> Iterator[Service]:
+    """Start it; ended at the end, however it stands then."""
     service.start()
     try:
         yield service

@@ -2,7 +2,7 @@
 
 `python -m tests.migrations.former [REVISION...]` makes the fixtures in tests/data/former anew, from the code
 of their commits as git has it: what real services of them have written, with a purge in every state, on both
-engines; since schedules came, with what `landed.py` fills too.
+engines; since schedules came, with what `landed.py` fills too, and since 0026 with what `peers.py` does.
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ from pathlib import Path
 
 from lethe_client import Lethe
 
+from tests.conftest import SharedServer
+from tests.data.checkpoints.record_cleanup import dump_of
 from tests.journeys.crashes import CRASHING, build_large
 from tests.journeys.ground import Expected, add_store, expect, purge_request
 from tests.journeys.service import Process, Service, until
-from tests.migrations import landed
+from tests.migrations import landed, peers
 from tests.oracles.symmetricds import Place, snapshot
 from tests.postgresql_server import PostgresqlServer, find_binaries, scratch_directory
+from tests.spark.events.catalogs import Catalogs, Templates
 
 ROOT = Path(__file__).parents[2]
 FIXTURES = ROOT / "tests" / "data" / "former"
@@ -48,11 +51,13 @@ class Former:
 
     Attributes:
         has_landed: whether it has schedules, windows and webhooks (`landed.py`).
+        has_peers: whether it is at work on replicas and nodes of Slony-I (`peers.py`).
     """
 
     commit: str
     revision: str
     has_landed: bool
+    has_peers: bool = False
 
     @property
     def fixture(self) -> Path:
@@ -62,7 +67,8 @@ class Former:
 
 BEFORE_SCHEDULES = Former("3170ca9", "0016", has_landed=False)
 LANDED = Former("c82eb2a", "0019", has_landed=True)
-FORMERS = (BEFORE_SCHEDULES, LANDED)
+WITH_PEERS = Former("766716ed", "0026", has_landed=False, has_peers=True)
+FORMERS = (BEFORE_SCHEDULES, LANDED, WITH_PEERS)
 
 
 def former_code(former: Former, directory: Path) -> Path | None:
@@ -200,12 +206,34 @@ class Filling:
             held.close()
 
 
+@dataclass(frozen=True)
+class Filled:
+    """What a former service has left.
+
+    Attributes:
+        jobs: state to job.
+        port: of the service.
+    """
+
+    jobs: dict[str, str]
+    port: int
+
+
 def filled(
-    former: Former, tree: Path, directory: Path, *, metadata_url: str | None = None, archive: bool = True
-) -> dict[str, str]:
-    """Run a former service, fill its metadata, and kill it; state to job.
+    former: Former,
+    tree: Path,
+    directory: Path,
+    *,
+    metadata_url: str | None = None,
+    archive: bool = True,
+    nodes: peers.Nodes | None = None,
+) -> Filled:
+    """Run a former service, fill its metadata, and kill it.
 
     The data directory is `service` below `directory`, the targets lie in `targets`.
+
+    Args:
+        nodes: of Slony-I, for a version that has them to work on.
     """
     settings = dict(SETTINGS)
     if metadata_url is not None:
@@ -220,6 +248,9 @@ def filled(
         if former.has_landed:
             landed.begin(service.client, targets)
             landed.fill(service.client, targets)
+        if former.has_peers:
+            assert nodes is not None
+            peers.fill(service, targets, nodes)
         jobs = filling.fill()
     except BaseException:
         print(service.report())
@@ -229,7 +260,7 @@ def filled(
         if not service.has_ended():
             service.kill9()
         filling.let_go()
-    return jobs
+    return Filled(jobs, service.port)
 
 
 def _pack(former: Former, text: str, name: str) -> None:
@@ -263,27 +294,29 @@ def _make(former: Former, binaries: Path, server: PostgresqlServer) -> None:
         tree = former_code(former, directory)
         assert tree is not None, f"git has no {former.commit} here"
         for engine in ("sqlite", "postgresql"):
-            ground, database = directory / engine, f"former_{former.revision}"
-            ground.mkdir()
-            url = server.create_database(database) if engine == "postgresql" else None
-            began = time.monotonic()
-            filled(former, tree, ground, metadata_url=url, archive=False)
-            print(f"{engine}: filled in {time.monotonic() - began:.0f} s")
-            if url is None:
-                metadata = _dumped(ground / "service" / "lethe.db")
-            else:
-                metadata = subprocess.run(
-                    [binaries / "pg_dump", "--no-owner", f"--dbname={server.conninfo(database)}"],
-                    capture_output=True,
-                    check=True,
-                    text=True,
-                ).stdout
-            targets = ground / "targets"
-            _pack(former, metadata.replace(str(targets), SOMEWHERE), f"{engine}.metadata.sql")
-            for target in sorted(targets.glob("*.db")):
-                _pack(former, _dumped(target), f"{engine}.{target.stem}.sql")
-            if former.has_landed:
-                _pack(former, landed.packed(targets), f"{engine}.landed.json")
+            _make_one(former, tree, engine, binaries, server)
+
+
+def _make_one(former: Former, tree: Path, engine: str, binaries: Path, server: PostgresqlServer) -> None:
+    ground, database = tree.parent / engine, f"former_{former.revision}"
+    ground.mkdir()
+    url = server.create_database(database) if engine == "postgresql" else None
+    catalogs = Catalogs(Templates(SharedServer(server.url(), None)))
+    nodes = peers.fresh_nodes(catalogs) if former.has_peers else {}
+    began = time.monotonic()
+    left = filled(former, tree, ground, metadata_url=url, archive=False, nodes=nodes)
+    print(f"{engine}: filled in {time.monotonic() - began:.0f} s")
+    file = ground / "service" / "lethe.db"
+    metadata = _dumped(file) if url is None else dump_of(binaries, url).decode()
+    targets = ground / "targets"
+    metadata = peers.generic(metadata.replace(str(targets), SOMEWHERE), left.port, nodes)
+    _pack(former, metadata, f"{engine}.metadata.sql")
+    for target in sorted(targets.glob("*.db")):
+        _pack(former, _dumped(target), f"{engine}.{target.stem}.sql")
+    if former.has_landed:
+        _pack(former, landed.packed(targets), f"{engine}.landed.json")
+    for name, node in nodes.items():
+        _pack(former, dump_of(binaries, node.url).decode(), f"{engine}.{name}.node")
 
 
 if __name__ == "__main__":

@@ -1,17 +1,12 @@
 """Revision 0016: audit rows of earlier versions carry the names of actions that are written now."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
 import pytest
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
 
 from app.auth.actions import Action
 from app.db import Database
+from tests.migrations.steps import step_down, step_up
 
-ROOT = Path(__file__).resolve().parents[2]
 FORMER = {
     "backup_session.create": "backup-session.create",
     "backup_session.end": "backup-session.end",
@@ -29,27 +24,15 @@ ROW = (
 )
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
-def former(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+@pytest.fixture
+def former(empty_database: Database) -> Database:
     """A metadata database as version 0014 left it, with an audit row of each spelling."""
-    url = f"sqlite:///{tmp_path / 'lethe.db'}"
-    if request.param == "postgresql":
-        url = request.getfixturevalue("postgresql_url")
-    database = Database(url)
-    _migrate(database, "0014", command.upgrade)
+    database = empty_database
+    step_up(database, "0014")
     with database.transaction() as db:
         for number, action in enumerate(FORMER):
             db.execute(sa.text(ROW), {"id": f"aud_{number:02}", "action": action})
-    yield database
-    database.close()
-
-
-def _migrate(database: Database, revision: str, way: Callable[[Config, str], None]) -> None:
-    config = Config()
-    config.set_main_option("script_location", str(ROOT / "migrations"))
-    with database.engine.begin() as connection:
-        config.attributes["connection"] = connection
-        way(config, revision)
+    return database
 
 
 def _actions(database: Database) -> list[str]:
@@ -58,12 +41,12 @@ def _actions(database: Database) -> list[str]:
 
 
 def test_audit_rows_of_before_get_the_names_of_now(former: Database) -> None:
-    _migrate(former, "head", command.upgrade)
+    step_up(former, "head")
     assert _actions(former) == list(FORMER.values())
     assert set(_actions(former)) <= {str(action) for action in Action}
 
 
 def test_the_way_back_leaves_names_that_the_former_version_wrote(former: Database) -> None:
-    _migrate(former, "head", command.upgrade)
-    _migrate(former, "0014", command.downgrade)
+    step_up(former, "head")
+    step_down(former, "0014")
     assert _actions(former) == list(FORMER)

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
 
 from app.audit.witness import Witness
 from app.auth.rows import AuditChain
 from app.db import Database
 from migrations.upgrade import upgrade
 from tests.app.audit.ledger import Tables, event, faults, write
+from tests.migrations.steps import step_down, step_up
 
-ROOT = Path(__file__).parents[2]
 FORMER = (
     "id",
     "at",
@@ -33,25 +30,13 @@ FORMER = (
 ROWS = 2_345
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
-def former(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+@pytest.fixture
+def former(empty_database: Database) -> Database:
     """A metadata database as version 0019 left it, with audit rows."""
-    url = f"sqlite:///{tmp_path / 'lethe.db'}"
-    if request.param == "postgresql":
-        url = request.getfixturevalue("postgresql_url")
-    database = Database(url)
-    _migrate(database, "0019", command.upgrade)
+    database = empty_database
+    step_up(database, "0019")
     _write_formerly(database, ROWS)
-    yield database
-    database.close()
-
-
-def _migrate(database: Database, revision: str, way: Callable[[Config, str], None]) -> None:
-    config = Config()
-    config.set_main_option("script_location", str(ROOT / "migrations"))
-    with database.engine.begin() as connection:
-        config.attributes["connection"] = connection
-        way(config, revision)
+    return database
 
 
 def _write_formerly(database: Database, count: int) -> None:
@@ -81,7 +66,7 @@ def test_rows_of_before_get_their_places(former: Database, tmp_path: Path) -> No
 
 def test_way_down_leaves_the_rows(former: Database) -> None:
     upgrade(former)
-    _migrate(former, "0019", command.downgrade)
-    _migrate(former, "head", command.upgrade)
+    step_down(former, "0019")
+    step_up(former, "head")
     assert faults(former) == []
     assert len(Tables.read(former).events) == ROWS

@@ -1,18 +1,14 @@
 """Revision 0011: tokens keep what their other scopes make them need, and stores their targets."""
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
 
 from app.db import Database
 from migrations.upgrade import upgrade
+from tests.migrations.steps import step_down, step_up
 
-ROOT = Path(__file__).resolve().parents[2]
 TOKEN = (
     "insert into tokens (id, name, scopes, secret_sha256, created_at)"
     " values (:name, :name, :scopes, :name, '2026-01-01')"
@@ -52,24 +48,12 @@ TOKENS = {
 """What a token had, and what it gets."""
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
-def former(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+@pytest.fixture
+def former(empty_database: Database) -> Database:
     """A metadata database before 0011."""
-    url = f"sqlite:///{tmp_path / 'lethe.db'}"
-    if request.param == "postgresql":
-        url = request.getfixturevalue("postgresql_url")
-    database = Database(url)
-    _migrate(database, "0009", command.upgrade)
-    yield database
-    database.close()
-
-
-def _migrate(database: Database, revision: str, way: object) -> None:
-    config = Config()
-    config.set_main_option("script_location", str(ROOT / "migrations"))
-    with database.engine.begin() as connection:
-        config.attributes["connection"] = connection
-        way(config, revision)  # type: ignore[operator]
+    database = empty_database
+    step_up(database, "0009")
+    return database
 
 
 def _scopes(database: Database) -> dict[str, list[str]]:
@@ -92,7 +76,7 @@ def test_tokens_keep_what_they_legitimately_had_and_stores_their_targets(former:
         query = "select target_identity, target_limit, target_proof, version from stores"
         assert db.execute(sa.text(query)).all() == [("sqlite:1:2", None, None, 1)]
         assert db.execute(sa.text("select job_id from job_claims")).all() == [("job_1",)]
-    _migrate(former, "0009", command.downgrade)
+    step_down(former, "0009")
     assert {name: set(scopes) for name, scopes in _scopes(former).items()} == {
         name: set(scopes) for name, (scopes, _) in TOKENS.items()
     }

@@ -1,10 +1,11 @@
-"""Upgrades from former versions, in place: jobs in every state, schedules, windows, webhooks, a cycle."""
+"""Upgrades from former versions, in place: jobs in every state, schedules, windows, webhooks, peers."""
 
 from __future__ import annotations
 
 import gzip
 import sqlite3
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,8 +15,8 @@ import pytest
 from app.db import Database
 from migrations.upgrade import current_revision, head_revision
 from tests.journeys.ground import assert_exact
-from tests.journeys.service import await_job, serving, succeeded
-from tests.migrations import landed
+from tests.journeys.service import Service, await_job, free_port, started, succeeded
+from tests.migrations import landed, peers
 from tests.migrations.former import (
     BEFORE_SCHEDULES,
     ENDED,
@@ -25,6 +26,7 @@ from tests.migrations.former import (
     SETTINGS,
     SOMEWHERE,
     STATES,
+    WITH_PEERS,
     Former,
     expected_of,
     filled,
@@ -33,6 +35,7 @@ from tests.migrations.former import (
     store_of,
 )
 from tests.oracles.symmetricds import snapshot
+from tests.spark.events.catalogs import LoadedCatalog, conninfo_of, run_dump
 
 NEW = {**SETTINGS, "LETHE_MIGRATE": "true", "LETHE_LABELS": "nobody"}
 REVISIONS = [pytest.param(former, id=former.revision) for former in FORMERS]
@@ -44,8 +47,37 @@ def _text(former: Former, name: str, targets: Path) -> str:
     return gzip.decompress(packed).decode().replace(SOMEWHERE, str(targets))
 
 
-def _restore(former: Former, engine: str, directory: Path, url: str | None) -> None:
-    """The fixture as it was when its service was killed: `service` and `targets` below a directory."""
+@dataclass(frozen=True)
+class Ground:
+    """What a former service has left, and where.
+
+    Attributes:
+        directory: has `service`, its data directory, and `targets`.
+        url: of its metadata; None: a file in the data directory.
+        port: on which it was reached by its peers.
+        nodes: of Slony-I that it was at work on.
+    """
+
+    former: Former
+    directory: Path
+    url: str | None
+    port: int
+    nodes: peers.Nodes
+
+    @property
+    def targets(self) -> Path:
+        """The folder of the other targets."""
+        return self.directory / "targets"
+
+    def metadata(self) -> Database:
+        """Its metadata; close it."""
+        return Database(self.url or f"sqlite:///{self.directory / 'service' / 'lethe.db'}")
+
+
+def _restored(
+    former: Former, engine: str, directory: Path, url: str | None, request: pytest.FixtureRequest
+) -> Ground:
+    """The fixture as it was when its service was killed."""
     targets, data_dir = directory / "targets", directory / "service"
     for made in (targets, data_dir):
         made.mkdir()
@@ -55,37 +87,26 @@ def _restore(former: Former, engine: str, directory: Path, url: str | None) -> N
             target.executescript(_text(former, f"{engine}.{name}.sql", targets))
     if former.has_landed:
         landed.unpack(targets, _text(former, f"{engine}.landed.json", targets))
-    metadata = _text(former, f"{engine}.metadata.sql", targets)
+    nodes: dict[str, LoadedCatalog] = {}
+    if former.has_peers:
+        catalogs = request.getfixturevalue("catalogs")
+        for name, cluster in peers.CLUSTERS.items():
+            nodes[name] = catalogs.restore(_text(former, f"{engine}.{name}.node", targets), cluster=cluster)
+    port = free_port()
+    metadata = peers.particular(_text(former, f"{engine}.metadata.sql", targets), port, nodes)
     if url is None:
         with closing(sqlite3.connect(data_dir / "lethe.db")) as database:
             database.executescript(metadata)
     else:
-        _run_dump(url, metadata)
+        with psycopg.connect(conninfo_of(url)) as raw:
+            run_dump(raw, metadata)
+    return Ground(former, directory, url, port, nodes)
 
 
-def _run_dump(url: str, text: str) -> None:
-    """What pg_dump wrote: statements, and rows for COPY."""
-    statements: list[str] = []
-    lines = iter(text.splitlines())
-    with psycopg.connect(url.replace("+psycopg", "")) as raw:
-        for line in lines:
-            if line.startswith(("\\", "--")):
-                continue
-            if line.startswith("COPY ") and line.endswith(" FROM stdin;"):
-                raw.execute("\n".join(statements))
-                statements.clear()
-                with raw.cursor() as cursor, cursor.copy(line) as copy:
-                    for row in iter(lambda: next(lines), "\\."):
-                        copy.write(f"{row}\n")
-                continue
-            statements.append(line)
-        raw.execute("\n".join(statements))
-
-
-def _jobs(former: Former, url: str | None, directory: Path) -> dict[str, str]:
+def _jobs(ground: Ground) -> dict[str, str]:
     """State to job, as the former service has left it."""
-    database = Database(url or f"sqlite:///{directory / 'service' / 'lethe.db'}")
-    assert current_revision(database) == former.revision
+    database = ground.metadata()
+    assert current_revision(database) == ground.former.revision
     with database.engine.connect() as connection:
         rows = connection.exec_driver_sql("select store, id, state from jobs order by id").all()
     database.close()
@@ -98,14 +119,19 @@ def _jobs(former: Former, url: str | None, directory: Path) -> dict[str, str]:
     return {state: job_id for state, (job_id, _) in found.items()}
 
 
-def _go_on(former: Former, directory: Path, url: str | None, jobs: dict[str, str]) -> None:
+def _go_on(ground: Ground, jobs: dict[str, str]) -> None:
     """The present version takes everything up where it was; nothing that counts is done twice or lost."""
-    settings = NEW | ({} if url is None else {"LETHE_METADATA_URL": url})
-    targets, scratch = directory / "targets", directory / "scratch"
+    settings = NEW | ({} if ground.url is None else {"LETHE_METADATA_URL": ground.url})
+    targets, scratch = ground.targets, ground.directory / "scratch"
     scratch.mkdir()
     before = {state: snapshot(place_of(state, targets)) for state in ("SUCCEEDED", "ABORTED", "ABANDONED")}
     since = datetime.now(UTC)
-    with serving(directory / "service", settings) as service:
+    service = Service(ground.directory / "service", settings, port=ground.port)
+    if ground.former.has_peers:
+        database = ground.metadata()
+        peers.begin(service, targets, database, ground.nodes)
+        database.close()
+    with started(service):
         client = service.client
         for state in ENDED:
             job = client.jobs.get(jobs[state])
@@ -126,11 +152,13 @@ def _go_on(former: Former, directory: Path, url: str | None, jobs: dict[str, str
         listed = {job.id: job.state for job in client.jobs.list() if (job.store or "").startswith("former-")}
         assert len(listed) == len(STATES)
         assert not {"RUNNING", "QUEUED", "WAITING"} & set(listed.values())
-        if former.has_landed:
+        if ground.former.has_landed:
             landed.judge(client, targets, scratch, since=since)
+        if ground.former.has_peers:
+            peers.judge(service, targets, ground.nodes)
     for state, rows in before.items():
         assert snapshot(place_of(state, targets)) == rows
-    database = Database(url or f"sqlite:///{directory / 'service' / 'lethe.db'}")
+    database = ground.metadata()
     assert current_revision(database) == head_revision()
     database.close()
 
@@ -147,14 +175,16 @@ def _go_on(former: Former, directory: Path, url: str | None, jobs: dict[str, str
         ),
         pytest.param(LANDED, "sqlite", id="0019-sqlite"),
         pytest.param(LANDED, "postgresql", id="0019-postgresql", marks=pytest.mark.postgresql),
+        pytest.param(WITH_PEERS, "sqlite", id="0026-sqlite", marks=pytest.mark.postgresql),
+        pytest.param(WITH_PEERS, "postgresql", id="0026-postgresql", marks=pytest.mark.postgresql),
     ],
 )
 def test_jobs_of_a_former_version_go_on_after_an_upgrade_in_place(
     former: Former, engine: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     url = request.getfixturevalue("postgresql_url") if engine == "postgresql" else None
-    _restore(former, engine, tmp_path, url)
-    _go_on(former, tmp_path, url, _jobs(former, url, tmp_path))
+    ground = _restored(former, engine, tmp_path, url, request)
+    _go_on(ground, _jobs(ground))
 
 
 @pytest.mark.long
@@ -169,5 +199,6 @@ def test_jobs_that_a_former_service_has_just_left_go_on(
     if tree is None:
         pytest.skip("this clone has no history: the former version's code is not here")
     url = request.getfixturevalue("postgresql_url") if engine == "postgresql" else None
-    jobs = filled(former, tree, tmp_path, metadata_url=url)
-    _go_on(former, tmp_path, url, jobs)
+    nodes = peers.fresh_nodes(request.getfixturevalue("catalogs")) if former.has_peers else {}
+    left = filled(former, tree, tmp_path, metadata_url=url, nodes=nodes)
+    _go_on(Ground(former, tmp_path, url, left.port, nodes), left.jobs)

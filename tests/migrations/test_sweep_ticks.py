@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
 
 from app.db import Database
 from app.stores.models import StoreKind
 from app.stores.rows import Store
+from tests.migrations.steps import step_down, step_up
 
-ROOT = Path(__file__).parents[2]
 NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 CRON = "store, kind, cron, time_zone"
 INTERVAL = "store, interval_s"
@@ -23,14 +19,11 @@ LAST = "next_at, last_at, last_outcome, last_detail, last_job_id"
 WHEN = "'2026-11-20 16:00:00.000000', '2026-11-20 12:00:00.000000', 'SUBMITTED', null, 'job_1'"
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
-def former(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+@pytest.fixture
+def former(empty_database: Database) -> Database:
     """A metadata database as version 0014 left it, with what recurs."""
-    url = f"sqlite:///{tmp_path / 'lethe.db'}"
-    if request.param == "postgresql":
-        url = request.getfixturevalue("postgresql_url")
-    database = Database(url)
-    _migrate(database, "0014", command.upgrade)
+    database = empty_database
+    step_up(database, "0014")
     with database.transaction() as db:
         for name, kind in (("shop", StoreKind.SYMMETRICDS), ("node", StoreKind.SLONY)):
             db.add(Store(id=name, kind=kind, url="sqlite:////nowhere", created_at=NOON, updated_at=NOON))
@@ -40,16 +33,7 @@ def former(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]
         db.execute(sa.text(f"{purge} values ('shop', 'DATA_GAP', '0 0 */4 * * *', 'UTC', {WHEN})"))
         cleanup = f"insert into cleanup_ticks (store, interval_s, {LAST})"
         db.execute(sa.text(f"{cleanup} values ('node', 600.0, {WHEN})"))
-    yield database
-    database.close()
-
-
-def _migrate(database: Database, revision: str, way: Callable[[Config, str], None]) -> None:
-    config = Config()
-    config.set_main_option("script_location", str(ROOT / "migrations"))
-    with database.engine.begin() as connection:
-        config.attributes["connection"] = connection
-        way(config, revision)
+    return database
 
 
 def _rows(database: Database, table: str, schedule: str) -> list[tuple[object, ...]]:
@@ -60,7 +44,7 @@ def _rows(database: Database, table: str, schedule: str) -> list[tuple[object, .
 
 def test_what_recurs_goes_over_and_back(former: Database) -> None:
     purges, cleanups = _rows(former, "purge_ticks", CRON), _rows(former, "cleanup_ticks", INTERVAL)
-    _migrate(former, "0015", command.upgrade)
+    step_up(former, "0015")
     found = _rows(former, "sweep_ticks", f"{CRON}, interval_s")
     assert [row[:5] for row in found] == [
         ("node", "EVENT_CLEANUP", None, None, 600.0),
@@ -71,6 +55,6 @@ def test_what_recurs_goes_over_and_back(former: Database) -> None:
     with former.transaction() as db:
         trimming = f"insert into sweep_ticks (store, kind, interval_s, {LAST})"
         db.execute(sa.text(f"{trimming} values ('shop', 'CHANGELOG', 60.0, {WHEN})"))
-    _migrate(former, "0014", command.downgrade)
+    step_down(former, "0014")
     assert _rows(former, "purge_ticks", CRON) == purges
     assert _rows(former, "cleanup_ticks", INTERVAL) == cleanups

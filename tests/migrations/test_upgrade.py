@@ -6,16 +6,13 @@ import sqlite3
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from alembic import command
 from alembic.autogenerate import compare_metadata
-from alembic.config import Config
 from alembic.migration import MigrationContext
 from sqlmodel import select
 
@@ -38,19 +35,9 @@ from migrations.upgrade import (
     upgrade_within,
 )
 from tests.conftest import SharedServer
+from tests.migrations.steps import step_down, step_up
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
-def empty_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path / 'lethe.db'}"
-    else:
-        url = request.getfixturevalue("postgresql_url")
-    database = Database(url)
-    yield database
-    database.close()
 
 
 def differences(database: Database) -> list[object]:
@@ -117,11 +104,7 @@ def _upgrade_alone(database: Database) -> None:
 
 def test_downgrade_leaves_nothing_behind(empty_database: Database) -> None:
     upgrade(empty_database)
-    config = Config()
-    config.set_main_option("script_location", str(ROOT / "migrations"))
-    with empty_database.engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.downgrade(config, "base")
+    step_down(empty_database, "base")
     with empty_database.reading() as db:
         assert set(sa.inspect(db.connection()).get_table_names()) == {"alembic_version"}
 
@@ -189,11 +172,7 @@ def test_upgrade_of_a_file_waits_for_the_one_that_upgrades_it_now(
 
 def test_a_switch_that_did_nothing_before_does_not_begin_to_purge(empty_database: Database) -> None:
     """Revision 0001 took `start.purge.job` for the program's own switch; since 0002 it makes Lethe purge."""
-    config = Config()
-    config.set_main_option("script_location", str(ROOT / "migrations"))
-    with empty_database.engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0001")
+    step_up(empty_database, "0001")
     store = (
         "insert into stores (id, kind, url, table_prefix, time_zone, labels, runs_on, parameters, limits,"
         " version, is_suspended, target_parameters, created_at, updated_at) values ('shop', 'SYMMETRICDS',"
@@ -225,11 +204,7 @@ def test_references_of_before_become_secrets_that_only_their_store_and_host_may_
     empty_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is no place for secrets is registered too, and read no more: a check tells how to mend it."""
-    config = Config()
-    config.set_main_option("script_location", str(ROOT / "migrations"))
-    with empty_database.engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0001")
+    step_up(empty_database, "0001")
     store = (
         "insert into stores (id, kind, url, password, table_prefix, time_zone, labels, runs_on, parameters,"
         " limits, version, is_suspended, target_parameters, created_at, updated_at) values (:id,"
@@ -246,9 +221,7 @@ def test_references_of_before_become_secrets_that_only_their_store_and_host_may_
         for name, (url, reference, _host) in FORMER.items():
             db.execute(sa.text(store), {"id": name, "url": url, "password": reference})
         db.execute(sa.text(store), {"id": "open", "url": "sqlite:////x", "password": None})
-    with empty_database.engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0009")
+    step_up(empty_database, "0009")
     with empty_database.transaction() as db:
         db.execute(sa.text(agreement))
     upgrade(empty_database)
@@ -275,9 +248,7 @@ def test_references_of_before_become_secrets_that_only_their_store_and_host_may_
         assert "hunter2" not in refused.value.detail
         assert f"lethe secret update store-{name} --reference" in refused.value.detail
     assert set(unusable_secrets(empty_database, place)) == set(rows) - {"store-own", "store-socket"}
-    with empty_database.engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.downgrade(config, "0009")
+    step_down(empty_database, "0009")
     with empty_database.reading() as db:
         back = dict(db.execute(sa.text("select id, password from stores")).all())
         assert back == {name: reference for name, (_, reference, _) in FORMER.items()} | {"open": None}

@@ -20,7 +20,7 @@ import structlog
 from sqlmodel import Session, col, select
 
 from app.auth.actions import Action
-from app.auth.rows import AuditEvent
+from app.auth.rows import AuditEvent, audited
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.db import Database
@@ -37,7 +37,6 @@ from app.jobs.rows import Job
 from app.jobs.service import request_abort, wake
 from app.jobs.states import TERMINAL, JobState
 from app.jobs.writing import change_job
-from app.kit.ids import new_id
 from app.parameters.service import global_values
 from app.settings import Settings
 from app.stores.models import StoreKind
@@ -275,13 +274,5 @@ def _reason(params: CycleParams, newest: ErasureCycle | None) -> str:
 
 
 def _audit(store_id: str, cycle: ErasureCycle, *, now: datetime) -> AuditEvent:
-    return AuditEvent(
-        id=new_id("aud"),
-        at=now,
-        actor=ACTOR,
-        action=Action.ERASURE_CYCLE_CREATE,
-        subject_type="erasure-cycle",
-        subject_id=cycle.id,
-        store=store_id,
-        detail={"origin": str(cycle.origin), "kinds": cycle.kinds},
-    )
+    subject, detail = ("erasure-cycle", cycle.id), {"origin": str(cycle.origin), "kinds": cycle.kinds}
+    return audited(Action.ERASURE_CYCLE_CREATE, subject, at=now, actor=ACTOR, store=store_id, detail=detail)

@@ -12,20 +12,19 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from sqlmodel import Session
 
 from app.extinction.queries import get_extinction
 from app.extinction.records import note_progress
+from app.extinction.results import ExtinctionParams
 from app.extinction.reviewed import beside
 from app.extinction.rows import ExtinctionRow
 from app.jobs.engines.choice import Engines, Work
 from app.jobs.engines.engine import Engine
 from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.models import WaitingOn
-from app.jobs.running.abandonment import CHECKPOINT_TARGET
-from app.jobs.running.claims import claim_target
 from app.jobs.running.context import JobContext
 from app.jobs.running.sql_target import controlled
 from app.jobs.running.suspension import require_awake
@@ -35,6 +34,8 @@ from app.replication.replica.replicas import replica_limits, writer_turn
 from app.replication.supplier.signals import supplying_replica
 from app.stores.rows import Store
 from app.stores.targets import place_of, target_of
+from app.sweeps.counts import Counts
+from app.sweeps.frame import Attempt, Sweeping, claim_unfenced, nothing, nothing_kept, run_sweep
 from app.sweeps.loop import PARTS, Charge, Course, sweep_here, sweep_on
 from spark.extinction.run import Scanned, ScanUnit, run_scan, scan_work
 from spark.extinction.slices import (
@@ -48,9 +49,9 @@ from spark.extinction.slices import (
 )
 from spark.extinction.unit import relax_durability, rows_of
 from spark.formats.extinction import Extinction
-from spark.replication.consumer.extinctions import ScanState, find_extinction
+from spark.replication.consumer.extinctions import KnownExtinction, ScanState, find_extinction
 from spark.replication.errors import ReplicationRefused
-from spark.targets.connection import Connection, identity, target_now
+from spark.targets.connection import Connection, target_now
 from spark.targets.silence import application_name
 from spark.targets.target import is_on_this_machine
 
@@ -66,17 +67,38 @@ GROWS_BELOW: Final = 4
 MISSING_LOOK: Final = timedelta(seconds=10)
 
 
-@dataclass(slots=True)
-class Scan:
-    """What one attempt carries from step to step."""
+class ScanParams(ExtinctionParams):
+    """As the frame of a sweep reads them: it waits behind no other scan, and keeps nothing."""
 
-    context: JobContext
-    conn: Connection
-    store: Store
-    extinction: Extinction
+    overlap: Literal["REFUSE"] = "REFUSE"
+    archive: None = None
+
+    @property
+    def target(self) -> dict[str, Any]:
+        """Where the extinction is found, there its entries go."""
+        return {}
+
+
+@dataclass(slots=True)
+class Scan(Attempt[ScanParams]):
+    """What one attempt carries from step to step.
+
+    Attributes:
+        known: the extinction as the target has it.
+        gone: what the target has added up in the end.
+    """
+
+    engines: Engines
+    known: KnownExtinction
     batch_rows: int
     pause_s: float
     slices: dict[int, ScanSlice] = field(default_factory=dict)
+    gone: Removed = field(default_factory=lambda: Removed(0, 0, 0))
+
+    @property
+    def extinction(self) -> Extinction:
+        """What goes."""
+        return self.known.extinction
 
     @property
     def removed(self) -> Removed:
@@ -176,28 +198,22 @@ def run_replica_scan(context: JobContext, store: Store, *, engines: Engines) -> 
     Raises: JobSignal.
     """
     require_awake(context, store)
-    extinction_id = str(context.job.params["extinction_id"])
-    with supplying_replica(context, store) as conn:  # its layout is there, and was compared with the metadata
-        _claim(context, conn, extinction_id)
-    batch_rows, pause_s = context.write(lambda db: _parameters(db, store))
+    with supplying_replica(context, store):
+        pass  # its layout is there, and was compared with the metadata
     try:
         with controlled(context, store) as conn:
-            known = find_extinction(conn, extinction_id)
-            if known is None:
-                raise _missing(context, extinction_id)
-            scan = Scan(context, conn, store, known.extinction, batch_rows, pause_s)
-            if known.state is not ScanState.DONE:
-                _scan(scan, engines)
-            removed = _finished(scan)
+            return run_sweep(SCAN, _prepared(context, conn, store, engines))
     except ReplicationRefused as error:
         raise JobFailed(error.code, error.detail) from error
-    return {
-        "extinction_id": extinction_id,
-        "records": removed.records,
-        "bytes": removed.bytes,
-        "tombstones": removed.tombstones,
-        **beside(context, removed.records),
-    }
+
+
+def _prepared(context: JobContext, conn: Connection, store: Store, engines: Engines) -> Scan:
+    params = ScanParams.model_validate(context.job.params)
+    batch_rows, pause_s = context.write(lambda db: _parameters(db, store))
+    known = find_extinction(conn, params.extinction_id)
+    if known is None:
+        raise _missing(context, params.extinction_id)
+    return Scan(context, conn, store, params, engines, known, batch_rows, pause_s)
 
 
 def _parameters(db: Session, store: Store) -> tuple[int, float]:
@@ -206,25 +222,8 @@ def _parameters(db: Session, store: Store) -> tuple[int, float]:
     return rows, pause.total_seconds()
 
 
-def _claim(context: JobContext, conn: Connection, extinction_id: str) -> None:
-    """One job at a time scans for an extinction; what it is proved silent by is noted with it."""
-    target_identity, resource = identity(conn), f"extinction:{extinction_id}"
-
-    def take(db: Session) -> str | None:
-        context.change(db, {"claim_identity": target_identity, "claim_resource": resource})
-        return claim_target(
-            db,
-            job_id=context.job.id,
-            target_identity=target_identity,
-            resource=resource,
-            now=context.database.now(db),
-        )
-
-    other = context.write(take)
-    if other is not None:
-        raise JobFailed("CONFLICTING_JOB", f"{other} scans for this extinction", retryable=True)
-    noted = {"identity": target_identity, "resource": resource, "ledger": False}
-    context.save_checkpoint(CHECKPOINT_TARGET, noted)
+def _resource(scan: Scan) -> str:
+    return f"extinction:{scan.extinction.id}"
 
 
 def _missing(context: JobContext, extinction_id: str) -> JobWaiting:
@@ -234,13 +233,19 @@ def _missing(context: JobContext, extinction_id: str) -> JobWaiting:
     return JobWaiting(waiting_on, not_before=until)
 
 
-def _scan(scan: Scan, engines: Engines) -> None:
-    """Scan every slice to its end.
+def _sweep(scan: Scan) -> None:
+    """Scan every slice to its end, and say so.
 
     Raises: JobSignal; TargetError.
     """
+    if scan.known.state is not ScanState.DONE:
+        _scan(scan)
+    _finish(scan)
+
+
+def _scan(scan: Scan) -> None:
     conn, extinction = scan.conn, scan.extinction
-    engine = _engine(scan, engines)
+    engine = _engine(scan, scan.engines)
     if not read_slices(conn, extinction):
         rows = SLICE_ROWS if engine is not None else None
         bounds = list(cut_slices(conn, extinction, rows=rows))
@@ -299,7 +304,7 @@ def _scan_on(scan: Scan, engine: Engine) -> None:
     sweep_on(engine, work, course, context, workers=context.settings.purge_workers)
 
 
-def _finished(scan: Scan) -> Removed:
+def _finish(scan: Scan) -> None:
     """DONE at the target, then here."""
     context, conn = scan.context, scan.conn
     with writer_turn(conn):
@@ -307,10 +312,28 @@ def _finished(scan: Scan) -> Removed:
         removed = finish_scan(conn, scan.extinction.id, now_s=now_s)
     if removed is None:
         raise _missing(context, scan.extinction.id)
+    scan.gone = removed
     context.write(lambda db: _note(db, scan, removed, is_done=True))
     done = removed.records + removed.tombstones
     context.progress(unit=UNIT, done=done, total=done, force=True)
-    return removed
+
+
+def _counts(scan: Scan) -> Counts:
+    """As the target has added them up when it said DONE."""
+    gone = scan.gone
+    rows = {"records": gone.records, "tombstones": gone.tombstones}
+    return Counts(rows, scan.tally.units, is_exact=True)
+
+
+def _tell(scan: Scan, done: Counts) -> dict[str, Any]:
+    records = done.rows["records"]
+    return {
+        "extinction_id": scan.extinction.id,
+        "records": records,
+        "bytes": scan.gone.bytes,
+        "tombstones": done.rows["tombstones"],
+        **beside(scan.context, records),
+    }
 
 
 def _note(db: Session, scan: Scan, removed: Removed, *, is_done: bool = False) -> None:
@@ -325,3 +348,14 @@ def _note(db: Session, scan: Scan, removed: Removed, *, is_done: bool = False) -
         byte_count=removed.bytes,
         done_at=context.clock.now() if is_done else None,
     )
+
+
+SCAN: Final[Sweeping[Scan]] = Sweeping(
+    resource=_resource,
+    claim=claim_unfenced,
+    check=nothing,  # limits and plan were held when it was committed: its keys are extinct since
+    sweep=_sweep,
+    counts=_counts,
+    ends=nothing_kept,
+    tell=_tell,
+)

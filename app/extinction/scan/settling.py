@@ -19,14 +19,13 @@ import structlog
 from sqlmodel import Session, col, select
 
 from app.auth.actions import Action
-from app.auth.rows import AuditEvent
+from app.auth.rows import AuditEvent, audited
 from app.db import Database
 from app.errors import ServiceError
 from app.extinction.records import note_dropped, note_known, rows_of, submit_job
 from app.extinction.rows import ENDED, HOLDING, ExtinctionRow, ExtinctionState
 from app.extinction.scan.replica_reopening import is_left_undone, reopen, write_again
 from app.extinction.target import ask_target
-from app.kit.ids import new_id
 from app.kit.rests import Rest, forget_others
 from app.replication.replica.replicas import take_supplied
 from app.settings import Settings
@@ -196,13 +195,5 @@ def _lacks_job(row: ExtinctionRow) -> bool:
 
 
 def _audit(row: ExtinctionRow, *, now: datetime) -> AuditEvent:
-    return AuditEvent(
-        id=new_id("aud"),
-        at=now,
-        actor=ACTOR,
-        action=Action.EXTINCTION_DROP,
-        subject_type="extinction",
-        subject_id=row.id,
-        store=row.store,
-        detail={"reason": "it was never committed"},
-    )
+    subject, detail = ("extinction", row.id), {"reason": "it was never committed"}
+    return audited(Action.EXTINCTION_DROP, subject, at=now, actor=ACTOR, store=row.store, detail=detail)

@@ -142,11 +142,16 @@ class Claimed:
     has_ledger: bool
 
 
-def claim(context: JobContext, conn: Connection, *, resource: str, queue: bool) -> Claimed:
+def claim(
+    context: JobContext, conn: Connection, *, resource: str, queue: bool, is_fenced: bool = True
+) -> Claimed:
     """Take the claim in the metadata, end what an older attempt left running, raise the fence.
 
     An attempt that goes on after a target that was away takes its claim again, and waits for whoever has it
     by now; what an abandoned job may have left at the target is shut out first.
+
+    Args:
+        is_fenced: whether units look at the fence and write to the ledger; else neither is made.
 
     Raises: JobWaiting or JobFailed: another job writes there. LeaseLost, JobFailed: the fence is above us.
     """
@@ -171,7 +176,7 @@ def claim(context: JobContext, conn: Connection, *, resource: str, queue: bool) 
     noted = {"identity": target_identity, "resource": resource, "ledger": known.get("ledger")}
     context.save_checkpoint(CHECKPOINT_TARGET, noted)
     # Begun without a ledger it goes on without: one that was made since knows nothing of the first units.
-    ledger = ensure_ledger(conn) and known.get("ledger") is not False
+    ledger = is_fenced and ensure_ledger(conn) and known.get("ledger") is not False
     if ledger is not known.get("ledger"):
         context.save_checkpoint(CHECKPOINT_TARGET, noted | {"ledger": ledger})
     terminate_older(conn, context.job.id, token=context.job.token)

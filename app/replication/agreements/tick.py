@@ -22,12 +22,11 @@ from sqlalchemy import and_, or_
 from sqlmodel import col, select
 
 from app.auth.actions import Action
-from app.auth.rows import AuditEvent
+from app.auth.rows import AuditEvent, audited
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.db import Database
 from app.errors import ServiceError
-from app.kit.ids import new_id
 from app.kit.rests import Rest, forget_others, is_resting
 from app.replication.agreements.api import register_in_target
 from app.replication.agreements.service import active_job
@@ -181,13 +180,7 @@ class Look:
 
 
 def _audit(store_id: str, session_id: str, agreement_id: str, *, now: datetime) -> AuditEvent:
-    return AuditEvent(
-        id=new_id("aud"),
-        at=now,
-        actor=ACTOR,
-        action=Action.REPLICATION_SESSION_CREATE,
-        subject_type="replication_session",
-        subject_id=session_id,
-        store=store_id,
-        detail={"agreement_id": agreement_id, "reason": REASON},
+    subject, detail = ("replication_session", session_id), {"agreement_id": agreement_id, "reason": REASON}
+    return audited(
+        Action.REPLICATION_SESSION_CREATE, subject, at=now, actor=ACTOR, store=store_id, detail=detail
     )

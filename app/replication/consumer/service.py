@@ -8,11 +8,10 @@ from typing import Any, Final, TypeVar
 from fastapi import Request
 
 from app.auth.actions import Action
-from app.auth.rows import AuditEvent
+from app.auth.audit_rows import audit_row
 from app.auth.service import Caller
 from app.clock import Clock
 from app.db import Database
-from app.kit.ids import new_id
 from app.replication.consumer.dead_letters.telling import tell_refused
 from app.replication.consumer.errors import peer_problem
 from app.replication.peer.clock import ahead_max_s_of
@@ -128,20 +127,8 @@ class Consumer:
     ) -> None:
         """Leave an audit row of what a supplier has begun or ended here; of batches the RUV tells."""
         with self._database.transaction() as db:
-            db.add(
-                AuditEvent(
-                    id=new_id("aud"),
-                    at=self._clock.now(),
-                    token_id=caller.token_id,
-                    actor=caller.name,
-                    action=action,
-                    subject_type="replication_session",
-                    subject_id=session_id,
-                    store=self.store.id,
-                    request_id=request.state.request_id,
-                    detail=dict(detail),
-                )
-            )
+            subject = ("replication_session", session_id)
+            db.add(audit_row(request, caller, action, subject, store=self.store.id, detail=detail))
 
     def _in_turn(self, conn: Connection, transact: Callable[[Connection], Result]) -> Result:
         with writer_turn(conn):

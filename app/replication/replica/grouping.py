@@ -24,11 +24,10 @@ from sqlmodel import Session
 
 from app.auth.actions import Action
 from app.auth.mutation import key_in_flight, key_reused
-from app.auth.rows import AuditEvent
+from app.auth.rows import audited
 from app.clock import Clock
 from app.db import Database
 from app.errors import MetadataBusy, MetadataUnavailable, ServiceError, Unavailable
-from app.kit.ids import new_id
 from app.replication.replica.refusals import ReplicaBusy, key_extinct, refusal
 from app.replication.replica.replicas import (
     connected_replica,
@@ -328,14 +327,12 @@ def _audit(
 ) -> None:
     """A row for each request that has changed something now."""
     db.add_all(
-        AuditEvent(
-            id=new_id("aud"),
+        audited(
+            Action.CHANGES_WRITE,
+            ("store", store_id),
             at=now,
-            token_id=waiting.writer.token_id,
             actor=waiting.writer.name,
-            action=Action.CHANGES_WRITE,
-            subject_type="store",
-            subject_id=store_id,
+            token_id=waiting.writer.token_id,
             store=store_id,
             request_id=waiting.writer.request_id,
             detail={"changes": found.changes, "first_csn": found.first_csn, "last_csn": found.last_csn},

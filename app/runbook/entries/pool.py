@@ -96,7 +96,7 @@ ENTRIES: Final = (
             Seen.JOB,
             Seen.WAIT,
         ),
-        "The process that erases ended; another one is started.",
+        "The process that erases ended, or could not be started; another one is started.",
         "Nothing to do. If it comes again, look at the service's log and the machine's memory.",
         Passes.YES,
     ),

@@ -108,8 +108,16 @@ class ChildHands(Hands):
             if not extras.JE.is_installed:
                 raise HandsLost(f"no compiler for its loops here: {extras.JE.command}")
             if self._process is None:
-                self._process = start_program(self._environment)
+                self._process = self._start()
             return self._process
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        """Start the child; a machine without room for a process now may have it later."""
+        try:
+            return start_program(self._environment)
+        except OSError as error:  # a start that does not answer in time too
+            self._is_over = True
+            raise HandsLost(f"the process that erases was not started: {error}") from error
 
 
 def start_program(environment: Mapping[str, str] | None) -> subprocess.Popen[bytes]:

@@ -23,9 +23,11 @@ from app.extinction.service import commit_at_target
 from app.jobs.engines.choice import Engines
 from app.jobs.engines.engine import InlineEngine
 from app.jobs.errors import JobStopped, JobWaiting, PlanNoLongerHolds, StopCause
-from app.jobs.rows import JobClaim
+from app.jobs.rows import JobCheckpoint, JobClaim
+from app.jobs.running.abandonment import CHECKPOINT_TARGET
 from app.jobs.running.claims import reap
 from app.jobs.running.context import JobContext
+from app.jobs.states import JobState
 from app.kit.rests import Rest
 from app.replication.replica.replicas import close_idle_replicas, note_supplied, opened_replica
 from app.settings import Settings
@@ -35,7 +37,7 @@ from spark.formats.csn import Csn
 from spark.formats.extinction import Extinction
 from spark.formats.replica import tables_of
 from spark.replication.consumer.extinctions import read_extinctions
-from spark.targets.connection import Connection
+from spark.targets.connection import Connection, identity
 from tests.app.fake_clock import FakeClock
 from tests.app.jobs.workbench import Workbench, claimer
 
@@ -215,6 +217,20 @@ def test_a_pause_is_as_long_as_it_was_said_and_ends_when_the_job_must_stop(
     slept = _slept(bench, context, monkeypatch)
     assert bench.run(context)["records"] == 16
     assert (bench.keys(), sum(slept)) == ([], 7.5)
+
+
+def test_what_an_abandoned_job_left_at_the_replica_is_shut_out_before_anything_goes(bench: Bench) -> None:
+    bench.fill([b"b1"])
+    job_id = bench.discard()
+    with bench.target() as conn:
+        place = {"identity": identity(conn), "resource": "replica.changelog", "ledger": True}
+    gone = bench.jobs.put(JobState.ABANDONED, claim_identity=place["identity"])
+    with bench.database.transaction() as db:
+        db.add(JobCheckpoint(job_id=gone, name=CHECKPOINT_TARGET, value=place, at=bench.clock.now()))
+    context = bench.jobs.context()
+    assert context.job.id == job_id
+    bench.run(context)
+    assert bench.jobs.job(gone).fenced_off_at is not None
 
 
 def test_a_target_that_was_put_back_to_before_it_is_waited_for(bench: Bench) -> None:

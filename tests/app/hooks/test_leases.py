@@ -8,7 +8,7 @@ import pytest
 
 from app.db import Database
 from app.hooks.ending import A_CHANCE, forget_deliveries, give_up
-from app.hooks.leases import PAUSES_S, pause_s, settle, take
+from app.hooks.leases import LEASE, PAUSES_S, pause_s, settle, take, take_back
 from app.hooks.sending import Outcome
 from app.outbox.rows import DeliveryState, Webhook
 from app.stores.rows import Store
@@ -23,6 +23,8 @@ from tests.app.hooks.outboxes import (
     make_store,
     move,
 )
+
+SENDERS_THAT_DIE = 7
 
 
 def test_what_fails_waits_ever_longer_and_is_given_up(database: Database) -> None:
@@ -125,3 +127,29 @@ def test_retention_gives_up_and_forgets(sqlite_database: Database, clock: FakeCl
     with database.transaction() as db:
         assert forget_deliveries(db, before=clock.now() + timedelta(days=19)) == 1
     assert list(events_of(database)) == []
+
+
+@pytest.mark.parametrize("is_back", [True, False])
+def test_senders_that_die_do_not_lengthen_the_pause_after_the_first_failure(
+    sqlite_database: Database, clock: FakeClock, is_back: bool
+) -> None:
+    """Killed often enough under one delivery, its first failure would have kept it for a day."""
+    database, hook_id = sqlite_database, make_hook(sqlite_database).id
+    end_job(database, make_job(database))
+    for number in range(SENDERS_THAT_DIE):
+        with database.transaction() as db:
+            assert take(db, database, hook_id, source="x", instance_id=f"ins_{number}") is not None
+        if is_back:
+            with database.transaction() as db:
+                take_back(db, f"ins_{number}", now=database.now(db))
+        else:
+            clock.advance(LEASE.total_seconds() + 1)
+    with database.transaction() as db:
+        taken = take(db, database, hook_id, source="x")
+        assert taken is not None
+        assert settle(db, database, taken, Outcome(500, "the receiver answered 500"))
+    [row] = deliveries_of(database)
+    assert row.attempts == 1
+    assert row.next_at is not None
+    assert row.last_at is not None
+    assert row.next_at - row.last_at < timedelta(seconds=30)

@@ -1,5 +1,6 @@
 """Hands in a process of their own, and what is left when that process is killed."""
 
+import errno
 import gc
 import io
 import os
@@ -10,7 +11,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import cycle, repeat
@@ -30,6 +31,7 @@ from spark.erase.calls.calls import (
     Step,
 )
 from spark.erase.calls.request import PlanRequest
+from spark.erase.hands import child
 from spark.erase.hands.child import LENGTH, ChildHands, MessageForeign, read_message
 from spark.erase.hands.hands import HandsLost
 from tests.spark.erase.aftermath import Aftermath
@@ -44,9 +46,9 @@ KILL_AFTER_S = {Mode.CLOSED: 0.03, Mode.LIVE: 0.12}
 
 @pytest.fixture
 def hands() -> Iterator[ChildHands]:
-    child = ChildHands()
-    yield child
-    child.close()
+    opened = ChildHands()
+    yield opened
+    opened.close()
 
 
 def test_every_call_is_done_in_the_child(copy_of: Callable[[str], Path], hands: ChildHands) -> None:
@@ -252,3 +254,23 @@ def test_message_of_another_version_is_told_as_such() -> None:
     data = b"\x80\x04\x8c\x11spark.erase.calls\x94\x8c\x08NoMore21\x94\x93\x94."
     with pytest.raises(MessageForeign, match="restart the service"):
         read_message(io.BytesIO(LENGTH.pack(len(data)) + data))
+
+
+@pytest.mark.parametrize(
+    "met", [BlockingIOError(errno.EAGAIN, "no room for a process"), TimeoutError("no answer")]
+)
+def test_child_that_cannot_be_started_is_lost_hands_and_not_an_unforeseen_error(
+    monkeypatch: pytest.MonkeyPatch, met: OSError
+) -> None:
+    # Under load a cycle met `TimeoutError` here, before its call, and was FAILED by INTERNAL.
+    def refuse(_environment: Mapping[str, str] | None) -> subprocess.Popen[bytes]:
+        raise met
+
+    monkeypatch.setattr(child, "start_program", refuse)
+    hands = ChildHands()
+    with pytest.raises(HandsLost, match=r"was not started: .*no (room|answer)"):
+        hands.header_times(HeaderTimesCall("/", 0, 1))
+    assert hands.pid is None
+    with pytest.raises(HandsLost, match="killed or closed"):
+        hands.header_times(HeaderTimesCall("/", 0, 1))
+    hands.close()

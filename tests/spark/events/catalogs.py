@@ -179,6 +179,16 @@ class Catalogs:
             raw.execute("select setval('sl_log_status', 0), setval('sl_local_node_id', %s)", (node,))
         return loaded
 
+    def restore(self, dump: str, *, cluster: str) -> LoadedCatalog:
+        """A node as pg_dump wrote it down."""
+        database = f"lethe_{uuid.uuid4().hex[:16]}"
+        self._templates.server.execute(f"create database {database} template template0 encoding 'UTF8'")
+        self._made.append(database)
+        loaded = LoadedCatalog(self._templates.server.url(database), cluster)
+        with psycopg.connect(conninfo_of(loaded.url)) as raw:
+            run_dump(raw, dump)
+        return loaded
+
     def role(self) -> str:
         """A new role that may log in and nothing else."""
         name = f"lethe_{uuid.uuid4().hex[:16]}"
@@ -226,9 +236,14 @@ class Templates:
 
 
 def load_dump(raw: psycopg.Connection[tuple[Any, ...]], dump: bytes) -> None:
+    """Feed what pg_dump wrote, and gzip packed."""
+    run_dump(raw, gzip.decompress(dump).decode())
+
+
+def run_dump(raw: psycopg.Connection[tuple[Any, ...]], text: str) -> None:
     r"""Feed what pg_dump wrote: statements, `COPY ... FROM stdin` with their rows, psql's `\restrict`."""
     statement: list[str] = []
-    lines = iter(gzip.decompress(dump).decode().splitlines())
+    lines = iter(text.splitlines())
     for line in lines:
         if line.startswith(("\\", "--")):
             continue

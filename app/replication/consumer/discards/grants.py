@@ -15,7 +15,7 @@ from sqlalchemy import CursorResult, update
 from sqlmodel import Session, col, or_, select
 
 from app.auth.actions import Action
-from app.auth.rows import AuditEvent
+from app.auth.rows import AuditEvent, audited
 from app.auth.service import Caller
 from app.db import Database
 from app.errors import Conflict, NotFound
@@ -95,14 +95,12 @@ class GrantConsent:
         return None
 
     def _audit(self, grant_id: str, now: datetime) -> AuditEvent:
-        return AuditEvent(
-            id=new_id("aud"),
+        return audited(
+            Action.DISCARD_GRANT_CONSUME,
+            (SUBJECT_TYPE, grant_id),
             at=now,
-            token_id=self._caller.token_id,
             actor=self._caller.name,
-            action=Action.DISCARD_GRANT_CONSUME,
-            subject_type=SUBJECT_TYPE,
-            subject_id=grant_id,
+            token_id=self._caller.token_id,
             store=self._store_id,
             request_id=self._request_id,
             detail={"supplier_rid": self._supplier_rid, "session_id": self._session_id},
