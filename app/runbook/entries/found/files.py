@@ -21,10 +21,9 @@ ENTRIES: Final = (
         (Seen.FINDING,),
         "Replication of the environment may still read the file.",
         (
-            "It goes in a later cycle, when JE has truncated its VLSN index. JE does so itself only "
-            "for its own eraser or a full disk. Close the application on this node, then `lethe je "
-            "helper --write LetheJe.java` and `java -cp JARS LetheJe.java DIR truncate`. "
-            "`docs/how-to/je-helper.md` says what it does and when not to."
+            "It goes in a later cycle, when JE has truncated its VLSN index. With the application closed: "
+            "`lethe je helper --write LetheJe.java`, then `java -cp JARS LetheJe.java DIR truncate`. See "
+            "`docs/how-to/je-helper.md`."
         ),
         Passes.MAYBE,
     ),
