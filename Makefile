@@ -67,7 +67,7 @@ sbom: $(SYNCED) ## Write dist/lethe.cdx.json: what an installation with all extr
 	@setup/sbom.sh
 
 .PHONY: wheels
-wheels: $(SYNCED) ## Build both wheels, and try them from an empty folder: without extras, and with all of them
+wheels: $(SYNCED) ## Build the wheels, and try them from an empty folder: without extras, with all of them, the sources
 	@setup/wheels.sh
 
 .PHONY: deploy

@@ -8,7 +8,7 @@ generation and incarnation of the replica. Rules:
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from lethe_client.replication import ReplicaVectors
@@ -22,6 +22,7 @@ SCHEMA: Final = (
     "logged_at timestamp"
 )
 OPTIONS: Final = (*SERVICE_OPTIONS, "store", "rids", "starting")
+EMPTY: Final = "EMPTY"
 RID_MAX: Final = 65_534
 STARTING: Final = ("earliest", "latest")
 
@@ -31,16 +32,19 @@ class ChangesMissing(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class Asked:
+    """Which records of which replica are asked for."""
+
     service: ReadService
     store: str
     rids: tuple[int, ...] | None
     starting: str
 
     def vectors(self) -> ReplicaVectors:
-        """Where the replica stands. Raises: LetheError."""
+        """Where the replica stands; one that nobody has written to has an empty RUV. Raises: LetheError."""
         with self.service.connect() as lethe:
-            return lethe.replication.vectors(self.store)
+            found = lethe.replication.vectors(self.store)
+        return replace(found, ruv={}) if found.ruv is None and found.status == EMPTY else found
 
     def of(self, vector: Mapping[str, Any] | None) -> dict[str, str]:
         """Those replica ids of a vector that are asked for."""
@@ -48,10 +52,11 @@ class _Asked:
         return {rid: csn for rid, csn in found.items() if self.rids is None or int(rid) in self.rids}
 
 
-def _asked(given: Mapping[str, str]) -> _Asked:
+def asked(given: Mapping[str, str]) -> Asked:
+    """What options ask for. Raises: OptionInvalid."""
     options = Options("lethe_changes", given)
     options.only(OPTIONS)
-    return _Asked(
+    return Asked(
         ReadService(options),
         options.required("store", "the name of a REPLICA store"),
         options.numbers("rids", least=1, most=RID_MAX),
@@ -71,14 +76,14 @@ class ChangesSource(DataSource):
         return "lethe_changes"
 
     def schema(self) -> str:
-        _asked(self.options)
+        asked(self.options)
         return SCHEMA
 
     def reader(self, schema: Any) -> DataSourceReader:
-        return ChangesReader(_asked(self.options))
+        return ChangesReader(asked(self.options))
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
-        return ChangesStream(_asked(self.options))
+        return ChangesStream(asked(self.options))
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,7 @@ class Window(InputPartition):
 class ChangesReader(DataSourceReader):
     """Reads the changelog as it was when the frame was planned."""
 
-    def __init__(self, asked: _Asked) -> None:
+    def __init__(self, asked: Asked) -> None:
         self._asked = asked
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -105,7 +110,7 @@ class ChangesReader(DataSourceReader):
         found = self._asked.vectors()
         if found.ruv is None:
             raise ChangesMissing(
-                f"the replica {self._asked.store} is {found.status}: it has no RUV yet, or half a copy; "
+                f"the replica {self._asked.store} is {found.status}: it has no RUV, or half a copy; "
                 "read it when it is ONLINE"
             )
         purged = self._asked.of(found.purged)
@@ -123,7 +128,7 @@ class ChangesReader(DataSourceReader):
 class ChangesStream(DataSourceStreamReader):
     """Reads from one RUV to the next."""
 
-    def __init__(self, asked: _Asked) -> None:
+    def __init__(self, asked: Asked) -> None:
         self._asked = asked
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
@@ -180,7 +185,7 @@ def _require_same(store: str, start: Mapping[str, Any], found: ReplicaVectors) -
         )
 
 
-def read_window(asked: _Asked, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+def read_window(asked: Asked, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
     """The records of a window, in the order of their CSNs.
 
     What was trimmed meanwhile is looked for behind the last record: until then they count for nothing.

@@ -142,9 +142,7 @@ def test_columns_that_differ_between_files_are_refused(
         archives.keep(conn, "t", "true", job=job, unit="u")
         archives.close(conn, job)
         conn.execute("drop table t")
-    with pytest.raises(
-        ArchiveCorrupt, match="the column c is int64 in .* and string in .* leave the option 'table'"
-    ):
+    with pytest.raises(ArchiveCorrupt, match=r"the column c is int64 in .* leave the option 'table'"):
         direct(archives.root, table="t")
     assert len(rows_of(direct(archives.root))) == 2
     with pytest.raises(OptionInvalid, match="no file of the table 'sym'; there is t"):
@@ -211,8 +209,8 @@ def test_what_no_manifest_names_is_not_read(kept: list[ManifestEntry], archives:
     open_job.mkdir()
     shutil.copy(kept[0].path, open_job / "u-0-1.parquet")
     assert rows_of(direct(archives.root)) == expected(kept)
-    with pytest.raises(ArchiveCorrupt, match="has no manifest.json, and without one no file counts"):
-        direct(open_job)
+    with pytest.raises(ArchiveCorrupt, match=r"has no manifest\.json, and without one no file counts"):
+        direct(open_job).partitions()
 
 
 def test_a_copy_beside_an_archive_is_not_counted_twice(kept: list[ManifestEntry], archives: Archives) -> None:
