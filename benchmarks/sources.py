@@ -2,9 +2,10 @@
 
     python benchmarks/sources.py [--megabytes 400] [--rounds 3]
 
-Both read every entry of a log, with all checksums, into Arrow. Inline: one process, file after file, as a plan
-of an erasure does. Spark: a count of entries, keys and bytes by type over `lethe_je`, so the rows cross into the
-JVM. CPU is user and system time of this process with its JVM and workers. The first round of each counts not.
+Both read every entry of a log, with all checksums, into Arrow. Inline: one process, file after file, as a
+plan of an erasure does. Spark: a count of entries, keys and bytes by type over `lethe_je`, so the rows cross
+into the JVM. CPU is user and system time of this process with its JVM and workers. The first round of each
+counts not.
 """
 
 from __future__ import annotations
@@ -104,9 +105,8 @@ def main(arguments: list[str] | None = None) -> int:
         )
     print(f"{sample.bytes / 1e6:.0f} MB, {sample.files} files, {rows:,} entries, median of {asked.rounds}")
     for name, took in (("inline", inline), ("lethe_je, 1 core", one), ("lethe_je, 2 cores", two)):
-        print(
-            f"{name:18} {took.cpu_s:7.2f} s CPU {took.wall_s:7.2f} s wall {rows / took.cpu_s:12,.0f} rows/CPU s"
-        )
+        speed = f"{rows / took.cpu_s:12,.0f} rows a CPU second"
+        print(f"{name:18} {took.cpu_s:7.2f} s CPU {took.wall_s:7.2f} s wall {speed}")
     per_cpu, speed_up = inline.cpu_s / two.cpu_s, one.wall_s / two.wall_s
     print(f"of the inline reader per CPU second: {per_cpu:.0%} (at least {PER_CPU_LEAST:.0%})")
     print(f"from one core to two: {speed_up:.2f}x (at least {SPEED_UP_LEAST}x)")

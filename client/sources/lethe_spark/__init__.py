@@ -1,21 +1,24 @@
-"""What Lethe reads and writes, as data sources of Apache Spark. `register(session)` makes them known."""
+"""What Lethe reads and writes, as data sources of Apache Spark. `register(session)` makes them known.
 
-from typing import Final
+A source is imported when it is named: each process of Spark that plans or reads one would pay for all others.
+"""
 
-from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
-from lethe_spark.archive import ArchiveSource
-from lethe_spark.certificates import CertificateSource
-from lethe_spark.changes import ChangesMissing, ChangesSource
-from lethe_spark.je import JeSource
-from lethe_spark.ledger import LedgerSource
-from lethe_spark.options import OptionInvalid
-from lethe_spark.slony_log import SlonyLogSource
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lethe_spark.archive import ArchiveSource
+    from lethe_spark.certificates import CertificateSource
+    from lethe_spark.changes import ChangesMissing, ChangesSource
+    from lethe_spark.je import JeSource
+    from lethe_spark.ledger import LedgerSource
+    from lethe_spark.options import OptionInvalid
+    from lethe_spark.slony_log import SlonyLogSource
 
 __version__: Final = "0.1.0"
 __all__ = [
-    "SOURCES",
     "ArchiveSource",
     "CertificateSource",
     "ChangesMissing",
@@ -27,17 +30,26 @@ __all__ = [
     "register",
 ]
 
-SOURCES: Final[tuple[type[DataSource], ...]] = (
-    ArchiveSource,
-    CertificateSource,
-    ChangesSource,
-    JeSource,
-    LedgerSource,
-    SlonyLogSource,
-)
+SOURCES: Final = {
+    "ArchiveSource": "archive",
+    "CertificateSource": "certificates",
+    "ChangesSource": "changes",
+    "JeSource": "je",
+    "LedgerSource": "ledger",
+    "SlonyLogSource": "slony_log",
+}
+"""The classes, and the module of each."""
+_PLACES: Final = SOURCES | {"ChangesMissing": "changes", "OptionInvalid": "options"}
 
 
-def register(session: SparkSession) -> None:
+def __getattr__(name: str) -> Any:
+    place = _PLACES.get(name)
+    if place is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{place}"), name)
+
+
+def register(session: "SparkSession") -> None:
     """Make the sources known to a session, under their names."""
-    for source in SOURCES:
-        session.dataSource.register(source)
+    for name in SOURCES:
+        session.dataSource.register(__getattr__(name))

@@ -6,37 +6,21 @@ when the frame was planned: the files that were there then, each up to the size 
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from lethe_spark.je_columns import COLUMNS, batches
-from lethe_spark.je_keys import KEYS, key_batches
+from lethe_spark.je_parts import CLEANED, Asked, LogFilePart
+from lethe_spark.je_schema import ENTRIES, KEYS, ddl
 from lethe_spark.options import Options
-from spark.erase.errors import EnvironmentUnreadable, LogFileChanged, LogFileVanished, NotAnEnvironment
-from spark.erase.reading.directory import Descriptors, identity_of
-from spark.erase.reading.files import read_file
-from spark.erase.reading.live_reading import MovingFile, stable_names
+from spark.erase.errors import EnvironmentUnreadable, LogFileVanished, NotAnEnvironment
+from spark.erase.reading.directory import Descriptors, stable_names
 from spark.formats.je import log as je_log
 from spark.formats.je.log import EntryType
 
 VIEWS: Final = ("entries", "keys")
 OPTIONS: Final = ("path", "view", "columns", "types", "files", "verify")
-CLEANED: Final = "JE has deleted it since the frame was planned, after it had moved what is live; read again"
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What is to be read of which log; `columns` and `types` are of the view `entries`."""
-
-    directory: Path
-    view: str
-    columns: tuple[str, ...]
-    types: frozenset[int] | None
-    files: tuple[str, ...] | None
-    verify: bool
 
 
 def asked(given: Mapping[str, str]) -> Asked:
@@ -44,7 +28,7 @@ def asked(given: Mapping[str, str]) -> Asked:
     options = Options("lethe_je", given)
     options.only(OPTIONS)
     view = options.choice("view", VIEWS, default="entries")
-    columns = options.words("columns", among=COLUMNS)
+    columns = options.words("columns", among=ENTRIES)
     types = options.words("types", among=[each.name for each in EntryType])
     if view == "keys" and (columns or types):
         raise options.refuse("view=keys has neither 'columns' nor 'types'; leave them out")
@@ -55,7 +39,7 @@ def asked(given: Mapping[str, str]) -> Asked:
     return Asked(
         options.path("path", "the directory of the environment, where its *.jdb files are"),
         view,
-        columns or tuple(COLUMNS),
+        columns or tuple(ENTRIES),
         None if types is None else frozenset(int(EntryType[each]) for each in types),
         files,
         options.flag("verify", default=True),
@@ -76,21 +60,11 @@ class JeSource(DataSource):
     def schema(self) -> str:
         found = asked(self.options)
         if found.view == "keys":
-            return ", ".join(f"{name} {kind}" for name, (kind, _) in KEYS.items())
-        return ", ".join(f"{name} {COLUMNS[name][0]}" for name in found.columns)
+            return ddl(KEYS)
+        return ddl({name: ENTRIES[name] for name in found.columns})
 
     def reader(self, schema: Any) -> DataSourceReader:
         return JeReader(asked(self.options))
-
-
-@dataclass(frozen=True)
-class LogFilePart(InputPartition):
-    """One file as it was when the frame was planned."""
-
-    name: str
-    inode: int
-    size: int
-    is_last: bool
 
 
 class JeReader(DataSourceReader):
@@ -127,16 +101,10 @@ class JeReader(DataSourceReader):
         """
         if not isinstance(partition, LogFilePart):  # a frame without partitions gets one of Spark's own
             return
-        wanted, descriptors = self._asked, Descriptors(1)
-        try:
-            file = _opened(wanted.directory, partition, descriptors)
-            found = read_file(file, is_last=partition.is_last, verify=wanted.verify)
-            if wanted.view == "keys":
-                yield from key_batches(file, found, str(wanted.directory))
-            else:
-                yield from batches(found, str(wanted.directory), wanted.columns, types=wanted.types)
-        finally:
-            descriptors.close()
+        # What reads wants a compiler, whose import costs a second: processes that only plan do without.
+        from lethe_spark.je_reading import read_part
+
+        yield from read_part(self._asked, partition)
 
 
 def _has_header(path: Path) -> bool:
@@ -151,20 +119,3 @@ def _has_header(path: Path) -> bool:
         raise
     finally:
         descriptors.close()
-
-
-def _opened(directory: Path, part: LogFilePart, descriptors: Descriptors) -> MovingFile:
-    """The file of a partition, up to the size that it had; a device has another number on each machine."""
-    path = directory / part.name
-    try:
-        descriptor, _ = descriptors.of(path)
-    except EnvironmentUnreadable as error:
-        if isinstance(error.__cause__, FileNotFoundError):
-            raise LogFileVanished(CLEANED, file=part.name) from error
-        raise
-    now = identity_of(os.fstat(descriptor))
-    if now.inode != part.inode:
-        raise LogFileChanged("another file has its name since the frame was planned", file=part.name)
-    if now.size < part.size or (now.size > part.size and not part.is_last):
-        raise LogFileChanged(f"{part.size} bytes became {now.size}", file=part.name)
-    return MovingFile(je_log.file_number(part.name), path, replace(now, size=part.size), descriptors)

@@ -167,36 +167,36 @@ def _last_full(rows: Rows) -> Any:
     return pa.array(values, mask=(rows.node < 0) | (values == NULL_LSN))
 
 
-COLUMNS: Final[dict[str, tuple[str, Any, Build]]] = {
-    "environment": ("string", pa.string(), _same(lambda rows: rows.directory)),
-    "file": ("string", pa.string(), _same(lambda rows: je_log.file_name(rows.file.number))),
-    "offset": ("bigint", pa.int64(), _offset),
-    "lsn": ("bigint", pa.int64(), _lsn),
-    "type": ("string", pa.string(), _type),
-    "item_bytes": ("int", pa.int32(), lambda rows: pa.array(rows.entry("item_bytes"))),
-    "flags": ("smallint", pa.int16(), _flags),
-    "invisible": ("boolean", pa.bool_(), _invisible),
-    "vlsn": ("bigint", pa.int64(), _vlsn),
-    "all_zero": ("boolean", pa.bool_(), _all_zero),
-    "db": ("bigint", pa.int64(), _db),
-    "key": ("binary", pa.binary(), _key),
-    "value_bytes": ("int", pa.int32(), _of_ln("value_bytes")),
-    "txn": ("bigint", pa.int64(), _txn),
-    "abort_lsn": ("bigint", pa.int64(), _of_ln("abort_lsn", NULL_LSN)),
-    "embedded": ("boolean", pa.bool_(), _embedded),
-    "expiration": ("int", pa.int32(), _of_ln("expiration", 0)),
-    "node": ("bigint", pa.int64(), _of_node("node")),
-    "level": ("int", pa.int32(), _level),
-    "slots": ("int", pa.int32(), _of_node("slots")),
-    "last_full": ("bigint", pa.int64(), _last_full),
-    "first_active": ("bigint", pa.int64(), _of_rare("first_active")),
-    "start": ("bigint", pa.int64(), _of_rare("start")),
-    "name": ("string", pa.string(), _of_rare("name")),
-    "root": ("bigint", pa.int64(), _of_rare("root")),
-    "id": ("bigint", pa.int64(), _of_rare("id")),
-    "deleted": ("boolean", pa.bool_(), _of_rare("deleted")),
+COLUMNS: Final[dict[str, tuple[Any, Build]]] = {
+    "environment": (pa.string(), _same(lambda rows: rows.directory)),
+    "file": (pa.string(), _same(lambda rows: je_log.file_name(rows.file.number))),
+    "offset": (pa.int64(), _offset),
+    "lsn": (pa.int64(), _lsn),
+    "type": (pa.string(), _type),
+    "item_bytes": (pa.int32(), lambda rows: pa.array(rows.entry("item_bytes"))),
+    "flags": (pa.int16(), _flags),
+    "invisible": (pa.bool_(), _invisible),
+    "vlsn": (pa.int64(), _vlsn),
+    "all_zero": (pa.bool_(), _all_zero),
+    "db": (pa.int64(), _db),
+    "key": (pa.binary(), _key),
+    "value_bytes": (pa.int32(), _of_ln("value_bytes")),
+    "txn": (pa.int64(), _txn),
+    "abort_lsn": (pa.int64(), _of_ln("abort_lsn", NULL_LSN)),
+    "embedded": (pa.bool_(), _embedded),
+    "expiration": (pa.int32(), _of_ln("expiration", 0)),
+    "node": (pa.int64(), _of_node("node")),
+    "level": (pa.int32(), _level),
+    "slots": (pa.int32(), _of_node("slots")),
+    "last_full": (pa.int64(), _last_full),
+    "first_active": (pa.int64(), _of_rare("first_active")),
+    "start": (pa.int64(), _of_rare("start")),
+    "name": (pa.string(), _of_rare("name")),
+    "root": (pa.int64(), _of_rare("root")),
+    "id": (pa.int64(), _of_rare("id")),
+    "deleted": (pa.bool_(), _of_rare("deleted")),
 }
-"""Name: type in Spark, type in Arrow, how it is made."""
+"""Name: type in Arrow, how it is made; the names are those of `je_schema`."""
 
 
 def batches(
@@ -207,7 +207,7 @@ def batches(
     Args:
         types: only entries of these types; None: all.
     """
-    schema = pa.schema([(name, COLUMNS[name][1]) for name in names])
+    schema = pa.schema([(name, COLUMNS[name][0]) for name in names])
     count = file.entries.num_rows
     chosen = np.arange(count, dtype=np.int64)
     if types is not None:
@@ -217,7 +217,7 @@ def batches(
     for at in range(0, len(chosen), BATCH_ROWS):
         some = chosen[at : at + BATCH_ROWS]
         rows = Rows(file, directory, some, ln[some], node[some], end[some], rare)
-        arrays = [COLUMNS[name][2](rows) for name in names]
+        arrays = [COLUMNS[name][1](rows) for name in names]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

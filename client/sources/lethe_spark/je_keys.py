@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from lethe_spark.je_columns import BATCH_ROWS, NAMES_OF_TYPES
+from lethe_spark.je_schema import KEYS
 from spark.erase.errors import TreeBroken
 from spark.erase.native import types as t
 from spark.erase.native.items import parse_node
@@ -17,20 +18,8 @@ from spark.formats.je import log as je_log
 from spark.formats.je.items import SLOT_KNOWN_DELETED, SLOT_PENDING_DELETED
 from spark.formats.je.log import EntryType
 
-KEYS: Final = {
-    "environment": ("string", pa.string()),
-    "file": ("string", pa.string()),
-    "lsn": ("bigint", pa.int64()),
-    "type": ("string", pa.string()),
-    "slot": ("int", pa.int32()),
-    "db": ("bigint", pa.int64()),
-    "key": ("binary", pa.binary()),
-    "version": ("bigint", pa.int64()),
-    "txn": ("bigint", pa.int64()),
-    "says": ("string", pa.string()),
-}
-"""Name: type in Spark, type in Arrow."""
-_SCHEMA: Final = pa.schema([(name, kind) for name, (_, kind) in KEYS.items()])
+_TYPES: Final = {"bigint": pa.int64(), "binary": pa.binary(), "int": pa.int32(), "string": pa.string()}
+_SCHEMA: Final = pa.schema([(name, _TYPES[kind]) for name, kind in KEYS.items()])
 _DELETIONS: Final = frozenset({EntryType.DEL_LN, EntryType.DEL_LN_TX, EntryType.DEL_LN_TX_WITH_BEFORE_IMAGE})
 PRESENT, DELETED = "PRESENT", "DELETED"
 

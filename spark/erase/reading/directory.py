@@ -24,6 +24,8 @@ from spark.formats.je import log as je_log
 from spark.targets.files.beneath import list_beneath, open_beneath
 
 OPEN_FILES_MAX: Final = 64
+# Two lists in a row differ only if JE created or deleted a file just then.
+LISTS_MAX: Final = 100
 # Where JE has the files of a log if its je.log.nDataDirectories was set: data001, data002 and so on.
 DATA_DIRECTORY: Final = re.compile(r"data[0-9]{3}")
 # Without O_NONBLOCK a pipe that bears the name of a log file would hold us for ever.
@@ -165,6 +167,20 @@ def file_names(directory: Path) -> list[str]:
     if over:
         raise LogHeaderInvalid("no log file has such a number", file=over[0])
     return found
+
+
+def stable_names(directory: Path) -> list[str]:
+    """List the log files as they were at one moment.
+
+    A single list may lack a file that was created while it was made, and another that was deleted after that.
+    """
+    names = file_names(directory)
+    for _ in range(LISTS_MAX):
+        again = file_names(directory)
+        if again == names:
+            return names
+        names = again
+    raise LogFileChanged(f"{directory}: files come and go faster than they can be listed")
 
 
 def _refuse_data_directories(directory: Path, names: list[str]) -> None:

@@ -7,10 +7,15 @@ import subprocess
 import sys
 from pathlib import Path, PurePosixPath
 
+from lethe_spark.je_columns import COLUMNS
+from lethe_spark.je_schema import ENTRIES
+
 ROOT = Path(__file__).resolve().parents[3]
 LOADED = """
 import sys
-import lethe_spark, lethe_spark.queries
+import lethe_spark, lethe_spark.queries, lethe_spark.je_reading
+for name in lethe_spark.__all__:
+    getattr(lethe_spark, name)
 print(*sorted(name for name in sys.modules if name.split(".")[0] in ("app", "spark")), sep="\\n")
 """
 
@@ -38,3 +43,16 @@ def test_everything_that_is_imported_is_carried() -> None:
 
 def test_everything_that_is_carried_is_there() -> None:
     assert [str(each) for each in _carried() if not (ROOT / each).exists()] == []
+
+
+def test_what_plans_a_frame_needs_no_compiler() -> None:
+    program = (
+        "import sys; from lethe_spark import JeSource\n"
+        "source = JeSource({'path': '/je'}); source.schema(); source.reader(None)\n"
+        "assert not {'numba', 'psycopg', 'lethe_client'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
+
+
+def test_columns_of_a_plan_are_those_that_are_made() -> None:
+    assert list(ENTRIES) == list(COLUMNS)

@@ -20,7 +20,7 @@ LOG = "halted"
 QUERIES = 60
 QUERIES_LONG = 1000
 READ_AGAIN = 6
-"""Each sixth query reads the source, the others what was read of it: most of their time is not the source's."""
+"""Each sixth query reads the source, the others what was read of it: their time is not the source's."""
 NUMBERS = ("place", "item_bytes", "db", "value_bytes", "node", "slots", "txn")
 GROUPS = ("file", "type", "db", "level", "embedded")
 
