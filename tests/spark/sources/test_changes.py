@@ -291,7 +291,8 @@ def _drain(session: SparkSession, replica: Replica, folder: Path) -> None:
             return
 
 
-@pytest.mark.parametrize("kills", [5, pytest.param(50, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("kills", [5, 50])
 def test_the_stream_has_each_record_once_over_kills(
     reading: Reading, replica: Replica, tmp_path: Path, kills: int
 ) -> None:

@@ -95,7 +95,8 @@ def _answers(session: SparkSession, path: Path, queries: list[str]) -> list[list
     return found
 
 
-@pytest.mark.parametrize("count", [QUERIES, pytest.param(QUERIES_LONG, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("count", [QUERIES, QUERIES_LONG])
 def test_random_queries_have_the_answers_of_duckdb(
     reading: Reading, oracle: duckdb.DuckDBPyConnection, samples: dict[str, Sample], count: int
 ) -> None:
