@@ -20,7 +20,7 @@ READY := $(SYNCED) $(JAVA_CHECKED)
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-$(SYNCED): pyproject.toml client/pyproject.toml uv.lock setup/environment.sh setup/find-uv.sh setup/find-python.sh
+$(SYNCED): pyproject.toml client/pyproject.toml client/sources/pyproject.toml uv.lock setup/environment.sh setup/find-uv.sh setup/find-python.sh
 	@setup/environment.sh
 	@touch $@
 
@@ -67,7 +67,7 @@ sbom: $(SYNCED) ## Write dist/lethe.cdx.json: what an installation with all extr
 	@setup/sbom.sh
 
 .PHONY: wheels
-wheels: $(SYNCED) ## Build both wheels, and try them from an empty folder: without extras, and with all of them
+wheels: $(SYNCED) ## Build the wheels, and try them from an empty folder: without extras, with all of them, the sources
 	@setup/wheels.sh
 
 .PHONY: deploy

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Build both wheels, install them into environments of their own from an empty folder, use them, and say how large
+# Build the wheels, install them into environments of their own from an empty folder, use them, and say how large
 # they are: setup/wheels.sh [FOLDER]. The wheels stay in FOLDER (dist).
 #
 # First without extras: a purge runs inline, Spark and JE are refused with what to install. Then with all of them: the demo.
+# Last the sources with the client alone: they read an environment, without anything of the service.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . setup/step.sh
@@ -28,6 +29,7 @@ build() {
   "$uv" build --quiet --all-packages --wheel --out-dir "$folder"
   service_wheel=$(echo "$folder"/lethe_control_plane-*.whl)
   client_wheel=$(echo "$folder"/lethe_control_plane_client-*.whl)
+  sources_wheel=$(echo "$folder"/lethe_control_plane_sources-*.whl)
 }
 
 # The versions of uv.lock: what is tested is what the image has.
@@ -37,6 +39,28 @@ install() { # NAME [EXTRA]
   # Both wheels at once: the service must not look for the client's name on PyPI.
   "$uv" pip install --quiet --python "$scratch/$1/bin/python" --compile-bytecode --require-hashes --requirements "$scratch/$1.txt"
   "$uv" pip install --quiet --python "$scratch/$1/bin/python" --compile-bytecode --no-deps "$service_wheel" "$client_wheel"
+}
+
+install_sources() {
+  "$uv" export --quiet --frozen --no-dev --no-emit-workspace --package lethe-control-plane-sources --output-file "$scratch/sources.txt" >/dev/null
+  "$uv" venv --quiet --python "$python" "$scratch/sources"
+  "$uv" pip install --quiet --python "$scratch/sources/bin/python" --compile-bytecode --require-hashes --requirements "$scratch/sources.txt"
+  "$uv" pip install --quiet --python "$scratch/sources/bin/python" --compile-bytecode --no-deps "$sources_wheel" "$client_wheel"
+}
+
+# Without Spark's JVM, which not every machine has: the reader that its workers run.
+read_sources() {
+  "$scratch/sources/bin/python" - "$scratch/orders" >"$scratch/said" 2>&1 <<'PROGRAM' || fail "the sources: $(cat "$scratch/said")"
+import importlib.util, sys
+
+import lethe_spark, lethe_spark.queries
+
+assert importlib.util.find_spec("app") is None
+source = lethe_spark.JeSource({"path": sys.argv[1]})
+reader = source.reader(source.schema())
+rows = sum(batch.num_rows for part in reader.partitions() for batch in reader.read(part))
+assert rows > 1000, rows
+PROGRAM
 }
 
 megabytes() { du --summarize --block-size=1M "$scratch/$1" | cut -f1; }
@@ -80,16 +104,18 @@ without_extras() {
   service=
 }
 
-step "both wheels into $folder" build
+step "the wheels into $folder" build
 # Away from the checkout: what runs must come from the wheels.
 mkdir "$scratch/empty"
 step "an environment without extras" install inline
 step "an environment with all extras" install all all
+step "an environment with the sources" install_sources
 inline_mb=$(megabytes inline) all_mb=$(megabytes all)
 cd "$scratch/empty"
 without_extras
+step "the sources of the wheel" read_sources
 step "the demo of the wheel, with all extras" "$scratch/all/bin/lethe" demo >"$scratch/demo" || fail "$(tail "$scratch/demo")"
 
-echo "wheels: $(du -h --apparent-size "$service_wheel" | cut -f1) service, $(du -h --apparent-size "$client_wheel" | cut -f1) client"
+echo "wheels: $(du -h --apparent-size "$service_wheel" | cut -f1) service, $(du -h --apparent-size "$client_wheel" | cut -f1) client, $(du -h --apparent-size "$sources_wheel" | cut -f1) sources"
 echo "wheels: $inline_mb MB installed without extras (at most $INLINE_MB_MAX), $all_mb MB with all of them"
 [ "$inline_mb" -le "$INLINE_MB_MAX" ] || fail "an installation without extras has grown to $inline_mb MB"

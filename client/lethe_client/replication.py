@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lethe_client.decoding import decode
-from lethe_client.paths import collection
+from lethe_client.paths import collection, resource
 from lethe_client.results import Result
 from lethe_client.transport import Call, Transport
 
@@ -30,8 +30,24 @@ class Decision(Result):
     windows: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReplicaVectors(Result):
+    """Where a replica stands: of each RID the newest CSN, and the newest that was trimmed.
+
+    `ruv` is None where it has none, or half a copy; `incarnation` changes where it is made anew or put back.
+    """
+
+    rid: int
+    status: str
+    generation: str | None = None
+    incarnation: str = ""
+    ruv: Mapping[str, Any] | None = None
+    min: Mapping[str, Any] = field(default_factory=dict)
+    purged: Mapping[str, Any] = field(default_factory=dict)
+
+
 class Replication:
-    """`/v1/replication`."""
+    """`/v1/replication`, and where a replica stands."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -48,3 +64,11 @@ class Replication:
         path = f"{collection('replication')}:decide"
         call = Call(method="POST", path=path, json=dict(question), repeatable=True)
         return decode(Decision, self._transport.request(call).body)
+
+    def vectors(self, store_id: str) -> ReplicaVectors:
+        """The RUV of a replica, and what of its changelog was trimmed; nothing is made or changed.
+
+        Raises: NotFound, Conflict; Forbidden: the token has neither `data:read` nor `replication:peer`.
+        """
+        call = Call(method="GET", path=resource("replicas", store_id, "ruv"), repeatable=True)
+        return decode(ReplicaVectors, self._transport.request(call).body)

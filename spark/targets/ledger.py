@@ -20,6 +20,7 @@ __all__ = [
     "LedgerRow",
     "StepTotals",
     "archive_manifest",
+    "aware",
     "can_create_ledger",
     "ensure_ledger",
     "find_unit",
@@ -80,7 +81,7 @@ def find_unit(conn: Connection, job_id: str, unit_id: str) -> LedgerRow | None:
     if not rows:
         return None
     job, unit, step, attempt, token, affected, detail, committed = rows[0]
-    return LedgerRow(job, unit, step, attempt, token, affected, json.loads(detail), _aware(committed))
+    return LedgerRow(job, unit, step, attempt, token, affected, json.loads(detail), aware(committed))
 
 
 def record_unit(conn: Connection, row: LedgerRow) -> None:
@@ -128,7 +129,7 @@ def list_jobs(conn: Connection) -> list[JobTotals]:
         f"max(committed_at) from {conn.dialect.lethe_table('unit_ledger')} group by job_id order by job_id"
     )
     return [
-        JobTotals(job, units, int(affected), token, _aware(first), _aware(last))
+        JobTotals(job, units, int(affected), token, aware(first), aware(last))
         for job, units, affected, token, first, last in rows
     ]
 
@@ -181,6 +182,7 @@ def _entry(conn: Connection) -> str:
     return ", ".join(map(conn.dialect.quote, _ENTRY))  # ROWS is a word of MySQL's own
 
 
-def _aware(value: datetime | str) -> datetime:
+def aware(value: datetime | str) -> datetime:
+    """A time of the ledger, with its zone."""
     read = datetime.fromisoformat(value) if isinstance(value, str) else value
     return read.replace(tzinfo=UTC) if read.tzinfo is None else read.astimezone(UTC)

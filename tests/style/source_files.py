@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SHIPPED = ("app", "spark", "client/lethe_client")
+SHIPPED = ("app", "spark", "client/lethe_client", "client/sources/lethe_spark")
 HELD_TO_THE_RULES = (*SHIPPED, "lethe_samples")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -27,6 +27,11 @@ def test_client_library_needs_only_httpx_and_a_check_of_signatures() -> None:
     assert _imports_outside("client/lethe_client", {"cryptography", "httpx", "lethe_client"}) == []
 
 
+def test_sources_need_only_spark_arrow_the_client_and_the_lower_floor() -> None:
+    allowed = {"lethe_client", "lethe_spark", "numpy", "pyarrow", "pyspark", "spark"}
+    assert _imports_outside("client/sources/lethe_spark", allowed) == []
+
+
 def test_lower_floor_needs_only_drivers_and_arrow() -> None:
     drivers = {"psycopg", "py4j", "pyarrow", "pymysql", "pyspark", "spark", "sqlalchemy"}
     compiling = {"numba", "numpy"}

@@ -144,4 +144,5 @@ def test_root_holds_what_a_newcomer_looks_for_and_nothing_else() -> None:
     paths = [PurePosixPath(name) for name in listed.splitlines()]
     assert {path.name for path in paths if len(path.parts) == 1} == ROOT_FILES
     assert {path.parts[0] for path in paths if len(path.parts) > 1} == ROOT_FOLDERS
-    assert (ROOT / "client" / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+    for folder in ("client", "client/sources"):
+        assert (ROOT / folder / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()

@@ -10,7 +10,7 @@ from fastapi import Depends, Path, Query, Request
 from pydantic import StringConstraints
 from starlette.concurrency import run_in_threadpool
 
-from app.auth.access import ClockDep, DatabaseDep, SettingsDep, requires
+from app.auth.access import ClockDep, DatabaseDep, SettingsDep, requires, requires_one_of
 from app.auth.actions import Action
 from app.auth.scopes import Scope
 from app.auth.service import Caller
@@ -72,6 +72,7 @@ from spark.targets.connection import Connection
 router = new_router(tags=["replicas"], route_class=DigestedRoute)
 SessionId = Annotated[str, Path(pattern=SESSION_ID)]
 Peer = Annotated[Caller, Depends(requires(Scope.REPLICATION_PEER))]
+Reader = Annotated[Caller, Depends(requires_one_of(Scope.REPLICATION_PEER, Scope.DATA_READ))]
 Epoch = Annotated[int, Query(ge=1, le=2**62, description="As the lease was granted.")]
 AT_MAX: Final = 200
 CsnQuery = Annotated[str, StringConstraints(pattern="^[0-9a-f]{20}$")]
@@ -113,7 +114,18 @@ def consumer_of(
     return _consumer(read_row(database, store_id, caller), database, settings, clock)
 
 
+def seen_by(
+    store_id: StoreId, caller: Reader, database: DatabaseDep, settings: SettingsDep, clock: ClockDep
+) -> Consumer:
+    """The replica behind the path, for whoever may read its changes.
+
+    Raises: StoreForbidden, StoreNotFound, StoreKindWrong.
+    """
+    return _consumer(read_row(database, store_id, caller), database, settings, clock)
+
+
 ConsumerDep = Annotated[Consumer, Depends(consumer_of)]
+SeenDep = Annotated[Consumer, Depends(seen_by)]
 
 
 @router.post(
@@ -301,7 +313,7 @@ def delete_session(
     responses=problems(404, 409, 502),
 )
 def get_ruv(
-    consumer: ConsumerDep,
+    consumer: SeenDep,
     at: Annotated[
         list[CsnQuery] | None,
         Query(max_length=AT_MAX, description="CSNs whose place in this history is wanted: `points`."),

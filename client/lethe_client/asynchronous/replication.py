@@ -5,13 +5,13 @@ from typing import Any
 
 from lethe_client.asynchronous.transport import AsyncTransport
 from lethe_client.decoding import decode
-from lethe_client.paths import collection
-from lethe_client.replication import Decision
+from lethe_client.paths import collection, resource
+from lethe_client.replication import Decision, ReplicaVectors
 from lethe_client.transport import Call
 
 
 class Replication:
-    """`/v1/replication`."""
+    """`/v1/replication`, and where a replica stands."""
 
     def __init__(self, transport: AsyncTransport) -> None:
         self._transport = transport
@@ -28,3 +28,11 @@ class Replication:
         path = f"{collection('replication')}:decide"
         call = Call(method="POST", path=path, json=dict(question), repeatable=True)
         return decode(Decision, (await self._transport.request(call)).body)
+
+    async def vectors(self, store_id: str) -> ReplicaVectors:
+        """The RUV of a replica, and what of its changelog was trimmed; nothing is made or changed.
+
+        Raises: NotFound, Conflict; Forbidden: the token has neither `data:read` nor `replication:peer`.
+        """
+        call = Call(method="GET", path=resource("replicas", store_id, "ruv"), repeatable=True)
+        return decode(ReplicaVectors, (await self._transport.request(call)).body)

@@ -24,6 +24,8 @@ from spark.targets.files.beneath import list_beneath, open_beneath
 from spark.targets.files.log_place import PlaceWrong, files_below, log_paths
 
 OPEN_FILES_MAX: Final = 64
+# Two lists in a row differ only if JE created or deleted a file just then.
+LISTS_MAX: Final = 100
 # Without O_NONBLOCK a pipe that bears the name of a log file would hold us for ever.
 OPEN_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
@@ -185,6 +187,20 @@ def _with_those_below(directory: Path, names: list[str], found: list[str]) -> li
         )
         raise LogInDataDirectories(detail, file=name)
     return sorted(name for files in below.values() for name in files) if below else found
+
+
+def stable_names(directory: Path) -> list[str]:
+    """List the log files as they were at one moment.
+
+    A single list may lack a file that was created while it was made, and another that was deleted after that.
+    """
+    names = file_names(directory)
+    for _ in range(LISTS_MAX):
+        again = file_names(directory)
+        if again == names:
+            return names
+        names = again
+    raise LogFileChanged(f"{directory}: files come and go faster than they can be listed")
 
 
 @contextmanager

@@ -25,22 +25,21 @@ from typing import Final
 from spark.erase.errors import EnvironmentUnreadable, LogFileChanged, LogFileVanished
 from spark.erase.reading.columns import FileColumns
 from spark.erase.reading.directory import (
+    LISTS_MAX,
     OPEN_FILES_MAX,
     Descriptors,
     Identity,
     LogFile,
-    file_names,
     identity_of,
     make_durable,
     read_file_header,
+    stable_names,
 )
 from spark.erase.reading.files import Room, read_file
 from spark.erase.reading.log import Log, check_link
 from spark.formats.je import log as je_log
 from spark.targets.files.log_place import log_paths
 
-# Two lists in a row differ only if JE created or deleted a file just then.
-LISTS_MAX: Final = 100
 # Descriptors that this process wants for other things than log files.
 OTHER_DESCRIPTORS: Final = 200
 
@@ -150,20 +149,6 @@ def _open_all(directory: Path) -> tuple[Descriptors, list[MovingFile]]:
             undo.pop_all()
             return descriptors, found
     raise LogFileChanged(f"{directory}: files go faster than they can be opened")
-
-
-def stable_names(directory: Path) -> list[str]:
-    """List the log files as they were at one moment.
-
-    A single list may lack a file that was created while it was made, and another that was deleted after that.
-    """
-    names = file_names(directory)
-    for _ in range(LISTS_MAX):
-        again = file_names(directory)
-        if again == names:
-            return names
-        names = again
-    raise LogFileChanged(f"{directory}: files come and go faster than they can be listed")
 
 
 def _find(path: Path, descriptors: Descriptors) -> MovingFile:

@@ -6,6 +6,7 @@ Source: design.md, 'Purge', `archive`.
 """
 
 import hashlib
+import io
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -39,7 +40,9 @@ __all__ = [
     "read_manifest_json",
     "read_rows",
     "read_shape",
+    "rows_of",
     "scan_directory",
+    "verified_batches",
     "verify",
     "verify_file",
     "write_manifest_json",
@@ -47,6 +50,7 @@ __all__ = [
 
 READ_ROWS = 10_000
 HASH_BYTES = 2**20
+HELD_BYTES_MAX = 64 * 2**20
 ShouldStop = Callable[[], bool]
 
 
@@ -141,23 +145,69 @@ def read_shape(path: str) -> TableShape:
 def read_rows(path: str) -> Iterator[tuple[object, ...]]:
     """The rows of an archive file, in the order of `read_shape(path).columns`.
 
-    Values of PostgreSQL are int or the server's text (bytes in a SQL_ASCII database), those of MySQL too,
-    with bytes of binary columns; those of SQLite int, float, str, bytes or UndecodableText; None is NULL.
-
     Raises: ArchiveCorrupt: it cannot be read.
     """
     with _opened(path) as file:
         shape = shape_of_schema(file.schema_arrow, path=path)
-        values_of = {
-            "sqlite": archive_sqlite.values_of,
-            "mysql": archive_mysql.values_of,
-            "postgresql": archive_postgresql.texts_of,
-        }[shape.dialect]
         try:
             for batch in file.iter_batches(batch_size=READ_ROWS):
-                yield from zip(*values_of(shape, batch), strict=True)
+                yield from rows_of(shape, batch)
         except (OSError, pa.ArrowException) as exc:
             raise ArchiveCorrupt(f"{path}: {exc}") from exc
+
+
+def rows_of(shape: TableShape, batch: Any) -> Iterator[tuple[object, ...]]:
+    """The rows of a record batch of an archive file.
+
+    Values of PostgreSQL are int or the server's text (bytes in a SQL_ASCII database), those of MySQL too,
+    with bytes of binary columns; those of SQLite int, float, str, bytes or UndecodableText; None is NULL.
+    """
+    values_of = {
+        "sqlite": archive_sqlite.values_of,
+        "mysql": archive_mysql.values_of,
+        "postgresql": archive_postgresql.texts_of,
+    }[shape.dialect]
+    yield from zip(*values_of(shape, batch), strict=True)
+
+
+def verified_batches(entry: ManifestEntry) -> Iterator[tuple[TableShape, Any]]:
+    """The record batches of a file that is what its entry says, each with the shape of the table.
+
+    What is read is what was hashed: a file up to HELD_BYTES_MAX is held in memory, a larger one stays open.
+    The number of rows is known behind the last batch: until then whatever was read counts for nothing.
+
+    Raises: ArchiveCorrupt: it is not there, not as it was written, or holds another number of rows.
+    """
+    rows = 0
+    try:
+        with open(_descriptor(entry.path), "rb", buffering=0) as opened, _verified(opened, entry) as file:
+            shape = shape_of_schema(file.schema_arrow, path=entry.path)
+            for batch in file.iter_batches(batch_size=READ_ROWS):
+                rows += batch.num_rows
+                yield shape, batch
+    except FileNotFoundError as exc:
+        raise ArchiveCorrupt(f"{entry.path} is not there") from exc
+    except (OSError, pa.ArrowException) as exc:
+        raise ArchiveCorrupt(f"{entry.path}: {exc}") from exc
+    if rows != entry.rows:
+        raise ArchiveCorrupt(f"{entry.path} has {rows} rows, not {entry.rows}")
+
+
+def _verified(opened: io.FileIO, entry: ManifestEntry) -> Any:
+    """The Parquet file of an open one whose bytes are those of its entry. Raises: ArchiveCorrupt."""
+    size = os.fstat(opened.fileno()).st_size
+    if size != entry.bytes:
+        raise ArchiveCorrupt(f"{entry.path} has {size} bytes, not {entry.bytes}")
+    if size <= HELD_BYTES_MAX:
+        held = opened.read(size)
+        digest = hashlib.sha256(held).hexdigest()
+        source: Any = pa.BufferReader(held)
+    else:
+        digest = _hash_of(opened)[1]
+        source = f"/proc/self/fd/{opened.fileno()}"
+    if digest != entry.sha256:
+        raise ArchiveCorrupt(f"{entry.path} has SHA-256 {digest}, not {entry.sha256}")
+    return pq.ParquetFile(source, page_checksum_verification=True)
 
 
 def verify(entries: Sequence[ManifestEntry], *, should_stop: ShouldStop | None = None) -> list[FileCheck]:
@@ -265,10 +315,14 @@ def _descriptor(path: str) -> int:
 
 
 def _hashed(path: str) -> tuple[int, str]:
+    with open(_descriptor(path), "rb", buffering=0) as file:
+        return _hash_of(file)
+
+
+def _hash_of(file: io.FileIO) -> tuple[int, str]:
     digest = hashlib.sha256()
     size = 0
-    with open(_descriptor(path), "rb", buffering=0) as file:
-        while block := file.read(HASH_BYTES):
-            digest.update(block)
-            size += len(block)
+    while block := file.read(HASH_BYTES):
+        digest.update(block)
+        size += len(block)
     return size, digest.hexdigest()

@@ -1,0 +1,31 @@
+"""What is asked of a log, and the files that it is read in."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql.datasource import InputPartition
+
+CLEANED: Final = "JE has deleted it since the frame was planned, after it had moved what is live; read again"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is to be read of which log; `columns` and `types` are of the view `entries`."""
+
+    directory: Path
+    view: str
+    columns: tuple[str, ...]
+    types: frozenset[int] | None
+    files: tuple[str, ...] | None
+    verify: bool
+
+
+@dataclass(frozen=True)
+class LogFilePart(InputPartition):
+    """One file as it was when the frame was planned."""
+
+    name: str
+    inode: int
+    size: int
+    is_last: bool

@@ -1,0 +1,47 @@
+"""One file of a log into batches, as it was when the frame was planned."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from lethe_spark.je_columns import batches
+from lethe_spark.je_keys import key_batches
+from lethe_spark.je_parts import CLEANED, Asked, LogFilePart
+from spark.erase.errors import EnvironmentUnreadable, LogFileChanged, LogFileVanished
+from spark.erase.reading.directory import Descriptors, identity_of
+from spark.erase.reading.files import read_file
+from spark.erase.reading.live_reading import MovingFile
+from spark.formats.je import log as je_log
+
+
+def read_part(wanted: Asked, part: LogFilePart) -> Iterator[Any]:
+    """The rows of one file as record batches. Raises: LogRefused: naming file and offset."""
+    descriptors = Descriptors(1)
+    try:
+        file = _opened(wanted.directory, part, descriptors)
+        found = read_file(file, is_last=part.is_last, verify=wanted.verify)
+        if wanted.view == "keys":
+            yield from key_batches(file, found, str(wanted.directory))
+        else:
+            yield from batches(found, str(wanted.directory), wanted.columns, types=wanted.types)
+    finally:
+        descriptors.close()
+
+
+def _opened(directory: Path, part: LogFilePart, descriptors: Descriptors) -> MovingFile:
+    """The file of a partition, up to the size that it had; a device has another number on each machine."""
+    path = directory / part.name
+    try:
+        descriptor, _ = descriptors.of(path)
+    except EnvironmentUnreadable as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            raise LogFileVanished(CLEANED, file=part.name) from error
+        raise
+    now = identity_of(os.fstat(descriptor))
+    if now.inode != part.inode:
+        raise LogFileChanged("another file has its name since the frame was planned", file=part.name)
+    if now.size < part.size or (now.size > part.size and not part.is_last):
+        raise LogFileChanged(f"{part.size} bytes became {now.size}", file=part.name)
+    return MovingFile(je_log.file_number(part.name), path, replace(now, size=part.size), descriptors)
