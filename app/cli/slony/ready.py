@@ -113,7 +113,7 @@ def _followed(session: Session, waited: Iterator[Precondition]) -> Precondition:
 def _held_shortly(found: Precondition) -> str:
     if found.problem is not None:
         return f"the service could not look: {found.problem}"
-    return "; ".join(each.detail for each in found.held_by[:HELD_SHOWN_MAX]) or "no reason is told"
+    return "; ".join(each.detail for each in found.held_by[:HELD_SHOWN_MAX]) or "the service names no reason"
 
 
 def _shown(session: Session, found: Precondition) -> int:

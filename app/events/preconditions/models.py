@@ -70,7 +70,7 @@ class AwaitedEvent(BaseModel):
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_AWAITED]})
 
-    what: What
+    what: What = Field(description="Which confirmations count.")
     origin: NodeId = Field(description="Whose events; of TRANSACTIONS the node where they run.")
     seqno: Annotated[int, Field(strict=True, ge=0, lt=2**63)] | None = Field(
         description="The event; of TRANSACTIONS the first transaction that is not waited for. null: there is"

@@ -125,7 +125,6 @@ def seen_by(
 
 
 ConsumerDep = Annotated[Consumer, Depends(consumer_of)]
-SeenDep = Annotated[Consumer, Depends(seen_by)]
 
 
 @router.post(
@@ -313,7 +312,7 @@ def delete_session(
     responses=problems(404, 409, 502),
 )
 def get_ruv(
-    consumer: SeenDep,
+    consumer: Annotated[Consumer, Depends(seen_by)],
     at: Annotated[
         list[CsnQuery] | None,
         Query(max_length=AT_MAX, description="CSNs whose place in this history is wanted: `points`."),

@@ -166,7 +166,7 @@ ENTRIES: Final = (
             "log files beside them too."
         ),
         (
-            "Put each file back where it was; the detail names one. Mount a disk at `data00N` instead "
+            "Move each file to where it was; the detail names one. Mount a disk at `data00N` instead "
             "of linking there."
         ),
         Passes.NO,
