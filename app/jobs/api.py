@@ -177,6 +177,7 @@ async def get_one_job(
         job, version = await wait_for_change(
             watch_of(request), job, version, wait_for=wait_for, timeout_s=wait_s
         )
+        job = job.model_copy(update={"spark": await look_at_use(database_of(request), job)})
     applied = {"Preference-Applied": f"wait={wait_s}"} if prefer is not None and wait_s > 0 else {}
     return conditional_answer(seen_by(caller, job), version, if_none_match, headers=applied)
 

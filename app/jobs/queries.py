@@ -75,7 +75,7 @@ async def look_at_job(database: Database, job_id: str) -> Job:
     return cast(Job, rows[0])
 
 
-async def look_at_use(database: Database, job: Job) -> SparkUseRead | None:
+async def look_at_use(database: Database, job: Job | JobRead) -> SparkUseRead | None:
     """What a job has taken of Spark, which is kept beside its row; None: nothing.
 
     Raises: MetadataBusy, MetadataUnavailable.

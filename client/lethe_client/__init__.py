@@ -15,9 +15,14 @@ def __getattr__(name: str) -> Any:
     public = import_module("lethe_client.public")
     if name == "__all__":
         return [*public.__all__, "AsyncLethe"]
-    try:
+    if hasattr(public, name):
         return getattr(public, name)
-    except AttributeError:
+    module = f"{__name__}.{name}"
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
 
 

@@ -5,9 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import httpx
+
+from app.auth.scopes import Scope
 from app.jobs.engines.use_notes import KEPT_MAX, UseNotes, name_on_spark, together
 from app.jobs.queries import CHECKPOINT_USE, get_job, look_at_use
 from app.jobs.rows import Job, JobCheckpoint
+from app.jobs.watch import JobWatch
+from app.main import create_app
+from tests.app.auth.requests import make_token
 from tests.app.jobs.workbench import Workbench
 
 
@@ -79,6 +85,35 @@ def test_a_job_on_spark_without_figures_yet_shows_none(bench: Workbench) -> None
         job = get_job(db, job_id)
         db.expunge(job)
     assert asyncio.run(look_at_use(bench.database, job)) is None
+
+
+def test_whoever_has_waited_for_the_job_sees_it_too(bench: Workbench) -> None:
+    job_id = bench.submit()
+    context = bench.context()
+    context.write(lambda db: context.change(db, {"engine": "SPARK"}))
+    UseNotes(context).note(use(1))
+    app = create_app(bench.settings, bench.database, clock=bench.clock)
+    token = make_token(bench.database, bench.clock, scopes=[Scope.JOBS_READ])
+    headers = {"Authorization": f"Bearer {token}", "Prefer": "wait=10"}
+
+    async def ask() -> httpx.Response:
+        watch: JobWatch = app.state.watch
+        await watch.start()
+        try:
+            transport = httpx.ASGITransport(app=app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://lethe") as client:
+                query = {"wait_for": "progress"}
+                asked = asyncio.create_task(client.get(f"/v1/jobs/{job_id}", headers=headers, params=query))
+                while not watch._seen:
+                    await asyncio.sleep(0.01)
+                await asyncio.to_thread(UseNotes(context).note, use(2))
+                return await asked
+        finally:
+            await watch.close()
+
+    answer = asyncio.run(ask())
+    assert answer.headers["preference-applied"] == "wait=10"
+    assert answer.json()["spark"]["groups"] == ["lethe-1", "lethe-2"]
 
 
 def test_name_has_id_kind_and_store(bench: Workbench) -> None:
