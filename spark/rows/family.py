@@ -9,8 +9,8 @@ The rule:
   So nothing that is needed goes, whatever is written meanwhile.
 - Where a table refers to itself, the steps are repeated until nothing more goes, at most PASSES_MAX times. A
   row that another row of its table needs becomes free when that one has gone, and its children go then.
-- PLANNED is what may go in any of the passes: so a row of the table counts, with its children, unless a row of
-  the same table that was not chosen refers to it. No pass removes a row that was not planned, as long as
+- PLANNED is what may go in any of the passes: so a row of the table counts, with its children, unless a row
+  of the same table that was not chosen refers to it. No pass removes a row that was not planned, as long as
   nobody writes; where no table refers to itself, every planned row goes.
 """
 
@@ -246,7 +246,7 @@ class _Conditions:
         return " and ".join([self.free(name, row, with_itself=False), *kept])
 
     def _kept_by(self, foreign: ForeignKey, row: str) -> str:
-        """Whether a row of the table itself refers to the row and is in no pass removed: it was not chosen."""
+        """Whether a row of the table itself refers to the row and goes in no pass: it was not chosen."""
         below, name = self._alias(), foreign.child
         stays = f"(({self.chosen(name, below)}) is not true)"
         if self._conn.dialect.name == "mysql":  # one that refers to itself is not deleted

@@ -138,6 +138,7 @@ def test_random_tables_end_as_the_model_says(conn: Connection, tmp_path: Path) -
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1_800)
 def test_many_random_tables_end_as_the_model_says(conn: Connection, tmp_path: Path) -> None:
     for seed in range(1_000, 1_300):
         check_case(conn, seed, tmp_path / str(seed))
