@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
@@ -12,6 +12,7 @@ from app.jobs.errors import JobFailed, JobStopped
 from app.jobs.plans.reviewed_plan import drift_fault
 from app.jobs.running.abandonment import CHECKPOINT_TARGET
 from app.jobs.running.context import JobContext
+from app.jobs.running.sql_target import counts_by_ledger
 from app.kit.durations import format_duration
 from app.kit.instants import instant_text
 from app.rows.brake import Brake, braking
@@ -28,10 +29,11 @@ from app.rows.rules import (
 )
 from app.stores.limits import is_limited, judge
 from app.stores.models import Reach
-from app.sweeps.counts import Counts
+from app.sweeps.allowance import Limit
+from app.sweeps.counts import Counts, ledger_counts
 from app.sweeps.cutoff import fixed_instant
 from app.sweeps.frame import Attempt, Sweeping, asked, beside_plan, run_sweep
-from app.sweeps.limits import check_limits, limits_in_effect
+from app.sweeps.limits import check_limits, limits_in_effect, most_rows
 from app.sweeps.on_engine import sweep_windows
 from app.sweeps.outlook import Outlook
 from app.sweeps.silence import prove_sweep_silent
@@ -45,6 +47,7 @@ from spark.rows.walk import place_of as place_of_step
 from spark.targets.walk import Piece, Walk
 
 CHECKPOINT_LIMITS: Final = "limits"
+MOST: Final = "most"
 FREE_TARGET_S: Final = 2.0
 """Of a unit whose rows nobody refers to: no writer waits for it. What replicas get is bounded by its rows."""
 
@@ -57,6 +60,7 @@ class RowsPurge(Attempt[RowsParams]):
         reviewed: the rows of the plan that it executes.
         kept: chosen rows that a foreign key still needed when the purge began.
         brake: holds its units while a replica is behind; None: nobody asked for that.
+        most: rows that it may remove, by the limits that were looked at first; None: there were none.
     """
 
     cutoff: datetime | None
@@ -65,6 +69,7 @@ class RowsPurge(Attempt[RowsParams]):
     engines: Engines | None = None
     kept: list[dict[str, Any]] = field(default_factory=list)
     brake: Brake | None = None
+    most: int | None = None
 
     @property
     def is_begun(self) -> bool:
@@ -188,10 +193,10 @@ def _check_limits(purge: RowsPurge) -> list[dict[str, Any]]:
     noted = context.checkpoint(CHECKPOINT_LIMITS)
     if noted is not None and purge.is_begun:
         check_same_layout(noted, purge.family)
+        purge.most = noted.get(MOST)
         return list(noted["kept"])
-    needs_count = is_limited(limits_in_effect(purge.store, purge.params)) or any(
-        table.incoming for table in purge.family.tables.values()
-    )
+    limits = limits_in_effect(purge.store, purge.params)
+    needs_count = is_limited(limits) or any(table.incoming for table in purge.family.tables.values())
     kept: list[dict[str, Any]] = []
     if needs_count:
         plan = purge.plan()
@@ -200,7 +205,9 @@ def _check_limits(purge: RowsPurge) -> list[dict[str, Any]]:
         if purge.reviewed is not None:
             reach = Reach(rows=purge.reviewed.total, part=purge.reviewed.total, whole=plan.rows)
         check_limits(purge.store, purge.params, reach)
-    context.save_checkpoint(CHECKPOINT_LIMITS, {"kept": kept} | layout_of(purge.family))
+        purge.most = most_rows(limits, whole=plan.rows)
+    noted_now = {"kept": kept, MOST: purge.most} | layout_of(purge.family)
+    context.save_checkpoint(CHECKPOINT_LIMITS, noted_now)
     return kept
 
 
@@ -253,7 +260,19 @@ def _window_plan(purge: RowsPurge, total: int | None) -> WindowPlan:
         target_s=_target_s(purge),
         window_units=settings.purge_window_units,
         is_waited_for=_is_waited_for(purge),
+        limit=None if purge.most is None else _limit(purge, purge.most),
     )
+
+
+def _limit(purge: RowsPurge, most: int) -> Limit:
+    """Of what rows that come after the count could add to it."""
+
+    def removed(rows: Mapping[str, int]) -> int:
+        if purge.claim.has_ledger and counts_by_ledger(purge.context):
+            return sum(ledger_counts(purge.context, purge.conn).rows.values())
+        return sum(rows.values())
+
+    return Limit(most, removed, bound=lambda unit, rows: replace(unit, most=rows))
 
 
 def _is_waited_for(purge: RowsPurge) -> bool:

@@ -1,5 +1,6 @@
 """The store's limits, held against what a sweep would remove, before its first unit."""
 
+from math import floor
 from typing import Protocol
 
 from app.jobs.errors import JobFailed
@@ -25,6 +26,16 @@ def limits_as_submitted(params: Limited) -> StoreLimits:
 def limits_in_effect(store: Store, params: Limited) -> StoreLimits:
     """As submitted, or tighter since (a retry, a long queue)."""
     return tighter(StoreLimits.model_validate(store.limits), limits_as_submitted(params))
+
+
+def most_rows(limits: StoreLimits, *, whole: int) -> int | None:
+    """The most rows that may go of so many; None: the limits bound no rows."""
+    found = [] if limits.max_rows is None else [limits.max_rows]
+    if limits.max_fraction is not None:
+        about = floor(limits.max_fraction * whole)  # 0.29 * 100 is 28.99...
+        near = range(max(1, about - 1), min(whole, about + 1) + 1)
+        found.append(max((most for most in near if most / whole <= limits.max_fraction), default=0))
+    return min(found, default=None)
 
 
 def check_limits(store: Store, params: Limited, reach: Reach) -> None:

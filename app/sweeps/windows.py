@@ -4,14 +4,17 @@ Invariants:
 - a window is noted before its first unit, together with the end of the one before; a crash in between repeats
   a finished window, whose units find their ledger rows;
 - the range of a step is computed once, when the step begins;
-- a window ends when every piece of it is done; the next one begins behind its last key.
+- a window ends when every piece of it is done; the next one begins behind its last key;
+- of a sweep with a limit a piece may be refused (app.sweeps.allowance): the next window begins with it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from app.jobs.running.context import JobContext
+from app.sweeps.allowance import Allowance, Limit
 from app.sweeps.loop import PARTS, Charge, Course
 from app.sweeps.outlook import Outlook
 from app.sweeps.sizing import UnitSize
@@ -94,6 +97,7 @@ class WindowPlan:
         outlook: how much there is to do; None: nobody knows.
         removed: from rows by step to those of them that are gone.
         is_waited_for: others wait for the rows that a unit locks.
+        limit: what all units together may remove; None: whatever they find.
     """
 
     walk: Walk
@@ -104,6 +108,7 @@ class WindowPlan:
     window_units: int
     removed: Callable[[Mapping[str, int]], Mapping[str, int]] = dict
     is_waited_for: bool = True
+    limit: Limit | None = None
 
 
 class Windows(Course[AnyUnit, UnitResult]):
@@ -118,7 +123,9 @@ class Windows(Course[AnyUnit, UnitResult]):
         if self._outlook is not None:
             self._outlook.resume(self.state.step, self.state.examined)
         self._size: UnitSize | None = None
+        self._allowance = None if plan.limit is None else Allowance(plan.limit)
         self._open: dict[str, Piece] = {}
+        self._refused: list[Piece] = []
         self._elapsed: list[float] = []
         self._window_done = 0
         self._repeated = 0
@@ -129,7 +136,10 @@ class Windows(Course[AnyUnit, UnitResult]):
             self.state.finished = True
             self._save()
             return None
-        return iter([self._unit(item) for item in self.state.window])
+        units, window = [self._unit(item) for item in self.state.window], self.state.window
+        if self._allowance is not None:
+            units = self._allowance.begin(units, [item.rows for item in window], rows=self.state.rows)
+        return iter(units)
 
     def _begin_window(self) -> bool:
         """Note the next window; False: there is none."""
@@ -165,8 +175,12 @@ class Windows(Course[AnyUnit, UnitResult]):
             bounds,
             after=self.state.after,
             rows=self._size.within(self._context.throttle.setting.rows_per_s),
-            count=self._size.units,
+            count=self._count(self._size),
         )
+
+    def _count(self, size: UnitSize) -> int:
+        most = None if self._allowance is None else self._allowance.most_units
+        return size.units if most is None else min(size.units, most)
 
     def _bounds(self, step: str) -> Bounds | None:
         if step not in self.state.bounds:
@@ -182,9 +196,16 @@ class Windows(Course[AnyUnit, UnitResult]):
         return unit
 
     def done(self, unit: AnyUnit, result: UnitResult, *, elapsed_s: float) -> Charge | None:
-        """Count its rows; an earlier attempt's cost this one nothing."""
-        rows = self._open.pop(unit.unit_id).rows
-        state = self.state
+        """Count its rows; an earlier attempt's cost this one nothing.
+
+        Raises: JobFailed: LIMIT_EXCEEDED.
+        """
+        item, state = self._open.pop(unit.unit_id), self.state
+        rows = item.rows
+        if self._allowance is not None and result.refused is not None:
+            self._refused.append(item)
+            self._allowance.refuse(unit, result.refused)
+            return None
         state.rows[unit.step] = state.rows.get(unit.step, 0) + result.rows
         state.units += 1
         self._elapsed.append(elapsed_s)
@@ -222,14 +243,21 @@ class Windows(Course[AnyUnit, UnitResult]):
         self.state.window[place : place + 1] = parts
         self._save()
         del self._open[unit.unit_id]
-        return [self._unit(part) for part in parts]
+        units = [self._unit(part) for part in parts]
+        if self._allowance is None:
+            return units
+        return self._allowance.divide(unit, units, [part.rows for part in parts])
 
     def ended(self) -> None:
         """Go on behind the window, with units of the size that it has taught."""
         assert not self._open, self._open
-        self.state.examined += sum(item.rows for item in self.state.window)
-        self.state.after = self.state.window[-1].hi
-        self.state.window = []
+        done = list(takewhile(lambda item: item not in self._refused, self.state.window))
+        self.state.examined += sum(item.rows for item in done)
+        if done:
+            self.state.after = done[-1].hi
+        self.state.window, self._refused = [], []
+        if self._allowance is not None:
+            self._allowance.end()
         self._window_done = 0
         if self._size is not None:  # the window of an earlier attempt had another size
             self._size.learn(self._elapsed)

@@ -7,7 +7,11 @@ The rule:
   that was not named, and of a named child each that is itself held. A row that nothing holds is free.
 - Removed are the chosen rows to which no row refers at the moment of the delete: the deepest children first.
   So nothing that is needed goes, whatever is written meanwhile.
-- Where a table refers to itself, the steps are repeated until nothing more goes, at most PASSES_MAX times.
+- Where a table refers to itself, the steps are repeated until nothing more goes, at most PASSES_MAX times. A
+  row that another row of its table needs becomes free when that one has gone, and its children go then.
+- PLANNED is what may go in any of the passes: so a row of the table counts, with its children, unless a row
+  of the same table that was not chosen refers to it. No pass removes a row that was not planned, as long as
+  nobody writes; where no table refers to itself, every planned row goes.
 """
 
 from collections.abc import Callable, Sequence
@@ -52,7 +56,7 @@ class TableStep:
 
     Attributes:
         removable: chosen, and no row refers to it.
-        planned: chosen and free: what would go with all its children.
+        planned: chosen and free: what would go with all its children, in whichever pass.
         must_lock: rows are locked before they are looked at: others could make new ones that refer to them.
     """
 
@@ -164,8 +168,8 @@ class Family:
             row=row,
             key=KeyColumns.of(self.conn, table, row),
             chosen=_Conditions(self, "c").sql(lambda made: made.chosen(name, row)),
-            planned=_Conditions(self, "f").sql(
-                lambda made: f"({made.chosen(name, row)}) and {made.free(name, row, with_itself=False)}"
+            planned=_Conditions(self, "f", of_any_pass=True).sql(
+                lambda made: f"({made.chosen(name, row)}) and {made.goes(name, row)}"
             ),
             removable=_Conditions(self, "p").sql(
                 lambda made: f"({made.chosen(name, row)}) and {made.unreferred(name, row)}"
@@ -181,16 +185,21 @@ class Family:
             if foreign.child == name and foreign.schema is None:
                 continue
             label = f"{foreign.schema + '.' if foreign.schema else ''}{foreign.child}.{foreign.name}"
-            made = _Conditions(self, f"h{len(found)}_")
+            made = _Conditions(self, f"h{len(found)}_", of_any_pass=True)
             found.append((label, made.sql(partial(_holding, name=name, row=row, foreign=foreign))))
         return found
 
 
 class _Conditions:
-    """Makes one condition; every subquery has a name of its own."""
+    """Makes one condition; every subquery has a name of its own.
 
-    def __init__(self, family: Family, prefix: str) -> None:
+    Args:
+        of_any_pass: about what may go in some pass, not in the one that begins now.
+    """
+
+    def __init__(self, family: Family, prefix: str, *, of_any_pass: bool = False) -> None:
         self._family = family
+        self._of_any_pass = of_any_pass
         self._conn = family.conn
         self._binder = Binder(prefix)
         self._nested = 0
@@ -217,12 +226,34 @@ class _Conditions:
 
     def _goes_with(self, parent: str, foreign: ForeignKey, row: str) -> str:
         above = self._alias()
-        is_root = parent == self._family.selection.table
         return (
             f"exists (select 1 from {self._name(None, parent)} {above}"
             f" where {self._matches(above, foreign.columns, row, foreign.child_columns)}"
-            f" and ({self.chosen(parent, above)}) and {self.free(parent, above, with_itself=is_root)})"
+            f" and ({self.chosen(parent, above)}) and {self.goes(parent, above)})"
         )
+
+    def goes(self, name: str, row: str) -> str:
+        """Whether a chosen row is free: in this pass, or in any."""
+        if name != self._family.selection.table:
+            return self.free(name, row, with_itself=False)
+        if not self._of_any_pass:
+            return self.free(name, row, with_itself=True)
+        kept = [
+            f"not {self._kept_by(foreign, row)}"
+            for foreign in self._family.tables[name].incoming
+            if foreign.schema is None and foreign.child == name
+        ]
+        return " and ".join([self.free(name, row, with_itself=False), *kept])
+
+    def _kept_by(self, foreign: ForeignKey, row: str) -> str:
+        """Whether a row of the table itself refers to the row and goes in no pass: it was not chosen."""
+        below, name = self._alias(), foreign.child
+        stays = f"(({self.chosen(name, below)}) is not true)"
+        if self._conn.dialect.name == "mysql":  # one that refers to itself is not deleted
+            key = self._family.tables[name].key
+            stays += f" or ({self._matches(below, key, row, key)})"
+        match = self._matches(below, foreign.child_columns, row, foreign.columns)
+        return f"exists (select 1 from {self._name(None, name)} {below} where {match} and ({stays}))"
 
     def free(self, name: str, row: str, *, with_itself: bool) -> str:
         """Whether nothing holds the row."""

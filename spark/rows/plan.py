@@ -77,7 +77,8 @@ def plan_rows(
 ) -> RowsPlan:
     """Count what would go, table by table, and what a foreign key keeps.
 
-    Where a table refers to itself, the count is an upper bound: a row may be held by one that stays.
+    Where a table refers to itself, the counts are upper bounds of what all passes together remove: a row may
+    be held by one that is chosen and stays. Else they are exact.
 
     Raises: PlanStopped; ExpressionInvalid.
     """

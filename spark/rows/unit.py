@@ -30,6 +30,7 @@ class RowsUnit:
     Attributes:
         after, upto: the range of keys, the first excluded; () begins with the first row.
         only: the keys of the plan's rows in the range; None: every row of it that the rule removes.
+        most: rows that it may remove; None: as many as it finds.
     """
 
     job_id: str
@@ -43,6 +44,7 @@ class RowsUnit:
     has_ledger: bool = True
     archive_dir: str | None = None
     only: tuple[KeyTexts, ...] | None = None
+    most: int | None = None
 
 
 def unit_id(step: str, after: KeyTexts, upto: KeyTexts) -> str:
@@ -52,7 +54,7 @@ def unit_id(step: str, after: KeyTexts, upto: KeyTexts) -> str:
 
 
 def run_rows(conn: Connection, unit: RowsUnit) -> UnitResult:
-    """Remove the rows of one unit, or none of them.
+    """Remove the rows of one unit, or none of them: then, where it found more than it may, it says how many.
 
     Raises: as `run_in_transaction`.
     """
@@ -62,7 +64,7 @@ def run_rows(conn: Connection, unit: RowsUnit) -> UnitResult:
         rows, entry = _remove(conn, unit)
         return Done(rows, entry, locked, {"table": unit.table.table})
 
-    return run_in_transaction(conn, unit, work)
+    return run_in_transaction(conn, unit, work, most=unit.most)
 
 
 def _lock(conn: Connection, unit: RowsUnit) -> int:

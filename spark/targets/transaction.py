@@ -4,6 +4,7 @@ Invariants:
 - The fence is read first and held to the end: no unit of an older claim writes.
 - Rows, ledger row and manifest row are committed together; the archive's file is durable before.
 - A repeated unit finds its ledger row and changes nothing. Without a ledger it finds nothing left to remove.
+- A unit that may remove so many rows and no more is rolled back where it would: the count is its statement's.
 
 Source: facts/locks.md; design.md, Purge.
 """
@@ -60,12 +61,18 @@ class UnitResult:
         repeated: an earlier attempt had done it; `rows` are that attempt's.
         archive: the durable file, valid because this transaction committed.
         locked_batches: batch rows that nobody could change meanwhile; 0 where a whole database is locked.
+        refused: rows that it would have removed, more than it may: it did nothing, and left no ledger row.
     """
 
     rows: int
     repeated: bool = False
     archive: ManifestEntry | None = None
     locked_batches: int = 0
+    refused: int | None = None
+
+
+class _TooMany(Exception):
+    """A unit removed more rows than it may: takes them back by ending the transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,23 +89,33 @@ class Done:
     detail: Mapping[str, Any] = field(default_factory=dict)
 
 
-def run_in_transaction(conn: Connection, unit: AnyUnit, work: Callable[[], Done]) -> UnitResult:
+def run_in_transaction(
+    conn: Connection, unit: AnyUnit, work: Callable[[], Done], *, most: int | None = None
+) -> UnitResult:
     """Do one unit in one transaction, or nothing of it.
 
+    Args:
+        most: rows that it may remove; None: as many as it finds.
     Raises: FenceRaised: somebody claimed the resource. TargetLockTimeout: try again after a pause; any other
         TargetError. After a TargetUnreachable out of the COMMIT the same unit tells by its ledger row what
         happened.
     """
     _announce(conn, unit)
-    with conn.transaction():
-        if unit.has_ledger:
-            check_fence(conn, unit.resource, token=unit.token)
-            row = find_unit(conn, unit.job_id, unit.unit_id)
-            if row is not None:
-                return _repeated(row)
-        done = work()
-        if unit.has_ledger:
-            _record(conn, unit, done)
+    done = Done(0)
+    try:
+        with conn.transaction():
+            if unit.has_ledger:
+                check_fence(conn, unit.resource, token=unit.token)
+                row = find_unit(conn, unit.job_id, unit.unit_id)
+                if row is not None:
+                    return _repeated(row)
+            done = work()
+            if most is not None and done.rows > most:
+                raise _TooMany
+            if unit.has_ledger:
+                _record(conn, unit, done)
+    except _TooMany:
+        return UnitResult(0, refused=done.rows)
     return UnitResult(done.rows, archive=done.archive, locked_batches=done.locked_batches or 0)
 
 

@@ -372,8 +372,20 @@ class Model:
         self.rows[name] = [row for row in self.rows[name] if not any(row is gone for gone in going)]
         return len(going)
 
-    def planned(self, name: str) -> int:
-        return sum(self.chosen(name, row) and self.free(name, row, itself=False) for row in self.rows[name])
+    def planned(self, name: str) -> list[Row]:
+        """Rows that may go in some pass, as they are now."""
+        return [row for row in self.rows[name] if self.may_go(name, row)]
+
+    def may_go(self, name: str, row: Row) -> bool:
+        if not self.free(name, row, itself=False):
+            return False
+        if name != self.case.root:
+            return any(
+                parent in self.family and self.may_go(parent, above)
+                for parent, above in self.parents(name, row)
+            )
+        own = [each for other, each in self.referrers(name, row) if other == name]
+        return self._chosen[id(row)] and all(self._chosen[id(each)] and each is not row for each in own)
 
     def referrers(self, name: str, row: Row) -> list[tuple[str, Row]]:
         """Other rows that refer to the row."""

@@ -179,7 +179,10 @@ ENTRIES: Final = (
             Seen.HTTP,
             Seen.JOB,
         ),
-        "The work is larger than the store's limits allow; nothing was removed.",
+        (
+            "The work is larger than the store's limits allow; nothing was removed. A purge ROWS that is"
+            " stopped because rows came after its count keeps what it has removed, within the limits."
+        ),
         (
             "Review the plan. If it is right, have the limits raised (`lethe store show STORE`), or take a "
             "smaller piece."

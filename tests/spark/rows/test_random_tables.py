@@ -25,6 +25,8 @@ from spark.targets.walk import Piece
 from tests.oracles import rows as oracle
 
 RESOURCE = "public.rows"
+FREE_LATER = [1_035, 1_124, 1_198]
+"""Rows of a table that refers to itself become free in a later pass, and children go with them."""
 
 
 @pytest.fixture(params=["sqlite", "postgresql", "mysql"])
@@ -94,15 +96,19 @@ def check_case(conn: Connection, seed: int, archive: Path) -> None:
         model = oracle.Model(case)
         plan = plan_rows(conn, family, should_stop=lambda: False)
         planned = {table.table: (table.rows, table.rows_to_remove) for table in plan.tables}
-        assert planned == {name: (len(model.rows[name]), model.planned(name)) for name in model.family}, seed
+        may_go = {name: model.planned(name) for name in model.family}
+        assert planned == {name: (len(model.rows[name]), len(rows)) for name, rows in may_go.items()}, seed
         job = f"job_{seed}"
         raise_fence(conn, RESOURCE, token=1, owner="test")
         sweep(conn, family, random.Random(seed), job=job, archive=str(archive))
         left = model.run()
         for name, made in case.tables.items():
             assert oracle.numbers(conn, name) == sorted(row["n"] for row in left[name]), (seed, name)
-            gone = len(made.rows) - len(left[name])
-            assert name not in planned or gone <= planned[name][1]
+            kept = {row["n"] for row in left[name]}
+            gone = {row["n"] for row in made.rows} - kept
+            listed = {row["n"] for row in may_go.get(name, ())}
+            assert gone <= listed, (seed, name)
+            assert gone == listed or case.refers_to_itself, (seed, name)
         _check_archive(conn, case, job, left)
         if case.has_trigger:
             gone = sorted(
@@ -127,11 +133,12 @@ def _check_archive(conn: Connection, case: oracle.Case, job: str, left: dict[str
 
 
 def test_random_tables_end_as_the_model_says(conn: Connection, tmp_path: Path) -> None:
-    for seed in range(20):
+    for seed in [*range(20), *FREE_LATER]:
         check_case(conn, seed, tmp_path / str(seed))
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1_800)
 def test_many_random_tables_end_as_the_model_says(conn: Connection, tmp_path: Path) -> None:
-    for seed in range(1_000, 1_167):
+    for seed in range(1_000, 1_300):
         check_case(conn, seed, tmp_path / str(seed))
