@@ -30,7 +30,6 @@ from app.protection.errors import (
     EnvironmentUnusable,
     EpochAhead,
 )
-from app.protection.files import name_of
 from app.protection.rows import EnvironmentClaim, Protection, ProtectionState
 from app.settings import Settings
 from app.stores.models import StoreKind
@@ -44,6 +43,7 @@ from spark.targets.files import writing_lock
 from spark.targets.files.control_errors import ControlError, ControlFileInvalid, ControlFileMissing
 from spark.targets.files.control_file import ControlFile
 from spark.targets.files.control_record import ControlRecord, ProtectedRange
+from spark.targets.files.log_place import log_path
 from spark.targets.files.mode_bits import may
 
 CONTROL_WAIT_S = 2.0
@@ -304,7 +304,7 @@ def busy_files(control: ControlFile, numbers: Sequence[int]) -> list[int]:
 
 def written_files(directory: Path, numbers: Sequence[int]) -> list[int]:
     """The files that somebody overwrites now, also one who holds a control file that was removed since."""
-    return [number for number in numbers if writing_lock.is_held(directory / name_of(number))]
+    return [number for number in numbers if writing_lock.is_held(log_path(directory, number))]
 
 
 class Quiet:

@@ -49,7 +49,7 @@ from spark.targets.walk import Piece, Walk
 CHECKPOINT_LIMITS: Final = "limits"
 MOST: Final = "most"
 FREE_TARGET_S: Final = 2.0
-"""Of a unit whose rows nobody refers to: no writer waits for it. What replicas get is bounded by its rows."""
+"""Of a unit that locks rows which nobody refers to. What replicas get is bounded by its rows."""
 
 
 @dataclass(slots=True)
@@ -276,7 +276,9 @@ def _limit(purge: RowsPurge, most: int) -> Limit:
 
 
 def _is_waited_for(purge: RowsPurge) -> bool:
-    """What nobody refers to is locked for nobody."""
+    """What nobody refers to is locked for nobody, but SQLite locks the whole database for each unit."""
+    if purge.conn.dialect.name == "sqlite":
+        return True
     return any(table.incoming for table in purge.family.tables.values())
 
 

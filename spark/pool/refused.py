@@ -1,9 +1,15 @@
 """Configuration of Spark that nobody may set beside Lethe, and why."""
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
-SECRETS: Final = ("secret", "password", "token")
+SECRETS: Final = ("secret", "password", "passwd", "token", "secretkey", "accesskey", "accountkey", "apikey")
+"""Ends of names, in small letters and without what parts their words."""
+ACCOUNT_KEY: Final = ".account.key."
+"""Of a store of Azure, whose own name follows."""
+NAMES_A_SECRET: Final = re.compile(r"spark\.kubernetes\.(driver|executor)\.(secrets|secretKeyRef)\..*")
+NOT_IN_A_NAME: Final = re.compile(r"[\s=]")
 REFUSED: Final[Mapping[str, str]] = {
     "spark.master": "LETHE_SPARK__MASTER names it, and decides what may run there",
     "spark.remote": "jobs are cancelled and watched in a driver of our own, which Spark Connect has not",
@@ -32,16 +38,25 @@ def check_conf(conf: Mapping[str, str]) -> None:
 
     Raises: ValueError: names each, and why.
     """
-    faults = [f"{name}: {why}" for name in sorted(conf) if (why := _why(name)) is not None]
+    faults = [f"{_shown(name)}: {why}" for name in sorted(conf) if (why := _why(name)) is not None]
     if faults:
         raise ValueError("; ".join(faults))
 
 
+def _shown(name: str) -> str:
+    """What stands behind a sign of equality may be a secret already."""
+    return name.partition("=")[0].strip()
+
+
 def _why(name: str) -> str | None:
+    if NOT_IN_A_NAME.search(name):
+        return "no name of Spark holds a blank or a sign of equality: write name and value apart"
     if name in REFUSED:
         return REFUSED[name]
-    last = name.rpartition(".")[2].lower()
+    if NAMES_A_SECRET.fullmatch(name):
+        return None
     # `spark.x.passwordFile` names a file, and may be said.
-    if any(last.endswith(word) for word in SECRETS):
+    words = re.sub(r"[^a-z0-9]", "", name.lower())
+    if words.endswith(SECRETS) or ACCOUNT_KEY in name.lower():
         return "`ps` would show it"
     return None

@@ -48,8 +48,9 @@ def _read(place: Path | None) -> str:
             "LETHE_SPARK__ENCRYPTION=false where the network is trusted",
         )
     try:
-        with place.open("rb") as file:
-            secret = file.read(BYTES_MAX).decode("ascii").strip()
+        # Without O_NONBLOCK a pipe of this name would hold the start beyond its time.
+        with open(os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+            secret = (file.read(BYTES_MAX) or b"").decode("ascii").strip()
     except OSError as error:
         raise SparkStartFailed("NO_SECRET", f"{place} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError:

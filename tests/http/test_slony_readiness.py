@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
 import httpx
@@ -167,6 +167,20 @@ def test_lock_set_waits_for_the_transactions_that_run_and_for_no_younger_one(nod
             assert answered(nodes[1], "LOCK_SET", origin=1)["met"] is False
 
 
+def test_lock_set_waits_for_the_youngest_of_many_transactions_too(nodes: Nodes) -> None:
+    """None has overtaken the last of them; how many are older makes no difference."""
+    with ExitStack() as opened:
+        running = [opened.enter_context(closing(nodes[1].loaded.raw(autocommit=False))) for _ in range(24)]
+        for each in running:
+            each.execute("select txid_current()")
+        first = answered(nodes[1], "LOCK_SET", origin=1)
+        for each in running[:-1]:
+            each.rollback()
+        pid = running[-1].info.backend_pid
+        again = answered(nodes[1], "LOCK_SET", origin=1, awaited=first["awaited"])
+        assert f"pid {pid}" in {each["detail"].partition(" (")[0] for each in again["held_by"]}
+
+
 def test_failover_is_refused_where_slonik_would_refuse(nodes: Nodes) -> None:
     nodes[2].loaded.execute(
         "delete from sl_listen",
@@ -213,6 +227,18 @@ def test_node_that_hangs_is_named_and_the_answer_comes_in_time(
     [held] = found["held_by"]
     assert (found["met"], held["node"], held["why"]) == (False, 3, "UNREACHABLE")
     assert "could not be asked: " in held["detail"]
+
+
+def test_store_that_a_token_may_not_see_tells_nothing_by_its_silence(
+    http: httpx.Client, catalogs: Catalogs, make_token: Callable[..., str], service: ServiceProcess
+) -> None:
+    nodes = recorded_nodes(http, catalogs, [1, 2], state="fxc")
+    url = "postgresql+psycopg://nobody@127.0.0.1:1/nowhere"
+    register(http, url=url, cluster=nodes[1].loaded.cluster)
+    with service.http(make_token("stores:read", stores=[nodes[1].id, nodes[2].id])) as narrow:
+        found = answered(NodeStore(narrow, nodes[1].id), "SUBSCRIBE_SET", provider=2, wait_s=1)
+    assert found["not_evaluated"] == [{"node": 3, "why": "NOT_PERMITTED", "detail": None}]
+    assert "TARGET" not in str(found)
 
 
 def test_node_that_dies_while_it_is_waited_for_is_named(nodes: Nodes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,18 @@ def test_what_lethe_must_set_itself_is_refused_with_the_reason(name: str) -> Non
     assert "shuffle.partitions" not in str(refused.value).partition("[type=")[0]
 
 
-@pytest.mark.parametrize("name", ["spark.ssl.keyPassword", "spark.x.secret", "spark.hadoop.my.access.TOKEN"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "spark.ssl.keyPassword",
+        "spark.x.secret",
+        "spark.hadoop.my.access.TOKEN",
+        "spark.hadoop.fs.s3a.secret.key",
+        "spark.hadoop.fs.azure.account.key.mine.dfs.core.windows.net",
+        "spark.executorEnv.AWS_SECRET_ACCESS_KEY",
+        "spark.executorEnv.DB_PASSWD",
+    ],
+)
 def test_a_secret_is_refused_as_ps_would_show_it(name: str) -> None:
     with pytest.raises(ValueError, match="`ps` would show it"):
         check_conf({name: "hush"})
@@ -114,6 +126,22 @@ def test_refusal_does_not_repeat_the_secret(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(ValueError, match="ps") as refused:
         check_conf({"spark.ssl.keyPassword": "hush"})
     assert "hush" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "name", ["spark.speculation=true", "spark.authenticate.secret ", "spark.master\n", " x"]
+)
+def test_name_that_spark_would_read_as_another_is_refused(name: str) -> None:
+    """It goes to Spark as `name=value`."""
+    with pytest.raises(ValueError, match="no name of Spark") as refused:
+        check_conf({name: "hush"})
+    assert "hush" not in str(refused.value)
+    assert "=" not in str(refused.value)
+
+
+def test_what_only_names_a_secret_of_kubernetes_passes() -> None:
+    check_conf({"spark.kubernetes.executor.secretKeyRef.DB_PASSWORD": "orders:password"})
+    check_conf({"spark.kubernetes.driver.secrets.orders-token": "/etc/orders"})
 
 
 def test_everything_else_passes(tmp_path: Path) -> None:
@@ -159,6 +187,12 @@ def test_secret_that_cannot_be_used_is_refused_without_being_said(
     assert str(source) in refused.value.detail
     assert not content or content not in refused.value.detail
     assert sorted(each.name for each in tmp_path.iterdir()) == ([] if content is None else ["secret"])
+
+
+def test_pipe_in_place_of_the_secret_holds_up_nobody(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "secret")
+    with pytest.raises(SparkStartFailed, match="no usable secret"):
+        write_secret(options(tmp_path / "secret"), tmp_path)
 
 
 def test_standalone_cluster_elsewhere_needs_one_and_the_message_says_what_to_do(tmp_path: Path) -> None:

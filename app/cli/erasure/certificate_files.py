@@ -9,6 +9,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
+from spark.targets.files.log_place import log_paths
+
 UNIT_BYTES: Final = 4 * 1024 * 1024
 LOG_FILE: Final = re.compile(r"[0-7][0-9a-f]{7}\.jdb")
 FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -61,8 +63,9 @@ def compare_directory(certificate: Mapping[str, Any], directory: Path) -> Iterat
 def _compare(directory: Path, name: str, size: int, expected: str) -> Finding:
     if LOG_FILE.fullmatch(name) is None:
         return Finding(name[:40], Outcome.UNREADABLE, "that is no name of a log file")
+    [path] = log_paths(directory, [name])
     try:
-        outcome = _hash_and_compare(directory / name, size, expected)
+        outcome = _hash_and_compare(path, size, expected)
     except FileNotFoundError:
         outcome = Outcome.GONE
     except OSError as error:

@@ -71,8 +71,13 @@ def look_at_environment(
 def _other_files(directory: Path) -> list[str]:
     """Files that are no log and that JE or somebody else may have written data into."""
     # A name need not be UTF-8, but a certificate is.
-    names = sorted(os.fsencode(name).decode(errors="replace") for name in os.listdir(directory))
-    found = [name for name in names if ".jdb" not in name]
-    return [name for name in found if name.startswith("je.") or name.endswith(OTHER_SUFFIXES)][
-        :OTHER_FILES_MAX
-    ]
+    found = list(filter(_may_hold_data, os.listdir(directory)))
+    for folder in log_folders(directory):
+        if folder != directory:
+            found += [os.path.join(folder.name, name) for name in os.listdir(folder) if _may_hold_data(name)]
+    names = sorted(os.fsencode(name).decode(errors="replace") for name in found)
+    return names[:OTHER_FILES_MAX]
+
+
+def _may_hold_data(name: str) -> bool:
+    return ".jdb" not in name and (name.startswith("je.") or name.endswith(OTHER_SUFFIXES))

@@ -38,7 +38,8 @@ from spark.erase.overwrite.file_layer import FileLayer
 from spark.erase.overwrite.witness import check_witness, is_still_planned
 from spark.erase.reading.directory import Identity, Witness, file_names
 from spark.erase.reasons import Cause
-from spark.formats.je.log import lsn_file, lsn_offset
+from spark.formats.je.log import file_number, lsn_file, lsn_offset
+from spark.targets.files.log_place import log_path
 
 VETOED_KEPT_MAX: Final = 100
 NO_EXTINCTIONS: Final = ExtinctionTerms()
@@ -353,7 +354,7 @@ def log_signature(directory: Path) -> list[int]:
     """What tells that the log has moved on: how many files, the last one's number, size and time."""
     try:
         names = file_names(directory)
-        last = os.stat(directory / names[-1], follow_symlinks=False)
+        last = os.stat(log_path(directory, file_number(names[-1])), follow_symlinks=False)
     except (OSError, LogRefused):
         return []
     return [len(names), int(names[-1][:8], 16), last.st_size, last.st_mtime_ns]

@@ -95,17 +95,11 @@ def ask_first(
     except TargetError as error:
         raise service_error(error) from error
     _require_known(cluster, request)
-    visible = caller.visible_stores()
-    own = cluster.own.node
-    hidden = frozenset(
-        node
-        for node, view in cluster.views.items()
-        if visible is not None and view.store.id not in visible and node != own
-    )
+    cluster, hidden = _as_seen_by(caller, cluster)
     return _judged(
         store,
         request,
-        question_of(request, own=own),
+        question_of(request, own=cluster.own.node),
         cluster,
         hidden,
         {node: view.found for node, view in cluster.views.items() if node not in hidden},
@@ -153,6 +147,24 @@ def ask_again(database: Database, settings: Settings, asked: Asked) -> Asked:
         (*kept, *unasked),
         asked.fixed,
     )
+
+
+def _as_seen_by(caller: Caller, cluster: ClusterViews[View]) -> tuple[ClusterViews[View], frozenset[int]]:
+    """The cluster without stores that told nothing and are none of the caller's; the nodes hidden from it.
+
+    Whether a hidden store answers is nothing that its silence may tell: both are NOT_PERMITTED.
+    """
+    visible = caller.visible_stores()
+    if visible is None:
+        return cluster, frozenset()
+    own, unasked = cluster.own.node, [each for each in cluster.unasked if each.store.id in visible]
+    silent = {each.node for each in cluster.unasked if each.store.id not in visible}
+    seen = {node for node, view in cluster.views.items() if node == own or view.store.id in visible}
+    seen_silent = {each.node for each in unasked if each.node not in cluster.views}
+    hidden = set(cluster.views) | {node for node in silent if node is not None}
+    if None in silent:  # it may be any
+        hidden |= {node.id for node in cluster.own.catalog.nodes}
+    return replace(cluster, unasked=tuple(unasked)), frozenset(hidden - seen - seen_silent)
 
 
 def _with_events(light: View, full: View) -> View:

@@ -8,6 +8,7 @@ Rules:
 
 import os
 import platform
+import stat
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ from app.settings import Settings
 
 FILE_NAME: Final = "spark-calibration.json"
 BYTES_MAX: Final = 65_536
-Rate = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
+Rate = Annotated[float, Field(ge=1e-3, le=1e12, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(ge=0, le=3_600, allow_inf_nan=False)]
 CalibrationState = Literal["NONE", "USED", "REFUSED"]
 STRICT: Final = ConfigDict(extra="forbid", frozen=True)
@@ -121,7 +122,10 @@ def read_calibration(settings: Settings) -> Calibrated:
     """Read the file, and say whether it is used."""
     place = place_of(settings)
     try:
-        with place.open("rb") as file:
+        # Without O_NONBLOCK a pipe of this name would hold every choice of an engine for ever.
+        with open(os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return Calibrated("REFUSED", why=f"{place} is no regular file")
             content = file.read(BYTES_MAX + 1)
     except FileNotFoundError:
         return Calibrated("NONE")

@@ -288,12 +288,13 @@ public class LetheJe {
     }
 
     long keepWanted() {
+        return keep >= 0 ? keep : keepNamed(KEEP_DEFAULT);
+    }
+
+    long keepNamed(long otherwise) {
         String named = log.properties.getProperty(KEEP);
-        if (keep >= 0) {
-            return keep;
-        }
         try {
-            return named == null ? KEEP_DEFAULT : Long.parseLong(named.trim());
+            return named == null ? otherwise : Long.parseLong(named.trim());
         } catch (NumberFormatException error) {
             throw new Stop(CONFIGURATION, KEEP + "=" + named + " in je.properties is no number. Mend it.");
         }
@@ -301,10 +302,10 @@ public class LetheJe {
 
     /** What je.properties says counts for JE, whatever it is given by a program. */
     void refuseOtherKeep() {
-        String named = log.properties.getProperty(KEEP);
-        if (named != null && keep >= 0 && keep < Long.parseLong(named.trim())) {
-            throw new Stop(CONFIGURATION, "Nothing done: je.properties says " + KEEP + "=" + named.trim()
-                + ", so JE keeps that many. Give --keep " + named.trim() + " or more, or change je.properties.");
+        long named = keepNamed(-1);
+        if (keep >= 0 && keep < named) {
+            throw new Stop(CONFIGURATION, "Nothing done: je.properties says " + KEEP + "=" + named
+                + ", so JE keeps that many. Give --keep " + named + " or more, or change je.properties.");
         }
     }
 

@@ -17,6 +17,8 @@ PROPERTIES_NAME: Final = "je.properties"
 RUN_ERASER: Final = "je.env.runEraser"
 VLSNS_LEFT: Final = "je.rep.minVLSNIndexSize"
 VLSNS_LEFT_DEFAULT: Final = 1_000
+VLSNS_LEFT_MAX: Final = 2**31 - 1
+VLSNS_LEFT_DIGITS: Final = 10
 PROPERTIES_BYTES_MAX: Final = 1024 * 1024
 # A pipe of this name would hold us for ever without O_NONBLOCK.
 OPEN_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
@@ -51,7 +53,10 @@ def vlsns_left(directory: Path) -> int:
     Raises: EnvironmentUnreadable.
     """
     value = _properties_of(directory).get(VLSNS_LEFT, "").strip()
-    return int(value) if value.isascii() and value.isdigit() else VLSNS_LEFT_DEFAULT
+    # Python itself refuses to read a number of thousands of digits.
+    if not (value.isascii() and value.isdigit() and len(value) <= VLSNS_LEFT_DIGITS):
+        return VLSNS_LEFT_DEFAULT
+    return int(value) if int(value) <= VLSNS_LEFT_MAX else VLSNS_LEFT_DEFAULT
 
 
 def _properties_of(directory: Path) -> dict[str, str]:

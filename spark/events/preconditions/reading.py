@@ -14,7 +14,6 @@ from spark.events.records import Catalog
 from spark.targets.connection import Connection
 
 ENABLING: Final = ("SUBSCRIBE_SET", "ENABLE_SUBSCRIPTION")
-RUNNERS_MAX: Final = 20
 
 # ev_data1 is the set, ev_data3 the receiver; of other shapes nothing is known, and nothing is waited for.
 _ENABLING = r"""
@@ -35,7 +34,7 @@ _RUNNERS = """
     select null, transaction::text::bigint, '', owner::text, 'prepared',
         extract(epoch from clock_timestamp() - prepared)::float8
     from pg_catalog.pg_prepared_xacts
-    order by age desc nulls last limit :limit
+    order by age desc nulls last
 """
 
 
@@ -70,7 +69,8 @@ def _enabling(conn: Connection, catalog: Catalog) -> tuple[Enabling, ...]:
 
 def _running(conn: Connection) -> Running:
     """The sessions first: one that ends in between is not taken for one that nobody shows."""
-    rows = conn.execute(_RUNNERS, {"limit": RUNNERS_MAX})
+    # All of them: the youngest say up to where the stricter rule waits. A server has as many as connections.
+    rows = conn.execute(_RUNNERS)
     [(oldest, following)] = conn.execute(_RUNNING)
     runners = tuple(Runner(pid, int(xid), a, u, s, float(age or 0)) for pid, xid, a, u, s, age in rows)
     return Running(int(oldest), int(following), runners)

@@ -103,7 +103,7 @@ class Running:
 
     Args:
         oldest, following: xmin and xmax of a snapshot.
-        runners: the oldest of those that may be seen.
+        runners: those that may be seen, the oldest first.
     """
 
     oldest: int

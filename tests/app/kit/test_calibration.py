@@ -132,6 +132,8 @@ def _of_purge(name: str, value: Any) -> Callable[[dict[str, Any]], None]:
         (_of_purge("spark_per_s", 0), "kinds.PURGE.spark_per_s"),
         (_of_purge("spark_per_s", -1), "kinds.PURGE.spark_per_s"),
         (_of_purge("inline_per_s", 1e13), "kinds.PURGE.inline_per_s"),
+        (_of_purge("inline_per_s", 5e-324), "kinds.PURGE.inline_per_s"),
+        (_of_purge("spark_per_s", 1e-300), "kinds.PURGE.spark_per_s"),
         (_of_purge("inline_per_s", "fast"), "kinds.PURGE.inline_per_s"),
         (_of_purge("spark_floor_s", -0.1), "kinds.PURGE.spark_floor_s"),
         (_of_purge("start_s", None), "kinds.PURGE.start_s"),
@@ -174,6 +176,12 @@ def test_file_that_is_none_is_refused(tmp_path: Path, content: bytes) -> None:
 def test_folder_in_its_place_is_refused(tmp_path: Path) -> None:
     place_of(settings_of(tmp_path)).mkdir()
     assert read_calibration(settings_of(tmp_path)).state == "REFUSED"
+
+
+def test_pipe_in_its_place_holds_up_nobody(tmp_path: Path) -> None:
+    os.mkfifo(place_of(settings_of(tmp_path)))
+    found = read_calibration(settings_of(tmp_path))
+    assert (found.state, "no regular file" in (found.why or "")) == ("REFUSED", True)
 
 
 def test_file_is_its_owners_and_nothing_is_left_beside_it(tmp_path: Path) -> None:

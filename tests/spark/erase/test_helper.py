@@ -16,6 +16,7 @@ from lethe_samples.je_writer.environment import Environment
 from spark.erase.calls.request import PlanRequest
 from spark.erase.helper.helper import NAME, Act, command, source
 from spark.erase.plan.plan import Plan, plan_erasure
+from spark.erase.reading.properties import vlsns_left
 from spark.erase.reading.replicated import has_vlsns
 from spark.erase.reasons import Cause
 from tests.spark.erase.conftest import Sample
@@ -109,6 +110,12 @@ def test_properties_say_how_many_vlsns_must_stay(
     assert index.truncation is not None
     assert index.truncation.possible == (file is not None)
     assert index.truncation.file == (file or 0)
+
+
+@pytest.mark.parametrize("named", ["many", "-1", "2147483648", "9" * 5_000, "\u0663", ""])
+def test_number_that_JE_would_refuse_is_not_taken(tmp_path: Path, named: str) -> None:
+    (tmp_path / "je.properties").write_text(f"je.rep.minVLSNIndexSize={named}\n", encoding="utf-8")
+    assert vlsns_left(tmp_path) == 1_000
 
 
 def test_replicated_environments_are_told_from_others(samples: dict[str, Sample], tmp_path: Path) -> None:
