@@ -2,9 +2,17 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
+import lethe_client
 import pytest
 
+CLIENT = Path(lethe_client.__file__).parent
+
+MODULES = sorted(
+    str(path.relative_to(CLIENT.parent).with_suffix("")).replace("/", ".").removesuffix(".__init__")
+    for path in CLIENT.rglob("*.py")
+)
 FIRST = (
     "errors",
     "transport",
@@ -36,3 +44,18 @@ def test_a_module_or_a_name_is_there_when_it_is_asked_for_first(name: str) -> No
 def test_what_it_has_not_is_missing(name: str) -> None:
     found = first_of_all(f"import lethe_client; lethe_client.{name}")
     assert f"AttributeError: module 'lethe_client' has no attribute '{name}'" in found.stderr
+
+
+def test_each_module_can_be_the_first_that_is_loaded() -> None:
+    code = (
+        "import importlib, sys\n"
+        "for name in sys.argv[1:]:\n"
+        "    importlib.import_module(name)\n"
+        "    for each in [each for each in sys.modules if each.startswith('lethe_client')]:\n"
+        "        del sys.modules[each]\n"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code, *MODULES], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert len(MODULES) > 40
+    assert found.returncode == 0, found.stderr

@@ -82,7 +82,7 @@ def test_whoever_died_under_its_lease_is_followed_with_the_same_id(
             assert not settle(db, database, taken, Outcome(error="late"))
     assert receiver.events[0]["id"] == taken.event["id"]
     [row] = deliveries_of(database)
-    assert (row.state, row.attempts) == ("DELIVERED", 2)
+    assert (row.state, row.attempts) == ("DELIVERED", 1)  # of the dead one nobody knows whether it was made
 
 
 def test_the_same_instance_goes_on_at_once(database: Database, settings: Settings) -> None:
