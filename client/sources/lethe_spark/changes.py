@@ -134,9 +134,10 @@ class ChangesStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._available: ReplicaVectors | None = None
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 -- Spark's name
-        """Read up to the RUV of this moment, and end there. Raises: LetheError.
+        """Take the RUV of this moment as the end. Raises: LetheError.
 
-        Without this Spark runs one batch and ends: that which a run before it had left behind, if there is one.
+        A source without this method gets one batch of Spark, and that is the one which a run before it left
+        behind, where there is one.
         """
         self._available = self._asked.vectors()
 
