@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from lethe_client.replication import ReplicaVectors
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from lethe_spark.options import Options
 from lethe_spark.service import SERVICE_OPTIONS, ReadService
@@ -125,15 +126,27 @@ class ChangesReader(DataSourceReader):
         return read_window(self._asked, partition)
 
 
-class ChangesStream(DataSourceStreamReader):
+class ChangesStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads from one RUV to the next."""
 
     def __init__(self, asked: Asked) -> None:
         self._asked = asked
+        self._available: ReplicaVectors | None = None
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 -- Spark's name
+        """Take the RUV of this moment as the end. Raises: LetheError.
+
+        A source without this method gets one batch of Spark, and that is the one which a run before it left
+        behind, where there is one.
+        """
+        self._available = self._asked.vectors()
+
+    def _found(self) -> ReplicaVectors:
+        return self._asked.vectors() if self._available is None else self._available
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
         """Where a new stream begins: behind what was trimmed, or at the end. Raises: ChangesMissing."""
-        found = self._asked.vectors()
+        found = self._found()
         if found.ruv is None:
             raise ChangesMissing(
                 f"the replica {self._asked.store} is {found.status}; start the stream when it is ONLINE"
@@ -144,7 +157,7 @@ class ChangesStream(DataSourceStreamReader):
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # noqa: N802 -- Spark's name
         """The RUV as it is now; the start where there is none at the moment. Raises: ChangesMissing."""
-        found = self._asked.vectors()
+        found = self._found()
         if found.ruv is None:
             return start
         _require_same(self._asked.store, start, found)

@@ -18,6 +18,7 @@ from spark.erase.errors import EnvironmentUnreadable, LogFileVanished, NotAnEnvi
 from spark.erase.reading.directory import Descriptors, stable_names
 from spark.formats.je import log as je_log
 from spark.formats.je.log import EntryType
+from spark.targets.files.log_place import log_paths
 
 VIEWS: Final = ("entries", "keys")
 OPTIONS: Final = ("path", "view", "columns", "types", "files", "verify")
@@ -84,15 +85,9 @@ class JeReader(DataSourceReader):
         lacking = sorted(set(wanted) - set(names))
         if lacking:
             raise NotAnEnvironment(f"{directory} has no file {lacking[0]}; it has {names[0]} to {names[-1]}")
-        growing = names[-1:] if _has_header(directory / names[-1]) else names[-2:]
-        return [self._part(name, is_last=name in growing) for name in names if name in wanted]
-
-    def _part(self, name: str, *, is_last: bool) -> LogFilePart:
-        try:
-            status = os.stat(self._asked.directory / name, follow_symlinks=False)
-        except FileNotFoundError as error:
-            raise LogFileVanished(CLEANED, file=name) from error
-        return LogFilePart(name, status.st_ino, status.st_size, is_last)
+        paths = log_paths(directory, names)
+        growing = paths[-1:] if _has_header(paths[-1]) else paths[-2:]
+        return [_part(path, is_last=path in growing) for path in paths if path.name in wanted]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The rows of one file.
@@ -105,6 +100,14 @@ class JeReader(DataSourceReader):
         from lethe_spark.je_reading import read_part
 
         yield from read_part(self._asked, partition)
+
+
+def _part(path: Path, *, is_last: bool) -> LogFilePart:
+    try:
+        status = os.stat(path, follow_symlinks=False)
+    except FileNotFoundError as error:
+        raise LogFileVanished(CLEANED, file=path.name) from error
+    return LogFilePart(path, status.st_ino, status.st_size, is_last)
 
 
 def _has_header(path: Path) -> bool:

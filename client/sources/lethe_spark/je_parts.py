@@ -23,9 +23,9 @@ class Asked:
 
 @dataclass(frozen=True)
 class LogFilePart(InputPartition):
-    """One file as it was when the frame was planned."""
+    """One file as it was when the frame was planned; it may lie in a data directory."""
 
-    name: str
+    path: Path
     inode: int
     size: int
     is_last: bool

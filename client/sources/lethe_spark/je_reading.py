@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from lethe_spark.je_columns import batches
@@ -20,7 +19,7 @@ def read_part(wanted: Asked, part: LogFilePart) -> Iterator[Any]:
     """The rows of one file as record batches. Raises: LogRefused: naming file and offset."""
     descriptors = Descriptors(1)
     try:
-        file = _opened(wanted.directory, part, descriptors)
+        file = _opened(part, descriptors)
         found = read_file(file, is_last=part.is_last, verify=wanted.verify)
         if wanted.view == "keys":
             yield from key_batches(file, found, str(wanted.directory))
@@ -30,18 +29,18 @@ def read_part(wanted: Asked, part: LogFilePart) -> Iterator[Any]:
         descriptors.close()
 
 
-def _opened(directory: Path, part: LogFilePart, descriptors: Descriptors) -> MovingFile:
+def _opened(part: LogFilePart, descriptors: Descriptors) -> MovingFile:
     """The file of a partition, up to the size that it had; a device has another number on each machine."""
-    path = directory / part.name
+    name = part.path.name
     try:
-        descriptor, _ = descriptors.of(path)
+        descriptor, _ = descriptors.of(part.path)
     except EnvironmentUnreadable as error:
         if isinstance(error.__cause__, FileNotFoundError):
-            raise LogFileVanished(CLEANED, file=part.name) from error
+            raise LogFileVanished(CLEANED, file=name) from error
         raise
     now = identity_of(os.fstat(descriptor))
     if now.inode != part.inode:
-        raise LogFileChanged("another file has its name since the frame was planned", file=part.name)
+        raise LogFileChanged("another file has its name since the frame was planned", file=name)
     if now.size < part.size or (now.size > part.size and not part.is_last):
-        raise LogFileChanged(f"{part.size} bytes became {now.size}", file=part.name)
-    return MovingFile(je_log.file_number(part.name), path, replace(now, size=part.size), descriptors)
+        raise LogFileChanged(f"{part.size} bytes became {now.size}", file=name)
+    return MovingFile(je_log.file_number(name), part.path, replace(now, size=part.size), descriptors)

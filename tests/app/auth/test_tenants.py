@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from app.auth.scopes import Scope
 from tests.app.auth.tenants import Call, Operation, World, all_operations, call_of
 
 OPERATIONS = all_operations()
@@ -106,3 +107,18 @@ def test_the_same_call_reaches_what_its_owner_has(world: World, operation: Opera
     if answer.status_code in (400, 401, 403, 404, 405, 415, 422):
         assert answer.json()["code"] in REACHED, answer.text
     world.restore()
+
+
+def test_ruv_of_a_replica_is_read_by_peers_and_readers_of_data_of_the_own_stores_only(world: World) -> None:
+    """Whoever reads the changes reads how far they go; others learn neither."""
+    [operation] = [each for each in OPERATIONS if each.id == "get_replica_ruv"]
+    call = call_of(operation, world.theirs)
+    for scope in (Scope.DATA_READ, Scope.REPLICATION_PEER):
+        assert world.ask(call, world.token([scope], stores=world.theirs.stores)).status_code == 200
+        stranger = world.ask(call, world.token([scope], stores=world.mine.stores))
+        assert (stranger.status_code, stranger.json()["code"]) == (403, "STORE_FORBIDDEN")
+        assert _names_heard(world, call, stranger) == []
+    rest = [each for each in Scope if each not in (Scope.ADMIN, Scope.DATA_READ, Scope.REPLICATION_PEER)]
+    without = world.ask(call, world.token(rest))
+    assert (without.status_code, without.json()["code"]) == (403, "SCOPE_MISSING")
+    assert _names_heard(world, call, without) == []

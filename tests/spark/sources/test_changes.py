@@ -198,6 +198,20 @@ def test_a_replica_that_went_back_or_was_made_anew_ends_the_stream() -> None:
         ChangesStream(_standing(ruv=None, status="INITIALIZING")).initialOffset()
 
 
+def test_available_now_neither_begins_nor_ends_behind_the_moment_that_it_began(replica: Replica) -> None:
+    replica.write(random.Random(9), 3)
+    for starting in ("earliest", "latest"):
+        stream = ChangesStream(asked(replica.options | {"starting": starting}))
+        stream.prepareForTriggerAvailableNow()
+        there = dict(replica.lethe.replication.vectors(replica.name).ruv or {})
+        replica.write(random.Random(10), 3)
+        start = stream.initialOffset()
+        end = stream.latestOffset(start, None)
+        assert end["ruv"] == there
+        assert stream.latestOffset(end, None) == end
+        assert (start == end) == (starting == "latest")
+
+
 def test_the_token_is_in_no_partition_and_no_reader(replica: Replica, token_file: Path) -> None:
     replica.write(random.Random(6), 3)
     reader = ChangesSource(replica.options).reader(None)
@@ -291,8 +305,33 @@ def _drain(session: SparkSession, replica: Replica, folder: Path) -> None:
             return
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("kills", [5, 50])
+def _sunk(session: SparkSession, folder: Path) -> list[str]:
+    """The CSNs in the sink, each as often as it is there."""
+    frame = session.read.parquet(str(folder / "sink"))
+    return sorted(row["csn"] for row in frame.select("csn").collect())
+
+
+def test_available_now_ends_with_the_newest_record_and_not_with_a_batch_that_was_left_behind(
+    reading: Reading, replica: Replica, tmp_path: Path
+) -> None:
+    """A run once ended with the batch that a kill had left behind; what came after it was in no sink."""
+    rng = random.Random(8)
+    replica.write(rng, 30)
+    reading.run(lambda session: _drain(session, replica, tmp_path))
+    [commit] = (tmp_path / "checkpoint" / "commits").glob("[0-9]*")
+    left_behind = [*tmp_path.rglob("_spark_metadata/0"), *tmp_path.rglob("*.crc"), commit]
+    for path in left_behind:  # as after a kill in the midst of the first batch
+        path.unlink()
+    replica.write(rng, 20)
+    wanted = [record[1] for record in replica.pages()]
+    reading.run(lambda session: _drain(session, replica, tmp_path))
+    assert len(wanted) == 50
+    assert reading.run(lambda session: _sunk(session, tmp_path)) == wanted
+
+
+@pytest.mark.parametrize(
+    "kills", [2, pytest.param(5, marks=pytest.mark.long), pytest.param(50, marks=pytest.mark.long)]
+)
 def test_the_stream_has_each_record_once_over_kills(
     reading: Reading, replica: Replica, tmp_path: Path, kills: int
 ) -> None:
@@ -314,15 +353,9 @@ def test_the_stream_has_each_record_once_over_kills(
     finally:
         ended.set()
         writer.join()
-
-    def rows(session: SparkSession) -> list[str]:
-        # The first ends with the batch that the last kill left behind; what was lost would never come.
-        for _ in range(2):
-            _drain(session, replica, tmp_path)
-        return [row["csn"] for row in session.read.parquet(str(tmp_path / "sink")).select("csn").collect()]
-
+    reading.run(lambda session: _drain(session, replica, tmp_path))
     wanted = [record[1] for record in replica.pages()]
-    assert sorted(reading.run(rows)) == wanted
+    assert reading.run(lambda session: _sunk(session, tmp_path)) == wanted
     assert len(wanted) > kills
 
 

@@ -16,6 +16,7 @@ from spark.erase.errors import LogChecksumWrong, LogFileChanged, LogFileVanished
 from spark.erase.plan.describe import FLAG_NAMES, each_entry
 from spark.formats.je.log import NULL_LSN, show_lsn
 from tests.spark.erase.conftest import Sample
+from tests.spark.erase.data_directories import spread_over
 from tests.spark.erase.random_environments import random_environment
 from tests.spark.sources.conftest import Reading
 
@@ -213,3 +214,22 @@ def test_a_folder_without_a_log_is_refused(reading: Reading, tmp_path: Path) -> 
     (tmp_path / "00000000.jdb").write_bytes(b"")
     with pytest.raises(LogRefused, match=r"has no file 00000009\.jdb"):
         direct(tmp_path, files="00000009.jdb").partitions()
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_rows_of_a_log_in_data_directories_are_those_of_a_dump(tmp_path: Path, count: int) -> None:
+    random_environment(tmp_path, 5, size=400)
+    before = rows_of(direct(tmp_path))
+    spread_over(tmp_path, count)
+    reader = direct(tmp_path)
+    parts = reader.partitions()
+    rows = sorted(rows_of(reader, parts), key=lambda row: row["lsn"])
+    assert len({row["file"] for row in rows}) > count
+    assert [as_dumped(row) for row in rows] == dumped(tmp_path)
+    assert rows == sorted(before, key=lambda row: row["lsn"])
+    last = rows[-1]["file"]
+    assert {row["file"] for row in rows_of(direct(tmp_path, files=last))} == {last}
+    assert len(rows_of(direct(tmp_path, view="keys"))) > 0
+    next(tmp_path.glob("data001/*.jdb")).unlink()
+    with pytest.raises(LogFileVanished, match="read again"):
+        rows_of(reader, parts)
