@@ -329,9 +329,8 @@ def test_available_now_ends_with_the_newest_record_and_not_with_a_batch_that_was
     assert reading.run(lambda session: _sunk(session, tmp_path)) == wanted
 
 
-@pytest.mark.parametrize(
-    "kills", [2, pytest.param(5, marks=pytest.mark.long), pytest.param(50, marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("kills", [5, 50])
 def test_the_stream_has_each_record_once_over_kills(
     reading: Reading, replica: Replica, tmp_path: Path, kills: int
 ) -> None:
