@@ -86,6 +86,12 @@ RUNS: Final = (
         "Slony-I's cleanupEvent() with its lock and COMMIT, on a copy of the same database",
         "benchmarks.slony",
     ),
+    Run(
+        "sources",
+        "JE logs as a source of Spark",
+        "the inline reader, by processor time, and one core beside two",
+        "benchmarks.sources",
+    ),
     Run("spark", "Spark against inline", "the same units without Spark", "benchmarks.spark"),
     Run("api", "GET job beside a purge", "the same load without a purge", "benchmarks.api"),
     Run("api-bare", "GET job, processor time", "a bare FastAPI handler", "benchmarks.api_bare"),

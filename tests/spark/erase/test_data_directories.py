@@ -218,7 +218,7 @@ def test_restore_that_did_not_end_is_seen_in_a_data_directory(tmp_path: Path) ->
 
 def test_file_of_another_round_is_locked_by_its_number(tmp_path: Path) -> None:
     """Control file and locks go by numbers: where the file lies makes no difference."""
-    _, many = two_of(tmp_path, 5)
+    _, many = two_of(tmp_path, 4)
     claim(many)
     file = max(plan(many).files, key=lambda each: each.entry_count)
     with ControlFile.open(many, create=False) as control:

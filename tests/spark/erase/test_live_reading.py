@@ -13,7 +13,7 @@ from spark.erase.calls.calls import PlanCall, RefusalCode
 from spark.erase.calls.refusing import Refused
 from spark.erase.calls.request import PlanRequest
 from spark.erase.errors import LogFileChanged, LogFileNotRegular, LogFileVanished
-from spark.erase.reading import live_reading
+from spark.erase.reading import directory, live_reading
 from spark.erase.unit import do
 from tests.spark.erase.live_environments import NO_GRACE, held, plan, planned, write_environment
 
@@ -178,7 +178,7 @@ def test_file_that_vanished_before_it_was_opened_again_ends_the_pass(
 def test_file_that_came_and_went_while_the_list_was_made_is_no_matter(
     environment: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, lists = live_reading.file_names, 0
+    real, lists = directory.file_names, 0
 
     def file_names(where: Path) -> list[str]:
         nonlocal lists
@@ -188,7 +188,7 @@ def test_file_that_came_and_went_while_the_list_was_made_is_no_matter(
         return ["00000000.jdb", *names[1:-1]] if lists == 1 else names
 
     whole = plan(environment)
-    monkeypatch.setattr(live_reading, "file_names", file_names)
+    monkeypatch.setattr(directory, "file_names", file_names)
     assert planned(plan(environment)) == planned(whole)
     assert lists == 3
 
@@ -198,7 +198,7 @@ def test_list_that_never_stands_still_ends_the_pass(
 ) -> None:
     names = [path.name for path in files(environment)]
     lists = itertools.cycle([names, names[1:]])
-    monkeypatch.setattr(live_reading, "file_names", lambda where: next(lists))
+    monkeypatch.setattr(directory, "file_names", lambda where: next(lists))
     with pytest.raises(LogFileChanged):
         plan(environment)
 

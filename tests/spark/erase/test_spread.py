@@ -193,7 +193,7 @@ def test_same_hash_of_another_key_is_no_newer_version() -> None:
     )
     found = unpack(look_through([IS_ROWS + batch.serialize().to_pybytes()])).found
     assert {file: [unpack_rising(each).tolist() for each in pair] for file, pair in found.items()} == {
-        0: [[3], [1]]
+        0: [[3], [1], []]  # superseded, collided, later than the last checkpoint
     }
 
 
