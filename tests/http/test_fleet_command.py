@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import httpx
@@ -86,6 +87,8 @@ def watching(service: ServiceProcess, shop: Shop, *options: str) -> subprocess.P
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # Whoever runs the tests in the background has SIGINT ignored, and a process inherits that.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
 
 
