@@ -6,7 +6,7 @@ Rules:
 """
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 from fastapi import APIRouter
 from starlette.routing import BaseRoute, Route
@@ -22,24 +22,10 @@ def key_of(path: str) -> Key:
 
 
 def keys_of(route: BaseRoute) -> set[Key] | None:
-    """Of the paths that a route, or the router that stands for it, can match; None: of any."""
-    found = set()
-    for path in _paths_of(route):
-        key = key_of(path) if isinstance(path, str) else None
-        if key is None or any("{" in part for part in key):
-            return None
-        found.add(key)
-    return found
-
-
-def _paths_of(route: Any) -> Iterable[Any]:
-    """Templates of paths. FastAPI would make the routes of an included router, which takes a while."""
-    included: APIRouter | None = getattr(route, "original_router", None)
-    if included is None:
-        return [getattr(route, "path", None)]
-    if not all(isinstance(each, Route) for each in included.routes):
-        return [None]
-    return [route.include_context.path_for(each) for each in included.routes]
+    """Of the paths that a route can match; None: of any."""
+    path = getattr(route, "path", None)
+    key = key_of(path) if isinstance(path, str) and isinstance(route, Route) else None
+    return None if key is None or any("{" in part for part in key) else {key}
 
 
 class RouteGroups:

@@ -1,4 +1,4 @@
-"""Routers whose operations are analysed when they are first asked for, and found by how their paths begin.
+"""Routers whose operations are analysed when they are first asked for.
 
 FastAPI reads signatures, dependencies and models of an operation as its decorator runs, and builds what
 checks them; it does so once more for each application that includes the router. Of two hundred operations
@@ -11,9 +11,7 @@ from typing import Any, Final
 
 from fastapi import APIRouter, Depends, FastAPI
 from fastapi.routing import APIRoute
-from starlette._utils import get_route_path
-from starlette.routing import Match, compile_path, get_name
-from starlette.types import Scope
+from starlette.routing import compile_path, get_name
 
 from app.kit.http.unread import refuse_unread
 
@@ -33,7 +31,6 @@ class LateRoute(APIRoute):
         self.name = given.get("name") or get_name(endpoint)
         self.methods = {method.upper() for method in given.get("methods") or ("GET",)}
         self._given = given
-        self._begins = path.partition("{")[0]
 
     def __getattr__(self, name: str) -> Any:
         """What is not set yet: of the path alone, or of the whole operation."""
@@ -42,12 +39,6 @@ class LateRoute(APIRoute):
         elif name in OF_OPERATION:
             super().__init__(self.path, self.endpoint, **self._given)
         return object.__getattribute__(self, name)
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """As Starlette asks for it; most paths differ before their first parameter."""
-        if scope["type"] != "http" or not get_route_path(scope).startswith(self._begins):
-            return Match.NONE, {}
-        return super().matches(scope)
 
 
 def new_router(
