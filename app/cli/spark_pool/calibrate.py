@@ -7,12 +7,13 @@ from typing import Final
 
 from lethe_client import Lethe, LetheError
 
+from app.cli.backup.files import write_whole
 from app.cli.demo.service import DemoService, ServiceDidNotStart
 from app.cli.shell.complaints import complaint
 from app.cli.shell.exits import Complaint, ExitCode
 from app.cli.shell.output import Output
 from app.cli.spark_pool.measuring import Found, Measuring, NotMeasured, variables_of
-from app.kit.spark.calibration import Calibration, ground_of, write_calibration
+from app.kit.spark.calibration import Calibration, ground_of, place_of
 from app.kit.spark.thresholds import Speeds
 from app.settings import Settings
 from spark import extras
@@ -39,7 +40,7 @@ def calibrate(settings: Settings, out: Output, *, stores: int, rows: int, rounds
         return out.complain(NOT_HERE)
     try:
         found = _measure(settings, out, stores=stores, rows=rows, rounds=rounds)
-        return _keep(settings, out, found, case=f"{stores} SQLite databases of {rows:,} captured rows")
+        return _show_kept(settings, out, found, case=f"{stores} SQLite databases of {rows:,} captured rows")
     except NotMeasured as error:
         return _failed(out, str(error))
     except ServiceDidNotStart as error:
@@ -60,12 +61,12 @@ def _measure(settings: Settings, out: Output, *, stores: int, rows: int, rounds:
                 return Measuring(client, folder, stores=stores, rows=rows, note=out.note).measure(rounds)
 
 
-def _keep(settings: Settings, out: Output, found: Found, *, case: str) -> int:
+def _show_kept(settings: Settings, out: Output, found: Found, *, case: str) -> int:
     measured = found.speeds(case)
     calibration = Calibration(
         made_at=datetime.now(UTC), ground=ground_of(settings), kinds={"PURGE": measured}
     )
-    place = write_calibration(settings, calibration)
+    place = keep(settings, calibration)
     threshold = Speeds(
         measured.inline_per_s, measured.spark_per_s, measured.spark_floor_s, measured.start_s
     ).threshold(source="CALIBRATED", basis=case)
@@ -89,6 +90,17 @@ def _keep(settings: Settings, out: Output, found: Found, *, case: str) -> int:
     )
     out.note("Services with this data directory go by it from now on. A setting that names a threshold wins.")
     return ExitCode.OK
+
+
+def keep(settings: Settings, calibration: Calibration) -> Path:
+    """Put the file in place, durably and in one step; returns where it is.
+
+    Raises: ConfigurationInvalid: it cannot be written; OSError: its folder cannot be made.
+    """
+    place = place_of(settings)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(place, (calibration.model_dump_json(indent=2) + "\n").encode())
+    return place
 
 
 def _none_here(why: str, advice: str) -> Complaint:

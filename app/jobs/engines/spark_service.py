@@ -49,8 +49,7 @@ class SparkService:
 
     def __init__(self, settings: Settings, clock: Clock, *, instance_id: str) -> None:
         spark = settings.spark
-        self._settings = spark
-        self._all_settings = settings
+        self._settings = settings
         self._clock = clock
         self._instance_id = instance_id
         self.pool = SparkPool(_options(settings), limits=_limits(spark))
@@ -65,7 +64,7 @@ class SparkService:
 
     def start(self) -> None:
         """Start the pool where the settings want it early."""
-        if self._settings.start == "EAGER":
+        if self._settings.spark.start == "EAGER":
             self.pool.start()
 
     def stop(self, within_s: float) -> None:
@@ -74,7 +73,7 @@ class SparkService:
         Args:
             within_s: what is left for all of it; the JVM is killed where that is little.
         """
-        each_s = min(self._settings.stop_timeout_s, max(STOP_LEAST_S, within_s / 2))
+        each_s = min(self._settings.spark.stop_timeout_s, max(STOP_LEAST_S, within_s / 2))
         self.exchange.close(each_s)
         self.pool.stop(each_s)
 
@@ -105,7 +104,7 @@ class SparkService:
     def check_room(self) -> None:
         """Raise PoolQueueFull when enough jobs wait for Spark."""
         if self.engine.is_full:
-            raise PoolQueueFull(self._settings.queue_max, retry_after_s=QUEUE_RETRY_S)
+            raise PoolQueueFull(self._settings.spark.queue_max, retry_after_s=QUEUE_RETRY_S)
 
     def read(self) -> SparkPoolRead:
         """The pool as clients see it."""
@@ -139,12 +138,12 @@ class SparkService:
             context_age=duration_of(found.context_age_s),
             executors=found.executors,
             uses_cds=found.uses_cds,
-            limits=limits_of(self._settings),
+            limits=limits_of(self._settings.spark),
             cores=sum(each.cores for each in found.executor_list) or None,
             memory_bytes=sum(each.memory for each in found.executor_list) or None,
             executor_list=_executors(found),
-            thresholds=_thresholds(self._all_settings),
-            calibration=_calibration(self._all_settings),
+            thresholds=_thresholds(self._settings),
+            calibration=_calibration(self._settings),
         )
 
 

@@ -9,7 +9,6 @@ Rules:
 import os
 import platform
 import stat
-import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -148,25 +147,6 @@ def _judged(found: Calibration, now: Ground) -> Calibrated:
         if then != today:
             return Calibrated("REFUSED", found, f"{name} was {then}, and is {today}")
     return Calibrated("USED", found)
-
-
-def write_calibration(settings: Settings, calibration: Calibration) -> Path:
-    """Put the file in place in one step; returns where it is.
-
-    Raises: OSError.
-    """
-    place = place_of(settings)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=place.parent, prefix=".calibration-", delete=False) as draft:
-        try:
-            draft.write(calibration.model_dump_json(indent=2) + "\n")
-            draft.flush()
-            os.fsync(draft.fileno())
-            Path(draft.name).replace(place)
-        except OSError:
-            Path(draft.name).unlink(missing_ok=True)
-            raise
-    return place
 
 
 def thresholds_of(settings: Settings) -> Thresholds:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from app.cli.spark_pool.calibrate import keep
 from app.kit.spark.calibration import (
     Calibration,
     MeasuredSpeeds,
@@ -19,7 +20,6 @@ from app.kit.spark.calibration import (
     read_calibration,
     thresholds_now,
     thresholds_of,
-    write_calibration,
 )
 from app.kit.spark.thresholds import CLUSTER, HERE, Speeds
 from app.settings import Settings, SparkSettings
@@ -38,7 +38,7 @@ def calibrate(settings: Settings, measured: MeasuredSpeeds) -> Path:
     made = Calibration(
         made_at=datetime(2026, 11, 1, tzinfo=UTC), ground=ground_of(settings), kinds={"PURGE": measured}
     )
-    return write_calibration(settings, made)
+    return keep(settings, made)
 
 
 @pytest.mark.parametrize("master", [None, "local[2]", "spark://127.0.0.1:7077", "spark://localhost:7077"])
