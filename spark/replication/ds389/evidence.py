@@ -1,0 +1,268 @@
+"""What servers have left in files: exports of changelogs, sessions, results of operations. Read line by line.
+
+    changelog   of `dsconf ... replication dump-changelog` (clpurgeruv, clmaxruv, csn), or of `dbscan`
+    sessions    one JSON object a line: agreement, consumer_ruv, supplier_ruv, sent, start, end
+    error log   of a supplier, with nsslapd-errorlog-level 8192: the same sessions, in 389's own words
+    access log  of a consumer: `RESULT err=0 ... csn=...`
+
+389 forgets the line end after the comment of an export: the first `clpurgeruv:` stands in the comment's line.
+Sources: facts/replication-session sections 3, 9 and 12; files of 389-ds-base 2.3.1 in tests/data.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from spark.formats.csn import Csn, CsnInvalid
+from spark.formats.ruv import Ruv, RuvInvalid, parse_purge_vector, parse_ruv
+
+CSNS_MAX: Final = 5_000_000
+"""Of one file: what is larger is given in parts of time."""
+SESSIONS_MAX: Final = 200_000
+_HEAD: Final = re.compile(r"(clpurgeruv|clmaxruv):\s*(\{.*\S)")
+_CSN: Final = re.compile(r"^\s*csn:\s*([0-9a-f]{20})\s*$")
+_RESULT: Final = re.compile(r" RESULT err=(-?[0-9]+) .*\bcsn=([0-9a-f]{20})\b")
+_STAMP: Final = re.compile(r"^\[?([0-9]{2}/[A-Z][a-z]{2}/[0-9]{4}:[0-9:]{8})(\.[0-9]+)? ([+-][0-9]{4})")
+_AGMT: Final = re.compile(r'agmt="cn=((?:[^"\\]|\\.)*)" \(([^()]*)\)')
+_SENDING: Final = re.compile(r"Sending [a-z ]+operation \(dn=.* csn=([0-9a-f]{20})\)")
+_RUV_LINE: Final = re.compile(r"(\{(?:replicageneration|replica [0-9]+[^}]*)\}.*\S)\s*$", re.IGNORECASE)
+
+
+class EvidenceUnreadable(ValueError):
+    """A file that is not what it is given for."""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """A changelog: what was cut off below, what it ends at, and the changes that it holds."""
+
+    purged: Mapping[int, Csn]
+    maxima: Mapping[int, Csn]
+    csns: frozenset[Csn]
+    generation: str | None = None
+    minima: Mapping[int, Csn] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """One session of a supplier: both vectors as they were compared, and what was sent.
+
+    Attributes:
+        consumer: the RID of the consumer, which tells itself first in its RUV; None: it has none.
+        skipped: changes that the session read and did not send, as far as they are named.
+        ended: whether it came to its own end (state 5), and not to an error.
+    """
+
+    agreement: str
+    at: datetime | None
+    consumer: int | None
+    seen: Mapping[int, Csn]
+    known: Mapping[int, Csn]
+    sent: tuple[Csn, ...]
+    skipped: tuple[Csn, ...] = ()
+    generations: tuple[str | None, str | None] = (None, None)
+    ended: bool = True
+    minima: tuple[Csn, ...] = ()
+
+
+def read_changelog(lines: Iterable[str]) -> History:
+    """Read the export of a changelog.
+
+    Raises: EvidenceUnreadable: neither a vector nor a change is in it, a vector is wrong, the end is missing.
+    """
+    heads: dict[str, list[str]] = {"clpurgeruv": [], "clmaxruv": []}
+    csns: set[Csn] = set()
+    for line in lines:
+        if (found := _CSN.match(line)) is not None:
+            csns.add(_csn(found.group(1)))
+            if len(csns) > CSNS_MAX:
+                raise EvidenceUnreadable(f"more than {CSNS_MAX} changes in one file")
+        elif (head := _HEAD.search(line)) is not None and not csns:
+            heads[head.group(1)].append(head.group(2))
+    try:
+        purged = parse_purge_vector(heads["clpurgeruv"])
+        maxima = parse_ruv(heads["clmaxruv"])
+    except RuvInvalid as error:
+        raise EvidenceUnreadable(f"a vector of the changelog: {error.detail}") from error
+    if not csns and not maxima.elements:
+        raise EvidenceUnreadable("no change and no vector: not the export of a changelog")
+    top = _ends(csns)
+    for rid, last in maxima.maxima.items():
+        if top.setdefault(rid, last) < last:
+            raise EvidenceUnreadable(
+                f"it is cut off: clmaxruv says that RID {rid} goes to {last}, and here it ends at {top[rid]};"
+                " export the changelog again"
+            )
+    generation = maxima.generation or purged.generation
+    return History(
+        purged.maxima, top, frozenset(csns), None if generation is None else str(generation), maxima.minima
+    )
+
+
+def _ends(csns: Iterable[Csn]) -> dict[int, Csn]:
+    """The last change of each replica."""
+    found: dict[int, Csn] = {}
+    for csn in csns:
+        found[csn.rid] = max(found.get(csn.rid, csn), csn)
+    return found
+
+
+def read_results(lines: Iterable[str]) -> dict[Csn, int]:
+    """Read an access log: by CSN, 0 where it was taken once, else the error that it was refused with."""
+    found: dict[Csn, int] = {}
+    for line in lines:
+        result = _RESULT.search(line)
+        if result is None:
+            continue
+        csn, code = _csn(result.group(2)), int(result.group(1))
+        found[csn] = 0 if found.get(csn) == 0 else code
+        if len(found) > CSNS_MAX:
+            raise EvidenceUnreadable(f"more than {CSNS_MAX} changes in one file")
+    if not found:
+        raise EvidenceUnreadable("no RESULT with a csn: not an access log of replicated changes")
+    return found
+
+
+def read_sessions(lines: Iterable[str]) -> list[Session]:
+    """Read sessions as JSON lines, or an error log of the level of replication.
+
+    Raises: EvidenceUnreadable.
+    """
+    source = iter(lines)
+    first = next((line for line in source if line.strip()), "")
+    if first.lstrip().startswith('{"'):
+        found = [_recorded(line) for line in _with(first, source) if line.strip()]
+    else:
+        found = list(_logged(_with(first, source)))
+    if not found:
+        raise EvidenceUnreadable(
+            "no session in it; an error log tells of them with nsslapd-errorlog-level 8192 alone"
+        )
+    if len(found) > SESSIONS_MAX:
+        raise EvidenceUnreadable(f"more than {SESSIONS_MAX} sessions in one file")
+    return found
+
+
+def session_of(document: Mapping[str, Any]) -> Session:
+    """A session from JSON.
+
+    Raises: EvidenceUnreadable.
+    """
+    try:
+        seen, known = parse_ruv(document["consumer_ruv"]), parse_ruv(document["supplier_ruv"])
+        sent = tuple(Csn(text) for text in document["sent"])
+        skipped = tuple(Csn(text) for text in document.get("skipped_consumer_rid") or ())
+        end = document.get("end") or {}
+        at = _instant(str(document.get("start", "")))
+    except (KeyError, TypeError, AttributeError, RuvInvalid, CsnInvalid) as error:
+        raise EvidenceUnreadable(f"no session: {error!r}"[:300]) from error
+    return _session(
+        str(document.get("agreement", "")), at, seen, known, sent, skipped, ended=end.get("state", 5) == 5
+    )
+
+
+def _recorded(line: str) -> Session:
+    try:
+        document = json.loads(line)
+    except ValueError as error:
+        raise EvidenceUnreadable(f"no JSON: {error}") from error
+    return session_of(document)
+
+
+def _session(
+    agreement: str,
+    at: datetime | None,
+    seen: Ruv,
+    known: Ruv,
+    sent: tuple[Csn, ...],
+    skipped: tuple[Csn, ...] = (),
+    *,
+    ended: bool,
+) -> Session:
+    generations = tuple(None if one.generation is None else str(one.generation) for one in (seen, known))
+    return Session(
+        agreement=agreement,
+        at=at,
+        consumer=seen.elements[0].rid if seen.elements else None,
+        seen=seen.maxima,
+        known=known.maxima,
+        sent=sent,
+        skipped=skipped,
+        generations=(generations[0], generations[1]),
+        ended=ended,
+        minima=(*seen.minima.values(), *known.minima.values()),
+    )
+
+
+@dataclass(slots=True)
+class _Open:
+    """A session of an error log whose end has not come yet."""
+
+    at: datetime | None
+    seen: list[str] = field(default_factory=list)
+    known: list[str] = field(default_factory=list)
+    sent: list[Csn] = field(default_factory=list)
+    into: list[str] | None = None
+
+
+def _logged(lines: Iterable[str]) -> Iterator[Session]:
+    """The sessions of an error log: lines of several agreements stand mixed."""
+    open_: dict[str, _Open] = {}
+    for line in lines:
+        found = _AGMT.search(line)
+        if found is None:
+            continue
+        name = found.group(1)
+        if "Consumer RUV:" in line:
+            open_[name] = fresh = _Open(_instant(line))
+            fresh.into = fresh.seen
+            continue
+        now = open_.get(name)
+        if now is None:
+            continue
+        if "Supplier RUV:" in line:
+            now.into = now.known
+        elif (sending := _SENDING.search(line)) is not None:
+            now.sent.append(_csn(sending.group(1)))
+        elif "session end: state=" in line:
+            yield _closed(name, open_.pop(name), ended="state=5" in line)
+        elif now.into is not None and (vector := _RUV_LINE.search(line)) is not None:
+            now.into.append(vector.group(1))
+    for name, left in open_.items():
+        if left.sent:
+            yield _closed(name, left, ended=False)
+
+
+def _closed(name: str, one: _Open, *, ended: bool) -> Session:
+    try:
+        return _session(name, one.at, parse_ruv(one.seen), parse_ruv(one.known), tuple(one.sent), ended=ended)
+    except RuvInvalid as error:
+        raise EvidenceUnreadable(f"a vector of {name}: {error.detail}") from error
+
+
+def _instant(text: str) -> datetime | None:
+    """`20/Nov/2026:08:01:20.630255104 +0000`, with a bracket before it or not."""
+    found = _STAMP.match(text)
+    if found is None:
+        return None
+    day, fraction, zone = found.groups()
+    try:
+        at = datetime.strptime(f"{day} {zone}", "%d/%b/%Y:%H:%M:%S %z")
+    except ValueError:
+        return None
+    return at.astimezone(UTC).replace(microsecond=int((fraction or ".0")[1:7].ljust(6, "0")))
+
+
+def _csn(text: str) -> Csn:
+    try:
+        return Csn(text)
+    except CsnInvalid as error:
+        raise EvidenceUnreadable(error.detail) from error
+
+
+def _with(first: str, rest: Iterator[str]) -> Iterator[str]:
+    yield first
+    yield from rest
