@@ -1,5 +1,6 @@
 """`lethe purge`: plan and run purges."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -26,14 +27,22 @@ class Kind(StrEnum):
     OUTGOING = "OUTGOING"
     INCOMING = "INCOMING"
     DATA_GAP = "DATA_GAP"
+    EXTRACT_REQUEST = "EXTRACT_REQUEST"
+    REGISTRATION_REQUEST = "REGISTRATION_REQUEST"
+    INCOMING_ERROR = "INCOMING_ERROR"
+    STATISTICS = "STATISTICS"
+    TRIGGER_HIST = "TRIGGER_HIST"
+    STRANDED = "STRANDED"
+    CHANNELS = "CHANNELS"
     CHANGELOG = "CHANGELOG"
 
 
 class StrandedMode(StrEnum):
-    """What becomes of batches for nodes that are gone or disabled."""
+    """What becomes of what is stranded."""
 
     MARK = "MARK"
     SKIP = "SKIP"
+    REMOVE = "REMOVE"
 
 
 class Overlap(StrEnum):
@@ -50,13 +59,21 @@ Retention = Annotated[
 Cutoff = Annotated[
     str | None, typer.Option("--cutoff", metavar="TIME", help="Keep what is younger, as RFC 3339.")
 ]
+ChannelRetention = Annotated[
+    list[str],
+    typer.Option(
+        "--channel-retention",
+        metavar="CHANNEL=MINUTES",
+        help="OUTGOING: keep what is younger of this channel; again for another.",
+    ),
+]
 StrandedOption = Annotated[
     StrandedMode | None,
     typer.Option(
         "--stranded",
         case_sensitive=False,
-        help="Batches of absent or disabled nodes: SKIP (unless said) keeps them; MARK gives them up as OK,"
-        " and these nodes never get them.",
+        help="Batches of absent or disabled nodes, or of gone channels: SKIP (unless said) keeps them;"
+        " MARK gives them up as OK, and nobody ever gets them. STRANDED: REMOVE, which has to be said.",
     ),
 ]
 Strict = Annotated[
@@ -99,6 +116,7 @@ def purge_request(
     overlap: Overlap | None = None,
     plan_id: str | None = None,
     max_drift: float | None = None,
+    channel_retention: Sequence[str] = (),
 ) -> PurgeRequest:
     """The request that these options make.
 
@@ -110,6 +128,7 @@ def purge_request(
         kind=kind.value,
         retention_minutes=retention_minutes,
         cutoff=instant(cutoff, option="--cutoff"),
+        channel_retention_minutes=_of_channels(channel_retention),
         stranded=stranded.value if stranded else None,
         strict=strict,
         max_rows_in_tx=max_rows_in_tx,
@@ -126,6 +145,22 @@ def purge_request(
     )
 
 
+def _of_channels(said: Sequence[str]) -> dict[str, int] | None:
+    """Channel to minutes; None: no channel was named.
+
+    Raises: BadParameter.
+    """
+    found: dict[str, int] = {}
+    for each in said:
+        channel, sign, minutes = each.rpartition("=")
+        if not (channel and sign and minutes.isascii() and minutes.isdigit()):
+            raise typer.BadParameter(
+                f"{each!r}: write CHANNEL=MINUTES, such as sales=43200", param_hint="--channel-retention"
+            )
+        found[channel] = int(minutes)
+    return found or None
+
+
 @app.command("run")
 @on_service
 def run(
@@ -135,6 +170,7 @@ def run(
     kind: KindOption = Kind.OUTGOING,
     retention_minutes: Retention = None,
     cutoff: Cutoff = None,
+    channel_retention: ChannelRetention = [],  # noqa: B006
     stranded: StrandedOption = None,
     strict: Strict = None,
     max_rows_in_tx: MaxRows = None,
@@ -161,6 +197,7 @@ def run(
         kind=kind,
         retention_minutes=retention_minutes,
         cutoff=cutoff,
+        channel_retention=channel_retention,
         stranded=stranded,
         strict=strict,
         max_rows_in_tx=max_rows_in_tx,
@@ -187,6 +224,7 @@ def plan(
     kind: KindOption = Kind.OUTGOING,
     retention_minutes: Retention = None,
     cutoff: Cutoff = None,
+    channel_retention: ChannelRetention = [],  # noqa: B006
     stranded: StrandedOption = None,
     strict: Strict = None,
     max_rows_in_tx: MaxRows = None,
@@ -203,6 +241,7 @@ def plan(
         kind=kind,
         retention_minutes=retention_minutes,
         cutoff=cutoff,
+        channel_retention=channel_retention,
         stranded=stranded,
         strict=strict,
         max_rows_in_tx=max_rows_in_tx,
@@ -282,6 +321,7 @@ def show_plan(session: Session, made: Plan) -> None:
             "retention from": made.retention_source,
             "records that may stay": made.max_entries,
             "layout": made.layout,
+            **{f"cut-off of {channel}": at for channel, at in made.channel_cutoffs.items()},
             "expires": made.expires_at,
         }
     )
@@ -302,8 +342,8 @@ def show_plan(session: Session, made: Plan) -> None:
         will = "will be given up" if made.stranded.mode == "MARK" else "stay as they are"
         nodes = [[node.node_id, node.batches, node.rows] for node in made.stranded.nodes]
         out.table(["stranded node", "batches", "rows"], nodes, title=f"Batches of these nodes {will}")
-        if made.stranded.cost:
-            out.note(made.stranded.cost)
+    if made.stranded.cost:
+        out.note(made.stranded.cost)
     for limit in made.limits.get("exceeded") or ():
         out.note(f"over the limit, would be refused: {limit}")
     for warning in made.warnings:

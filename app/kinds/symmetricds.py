@@ -3,6 +3,7 @@
 from app.auth.scopes import Scope
 from app.kinds.parameter import STORE, ParameterSpec, ParameterType, switch
 from app.kinds.rules import SQL_FIELDS, KindRules
+from app.kinds.symmetricds_backlog import BACKLOG
 
 _EVENTS_TX = "job.purge.max.num.data.events.to.delete.in.tx"
 _EVENTS_TX_ALIAS = "job.purge.max.num.data.event.batches.to.delete.in.tx"
@@ -74,6 +75,18 @@ PARAMETERS = (
         "How long closed data gaps stay.",
         aliases=("purge.expired.data.gap.retention.minutes",),
     ),
+    _minutes(
+        "purge.extract.request.retention.minutes",
+        14_400,
+        "How long finished requests of initial loads stay, and what is known of their state.",
+    ),
+    _minutes("purge.registration.request.retention.minutes", 7200, "How long answered registrations stay."),
+    _minutes("purge.stats.retention.minutes", 14_400, "How long statistics of hosts and jobs stay."),
+    _minutes(
+        "purge.trigger.hist.retention.minutes",
+        86_400,
+        "How long inactive trigger histories stay; longer where captured rows still name them.",
+    ),
     switch(
         "purge.mark.stranded",
         False,
@@ -83,6 +96,7 @@ PARAMETERS = (
         scopes=STORE,
         needs=Scope.PURGES_WRITE,
     ),
+    *BACKLOG,
 )
 RULES = KindRules(
     fields=SQL_FIELDS,

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from app.db import Database
+from app.purge.backlog.keeping import backlog_findings
 from app.purge.conflicts import conflicts
 from app.purge.cutoff import target_parameters
 from app.secrets.errors import SecretUnavailable
@@ -42,7 +43,9 @@ def check_store(database: Database, store: Store, settings: Settings, now: datet
     except SecretUnavailable as error:
         finding = Finding(code=error.code, severity=FindingSeverity.ERROR, detail=error.detail)
         return StoreCheck(ok=False, reachable=False, findings=[finding])
-    return _report(inspection, others, now)
+    report = _report(inspection, others, now)
+    report.findings += backlog_findings(database, store, settings, inspection, now=now)
+    return report
 
 
 def _look(conn: Connection, kind: KindName) -> Inspection | TargetError:

@@ -2,9 +2,9 @@
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from app.jobs.models import ThrottleSetting
 from app.jobs.plans.reviewed_plan import DRIFT_WITHOUT_PLAN, MaxDrift
@@ -21,15 +21,23 @@ class PurgeKind(StrEnum):
     OUTGOING = "OUTGOING"
     INCOMING = "INCOMING"
     DATA_GAP = "DATA_GAP"
+    EXTRACT_REQUEST = "EXTRACT_REQUEST"
+    REGISTRATION_REQUEST = "REGISTRATION_REQUEST"
+    INCOMING_ERROR = "INCOMING_ERROR"
+    STATISTICS = "STATISTICS"
+    TRIGGER_HIST = "TRIGGER_HIST"
+    STRANDED = "STRANDED"
+    CHANNELS = "CHANNELS"
     CHANGELOG = "CHANGELOG"
     ROWS = "ROWS"
 
 
 class StrandedMode(StrEnum):
-    """What happens to batches of nodes that are not enabled: SKIP leaves them, MARK gives them up as OK."""
+    """What happens to what is stranded: SKIP leaves it, MARK gives batches up as OK, REMOVE removes rows."""
 
     MARK = "MARK"
     SKIP = "SKIP"
+    REMOVE = "REMOVE"
 
 
 class Strategy(StrEnum):
@@ -51,6 +59,11 @@ class ArchiveRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     format: Literal["PARQUET"] = "PARQUET"
+
+
+CHANNELS_MAX = 200
+ChannelName = Annotated[str, StringConstraints(min_length=1, max_length=128)]
+ChannelRetention = Annotated[int, Field(ge=0, le=5_256_000, strict=True)]
 
 
 class PurgeRequest(RowsFields):
@@ -90,11 +103,19 @@ class PurgeRequest(RowsFields):
         description="Over the store's, over the target's own, over the default of the kind.",
     )
     cutoff: Instant | None = Field(default=None, description="Instead of a retention; never in the future.")
+    channel_retention_minutes: dict[ChannelName, ChannelRetention] | None = Field(
+        default=None,
+        max_length=CHANNELS_MAX,
+        description="OUTGOING only: channels whose rows and batches stay longer or shorter than the others'."
+        " The age of each batch counts then.",
+    )
     stranded: StrandedMode | None = Field(
         default=None,
-        description="OUTGOING only. MARK is the first step of SymmetricDS's SQL: batches of nodes that"
+        description="OUTGOING: MARK is the first step of SymmetricDS's SQL: batches of nodes that"
         " are absent or disabled become OK, and those nodes never get their rows; the plan counts them."
-        " Without it the plan's mode, else MARK where the store has `purge.mark.stranded`, else SKIP.",
+        " Without it the plan's mode, else MARK where the store has `purge.mark.stranded`, else SKIP."
+        " CHANNELS: MARK does the same with old batches of channels that are gone."
+        " STRANDED: REMOVE, which has to be said: these rows may never have been sent.",
     )
     strict: bool = Field(
         default=False,
@@ -136,6 +157,8 @@ class PurgeRequest(RowsFields):
             raise ValueError("retention_minutes and cutoff exclude each other")
         if self.plan_id is not None and (self.retention_minutes is not None or self.cutoff is not None):
             raise ValueError("with plan_id the plan's own cut-off is executed")
+        if self.plan_id is not None and self.channel_retention_minutes is not None:
+            raise ValueError("with plan_id the plan's own cut-offs of channels are executed")
         if self.max_drift is not None and self.plan_id is None:
             raise ValueError(DRIFT_WITHOUT_PLAN)
         return self
@@ -155,6 +178,10 @@ class PurgeParams(BaseModel):
     cutoff: datetime | None = Field(description="Set when the client or a plan named it.")
     retention_minutes: Sourced | None = Field(description="Null: the target's own, or the default.")
     default_retention_minutes: Sourced
+    channel_retention_minutes: dict[str, int] = Field(
+        default_factory=dict, description="Channels with a retention of their own."
+    )
+    channel_cutoffs: dict[str, datetime] | None = Field(default=None, description="Those of a plan.")
     stranded: StrandedMode
     stranded_by: str | None = Field(
         default=None, description="REQUEST, PLAN, STORE or DEFAULT; null: of a version that marked unasked."
@@ -198,7 +225,7 @@ class StrandedNodeRead(BaseModel):
 
 
 class PlannedStranded(BaseModel):
-    """The first step: an UPDATE of replication state, shown apart."""
+    """What is given up: batches by an UPDATE, which is a step of its own; rows that were never sent."""
 
     mode: StrandedMode
     nodes: list[StrandedNodeRead]
@@ -235,10 +262,13 @@ class PurgePlanRead(BaseModel):
     cutoff_local: str = Field(description="The value that the target's columns are compared with.")
     retention_minutes: int | None
     retention_source: str
+    channel_cutoffs: dict[str, datetime] = Field(
+        default_factory=dict, description="Of channels with a retention of their own."
+    )
     layout: str
     strict: bool
     tables: list[PlannedTable]
-    stranded: PlannedStranded | None = Field(description="OUTGOING only.")
+    stranded: PlannedStranded | None = Field(description="OUTGOING, CHANNELS and STRANDED.")
     nodes: int | None = Field(default=None, description="INCOMING: nodes that have a range of batches.")
     limits: PlannedLimits
     warnings: list[PlanWarningRead]

@@ -9,8 +9,9 @@ from sqlmodel import Session
 
 from app.auth.service import Caller
 from app.db import Database
+from app.errors import InvalidRequest
 from app.purge.cutoff import target_parameters
-from app.purge.kinds.kind import Kind
+from app.purge.kinds.kind import STRANDED, STRICT, Kind
 from app.purge.kinds.table import KINDS
 from app.purge.models import PurgeKind, PurgeParams, PurgeRequest
 from app.purge.rules import fence_resource
@@ -35,7 +36,7 @@ def look(
 
     Raises: ServiceError.
     """
-    request = PurgeRequest.model_validate(fields)
+    request = _request(fields)
     params, found = prepare(database, store, request, settings=settings, now=now, for_write=for_write)
     return looked(store, params, found)
 
@@ -43,9 +44,31 @@ def look(
 def unseen(db: Session, store: Store, fields: Mapping[str, Any]) -> Looked:
     """See app.sweeps.purging.
 
-    Raises: StoreKindWrong.
+    Raises: StoreKindWrong, InvalidRequest.
     """
-    return looked(store, snapshot(db, store, PurgeRequest.model_validate(fields), None), EarlyLook(None))
+    return looked(store, snapshot(db, store, _request(fields, at="/params"), None), EarlyLook(None))
+
+
+def _request(fields: Mapping[str, Any], *, at: str = "") -> PurgeRequest:
+    """A request whose word about what is stranded fits its kind.
+
+    Args:
+        at: where the request lies in the body.
+    Raises: InvalidRequest.
+    """
+    request = PurgeRequest.model_validate(fields)
+    kind, said = KINDS[request.kind], request.stranded
+    known = " or ".join(sorted(kind.words))
+    detail = ""
+    if said is not None and said not in kind.words:
+        detail = f"{said} makes no sense for {request.kind}: say {known}"
+    elif said is None and kind.must_say and request.plan_id is None:
+        detail = f"say {known}: these rows may never have been sent, and SymmetricDS would capture them again"
+    if detail:
+        raise InvalidRequest(
+            "1 field(s) are not valid", errors=[{"pointer": f"{at}/stranded", "detail": detail}]
+        )
+    return request
 
 
 def looked(store: Store, params: PurgeParams, found: EarlyLook) -> Looked:
@@ -66,8 +89,10 @@ def _note(store: Store, found: EarlyLook, db: Session, _caller: Caller) -> None:
 
 
 def _purging(kind: Kind) -> Purging:
-    refused = {**dict.fromkeys(kind.refused, PurgeKind.OUTGOING.value), "max_entries": CHANGELOG}
-    return Purging(store_kind=StoreKind.SYMMETRICDS, look=look, unseen=unseen, refused=refused)
+    alone: dict[str, str | None] = {STRICT: PurgeKind.OUTGOING.value, STRANDED: None}
+    refused = {**{name: alone[name] for name in kind.refused}, "max_entries": CHANGELOG}
+    own = frozenset({"channel_retention_minutes"} if kind.kind is PurgeKind.OUTGOING else ())
+    return Purging(store_kind=StoreKind.SYMMETRICDS, look=look, unseen=unseen, own=own, refused=refused)
 
 
 PURGINGS: Final[Purgings] = {name.value: _purging(kind) for name, kind in KINDS.items()}

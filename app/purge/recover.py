@@ -27,4 +27,6 @@ def is_epoch_ahead(database: Database, store: Store, settings: Settings) -> bool
 
 
 def _resources(store: Store) -> list[str]:
-    return [fence_resource(store, kind.resource) for kind in KINDS.values()]
+    return [
+        fence_resource(store, tables) for tables in dict.fromkeys(kind.resource for kind in KINDS.values())
+    ]

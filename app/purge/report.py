@@ -72,6 +72,7 @@ def plan_read(
         cutoff_local=local_text(local),
         retention_minutes=cutoff.retention_minutes,
         retention_source=cutoff.source,
+        channel_cutoffs=dict(cutoff.of_channels),
         layout=inspection.layout.version,
         strict=params.strict,
         tables=[
@@ -93,6 +94,19 @@ def plan_read(
 
 
 def _stranded(params: PurgeParams, plan: PurgePlan) -> PlannedStranded | None:
+    if params.kind is PurgeKind.CHANNELS:
+        cost = "old batches of channels that are gone stay as they are; MARK would turn them to OK"
+        if params.stranded is StrandedMode.MARK:
+            cost = f"{plan.marked} batches of channels that are gone become OK: no node will ever get them"
+        return PlannedStranded(mode=params.stranded, nodes=[], batches=plan.marked, cost=cost)
+    if params.kind is PurgeKind.STRANDED:
+        rows = plan.rows_to_remove
+        cost = (
+            f"{rows} rows that no batch holds; SymmetricDS would capture those of sym_data again"
+            if rows
+            else ""
+        )
+        return PlannedStranded(mode=params.stranded, nodes=[], rows=rows, cost=cost)
     if params.kind is not PurgeKind.OUTGOING:
         return None
     nodes = [

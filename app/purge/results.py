@@ -17,7 +17,7 @@ class MarkedNode(BaseModel):
 
 
 class MarkedStranded(BaseModel):
-    """The first step of OUTGOING: batches of nodes that are not enabled became OK."""
+    """Batches that were given up as OK: of nodes that are not enabled, or of channels that are gone."""
 
     marked: int
     nodes: list[MarkedNode] | None = Field(default=None, description=STOPPED)
@@ -40,19 +40,22 @@ class ResentAfterPurge(BaseModel):
 
 
 class PurgeResult(BaseModel):
-    """What a purge OUTGOING, INCOMING or DATA_GAP has removed."""
+    """What a purge of the tables of a SymmetricDS store has removed."""
 
     cutoff: datetime | None = Field(default=None, description=STOPPED)
     cutoff_local: str | None = Field(default=None, description="As the target's columns hold it.")
     retention_minutes: int | None = None
     retention_source: str | None = None
+    channel_cutoffs: dict[str, datetime] | None = Field(
+        default=None, description="Of channels with a retention of their own."
+    )
     layout: str | None = None
     counts: Counts = Field(description="EXACT by the target's ledger, or AT_LEAST.")
     removed: dict[str, int] = Field(description="Rows by table.")
     plan_id: str | None = Field(default=None, description="The plan that was executed.")
     planned: dict[str, int] | None = Field(default=None, description="Rows of that plan, by table.")
     fewer_than_planned: int | None = None
-    stranded: MarkedStranded | None = Field(default=None, description="OUTGOING only.")
+    stranded: MarkedStranded | None = Field(default=None, description="OUTGOING and CHANNELS.")
     resent_after_purge: ResentAfterPurge | None = Field(default=None, description="OUTGOING only.")
     nodes: int | None = Field(default=None, description="INCOMING: nodes that had a range of batches.")
     compared: str | None = Field(default=None, description="DATA_GAP: what showed that a gap is over.")

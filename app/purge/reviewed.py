@@ -15,8 +15,20 @@ from app.db import Database
 from app.jobs.rows import JobCheckpoint
 from app.jobs.running.context import JobContext
 from app.purge.models import PurgeKind
-from spark.purge.keys import Key, Run, RunsOfKeys, first_of, keys_within, last_of, pack_runs, unpack_runs
+from spark.purge.keys import (
+    Key,
+    Run,
+    RunsOfKeys,
+    first_of,
+    keys_within,
+    last_of,
+    pack_runs,
+    pack_texts,
+    unpack_runs,
+    unpack_texts,
+)
 from spark.purge.planned import PurgePlan, TablePlan
+from spark.purge.upkeep_rules import RULES
 from spark.targets.connection import Connection
 from spark.targets.walk import Bounds, Piece
 
@@ -25,6 +37,9 @@ PART_RUNS = 20_000
 PARTS_HELD_MAX = 4
 OF_NODES = ("STRANDED", "BATCHES")
 """Steps whose keys are batch and node; the node is kept by its number in a list."""
+PART_TEXTS = 10_000
+TEXT_STEPS = frozenset(rule.step for rules in RULES.values() for rule in rules)
+"""Steps whose keys are of any type: kept as texts; a key is the number of its text in the plan, from 1."""
 
 
 class KeyRecorder:
@@ -36,16 +51,33 @@ class KeyRecorder:
         self._open: dict[str, RunsOfKeys] = {}
         self._parts: dict[str, list[list[Any]]] = {}
         self._rows: dict[str, int] = {}
+        self._texts: dict[str, list[tuple[Any, ...]]] = {}
+        self._texts_parts: dict[str, int] = {}
 
     def take(self, step: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """The next keys of a step."""
-        self._rows[step] = self._rows.get(step, 0) + len(rows)
-        keys: list[Key] = _numbered(step, rows, self._number)
+        known = self._rows.get(step, 0)
+        self._rows[step] = known + len(rows)
+        if step in TEXT_STEPS:
+            self._keep_texts(step, rows)
+            keys: list[Key] = [(number,) for number in range(known + 1, known + len(rows) + 1)]
+        else:
+            keys = _numbered(step, rows, self._number)
         runs = self._open.setdefault(step, RunsOfKeys())
         for key in keys:
             runs.add(key)
         if len(runs.runs) >= PART_RUNS:
             self._close(step)
+
+    def _keep_texts(self, step: str, rows: Sequence[tuple[Any, ...]], *, all_of_them: bool = False) -> None:
+        """Write down what fills a part, or all that is left."""
+        held = self._texts.setdefault(step, [])
+        held += rows
+        while len(held) >= PART_TEXTS or (all_of_them and held):
+            number = self._texts_parts.get(step, 0)
+            self._context.save_checkpoint(_texts_part(step, number), {"texts": pack_texts(held[:PART_TEXTS])})
+            self._texts_parts[step] = number + 1
+            del held[:PART_TEXTS]
 
     def _number(self, node: Any) -> int:
         return self._nodes.setdefault(_name(node), len(self._nodes) + 1)
@@ -61,6 +93,8 @@ class KeyRecorder:
         """Write down what the parts are."""
         for step in [step for step, runs in self._open.items() if runs.runs]:
             self._close(step)
+        for step in list(self._texts):
+            self._keep_texts(step, (), all_of_them=True)
         noted = {
             "parts": self._parts,
             "nodes": list(self._nodes),
@@ -89,6 +123,10 @@ def _part(step: str, number: int) -> str:
     return f"{CHECKPOINT_KEYS}.{step}.{number}"
 
 
+def _texts_part(step: str, number: int) -> str:
+    return f"{CHECKPOINT_KEYS}.{step}.texts.{number}"
+
+
 @dataclass(slots=True)
 class PlannedKeys:
     """The rows of a plan, read as they are needed."""
@@ -96,6 +134,8 @@ class PlannedKeys:
     noted: Mapping[str, Any]
     read: Callable[[str], Mapping[str, Any] | None]
     _held: dict[str, list[Run]] = field(default_factory=dict)
+    _held_texts: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)
+    _sets: dict[str, frozenset[tuple[Any, ...]]] = field(default_factory=dict)
 
     @classmethod
     def of_plan(cls, database: Database, plan_id: str) -> "PlannedKeys | None":
@@ -139,15 +179,40 @@ class PlannedKeys:
         if step in OF_NODES:
             nodes = self.noted["nodes"]
             return tuple((batch, nodes[number - 1]) for batch, number in keys)
+        if step in TEXT_STEPS:
+            return tuple(self._text(step, number) for (number,) in keys)
         return tuple(key[1:] for key in keys) if step == PurgeKind.INCOMING else tuple(keys)
 
     def still(self, step: str, rows: Sequence[tuple[Any, ...]]) -> int:
         """How many of these rows, which would go now and come in their order, the plan has."""
         if not rows or not self._parts(step):
             return 0
+        if step in TEXT_STEPS:
+            planned = self._all_texts(step)
+            return sum(tuple(row) in planned for row in rows)
         numbers = {name: number for number, name in enumerate(self.noted["nodes"], 1)}
         named = _numbered(step, rows, lambda node: numbers.get(_name(node), 0))
         return len(set(named).intersection(self.within(step, min(named), max(named))))
+
+    def _text(self, step: str, number: int) -> tuple[Any, ...]:
+        part, place = divmod(number - 1, PART_TEXTS)
+        return self._texts(step, part)[place]
+
+    def _texts(self, step: str, part: int) -> list[tuple[Any, ...]]:
+        name = _texts_part(step, part)
+        if name not in self._held_texts:
+            packed = self.read(name)
+            assert packed is not None, "the parts of a plan stay as long as it does"
+            while len(self._held_texts) >= PARTS_HELD_MAX:
+                self._held_texts.pop(next(iter(self._held_texts)))
+            self._held_texts[name] = unpack_texts(packed["texts"])
+        return self._held_texts[name]
+
+    def _all_texts(self, step: str) -> frozenset[tuple[Any, ...]]:
+        if step not in self._sets:
+            count = -(-self.rows(step) // PART_TEXTS)
+            self._sets[step] = frozenset(text for part in range(count) for text in self._texts(step, part))
+        return self._sets[step]
 
     def _parts(self, step: str) -> list[Any]:
         return list(self.noted["parts"].get(step, ()))

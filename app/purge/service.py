@@ -14,7 +14,7 @@ from app.jobs.errors import PlanNoLongerHolds, PlanNotUsable
 from app.jobs.plans.reviewed_plan import check_still_holds, finished_plan
 from app.jobs.running.recovery import refuse_ahead
 from app.parameters.service import effective_by_name
-from app.purge.cutoff import RETENTION_PARAMETERS, decide_cutoff
+from app.purge.cutoff import RETENTION_PARAMETERS, Cutoff, decide_cutoff, local_of, locals_of
 from app.purge.drift import fault_of
 from app.purge.kinds.kind import Look
 from app.purge.kinds.table import KINDS
@@ -36,7 +36,6 @@ from app.stores.models import StoreKind, StoreLimits
 from app.stores.rows import Store
 from app.stores.service import require_kind
 from app.stores.targets import session_limits, target_of
-from spark.purge.cutoff import CutoffValue, convert
 from spark.purge.reading.inspect import Inspection, inspect
 from spark.purge.scan import PlanStopped
 from spark.purge.statements import PurgeSpec
@@ -66,6 +65,8 @@ def snapshot(db: Session, store: Store, request: PurgeRequest, plan: PurgePlanRe
         cutoff=plan.cutoff if plan else request.cutoff,
         retention_minutes=_retention(store, request, retention),
         default_retention_minutes=Sourced(value=int(default.value), source=default.source),
+        channel_retention_minutes=request.channel_retention_minutes or {},
+        channel_cutoffs=plan.channel_cutoffs if plan else None,
         stranded=stranded,
         stranded_by=stranded_by,
         stranded_nodes=[node.node_id for node in plan.stranded.nodes] if plan and plan.stranded else None,
@@ -154,8 +155,8 @@ def look_early(
                 refuse_ahead(database, store.id, conn, fence_resource(store, kind.resource))
             cutoff = decide_cutoff(params, inspection)
             if params.plan_id is not None and for_write:
-                local = convert(cutoff.at, time_zone=store.time_zone, encoding=inspection.time_encoding)
-                _check_drift(database, settings, _EarlyLook(conn, store, params, inspection, local))
+                early = _EarlyLook(conn, store, params, inspection, cutoff)
+                _check_drift(database, settings, early)
             reviewed = params.plan_id and params.kind is PurgeKind.OUTGOING
             nodes = stranded_nodes(conn, PurgeSpec(cutoff=0)) if reviewed else ()
             return EarlyLook(inspection, tuple(node.node_id for node in nodes))
@@ -173,7 +174,7 @@ class _EarlyLook:
     store: Store
     params: PurgeParams
     inspection: Inspection
-    local: CutoffValue
+    cutoff: Cutoff
 
 
 def _check_drift(database: Database, settings: Settings, early: _EarlyLook) -> None:
@@ -194,7 +195,8 @@ def _check_drift(database: Database, settings: Settings, early: _EarlyLook) -> N
         store=early.store,
         params=params,
         inspection=early.inspection,
-        local=early.local,
+        local=local_of(early.store, early.inspection, early.cutoff.at),
+        channels=locals_of(early.store, early.inspection, early.cutoff),
         should_stop=lambda: time.monotonic() > until,
     )
     with suppress(PlanStopped):

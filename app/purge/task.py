@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -12,10 +11,9 @@ from app.jobs.errors import JobFailed, JobStopped
 from app.jobs.running.context import JobContext
 from app.kit.instants import instant_text
 from app.purge.conflicts import conflicts
-from app.purge.cutoff import Cutoff, decide_cutoff
+from app.purge.cutoff import Cutoff, decide_cutoff, local_of, locals_of
 from app.purge.drift import beside, drift_of, unit_of_plan
 from app.purge.kinds.kind import Kind, Purge, UnitHead
-from app.purge.kinds.outgoing import OUTGOING
 from app.purge.kinds.table import KINDS
 from app.purge.models import PurgeKind, PurgeParams, StrandedMode
 from app.purge.program_lock import ProgramLock, give_back, holding
@@ -24,15 +22,15 @@ from app.purge.reviewed import KeyRecorder, PlannedKeys, PlannedWalk
 from app.purge.rules import check_permissions, fence_resource
 from app.purge.service import target_fields
 from app.stores.limits import is_limited
+from app.sweeps.allowance import Limit
 from app.sweeps.counts import Counts
 from app.sweeps.cutoff import CHECKPOINT_CUTOFF
-from app.sweeps.frame import Attempt, Sweeping, asked, run_sweep
-from app.sweeps.limits import check_limits, limits_in_effect
+from app.sweeps.frame import Attempt, Sweeping, asked, bounded, limit_of, run_sweep
+from app.sweeps.limits import MOST, check_limits, limits_in_effect, most_rows
 from app.sweeps.on_engine import sweep_windows
 from app.sweeps.outlook import Ahead, Outlook
 from app.sweeps.silence import prove_sweep_silent
 from app.sweeps.windows import CHECKPOINT_LOOP, LoopState, WindowPlan
-from spark.purge.cutoff import convert
 from spark.purge.planned import PurgePlan
 from spark.purge.reading.inspect import Inspection, inspect
 from spark.purge.scan import PlanStopped
@@ -49,12 +47,14 @@ class TablePurge(Attempt[PurgeParams]):
     Attributes:
         lock: of the target's own program, held while units run.
         start: what was so before the first unit of the first attempt.
+        most: rows that it may remove, by the limits that were looked at first; None: there were none.
     """
 
     purge: Purge
     engines: Engines
     lock: ProgramLock | None = None
     start: Mapping[str, Any] = field(default_factory=dict)
+    most: int | None = None
     state: LoopState | None = None
 
     @property
@@ -105,7 +105,7 @@ def _prepared(context: JobContext) -> Iterator[Purge]:
         params = _spared(context, submitted)
         inspection = inspect(conn, KINDS[params.kind].name)
         cutoff = _fixed_cutoff(context, params, inspection)
-        local = convert(cutoff.at, time_zone=store.time_zone, encoding=inspection.time_encoding)
+        local = local_of(store, inspection, cutoff.at)
         yield Purge(
             context=context,
             conn=conn,
@@ -114,6 +114,7 @@ def _prepared(context: JobContext) -> Iterator[Purge]:
             inspection=inspection,
             cutoff=cutoff,
             local=local,
+            channels=locals_of(store, inspection, cutoff),
             should_stop=lambda: context.stop_cause is not None,
             reviewed=_reviewed(context, params),
         )
@@ -142,14 +143,9 @@ def _fixed_cutoff(context: JobContext, params: PurgeParams, inspection: Inspecti
     """The cut-off of the first attempt holds for all."""
     known = context.checkpoint(CHECKPOINT_CUTOFF)
     if known is not None:
-        return Cutoff(datetime.fromisoformat(known["at"]), known["retention_minutes"], known["source"])
+        return Cutoff.load(known)
     cutoff = decide_cutoff(params, inspection)
-    noted = {
-        "at": cutoff.at.isoformat(),
-        "retention_minutes": cutoff.retention_minutes,
-        "source": cutoff.source,
-    }
-    context.save_checkpoint(CHECKPOINT_CUTOFF, noted)
+    context.save_checkpoint(CHECKPOINT_CUTOFF, cutoff.dump())
     return cutoff
 
 
@@ -166,19 +162,23 @@ def _unless_stopped(purge: Purge, look: Callable[[], Seen]) -> Seen:
         raise JobStopped(cause) from error
 
 
-def _check_limits(purge: Purge) -> None:
-    """Hold the plan against the store's limits before the first delete.
+def _check_limits(purge: Purge) -> int | None:
+    """Hold the plan against the store's limits before the first delete; what may go, None: no limit says.
 
     What was counted by an attempt that stopped before its first unit is counted again.
     """
     context = purge.context
-    if not is_limited(limits_in_effect(purge.store, purge.params)):
-        return
     if context.checkpoint(CHECKPOINT_LOOP) is not None:
-        return
+        return (context.checkpoint(CHECKPOINT_LIMITS) or {}).get(MOST)
+    limits = limits_in_effect(purge.store, purge.params)
+    if not is_limited(limits):
+        return None
     plan = _plan(purge) if purge.reviewed is None else purge.reviewed.plan
     check_limits(purge.store, purge.params, reach_of(plan))
-    context.save_checkpoint(CHECKPOINT_LIMITS, {"rows": plan.rows, "rows_to_remove": plan.rows_to_remove})
+    most = most_rows(limits, whole=plan.rows)
+    noted = {"rows": plan.rows, "rows_to_remove": plan.rows_to_remove, MOST: most}
+    context.save_checkpoint(CHECKPOINT_LIMITS, noted)
+    return most
 
 
 def _check_drift(purge: Purge) -> None:
@@ -213,7 +213,7 @@ def _note_start(purge: Purge) -> dict[str, Any]:
 def _reach(purge: Purge, start: Mapping[str, Any]) -> dict[str, list[int]]:
     """Step to the rows that it will look at, and to those of them that are old enough to go."""
     if purge.reviewed is not None:
-        steps = _kind(purge).walk(purge.params, purge.local, start).steps
+        steps = _kind(purge).walk(purge, start).steps
         return {step: [purge.reviewed.count(step)] * 2 for step in steps}
     return {step: list(reach) for step, reach in _kind(purge).reach(purge, start).items()}
 
@@ -233,7 +233,7 @@ def _resource(attempt: TablePurge) -> str:
 
 
 def _check(attempt: TablePurge) -> None:
-    _check_limits(attempt.purge)
+    attempt.most = _check_limits(attempt.purge)
     _check_drift(attempt.purge)
 
 
@@ -264,7 +264,8 @@ def prove_purge_silent(context: JobContext) -> None:
     kind = KINDS[PurgeParams.model_validate(context.job.params).kind]
 
     def tell(done: Counts) -> dict[str, Any]:
-        marked = {"stranded": {"marked": done.rows.get("STRANDED", 0)}} if kind is OUTGOING else {}
+        step = kind.marking
+        marked = {} if step is None else {"stranded": {"marked": done.rows.get(step, 0)}}
         return {"removed": kind.removed(done.rows), **marked}
 
     prove_sweep_silent(context, tell=tell, heal=lambda conn: give_back(context, conn, kind))
@@ -274,7 +275,7 @@ def _window_plan(attempt: TablePurge) -> WindowPlan:
     purge, kind, claimed, start = attempt.purge, attempt.kind, attempt.claim, attempt.start
     job, settings = purge.context.job, purge.context.settings
     head = UnitHead(job.id, job.token, claimed.resource, claimed.has_ledger, attempt.archive)
-    walk, make_unit = kind.walk(purge.params, purge.local, start), kind.units(purge, head, start)
+    walk, make_unit = kind.walk(purge, start), kind.units(purge, head, start)
     keys = purge.reviewed
     if keys is not None:
         walk = PlannedWalk(walk.steps, keys, node_by_node=purge.params.kind is PurgeKind.INCOMING)
@@ -287,12 +288,31 @@ def _window_plan(attempt: TablePurge) -> WindowPlan:
         outlook=_outlook(purge, start),
         target_s=settings.purge_unit_target_ms / 1000,
         window_units=settings.purge_window_units,
+        limit=_limit(attempt),
     )
+
+
+def _limit(attempt: TablePurge) -> Limit | None:
+    """Of rows that go; a batch that is marked is none."""
+    kind, most = attempt.kind, attempt.most
+    if most is None:
+        return None
+
+    def bound(unit: Any, rows: int) -> Any:
+        return bounded(unit, rows) if unit.step in kind.tables else unit
+
+    return limit_of(attempt, most, bound=bound, gone=lambda rows: sum(kind.removed(rows).values()))
 
 
 def _total_rows(inspection: Inspection) -> int | None:
     estimates = [rows for rows, _bytes in inspection.sizes.values()]
     return sum(rows for rows in estimates if rows is not None) if None not in estimates else None
+
+
+def _of_channels(cutoff: Cutoff) -> dict[str, Any]:
+    if not cutoff.of_channels:
+        return {}
+    return {"channel_cutoffs": {name: instant_text(at) for name, at in cutoff.of_channels.items()}}
 
 
 def _tell(attempt: TablePurge, done: Counts) -> dict[str, Any]:
@@ -304,6 +324,7 @@ def _tell(attempt: TablePurge, done: Counts) -> dict[str, Any]:
         "cutoff_local": local_text(purge.local),
         "retention_minutes": purge.cutoff.retention_minutes,
         "retention_source": purge.cutoff.source,
+        **_of_channels(purge.cutoff),
         "layout": purge.inspection.layout.version,
         "removed": kind.removed(done.rows),
         **beside(purge, kind, done.rows),

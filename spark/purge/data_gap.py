@@ -175,6 +175,7 @@ class DataGapUnit:
     archive_dir: str | None = None
     step: str = STEP
     only: tuple[Key, ...] | None = None
+    most: int | None = None
 
     def __post_init__(self) -> None:
         assert len(self.lo) == len(self.hi) == 2, "a gap has a start and an end"
@@ -210,7 +211,7 @@ def run_data_gap(conn: Connection, unit: DataGapUnit) -> UnitResult:
         rows, entry = delete_rows(conn, unit, delete, bound, table=DATA_GAP)
         return Done(rows, entry, detail={"lo": list(unit.lo), "hi": list(unit.hi)})
 
-    return run_in_transaction(conn, unit, work)
+    return run_in_transaction(conn, unit, work, most=unit.most)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,12 +35,12 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class PlanWarning:
-    """A fact that somebody should know before the purge runs; `sample` holds at most 10 ids."""
+    """A fact that somebody should know before the purge runs; `sample`: at most 10 ids, or keys as texts."""
 
     code: str
     table: str
     count: int
-    sample: tuple[int, ...]
+    sample: tuple[int | str, ...]
     detail: str
 
 
@@ -53,9 +53,9 @@ def warnings_of(found: Sequence[Found]) -> tuple[PlanWarning, ...]:
     )
 
 
-def data_findings() -> tuple[Finding, ...]:
+def data_findings(statements: Statements) -> tuple[Finding, ...]:
     """On `sym_data d` left joined with its events `x`."""
-    old = "d.create_time < :cutoff"
+    old = statements.old("d")
     return (
         Finding("DATA_TIME_NULL", "d.create_time is null", "create_time is NULL: never removed"),
         Finding(
@@ -71,7 +71,7 @@ def data_findings() -> tuple[Finding, ...]:
         ),
         Finding(
             "DATA_LEFT_STRANDED",
-            "(d.create_time is null or d.create_time >= :cutoff) and x.kept = 0",
+            f"({old}) is not true and x.kept = 0",
             "stays for its time, but loses all its events: no later purge of this kind can remove it",
         ),
     )
@@ -117,7 +117,7 @@ def batch_findings(statements: Statements) -> tuple[Finding, ...]:
         ),
         Finding(
             "BATCH_YOUNGER_IN_RANGE",
-            f"{inside} and {delivered} and (b.create_time >= :cutoff or b.create_time is null)",
+            f"{inside} and {delivered} and {statements.young_all_the_same('b')}",
             "not older than the cut-off, but between ids that are: SymmetricDS's SQL removes it and its"
             " events",
         ),
@@ -146,6 +146,6 @@ def shared_with_protecting(statements: Statements) -> str:
     names = statements.names
     return (
         f"exists (select 1 from {names.outgoing_batch} p where p.batch_id = b.batch_id"
-        f" and {statements.protects('p')})"
+        f" and {statements.keeps('p')})"
         f" and exists (select 1 from {names.data_event} e where e.batch_id = b.batch_id)"
     )

@@ -74,6 +74,7 @@ class IncomingUnit:
     archive_dir: str | None = None
     step: str = STEP
     only: tuple[tuple[int, ...], ...] | None = None
+    most: int | None = None
 
 
 def unit_id(number: int, node_id: Any, lo: int, hi: int) -> str:
@@ -97,7 +98,7 @@ def run_incoming(conn: Connection, unit: IncomingUnit) -> UnitResult:
         rows, entry = delete_rows(conn, unit, delete, bound, table=INCOMING_BATCH)
         return Done(rows, entry, detail={"node_id": str(unit.node_id), "lo": unit.lo, "hi": unit.hi})
 
-    return run_in_transaction(conn, unit, work)
+    return run_in_transaction(conn, unit, work, most=unit.most)
 
 
 @dataclass(frozen=True, slots=True)

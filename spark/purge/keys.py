@@ -93,6 +93,16 @@ def unpack_runs(text: str) -> list[Run]:
     return runs
 
 
+def pack_texts(keys: Sequence[tuple[Any, ...]]) -> str:
+    """Keys of texts as one text, compressed."""
+    return b64encode(zlib.compress(json.dumps(keys).encode(), level=6)).decode()
+
+
+def unpack_texts(text: str) -> list[tuple[Any, ...]]:
+    """What `pack_texts` was given."""
+    return [tuple(key) for key in json.loads(zlib.decompress(b64decode(text)))]
+
+
 def among(dialect: DialectName, columns: Sequence[str], *, last_is_text: bool = False) -> str:
     """True for a row whose key is one of those that `bound_keys` binds."""
     if dialect == "mysql":

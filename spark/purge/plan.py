@@ -25,10 +25,12 @@ from spark.purge.findings import (
 from spark.purge.keys import KeySink
 from spark.purge.planned import PurgePlan, TablePlan
 from spark.purge.ranges import eligible_batches, step_bounds
+from spark.purge.reading.channels import unknown_channels
 from spark.purge.resent import ResentReport, list_resent
 from spark.purge.scan import PlanStopped, Scan, Source, scan
 from spark.purge.statements import PurgeSpec, Statements, Step, bound_nodes, keep_compiler_out
 from spark.purge.stranded import StrandedNode
+from spark.purge.upkeep_rules import CHANNEL
 from spark.targets.connection import Connection
 
 __all__ = ["OutgoingPlan", "PlanStopped", "PlanWarning", "StrandedNode", "TablePlan", "plan_outgoing"]
@@ -83,13 +85,14 @@ class _Plan:
         self._should_stop = should_stop
         self._keys = keys
         self._marks = spec.mark_stranded
+        self._channels = tuple(channel for channel, _cutoff in spec.of_channels)
         self._statements = Statements.of(conn, spec, as_if_marked=True)
         self._data_range = step_bounds(conn, "DATA", spec)
         self._batch_range = eligible_batches(conn, self._statements, spec)
         blo, bhi = self._batch_range or NOWHERE
         dhi = self._data_range[1] if self._data_range else 0
         self._parameters: dict[str, Any] = {
-            "cutoff": spec.cutoff,
+            **spec.bound,
             "now": now,
             "dhi": dhi,
             "blo": blo,
@@ -116,6 +119,7 @@ class _Plan:
                 *warnings_of([*data.found, *events.found, *batches.found]),
                 *self._missing_before(missing),
                 *self._kept_ids(),
+                *self._unknown_channels(),
             ),
             baseline=baseline,
         )
@@ -124,10 +128,11 @@ class _Plan:
         names = self._statements.names
         protected = self._statements.protected_event()
         events = (
-            f"with p as (select e.data_id, e.batch_id, case when {protected} then 1 else 0 end as protected"
+            f"with p as (select e.data_id, e.batch_id, case when {protected} then 1 else 0 end as protected,"
+            f" case when {self._held()} then 1 else 0 end as held"
             f" from {names.data_event} e where e.data_id between :lo and :hi),"
             " x as (select p.data_id, max(p.protected) as protected,"
-            " max(case when p.protected = 0 and p.batch_id between :blo and :bhi then 0 else 1 end) as kept"
+            " max(case when p.held = 0 and p.batch_id between :blo and :bhi then 0 else 1 end) as kept"
             " from p group by p.data_id) "
         )
         source = Source(
@@ -137,9 +142,18 @@ class _Plan:
             rows=f"{names.data} d left join x on x.data_id = d.data_id where d.data_id between :lo and :hi",
             row_key="d.data_id",
         )
-        removable = "d.data_id <= :dhi and d.create_time < :cutoff and x.protected = 0"
+        removable = f"d.data_id <= :dhi and {self._statements.old('d')} and x.protected = 0"
         keys = f"{events}select d.data_id from {source.rows} and {removable} order by d.data_id"
-        return self._scan(source, DATA, removable, data_findings(), step="DATA", keys=keys)
+        findings = data_findings(self._statements)
+        return self._scan(source, DATA, removable, findings, step="DATA", keys=keys)
+
+    def _held(self) -> str:
+        """True for an event `e` that stays: its batch keeps it."""
+        statements = self._statements
+        if not statements.channels:
+            return statements.protected_event()
+        batches = f"{statements.names.outgoing_batch} b where b.batch_id = e.batch_id"
+        return f"exists (select 1 from {batches} and {statements.keeps('b')})"
 
     def _events(self) -> Scan:
         names = self._statements.names
@@ -156,7 +170,7 @@ class _Plan:
         )
         removable = (
             f"x.batch_id between :blo and :bhi and not exists (select 1 from {names.outgoing_batch} b"
-            f" where b.batch_id = x.batch_id and {self._statements.protects('b')})"
+            f" where b.batch_id = x.batch_id and {self._statements.keeps('b')})"
         )
         keys = (
             f"select x.batch_id, x.data_id from {names.data_event} x where x.batch_id between :lo and :hi"
@@ -174,7 +188,7 @@ class _Plan:
             row_key="b.batch_id",
         )
         removable = (
-            f"b.batch_id between :blo and :bhi and {self._statements.delivered('b')}"
+            f"b.batch_id between :blo and :bhi and {self._statements.gone('b')}"
             f" and not ({shared_with_protecting(self._statements)})"
         )
         keys = (
@@ -250,6 +264,16 @@ class _Plan:
         found = PlanWarning("BATCH_DATA_ALREADY_MISSING", table, missing.count, sample, detail)
         return [found] if missing.count else []
 
+    def _unknown_channels(self) -> list[PlanWarning]:
+        unknown = unknown_channels(self._conn, self._channels)
+        detail = (
+            "no channel of this name is in it: rows of the channel that was meant go by the other cut-off"
+        )
+        found = PlanWarning(
+            "CHANNEL_UNKNOWN", self._named(CHANNEL), len(unknown), unknown[:SAMPLE_MAX], detail
+        )
+        return [found] if unknown else []
+
     def _kept_ids(self) -> list[PlanWarning]:
         """The greatest ids, where the row of that id would have gone otherwise."""
         names = self._statements.names
@@ -261,7 +285,7 @@ class _Plan:
                 names.outgoing_batch,
                 "b",
                 "batch_id",
-                f"{self._statements.delivered('b')} and b.create_time < :cutoff",
+                f"{self._statements.delivered('b')} and {self._statements.old('b')}",
             ),
         ):
             highest = self._conn.execute(f"select max({key}) from {name}")[0][0]

@@ -28,6 +28,7 @@ class PurgePlan:
     Attributes:
         stranded_nodes: OUTGOING: listed whether or not they would be marked.
         nodes: INCOMING: how many nodes have a range.
+        marked: batches that would be turned to OK by a step of their own, where the kind lists no nodes.
         start: what an execution of exactly this plan begins with, as JSON.
     """
 
@@ -35,6 +36,7 @@ class PurgePlan:
     warnings: tuple[PlanWarning, ...]
     stranded_nodes: tuple[StrandedNode, ...] = ()
     nodes: int | None = None
+    marked: int = 0
     start: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -56,10 +56,10 @@ def eligible_batches(conn: Connection, statements: Statements, spec: PurgeSpec) 
     """The document's range of batch ids: delivered, older than the cut-off, below the greatest batch id."""
     batches = statements.names.outgoing_batch
     source = (
-        f"{batches} b where b.create_time < :cutoff and {statements.delivered('b')}"
+        f"{batches} b where {statements.old('b')} and {statements.delivered('b')}"
         f" and b.batch_id < (select max(batch_id) from {batches})"
     )
-    parameters: dict[str, object] = {"cutoff": spec.cutoff}
+    parameters: dict[str, object] = dict(spec.bound)
     if statements.as_if_marked and statements.only_nodes:
         parameters |= bound_nodes(spec.stranded_nodes, conn.dialect.name)
     return _bounds(conn, source, "b.batch_id", parameters)

@@ -38,12 +38,23 @@ class PurgeSpec:
         strict: a batch whose status is NULL protects its data and events (the document lets it not).
         mark_stranded: batches of nodes that are not enabled become OK first.
         stranded_nodes: mark only these; None marks those of every node that is not enabled.
+        of_channels: channel to its own cut-off, in the place of `cutoff`. Then the age of each batch counts:
+            one that is not older stays with its events, also between others that are.
     """
 
     cutoff: CutoffValue
     strict: bool = False
     mark_stranded: bool = True
     stranded_nodes: tuple[str | None, ...] | None = None
+    of_channels: tuple[tuple[str, CutoffValue], ...] = ()
+
+    @property
+    def bound(self) -> dict[str, Any]:
+        """The parameters of `Statements.old`."""
+        found: dict[str, Any] = {"cutoff": self.cutoff}
+        for place, (channel, cutoff) in enumerate(self.of_channels):
+            found |= {f"channel_{place}": channel, f"cutoff_{place}": cutoff}
+        return found
 
 
 def table_names(conn: Connection) -> TableNames:
@@ -105,6 +116,7 @@ class Statements:
     null_node: bool = False
     events_index: str | None = None
     only_keys: bool = False
+    channels: int = 0
 
     @classmethod
     def of(
@@ -121,7 +133,25 @@ class Statements:
             null_node=nodes is not None and None in nodes,
             events_index=_events_index(conn) if conn.dialect.name == "mysql" else None,
             only_keys=only_keys,
+            channels=len(spec.of_channels),
         )
+
+    def old(self, alias: str) -> str:
+        """True for a captured row or a batch that is older than the cut-off of its channel."""
+        if not self.channels:
+            return f"{alias}.create_time < :cutoff"
+        own = " ".join(f"when :channel_{place} then :cutoff_{place}" for place in range(self.channels))
+        return f"{alias}.create_time < case {alias}.channel_id {own} else :cutoff end"
+
+    def young_all_the_same(self, alias: str) -> str:
+        """True for a batch that is not older, of a purge that takes it along between others that are."""
+        return "1 = 0" if self.channels else f"({self.old(alias)}) is not true"
+
+    def keeps(self, alias: str) -> str:
+        """True for a batch that keeps its events: it protects, or the time of its channel is not over."""
+        if not self.channels:
+            return self.protects(alias)
+        return f"({self.protects(alias)} or ({self.old(alias)}) is not true)"
 
     def stranded(self, alias: str) -> str:
         """True for a batch which the stranded step turns to OK."""
@@ -156,6 +186,11 @@ class Statements:
             return f"({delivered} or ({self.stranded(alias)}) is true)"
         return delivered
 
+    def gone(self, alias: str) -> str:
+        """True for a batch of the range that goes when its events have."""
+        delivered = self.delivered(alias)
+        return f"{delivered} and {self.old(alias)}" if self.channels else delivered
+
     def below_greatest(self, step: Step) -> str:
         """True for a row whose id is not the greatest of its table now: that one stays, whatever the range.
 
@@ -180,10 +215,10 @@ class Statements:
         return f"select max({key}) from {table}"
 
     def removable_data(self) -> str:
-        """Condition on `sym_data d` between :lo and :hi; :cutoff."""
+        """Condition on `sym_data d` between :lo and :hi; `PurgeSpec.bound`."""
         event = f"{self.names.data_event} e where e.data_id = d.data_id and e.data_id between :lo and :hi"
         return (
-            f"d.data_id between :lo and :hi and d.create_time < :cutoff and exists (select 1 from {event})"
+            f"d.data_id between :lo and :hi and {self.old('d')} and exists (select 1 from {event})"
             f" and not exists (select 1 from {event} and {self.protected_event()})"
         )
 
@@ -204,7 +239,7 @@ class Statements:
         """Condition on `sym_data_event e` between :lo and :hi."""
         return (
             f"e.batch_id between :lo and :hi and not exists (select 1 from {self.names.outgoing_batch} b"
-            f" where b.batch_id = e.batch_id and b.batch_id between :lo and :hi and {self.protects('b')})"
+            f" where b.batch_id = e.batch_id and b.batch_id between :lo and :hi and {self.keeps('b')})"
         )
 
     def removable_batches(self) -> str:
@@ -212,7 +247,7 @@ class Statements:
         gone.
         """
         return (
-            f"b.batch_id between :lo and :hi and {self.delivered('b')}"
+            f"b.batch_id between :lo and :hi and {self.gone('b')}"
             f" and not exists (select 1 from {self.names.data_event} e"
             " where e.batch_id = b.batch_id and e.batch_id between :lo and :hi)"
         )

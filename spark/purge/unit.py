@@ -37,6 +37,7 @@ class UnitSpec:
         archive_dir: the directory of the attempt's file; None: rows are not kept.
         stranded_nodes: STRANDED marks only batches of these.
         only: the keys of the plan's rows in the range; None: every row of it that the rule removes.
+        most: rows that it may remove; None: as many as it finds.
     """
 
     job_id: str
@@ -52,6 +53,8 @@ class UnitSpec:
     archive_dir: str | None = None
     stranded_nodes: tuple[str | None, ...] | None = None
     only: tuple[tuple[Any, ...], ...] | None = None
+    most: int | None = None
+    of_channels: tuple[tuple[str, CutoffValue], ...] = ()
 
     def __post_init__(self) -> None:
         assert self.lo <= self.hi, "a range has a first and a last id"
@@ -69,31 +72,37 @@ def run_unit(conn: Connection, spec: UnitSpec) -> UnitResult:
         rows, entry = _remove(conn, spec, statements)
         return Done(rows, entry, locked, {"lo": spec.lo, "hi": spec.hi})
 
-    return run_in_transaction(conn, spec, work)
+    return run_in_transaction(conn, spec, work, most=spec.most)
 
 
 def _statements(conn: Connection, spec: UnitSpec) -> Statements:
-    purge = PurgeSpec(spec.cutoff, strict=spec.strict, stranded_nodes=spec.stranded_nodes)
-    return Statements.of(conn, purge, only_keys=spec.only is not None)
+    return Statements.of(conn, _purge(spec), only_keys=spec.only is not None)
+
+
+def _purge(spec: UnitSpec) -> PurgeSpec:
+    return PurgeSpec(
+        spec.cutoff,
+        strict=spec.strict,
+        stranded_nodes=spec.stranded_nodes,
+        of_channels=spec.of_channels,
+    )
 
 
 def _parameters(conn: Connection, spec: UnitSpec) -> dict[str, Any]:
     found: dict[str, Any] = {"lo": spec.lo, "hi": spec.hi}
-    if spec.step == "DATA":
-        found["cutoff"] = spec.cutoff
     if spec.step == "STRANDED":
         found |= bound_nodes(spec.stranded_nodes, conn.dialect.name)
     return found
 
 
 def _lock(conn: Connection, spec: UnitSpec, statements: Statements) -> int:
-    parameters = _parameters(conn, spec)
-    parameters.pop("cutoff", None)
-    return lock_batches(conn, spec.step, statements, parameters)
+    return lock_batches(conn, spec.step, statements, _parameters(conn, spec))
 
 
 def _remove(conn: Connection, spec: UnitSpec, statements: Statements) -> tuple[int, ManifestEntry | None]:
     parameters = _parameters(conn, spec)
+    if spec.step == "DATA" or (spec.step != "STRANDED" and spec.of_channels):
+        parameters |= _purge(spec).bound
     if spec.only is not None:
         parameters |= bound_keys(conn.dialect.name, spec.only)
     if spec.step == "STRANDED":

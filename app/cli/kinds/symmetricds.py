@@ -10,8 +10,22 @@ GRANT SELECT, DELETE ON {schema}.{prefix}data, {schema}.{prefix}data_event,
 -- the marks of stranded batches, and the right to lock the rows of batches
 GRANT UPDATE ON {schema}.{prefix}outgoing_batch TO {role};
 GRANT SELECT ON {schema}.{prefix}node, {schema}.{prefix}parameter TO {role};
+-- heartbeats of nodes
+DO $lethe$
+BEGIN
+    IF to_regclass('{schema_text}.{prefix}node_host') IS NOT NULL THEN
+        GRANT SELECT ON {schema}.{prefix}node_host TO {role};
+    END IF;
+END
+$lethe$;
 -- from 3.9 on: how far SymmetricDS itself has purged (2.x has no such table)
 GRANT SELECT ON {schema}.{prefix}context TO {role};
+-- 3.x: the smaller purges (2.x has few of these tables; leave out what is not there)
+GRANT SELECT, DELETE ON {schema}.{prefix}table_reload_status, {schema}.{prefix}table_reload_request,
+    {schema}.{prefix}extract_request, {schema}.{prefix}registration_request, {schema}.{prefix}incoming_error,
+    {schema}.{prefix}trigger_hist, {schema}.{prefix}node_host_channel_stats,
+    {schema}.{prefix}node_host_stats, {schema}.{prefix}node_host_job_stats TO {role};
+GRANT SELECT ON {schema}.{prefix}channel TO {role};
 -- 2.x: SymmetricDS's own lock
 GRANT SELECT, INSERT, UPDATE ON {schema}.{prefix}lock TO {role};
 -- `archive restore --live` alone; leave it out where nobody restores
@@ -26,6 +40,16 @@ GRANT DELETE ON {schema}.{prefix}data_event TO {role};
 GRANT DELETE, UPDATE (status) ON {schema}.{prefix}outgoing_batch TO {role};
 GRANT DELETE ON {schema}.{prefix}incoming_batch TO {role};
 GRANT DELETE ON {schema}.{prefix}data_gap TO {role};
+-- 3.x: the smaller purges (2.x has few of these tables; leave out what is not there)
+GRANT DELETE ON {schema}.{prefix}table_reload_status TO {role};
+GRANT DELETE ON {schema}.{prefix}table_reload_request TO {role};
+GRANT DELETE ON {schema}.{prefix}extract_request TO {role};
+GRANT DELETE ON {schema}.{prefix}registration_request TO {role};
+GRANT DELETE ON {schema}.{prefix}incoming_error TO {role};
+GRANT DELETE ON {schema}.{prefix}trigger_hist TO {role};
+GRANT DELETE ON {schema}.{prefix}node_host_channel_stats TO {role};
+GRANT DELETE ON {schema}.{prefix}node_host_stats TO {role};
+GRANT DELETE ON {schema}.{prefix}node_host_job_stats TO {role};
 -- 2.x: SymmetricDS's own lock
 GRANT INSERT, UPDATE ON {schema}.{prefix}lock TO {role};
 -- Lethe's own tables (ledger, fence, manifest); without them: one worker, counts AT_LEAST

@@ -39,8 +39,8 @@ def _start(purge: Purge) -> dict[str, Any]:
     return {"form": _form(purge)}
 
 
-def _walk(_params: PurgeParams, value: CutoffValue, start: Start) -> DataGapWalk:
-    return DataGapWalk(start["form"], value)
+def _walk(look: Look, start: Start) -> DataGapWalk:
+    return DataGapWalk(start["form"], look.local)
 
 
 def _units(purge: Purge, head: UnitHead, start: Start) -> MakeUnit:

@@ -41,7 +41,7 @@ def _nodes(start: Start) -> Sequence[NodeRange]:
     return [NodeRange(*item) for item in start["nodes"]]
 
 
-def _walk(_params: PurgeParams, _value: CutoffValue, start: Start) -> IncomingWalk:
+def _walk(_look: Look, start: Start) -> IncomingWalk:
     return IncomingWalk(_nodes(start))
 
 

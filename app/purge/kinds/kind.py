@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from app.jobs.running.context import JobContext
 from app.purge.cutoff import Cutoff
-from app.purge.models import PurgeKind, PurgeParams
+from app.purge.models import PurgeKind, PurgeParams, StrandedMode
 from app.purge.reviewed import PlannedKeys
 from app.settings import Settings
 from app.stores.rows import Store
@@ -30,6 +30,7 @@ class Look:
     Args:
         should_stop: asked before each chunk of a long read.
         keys: gets the keys of all rows that would go.
+        channels: with a retention of their own, and their cut-offs.
     """
 
     conn: Connection
@@ -39,6 +40,7 @@ class Look:
     local: CutoffValue
     should_stop: Callable[[], bool]
     keys: KeySink | None = None
+    channels: tuple[tuple[str, CutoffValue], ...] = ()
 
     def with_keys(self, keys: KeySink) -> Self:
         """The same, for a plan that hands over its keys."""
@@ -77,7 +79,8 @@ class UnitHead:
 
 
 # Fields of a request that only the purge OUTGOING understands.
-NOT_OUTGOING = ("stranded", "strict")
+STRANDED, STRICT = "stranded", "strict"
+NOT_OUTGOING = (STRANDED, STRICT)
 Start = Mapping[str, Any]
 MakeUnit = Callable[[str, Piece], Any]
 
@@ -100,6 +103,8 @@ class Kind:
         finish: what the result says beside the counts.
         reach: step to the rows that it will look at, and those of them that are old enough; for the ETA.
         costs: by dialect, step to what a row that goes costs there, beside those of other steps; else 1.
+        words: what a request may say of what is stranded; `must_say`: it has to.
+        marking: the step that turns batches to OK; None: the kind has none.
     """
 
     kind: PurgeKind
@@ -110,12 +115,15 @@ class Kind:
     run_unit: Callable[[Connection, Any], UnitResult]
     plan: Callable[[Look, CutoffValue], PurgePlan]
     start: Callable[[Purge], dict[str, Any]]
-    walk: Callable[[PurgeParams, CutoffValue, Start], Walk]
+    walk: Callable[[Look, Start], Walk]
     units: Callable[[Purge, UnitHead, Start], MakeUnit]
     most_rows: Callable[[PurgeParams, Settings], dict[str, int]]
     finish: Callable[[Purge, LoopState, Mapping[str, int], Start], dict[str, Any]]
     reach: Callable[[Purge, Start], Mapping[str, Reach]]
     costs: Mapping[DialectName, Mapping[str, float]] = field(default_factory=dict)
+    words: frozenset[StrandedMode] = frozenset()
+    must_say: bool = False
+    marking: str | None = None
 
     def removed(self, rows: Mapping[str, int]) -> dict[str, int]:
         """Rows removed by table without prefix, from rows by step."""

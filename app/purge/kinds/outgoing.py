@@ -33,25 +33,27 @@ BATCHES_MAX = 5_000
 """A batch is looked up among its just-removed events: dead index entries make more of them slow."""
 
 
-def purge_spec(params: PurgeParams, value: CutoffValue) -> PurgeSpec:
+def purge_spec(look: Look) -> PurgeSpec:
     """What the lower floor needs to know of a purge."""
+    params = look.params
     nodes = params.stranded_nodes
     return PurgeSpec(
-        cutoff=value,
+        cutoff=look.local,
         strict=params.strict,
         mark_stranded=params.stranded is StrandedMode.MARK,
         stranded_nodes=None if nodes is None else tuple(nodes),
+        of_channels=look.channels,
     )
 
 
 def _plan(look: Look, now: CutoffValue) -> OutgoingPlan:
-    spec = purge_spec(look.params, look.local)
+    spec = purge_spec(look)
     return plan_outgoing(look.conn, spec, look.should_stop, now=now, keys=look.keys)
 
 
 def _start(purge: Purge) -> dict[str, Any]:
     """What was so before the first unit: stranded nodes, and batches that lacked data already."""
-    spec = purge_spec(purge.params, purge.local)
+    spec = purge_spec(purge)
     nodes = stranded_nodes(purge.conn, spec) if spec.mark_stranded else ()
     baseline = list_resent(
         purge.conn,
@@ -66,8 +68,8 @@ def _start(purge: Purge) -> dict[str, Any]:
     }
 
 
-def _walk(params: PurgeParams, value: CutoffValue, _start: Start) -> OutgoingWalk:
-    return OutgoingWalk(purge_spec(params, value), params.event_batches_in_tx)
+def _walk(look: Look, _start: Start) -> OutgoingWalk:
+    return OutgoingWalk(purge_spec(look), look.params.event_batches_in_tx)
 
 
 def _units(purge: Purge, head: UnitHead, _start: Start) -> MakeUnit:
@@ -88,7 +90,8 @@ def _unit(purge: Purge, head: UnitHead, step: str, piece: Piece) -> UnitSpec:
         resource=head.resource,
         has_ledger=head.has_ledger,
         archive_dir=head.archive_dir,
-        stranded_nodes=purge_spec(purge.params, purge.local).stranded_nodes,
+        stranded_nodes=purge_spec(purge).stranded_nodes,
+        of_channels=purge.channels,
     )
 
 
@@ -103,7 +106,7 @@ def _most_rows(params: PurgeParams, settings: Settings) -> dict[str, int]:
 
 
 def _reach(purge: Purge, _start: Start) -> Mapping[str, Reach]:
-    return reach_of_steps(purge.conn, purge_spec(purge.params, purge.local))
+    return reach_of_steps(purge.conn, purge_spec(purge))
 
 
 def _finish(purge: Purge, state: LoopState, rows: Mapping[str, int], start: Start) -> dict[str, Any]:
@@ -149,4 +152,6 @@ OUTGOING = Kind(
     finish=_finish,
     reach=_reach,
     costs=COSTS,
+    words=frozenset({StrandedMode.MARK, StrandedMode.SKIP}),
+    marking="STRANDED",
 )

@@ -1,7 +1,7 @@
 """What the catalog of a target says about the tables of a purge: names, columns, types, sizes, rights."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from spark.formats.symmetricds import (
@@ -26,6 +26,7 @@ from spark.purge.reading.catalog_mysql import (
     select_places,
     select_sizes,
 )
+from spark.purge.upkeep_rules import RULES, faults_of, rules_of, tables_of
 from spark.targets.connection import Connection, sqlite_path
 from spark.targets.errors import TargetSchemaUnsupported, TargetTablesElsewhere, TargetTablesMissing
 from spark.targets.files.mode_bits import may
@@ -44,6 +45,13 @@ RIGHTS: dict[KindName, dict[str, tuple[str, ...]]] = {
     "INCOMING": {INCOMING_BATCH: ("SELECT", "DELETE")},
     "DATA_GAP": {DATA_GAP: ("SELECT", "DELETE")},
 }
+RIGHTS |= {
+    kind: dict.fromkeys(tables_of(kind), ("SELECT",))
+    | dict.fromkeys(PURGED_TABLES[kind], ("SELECT", "DELETE"))
+    for kind in RULES
+}
+# FOR SHARE on the batches that a captured row is in, and their status where they are marked.
+RIGHTS["CHANNELS"][OUTGOING_BATCH] = ("SELECT", "UPDATE")
 ELSEWHERE_MAX = 5
 _MAY_KEEP_LEDGER = """
     select case when n.oid is null then has_database_privilege(current_database(), 'CREATE')
@@ -80,9 +88,10 @@ def read_catalog(conn: Connection, kind: KindName = "OUTGOING") -> Catalog:
     Raises: TargetTablesMissing: a required table is not there; TargetTablesElsewhere: it is somewhere else;
         TargetSchemaUnsupported: a required column is not there.
     """
-    read = _all_columns(conn, KNOWN_TABLES)
-    found = {table: read[table] for table in KNOWN_TABLES if read[table]}
-    required = REQUIRED_COLUMNS[kind]
+    wanted = tuple(dict.fromkeys((*KNOWN_TABLES, *tables_of(kind))))
+    read = _all_columns(conn, wanted)
+    found = {table: read[table] for table in wanted if read[table]}
+    required = REQUIRED_COLUMNS.get(kind, {})
     missing = [f"{conn.target.table_prefix}{table}" for table in required if table not in found]
     if missing:
         hint = _hint(conn, missing)
@@ -96,8 +105,25 @@ def read_catalog(conn: Connection, kind: KindName = "OUTGOING") -> Catalog:
             )
     if conn.dialect.name == "mysql":
         refuse_server(conn)
-        refuse_engines(conn, [f"{conn.target.table_prefix}{table}" for table in required])
+        checked = required or [table for table in tables_of(kind) if table in found]
+        refuse_engines(conn, [f"{conn.target.table_prefix}{table}" for table in checked])
+    if kind in RULES:
+        _refuse_without_rules(conn, kind, found)
     return found
+
+
+def _refuse_without_rules(conn: Connection, kind: KindName, found: Catalog) -> None:
+    """A layout of a version whose tables nothing is known of."""
+    prefix, layout = conn.target.table_prefix, layout_of(found)
+    if rules_of(kind, layout, prefix=prefix):
+        return
+    faults = "; ".join(dict.fromkeys(faults_of(kind, layout, prefix=prefix).values()))
+    missing = [f"{prefix}{table}" for table in PURGED_TABLES[kind] if table not in found]
+    if len(missing) < len(PURGED_TABLES[kind]):
+        raise TargetSchemaUnsupported(f"no purge {kind} of this version of SymmetricDS: {faults}")
+    hint = _hint(conn, missing)
+    error = TargetTablesElsewhere if hint else TargetTablesMissing
+    raise error(f"no purge {kind} here, as in versions of SymmetricDS without these tables: {faults}{hint}")
 
 
 def has_table(conn: Connection, table: str) -> bool:
@@ -119,14 +145,20 @@ def layout_of(catalog: Catalog) -> Layout:
 
 
 def missing_rights(
-    conn: Connection, kind: KindName = "OUTGOING", *, also_read: Sequence[str] = ()
+    conn: Connection,
+    kind: KindName = "OUTGOING",
+    *,
+    also_read: Sequence[str] = (),
+    present: Collection[str] | None = None,
 ) -> tuple[tuple[str, str], ...]:
     """(table, right) pairs that the role lacks; on SQLite the file and its directory must be writable.
 
     Args:
         also_read: more tables, without prefix, that the purge has to look into.
+        present: the tables that are there; None: all.
     """
     wanted = RIGHTS[kind] | dict.fromkeys(also_read, ("SELECT",))
+    wanted = {table: rights for table, rights in wanted.items() if present is None or table in present}
     prefix = conn.target.table_prefix
     if conn.dialect.name == "sqlite":
         if _writable(sqlite_path(conn.target)):

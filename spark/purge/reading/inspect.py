@@ -33,6 +33,7 @@ from spark.purge.reading.catalog import (
     table_sizes,
 )
 from spark.purge.reading.catalog_mysql import lacks_right, running_deletes
+from spark.purge.upkeep_rules import RULES, rules_of
 from spark.targets.connection import Connection, identity, target_now
 from spark.targets.errors import MixedTimeTypes, TargetSchemaUnsupported
 
@@ -91,7 +92,7 @@ def inspect(conn: Connection, kind: KindName = "OUTGOING") -> Inspection:
     catalog = read_catalog(conn, kind)
     layout = layout_of(catalog)
     compared = compared_times(conn, layout, kind)
-    missing = missing_rights(conn, kind, also_read=proving_tables(layout, kind))
+    missing = missing_rights(conn, kind, also_read=proving_tables(layout, kind), present=layout.tables)
     readable = not any(right == "SELECT" for _table, right in missing)
     return Inspection(
         layout=layout,
@@ -102,10 +103,14 @@ def inspect(conn: Connection, kind: KindName = "OUTGOING") -> Inspection:
         permissions_missing=missing,
         can_create_ledger=can_create_ledger(conn),
         read_only=is_read_only(conn),
-        sizes=table_sizes(conn, PURGED_TABLES[kind]) if readable else {},
+        sizes=table_sizes(conn, _present(layout, kind)) if readable else {},
         sym_parameter=_parameters(conn, catalog) if readable else {},
         own_purge_running=_own_purge(conn, catalog, kind) if readable else (),
     )
+
+
+def _present(layout: Layout, kind: KindName) -> tuple[str, ...]:
+    return tuple(table for table in PURGED_TABLES[kind] if table in layout.tables)
 
 
 def compared_times(conn: Connection, layout: Layout, kind: KindName) -> tuple[tuple[str, str], ...]:
@@ -117,6 +122,9 @@ def compared_times(conn: Connection, layout: Layout, kind: KindName) -> tuple[tu
         return ((DATA, "create_time"), (OUTGOING_BATCH, "create_time"))
     if kind == "INCOMING":
         return ((INCOMING_BATCH, "create_time"),)
+    if kind in RULES:
+        rules = rules_of(kind, layout, prefix=conn.target.table_prefix)
+        return tuple(dict.fromkeys((rule.table, rule.time) for rule in rules))
     if layout.gap_time is None:
         raise TargetSchemaUnsupported(
             f"{conn.target.table_prefix}{DATA_GAP} has neither status and last_update_time (until 3.8)"
@@ -167,7 +175,7 @@ def _sqlite_encoding(conn: Connection, compared: Sequence[tuple[str, str]]) -> T
 
 
 def _parameters(conn: Connection, catalog: Catalog) -> dict[str, str | None]:
-    if "parameter" not in catalog or not _readable(conn, "parameter"):
+    if "parameter" not in catalog or not readable(conn, "parameter"):
         return {}
     external_id, group = _own_names(conn, catalog)
     rows = conn.execute(
@@ -182,10 +190,10 @@ def _parameters(conn: Connection, catalog: Catalog) -> dict[str, str | None]:
 
 def _own_names(conn: Connection, catalog: Catalog) -> tuple[str | None, str | None]:
     """External id and group of the node whose database this is; None where that cannot be known."""
-    if NODE not in catalog or not _readable(conn, NODE):
+    if NODE not in catalog or not readable(conn, NODE):
         return None, None
     node = _name(conn, NODE)
-    if "node_identity" in catalog and _readable(conn, "node_identity"):
+    if "node_identity" in catalog and readable(conn, "node_identity"):
         rows = conn.execute(
             f"select n.external_id, n.node_group_id from {node} n"
             f" join {_name(conn, 'node_identity')} i on i.node_id = n.node_id"
@@ -205,7 +213,7 @@ def _own_purge(conn: Connection, catalog: Catalog, kind: KindName) -> tuple[str,
 
 def _held_lock(conn: Connection, catalog: Catalog, action: str) -> tuple[str, ...]:
     """2.x writes its lock to the table; 3.x keeps it in memory, so an empty table proves nothing."""
-    if LOCK not in catalog or not _readable(conn, LOCK):
+    if LOCK not in catalog or not readable(conn, LOCK):
         return ()
     rows = conn.execute(
         f"select lock_action, locking_server_id, lock_time from {_name(conn, LOCK)}"
@@ -240,7 +248,8 @@ def _name(conn: Connection, table: str) -> str:
     return conn.dialect.qualify(conn.target.schema, f"{conn.target.table_prefix}{table}")
 
 
-def _readable(conn: Connection, table: str) -> bool:
+def readable(conn: Connection, table: str) -> bool:
+    """Whether the role may read a table, given without prefix, that is there."""
     if conn.dialect.name == "sqlite":
         return True
     if conn.dialect.name == "mysql":

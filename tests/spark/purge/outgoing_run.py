@@ -75,6 +75,7 @@ class OutgoingRun:
             has_ledger=self.ledger,
             archive_dir=None if self.archive_dir is None else str(self.archive_dir),
             stranded_nodes=self.spec.stranded_nodes,
+            of_channels=self.spec.of_channels,
         )
 
     def claim(self, conn: Connection) -> None:

@@ -1,0 +1,1 @@
+"""`lethe symmetricds`: what a database of SymmetricDS still has to deliver."""
