@@ -64,6 +64,12 @@ HEALTH: Final = (
         "How long a thread of a connected slon may be silent (COMPONENT_SILENT), as in test_slony_state. The"
         " cleanup thread speaks once each cleanup_interval, and may miss one.",
     ),
+    _age(
+        "subscription.age",
+        "PT1H",
+        "How long a subscription may be asked for and not active (SUBSCRIPTION_INACTIVE); the copy of a large"
+        " set may take longer.",
+    ),
     _age("ddl.age", "PT5M", "How long DDL may be on its way to a subscriber (DDL_PENDING)."),
     _age(
         "log_switch.age",

@@ -111,6 +111,18 @@ def last_seqno(conn: Connection, catalog: Catalog, origin: int, *, config_only: 
     return int(rows[0][0]) if rows else None
 
 
+def config_events(conn: Connection, catalog: Catalog, origin: int, *, after: int, upto: int) -> list[Event]:
+    """An origin's events that are no SYNC, of a range of seqnos without its lower end."""
+    rows = conn.execute(
+        f"select {_COLUMNS} from {conn.dialect.qualify(catalog.schema, 'sl_event')} e"
+        " where e.ev_origin = cast(:origin as integer) and e.ev_seqno > cast(:after as bigint)"
+        f" and e.ev_seqno <= cast(:upto as bigint) and e.ev_type is distinct from '{SYNC}'"
+        " order by e.ev_seqno",
+        {"origin": origin, "after": after, "upto": upto},
+    )
+    return [_event(row) for row in rows]
+
+
 def create_sync(conn: Connection, catalog: Catalog) -> Event:
     """Make a SYNC of this node, in a transaction of its own.
 

@@ -11,6 +11,7 @@ from app.cli.shell.arguments import LIMIT_DEFAULT, Limit, StoreId, instant
 from app.cli.shell.exits import ExitCode
 from app.cli.shell.output import cell
 from app.cli.shell.session import Session, on_service
+from app.cli.slony.changes import changes, copy
 from app.cli.slony.health import health
 from app.cli.slony.jobs import cleanup, switch_log, wait
 from app.cli.slony.ready import ready
@@ -22,9 +23,11 @@ app = typer.Typer(
     name="slony",
     no_args_is_help=True,
     add_completion=False,
-    help="Nodes of a Slony-I cluster: health, who has confirmed what, waiting, cleanup, log switch.",
+    help="Nodes of a Slony-I cluster: health, confirmations, changes, waiting, cleanup, log switch.",
 )
 app.command("health")(health)
+app.command("changes")(changes)
+app.command("copy")(copy)
 app.command("wait")(wait)
 app.command("ready")(ready)
 app.command("cleanup")(cleanup)

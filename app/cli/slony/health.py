@@ -2,27 +2,13 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 from lethe_client import HealthFinding, NodeHealth, SlonyHealth
 
-from app.cli.shell.exits import Complaint
-from app.cli.shell.output import Output
+from app.cli.shell.plugin import exit_code, line, status_line, unknown
 from app.cli.shell.session import Session, on_service
-
-UNKNOWN: Final = 3
-CODES: Final = {"OK": 0, "WARNING": 1, "CRITICAL": 2}
-"""All else is UNKNOWN, what only a newer service knows too."""
-SEPARATOR: Final = "|"
-"""Behind it stand figures: it must not be in the words before."""
-
-
-def _unknown(out: Output, complaint: Complaint) -> int:
-    """The service cannot be asked: nobody knows how the cluster is."""
-    out.say(f"SLONY UNKNOWN - {_line(f'{complaint.code}: {complaint.detail} {complaint.advice}'.strip())}")
-    out.document(complaint.problem())
-    return UNKNOWN
 
 
 def _health(
@@ -45,15 +31,13 @@ def _health(
         assert store is not None, "one of them was given"
         found = session.client.slony.health(store)
     session.out.document(found.raw)
-    session.out.say(
-        f"SLONY {found.status} - {_line(_summary(found))} {SEPARATOR} {' '.join(_figures(found))}"
-    )
+    session.out.say(status_line("SLONY", found.status, _summary(found), _figures(found)))
     for each in found.findings:
-        session.out.say(_line(_finding(each)))
-    return CODES.get(found.status, UNKNOWN)
+        session.out.say(line(_finding(each)))
+    return exit_code(found.status)
 
 
-health = on_service(_health, refused=_unknown)
+health = on_service(_health, refused=unknown("SLONY"))
 
 
 def _summary(found: SlonyHealth) -> str:
@@ -71,7 +55,6 @@ def _finding(each: HealthFinding) -> str:
 
 
 def _figures(found: SlonyHealth) -> Iterator[str]:
-    """`'label'=value[unit];warn;crit;min`, as the guidelines of these plugins have it."""
     yield f"findings={len(found.findings)};;;0"
     for node in found.nodes:
         yield from _figures_of(node)
@@ -91,7 +74,3 @@ def _figures_of(node: NodeHealth) -> Iterator[str]:
 
 def _seconds(age: timedelta) -> str:
     return f"{age.total_seconds():.1f}"
-
-
-def _line(text: str) -> str:
-    return " ".join(text.replace(SEPARATOR, "/").split())

@@ -22,6 +22,7 @@ def limits_of(values: GlobalValues, store: Store) -> Thresholds:
             "components": "health.component.age",
             "cleanup_interval": CLEANUP_INTERVAL,
             "ddl": "health.ddl.age",
+            "subscriptions": "health.subscription.age",
             "log_switch": "health.log_switch.age",
         }.items()
     }

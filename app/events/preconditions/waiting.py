@@ -1,7 +1,8 @@
 """A request that waits for a precondition: looks, and rests between them without thread, connection or lock.
 
 Rules:
-- a look is a thread of few that all waiting requests share: nodes that hang hold up no other request;
+- looks have few threads, few for each store, and a deadline (turns.py): nodes that hang hold up no other
+  request, nor this one for ever;
 - what has to be read anew from all nodes is read seldom: their lists of events are long;
 - who has gone is not looked for any more: nothing of a wait is left in the service or at a node;
 - the answer is what the last look told, never what was hoped for meanwhile.
@@ -12,7 +13,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from anyio import CapacityLimiter, to_thread
 from fastapi import Request
 
 from app.auth.access import clock_of, database_of, settings_of
@@ -20,11 +20,15 @@ from app.auth.service import Caller
 from app.events.nodes import ASKING_MAX_S
 from app.events.preconditions.models import PreconditionRead, PreconditionRequest
 from app.events.preconditions.service import AGAIN_MAX_S, Asked, ask_again, ask_first
+from app.events.preconditions.turns import Looks
 from app.jobs.api import watch_of
+from app.stores.errors import service_error
 from app.stores.rows import Store
 from spark.events.waiting import pause_s
+from spark.targets.errors import TargetUnreachable
 
-LOOKS_AT_ONCE_MAX: Final = 8
+OWN_MAX_S: Final = 15.0
+"""For the store's own node and for a turn, besides what the other nodes have."""
 LOOK_AT_ALL_PAUSE_S: Final = 5.0
 GONE_EVERY_S: Final = 1.0
 """So often a resting request asks whether its client is still there, and whether the service stops."""
@@ -80,24 +84,37 @@ async def _rested(wait: _Wait, pause_s: float) -> bool:
 
 
 async def _first(wait: _Wait, request: PreconditionRequest, *, max_s: float) -> Asked:
+    """Look at all.
+
+    Raises: ServiceError: the store's own node did not answer, or not in time.
+    """
     database, settings = database_of(wait.http), settings_of(wait.http)
     look = partial(ask_first, database, settings, wait.store, request, caller=wait.caller, max_s=max_s)
-    return await to_thread.run_sync(look, limiter=_looks(wait.http))
+    try:
+        return await _looks(wait.http).look(wait.store.id, look, max_s=max_s + OWN_MAX_S)
+    except TargetUnreachable as error:
+        raise service_error(error) from error
 
 
 async def _again(wait: _Wait, asked: Asked) -> Asked:
-    """Look at those whose word counts, or at all again where somebody was not there the first time."""
+    """Look at those whose word counts, or at all again where somebody was not there the first time.
+
+    Where that is not done in time what the last look told stands, and is told.
+    """
     if asked.has_to_ask_all:
         request = wait.request.model_copy(update={"awaited": asked.answer.awaited})
         return await _first(wait, request, max_s=AGAIN_MAX_S)
     look = partial(ask_again, database_of(wait.http), settings_of(wait.http), asked)
-    return await to_thread.run_sync(look, limiter=_looks(wait.http))
+    try:
+        return await _looks(wait.http).look(wait.store.id, look, max_s=AGAIN_MAX_S + OWN_MAX_S)
+    except TargetUnreachable:
+        return asked
 
 
-def _looks(http: Request) -> CapacityLimiter:
-    """The threads that looks of this application share; made in its own loop, when the first one asks."""
+def _looks(http: Request) -> Looks:
+    """The looks of this application; made in its own loop, when the first one asks."""
     state = http.app.state
     if getattr(state, "precondition_looks", None) is None:
-        state.precondition_looks = CapacityLimiter(LOOKS_AT_ONCE_MAX)
-    found: CapacityLimiter = state.precondition_looks
+        state.precondition_looks = Looks()
+    found: Looks = state.precondition_looks
     return found

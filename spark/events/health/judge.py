@@ -24,7 +24,7 @@ from spark.events.health.ages import (
     words,
 )
 from spark.events.health.records import HealthFinding, Leftover, NodeReading, Severity, Thresholds
-from spark.events.health.routes import judge_routes
+from spark.events.health.routes import judge_routes, judge_subscriptions
 
 HELD: Final = ("sl_log_1", "sl_log_2", "sl_seqlog")
 _RANK: Final = (Severity.OK, Severity.UNKNOWN, Severity.WARNING, Severity.CRITICAL)
@@ -38,6 +38,7 @@ def judge_node(reading: NodeReading, limits: Thresholds) -> list[HealthFinding]:
         *judge_events(reading, limits),
         *judge_components(reading, limits),
         *judge_routes(reading),
+        *judge_subscriptions(reading, limits),
         *judge_ddl(reading, limits),
         *judge_transactions(reading, limits),
         *judge_switch(reading, limits),

@@ -128,7 +128,11 @@ _COMPONENTS = """
     order by 1
 """
 _SUBSCRIPTIONS = """
-    select s.sub_set, t.set_origin, s.sub_provider, s.sub_receiver
+    select s.sub_set, t.set_origin, s.sub_provider, s.sub_receiver, s.sub_active,
+        case when not s.sub_active then (
+            select max(e.ev_timestamp) from {event} e
+            where e.ev_type in ('SUBSCRIBE_SET', 'ENABLE_SUBSCRIPTION')
+                and e.ev_data1 = s.sub_set::text and e.ev_data3 = s.sub_receiver::text) end
     from {subscribe} s join {set} t on t.set_id = s.sub_set order by 1, 4
 """
 _DDL = """
@@ -228,7 +232,10 @@ def _listens(conn: Connection, names: dict[str, str]) -> tuple[Listen, ...]:
 
 def _subscriptions(conn: Connection, names: dict[str, str]) -> tuple[Subscription, ...]:
     rows = conn.execute(_SUBSCRIPTIONS.format(**names))
-    return tuple(Subscription(int(s), int(o), int(p), int(r)) for s, o, p, r in rows)
+    return tuple(
+        Subscription(int(set_id), int(origin), int(provider), int(receiver), bool(active), asked_at)
+        for set_id, origin, provider, receiver, active, asked_at in rows
+    )
 
 
 def _set_origins(conn: Connection, names: dict[str, str]) -> frozenset[int]:

@@ -44,6 +44,7 @@ class Thresholds:
         components: age of what a thread of slon said last.
         cleanup_interval: of slon: its cleanup thread speaks only so often.
         ddl: how long a DDL script may be on its way.
+        subscriptions: how long a subscription may be asked for and not active.
         log_switch: how long a switch of the log tables may be under way.
     """
 
@@ -57,6 +58,7 @@ class Thresholds:
     components: timedelta = timedelta(minutes=5)
     cleanup_interval: timedelta = timedelta(minutes=10)
     ddl: timedelta = timedelta(minutes=5)
+    subscriptions: timedelta = timedelta(hours=1)
     log_switch: timedelta = timedelta(hours=1)
 
 
@@ -98,12 +100,18 @@ class Listen:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A row of sl_subscribe, and the origin of its set."""
+    """A row of sl_subscribe, and the origin of its set.
+
+    Args:
+        asked_at: of the newest event that asked for it, where it is not active; None: no such event is left.
+    """
 
     set_id: int
     origin: int
     provider: int
     receiver: int
+    is_active: bool = True
+    asked_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

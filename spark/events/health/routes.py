@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from spark.events.catalog import path_digest
-from spark.events.health.records import HealthFinding, NodeReading, Severity
+from spark.events.health.ages import NOTHING, is_over, words
+from spark.events.health.records import HealthFinding, NodeReading, Severity, Thresholds
 
 NAMED_MAX: Final = 10
 _PENDING: Final = path_digest("<event pending>")
@@ -64,3 +65,25 @@ def _pending_path(reading: NodeReading, server: int, client: int) -> HealthFindi
         detail=f"node {client} is to listen at node {server}, and sl_path does not say yet how to get there",
         advice=STORE_PATH,
     )
+
+
+def judge_subscriptions(reading: NodeReading, limits: Thresholds) -> Iterator[HealthFinding]:
+    """Subscriptions that were asked for and never became active."""
+    for each in reading.subscriptions or ():
+        if each.is_active or limits.subscriptions <= NOTHING:
+            continue
+        age = None if each.asked_at is None else reading.now - each.asked_at
+        if age is not None and not is_over(age, limits.subscriptions):
+            continue
+        since = "longer than events are kept" if age is None else words(age)
+        yield HealthFinding(
+            code="SUBSCRIPTION_INACTIVE",
+            severity=Severity.WARNING,
+            node=each.receiver,
+            detail=f"the subscription of node {each.receiver} to set {each.set_id} is not active for {since}",
+            advice=f"Look at the log of node {each.receiver}'s slon: the copy of the set runs, fails again"
+            " and again, or was never begun. Where nobody wants it any more: UNSUBSCRIBE SET by slonik.",
+            measured=None if age is None else age.total_seconds(),
+            limit=limits.subscriptions.total_seconds(),
+            unit="SECONDS",
+        )

@@ -232,5 +232,6 @@ def test_ready_exactly_when_slonik_goes_on(bare_slony: SlonyCluster) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3_600)  # slonik's own pauses: five minutes alone, half an hour on a busy machine
 def test_ready_exactly_when_slonik_goes_on_many_times(bare_slony: SlonyCluster) -> None:
     check(bare_slony, SEEDS_LONG)

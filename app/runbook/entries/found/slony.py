@@ -81,6 +81,15 @@ ENTRIES: Final = (
         Passes.MAYBE,
     ),
     Entry(
+        "SUBSCRIPTION_INACTIVE",
+        (Seen.FINDING,),
+        "A subscription was asked for and has not become active for `health.subscription.age`, or for longer"
+        " than events are kept.",
+        "Look at the log of the receiver's slon: the copy of the set runs, fails again and again, or was"
+        " never begun. Where nobody wants it any more, end it by slonik (`unsubscribe set`).",
+        Passes.MAYBE,
+    ),
+    Entry(
         "LOG_SWITCH_STUCK",
         (Seen.FINDING,),
         "A switch of the log tables is under way for longer than `health.log_switch.age`; `detail` says who"

@@ -33,7 +33,30 @@ class Fault:
     limits: Thresholds = LIMITS
 
 
+ASKED = (
+    "insert into sl_event"
+    " (ev_origin, ev_seqno, ev_timestamp, ev_snapshot, ev_type, ev_data1, ev_data2, ev_data3)"
+    " select 1, min(ev_seqno) - 1, now() - interval '{age}', '10:10:', 'SUBSCRIBE_SET', '1', '1', '3'"
+    " from sl_event where ev_origin = 1"
+)
+INACTIVE = "update sl_subscribe set sub_active = false where sub_receiver = 3"
 FAULTS = (
+    Fault(
+        "a subscription that was never enabled",
+        (INACTIVE, ASKED.format(age="61 minutes")),
+        "SUBSCRIPTION_INACTIVE",
+        WARNING,
+        3,
+        "the subscription of node 3 to set 1 is not active for 61 min",
+    ),
+    Fault(
+        "a subscription whose events are gone",
+        (INACTIVE, "delete from sl_event where ev_type in ('SUBSCRIBE_SET', 'ENABLE_SUBSCRIPTION')"),
+        "SUBSCRIPTION_INACTIVE",
+        WARNING,
+        3,
+        "is not active for longer than events are kept",
+    ),
     Fault(
         "a receiver that stands still",
         (
@@ -255,6 +278,12 @@ class _Found(Exception):
 
 def test_nothing_is_wrong_with_a_node_that_has_caught_up(healthy: LoadedCatalog) -> None:
     assert judged(healthy) == []
+
+
+def test_a_subscription_that_is_under_way_is_none(healthy: LoadedCatalog) -> None:
+    assert judged(healthy, INACTIVE, ASKED.format(age="59 minutes")) == []
+    unlimited = replace(LIMITS, subscriptions=timedelta())
+    assert judged(healthy, INACTIVE, limits=unlimited) == []
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)

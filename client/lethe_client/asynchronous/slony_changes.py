@@ -1,0 +1,158 @@
+"""Made by `make client` from lethe_client/slony_changes.py: change that, not this."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+
+import httpx
+
+from lethe_client.asynchronous.streaming import lines
+from lethe_client.asynchronous.transport import AsyncTransport
+from lethe_client.decoding import decode
+from lethe_client.errors import LetheError, ProblemError, TransportFailed
+from lethe_client.paths import resource
+from lethe_client.slony_changes import (
+    END,
+    ERROR,
+    NDJSON,
+    POLL_S,
+    SILENCE_MAX_S,
+    START,
+    SYNC,
+    SlonyChange,
+    _record,
+)
+from lethe_client.transport import Call
+
+
+class SlonyChanges:
+    """`/v1/stores/{store}/slony-changes`."""
+
+    def __init__(self, transport: AsyncTransport) -> None:
+        self._transport = transport
+
+    async def page(
+        self,
+        store_id: str,
+        *,
+        after: int | None = None,
+        snapshot: str | None = None,
+        copied: str | None = None,
+        sets: Sequence[int] = (),
+        limit: int | None = None,
+        rows: int | None = None,
+    ) -> AsyncGenerator[SlonyChange]:
+        """Yield a START and the units behind a position, as many as one answer has.
+
+        Args:
+            after: seqno of the last SYNC that was applied; None: the oldest that is kept.
+            snapshot: of that SYNC, to be compared with the node's.
+            copied: snapshot of a first copy, until the first SYNC behind it has come.
+            sets: only tables and sequences of these.
+            limit, rows: at most so many units; no further one once so many records came.
+        Raises: Conflict: NEEDS_TOTAL. TransportFailed: the answer was cut off; what came after its last SYNC
+            is not whole.
+        """
+        params = {
+            "after": after,
+            "snapshot": snapshot,
+            "copied": copied,
+            "set": [*sets] or None,
+            "limit": limit,
+            "rows": rows,
+        }
+        call = Call(
+            method="GET",
+            path=resource("stores", store_id, "slony-changes"),
+            params=params,
+            headers={"Accept": NDJSON},
+            timeout_s=SILENCE_MAX_S,
+        )
+        async for each in self._records(call, ends=(START, SYNC)):
+            yield each
+
+    async def copy(self, store_id: str, *, sets: Sequence[int]) -> AsyncGenerator[SlonyChange]:
+        """Yield a START, every row of the tables of some sets as COPY, the sequences, and an END.
+
+        Go on with `page` or `follow`: `after` the START's seqno, `copied` its detail's. Nothing is left out,
+        and nothing comes twice.
+
+        Raises: Conflict; TransportFailed: it was cut off, begin again.
+        """
+        call = Call(
+            method="GET",
+            path=resource("stores", store_id, "slony-copy"),
+            params={"set": [*sets]},
+            headers={"Accept": NDJSON},
+            timeout_s=SILENCE_MAX_S,
+        )
+        async for each in self._records(call, ends=(END,)):
+            yield each
+
+    async def _records(self, call: Call, *, ends: tuple[str, ...]) -> AsyncGenerator[SlonyChange]:
+        """The records of an answer, whose last one must be of a kind that ends it."""
+        async with self._transport.stream(call) as response:
+            request_id = response.request.headers["x-request-id"]
+            kind = ""
+            try:
+                async for line in lines(response.aiter_bytes()):
+                    found = _record(line)
+                    kind = found["kind"]
+                    if kind == ERROR:
+                        detail = f"{found.get('code')}: {found.get('detail')}"
+                        raise TransportFailed(detail, maybe_done=False, request_id=request_id)
+                    yield decode(SlonyChange, found)
+            except httpx.TransportError as error:
+                detail = f"the stream of changes was cut: {error or type(error).__name__}"
+                raise TransportFailed(detail, maybe_done=False, request_id=request_id) from error
+            if kind not in ends:
+                detail = "the stream of changes ended before its end"
+                raise TransportFailed(detail, maybe_done=False, request_id=request_id)
+
+    async def follow(
+        self,
+        store_id: str,
+        *,
+        after: int | None = None,
+        snapshot: str | None = None,
+        copied: str | None = None,
+        sets: Sequence[int] = (),
+        limit: int | None = None,
+        poll_s: float = POLL_S,
+    ) -> AsyncIterator[SlonyChange]:
+        """Yield units for ever, asking again from the last SYNC; a cut answer begins again with a START.
+
+        Args:
+            poll_s: between two answers without a unit.
+            after, snapshot, copied, sets, limit: as of `page`.
+        Raises: ProblemError: the service refuses, such as NEEDS_TOTAL. TransportFailed: it cannot be reached
+            in all the time that the policy allows.
+        """
+        policy = self._transport.retries
+        heard_at = policy.monotonic()
+        fruitless = 0
+        begin = True
+        while True:
+            failure: LetheError | None = None
+            units = 0
+            try:
+                async for record in self.page(
+                    store_id, after=after, snapshot=snapshot, copied=copied, sets=sets, limit=limit
+                ):
+                    heard_at = policy.monotonic()
+                    if record.kind == START:
+                        after, snapshot = (record.seqno, record.snapshot)
+                    if record.kind != START or begin:
+                        yield record
+                    begin = False
+                    if record.kind == SYNC:
+                        units += 1
+                        after, snapshot = (record.seqno, str((record.detail or {}).get("snapshot")))
+                        copied = None
+            except (ProblemError, TransportFailed) as error:
+                if isinstance(error, ProblemError) and (not error.retryable):
+                    raise
+                failure, begin = (error, True)
+            fruitless = 0 if failure is None or units else fruitless + 1
+            delay_s = policy.delay_s(fruitless + 1) if failure is not None else 0.0 if units else poll_s
+            if failure is not None and policy.monotonic() + delay_s - heard_at > policy.total_s:
+                raise failure
+            await policy.asleep(delay_s)

@@ -1,0 +1,127 @@
+"""A first copy: every row of the tables of some sets, of one moment, and the position to go on from.
+
+Rules:
+- rows, position and the moment's own snapshot are read in one REPEATABLE READ transaction: the first unit
+  behind the copy has what its SYNC sees and this snapshot does not: nothing is missing or comes twice;
+- values are as PostgreSQL's output functions print them, as in the log.
+
+Source: remote_worker.c, copy_set, which keeps a list of log_actionseq for the same purpose.
+"""
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from spark.events.feed.errors import FeedSetUnknown
+from spark.events.feed.position import hold_log, newest_position, require_origin, require_sets
+from spark.events.feed.reading import BLOCK_ROWS
+from spark.events.feed.records import Change, Position
+from spark.events.feed.snapshot import TxidSnapshot
+from spark.events.records import Catalog
+from spark.targets.connection import Connection
+
+_TABLES: Final = """
+    select t.tab_id, t.tab_set, n.nspname::text, c.relname::text, array_agg(a.attname::text order by a.attnum)
+    from {tables} t join pg_catalog.pg_class c on c.oid = t.tab_reloid
+    join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+    join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+    where t.tab_set = any(cast(:sets as integer[])) group by 1, 2, 3, 4 order by 1
+"""
+_SEQUENCES: Final = """
+    select s.seq_id, s.seq_set, s.seq_nspname::text, s.seq_relname::text, v.seq_last_value
+    from {sequences} s join {values} v on v.seq_id = s.seq_id
+    where s.seq_set = any(cast(:sets as integer[])) order by 1
+"""
+_ESCAPED: Final = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A copy that is being read: its position, the snapshot that it sees, its records in blocks."""
+
+    start: Position
+    copied: TxidSnapshot
+    blocks: Generator[list[Change], None, None]
+
+
+def read_copy(conn: Connection, catalog: Catalog, origin: int, sets: frozenset[int]) -> Copy:
+    """Copy the tables of some sets; the caller's transaction must have just begun.
+
+    Raises: OriginElsewhere, FeedSetUnknown, NeedsTotal: there is no SYNC yet; TargetError.
+    """
+    require_origin(catalog, origin)
+    if not sets:
+        raise FeedSetUnknown("a copy is of named sets; name at least one")
+    hold_log(conn, catalog)
+    require_sets(conn, catalog, origin, sets)
+    start = newest_position(conn, catalog, origin)
+    [(text,)] = conn.execute("select pg_catalog.txid_current_snapshot()::text")
+    return Copy(start, TxidSnapshot.parse(text), _blocks(conn, catalog, start.seqno, sets))
+
+
+def _blocks(
+    conn: Connection, catalog: Catalog, seqno: int, sets: frozenset[int]
+) -> Generator[list[Change], None, None]:
+    count = 0
+    tables = _TABLES.format(tables=conn.dialect.qualify(catalog.schema, "sl_table"))
+    for number, set_id, schema, table, columns in conn.execute(tables, {"sets": sorted(sets)}):
+        like = Change(seqno, "COPY", set_id=set_id, table_id=int(number), schema=schema, table=table)
+        for block in _table(conn, like, columns):
+            count += len(block)
+            yield block
+    names = {
+        "sequences": conn.dialect.qualify(catalog.schema, "sl_sequence"),
+        "values": conn.dialect.qualify(catalog.schema, "sl_seqlastvalue"),
+    }
+    last = [
+        Change(
+            seqno,
+            "SEQUENCE",
+            set_id=set_id,
+            schema=schema,
+            table=name,
+            detail={"sequence_id": int(number), "last_value": value},
+        )
+        for number, set_id, schema, name, value in conn.execute(
+            _SEQUENCES.format(**names), {"sets": sorted(sets)}
+        )
+    ]
+    yield [*last, Change(seqno, "END", detail={"records": count + len(last)})]
+
+
+def _table(conn: Connection, like: Change, columns: list[str]) -> Iterator[list[Change]]:
+    assert like.schema is not None
+    assert like.table is not None
+    quoted = ", ".join(map(conn.dialect.quote, columns))
+    place = conn.dialect.qualify(like.schema, like.table)
+    with conn.copy_out(f"copy (select {quoted} from {place}) to stdout") as lines:
+        block: list[Change] = []
+        for line in lines:
+            block.append(like._replace(values=dict(zip(columns, values_of(line), strict=True))))
+            if len(block) == BLOCK_ROWS:
+                yield block
+                block = []
+        if block:
+            yield block
+
+
+def values_of(line: bytes) -> list[str | None]:
+    """The values of a line of COPY's text format."""
+    return [None if value == b"\\N" else _value(value) for value in line.rstrip(b"\n").split(b"\t")]
+
+
+def _value(text: bytes) -> str:
+    first, *rest = text.split(b"\\")
+    if not rest:
+        return first.decode()
+    parts, literal = [first], False
+    for part in rest:
+        if literal:  # behind an escaped backslash
+            parts.append(part)
+            literal = False
+        elif not part:
+            parts.append(b"\\")
+            literal = True
+        else:
+            parts.append(_ESCAPED.get(part[:1], part[:1]) + part[1:])
+    return b"".join(parts).decode()

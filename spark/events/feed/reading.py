@@ -1,0 +1,229 @@
+"""The units behind a position: per SYNC the rows of both log tables that it sees and the one before does not.
+
+The selection is slon's own: a range of log_txid between the two snapshots, by the index of the log tables,
+and the few transactions that ran at the first and had ended at the second. Order: log_actionseq.
+Source: slony-events-confirmations, 4.1.1; remote_worker.c, sync_event.
+"""
+
+import time
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from spark.events.events import config_events
+from spark.events.feed.errors import ReaderTooSlow
+from spark.events.feed.position import (
+    copied_position,
+    hold_log,
+    next_syncs,
+    oldest_position,
+    read_position,
+    read_tables,
+    require_origin,
+    require_sets,
+)
+from spark.events.feed.records import ROW_KINDS, Change, Position, Sync, Tables
+from spark.events.feed.snapshot import TxidSnapshot
+from spark.events.records import Catalog
+from spark.formats.slony import LOG_TABLES
+from spark.targets.connection import Connection
+
+BLOCK_ROWS: Final = 5_000
+"""Fetched at once from the server's cursor."""
+HOLD_MAX_S: Final = 900.0
+"""So long a page may keep a log table from being emptied."""
+LOG_SCRIPT: Final = "sl_log_script"
+_CURSOR: Final = "lethe_feed"
+_LOG: Final = (
+    "select log_actionseq, log_txid, log_tableid, log_tablenspname, log_tablerelname, log_cmdtype::text,"
+    " log_cmdupdncols, log_cmdargs from {table} where log_origin = :origin"
+)
+_SCRIPT: Final = (
+    "select log_actionseq, log_txid, null::integer, null::text, null::text, log_cmdtype::text, null::integer,"
+    " log_cmdargs from {table} where log_origin = :origin"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which units are read.
+
+    Args:
+        after: seqno of the position; None: from the oldest SYNC left.
+        snapshot: of the position, as it was remembered; None: not compared.
+        copied: snapshot of a first copy made behind the position: what it saw comes in no unit.
+        sets: only tables and sequences of these; none: of all.
+        units_max: at most so many units.
+        rows_max: no further unit begins once so many rows were read; a unit is never cut.
+    """
+
+    origin: int
+    after: int | None
+    snapshot: str | None = None
+    copied: TxidSnapshot | None = None
+    sets: frozenset[int] = frozenset()
+    units_max: int = 100
+    rows_max: int = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The units of one reading, each read when its turn comes."""
+
+    start: Position
+    blocks: Generator[list[Change], None, None]
+
+
+def read_page(
+    conn: Connection, catalog: Catalog, asked: Asked, *, clock: Callable[[], float] = time.monotonic
+) -> Page:
+    """The units behind a position, in blocks of records; the caller's transaction must have just begun.
+
+    Raises: NeedsTotal, PositionNotASync, OriginElsewhere, FeedSetUnknown; TargetLockTimeout. While the blocks
+        are read: ReaderTooSlow, TargetError.
+    """
+    require_origin(catalog, asked.origin)
+    hold_log(conn, catalog)
+    began_s = clock()
+    if asked.after is None:
+        assert asked.copied is None, "a copy names its position"
+        start = oldest_position(conn, catalog, asked.origin)
+    else:
+        start = read_position(conn, catalog, asked.origin, asked.after, snapshot=asked.snapshot)
+    base = start if asked.copied is None else copied_position(start, asked.copied)
+    if asked.sets:
+        require_sets(conn, catalog, asked.origin, asked.sets)
+    tables = read_tables(conn, catalog)
+    reading = _Reading(conn, catalog, asked, tables, clock, began_s + HOLD_MAX_S)
+    return Page(start, reading.blocks(base))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    conn: Connection
+    catalog: Catalog
+    asked: Asked
+    tables: Tables
+    clock: Callable[[], float]
+    until_s: float
+
+    def blocks(self, start: Position) -> Generator[list[Change], None, None]:
+        position, rows = start, 0
+        for sync in next_syncs(self.conn, self.catalog, start, limit=self.asked.units_max):
+            if rows >= self.asked.rows_max:
+                return
+            count = 0
+            for block in self._unit(position, sync):
+                count += len(block)
+                self._check()
+                yield block
+            detail = {"at": sync.at.isoformat(), "snapshot": sync.text, "records": count}
+            yield [Change(sync.seqno, "SYNC", detail=detail)]
+            rows += count
+            position = replace(position, seqno=sync.seqno, snapshot=sync.snapshot)
+
+    def _check(self) -> None:
+        if self.clock() > self.until_s:
+            raise ReaderTooSlow(
+                f"the log was held for {HOLD_MAX_S:.0f} s: it cannot be emptied meanwhile. Ask again from the"
+                " last SYNC, for fewer units, and read faster"
+            )
+
+    def _unit(self, before: Position, sync: Sync) -> Iterator[list[Change]]:
+        """Configuration first: slon processes it before the SYNC that follows it."""
+        events = config_events(self.conn, self.catalog, before.origin, after=before.seqno, upto=sync.seqno)
+        if events:
+            yield [
+                Change(
+                    sync.seqno,
+                    "EVENT",
+                    detail={"seqno": event.seqno, "type": event.type, "data": list(event.data)},
+                )
+                for event in events
+            ]
+        yield from self._rows(before, sync)
+        sequences = list(self._sequences(before, sync))
+        if sequences:
+            yield sequences
+
+    def _rows(self, before: Position, sync: Sync) -> Iterator[list[Change]]:
+        sql, params = self._selection(before, sync)
+        self.conn.execute(f"declare {_CURSOR} no scroll cursor for {sql}", params)
+        while True:
+            rows = self.conn.execute(f"fetch forward {BLOCK_ROWS} from {_CURSOR}")
+            if rows:
+                sets = self.tables.tables
+                yield [_change(sync.seqno, row, sets) for row in rows]
+            if len(rows) < BLOCK_ROWS:
+                break
+        self.conn.execute(f"close {_CURSOR}")
+
+    def _selection(self, before: Position, sync: Sync) -> tuple[str, dict[str, Any]]:
+        """The statement and its parameters; where nothing happened its ranges are empty."""
+        params: dict[str, Any] = {
+            "origin": before.origin,
+            "low": before.snapshot.xmax,
+            "high": sync.snapshot.xmax,
+        }
+        ranges = "log_txid >= :low and log_txid < :high"
+        running = [txid for txid in sync.snapshot.in_progress if txid >= before.snapshot.xmax]
+        if running:
+            ranges += " and log_txid <> all(cast(:running as bigint[]))"
+            params["running"] = running
+        conditions = [ranges]
+        ended = sync.snapshot.ended_since(before.snapshot)
+        if ended:
+            conditions.append("log_txid = any(cast(:ended as bigint[]))")
+            params["ended"] = ended
+        only = ""
+        others = self.tables.others(self.asked.sets) if self.asked.sets else []
+        if others:
+            only = " and (log_tableid is null or log_tableid <> all(cast(:others as integer[])))"
+            params["others"] = others
+        parts = [
+            f"{_LOG.format(table=self._name(table))} and {condition}{only}"
+            for table in LOG_TABLES
+            for condition in conditions
+        ]
+        script = _SCRIPT.format(table=self._name(LOG_SCRIPT))
+        parts += [f"{script} and {condition}" for condition in conditions]
+        return f"{' union all '.join(parts)} order by 1", params
+
+    def _sequences(self, before: Position, sync: Sync) -> Iterator[Change]:
+        rows = self.conn.execute(
+            f"select seql_ev_seqno, seql_seqid, seql_last_value from {self._name('sl_seqlog')}"
+            " where seql_origin = :origin and seql_ev_seqno > :after and seql_ev_seqno <= :upto"
+            " order by seql_ev_seqno, seql_seqid",
+            {"origin": before.origin, "after": before.seqno, "upto": sync.seqno},
+        )
+        for _seqno, number, value in rows:
+            set_id, schema, name = self.tables.sequences.get(int(number), (None, None, None))
+            if self.asked.sets and set_id is not None and set_id not in self.asked.sets:
+                continue
+            detail = {"sequence_id": int(number), "last_value": value}
+            yield Change(sync.seqno, "SEQUENCE", set_id=set_id, schema=schema, table=name, detail=detail)
+
+    def _name(self, table: str) -> str:
+        return self.conn.dialect.qualify(self.catalog.schema, table)
+
+
+def _change(seqno: int, row: tuple[Any, ...], sets: dict[int, int | None]) -> Change:
+    """A row of a log table: see `logTrigger` of Slony-I for what stands in log_cmdargs."""
+    actionseq, txid, table_id, schema, table, cmdtype, updated, args = row
+    kind = ROW_KINDS.get(cmdtype, "UNKNOWN")
+    set_id = None if table_id is None else sets.get(table_id)
+    key = values = detail = None
+    if cmdtype == "I":
+        values = dict(zip(args[::2], args[1::2], strict=True))
+    elif cmdtype == "U":
+        count = 2 * updated
+        values = dict(zip(args[0:count:2], args[1:count:2], strict=True))
+        key = dict(zip(args[count::2], args[count + 1 :: 2], strict=True))
+    elif cmdtype == "D":
+        key = dict(zip(args[::2], args[1::2], strict=True))
+    elif cmdtype == "S":
+        only_on = args[1] if len(args) > 1 and args[1] else None
+        detail = {"statement": args[0], "only_on": only_on}
+    elif kind == "UNKNOWN":
+        detail = {"cmdtype": cmdtype, "arguments": args}
+    return Change(seqno, kind, actionseq, txid, set_id, table_id, schema, table, key, values, detail)
