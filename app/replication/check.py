@@ -147,6 +147,10 @@ def _replica_findings(database: Database, store: Store, found: ReplicaInspection
             " was restored from a backup; read-only until a session has brought them back"
         )
         findings.append(_finding("ERROR", "REPLICA_RESTORED", detail))
+    if row.part is not None:
+        held = f"the keys of {len(row.part.prefixes)} prefix(es)"
+        detail = f"it holds {held} only: it takes no writes and supplies nobody"
+        findings.append(_finding("INFO", "REPLICA_PARTIAL", detail))
     return findings
 
 
@@ -156,6 +160,8 @@ def _verbs(found: ReplicaInspection) -> list[str]:
         return ["READ_ENTRIES", "WRITE_CHANGES", "CONSUME"]
     if status is ReplicaStatus.ONLINE:
         return ["READ_ENTRIES", "WRITE_CHANGES", "CONSUME", "SUPPLY", "TRIM_CHANGELOG"]
+    if status is ReplicaStatus.PARTIAL:
+        return ["READ_ENTRIES", "CONSUME", "TRIM_CHANGELOG"]
     return ["READ_ENTRIES", "CONSUME"] if status is ReplicaStatus.RESTORED else ["CONSUME"]
 
 

@@ -76,6 +76,7 @@ class Agreement(SQLModel, table=True):
         interval_s: None: only on request.
         max_changes, max_duration_s: a session yields after them.
         in_flight: batches that are sent and not yet acknowledged.
+        part: which keys are sent (spark.formats.part), never changed; None: all.
         next_at: when the next session of an interval, or after a failure, is due.
         failures: in a row, for the backoff.
         sent: changes sent since the agreement was made, by RID: [replayed, skipped].
@@ -101,6 +102,7 @@ class Agreement(SQLModel, table=True):
     batch_rows: int
     batch_bytes: int = Field(sa_type=BigInteger)
     in_flight: int
+    part: list[Any] | None = Field(default=None, sa_type=JSON_TYPE, nullable=True)
     next_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     failures: int = 0
     sent: dict[str, Any] = Field(default_factory=dict, sa_type=JSON_TYPE)

@@ -9,6 +9,7 @@
     agreements     the consumers of this replica; agreement_ruv: what each of them has acknowledged
     dead_letters   records that a consumer refused
     requests       Idempotency-Keys of local writes, in the transaction of the writes
+    part           of a PARTIAL replica, one row: which keys it holds (spark/formats/part.py); else no table
     identity       one row: the key that this replica signs its own history with
     points         values of chains at CSNs whose records are not here (spark/replication/proofs/chain.py)
     known_keys     of other replica ids; signed_heads: what their replicas have signed
@@ -28,7 +29,9 @@ from spark.targets.connection import Connection
 from spark.targets.dialects.dialect import Dialect
 
 LAYOUT_VERSION: Final = 2
-LAYOUTS_READ: Final = frozenset({1, 2})
+LAYOUT_OF_PARTS: Final = 3
+"""Version 2, with a table that says which part of the keys is here: who knows no parts must not use it."""
+LAYOUTS_READ: Final = frozenset({1, LAYOUT_VERSION, LAYOUT_OF_PARTS})
 """Version 1 knew no chain and no key; it becomes 2 at its next use."""
 NAMED_MAX: Final = 1_024
 """Replicas whose quoted names are kept."""
@@ -265,6 +268,11 @@ def _named(dialect: type[Dialect], schema: str | None, prefix: str) -> ReplicaTa
     """Quoted once: every statement of every batch asks for them."""
     qualify = dialect().qualify
     return ReplicaTables(**{table: qualify(schema, f"{prefix}{table}") for table in TABLES})
+
+
+def part_table(conn: Connection) -> str:
+    """The quoted name of the table that a PARTIAL replica alone has."""
+    return conn.dialect.qualify(conn.target.schema, f"{conn.target.table_prefix}part")
 
 
 def create_statements(conn: Connection, there: Collection[str] = ()) -> list[str]:

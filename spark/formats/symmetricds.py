@@ -8,7 +8,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 Version = Literal["2.x", "3.x"]
-KindName = Literal["OUTGOING", "INCOMING", "DATA_GAP"]
+KindName = Literal[
+    "OUTGOING",
+    "INCOMING",
+    "DATA_GAP",
+    "EXTRACT_REQUEST",
+    "REGISTRATION_REQUEST",
+    "INCOMING_ERROR",
+    "STATISTICS",
+    "TRIGGER_HIST",
+    "STRANDED",
+    "CHANNELS",
+]
 TimeEncoding = Literal["timestamp", "timestamptz", "text", "epoch_ms"]
 
 # Names without the prefix, in the order in which a purge removes their rows.
@@ -37,9 +48,16 @@ PURGED_TABLES: dict[KindName, tuple[str, ...]] = {
     "OUTGOING": (DATA, DATA_EVENT, OUTGOING_BATCH),
     "INCOMING": (INCOMING_BATCH,),
     "DATA_GAP": (DATA_GAP,),
+    "EXTRACT_REQUEST": ("table_reload_status", "table_reload_request", "extract_request"),
+    "REGISTRATION_REQUEST": ("registration_request",),
+    "INCOMING_ERROR": ("incoming_error",),
+    "STATISTICS": ("node_host_channel_stats", "node_host_stats", "node_host_job_stats"),
+    "TRIGGER_HIST": ("trigger_hist",),
+    "STRANDED": (DATA_EVENT, DATA),
+    "CHANNELS": (DATA,),
 }
 
-# Without these columns a purge cannot be computed at all.
+# Without these columns a purge cannot be computed at all. Other kinds take the tables that are there.
 REQUIRED_COLUMNS: dict[KindName, dict[str, tuple[str, ...]]] = {
     "OUTGOING": {
         DATA: ("data_id", "create_time"),
@@ -55,6 +73,13 @@ LOCK_ACTIONS: dict[KindName, str] = {
     "OUTGOING": "PURGE_OUTGOING",
     "INCOMING": "PURGE_INCOMING",
     "DATA_GAP": "PURGE_DATA_GAPS",
+    "EXTRACT_REQUEST": "PURGE_OUTGOING",
+    "REGISTRATION_REQUEST": "PURGE_INCOMING",
+    "INCOMING_ERROR": "PURGE_INCOMING",
+    "STATISTICS": "PURGE_STATISTICS",
+    "TRIGGER_HIST": "PURGE_INCOMING",
+    "STRANDED": "PURGE_OUTGOING",
+    "CHANNELS": "PURGE_OUTGOING",
 }
 
 OK = "OK"

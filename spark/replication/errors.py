@@ -7,6 +7,7 @@ ReplicationRefused            REPLICATION_REFUSED     never raised itself
 ├── GenerationDiffers         GENERATION_DIFFERS      the tables belong to another generation
 ├── KeyKnown                  KEY_KNOWN               a replica id has another key than the one that was named
 ├── ReplicaNotOnline          REPLICA_NOT_ONLINE      its status forbids what was asked
+├── ReplicaPartial            REPLICA_PARTIAL         it holds some keys only: it writes and supplies nothing
 └── ReplicaWasRestored        REPLICA_WAS_RESTORED    found just now: its target was put back from a backup
 """
 
@@ -84,6 +85,10 @@ class ReplicaNotOnline(ReplicationRefused):
 
     def __reduce__(self) -> tuple[object, ...]:
         return (ReplicaNotOnline, (self.status,))
+
+
+class ReplicaPartial(ReplicationRefused):
+    code = "REPLICA_PARTIAL"
 
 
 class ReplicaWasRestored(ReplicationRefused):

@@ -8,6 +8,7 @@ from typing import Final
 import pyarrow as pa
 
 from spark.formats.csn import Csn
+from spark.formats.part import Part
 from spark.replication.csn_generator import GeneratorState
 
 RECORD_SCHEMA: Final = pa.schema(
@@ -43,25 +44,39 @@ LOCAL_SCHEMA: Final = pa.schema(
 """Changes as a client writes them; `value` null deletes."""
 
 
+WRITE_SCHEMA: Final = LOCAL_SCHEMA.append(pa.field("if_csn", pa.string()))
+"""The same with what each depends on: a CSN, `none`, or null."""
+
+
 class RecordKind(StrEnum):
-    """The kinds that this version applies; the column is open for others."""
+    """The kinds that this version applies; the column is open for others.
+
+    WITHHELD: a change of keys that a PARTIAL replica does not hold; its payload is the change's digest.
+    """
 
     CHANGE = "CHANGE"
     KEEPALIVE = "KEEPALIVE"
     EXTINCTION = "EXTINCTION"
+    WITHHELD = "WITHHELD"
 
 
 class ReplicaStatus(StrEnum):
     """What may be asked of a replica.
 
     EMPTY: it has no generation yet. INITIALIZING: a total initialisation is under way. RESTORED: it lacks
-    own changes that others have seen, or may have: read-only until they are back.
+    own changes that others have seen, or may have: read-only until they are back. PARTIAL: it holds some
+    keys only; it writes nothing of its own and supplies nobody.
     """
 
     EMPTY = "EMPTY"
     ONLINE = "ONLINE"
     INITIALIZING = "INITIALIZING"
     RESTORED = "RESTORED"
+    PARTIAL = "PARTIAL"
+
+
+TRIMMED: Final = frozenset({ReplicaStatus.ONLINE, ReplicaStatus.EMPTY, ReplicaStatus.PARTIAL})
+"""Those whose changelog may be trimmed."""
 
 
 class SessionMode(StrEnum):
@@ -73,13 +88,23 @@ class SessionMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaRow:
-    """Who a replica is."""
+    """Who a replica is.
+
+    Attributes:
+        part: which keys it holds, or will when its copy is complete; None: all.
+    """
 
     rid: int
     generation: str | None
     incarnation: str
     status: ReplicaStatus
     restored_upto: Csn | None = None
+    part: Part | None = None
+
+    @property
+    def status_when_level(self) -> ReplicaStatus:
+        """What it is once a copy is complete, or a loss is over."""
+        return ReplicaStatus.ONLINE if self.part is None else ReplicaStatus.PARTIAL
 
 
 @dataclass(frozen=True, slots=True)

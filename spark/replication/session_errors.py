@@ -6,6 +6,8 @@ SessionRefused                SESSION_REFUSED         never raised itself
 ├── HistoryDiverged           DIVERGED                two histories of one replica id
 ├── HistoryUnproven           HISTORY_UNPROVEN        a claim about this replica that it has not signed
 ├── ChangesUnproven           CHANGES_UNPROVEN        changes that their replica has not signed
+├── PartDiffers               PART_DIFFERS            the replica holds, or would, other keys than are sent
+├── SupplierPartial           SUPPLIER_PARTIAL        a replica that holds some keys only supplies nobody
 ├── ProofsMissing             PROOFS_MISSING          the peer's version proves nothing
 ├── ReplicaBusy               REPLICA_BUSY            another supplier holds the lease
 ├── ConsumerAhead             CONSUMER_AHEAD          a TOTAL would discard changes that the supplier lacks
@@ -74,6 +76,16 @@ class ChangesUnproven(SessionRefused):
     """Facts: rids."""
 
     code = "CHANGES_UNPROVEN"
+
+
+class PartDiffers(SessionRefused):
+    """Facts: consumer, supplier: each a list of databases and prefixes, or null."""
+
+    code = "PART_DIFFERS"
+
+
+class SupplierPartial(SessionRefused):
+    code = "SUPPLIER_PARTIAL"
 
 
 class ProofsMissing(SessionRefused):

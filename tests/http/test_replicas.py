@@ -74,6 +74,7 @@ def test_a_session_brings_changes_and_is_released(consumer: ConsumerStore, gener
         "generation": generation,
         "ruv": {},
         "purged": {},
+        "part": None,
     }
     assert (body["epoch"], body["session_id"], body["total"]) == (1, session, None)
     assert set(body["capabilities"]) == {
@@ -83,6 +84,7 @@ def test_a_session_brings_changes_and_is_released(consumer: ConsumerStore, gener
         "ARROW_ZSTD",
         "EXTINCTION",
         "HISTORY",
+        "PART",
     }
     rows = chain(1, [1, 2]) + chain(3, [1])
     done = consumer.send(session, records(rows), epoch=1, seq=1)
@@ -131,7 +133,7 @@ def test_a_total_initialisation_ends_online(
         session_id=session, generation=generation, csn_now=now_csn(), mode="TOTAL", ruv=begun_at
     )
     assert granted.status_code == 201, granted.text
-    assert granted.json()["total"] == {"resume_after": None, "is_copied": False}
+    assert granted.json()["total"] == {"resume_after": None, "is_copied": False, "copied": {}}
     assert granted.json()["consumer"]["status"] == "INITIALIZING"
     batch = entries(sorted((row[3], row[4], row[5], row[0]) for row in copied))
     assert consumer.send(session, batch, epoch=1, seq=1).status_code == 200

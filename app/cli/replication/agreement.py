@@ -1,5 +1,6 @@
 """`lethe replication agreement`: which consumers a replica brings its changes to."""
 
+from base64 import b64encode
 from itertools import islice
 from typing import Annotated, Any, Final
 
@@ -8,6 +9,7 @@ from lethe_client import Agreement
 
 from app.cli.replication.session import AgreementId, MaxChanges, MaxDuration, StrategyOption
 from app.cli.shell.arguments import LIMIT_DEFAULT, Limit, StoreId
+from app.cli.shell.byte_values import bytes_of
 from app.cli.shell.exits import ExitCode
 from app.cli.shell.session import Session, on_service
 
@@ -30,6 +32,19 @@ InFlight = Annotated[
     int | None, typer.Option("--in-flight", min=1, max=4, help="Batches that wait for an answer.")
 ]
 
+ConsumerStore = Annotated[
+    str, typer.Argument(metavar="CONSUMER", help="The consumer's store of kind REPLICA.")
+]
+Keys = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--keys",
+        metavar="DATABASE:PREFIX",
+        help="Send only keys that begin so; the consumer is new. Repeatable; `orders:` is all of orders.",
+    ),
+]
+Base64 = Annotated[bool, typer.Option("--base64", help="Databases and prefixes stand in base64.")]
+
 
 @app.command("create")
 @on_service
@@ -39,9 +54,7 @@ def create(
     consumer_url: Annotated[
         str, typer.Argument(metavar="URL", help="Of the consumer's service: http or https.")
     ],
-    consumer_store: Annotated[
-        str, typer.Argument(metavar="CONSUMER", help="The consumer's store of kind REPLICA.")
-    ],
+    consumer_store: ConsumerStore,
     *,
     token: Annotated[
         str,
@@ -59,6 +72,8 @@ def create(
     batch_rows: BatchRows = None,
     batch_bytes: BatchBytes = None,
     in_flight: InFlight = None,
+    keys: Keys = None,
+    base64: Base64 = False,
 ) -> int:
     """Agree to bring a consumer the changes of a store. Only an admin may.
 
@@ -77,6 +92,7 @@ def create(
         batch_rows=batch_rows,
         batch_bytes=batch_bytes,
         in_flight=in_flight,
+        keys=[_prefix(each, is_base64=base64) for each in keys] if keys else None,
     )
     session.out.document(made.raw)
     session.out.say(f"{made.id} is {made.state}.")
@@ -192,6 +208,18 @@ def delete(session: Session, store: StoreId, agreement: AgreementId) -> int:
     session.out.document(found.raw)
     session.out.say(f"{agreement} is removed.")
     return ExitCode.OK
+
+
+def _prefix(text: str, *, is_base64: bool) -> dict[str, str]:
+    """One `--keys` as JSON has it."""
+    database, colon, prefix = text.partition(":")
+    if not colon or not database:
+        raise typer.BadParameter(f"{text!r} is not DATABASE:PREFIX", param_hint="--keys")
+    named = {"database": database, "prefix": prefix}
+    return {
+        name: b64encode(bytes_of(value, is_base64=is_base64, name="--keys")).decode()
+        for name, value in named.items()
+    }
 
 
 def _row(agreement: Agreement) -> list[object]:

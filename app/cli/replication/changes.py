@@ -6,12 +6,14 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from enum import StrEnum
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Final
 
 import typer
-from lethe_client import Change, LetheError, Written
+from lethe_client import Change, LetheError, Record, Written
 
 from app.cli.shell.arguments import LIMIT_DEFAULT, Limit, StoreId
 from app.cli.shell.byte_values import Base64Option, bytes_of, shown
@@ -20,7 +22,25 @@ from app.cli.shell.session import Session, on_service
 
 LINE_MAX_BYTES: Final = 4 * 1024 * 1024
 PROGRESS_EVERY_S: Final = 2.0
-_FIELDS: Final = frozenset({"database", "key", "value"})
+ONCE_PAGE: Final = 500
+
+
+class Starting(StrEnum):
+    """Where to begin without a cursor."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+class Verdict(StrEnum):
+    """Whether the winner's replica had the loser."""
+
+    CONCURRENT = "CONCURRENT"
+    UNCERTAIN = "UNCERTAIN"
+    SEEN = "SEEN"
+
+
+_FIELDS: Final = frozenset({"database", "key", "value", "if_csn"})
 
 app = typer.Typer(
     name="changes",
@@ -40,6 +60,10 @@ def put(
     value: Annotated[str | None, typer.Argument(help="What the key has from now on.")] = None,
     *,
     delete: Annotated[bool, typer.Option("--delete", help="Delete the key, instead of a value.")] = False,
+    if_csn: Annotated[
+        str | None,
+        typer.Option(metavar="CSN|none", help="Only where the entry is at it; none: where there is none."),
+    ] = None,
     base64: Base64Option = False,
     idempotency_key: Annotated[
         str | None, typer.Option(help="Sent again with it, the change is written once.")
@@ -56,6 +80,7 @@ def put(
         bytes_of(database, is_base64=base64, name="DATABASE"),
         bytes_of(key, is_base64=base64, name="KEY"),
         None if value is None else bytes_of(value, is_base64=base64, name="VALUE"),
+        if_csn=if_csn,
         idempotency_key=idempotency_key,
     )
     session.out.document(written.raw)
@@ -174,6 +199,125 @@ def list_records(
     return ExitCode.OK
 
 
+@app.command("follow")
+@on_service
+def follow(
+    session: Session,
+    store: StoreId,
+    *,
+    cursor: Annotated[
+        str | None, typer.Option(metavar="CURSOR", help="From after it on; see --starting.")
+    ] = None,
+    starting: Annotated[
+        Starting, typer.Option(help="Without a cursor: all that the changelog holds, or from now on.")
+    ] = Starting.EARLIEST,
+    database: Annotated[str | None, typer.Option(help="Only of this one.")] = None,
+    prefix: Annotated[str | None, typer.Option(help="Only keys that begin so; with --database.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Stop after so many.")] = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="Stop at the end, instead of waiting for more.")
+    ] = False,
+    base64: Base64Option = False,
+) -> int:
+    """Print each change once, as it comes, over lost connections and restarts; Ctrl-C ends it.
+
+    Of each replica id they come in the order of their CSNs. With --json each is a line with its `cursor`:
+    keep the last one, and go on by --cursor. With --once the last line is the cursor alone.
+
+    Example: lethe changes follow orders-east --database orders --json
+    """
+    if prefix is not None and database is None:
+        raise typer.BadParameter("a prefix is one of the keys of a --database", param_hint="--prefix")
+    wanted: dict[str, Any] = {
+        "starting": starting.value,
+        "database": None if database is None else bytes_of(database, is_base64=base64, name="--database"),
+        "prefix": None if prefix is None else bytes_of(prefix, is_base64=base64, name="--prefix"),
+    }
+    if once:
+        return _follow_once(session, store, cursor, wanted, limit=limit, is_base64=base64)
+    for each in islice(session.client.changes.follow(store, cursor, **wanted), limit):
+        _tell(session, each, cursor=each.cursor, is_base64=base64)
+    return ExitCode.OK
+
+
+def _follow_once(
+    session: Session,
+    store: str,
+    cursor: str | None,
+    wanted: dict[str, Any],
+    *,
+    limit: int | None,
+    is_base64: bool,
+) -> int:
+    """Print what is there now, page by page, and the cursor behind it."""
+    left, more = limit, True
+    while more and left != 0:
+        size = None if left is None else min(left, ONCE_PAGE)
+        page = session.client.changes.feed(store, cursor, **wanted, page_size=size)
+        for item in page.items:
+            _tell(session, item, cursor=None, is_base64=is_base64)
+        cursor, more = page.cursor, page.more
+        left = None if left is None else left - len(page.items)
+    session.out.line({"cursor": cursor})
+    session.out.say(f"cursor {cursor}")
+    return ExitCode.OK
+
+
+def _tell(session: Session, record: Record, *, cursor: str | None, is_base64: bool) -> None:
+    session.out.line(dict(record.raw) | ({} if cursor is None else {"cursor": cursor}))
+    value = "(deleted)" if record.payload is None else shown(record.payload, is_base64=is_base64)
+    place = f"{shown(record.database, is_base64=is_base64)} {shown(record.key, is_base64=is_base64)}"
+    session.out.say(f"{record.csn} {record.rid} {record.kind} {place} {value}")
+
+
+@app.command("overwritten")
+@on_service
+def overwritten(
+    session: Session,
+    store: StoreId,
+    *,
+    since: Annotated[
+        datetime | None, typer.Option(help="Of then and later, in UTC; default: of the last day.")
+    ] = None,
+    verdict: Annotated[
+        list[Verdict] | None,
+        typer.Option(help="Repeatable; default: CONCURRENT and UNCERTAIN.", case_sensitive=False),
+    ] = None,
+    database: Annotated[str | None, typer.Option(help="Only of this one.")] = None,
+    limit: Limit = LIMIT_DEFAULT,
+    base64: Base64Option = False,
+) -> int:
+    """Changes that lost against one of another replica id, and whether that one's replica had them.
+
+    CONCURRENT: it had not. SEEN: it had. UNCERTAIN: the changelog does not tell. What was lost:
+    `lethe entries history`.
+
+    Example: lethe changes overwritten orders-east
+    """
+    found = session.client.changes.overwritten(
+        store,
+        since=None if since is None else since.replace(tzinfo=UTC),
+        verdicts=[each.value for each in verdict or ()],
+        database=None if database is None else bytes_of(database, is_base64=base64, name="--database"),
+    )
+    lost = list(islice(found, limit))
+    session.out.document([each.raw for each in lost])
+    rows = [
+        (
+            each.verdict,
+            shown(each.database, is_base64=base64),
+            shown(each.key, is_base64=base64),
+            each.csn,
+            each.rid,
+            each.overwritten_by,
+            each.overwritten_by_rid,
+        )
+        for each in lost
+    ]
+    session.out.table(["verdict", "database", "key", "lost CSN", "lost RID", "won CSN", "won RID"], rows)
+    return ExitCode.OK
+
+
 @contextmanager
 def _opened(file: str) -> Iterator[BinaryIO]:
     """The file, or standard input for `-`.
@@ -211,13 +355,15 @@ def _change(line: bytes, number: int, *, database: str | None, is_base64: bool) 
     except (ValueError, RecursionError) as error:
         raise _bad_line(number, f"no JSON: {error}") from None
     if not isinstance(found, dict) or not found.keys() <= _FIELDS:
-        raise _bad_line(number, "not an object of database, key and value")
+        raise _bad_line(number, "not an object of database, key, value and if_csn")
     found.setdefault("database", database)
     for name in ("database", "key"):
         if not isinstance(found.get(name), str):
             raise _bad_line(number, f"{name} is no text")
     if "value" not in found or not isinstance(found["value"], str | None):
         raise _bad_line(number, "value is neither a text nor null")
+    if not isinstance(found.get("if_csn"), str | None):
+        raise _bad_line(number, "if_csn is neither a text nor null")
     try:
         values = [
             None if found[name] is None else bytes_of(found[name], is_base64=is_base64, name=name)
@@ -228,7 +374,7 @@ def _change(line: bytes, number: int, *, database: str | None, is_base64: bool) 
     database_bytes, key, value = values
     assert database_bytes is not None, "looked at before"
     assert key is not None, "looked at before"
-    return Change(database_bytes, key, value)
+    return Change(database_bytes, key, value, found.get("if_csn"))
 
 
 def _bad_line(number: int, detail: str) -> typer.BadParameter:

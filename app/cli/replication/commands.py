@@ -13,6 +13,7 @@ from app.cli.replication.agreement import app as agreements
 from app.cli.replication.audit import audit, dead_letters
 from app.cli.replication.session import Strategy, compare
 from app.cli.replication.session import app as sessions
+from app.cli.replication.topology import topology
 from app.cli.shell.exits import ExitCode
 from app.cli.shell.session import Session, on_service
 
@@ -34,6 +35,7 @@ app.add_typer(keys)
 app.command("compare")(compare)
 app.command("audit")(audit)
 app.command("dead-letters")(dead_letters)
+app.command("topology")(topology)
 
 
 def _read_question(file: str) -> dict[str, Any]:

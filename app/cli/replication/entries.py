@@ -87,3 +87,39 @@ def list_entries(
     ]
     session.out.table(["database", "key", "value", "CSN"], rows)
     return ExitCode.OK
+
+
+@app.command("history")
+@on_service
+def history(
+    session: Session,
+    store: StoreId,
+    database: Annotated[str, typer.Argument(help="Of the key.")],
+    key: Annotated[str, typer.Argument(help="Of the entry.")],
+    *,
+    limit: Limit = LIMIT_DEFAULT,
+    base64: Base64Option = False,
+) -> int:
+    """The changes of one key that the changelog still holds, the newest first: who made them, which one won.
+
+    Example: lethe entries history orders-east orders 4711
+    """
+    found = session.client.entries.history(
+        store,
+        bytes_of(database, is_base64=base64, name="DATABASE"),
+        bytes_of(key, is_base64=base64, name="KEY"),
+    )
+    changes = list(islice(found, limit))
+    session.out.document([change.raw for change in changes])
+    rows = [
+        (
+            change.csn,
+            change.rid,
+            "(deleted)" if change.payload is None else shown(change.payload, is_base64=base64),
+            change.outcome,
+            change.overwritten_by or "",
+        )
+        for change in changes
+    ]
+    session.out.table(["CSN", "of replica", "value", "outcome", "overwritten by"], rows)
+    return ExitCode.OK

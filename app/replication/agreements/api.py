@@ -14,7 +14,7 @@ from app.auth.access import (
     SettingsDep,
     clock_of,
     database_of,
-    instance_id_of,
+    owner_of,
     requires,
     settings_of,
 )
@@ -32,14 +32,13 @@ from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.db import Database
 from app.errors import ServiceError
-from app.jobs.rows import Job
-from app.jobs.states import TERMINAL, JobState
 from app.kit.conditional import IfMatch, etag
 from app.kit.http.routing import new_router
 from app.kit.ids import new_id
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.problems import problems
 from app.replication.agreements.errors import AgreementNotFound
+from app.replication.agreements.last_session import last_session
 from app.replication.agreements.models import (
     AgreementCreate,
     AgreementPatch,
@@ -47,7 +46,6 @@ from app.replication.agreements.models import (
     AgreementStatusRead,
 )
 from app.replication.agreements.service import (
-    active_job,
     change_agreement,
     get_agreement,
     insert_agreement,
@@ -58,10 +56,10 @@ from app.replication.agreements.service import (
     remove_agreement_row,
 )
 from app.replication.agreements.sessions.api import replica_store
-from app.replication.agreements.sessions.service import ENDS
 from app.replication.agreements.status import standing_of, status_of
+from app.replication.replica.refusals import ReplicaPartial
 from app.replication.replica.replicas import opened_replica, writer_turn
-from app.replication.rows import Agreement, ReplicationSession, SessionOutcome, SessionState
+from app.replication.rows import Agreement, ReplicationSession
 from app.settings import Settings
 from app.stores.api import StoreId
 from app.stores.models import StoreKind
@@ -73,7 +71,7 @@ from spark.replication.agreements import (
     register_agreement,
     remove_agreement,
 )
-from spark.replication.records import SessionMode
+from spark.replication.replica.replica import find_replica
 from spark.targets.connection import target_now
 
 router = new_router(tags=["replication"])
@@ -102,24 +100,38 @@ async def post_agreement(
 ) -> Response:
     """Its target learns of it at once, and trims nothing from then on that the consumer lacks.
 
+    A PARTIAL replica supplies nobody: 409 REPLICA_PARTIAL.
+
     REGISTERING where the target does not answer now: the service goes on trying. The consumer is not called.
     """
     replay = await run_in_threadpool(find_replay, request, caller, body=body)
     if replay is not None:
         return replay
     store = await run_in_threadpool(replica_store, database_of(request), store_id, caller)
+    await run_in_threadpool(_refuse_partial, database_of(request), settings_of(request), store)
     making = _Making(request, store, body, by_label=caller.stores is None)
     return await mutate_waiting(
         request,
         caller,
         begin=making.begin,
         wait=making.wait,
-        owner=instance_id_of(request),
+        owner=owner_of(request),
         action=Action.AGREEMENT_CREATE,
         subject_type="agreement",
         store=store_id,
         body=body,
     )
+
+
+def _refuse_partial(database: Database, settings: Settings, store: Store) -> None:
+    """Raise ReplicaPartial where the supplier holds some keys only; its sessions say so too."""
+    try:
+        with opened_replica(database, settings, store, purpose="agreements", create=False) as conn:
+            row = find_replica(conn)
+    except ServiceError:
+        return
+    if row is not None and row.part is not None:
+        raise ReplicaPartial
 
 
 class _Making:
@@ -221,41 +233,10 @@ def get_one_agreement(
     store = replica_store(database, store_id, caller)
     with database.reading() as db:
         row = get_agreement(db, store_id, agreement_id)
-        last = None if row.last_session_id is None else db.get(ReplicationSession, row.last_session_id)
-        last = _remembered(row) if last is None else _settled(last, db.get(Job, last.job_id))
-        is_active = active_job(db, row.id) is not None
+        last, is_active = last_session(db, row)
     status = _status(database, settings, store, row, last, is_active=is_active)
     shown = read_agreement(row, status)
     return JSONResponse(shown.model_dump(mode="json"), headers={"ETag": etag(row.version)})
-
-
-def _settled(session: ReplicationSession, job: Job | None) -> ReplicationSession:
-    """A session as its job says, where that has ended without a word of its own: aborted while it waited."""
-    if job is None or job.state not in TERMINAL or session.state == SessionState.ENDED:
-        return session
-    values = {name: getattr(session, name) for name in ReplicationSession.model_fields}
-    ended = {"outcome": ENDS[JobState(job.state)], "ended_at": job.finished_at}
-    return ReplicationSession(**(values | ended))
-
-
-def _remembered(row: Agreement) -> ReplicationSession | None:
-    """The last session as its agreement remembers it, where its own row has gone with its job."""
-    if row.last_outcome is None or row.last_ended_at is None:
-        return None
-    return ReplicationSession(
-        id=row.last_session_id or "",
-        store=row.store,
-        agreement_id=row.id,
-        job_id="",
-        mode=SessionMode.INCREMENTAL,
-        strategy=row.strategy,
-        outcome=SessionOutcome(row.last_outcome),
-        problem=None if row.last_code is None else {"code": row.last_code, "detail": row.last_detail},
-        started_at=row.last_started_at,
-        ended_at=row.last_ended_at,
-        created_at=row.last_started_at or row.last_ended_at,
-        updated_at=row.last_ended_at,
-    )
 
 
 def _status(

@@ -45,6 +45,7 @@ AGREEMENT: Final[dict[str, Any]] = {
     "batch_rows": 10000,
     "batch_bytes": 4194304,
     "in_flight": 4,
+    "keys": None,
     "last_session_id": SESSION_ID,
     "created_at": "2026-11-20T10:50:00.100000Z",
     "updated_at": "2026-11-20T10:50:00.100000Z",

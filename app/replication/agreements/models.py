@@ -18,6 +18,7 @@ from app.auth.rows import StoreName
 from app.kit.durations import Duration, between, read_duration
 from app.replication.agreements.examples import AGREEMENT
 from app.replication.decide.models import StrategyName
+from app.replication.replica.models import KeyPrefix, KeyPrefixes
 from app.replication.rows import AgreementState
 from app.secrets.models import SecretReference
 from app.stores.fields import EnvironmentPath
@@ -63,6 +64,7 @@ InFlight = Annotated[int, Field(ge=1, le=IN_FLIGHT_MAX)]
 _STRICT = ConfigDict(extra="forbid")
 _TOKEN = "`secret:NAME`, of a secret that is registered for this store and the consumer's host."
 _CA_FILE = "PEM file of the authority that the consumer's certificate is checked by."
+_KEYS = "Which keys are sent; null: all. Only a new consumer takes a part. They never change."
 _INTERVAL = "A session begins by itself when something is unsent, at most this often; null: on request."
 
 
@@ -110,6 +112,7 @@ class AgreementCreate(BaseModel):
     batch_rows: BatchRows = BATCH_ROWS_DEFAULT
     batch_bytes: BatchBytes = BATCH_BYTES_DEFAULT
     in_flight: InFlight = Field(default=IN_FLIGHT_MAX, description="Batches sent and not yet acknowledged.")
+    keys: KeyPrefixes | None = Field(default=None, description=_KEYS)
 
 
 class AgreementPatch(BaseModel):
@@ -204,6 +207,7 @@ class AgreementRead(BaseModel):
     batch_rows: int
     batch_bytes: int
     in_flight: int
+    keys: list[KeyPrefix] | None = Field(description="Which keys are sent; null: all.")
     last_session_id: str | None
     created_at: datetime
     updated_at: datetime

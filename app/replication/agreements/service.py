@@ -34,12 +34,14 @@ from app.replication.agreements.models import (
     ConsumerRead,
 )
 from app.replication.peer.client import ConsumerAddress
+from app.replication.replica.models import part_named, shown_keys
 from app.replication.replica.replicas import writer_turn
 from app.replication.rows import Agreement, AgreementState, ReplicationSession
 from app.secrets.service import credential_of, permitted_secret
 from app.settings import Settings
 from app.stores.service import get_store
 from app.stores.targets import check_root, user_of
+from spark.formats.part import Part, shown_part
 from spark.replication.agreements import read_agreements, register_agreement, remove_agreement
 from spark.targets.connection import Connection, target_now
 from spark.targets.hosts import may_connect
@@ -154,6 +156,7 @@ def insert_agreement(
         consumer_store=consumer.store,
         consumer_token=consumer.token,
         consumer_ca_file=consumer.ca_file,
+        part=shown_part(part_named(request.keys)),
         strategy=request.strategy,
         interval_s=_seconds(request.interval),
         max_changes=request.max_changes,
@@ -288,6 +291,7 @@ def read_agreement(row: Agreement, status: AgreementStatusRead | None) -> Agreem
         fields
         | {
             "consumer": consumer,
+            "keys": shown_keys(part_of(row)),
             "interval": _span(row.interval_s),
             "max_duration": _span(row.max_duration_s),
             "last_session_id": row.last_session_id,
@@ -296,6 +300,11 @@ def read_agreement(row: Agreement, status: AgreementStatusRead | None) -> Agreem
             "status": status,
         }
     )
+
+
+def part_of(row: Agreement) -> Part | None:
+    """Which keys an agreement sends; None: all."""
+    return None if row.part is None else Part.read(row.part)
 
 
 def _refuse_second(db: Session, store_id: str, url: str, consumer_store: str, *, but: str | None) -> None:

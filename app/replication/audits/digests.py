@@ -15,6 +15,7 @@ from app.replication.audits.models import (
 )
 from app.replication.consumer.models import shown_vector
 from app.replication.replica.replicas import require_readable
+from spark.formats.part import Part
 from spark.replication.replica.digest import FIRST_KEY, Digest, EntryKey, digest_changes, digest_entries
 from spark.replication.replica.replica import read_vectors
 from spark.targets.connection import Connection
@@ -49,21 +50,25 @@ class Wanted:
         return {"ranges": ranges, "entries": True, "entries_range": part}
 
 
-def compute_digests(conn: Connection, wanted: Wanted, *, should_stop: Callable[[], bool]) -> DigestsRead:
+def compute_digests(
+    conn: Connection, wanted: Wanted, *, should_stop: Callable[[], bool], part: Part | None = None
+) -> DigestsRead:
     """Count and hash, and look at the vectors before and after.
 
+    Args:
+        part: as a consumer has it that holds only these keys; None: all that is here.
     Raises: DigestStopped; ReplicaInitializing; TargetError, ReplicationRefused.
     """
     require_readable(conn)
     before = read_vectors(conn)
     changes = {
-        rid: digest_changes(conn, rid, after=after, upto=upto, should_stop=should_stop)
+        rid: digest_changes(conn, rid, after=after, upto=upto, should_stop=should_stop, part=part)
         for rid, (after, upto) in wanted.ranges.items()
     }
     entries = None
     if wanted.entries is not None:
         after, upto = wanted.entries
-        entries = digest_entries(conn, after=after, upto=upto, should_stop=should_stop)
+        entries = digest_entries(conn, after=after, upto=upto, should_stop=should_stop, part=part)
     behind = read_vectors(conn)
     require_readable(conn)  # a total initialisation may have emptied it meanwhile
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchem
 
 from app.kit.values import Text
 from app.replication.agreements.sessions.models import AGREEMENT_PATTERN
-from app.replication.consumer.models import RuvRead
+from app.replication.consumer.fields import RuvRead
 from app.replication.replica.models import Base64Bytes
 from spark.formats.csn import CSN_CHARS, Csn
 from spark.formats.ruv import parse_rid
@@ -259,7 +259,9 @@ class AuditResult(BaseModel):
 
     agrees: bool
     complete: bool
-    reason: str | None = Field(description="Why nothing could be compared: GENERATION_MISMATCH, NO_RUV.")
+    reason: str | None = Field(
+        description="Why nothing could be compared: GENERATION_MISMATCH, NO_RUV, PART_DIFFERS."
+    )
     supplier_ruv: dict[str, str]
     consumer_ruv: dict[str, str] | None
     rids: list[RidAuditRead]

@@ -177,10 +177,10 @@ def _audited_entries(sides: Sides, ruv: Mapping[str, str], budget: Budget) -> En
         return compared(ours.entries, theirs.entries)
 
     def middle(low: EntryKey | None, high: EntryKey | None, rows: int) -> EntryKey | None:
-        return next(entry_marks(sides.conn, after=low or FIRST_KEY, upto=high, rows=rows))[1]
+        return next(entry_marks(sides.conn, after=low or FIRST_KEY, upto=high, rows=rows, part=sides.part))[1]
 
     pieces: list[Piece[EntryKey | None]] = []
-    for low, high in entry_marks(sides.conn, rows=_piece_rows(sides, entries=True)):
+    for low, high in entry_marks(sides.conn, rows=_piece_rows(sides, entries=True), part=sides.part):
         pieces.append(Piece(low, high, compare(low, high)))
     differing = [
         _entry_difference(leaf)

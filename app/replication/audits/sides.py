@@ -15,6 +15,7 @@ from app.replication.audits.models import DigestsRead, EntriesDigestRead, RangeD
 from app.replication.audits.narrowing import Compared
 from app.replication.peer.answers import PeerAnswerInvalid
 from app.replication.peer.client import PeerClient
+from spark.formats.part import Part
 from spark.replication.replica.digest import DigestStopped
 from spark.targets.connection import Connection
 
@@ -23,10 +24,17 @@ UNIT: Final = "rows"
 
 
 class Sides:
-    """This replica and its consumer."""
+    """This replica and its consumer.
 
-    def __init__(self, context: JobContext, conn: Connection, client: PeerClient) -> None:
+    Attributes:
+        part: which keys the consumer holds; None: all.
+    """
+
+    def __init__(
+        self, context: JobContext, conn: Connection, client: PeerClient, *, part: Part | None
+    ) -> None:
         self.conn = conn
+        self.part = part
         self._context = context
         self._client = client
         self._rows = 0
@@ -44,7 +52,7 @@ class Sides:
         self._context.check()
         asked = self._asking.submit(self._ask, wanted)
         try:
-            ours = compute_digests(self.conn, wanted, should_stop=self._is_stopped)
+            ours = compute_digests(self.conn, wanted, should_stop=self._is_stopped, part=self.part)
         except DigestStopped as error:
             cause = self._context.stop_cause
             assert cause is not None, "nothing else stops the reading"
@@ -72,9 +80,11 @@ class Sides:
 
 
 @contextmanager
-def sides_of(context: JobContext, conn: Connection, client: PeerClient) -> Iterator[Sides]:
-    """Both sides for the time of a block."""
-    sides = Sides(context, conn, client)
+def sides_of(
+    context: JobContext, conn: Connection, client: PeerClient, *, part: Part | None
+) -> Iterator[Sides]:
+    """Both sides for the time of a block; of a consumer that holds a part, this side's part too."""
+    sides = Sides(context, conn, client, part=part)
     try:
         yield sides
     finally:

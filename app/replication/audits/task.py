@@ -8,7 +8,7 @@ from app.jobs.errors import JobFailed
 from app.jobs.running.context import JobContext
 from app.jobs.running.suspension import awake_store
 from app.jobs.writing import EVENT_WARNING
-from app.replication.agreements.service import address_of
+from app.replication.agreements.service import address_of, part_of
 from app.replication.agreements.submitted import agreement_as_submitted
 from app.replication.audits.models import (
     AuditParams,
@@ -22,6 +22,7 @@ from app.replication.audits.service import audit_changes, audit_entries, common_
 from app.replication.audits.sides import Sides, sides_of
 from app.replication.peer.answers import PeerError, PeerReplica, shown_ruv
 from app.replication.peer.client import PeerClient
+from app.replication.rows import Agreement
 from app.replication.supplier.signals import (
     failed_by_peer,
     is_waited_for,
@@ -29,8 +30,10 @@ from app.replication.supplier.signals import (
     waiting_for_peer,
 )
 from app.stores.rows import Store
+from spark.formats.part import Part
 from spark.replication.records import Snapshot
 from spark.replication.replica.replica import snapshot
+from spark.replication.session_errors import PartDiffers
 from spark.replication.supplier.decide import Reason
 
 
@@ -41,13 +44,15 @@ def run_audit(context: JobContext) -> Mapping[str, Any]:
     """
     store = awake_store(context)
     params = AuditParams.model_validate(context.job.params)
-    with supplying_replica(context, store) as conn, _client(context, store, params) as client:
+    agreement = _agreement(context, store, params)
+    part = part_of(agreement)
+    with supplying_replica(context, store) as conn, _client(context, agreement) as client:
         forget = context.on_cancel(client.cut)
         try:
             theirs = client.ruv()
             with conn.transaction(read_only=True):
                 ours = snapshot(conn)
-            with sides_of(context, conn, client) as sides:
+            with sides_of(context, conn, client, part=part) as sides:
                 result = _audited(sides, params, ours, theirs)
         except PeerError as error:
             context.check()  # an order to stop cuts the connections
@@ -63,11 +68,14 @@ def run_audit(context: JobContext) -> Mapping[str, Any]:
     return result.model_dump(mode="json")
 
 
-def _client(context: JobContext, store: Store, params: AuditParams) -> PeerClient:
-    """The consumer of the agreement, which must be that of the submission."""
-    agreement = agreement_as_submitted(
+def _agreement(context: JobContext, store: Store, params: AuditParams) -> Agreement:
+    """The agreement, whose consumer must be that of the submission."""
+    return agreement_as_submitted(
         context, store, params.agreement_id, consumer=params.consumer, target=params.target
     )
+
+
+def _client(context: JobContext, agreement: Agreement) -> PeerClient:
     try:
         return PeerClient(address_of(agreement, context.settings, context.database))
     except (ServiceError, PeerError) as error:
@@ -76,7 +84,7 @@ def _client(context: JobContext, store: Store, params: AuditParams) -> PeerClien
 
 def _audited(sides: Sides, params: AuditParams, ours: Snapshot, theirs: PeerReplica) -> AuditResult:
     vectors = ours.vectors
-    reason = _incomparable(ours, theirs)
+    reason = _incomparable(ours, theirs, sides.part)
     if reason is not None:
         return _refused(reason, ours, theirs)
     budget = Budget()
@@ -109,18 +117,20 @@ def _audited(sides: Sides, params: AuditParams, ours: Snapshot, theirs: PeerRepl
     )
 
 
-def _incomparable(ours: Snapshot, theirs: PeerReplica) -> Reason | None:
+def _incomparable(ours: Snapshot, theirs: PeerReplica, part: Part | None) -> str | None:
     """Why the sides are of different worlds."""
     if theirs.ruv is None:
-        return Reason.NO_RUV
-    return Reason.GENERATION_MISMATCH if ours.replica.generation != theirs.generation else None
+        return Reason.NO_RUV.value
+    if ours.replica.generation != theirs.generation:
+        return Reason.GENERATION_MISMATCH.value
+    return PartDiffers.code if (ours.replica.part, theirs.part) != (None, part) else None
 
 
-def _refused(reason: Reason, ours: Snapshot, theirs: PeerReplica) -> AuditResult:
+def _refused(reason: str, ours: Snapshot, theirs: PeerReplica) -> AuditResult:
     return AuditResult(
         agrees=False,
         complete=False,
-        reason=reason.value,
+        reason=reason,
         supplier_ruv=shown_ruv(ours.vectors.ruv),
         consumer_ruv=None if theirs.ruv is None else shown_ruv(theirs.ruv),
         rids=[],

@@ -6,6 +6,7 @@ or spend what was granted to another one.
 """
 
 from app.replication.consumer.models import AcquireRequest
+from app.replication.replica.models import part_named
 from app.settings import Settings
 from spark.replication.proofs.identity import introduction, is_introduced
 from spark.replication.session_errors import SupplierUnproven
@@ -28,6 +29,9 @@ def wanted_of(body: AcquireRequest, settings: Settings) -> Acquire:
         extinctions=body.supplier.extinctions,
         history=body.supplier.history,
         is_trusted=body.supplier.rid in settings.replication_trusted_suppliers,
+        resuming=body.resuming.wanted(),
+        part=part_named(body.part),
+        holds=part_named(body.supplier.holds),
     )
 
 

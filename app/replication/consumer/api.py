@@ -26,8 +26,8 @@ from app.replication.consumer.dead_letters.parking import ParkingLot
 from app.replication.consumer.discards.grants import GrantConsent, naming_the_grant
 from app.replication.consumer.errors import peer_problem
 from app.replication.consumer.examples import ROW
+from app.replication.consumer.fields import SESSION_ID
 from app.replication.consumer.models import (
-    SESSION_ID,
     AcquiredRead,
     AcquireRequest,
     AppliedRead,
@@ -43,6 +43,7 @@ from app.replication.consumer.models import (
 )
 from app.replication.consumer.service import Consumer, answered
 from app.replication.peer.content_digest import DigestedRoute
+from app.replication.replica.models import shown_keys
 from app.settings import Settings
 from app.stores.api import StoreId, read_row
 from app.stores.models import StoreKind
@@ -58,15 +59,9 @@ from spark.replication.proofs.shown_proofs import shown_history
 from spark.replication.records import RECORD_SCHEMA, ReplicaStatus, Snapshot
 from spark.replication.replica.replica import snapshot
 from spark.replication.session_errors import ProofsMissing
+from spark.replication.sessions.begin import CAPABILITIES
 from spark.replication.sessions.row import Ticket
-from spark.replication.sessions.session import (
-    CAPABILITIES,
-    Completion,
-    acquire,
-    complete_total,
-    release,
-    renew,
-)
+from spark.replication.sessions.session import Completion, acquire, complete_total, release, renew
 from spark.targets.connection import Connection
 
 router = new_router(tags=["replicas"], route_class=DigestedRoute)
@@ -397,4 +392,5 @@ def _shown(found: Snapshot) -> PeerReplicaRead:
         purged=shown_vector(vectors.purged) if is_whole else {},
         lines=format_ruv(Ruv(generation, tuple(elements))) if is_whole else [],
         capabilities=list(CAPABILITIES),
+        part=shown_keys(replica.part),
     )

@@ -1,103 +1,44 @@
 """What goes over the wire between a supplier and its consumer; the batches themselves are Arrow or NDJSON."""
 
-from base64 import b64encode
+from base64 import b64decode
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
-    AfterValidator,
     AwareDatetime,
     BaseModel,
     ConfigDict,
     Field,
-    PlainValidator,
     StringConstraints,
-    WithJsonSchema,
+    field_validator,
     model_validator,
 )
 
-from app.kit.durations import Duration
 from app.replication.consumer import examples as peer_examples
 from app.replication.consumer.errors import ProtocolUnknown
-from spark.formats.csn import RID_MAX, RID_MIN, Csn
-from spark.formats.ruv import ELEMENTS_MAX, parse_rid
+from app.replication.consumer.fields import (
+    CsnText,
+    Generation,
+    HistoryBody,
+    HistoryShown,
+    Lease,
+    Name,
+    RuvMap,
+    RuvRead,
+    SessionIdText,
+)
+from app.replication.peer.answers import shown_position
+from app.replication.replica.models import KeyPrefix, KeyPrefixes, shown_keys
+from spark.formats.csn import RID_MAX, RID_MIN
 from spark.replication.consumer.apply import Applied
-from spark.replication.proofs.values import History
 from spark.replication.records import SessionMode
-from spark.replication.sessions.session import CAPABILITIES, Acquired
+from spark.replication.sessions.begin import CAPABILITIES
+from spark.replication.sessions.calls import Acquired, Resuming
 
 PROTOCOL: Final = 1
-LEASE_MIN = timedelta(seconds=1)
-LEASE_MAX = timedelta(hours=1)
-SESSION_ID = r"^rps_[0-9A-Za-z]{1,60}$"
-_CSN_SCHEMA: Final = {"type": "string", "pattern": "^[0-9a-f]{20}$"}
-_RUV_SCHEMA: Final = {
-    "type": "object",
-    "description": "CSN by RID.",
-    "propertyNames": {"pattern": "^[1-9][0-9]{0,4}$"},
-    "additionalProperties": _CSN_SCHEMA,
-    "maxProperties": ELEMENTS_MAX,
-}
-
-
-def _csn(value: Any) -> Csn:
-    if not isinstance(value, str):
-        raise ValueError("a CSN is a text of 20 hexadecimal digits")
-    return Csn(value)
-
-
-def _ruv(value: Any) -> dict[int, Csn]:
-    if not isinstance(value, dict):
-        raise ValueError("a RUV is an object of CSNs by RID")
-    if len(value) > ELEMENTS_MAX:
-        raise ValueError(f"{len(value)} replicas where at most {ELEMENTS_MAX} can be")
-    found: dict[int, Csn] = {}
-    for key, text in value.items():
-        rid, csn = parse_rid(key), _csn(text)
-        if csn.rid != rid:
-            raise ValueError(f"{csn} is a change of replica {csn.rid}, not of {rid}")
-        found[rid] = csn
-    return found
-
-
-def _lease(value: timedelta) -> timedelta:
-    if not LEASE_MIN <= value <= LEASE_MAX:
-        raise ValueError("from PT1S to PT1H")
-    return value
-
-
-CsnText = Annotated[Csn, PlainValidator(_csn), WithJsonSchema(_CSN_SCHEMA)]
-RuvMap = Annotated[dict[int, Csn], PlainValidator(_ruv), WithJsonSchema(_RUV_SCHEMA)]
-RuvRead = Annotated[dict[str, str], WithJsonSchema(_RUV_SCHEMA)]
-Generation = Annotated[
-    Csn | None,
-    PlainValidator(lambda value: None if value is None else _csn(value)),
-    WithJsonSchema({"anyOf": [_CSN_SCHEMA, {"type": "null"}]}),
-]
-_HISTORY_SCHEMA: Final = {
-    "type": "object",
-    "description": "The public key of the replica; by RID its heads (CSN, value of the chain, signature) and "
-    "the keys that it knows; of a copy also its values at the consumer's heads.",
-    "properties": {
-        "key": {"type": "string"},
-        "heads": {"type": "object"},
-        "keys": {"type": "object"},
-        "covers": {"type": "object"},
-    },
-    "required": ["key"],
-}
-HistoryBody = Annotated[
-    History | None,
-    PlainValidator(lambda value: None if value is None else History.of(value)),
-    WithJsonSchema({"anyOf": [_HISTORY_SCHEMA, {"type": "null"}]}),
-]
-HistoryShown = Annotated[
-    dict[str, Any] | None, WithJsonSchema({"anyOf": [_HISTORY_SCHEMA, {"type": "null"}]})
-]
-Lease = Annotated[Duration, AfterValidator(_lease)]
-SessionIdText = Annotated[str, StringConstraints(pattern=SESSION_ID)]
-Name = Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=r"^[^\x00-\x1f]*$")]
+SESSIONS_MAX: Final = 20
+HOLDS: Final = "Which keys it holds; null: all. Another part, or none, is refused."
 
 
 def _shown(example: dict[str, Any], *, extra: Literal["forbid", "ignore"] = "forbid") -> ConfigDict:
@@ -124,6 +65,40 @@ class SupplierIntroduction(BaseModel):
         description="With a history: Ed25519, by the key that it shows, over this acquire: "
         "`lethe acquire 1`, NUL, RID (4 bytes, big endian), csn_now, session_id, NUL, the consumer's store.",
     )
+    holds: KeyPrefixes | None = Field(default=None, description="Which keys it has itself; null: all.")
+
+
+class EntryPosition(BaseModel):
+    """An entry, by standard base64."""
+
+    database: str
+    key: str
+
+
+class ResumingBody(BaseModel):
+    """TOTAL: which copy the supplier would go on with. Members that a later version adds are passed over."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    sessions: list[SessionIdText] = Field(
+        default=[], max_length=SESSIONS_MAX, description="Earlier sessions whose copy it is."
+    )
+    after: EntryPosition | None = Field(
+        default=None, description="The last entry that was acknowledged; a replica that has less begins anew."
+    )
+    is_anew: bool = Field(default=False, description="Go on with nothing: begin the copy anew.")
+
+    @field_validator("after")
+    @classmethod
+    def _readable(cls, value: EntryPosition | None) -> EntryPosition | None:
+        if value is not None:
+            read_position(value)
+        return value
+
+    def wanted(self) -> Resuming:
+        """As the rules of a session take it."""
+        after = None if self.after is None else read_position(self.after)
+        return Resuming(tuple(self.sessions), after, self.is_anew)
 
 
 class AcquireRequest(BaseModel):
@@ -139,6 +114,12 @@ class AcquireRequest(BaseModel):
     discard_consumer_changes: bool = Field(
         default=False,
         description="TOTAL: what only the consumer has is given up, if an admin there has granted it.",
+    )
+    resuming: ResumingBody = Field(
+        default_factory=ResumingBody, description="TOTAL: which copy it would go on with."
+    )
+    part: KeyPrefixes | None = Field(
+        default=None, description="Which keys are sent; null: all. The replica holds the same, or is new."
     )
 
     @model_validator(mode="before")
@@ -160,6 +141,7 @@ class ConsumerState(BaseModel):
     generation: str | None
     ruv: RuvRead | None
     purged: RuvRead
+    part: list[KeyPrefix] | None = Field(default=None, description=HOLDS)
 
 
 class PeerLimits(BaseModel):
@@ -170,18 +152,14 @@ class PeerLimits(BaseModel):
     in_flight: int
 
 
-class EntryPosition(BaseModel):
-    """An entry, by standard base64."""
-
-    database: str
-    key: str
-
-
 class CopyRead(BaseModel):
     """How far a total initialisation has come; `is_copied`: changes follow, no entries."""
 
     resume_after: EntryPosition | None
     is_copied: bool
+    copied: RuvRead = Field(
+        default_factory=dict, description="Of each replica the greatest CSN among the entries that are here."
+    )
 
 
 class AcquiredRead(BaseModel):
@@ -210,10 +188,12 @@ class AcquiredRead(BaseModel):
             generation=found.generation,
             ruv=None if found.ruv is None else shown_vector(found.ruv),
             purged=shown_vector(found.purged),
+            part=shown_keys(found.replica.part),
         )
         after = found.resume_after
-        position = None if after is None else EntryPosition(database=_base64(after[0]), key=_base64(after[1]))
-        total = CopyRead(resume_after=position, is_copied=found.is_copied)
+        position = None if after is None else EntryPosition.model_validate(shown_position(after))
+        copied = shown_vector(found.copied)
+        total = CopyRead(resume_after=position, is_copied=found.is_copied, copied=copied)
         return cls(
             session_id=session_id,
             epoch=found.epoch,
@@ -348,6 +328,7 @@ class PeerReplicaRead(BaseModel):
     capabilities: list[str]
     history: HistoryShown = None
     points: dict[str, PointRead] = Field(default_factory=dict, description="By RID, of `at`.")
+    part: list[KeyPrefix] | None = Field(default=None, description=HOLDS)
 
 
 def shown_vector(vector: Mapping[int, str]) -> dict[str, str]:
@@ -355,5 +336,9 @@ def shown_vector(vector: Mapping[int, str]) -> dict[str, str]:
     return {str(rid): str(vector[rid]) for rid in sorted(vector)}
 
 
-def _base64(value: bytes) -> str:
-    return b64encode(value).decode()
+def read_position(value: EntryPosition) -> tuple[bytes, bytes]:
+    """(database, key).
+
+    Raises: ValueError: no base64.
+    """
+    return b64decode(value.database, validate=True), b64decode(value.key, validate=True)

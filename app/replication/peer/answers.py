@@ -10,7 +10,7 @@ PeerError
 """
 
 import re
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +18,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from spark.formats.csn import Csn, CsnInvalid
+from spark.formats.part import Part
 from spark.formats.ruv import parse_rid
 from spark.replication.proofs.history_points import Point, Where
 from spark.replication.proofs.values import History
@@ -97,6 +98,7 @@ class PeerReplica:
     Attributes:
         capabilities, history: without a session; in one they stand in the answer to acquire.
         points: places of CSNs that were asked for.
+        part: which keys it holds; None: all.
     """
 
     rid: int
@@ -107,6 +109,7 @@ class PeerReplica:
     capabilities: frozenset[str] = frozenset()
     history: History | None = None
     points: Mapping[int, Point] = field(default_factory=dict)
+    part: Part | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +128,7 @@ class Acquired:
     Attributes:
         resume_after: TOTAL: the last entry that was copied already, (database, key).
         is_copied: TOTAL: all entries are there.
+        copied: TOTAL: of each replica id the greatest CSN among the entries that it has.
         history: None: the consumer's version proves nothing.
         unproven: replica ids of which it could not compare the histories.
     """
@@ -136,6 +140,7 @@ class Acquired:
     limits: PeerLimits
     resume_after: tuple[bytes, bytes] | None = None
     is_copied: bool = False
+    copied: Mapping[int, Csn] = field(default_factory=dict)
     history: History | None = None
     unproven: frozenset[int] = frozenset()
 
@@ -198,6 +203,7 @@ def read_acquired(answer: Mapping[str, Any]) -> Acquired:
             ),
             resume_after=_position(total.get("resume_after")),
             is_copied=total.get("is_copied") is True,
+            copied=read_ruv(total.get("copied") or {}),
             history=None if answer.get("history") is None else History.of(answer["history"]),
             unproven=frozenset(_whole(rid) for rid in answer.get("unproven", ())),
         )
@@ -266,6 +272,7 @@ def read_replica(document: Any) -> PeerReplica:
         capabilities=frozenset(map(str, document.get("capabilities", ()))),
         history=None if document.get("history") is None else History.of(document["history"]),
         points={parse_rid(rid): _point(each) for rid, each in (document.get("points") or {}).items()},
+        part=None if document.get("part") is None else Part.read(document["part"]),
     )
 
 
@@ -286,6 +293,11 @@ def _position(document: Any) -> tuple[bytes, bytes] | None:
     if document is None:
         return None
     return b64decode(document["database"], validate=True), b64decode(document["key"], validate=True)
+
+
+def shown_position(key: tuple[bytes, bytes]) -> dict[str, str]:
+    """An entry's place, (database, key), as JSON has it."""
+    return {"database": b64encode(key[0]).decode(), "key": b64encode(key[1]).decode()}
 
 
 def clean(text: str, chars_max: int = DETAIL_MAX_CHARS) -> str:

@@ -3,7 +3,8 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated, Any, Final, cast
 
 import pyarrow as pa
@@ -35,7 +36,9 @@ from spark.formats.changes.batch import (
     decode_arrow,
     decode_ndjson,
 )
-from spark.replication.records import LOCAL_SCHEMA
+from spark.formats.csn import Csn, CsnInvalid
+from spark.replication.records import LOCAL_SCHEMA, WRITE_SCHEMA
+from spark.replication.replica.conditions import NONE, conditions_of
 from spark.replication.replica.local_write import LocalRequest, RequestKey
 
 router = new_router(tags=["replication"])
@@ -43,6 +46,7 @@ ChangesWriter = Annotated[Caller, Depends(requires(Scope.CHANGES_WRITE))]
 
 JSON_MEDIA_TYPE: Final = "application/json"
 ROWS_MAX: Final = 1_000_000
+IF_CSN: Final = "if_csn"
 
 
 def _schema(model: type[BaseModel]) -> dict[str, Any]:
@@ -71,8 +75,9 @@ _BODY: Final[dict[str, Any]] = {
             "schema": {
                 "type": "string",
                 "format": "binary",
-                "description": "An Arrow IPC stream with the columns database and key (binary) and value"
-                " (binary, null deletes); buffers may be compressed. All rows are written, or none.",
+                "description": "An Arrow IPC stream with the columns database and key (binary), value"
+                " (binary, null deletes), and if_csn (text) where a change depends on it; buffers may be"
+                " compressed. All rows are written, or none.",
             },
             "example": "(Arrow IPC stream)",
         },
@@ -94,7 +99,7 @@ def writers_of(request: Request) -> ChangeWriters:
     response_model=ChangesWritten,
     summary="Write changes",
     operation_id="write_changes",
-    responses=problems(404, 409, 415, 502),
+    responses=problems(404, 409, 412, 415, 502),
     openapi_extra={"requestBody": _BODY},
 )
 async def post_changes(
@@ -106,21 +111,44 @@ async def post_changes(
     """Each change gets a CSN of this replica; the answer comes when all are durable, or none is.
 
     Requests of several writers share a transaction. An Idempotency-Key lies with the changes at the target:
-    a repeated request writes nothing and answers the same for 7 days, also after a crash.
+    a repeated request writes nothing and answers the same for 7 days, also after a crash. A change with
+    `if_csn` is written only where its entry is at that CSN; else 412 CSN_MISMATCH, and nothing is written.
     """
     caller.require_store(store_id)
     writers = writers_of(request)
     with writers.admitted(_announced_bytes(request)):
         body = await request.body()
-        with writers.arriving(store_id):
-            rid, waiting = await run_in_threadpool(_read, request, caller, store_id, body)
-            del body
-            writers.submit(store_id, waiting)
-        written = await asyncio.wrap_future(waiting.answer)
-    found = ChangesWritten(
-        rid=rid, changes=written.changes, first_csn=written.first_csn, last_csn=written.last_csn
-    )
-    headers = {"Idempotency-Replayed": "true"} if written.replayed else {}
+        media_type = request.headers.get("content-type", JSON_MEDIA_TYPE).partition(";")[0].strip().lower()
+        read = partial(_read_batch, media_type, body, settings_of(request))
+        answer = written(request, caller, store_id, read, media_type=media_type, body=body)
+        del body, read
+        return await answer
+
+
+async def written(
+    request: Request,
+    caller: Caller,
+    store_id: str,
+    read: Callable[[], pa.RecordBatch],
+    *,
+    media_type: str = JSON_MEDIA_TYPE,
+    body: bytes = b"",
+) -> Response:
+    """Hand changes to the writer of their store, and answer when they are durable.
+
+    Args:
+        read: gives them, of WRITE_SCHEMA; called once the store is known to be a replica.
+        body: as it came, where it is not JSON: an Idempotency-Key is compared by it.
+    Raises: ServiceError: nothing of them was written, or nobody knows.
+    """
+    writers = writers_of(request)
+    with writers.arriving(store_id):
+        rid, waiting = await run_in_threadpool(_waiting, request, caller, store_id, read, media_type, body)
+        del read, body
+        writers.submit(store_id, waiting)
+    done = await asyncio.wrap_future(waiting.answer)
+    found = ChangesWritten(rid=rid, changes=done.changes, first_csn=done.first_csn, last_csn=done.last_csn)
+    headers = {"Idempotency-Replayed": "true"} if done.replayed else {}
     return JSONResponse(found.model_dump(mode="json"), headers=headers)
 
 
@@ -130,7 +158,14 @@ def _announced_bytes(request: Request) -> int:
     return int(declared) if declared.isdigit() else settings_of(request).replication_bulk_max_bytes
 
 
-def _read(request: Request, caller: Caller, store_id: str, body: bytes) -> tuple[int, Waiting]:
+def _waiting(
+    request: Request,
+    caller: Caller,
+    store_id: str,
+    read: Callable[[], pa.RecordBatch],
+    media_type: str,
+    body: bytes,
+) -> tuple[int, Waiting]:
     """The store's RID, and the request as its group takes it.
 
     Raises: ServiceError: the store is not there or of another kind, or the body is not right.
@@ -139,25 +174,41 @@ def _read(request: Request, caller: Caller, store_id: str, body: bytes) -> tuple
     store = read_row(database_of(request), store_id, caller)
     require_kind(store, StoreKind.REPLICA)
     assert store.rid is not None, "a store of kind REPLICA has a RID"
-    media_type = request.headers.get("content-type", JSON_MEDIA_TYPE).partition(";")[0].strip().lower()
-    batch = _read_batch(media_type, body, settings_of(request))
+    batch = read()
     found = None
     if key is not None:
         found = RequestKey(key=f"{caller.token_id}:{key}", fingerprint=_fingerprint(media_type, body, batch))
     writer = Writer(caller.token_id, caller.name, request.state.request_id)
-    return store.rid, Waiting(LocalRequest(batch, found), writer)
+    return store.rid, Waiting(_request_of(batch, found), writer)
+
+
+def _request_of(batch: pa.RecordBatch, key: RequestKey | None) -> LocalRequest:
+    """The changes of a batch of WRITE_SCHEMA, and what they depend on.
+
+    Raises: Unprocessable: an `if_csn` is neither a CSN nor `none`.
+    """
+    conditions = conditions_of(batch.column(IF_CSN))
+    for one in conditions:
+        if one.csn is not None:
+            try:
+                Csn(one.csn)
+            except CsnInvalid as error:
+                detail = f"if_csn of change {one.row} is neither a CSN nor `{NONE}`: {error.detail}"
+                wrong = BatchUnreadable(detail)
+                raise Unprocessable(wrong.detail, code=wrong.code) from error
+    return LocalRequest(batch.select(LOCAL_SCHEMA.names), key, conditions)
 
 
 def _read_batch(media_type: str, body: bytes, settings: Settings) -> pa.RecordBatch:
-    """The changes of a body, of LOCAL_SCHEMA, in their order."""
+    """The changes of a body, of WRITE_SCHEMA, in their order."""
     if media_type == JSON_MEDIA_TYPE:
-        return _batch_of(_read_json(body))
+        return batch_of(_read_json(body))
     read = {NDJSON_MEDIA_TYPE: decode_ndjson, ARROW_MEDIA_TYPE: decode_arrow}.get(media_type)
     if read is None:
         known = f"{JSON_MEDIA_TYPE}, {NDJSON_MEDIA_TYPE} or {ARROW_MEDIA_TYPE}"
         raise UnsupportedMediaType(f"changes come as {known}")
     try:
-        return read(body, LOCAL_SCHEMA, rows_max=ROWS_MAX, bytes_max=settings.replication_bulk_max_bytes)
+        return read(body, WRITE_SCHEMA, rows_max=ROWS_MAX, bytes_max=settings.replication_bulk_max_bytes)
     except BatchUnreadable as error:
         raise Unprocessable(error.detail, code=error.code) from error
     except BatchTooLarge as error:
@@ -180,10 +231,11 @@ def _read_json(body: bytes) -> list[ChangeWrite]:
     return read.changes if isinstance(read, ChangesWrite) else [read]
 
 
-def _batch_of(changes: list[ChangeWrite]) -> pa.RecordBatch:
-    names = LOCAL_SCHEMA.names
+def batch_of(changes: list[ChangeWrite]) -> pa.RecordBatch:
+    """Changes as columns of WRITE_SCHEMA."""
+    names = WRITE_SCHEMA.names
     columns = {name: [getattr(change, name) for change in changes] for name in names}
-    return pa.RecordBatch.from_pydict(columns, schema=LOCAL_SCHEMA)
+    return pa.RecordBatch.from_pydict(columns, schema=WRITE_SCHEMA)
 
 
 def _fingerprint(media_type: str, body: bytes, batch: pa.RecordBatch) -> str:
@@ -191,6 +243,9 @@ def _fingerprint(media_type: str, body: bytes, batch: pa.RecordBatch) -> str:
     if media_type != JSON_MEDIA_TYPE:
         return hashlib.sha256(f"{media_type}\n".encode() + body).hexdigest()
     rows = [
-        [None if value is None else base64_text(value) for value in row.values()] for row in batch.to_pylist()
+        # What depends on nothing has the fingerprint that it had before there were conditions.
+        [None if row[name] is None else base64_text(row[name]) for name in LOCAL_SCHEMA.names]
+        + ([] if row[IF_CSN] is None else [row[IF_CSN]])
+        for row in batch.to_pylist()
     ]
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()

@@ -32,6 +32,7 @@ from spark.formats.replica import DATABASE_MAX_BYTES, KEY_MAX_BYTES
 from spark.replication.replica.entries import get_entry, read_entries
 from spark.replication.replica.history import read_history
 from spark.replication.replica.layout import keep_filled
+from spark.replication.replica.part_row import require_held
 from spark.targets.connection import Connection
 
 router = new_router(tags=["replication"])
@@ -130,10 +131,10 @@ def get_entries(
     initialisation is under way is not shown: 409 REPLICA_INITIALIZING.
     """
     store = read_row(metadata, store_id, caller)
-    wanted = _bytes_of(database, "query:database", most=DATABASE_MAX_BYTES) if database else None
-    begin = _bytes_of(prefix, "query:prefix", most=KEY_MAX_BYTES) if prefix else None
+    wanted = bytes_in(database, "query:database", most=DATABASE_MAX_BYTES) if database else None
+    begin = bytes_in(prefix, "query:prefix", most=KEY_MAX_BYTES) if prefix else None
     if begin is not None and wanted is None:
-        raise _fault("query:prefix", "a prefix is one of the keys of a database")
+        raise query_fault("query:prefix", "a prefix is one of the keys of a database")
     filters = {"list": "entries", "store": store_id, "of": [database, prefix, tombstones]}
 
     def read(conn: Connection, after: Key | None, rows_max: int) -> pa.RecordBatch:
@@ -171,10 +172,13 @@ def get_one_entry(
     tombstones: Tombstones = False,
     if_none_match: IfNoneMatch = None,
 ) -> Response:
-    """Database and key are named in base64url. The ETag is the CSN."""
+    """Database and key are named in base64url. The ETag is the CSN.
+
+    A key that a PARTIAL replica does not hold: 409 REPLICA_PARTIAL, for it may have an entry elsewhere.
+    """
     store = read_row(metadata, store_id, caller)
-    database_bytes = _bytes_of(database, "path:database", most=DATABASE_MAX_BYTES)
-    key_bytes = _bytes_of(key, "path:key", most=KEY_MAX_BYTES)
+    database_bytes = bytes_in(database, "path:database", most=DATABASE_MAX_BYTES)
+    key_bytes = bytes_in(key, "path:key", most=KEY_MAX_BYTES)
     entry = None
     with (
         suppress(NoReplicaYet),
@@ -182,7 +186,7 @@ def get_one_entry(
         conn.transaction(read_only=True),
     ):
         keep_filled(conn)
-        require_readable(conn)
+        require_held(require_readable(conn), database_bytes, key_bytes)
         entry = get_entry(conn, database_bytes, key_bytes)
     if entry is None or (entry.is_tombstone and not tombstones):
         raise EntryNotFound("there is no such entry")
@@ -224,7 +228,7 @@ def get_changes(
     store = read_row(metadata, store_id, caller)
     start = None if after is None else [Csn(after).rid, after]
     if start is not None and rid is not None and start[0] != rid:
-        raise _fault("query:after", f"a CSN of replica {start[0]}, where replica {rid} is asked for")
+        raise query_fault("query:after", f"a CSN of replica {start[0]}, where replica {rid} is asked for")
     filters = {"list": "changes", "store": store_id, "of": [rid, after]}
     listing = _Listing(
         read=lambda conn, key, rows_max: read_history(
@@ -256,7 +260,7 @@ def _page(
         return [], False
 
 
-def _bytes_of(text: str, pointer: str, *, most: int) -> bytes:
+def bytes_in(text: str, pointer: str, *, most: int) -> bytes:
     """Bytes in base64url, with or without padding; standard base64 is understood too.
 
     Raises: InvalidRequest: no base64, or of another length.
@@ -267,11 +271,12 @@ def _bytes_of(text: str, pointer: str, *, most: int) -> bytes:
     except (binascii.Error, ValueError):
         found = b""
     if not 1 <= len(found) <= most:
-        raise _fault(pointer, f"1 to {most} bytes in base64url")
+        raise query_fault(pointer, f"1 to {most} bytes in base64url")
     return found
 
 
-def _fault(pointer: str, detail: str) -> InvalidRequest:
+def query_fault(pointer: str, detail: str) -> InvalidRequest:
+    """The problem of one parameter that is not valid."""
     return InvalidRequest("1 field(s) are not valid", errors=[{"pointer": pointer, "detail": detail}])
 
 

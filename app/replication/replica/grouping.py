@@ -12,7 +12,7 @@ Source: design.md, Replication.
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ from app.auth.rows import audited
 from app.clock import Clock
 from app.db import Database
 from app.errors import MetadataBusy, MetadataUnavailable, ServiceError, Unavailable
-from app.replication.replica.refusals import ReplicaBusy, key_extinct, refusal
+from app.replication.replica.refusals import ReplicaBusy, csn_mismatch, key_extinct, refusal
 from app.replication.replica.replicas import (
     connected_replica,
     note_own_max,
@@ -47,6 +47,7 @@ from spark.replication.errors import (
     ReplicationRefused,
     ReplicaWasRestored,
 )
+from spark.replication.replica.conditions import CsnDiffers
 from spark.replication.replica.local_write import (
     Answer,
     KeyExtinct,
@@ -95,10 +96,19 @@ class ChangeWriters:
 
     Args:
         settings: replication_group_*, replication_waiting_*.
+        told: called with a store whose changes are committed and noted.
     """
 
-    def __init__(self, database: Database, settings: Settings, clock: Clock) -> None:
+    def __init__(
+        self,
+        database: Database,
+        settings: Settings,
+        clock: Clock,
+        *,
+        told: Callable[[str], None] = lambda _store_id: None,
+    ) -> None:
         self.database, self.settings, self.clock = database, settings, clock
+        self._told = told
         self._guard = threading.Condition()
         self._queues: dict[str, _Queue] = {}
         self._arriving: dict[str, int] = {}
@@ -222,6 +232,7 @@ class ChangeWriters:
                 _audit(db, store_id, group, outcomes, now=now)
         except (MetadataBusy, MetadataUnavailable) as error:
             raise _unnoted(error) from error
+        self._told(store_id)
         return outcomes
 
     def _written_alone(self, store_id: str, waiting: Waiting) -> Outcome:
@@ -280,6 +291,8 @@ class ChangeWriters:
 def _outcome(found: Answer) -> Outcome:
     if isinstance(found, KeyReused):
         return key_reused()
+    if isinstance(found, CsnDiffers):
+        return csn_mismatch(found)
     return key_extinct(found) if isinstance(found, KeyExtinct) else found
 
 

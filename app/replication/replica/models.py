@@ -2,19 +2,28 @@
 
 import base64
 import binascii
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final
 
-from annotated_types import MaxLen
+from annotated_types import Len, MaxLen
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
+from spark.formats.part import PREFIXES_MAX, Part, Prefix
 from spark.formats.replica import DATABASE_MAX_BYTES, KEY_MAX_BYTES, VALUE_MAX_BYTES
+from spark.replication.replica.conditions import NONE
 
 CHANGES_MAX: Final = 1_000
 """Of one JSON body; NDJSON and Arrow take as many as the body holds."""
+ENTRY_BODY_MAX_BYTES: Final = VALUE_MAX_BYTES * 3 // 2
+"""Of one entry: its value in base64, and what stands around it."""
 
 
-def _from_base64(value: Any) -> bytes:
+def bytes_named(value: Any) -> bytes:
+    """Read canonical base64.
+
+    Raises: ValueError.
+    """
     if not isinstance(value, str):
         raise ValueError("bytes as a text in base64")
     try:
@@ -44,7 +53,7 @@ def base64_schema(least: int, most: int) -> WithJsonSchema:
     )
 
 
-Base64Bytes = Annotated[bytes, BeforeValidator(_from_base64)]
+Base64Bytes = Annotated[bytes, BeforeValidator(bytes_named)]
 Base64 = Annotated[
     bytes,
     PlainSerializer(base64_text, return_type=str, when_used="json"),
@@ -53,6 +62,15 @@ Base64 = Annotated[
 
 _CHANGE: Final[dict[str, Any]] = {"database": "b3JkZXJz", "key": "MTAwMQ==", "value": "eyJhIjoxfQ=="}
 _CSN: Final = "6aff000a000000010000"
+
+
+IfCsn = Annotated[
+    str | None,
+    Field(
+        pattern=f"^({NONE}|[0-9a-f]{{20}})$",
+        description="Write only where the entry is at this CSN, or `none`: where there is none; else 412.",
+    ),
+]
 
 
 class ChangeWrite(BaseModel):
@@ -71,6 +89,21 @@ class ChangeWrite(BaseModel):
     value: Annotated[Base64Bytes, MaxLen(VALUE_MAX_BYTES), base64_schema(0, VALUE_MAX_BYTES)] | None = Field(
         description=f"At most {VALUE_MAX_BYTES} bytes, in base64; null deletes. It cannot be left out.",
     )
+
+    if_csn: IfCsn = None
+
+
+class EntryWrite(BaseModel):
+    """What an entry has from now on."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"value": _CHANGE["value"], "if_csn": _CSN}]}
+    )
+
+    value: Annotated[Base64Bytes, MaxLen(VALUE_MAX_BYTES), base64_schema(0, VALUE_MAX_BYTES)] = Field(
+        description=f"At most {VALUE_MAX_BYTES} bytes, in base64."
+    )
+    if_csn: IfCsn = None
 
 
 class ChangesWrite(BaseModel):
@@ -139,3 +172,38 @@ class ChangeRead(BaseModel):
     key: Base64
     payload: Base64 | None = Field(description="Of a CHANGE the value; null: it deletes.")
     logged_at: datetime = Field(description="When it came here, by the target's clock.")
+
+
+def _bytes(value: Any) -> bytes:
+    return value if isinstance(value, bytes) else bytes_named(value)
+
+
+_Bytes = Annotated[
+    bytes, BeforeValidator(_bytes), PlainSerializer(base64_text, return_type=str, when_used="json")
+]
+
+
+class KeyPrefix(BaseModel):
+    """All keys of a database that begin so."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    database: Annotated[_Bytes, Len(1, DATABASE_MAX_BYTES), base64_schema(1, DATABASE_MAX_BYTES)]
+    prefix: Annotated[_Bytes, Len(0, KEY_MAX_BYTES), base64_schema(0, KEY_MAX_BYTES)] = Field(
+        default=b"", description="Empty: every key of the database."
+    )
+
+
+KeyPrefixes = Annotated[list[KeyPrefix], Len(1, PREFIXES_MAX)]
+
+
+def part_named(keys: Sequence[KeyPrefix] | None) -> Part | None:
+    """The part that a body names; None: all keys."""
+    return None if keys is None else Part.of(Prefix(each.database, each.prefix) for each in keys)
+
+
+def shown_keys(part: Part | None) -> list[KeyPrefix] | None:
+    """A part for a body; None: all keys."""
+    if part is None:
+        return None
+    return [KeyPrefix(database=each.database, prefix=each.prefix) for each in part.prefixes]

@@ -2,15 +2,26 @@
 
 from typing import Final
 
-from app.errors import Conflict, ServiceError, Unavailable
+from app.errors import Conflict, PreconditionFailed, ServiceError, Unavailable
 from spark.replication.csn_generator import ClockSkewExceeded, TimestampOutOfRange
 from spark.replication.errors import ReplicaMissing, ReplicaNotOnline, ReplicationRefused, ReplicaWasRestored
 from spark.replication.records import ReplicaStatus
+from spark.replication.replica.conditions import CsnDiffers
 from spark.replication.replica.local_write import KeyExtinct
 
 
 class ReplicaRestored(Conflict):
     """The target was put back from a backup: read-only until its own changes are back, or given up."""
+
+
+class ReplicaPartial(Conflict):
+    """The replica holds some keys only: it takes no changes but its supplier's, and supplies nobody."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the replica holds some keys only: write at the replica that supplies it, and let that one supply"
+            " others"
+        )
 
 
 class ReplicaInitializing(Conflict):
@@ -41,6 +52,20 @@ def key_extinct(found: KeyExtinct) -> ServiceError:
     )
 
 
+def csn_mismatch(found: CsnDiffers) -> ServiceError:
+    """The problem of a request whose condition does not hold: 412 CSN_MISMATCH, with what stands there."""
+    if found.csn is None:
+        there = "there is no entry"
+    else:
+        there = f"the entry {'was deleted' if found.is_deleted else 'is'} at {found.csn}"
+    return PreconditionFailed(
+        f"change {found.row} has another if_csn: {there}; nothing of the request was written. Read the entry"
+        " again, and send the change with its CSN",
+        code="CSN_MISMATCH",
+        extra={"row": found.row, "current_csn": found.csn, "is_tombstone": found.is_deleted},
+    )
+
+
 _RESTORED_HINT: Final = (
     "; it is read-only until a replication session has brought its own changes back, or `lethe recover`"
     " has given them up"
@@ -57,6 +82,8 @@ def refusal(error: Refused, *, upto: str | None = None) -> ServiceError:
     if isinstance(error, ReplicaWasRestored):
         return ReplicaRestored(error.detail + _RESTORED_HINT, extra={"restored_upto": error.upto})
     if isinstance(error, ReplicaNotOnline):
+        if error.status is ReplicaStatus.PARTIAL:
+            return ReplicaPartial()
         if error.status is ReplicaStatus.INITIALIZING:
             return ReplicaInitializing(error.detail)
         return ReplicaRestored(error.detail + _RESTORED_HINT, extra={"restored_upto": upto})

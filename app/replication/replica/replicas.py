@@ -44,7 +44,8 @@ from spark.formats.csn import Csn
 from spark.formats.replica import tables_of
 from spark.replication.csn_generator import ClockSkewExceeded, TimestampOutOfRange
 from spark.replication.errors import ReplicaMissing, ReplicationRefused, ReplicaWasRestored
-from spark.replication.records import ReplicaStatus
+from spark.replication.records import ReplicaRow, ReplicaStatus
+from spark.replication.replica.part_row import read_row
 from spark.replication.replica.replica import (
     Expected,
     check_restored,
@@ -297,13 +298,15 @@ def remember_incarnation(database: Database, store_id: str, *, incarnation: str,
         _write(db, store_id, incarnation=incarnation, own_max=own_max, now=database.now(db))
 
 
-def require_readable(conn: Connection) -> None:
+def require_readable(conn: Connection) -> ReplicaRow:
     """Refuse to show a replica whose total initialisation is under way; inside the reader's transaction.
 
-    Raises: ReplicaInitializing; ReplicaMissing.
+    Raises: ReplicaInitializing; ReplicaMissing, LayoutUnknown.
     """
-    if find_status(conn) is ReplicaStatus.INITIALIZING:
+    row = read_row(conn, tables_of(conn))
+    if row.status is ReplicaStatus.INITIALIZING:
         raise ReplicaInitializing("a total initialisation is under way: what is there is not complete")
+    return row
 
 
 def find_status(conn: Connection) -> ReplicaStatus:

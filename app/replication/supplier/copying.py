@@ -16,15 +16,17 @@ from app.replication.peer.answers import PeerRefused, read_ruv
 from app.replication.replica.replicas import replica_limits
 from app.replication.supplier.batches import Outgoing
 from app.replication.supplier.ground import Ground
-from app.replication.supplier.lease import Lease, begun_ruv, is_behind
+from app.replication.supplier.lease import Lease, begun_ruv
 from app.replication.supplier.pipeline import Pipeline, Sent
 from app.stores.targets import target_of
 from spark.formats.changes.batch import BATCH_BYTES, encode_arrow
 from spark.formats.csn import Csn
+from spark.formats.part import Part, Prefix
 from spark.replication.replica.entries import read_entries
 from spark.replication.replica.layout import keep_filled
 from spark.replication.replica.replica import snapshot
 from spark.replication.supplier.backlog import count_fitting
+from spark.replication.supplier.resumable import is_behind
 from spark.targets.connection import Connection, connect
 from spark.targets.silence import application_name
 
@@ -81,6 +83,7 @@ def _send(ground: Ground, lease: Lease, check: Callable[[], None]) -> None:
             after=lease.acquired.resume_after,
             rows_max=min(ground.params.batch_rows, limits.batch_rows),
             bytes_max=min(ground.params.batch_bytes, limits.batch_bytes),
+            part=ground.part,
         )
         try:
             pipeline.run(source, told=told, check=check)
@@ -121,17 +124,26 @@ def _batches(
     after: tuple[bytes, bytes] | None,
     rows_max: int,
     bytes_max: int,
+    part: Part | None = None,
 ) -> Iterator[Outgoing]:
     """Pages of entries as batches; an entry that is too large for one comes alone.
 
     Args:
         generation, begun: what each page must belong to, and hold at least.
-    Raises: JobFailed: the replica was put back to a state before it, or made anew.
+        part: which keys are copied; None: all.
+    Raises: JobFailed: the replica was put back to a state before it, or before the last page, or made anew.
     """
     bytes_max = max(1, bytes_max - BATCH_BYTES)
-    while len(page := _page(conn, generation, begun, after=after, rows_max=rows_max, bytes_max=bytes_max)):
-        after = (page.column("database")[-1].as_py(), page.column("key")[-1].as_py())
-        yield _outgoing(page)
+    seen = begun
+    for within in (None,) if part is None else part.prefixes:  # in the order of the entries
+        while True:
+            page, seen = _page(
+                conn, generation, seen, after=after, rows_max=rows_max, bytes_max=bytes_max, within=within
+            )
+            if not len(page):
+                break
+            after = (page.column("database")[-1].as_py(), page.column("key")[-1].as_py())
+            yield _outgoing(page)
 
 
 def _page(
@@ -142,15 +154,19 @@ def _page(
     after: tuple[bytes, bytes] | None,
     rows_max: int,
     bytes_max: int,
-) -> pa.RecordBatch:
+    within: Prefix | None,
+) -> tuple[pa.RecordBatch, Mapping[int, Csn]]:
+    """A page, and the RUV of its moment: the next one is not read from a state before it."""
     with conn.transaction(read_only=True):
         keep_filled(conn)
         seen = snapshot(conn)
         if seen.replica.generation != generation or is_behind(seen.vectors.ruv, begun):
             detail = "this replica was restored to a state before the beginning of its copy, or made anew"
             raise JobFailed("REPLICA_PUT_BACK", detail, retryable=True)
-        rows = count_fitting(conn, after=after, rows_max=rows_max, bytes_max=bytes_max)
-        return read_entries(conn, after=after, rows_max=rows)
+        rows = count_fitting(conn, after=after, rows_max=rows_max, bytes_max=bytes_max, within=within)
+        database, prefix = (None, None) if within is None else (within.database, within.prefix)
+        page = read_entries(conn, after=after, rows_max=rows, database=database, prefix=prefix)
+        return page, seen.vectors.ruv
 
 
 def _outgoing(page: pa.RecordBatch) -> Outgoing:

@@ -17,7 +17,7 @@ from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.models import WaitingOn
 from app.jobs.running.claims import claim_target
 from app.jobs.running.context import JobContext
-from app.replication.agreements.service import note_registered
+from app.replication.agreements.service import note_registered, part_of
 from app.replication.agreements.sessions.models import SessionParams
 from app.replication.agreements.sessions.service import resource_of
 from app.replication.peer.client import PeerClient
@@ -34,11 +34,15 @@ from spark.replication.dead_letters import (
     put_dead_letters,
     resolve_dead_letters,
 )
+from spark.replication.errors import ReplicaPartial
 from spark.replication.records import ReplicaStatus, Snapshot
 from spark.replication.replica.replica import snapshot
 from spark.targets.connection import Connection, identity, target_now
 
 INITIALIZING_LOOK_S: Final = 10.0
+SUPPLIES_NOTHING: Final = (
+    "the replica holds some keys only and supplies nobody: make the agreement at one that holds all keys"
+)
 
 
 class Ground:
@@ -63,6 +67,7 @@ class Ground:
         self.conn = conn
         self.client = client
         self.engines = engines
+        self.part = part_of(agreement)
         ahead_max_s = context.write(lambda db: ahead_max_s_of(db, store))
         self.bound = ClockBound(context.clock, ahead_max_s=ahead_max_s)
         self._noted_own_max: str | None = None
@@ -99,6 +104,8 @@ class Ground:
         """
         seen = snapshot(conn)
         status = seen.replica.status
+        if seen.replica.part is not None:
+            raise JobFailed(ReplicaPartial.code, SUPPLIES_NOTHING)
         if status is ReplicaStatus.INITIALIZING:
             until = self.context.clock.now() + timedelta(seconds=INITIALIZING_LOOK_S)
             waiting_on = [WaitingOn(kind="REPLICA_INITIALIZING", ref=self.store.id, until=until)]

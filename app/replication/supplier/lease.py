@@ -23,6 +23,15 @@ from app.replication.replica.replicas import writer_turn
 from app.replication.rows import ReplicationSession, SessionState
 from app.replication.supplier.ground import Ground
 from app.replication.supplier.history import WITHOUT_PROOFS, introduced, introduced_history
+from app.replication.supplier.parts import refusal_of_part, require_part_taken
+from app.replication.supplier.resuming import (
+    begin_anew,
+    granted,
+    is_foreign,
+    is_of_before,
+    note_beginning,
+    resuming_body,
+)
 from app.replication.supplier.sending import Epoch
 from app.replication.supplier.signals import OVER, REPLICA_BUSY
 from spark.formats.csn import Csn
@@ -31,12 +40,18 @@ from spark.replication.consumer.extinctions import newest_by_rid
 from spark.replication.csn_generator import ClockSkewExceeded, next_csn
 from spark.replication.records import ReplicaStatus, SessionMode, Snapshot
 from spark.replication.replica.replica import adjust_generator, mark_restored
-from spark.replication.session_errors import ProofsMissing
-from spark.replication.sessions.session import CAPABILITIES
+from spark.replication.session_errors import (
+    ConsumerAhead,
+    DiscardNotGranted,
+    HistoryDiverged,
+    ProofsMissing,
+)
+from spark.replication.sessions.begin import CAPABILITIES
 from spark.replication.supplier.backlog import count_missing
 from spark.replication.supplier.decide import Consumer, Window
 
 NEEDED: Final = frozenset({"CHANGE", "ARROW_ZSTD"})
+JUDGED_BY_RUV: Final = frozenset({ConsumerAhead.code, HistoryDiverged.code, DiscardNotGranted.code})
 
 
 @dataclass(slots=True)
@@ -59,11 +74,34 @@ class Lease:
 def acquire(ground: Ground, seen: Snapshot) -> Lease:
     """Ask for the lease, and note it before anything is sent.
 
+    A copy whose parts this replica does not hold any more is begun anew, by a second acquire.
+
     Raises: PeerError, JobFailed.
     """
-    record, context = ground.record, ground.context
+    require_part_taken(ground)
     if ground.params.mode == SessionMode.TOTAL:
-        _note_beginning(ground, seen)
+        note_beginning(ground, seen)
+    try:
+        lease = _acquired(ground, seen)
+    except PeerRefused as refused:
+        if refused.code not in JUDGED_BY_RUV or not is_of_before(ground, seen):
+            raise
+        # Another supplier may have brought it level since: it is judged by what this one has now.
+        begin_anew(ground, seen)
+        lease = _acquired(ground, seen)
+    total = ground.record.total
+    if total is not None and not total["is_complete"] and is_foreign(ground, seen, lease.acquired):
+        begin_anew(ground, seen)
+        lease = _acquired(ground, seen)
+        if is_foreign(ground, seen, lease.acquired):  # a consumer of a version that knows no such word
+            give_back(ground, lease.epoch)
+            detail = "this replica was restored since its copy began, and the consumer goes on with it"
+            raise JobFailed("REPLICA_PUT_BACK", detail, retryable=True)
+    return lease
+
+
+def _acquired(ground: Ground, seen: Snapshot) -> Lease:
+    record, context = ground.record, ground.context
     before = (record.row.epoch, dict(record.ruv))
     acquired = _granted(ground, _introduction(ground, seen))
     lease_s = context.settings.replication_lease_s
@@ -71,8 +109,14 @@ def acquire(ground: Ground, seen: Snapshot) -> Lease:
         ground.client, session_id=record.row.id, epoch=acquired.epoch, lease_s=lease_s, clock=context.clock
     )
     _require_in_time(ground, acquired, epoch)
+    refused = refusal_of_part(
+        ground, acquired, is_total=record.total is not None and not record.total["is_complete"]
+    )
+    if refused is not None:
+        give_back(ground, epoch)
+        raise refused
     if record.total is not None:
-        record.set_total(record.total | {"is_begun": True})
+        record.set_total(granted(record.total, acquired))
     record.acquired(acquired, lease_until=context.clock.now() + timedelta(seconds=lease_s))
     _count_unheard(ground, acquired, before)
     lacking = NEEDED - acquired.capabilities
@@ -124,28 +168,6 @@ def _give_back_for(ground: Ground, holder: object) -> bool:
     return True
 
 
-def _note_beginning(ground: Ground, seen: Snapshot) -> None:
-    """The snapshot that a total initialisation stands for: it stays once the consumer has accepted it."""
-    known = ground.record.total
-    if known is not None and known["is_complete"]:
-        return
-    # A replica that was put back since has no longer what the copy stands for: it begins anew.
-    if known is not None and known["is_begun"] and not is_behind(seen.vectors.ruv, begun_ruv(ground)):
-        return
-    ground.record.set_total(
-        {
-            "ruv": shown_ruv(seen.vectors.ruv),
-            "generation": seen.replica.generation,
-            "entries_sent": 0,
-            "is_begun": False,
-            "is_copied": False,
-            "is_releasing": False,
-            "is_complete": False,
-        }
-    )
-    ground.record.save()
-
-
 def _introduction(ground: Ground, seen: Snapshot) -> dict[str, Any]:
     """The body of acquire.
 
@@ -173,9 +195,12 @@ def _introduction(ground: Ground, seen: Snapshot) -> dict[str, Any]:
             "extinctions": shown_ruv(newest_by_rid(ground.conn)),
             "history": introduced_history(ground, seen, read_ruv(ruv), is_total=is_total).document(),
             "signature": introduced(ground, seen, csn_now),
+            **({} if seen.replica.part is None else {"holds": seen.replica.part.document()}),
         },
         "lease": format_duration(timedelta(seconds=ground.context.settings.replication_lease_s)),
         "discard_consumer_changes": ground.params.discard_consumer_changes,
+        **({"resuming": resuming_body(total)} if total is not None and is_total else {}),
+        **({} if ground.part is None else {"part": ground.part.document()}),
     }
 
 
@@ -279,11 +304,6 @@ def give_back(ground: Ground, epoch: Epoch) -> None:
     except PeerError:
         return
     ground.record.released()
-
-
-def is_behind(ruv: Mapping[int, str], wanted: Mapping[int, str]) -> bool:
-    """Whether a replica of that RUV lacks something of what is wanted."""
-    return any(ruv.get(rid, "") < csn for rid, csn in wanted.items())
 
 
 def begun_ruv(ground: Ground) -> dict[int, Csn]:

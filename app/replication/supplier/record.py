@@ -25,7 +25,7 @@ from app.replication.agreements.sessions.service import (
     session_of_job,
     subject_of,
 )
-from app.replication.peer.answers import Acquired, shown_ruv
+from app.replication.peer.answers import Acquired, shown_position, shown_ruv
 from app.replication.rows import Agreement, ReplicationSession, SessionOutcome, SessionState
 from app.replication.supplier.batches import count_upto
 from app.replication.supplier.pipeline import Sent
@@ -208,7 +208,10 @@ class Record:
         self.row.bytes_sent += sent.body_bytes
         total = self.total
         assert total is not None, "entries travel in a total initialisation"
-        self.set_total(total | {"entries_sent": total["entries_sent"] + sent.batch.rows})
+        page = sent.batch.records()
+        last = (page.column("database")[-1].as_py(), page.column("key")[-1].as_py())
+        more = {"entries_sent": total["entries_sent"] + sent.batch.rows, "after": shown_position(last)}
+        self.set_total(total | more)
 
     def told_extinctions(self, sent: Sent) -> None:
         """A batch of a copy's extinctions was acknowledged."""

@@ -75,7 +75,7 @@ class SlicedSource:
     ) -> None:
         context = ground.context
         target = target_of(ground.store, context.settings, context.database)
-        bounds = Bounds(rows_max=rows_max, bytes_max=bytes_max)
+        bounds = Bounds(rows_max=rows_max, bytes_max=bytes_max, part=ground.part)
         stack.callback(remove_spool, context)
         folder = stack.enter_context(spool_folder(_fresh_spool(context)))
         work = slice_work(

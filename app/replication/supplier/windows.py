@@ -17,6 +17,7 @@ from app.replication.supplier.ground import Ground
 from app.replication.supplier.lease import Lease, consumer_side
 from app.replication.supplier.record import Record
 from app.stores.targets import target_of
+from spark.formats.part import Part
 from spark.replication.proofs.proved_batches import encode_with
 from spark.replication.proofs.shown_proofs import proof_of
 from spark.replication.records import Snapshot
@@ -81,10 +82,16 @@ class WindowSource:
     """WINDOW: the changes of each window once, in the order of all their CSNs."""
 
     def __init__(
-        self, conn: Connection, windows: Mapping[int, Window], *, rows_max: int, bytes_max: int
+        self,
+        conn: Connection,
+        windows: Mapping[int, Window],
+        *,
+        rows_max: int,
+        bytes_max: int,
+        part: Part | None,
     ) -> None:
         self._conn = conn
-        self._reader = WindowReader(conn, windows, rows_max=rows_max, bytes_max=bytes_max)
+        self._reader = WindowReader(conn, windows, rows_max=rows_max, bytes_max=bytes_max, part=part)
 
     def batches(self, rows_max: int | None) -> Iterator[Outgoing]:
         """Read them."""
@@ -122,7 +129,7 @@ class ClassicSource:
         self._lease = lease
         self._look = look
         self._halted = frozenset(halted)
-        self._reader = ClassicReader(conn, rows_max=rows_max, bytes_max=bytes_max)
+        self._reader = ClassicReader(conn, rows_max=rows_max, bytes_max=bytes_max, part=ground.part)
         self._anchors: list[dict[str, Any]] = []
 
     def batches(self, rows_max: int | None) -> Iterator[Outgoing]:

@@ -263,7 +263,7 @@ class Supply:
                 return SlicedSource(
                     stack, conn, self.ground, engine, windows, rows_max=rows_max, bytes_max=bytes_max
                 )
-            return WindowSource(conn, windows, rows_max=rows_max, bytes_max=bytes_max)
+            return WindowSource(conn, windows, rows_max=rows_max, bytes_max=bytes_max, part=self.ground.part)
         return ClassicSource(
             conn,
             self.ground,

@@ -26,13 +26,12 @@ from app.sweeps.cutoff import check_cutoff
 from app.sweeps.models import ChangelogPlanRead
 from app.sweeps.purging import Looked, Purging
 from spark.replication.errors import ReplicaMissing
-from spark.replication.records import ReplicaStatus
+from spark.replication.records import TRIMMED
 from spark.replication.trimming.plan import PlanStopped, TrimPlan, plan_trim
 from spark.targets.connection import Connection, target_now
 
 MAX_AGE = "nsslapd-changelogmaxage"
 MAX_ENTRIES = "nsslapd-changelogmaxentries"
-TRIMMABLE = frozenset({ReplicaStatus.ONLINE, ReplicaStatus.EMPTY})
 
 
 def trim_resource(store: Store) -> str:
@@ -152,7 +151,7 @@ def _look_early(
         if error.retryable or error.code == ReplicaMissing.code:
             return
         raise
-    if for_write and status not in TRIMMABLE:
+    if for_write and status not in TRIMMED:
         detail = f"a replica that is {status} is not trimmed: what it still needs is not known"
         raise Conflict(detail, code=f"REPLICA_{status}")
 

@@ -19,7 +19,7 @@ from app.replication.replica.replicas import compare_with_memory
 from app.replication.trimming.loop import Trim, TrimCourse, trim_once
 from app.replication.trimming.models import TrimParams
 from app.replication.trimming.report import plan_read, reach_of, rids_result
-from app.replication.trimming.service import TRIMMABLE, fault_of, trim_resource
+from app.replication.trimming.service import fault_of, trim_resource
 from app.sweeps.counts import Counts, ledger_counts, noted_counts
 from app.sweeps.cutoff import check_cutoff, fixed_instant
 from app.sweeps.frame import Sweeping, asked, beside_plan, run_sweep
@@ -29,7 +29,7 @@ from app.sweeps.purging import CHANGELOG
 from app.sweeps.silence import prove_sweep_silent
 from spark.replication.agreements import forget_removed
 from spark.replication.errors import ReplicationRefused
-from spark.replication.records import ReplicaStatus
+from spark.replication.records import TRIMMED, ReplicaStatus
 from spark.replication.replica.replica import find_replica
 from spark.replication.trimming.plan import TrimPlan
 from spark.replication.trimming.units import ReplicaNotTrimmed, step_of
@@ -93,7 +93,7 @@ def _prepared(context: JobContext) -> Iterator[Trim | None]:
                 yield None
                 return
             status = compare_with_memory(context.database, conn, store.id)
-            if status not in TRIMMABLE:
+            if status not in TRIMMED:
                 raise _not_whole(status)
             cutoff = fixed_instant(context, partial(_decide_cutoff, conn, params))
             yield Trim(context, conn, store, params, cutoff)

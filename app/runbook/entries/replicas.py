@@ -47,6 +47,16 @@ ENTRIES: Final = (
         Passes.NO,
     ),
     Entry(
+        "REPLICA_PARTIAL",
+        (Seen.HTTP, Seen.JOB, Seen.TARGET, Seen.FINDING),
+        "The replica holds some keys only: it takes no writes of its own and supplies nobody.",
+        (
+            "Write at the replica that supplies it, and make agreements there: "
+            "`lethe replication topology` shows which one that is."
+        ),
+        Passes.NO,
+    ),
+    Entry(
         "REPLICA_RESTORED",
         (Seen.HTTP, Seen.JOB, Seen.ATTENTION, Seen.FINDING),
         ("The target was restored from a backup: it is read-only until its own changes are back."),
@@ -83,6 +93,40 @@ ENTRIES: Final = (
         (Seen.JOB,),
         "The replica was restored to an earlier state while it was being copied.",
         "Find out who restored it; then begin the session again.",
+        Passes.NO,
+    ),
+    Entry(
+        "REPLICA_NOT_BLANK",
+        (Seen.TARGET,),
+        "An import found changes in the replica. Nothing was written.",
+        (
+            "Register a new store for the import. Or bring this replica level by a session:"
+            " `lethe replication session start STORE AGREEMENT` at a replica that supplies it."
+        ),
+        Passes.NO,
+    ),
+    Entry(
+        "SNAPSHOT_DAMAGED",
+        (Seen.TARGET,),
+        "The file is no export of a replica, was cut short, or is not what its replica has signed.",
+        "Compare its SHA-256 with that of the export's job. Copy the file again, or export again.",
+        Passes.NO,
+    ),
+    Entry(
+        "SNAPSHOT_FILE_EXISTS",
+        (Seen.JOB,),
+        "A file of this name is there; an export never writes over one.",
+        "Name another file, or remove that one.",
+        Passes.NO,
+    ),
+    Entry(
+        "SNAPSHOT_FILE_REFUSED",
+        (Seen.JOB,),
+        "The file of an export or import cannot be read or written; `detail` says why.",
+        (
+            "Look at its folder on the worker's machine: whether it is there, has room, and lets the"
+            " service's account in. Then `lethe job retry JOB`."
+        ),
         Passes.NO,
     ),
     Entry(

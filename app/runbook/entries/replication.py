@@ -91,11 +91,11 @@ ENTRIES: Final = (
     ),
     Entry(
         "NEEDS_TOTAL",
-        (Seen.JOB, Seen.STATE),
+        (Seen.JOB, Seen.STATE, Seen.TARGET),
         (
             "Changes alone cannot bring the consumer up to date: it lacks some that are no longer in the "
             "supplier's changelog (PURGED), is empty (NO_RUV), or was made apart (GENERATION_MISMATCH). "
-            "`reason` of the session says which."
+            "`reason` of the session says which. Of a Slony-I feed: its position was cleaned away; copy anew."
         ),
         (
             "If another replica still has the changes, begin a session there: `lethe replication "
@@ -228,6 +228,30 @@ ENTRIES: Final = (
             "Begin a session from the replica that made them. Or name the supplier's replica id in "
             "LETHE_REPLICATION_TRUSTED_SUPPLIERS: it can then make up changes of others."
         ),
+        Passes.NO,
+    ),
+    Entry(
+        "PART_DIFFERS",
+        (Seen.JOB, Seen.TARGET),
+        "The consumer holds, or was to hold, other keys than the agreement sends.",
+        (
+            "Give the agreement the `keys` of its consumer, which `lethe replication topology` shows, or a "
+            "new consumer whose target has no replica yet."
+        ),
+        Passes.NO,
+    ),
+    Entry(
+        "PART_NOT_SUPPORTED",
+        (Seen.JOB,),
+        "The consumer's version takes no part of the keys.",
+        "Upgrade the consumer's service, then begin the session again.",
+        Passes.NO,
+    ),
+    Entry(
+        "SUPPLIER_PARTIAL",
+        (Seen.TARGET,),
+        "The supplier holds some keys only: no replica takes anything from it.",
+        "Make the agreement at a replica that holds all keys.",
         Passes.NO,
     ),
     Entry(

@@ -34,6 +34,7 @@ from spark.replication.consumer.arrival import (
     sort_out,
     unreadable_extinctions,
 )
+from spark.replication.consumer.copied import after_entries
 from spark.replication.consumer.extinctions import count_late, put_extinctions
 from spark.replication.csn_generator import (
     ClockSkewExceeded,
@@ -46,6 +47,7 @@ from spark.replication.dead_letters import Direction, put_dead_letters, resolve_
 from spark.replication.proofs.values import BatchProof
 from spark.replication.records import RecordKind, ReplicaStatus, SessionMode, Snapshot
 from spark.replication.replica.extinction_index import judge, read_index
+from spark.replication.replica.part_row import read_row
 from spark.replication.replica.replica import (
     advance_ruv,
     level_if_reached,
@@ -64,6 +66,7 @@ from spark.replication.session_errors import (
     TotalNotUnderWay,
 )
 from spark.replication.sessions.clock_bound import AHEAD_MAX_S
+from spark.replication.sessions.parts import require_part_of_changes, require_part_of_entries
 from spark.replication.sessions.row import SessionRow, Ticket, lock_session, save_session
 from spark.replication.sessions.session import require_generation, require_total
 from spark.targets.connection import Connection
@@ -118,8 +121,8 @@ def apply_batch(
         ahead_max_s: how far ahead of it a CSN may be.
         trusted_rids: suppliers whom an admin lets bring changes of others without their signature.
     Raises: SessionNotFound, SessionEnded, StaleEpoch, BatchGap, PrevGap, GenerationMismatch,
-        ReplicaInitializing, TotalIncomplete, ClockSkewed, HistoryDiverged, ChangesUnproven: nothing has
-        changed. TargetLockTimeout: try again.
+        ReplicaInitializing, TotalIncomplete, PartDiffers, ClockSkewed, HistoryDiverged, ChangesUnproven:
+        nothing has changed. TargetLockTimeout: try again.
     """
     tables, arrival = tables_of(conn), arrange(batch)
     with conn.transaction():
@@ -131,6 +134,7 @@ def apply_batch(
             return _copy_extinctions(conn, tables, row, ticket, batch)
         found = snapshot(conn)
         _require_changes(row, found)
+        require_part_of_changes(found.replica.part, batch)
         sorted_out = _sort_out(conn, tables, arrival, found, now_s=now_s, ahead_max_s=ahead_max_s)
         status = found.replica.status
         if _meets_local_writes(found, sorted_out, now_s=now_s):
@@ -175,8 +179,8 @@ def apply_entries(
     Args:
         batch: of ENTRY_SCHEMA, by ascending (database, key), as it was decoded and checked.
         now_s, ahead_max_s: as for apply_batch.
-    Raises: SessionNotFound, SessionEnded, StaleEpoch, BatchGap, TotalNotUnderWay, ClockSkewed: nothing has
-        changed. TargetLockTimeout: try again.
+    Raises: SessionNotFound, SessionEnded, StaleEpoch, BatchGap, TotalNotUnderWay, ClockSkewed, PartDiffers:
+        nothing has changed. TargetLockTimeout: try again.
     """
     tables = tables_of(conn)
     with conn.transaction():
@@ -187,8 +191,9 @@ def apply_entries(
             if require_total(row).is_copied:
                 raise TotalNotUnderWay("the copy has ended: changes follow, not entries")
             refuse_future(batch, now_s=now_s, ahead_max_s=ahead_max_s)
+            require_part_of_entries(read_row(conn, tables).part, batch)
             put_entries(conn, tables, judge(read_index(conn, tables), batch).rest_of(batch))
-            row = replace(row, cursor=_cursor_after(row, batch))
+            row = after_entries(row, batch)
         row = _renewed(conn, tables, row, ticket)
         ruv = read_vectors(conn).ruv
     rows = batch.num_rows
@@ -387,10 +392,3 @@ def _replayed(
         replayed=True,
         extinct=extinct,
     )
-
-
-def _cursor_after(row: SessionRow, batch: pa.RecordBatch) -> tuple[bytes, bytes] | None:
-    if batch.num_rows == 0:
-        return row.cursor
-    last = (batch.column("database")[-1].as_py(), batch.column("key")[-1].as_py())
-    return last if row.cursor is None else max(row.cursor, last)

@@ -15,6 +15,7 @@ from typing import Final
 import pyarrow as pa
 
 from spark.formats.changes.checks import rids_of
+from spark.replication.records import RecordKind
 
 CHAIN_BYTES: Final = 32
 _SEED: Final = b"lethe history 1"
@@ -33,12 +34,15 @@ def base_of(rid: int, csn: str) -> bytes:
 
 
 def digests_of(batch: pa.RecordBatch) -> list[bytes]:
-    """d(n) of each record of RECORD_SCHEMA."""
+    """d(n) of each record of RECORD_SCHEMA; one that was withheld carries it."""
     columns = [
         batch.column(name).to_pylist() for name in ("csn", "prev", "kind", "database", "key", "payload")
     ]
     found = []
     for csn, prev, kind, database, key, payload in zip(*columns, strict=True):
+        if kind == RecordKind.WITHHELD:
+            found.append(payload or b"")
+            continue
         lengths = f"{csn}{prev or _NO_CSN}{kind}\0{len(database)}\0{len(key)}\0"
         size = "-" if payload is None else str(len(payload))
         found.append(

@@ -18,10 +18,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 
 from spark.formats.csn import Csn
 from spark.formats.extinction import ExtinctionIndex, ExtinctionStatus
+from spark.formats.part import Part
 from spark.formats.replica import tables_of
+from spark.replication.proofs.withholding import withhold
+from spark.replication.records import RECORD_SCHEMA
 from spark.replication.replica.extinction_index import read_index
 from spark.targets.connection import Connection
 from spark.targets.key_order import select_by_index
@@ -79,9 +83,12 @@ def digest_changes(
     after: str | None,
     upto: str,
     should_stop: ShouldStop = lambda: False,
+    part: Part | None = None,
 ) -> Digest:
     """The changes of one replica id above `after` (None: from the first), up to and with `upto`.
 
+    Args:
+        part: as a replica has them that holds only these keys.
     Raises: DigestStopped; TargetError.
     """
     table = tables_of(conn).changelog
@@ -102,11 +109,11 @@ def digest_changes(
         high = sizes[_fitting(sizes) - 1][0]
         rows = select_by_index(
             conn,
-            f"select csn, kind, database, key, payload from {table} where {inside} order by csn",
+            f"select csn, prev, kind, database, key, payload from {table} where {inside} order by csn",
             {"rid": rid, "low": low, "high": high},
         )
         if rows:
-            csns, kinds, databases, keys, payloads = zip(*rows, strict=True)
+            csns, kinds, databases, keys, payloads = _as_held(rows, part)
             digester.add([_texts(csns), _texts(kinds), databases, keys, payloads])
         low = high
 
@@ -117,14 +124,18 @@ def digest_entries(
     after: EntryKey = FIRST_KEY,
     upto: EntryKey | None = None,
     should_stop: ShouldStop = lambda: False,
+    part: Part | None = None,
 ) -> Digest:
     """The entries behind `after`, up to and with `upto` (None: to the end), but those of extinct keys.
 
+    Args:
+        part: only these keys.
     Raises: DigestStopped; TargetError; ExtinctionUnreadable.
     """
     tables = tables_of(conn)
     table, index = tables.entries, read_index(conn, tables)
     digester = Digester(5)
+    held, of_part = _held(part)
     low = after
     while True:
         if should_stop():
@@ -132,8 +143,8 @@ def digest_entries(
         sizes = select_by_index(
             conn,
             f"select database, key, {_size(conn, 'database', 'key', 'value')} from {table}"
-            f" where {_between(upto)} order by database, key limit :rows",
-            _bounds(low, upto) | {"rows": PAGE_ROWS},
+            f" where {_between(upto)}{held} order by database, key limit :rows",
+            _bounds(low, upto) | of_part | {"rows": PAGE_ROWS},
         )
         if not sizes:
             return digester.result()
@@ -142,8 +153,8 @@ def digest_entries(
         rows = select_by_index(
             conn,
             f"select database, key, value, csn, is_tombstone from {table}"
-            f" where {_between(high)} order by database, key",
-            _bounds(low, high),
+            f" where {_between(high)}{held} order by database, key",
+            _bounds(low, high) | of_part,
         )
         rows = _not_extinct(index, rows)
         if rows:
@@ -181,17 +192,26 @@ def change_marks(
 
 
 def entry_marks(
-    conn: Connection, *, after: EntryKey = FIRST_KEY, upto: EntryKey | None = None, rows: int
+    conn: Connection,
+    *,
+    after: EntryKey = FIRST_KEY,
+    upto: EntryKey | None = None,
+    rows: int,
+    part: Part | None = None,
 ) -> Iterator[tuple[EntryKey, EntryKey | None]]:
-    """Divide entries at every `rows`-th; the pieces as (after, upto), the last one ends as the whole does."""
+    """Divide entries, or those of a part, at every `rows`-th; the pieces as (after, upto).
+
+    The last one ends as the whole does.
+    """
     table = tables_of(conn).entries
+    held, of_part = _held(part)
     low = after
     while True:
         found = select_by_index(
             conn,
-            f"select database, key from {table} where {_between(upto)}"
+            f"select database, key from {table} where {_between(upto)}{held}"
             " order by database, key limit 1 offset :skipped",
-            _bounds(low, upto) | {"skipped": rows - 1},
+            _bounds(low, upto) | of_part | {"skipped": rows - 1},
         )
         high = (bytes(found[0][0]), bytes(found[0][1])) if found else upto
         if high == upto or high is None:
@@ -223,6 +243,28 @@ def list_changes(conn: Connection, rid: int, *, after: str | None, upto: str, ro
         {"rid": rid, "low": after or "", "high": upto, "rows": rows_max},
     )
     return [Csn(csn) for (csn,) in rows]
+
+
+def _as_held(rows: list[tuple[Any, ...]], part: Part | None) -> Iterator[tuple[Any, ...]]:
+    """Columns csn, kind, database, key and payload of rows with `prev`, as a replica of a part has them."""
+    csns, prevs, kinds, databases, keys, payloads = zip(*rows, strict=True)
+    if part is not None:
+        columns = (csns, prevs, kinds, map(bytes, databases), map(bytes, keys), payloads)
+        arrays = [
+            pa.array(list(values), field.type) for values, field in zip(columns, RECORD_SCHEMA, strict=True)
+        ]
+        batch = withhold(pa.RecordBatch.from_arrays(arrays, schema=RECORD_SCHEMA), part)
+        names = ("kind", "database", "key", "payload")
+        kinds, databases, keys, payloads = (tuple(batch.column(name).to_pylist()) for name in names)
+    return iter((csns, kinds, databases, keys, payloads))
+
+
+def _held(part: Part | None) -> tuple[str, dict[str, object]]:
+    """What is added to a condition over entries, and its parameters."""
+    if part is None:
+        return "", {}
+    condition, params = part.condition()
+    return f" and {condition}", params
 
 
 def _fitting(sizes: Sequence[tuple[Any, ...]]) -> int:

@@ -66,7 +66,7 @@ def read_entries(
     if prefix:
         conditions.append("key >= :prefix")
         params["prefix"] = prefix
-        end = _end_of(prefix)
+        end = end_of(prefix)
         if end is not None:
             conditions.append("key < :prefix_end")
             params["prefix_end"] = end
@@ -89,7 +89,7 @@ def read_entries(
     return pa.RecordBatch.from_arrays(arrays, schema=ENTRY_SCHEMA)
 
 
-def _end_of(prefix: bytes) -> bytes | None:
+def end_of(prefix: bytes) -> bytes | None:
     """The least key above all that begin with the prefix; None: nothing is above them."""
     kept = prefix.rstrip(b"\xff")
     return kept[:-1] + bytes([kept[-1] + 1]) if kept else None

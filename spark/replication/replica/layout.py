@@ -55,7 +55,7 @@ def is_current(conn: Connection) -> bool:
     if lacks_column or not there.keys() >= ADDED_LATER:
         return False
     [(version,)] = conn.execute(f"select layout_version from {tables_of(conn).replica}")
-    return bool(version == LAYOUT_VERSION)
+    return bool(version >= LAYOUT_VERSION)
 
 
 def upgrade_layout(conn: Connection) -> None:
@@ -89,7 +89,10 @@ def put_first_rows(conn: Connection, tables: ReplicaTables, *, rid: int, incarna
 def finish_upgrade(conn: Connection) -> None:
     """Say that the replica is of this version, in a transaction of its own; the last step of an upgrade."""
     with conn.transaction():
-        conn.execute(f"update {tables_of(conn).replica} set layout_version = {LAYOUT_VERSION}")
+        conn.execute(
+            f"update {tables_of(conn).replica} set layout_version = {LAYOUT_VERSION}"
+            f" where layout_version < {LAYOUT_VERSION}"
+        )
 
 
 def _columns_there(conn: Connection) -> dict[str, set[str]]:

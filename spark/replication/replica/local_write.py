@@ -5,7 +5,8 @@ Invariants:
   order, and the RUV never passes a change that is not there;
 - records, entries, RUV, generator and the answers of keyed requests commit together or not at all;
 - a request whose key was seen changes nothing: it gets the answer of then;
-- a request with an extinct key changes nothing: which keys are is read under the same lock.
+- a request with an extinct key changes nothing: which keys are is read under the same lock;
+- a request whose conditions do not hold changes nothing (conditions.py).
 Source: design.md, Replication; facts/replication-session, sections 2 and 4.
 """
 
@@ -23,6 +24,13 @@ from spark.replication.csn_generator import GeneratorState, adjust, next_csn
 from spark.replication.errors import ReplicaNotOnline
 from spark.replication.proofs.chain import chain_of, seed_of
 from spark.replication.records import LOCAL_SCHEMA, RECORD_SCHEMA, RecordKind, ReplicaRow, ReplicaStatus
+from spark.replication.replica.conditions import (
+    Condition,
+    Conditional,
+    CsnDiffers,
+    hold_arrivals,
+    judge_conditions,
+)
 from spark.replication.replica.extinction_index import index_of, judge, mark_of
 from spark.replication.replica.replica import (
     Expected,
@@ -62,10 +70,11 @@ class RequestKey:
 
 @dataclass(frozen=True, slots=True)
 class LocalRequest:
-    """The changes of one request: a batch of LOCAL_SCHEMA, in the order of the writer."""
+    """The changes of one request, a batch of LOCAL_SCHEMA in the writer's order, and what they depend on."""
 
     batch: pa.RecordBatch
     idempotency: RequestKey | None = None
+    conditions: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +106,7 @@ class KeyExtinct:
     row: int
 
 
-Answer = RequestWritten | KeyReused | KeyExtinct
+Answer = RequestWritten | KeyReused | KeyExtinct | CsnDiffers
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +151,8 @@ def write_group(
     """
     tables = tables_of(conn)
     with conn.transaction():
+        if any(request.conditions for request in requests):
+            hold_arrivals(conn, tables)
         row, state = lock_replica(conn, tables)
         own = read_own(conn, tables, row.rid)
         expected = recalled(row, own.max_csn, expected)
@@ -185,6 +196,7 @@ def _write(
         forget_requests(conn, tables, now_s=own.now_s)
     answers = _known_answers(requests, _stored(conn, tables, requests, own))
     _refuse_extinct(requests, answers, index_of(conn, tables, own.extinctions))
+    _refuse_changed(conn, tables, requests, answers)
     fresh = [index for index, answer in answers.items() if answer is None]
     batches = [requests[index].batch for index in fresh]
     count = sum(batch.num_rows for batch in batches)
@@ -204,12 +216,16 @@ def _write(
         advance_ruv(conn, tables, row.rid, first=csns[0], last=csns[-1], now_s=own.now_s)
         save_generator(conn, tables, state)
     at = 0
+    parts: dict[int, list[str]] = {}
     for index, batch in zip(fresh, batches, strict=True):
-        part = csns[at : at + batch.num_rows]
+        part = parts[index] = csns[at : at + batch.num_rows]
         at += batch.num_rows
         answers[index] = (
             RequestWritten(part[0], part[-1], len(part)) if part else RequestWritten(None, None, 0)
         )
+    for index, answer in answers.items():
+        if isinstance(answer, CsnDiffers) and answer.by is not None:
+            answers[index] = replace(answer, csn=parts[answer.by[0]][answer.by[1]])
     _keep_answers(conn, tables, requests, fresh, answers, own)
     return GroupWritten(_all_answers(requests, answers), csns[-1] if csns else own.max_csn)
 
@@ -302,9 +318,24 @@ def _refuse_extinct(
             answers[at] = KeyExtinct(found.id, row)
 
 
+def _refuse_changed(
+    conn: Connection,
+    tables: ReplicaTables,
+    requests: Sequence[LocalRequest],
+    answers: dict[int, Answer | None],
+) -> None:
+    """Answer the fresh requests whose entries are not what their writers know."""
+    fresh = [
+        Conditional(at, requests[at].batch, requests[at].conditions)
+        for at, answer in answers.items()
+        if answer is None
+    ]
+    answers.update(judge_conditions(conn, tables, fresh))
+
+
 def _all_answers(requests: Sequence[LocalRequest], answers: dict[int, Answer | None]) -> tuple[Answer, ...]:
     """Every request's answer; one that came twice has the first one's, as a replay."""
-    written: dict[str, RequestWritten | KeyExtinct] = {}
+    written: dict[str, RequestWritten | KeyExtinct | CsnDiffers] = {}
     done: list[Answer] = []
     for index, request in enumerate(requests):
         answer, key = answers.get(index), request.idempotency
@@ -313,7 +344,7 @@ def _all_answers(requests: Sequence[LocalRequest], answers: dict[int, Answer | N
             answer = written[key.key]
             if isinstance(answer, RequestWritten):
                 answer = replace(answer, replayed=True)
-        elif key is not None and isinstance(answer, RequestWritten | KeyExtinct):
+        elif key is not None and isinstance(answer, RequestWritten | KeyExtinct | CsnDiffers):
             written.setdefault(key.key, answer)
         done.append(answer)
     return tuple(done)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from spark.formats.csn import Csn
-from spark.formats.replica import LAYOUT_VERSION, LAYOUTS_READ, ReplicaTables, tables_of
+from spark.formats.replica import ReplicaTables, tables_of
 from spark.replication.csn_generator import GeneratorState, adjust
 from spark.replication.errors import (
     GenerationDiffers,
@@ -34,11 +34,11 @@ from spark.replication.replica.layout import (
     put_first_rows,
     upgrade_layout,
 )
+from spark.replication.replica.part_row import read_row
 from spark.targets.connection import Connection, Target, sqlite_path
-from spark.targets.errors import TargetSchemaUnsupported, TargetTablesMissing
+from spark.targets.errors import TargetTablesMissing
 from spark.targets.sqlite_file import create_sqlite_file
 
-_REPLICA: Final = "rid, generation, incarnation, status, restored_upto, layout_version"
 _GENERATOR: Final = "sampled_s, local_offset_s, remote_offset_s, sequence"
 
 
@@ -104,7 +104,7 @@ def find_replica(conn: Connection) -> ReplicaRow | None:
 
     Raises: LayoutUnknown: a table of that name is there and is not ours, or of another version.
     """
-    return _read_row(conn, tables_of(conn)) if is_layout_there(conn) else None
+    return read_row(conn, tables_of(conn)) if is_layout_there(conn) else None
 
 
 def read_vectors(conn: Connection) -> Vectors:
@@ -148,7 +148,7 @@ def lock_replica(conn: Connection, tables: ReplicaTables) -> tuple[ReplicaRow, G
     except TargetTablesMissing as error:
         raise ReplicaMissing(error.detail) from error
     # A statement of its own: what is read in the one that waits for the lock is older than the lock.
-    row = _read_row(conn, tables)
+    row = read_row(conn, tables)
     return row, _generator(row, numbers)
 
 
@@ -217,7 +217,7 @@ def check_restored(conn: Connection, expected: Expected) -> None:
     """
     tables = tables_of(conn)
     with conn.transaction(read_only=True):
-        found = loss_of(_read_row(conn, tables), own_max_of(conn, tables), expected)
+        found = loss_of(read_row(conn, tables), own_max_of(conn, tables), expected)
     if found is None:
         return
     with conn.transaction():
@@ -284,7 +284,7 @@ def level_if_reached(
     Returns: the status from here on.
     Raises: ClockSkewExceeded: the own changes are so far ahead that the clock must be wrong.
     """
-    row = _read_row(conn, tables)
+    row = read_row(conn, tables)
     if row.status is not ReplicaStatus.RESTORED or not _is_reached(row, own_max):
         return row.status
     row, state = lock_replica(conn, tables)
@@ -325,7 +325,7 @@ def _end_restored(
         save_generator(conn, tables, adjust(state, remote=row.restored_upto, now_s=now_s))
     status = row.status
     if status is ReplicaStatus.RESTORED:
-        status = ReplicaStatus.EMPTY if row.generation is None else ReplicaStatus.ONLINE
+        status = ReplicaStatus.EMPTY if row.generation is None else row.status_when_level
     row = replace(row, status=status, restored_upto=None)
     save_replica(conn, tables, row)
     return row
@@ -365,25 +365,6 @@ def _created(conn: Connection, *, rid: int, generation: str | None, incarnation:
     return row
 
 
-def _read_row(conn: Connection, tables: ReplicaTables) -> ReplicaRow:
-    try:
-        rows = conn.execute(f"select {_REPLICA} from {tables.replica}")
-    except TargetTablesMissing as error:
-        raise ReplicaMissing(error.detail) from error
-    except TargetSchemaUnsupported as error:
-        raise LayoutUnknown(error.detail) from error
-    if len(rows) != 1:
-        raise LayoutUnknown(f"{tables.replica} has {len(rows)} rows, not one")
-    rid, generation, incarnation, status, upto, version = rows[0]
-    if version not in LAYOUTS_READ:
-        raise LayoutUnknown(f"the layout has version {version}, this Lethe knows {LAYOUT_VERSION}")
-    try:
-        known = ReplicaStatus(status)
-    except ValueError:
-        raise LayoutUnknown(f"{status!r} is no status of a replica") from None
-    return ReplicaRow(rid, generation, incarnation, known, None if upto is None else Csn(upto))
-
-
 def _generator(row: ReplicaRow, rows: list[tuple[int, ...]]) -> GeneratorState:
     if len(rows) != 1:
         raise LayoutUnknown(f"the table of the generator has {len(rows)} rows, not one")
@@ -393,6 +374,6 @@ def _generator(row: ReplicaRow, rows: list[tuple[int, ...]]) -> GeneratorState:
 
 def _snapshot(conn: Connection) -> Snapshot:
     tables = tables_of(conn)
-    row = _read_row(conn, tables)
+    row = read_row(conn, tables)
     numbers = conn.execute(f"select {_GENERATOR} from {tables.generator}")
     return Snapshot(row, read_vectors(conn), _generator(row, numbers))

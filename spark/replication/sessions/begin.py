@@ -5,13 +5,10 @@ from dataclasses import replace
 from typing import Final
 
 from spark.formats.replica import ReplicaTables
-from spark.replication.proofs.judging import (
-    require_covered,
-)
+from spark.replication.proofs.judging import require_covered
 from spark.replication.records import ReplicaRow, ReplicaStatus, Vectors
-from spark.replication.replica.replica import (
-    save_replica,
-)
+from spark.replication.replica.part_row import put_part
+from spark.replication.replica.replica import save_replica
 from spark.replication.session_errors import (
     ConsumerAhead,
     DiscardNotGranted,
@@ -24,7 +21,8 @@ from spark.replication.sessions.row import SessionRow, TotalCopy
 from spark.replication.sessions.supplying import require_not_supplying
 from spark.targets.connection import Connection
 
-CAPABILITIES: Final = ("CHANGE", "KEEPALIVE", "TOTAL", "ARROW_ZSTD", CAPABILITY, "HISTORY")
+PART_CAPABILITY: Final = "PART"
+CAPABILITIES: Final = ("CHANGE", "KEEPALIVE", "TOTAL", "ARROW_ZSTD", CAPABILITY, "HISTORY", PART_CAPABILITY)
 """What this replica takes, as both sides tell at acquire."""
 
 
@@ -37,7 +35,7 @@ def begin_total(
     request: Acquire,
     consent: Callable[[], bool],
 ) -> SessionRow:
-    """Empty a replica for a copy, or go on with the one that this session has begun.
+    """Empty a replica for a copy, or go on with the one that this session, or one before it, has begun.
 
     Raises: GenerationMismatch, ReplicaSupplies, ConsumerAhead, HistoryDiverged, DiscardNotGranted.
     """
@@ -45,8 +43,8 @@ def begin_total(
         raise GenerationMismatch(
             "the supplier has no generation yet", {"supplier": None, "consumer": replica.generation}
         )
-    if row.total is not None and _resumes(row.total, replica, request):
-        return row
+    if row.total is not None and _resumes(row, row.total, replica, request):
+        return replace(row, total=replace(row.total, session_id=request.session_id))
     require_not_supplying(row, replica.status)
     is_discarding = False
     if replica.status is not ReplicaStatus.INITIALIZING:
@@ -58,6 +56,8 @@ def begin_total(
         else:
             _require_trust(conn, tables, vectors, request, consent)
     _empty(conn, tables)
+    if request.part is not None and replica.part is None:  # it is blank: the acquire has looked
+        put_part(conn, request.part)
     initializing = replace(replica, generation=None, status=ReplicaStatus.INITIALIZING)
     own = vectors.ruv.get(replica.rid)
     if own is not None and not is_discarding:
@@ -71,12 +71,16 @@ def begin_total(
     return replace(row, total=total, cursor=None)
 
 
-def _resumes(total: TotalCopy, replica: ReplicaRow, request: Acquire) -> bool:
-    """Whether what was copied is still part of what this supplier has."""
+def _resumes(row: SessionRow, total: TotalCopy, replica: ReplicaRow, request: Acquire) -> bool:
+    """Whether what was copied is part of what this supplier has still, and nothing of it was lost here."""
+    asked = request.resuming
     return (
         replica.status is ReplicaStatus.INITIALIZING
-        and (total.session_id, total.supplier_rid) == (request.session_id, request.supplier_rid)
-        and total.generation == request.generation
+        and not asked.is_anew
+        and total.session_id in (request.session_id, *asked.sessions)
+        and (total.supplier_rid, total.generation) == (request.supplier_rid, request.generation)
+        # Put back from a backup in the middle of its copy: nobody knows what else it has forgotten.
+        and (total.is_copied or asked.after is None or (row.cursor or (b"", b"")) >= asked.after)
         and all(csn <= request.ruv.get(rid, "") for rid, csn in total.ruv.items())
     )
 

@@ -5,8 +5,24 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from spark.formats.csn import Csn
+from spark.formats.part import Part
 from spark.replication.proofs.values import History
 from spark.replication.records import ReplicaRow, SessionMode
+
+
+@dataclass(frozen=True, slots=True)
+class Resuming:
+    """Which copy a TOTAL would go on with.
+
+    Attributes:
+        sessions: earlier sessions whose copy it is: they ended before it was complete.
+        after: the last entry that the consumer has acknowledged; one that has less was put back since.
+        is_anew: whatever is there, the copy begins anew.
+    """
+
+    sessions: tuple[str, ...] = ()
+    after: tuple[bytes, bytes] | None = None
+    is_anew: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +36,9 @@ class Acquire:
         extinctions: of each replica id the greatest CSN of the extinctions that it has.
         history: None: it proves nothing, and an admin lets it.
         is_trusted: an admin lets it speak for other replicas without their signature.
+        resuming: TOTAL: what it knows of a copy that was begun before.
+        part: which keys it sends; None: all.
+        holds: which keys it has itself; None: all.
     """
 
     session_id: str
@@ -35,6 +54,9 @@ class Acquire:
     extinctions: Mapping[int, Csn] = field(default_factory=dict)
     history: History | None = None
     is_trusted: bool = False
+    resuming: Resuming = field(default_factory=Resuming)
+    part: Part | None = None
+    holds: Part | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +65,8 @@ class Acquired:
 
     Attributes:
         generation, ruv: None where there is none, or where half a copy makes them worthless.
-        total: TOTAL: whether the copy is complete, and the last entry that it has.
+        is_copied, resume_after: TOTAL: whether the copy is complete, and the last entry that it has.
+        copied: TOTAL: of each replica id the greatest CSN among the entries that were copied.
         unproven: replica ids of which the supplier's CSN has left this changelog: nobody can compare them.
     """
 
@@ -55,6 +78,7 @@ class Acquired:
     purged: Mapping[int, Csn]
     is_copied: bool = False
     resume_after: tuple[bytes, bytes] | None = None
+    copied: Mapping[int, Csn] = field(default_factory=dict)
     history: History | None = None
     unproven: tuple[int, ...] = ()
 

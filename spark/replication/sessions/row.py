@@ -10,7 +10,7 @@ Invariants:
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final, Self
 
@@ -61,6 +61,7 @@ class TotalCopy:
         ruv: the supplier's when its copy began; what the copy holds of every replica at least.
         is_copied: all entries are here; changes follow.
         heads: the supplier's values at that RUV.
+        copied: of each replica id the greatest CSN among the entries that are here.
     """
 
     session_id: str
@@ -69,6 +70,7 @@ class TotalCopy:
     ruv: Mapping[int, Csn] = field(default_factory=dict)
     is_copied: bool = False
     heads: Mapping[int, Head] = field(default_factory=dict)
+    copied: Mapping[int, Csn] = field(default_factory=dict)
 
     def text(self) -> str:
         """As the row keeps it."""
@@ -80,6 +82,7 @@ class TotalCopy:
                 "ruv": {str(rid): str(csn) for rid, csn in self.ruv.items()},
                 "is_copied": self.is_copied,
                 "heads": {str(rid): head.document() for rid, head in self.heads.items()},
+                "copied": {str(rid): str(csn) for rid, csn in self.copied.items()},
             },
             sort_keys=True,
         )
@@ -90,7 +93,14 @@ class TotalCopy:
         found = json.loads(text)
         ruv = {int(rid): Csn(csn) for rid, csn in found.pop("ruv").items()}
         heads = {int(rid): Head.of(head, int(rid)) for rid, head in found.pop("heads", {}).items()}
-        return cls(ruv=ruv, heads=heads, **found)
+        copied = {int(rid): Csn(csn) for rid, csn in found.pop("copied", {}).items()}
+        return cls(ruv=ruv, heads=heads, copied=copied, **found)
+
+    def with_entries(self, newest: Mapping[int, Csn]) -> Self:
+        """With the greatest CSNs of more entries."""
+        return replace(
+            self, copied={**self.copied, **{r: max(c, self.copied.get(r, c)) for r, c in newest.items()}}
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ Source: design.md, Replication; facts/replication-session, sections 2 and 6.
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Final
 
 from spark.formats.csn import Csn
 from spark.formats.replica import ReplicaTables, tables_of
@@ -56,14 +55,12 @@ from spark.replication.session_errors import (
 from spark.replication.sessions.begin import begin_total
 from spark.replication.sessions.calls import Acquire, Acquired, Completion, Released
 from spark.replication.sessions.clock_bound import AHEAD_MAX_S, news, require_in_time
-from spark.replication.sessions.peers import CAPABILITY, note_told
+from spark.replication.sessions.parts import refuse_part
+from spark.replication.sessions.peers import note_told
 from spark.replication.sessions.row import SessionRow, Ticket, TotalCopy, lock_session, save_session
 from spark.targets.connection import Connection
 
-CAPABILITIES: Final = ("CHANGE", "KEEPALIVE", "TOTAL", "ARROW_ZSTD", CAPABILITY, "HISTORY")
-"""What this replica takes, as both sides tell at acquire."""
 __all__ = [
-    "CAPABILITIES",
     "Acquire",
     "Acquired",
     "Completion",
@@ -74,6 +71,7 @@ __all__ = [
     "renew",
     "require_generation",
     "require_total",
+    "take_over",
 ]
 
 
@@ -92,9 +90,10 @@ def acquire(
         ahead_max_s: how far ahead of it a peer's CSN may be.
         consent: asked, in this transaction, before changes that only this replica has are discarded: whether
             an admin here has granted it, once.
-    Raises: ClockSkewed, DuplicateRid, GenerationMismatch, ReplicaBusy, ReplicaSupplies, ConsumerAhead or
-        DiscardNotGranted, HistoryDiverged, HistoryUnproven, in this order; of a TOTAL GenerationMismatch says
-        that a supplier without one has nothing to copy. ReplicaMissing, TargetLockTimeout.
+    Raises: ClockSkewed, DuplicateRid, SupplierPartial, PartDiffers, GenerationMismatch, ReplicaBusy,
+        ReplicaSupplies, ConsumerAhead or DiscardNotGranted, HistoryDiverged, HistoryUnproven, in this order;
+        of a TOTAL GenerationMismatch says that a supplier without one has nothing to copy. ReplicaMissing,
+        TargetLockTimeout.
     """
     tables = tables_of(conn)
     with conn.transaction():
@@ -107,6 +106,7 @@ def acquire(
             raise DuplicateRid(f"both are replica {replica.rid}", {"rid": replica.rid})
         if request.history is not None:
             check_identity(conn, tables, replica.rid, request.supplier_rid, request.history)
+        refuse_part(conn, tables, replica, request)
         _refuse_foreign(replica, request)
         row.require_free(request.session_id)
         row = _granted(row, request)
@@ -164,7 +164,7 @@ def complete_total(
                 "the copy was begun at another RUV", {"ruv": begun_at, "generation": total.generation}
             )
         if not total.is_copied:
-            _take_over(conn, tables, total, now_s=now_s)
+            take_over(conn, tables, total, now_s=now_s)
             row = replace(row, total=replace(total, is_copied=True))
         save_session(conn, tables, replace(row, expires_at_s=row.renewed_s))
         return read_vectors(conn).ruv
@@ -298,7 +298,11 @@ def _look_for_loss(
     level_if_reached(conn, tables, own_max=own, now_s=now_s)
 
 
-def _take_over(conn: Connection, tables: ReplicaTables, total: TotalCopy, *, now_s: int) -> None:
+def take_over(conn: Connection, tables: ReplicaTables, total: TotalCopy, *, now_s: int) -> None:
+    """Let a replica whose entries are all there go on from the RUV that they stand for.
+
+    In the caller's transaction. Raises: ClockSkewed.
+    """
     replica, generator = lock_replica(conn, tables)
     conn.execute_many(
         f"insert into {tables.ruv} (rid, max_csn, purged_csn, last_modified_s)"
@@ -323,7 +327,7 @@ def _go_online(
         raise TotalIncomplete("the copy has not ended: complete-total is missing")
     replica, _ = lock_replica(conn, tables)
     # Own changes that were missing before may be missing still: then it stays read-only.
-    status = ReplicaStatus.ONLINE if replica.restored_upto is None else ReplicaStatus.RESTORED
+    status = replica.status_when_level if replica.restored_upto is None else ReplicaStatus.RESTORED
     save_replica(conn, tables, replace(replica, status=status, incarnation=completion.incarnation))
     own_max = read_vectors(conn).ruv.get(replica.rid)
     status = level_if_reached(conn, tables, own_max=own_max, now_s=now_s)
@@ -346,5 +350,6 @@ def _acquired(conn: Connection, row: SessionRow, found: Snapshot) -> Acquired:
         purged=found.vectors.purged,
         is_copied=row.total is not None and row.total.is_copied,
         resume_after=row.cursor,
+        copied={} if row.total is None else row.total.copied,
         history=shown_history(conn, {} if generation is None else found.vectors.ruv, replica.rid),
     )

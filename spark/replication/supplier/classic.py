@@ -19,7 +19,9 @@ import pyarrow as pa
 
 from spark.formats.changes.batch import BATCH_BYTES, row_bytes
 from spark.formats.csn import Csn
+from spark.formats.part import Part
 from spark.formats.replica import tables_of
+from spark.replication.proofs.withholding import withhold
 from spark.replication.records import RECORD_SCHEMA
 from spark.replication.supplier.changelog_pages import (
     AFTER_ALL,
@@ -61,9 +63,10 @@ class ClassicReader:
         conn: used for each load, free between two.
         rows_max: of a buffer, sent or skipped.
         bytes_max: what a batch may take once it is decoded; a row that is larger by itself comes alone.
+        part: which keys the consumer holds; None: all.
     """
 
-    def __init__(self, conn: Connection, *, rows_max: int, bytes_max: int) -> None:
+    def __init__(self, conn: Connection, *, rows_max: int, bytes_max: int, part: Part | None = None) -> None:
         assert rows_max >= 1, rows_max
         assert bytes_max >= 1, bytes_max
         self.rows_max = rows_max
@@ -73,6 +76,7 @@ class ClassicReader:
         self.counts: dict[int, Counter[Verdict]] = {}
         """By replica, what became of the records of all buffers."""
         self._conn = conn
+        self._part = part
         self._previous: Previous | None = None
         self._seen: dict[int, Csn] = {}
 
@@ -125,6 +129,8 @@ class ClassicReader:
             return _nothing()
         self.rows_read += sum(map(len, found))
         buffer = found[0] if len(found) == 1 else pa.concat_batches(found).sort_by("csn")
+        # Before it is measured: the digest of a small change is longer than the change.
+        buffer = withhold(buffer, self._part)
         sizes = np.cumsum(row_bytes(buffer[: self.rows_max]))
         fitting = int(np.searchsorted(sizes, self.bytes_max - BATCH_BYTES, side="right"))
         return buffer[: max(1, fitting)]

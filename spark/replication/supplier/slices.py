@@ -22,6 +22,7 @@ from typing import BinaryIO, Final
 import pyarrow as pa
 
 from spark.formats.changes.checks import rids_of
+from spark.formats.part import Part
 from spark.formats.replica import tables_of
 from spark.replication.errors import ReplicationRefused
 from spark.replication.proofs.proved_batches import encode_proved
@@ -48,13 +49,18 @@ class SpoolFailed(TargetError):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How large a batch may be, and a slice."""
+    """How large a batch may be, and a slice.
+
+    Attributes:
+        part: which keys the consumer holds; None: all.
+    """
 
     rows_max: int
     bytes_max: int
     slice_rows: int = SLICE_ROWS
     slice_bytes: int = SLICE_BYTES
     file_max_bytes: int = FILE_MAX_BYTES
+    part: Part | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,7 @@ class Slice:
             bytes_max=bounds.bytes_max,
             start_after=dict.fromkeys(self.windows, start),
             stop_at=self.upto,
+            part=bounds.part,
         )
 
 

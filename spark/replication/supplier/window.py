@@ -22,6 +22,8 @@ import pyarrow as pa
 
 from spark.formats.changes.batch import BATCH_BYTES, row_bytes
 from spark.formats.changes.checks import csn_column
+from spark.formats.part import Part
+from spark.replication.proofs.withholding import withhold
 from spark.replication.supplier.changelog_pages import (
     BEFORE_ALL,
     ChangelogIncomplete,
@@ -80,6 +82,7 @@ class WindowReader:
         bytes_max: what a batch may take once it is decoded (`decode_arrow`).
         start_after: by replica, what was sent already of its window.
         stop_at: the greatest CSN that is read, of whatever replica; None: all.
+        part: which keys the consumer holds; None: all.
     Raises: ChangelogIncomplete: when a window's last change is not there. ChangelogDamaged. TargetError.
     """
 
@@ -92,10 +95,12 @@ class WindowReader:
         bytes_max: int,
         start_after: Mapping[int, str] | None = None,
         stop_at: str | None = None,
+        part: Part | None = None,
     ) -> None:
         assert rows_max >= 1, rows_max
         assert bytes_max >= 1, bytes_max
         self._conn = conn
+        self._part = part
         self._bytes_max = bytes_max
         done = start_after or {}
         streams = (
@@ -156,7 +161,7 @@ class WindowReader:
         self.read[stream.rid] += len(found)
         is_cut = len(found) < page.rows_max
         stream.page_rows = max(PAGE_ROWS_LEAST, 2 * len(found)) if is_cut else min(most, 16 * page.rows_max)
-        stream.waiting = found
+        stream.waiting = withhold(found, self._part)
         stream.after = stream.last
 
 

@@ -21,7 +21,7 @@ from spark.formats.replica import ReplicaTables, tables_of
 from spark.replication.agreements import Floor, floors, lock_agreements
 from spark.replication.errors import ReplicationRefused
 from spark.replication.proofs.history_points import keep_trimmed
-from spark.replication.records import ReplicaStatus
+from spark.replication.records import TRIMMED
 from spark.replication.replica.replica import read_vectors
 from spark.targets.connection import Connection, target_now
 from spark.targets.key_order import read_by_index, select_by_index
@@ -282,5 +282,5 @@ def _check_status(conn: Connection, tables: ReplicaTables) -> None:
     Raises: ReplicaNotTrimmed.
     """
     rows = conn.execute(f"select status from {tables.replica} r{conn.dialect.share_lock('r')}")
-    if rows and rows[0][0] not in (ReplicaStatus.ONLINE, ReplicaStatus.EMPTY):
+    if rows and rows[0][0] not in TRIMMED:
         raise ReplicaNotTrimmed(rows[0][0])

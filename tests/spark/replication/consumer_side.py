@@ -16,6 +16,7 @@ from spark.formats.replica import COLUMNS, tables_of
 from spark.replication.consumer.apply import Applied, apply_batch, apply_entries
 from spark.replication.records import ENTRY_SCHEMA, RECORD_SCHEMA, SessionMode
 from spark.replication.replica.replica import create_file, ensure_layout
+from spark.replication.sessions.calls import Resuming
 from spark.replication.sessions.row import Ticket
 from spark.replication.sessions.session import Acquire, Acquired, Completion, Released, acquire, release
 from spark.targets.connection import Connection, Target
@@ -59,6 +60,7 @@ class ConsumerSide:
         lease_s: float = 60.0,
         discard: bool = False,
         granted: bool = True,
+        resuming: Resuming = Resuming(),  # noqa: B008 -- a value
     ) -> Acquired:
         """A supplier asks for the lease; `granted`: to discard, should it ask for that."""
         request = Acquire(
@@ -71,6 +73,7 @@ class ConsumerSide:
             csn_now=csn_now or Csn.of(self.now_s, 0, rid),
             lease_s=lease_s,
             discard_consumer_changes=discard,
+            resuming=resuming,
         )
         return acquire(self.conn, request, now_s=self.now_s, consent=lambda: granted)
 

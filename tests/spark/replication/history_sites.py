@@ -14,8 +14,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from spark.formats.csn import Csn
+from spark.formats.part import Part
 from spark.replication import agreements
 from spark.replication.consumer.apply import apply_batch, apply_entries
+from spark.replication.consumer.extinctions import read_records
 from spark.replication.errors import ReplicaNotOnline, ReplicationRefused, ReplicaWasRestored
 from spark.replication.proofs.judging import judge_consumer
 from spark.replication.proofs.shown_proofs import proof_of, shown_history
@@ -150,6 +152,7 @@ def session(
     rows_max: int = 3,
     batches_max: int | None = None,
     trusted: Collection[int] = (),
+    part: Part | None = None,
 ) -> str:
     """One session from its acquire to its release; its outcome, or the code of what refused it."""
     clock_s = supplier.clock_s = consumer.clock_s = max(supplier.clock_s, consumer.clock_s) + 1
@@ -159,7 +162,7 @@ def session(
     consumer.compare()
     try:
         return _session(
-            supplier, consumer, name, mode, discard, rows_max, batches_max, trusted, now_s=clock_s
+            supplier, consumer, name, mode, discard, rows_max, batches_max, trusted, part, now_s=clock_s
         )
     except ReplicationRefused as error:
         return error.code
@@ -174,6 +177,7 @@ def _session(
     rows_max: int,
     batches_max: int | None,
     trusted: Collection[int],
+    part: Part | None,
     *,
     now_s: int,
 ) -> str:
@@ -195,13 +199,15 @@ def _session(
         600.0,
         discard_consumer_changes=discard,
         history=shown_history(supplier.conn, seen.vectors.ruv, supplier.rid, covers=covers),
+        part=part,
+        holds=seen.replica.part,
     )
     granted = acquire(consumer.conn, request, now_s=now_s, consent=lambda: True)
     seq = 0
     try:
         unproven = set(granted.unproven)
         if is_total:
-            seq = _copy(supplier, consumer, Ticket(name, granted.epoch), seen, now_s=now_s)
+            seq = _copy(supplier, consumer, Ticket(name, granted.epoch), seen, part, now_s=now_s)
             ruv, generation = seen.vectors.ruv, seen.replica.generation
         else:
             ruv, generation = granted.ruv, granted.generation
@@ -219,7 +225,7 @@ def _session(
         )
         if found.outcome is Outcome.NEEDS_TOTAL:
             return "NEEDS_TOTAL"
-        reader = WindowReader(supplier.conn, found.windows, rows_max=rows_max, bytes_max=1_000_000)
+        reader = WindowReader(supplier.conn, found.windows, rows_max=rows_max, bytes_max=1_000_000, part=part)
         for number, batch in enumerate(reader):
             if batches_max is not None and number >= batches_max:
                 return "YIELDED"
@@ -242,12 +248,25 @@ def _session(
             release(consumer.conn, Ticket(name, granted.epoch, seq), now_s=now_s)
 
 
-def _copy(supplier: Machine, consumer: Machine, ticket: Ticket, seen: replica.Snapshot, *, now_s: int) -> int:
-    page = read_entries(supplier.conn, after=None, rows_max=10_000)
+def _copy(
+    supplier: Machine,
+    consumer: Machine,
+    ticket: Ticket,
+    seen: replica.Snapshot,
+    part: Part | None,
+    *,
+    now_s: int,
+) -> int:
     seq = 0
-    if page.num_rows:
-        seq = 1
-        apply_entries(consumer.conn, replace(ticket, batch_seq=seq), page, now_s=now_s)
+    extinctions = read_records(supplier.conn)
+    if extinctions.num_rows:
+        seq += 1
+        apply_batch(consumer.conn, replace(ticket, batch_seq=seq), extinctions, now_s=now_s)
+    for place in [(None, None)] if part is None else [(p.database, p.prefix) for p in part.prefixes]:
+        page = read_entries(supplier.conn, after=None, rows_max=10_000, database=place[0], prefix=place[1])
+        if page.num_rows:
+            seq += 1
+            apply_entries(consumer.conn, replace(ticket, batch_seq=seq), page, now_s=now_s)
     complete_total(
         consumer.conn,
         replace(ticket, batch_seq=seq),

@@ -159,7 +159,7 @@ def test_half_a_layout_is_none(conn: Connection, table: str) -> None:
         find_replica(conn)
 
 
-@pytest.mark.parametrize(("column", "value"), [("layout_version", 3), ("status", "ASLEEP")])
+@pytest.mark.parametrize(("column", "value"), [("layout_version", 4), ("status", "ASLEEP")])
 def test_a_layout_of_another_version_is_unknown(conn: Connection, column: str, value: object) -> None:
     _set(conn, **{column: value})
     for ask in (find_replica, snapshot, lambda one: accept_loss(one, incarnation="x", now_s=NOW_S)):

@@ -21,6 +21,7 @@ from spark.replication.session_errors import (
     TotalNotUnderWay,
     TotalRuvDiffers,
 )
+from spark.replication.sessions.calls import Resuming
 from spark.replication.sessions.row import Ticket
 from spark.replication.sessions.session import Acquired, Completion, complete_total
 from tests.spark.replication.consumer_side import (
@@ -161,6 +162,44 @@ def test_anything_else_begins_anew(consumer: ConsumerSide, fields: dict) -> None
     consumer.expire()
     again = begin(consumer, **{"discard": False, **fields})  # half a copy is nothing to lose
     assert (again.resume_after, consumer.entries()) == (None, {})
+
+
+def resume(consumer: ConsumerSide, resuming: Resuming, *, ruv: Mapping[int, Csn] = BEGUN_AT) -> Acquired:
+    """Another session of the same supplier, which says what it would go on with."""
+    return consumer.acquire(
+        OTHER, mode=SessionMode.TOTAL, ruv=ruv, generation=NEW_GENERATION, resuming=resuming
+    )
+
+
+def test_the_next_session_of_the_same_supplier_goes_on_with_the_copy(consumer: ConsumerSide) -> None:
+    epoch = begin(consumer).epoch
+    consumer.copy(COPY, epoch=epoch, seq=1)
+    consumer.expire()
+    found = resume(consumer, Resuming((SESSION,), (b"db", b"b")), ruv={**BEGUN_AT, 1: csn(7, 1)})
+    assert (found.resume_after, found.copied, len(consumer.entries())) == ((b"db", b"b"), {1: csn(2, 1)}, 2)
+    consumer.copy(REST, epoch=found.epoch, seq=1, session_id=OTHER)
+    with pytest.raises(SessionEnded):
+        consumer.copy(REST, epoch=epoch, seq=2)
+    ticket = Ticket(OTHER, found.epoch)
+    now_s = consumer.now_s
+    assert complete_total(consumer.conn, ticket, ruv=BEGUN_AT, generation=NEW_GENERATION, now_s=now_s)
+    assert set(consumer.entries()) == {(b"db", b"a"), (b"db", b"b"), (b"db", b"c")}
+
+
+@pytest.mark.parametrize(
+    "resuming",
+    [
+        pytest.param(Resuming((SESSION,), (b"db", b"c")), id="the-consumer-has-less-than-it-acknowledged"),
+        pytest.param(Resuming((SESSION,), is_anew=True), id="the-supplier-says-so"),
+        pytest.param(Resuming(("rps_00000000000000000000000009",)), id="the-copy-of-yet-another-session"),
+    ],
+)
+def test_a_copy_that_cannot_be_gone_on_with_begins_anew(consumer: ConsumerSide, resuming: Resuming) -> None:
+    epoch = begin(consumer).epoch
+    consumer.copy(COPY, epoch=epoch, seq=1)
+    consumer.expire()
+    found = resume(consumer, resuming)
+    assert (found.resume_after, found.copied, consumer.entries()) == (None, {}, {})
 
 
 def test_half_a_copy_has_no_ruv_and_takes_no_changes_from_others(consumer: ConsumerSide) -> None:

@@ -10,6 +10,7 @@ import pytest
 from spark.exchange.board import ExchangeLimits
 from spark.exchange.dispatch import Exchange
 from spark.exchange.lease import LeaseTerms
+from spark.formats.part import Part, Prefix
 from spark.pool.pool import SparkPool
 from spark.replication.run import SlicedReader, slice_work, spool_folder
 from spark.replication.supplier.slices import Bounds
@@ -28,12 +29,13 @@ from tests.spark.replication.replica_tables import DIALECTS, SHORT_WAITS
 MIB = 1_048_576
 
 
+@pytest.mark.parametrize("part", [None, Part.of([Prefix(b"db", b"key1"), Prefix(b"db", b"key77")])])
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_spark_gives_what_one_reader_gives(
-    pool: SparkPool, request: pytest.FixtureRequest, tmp_path: Path, dialect: str
+    pool: SparkPool, request: pytest.FixtureRequest, tmp_path: Path, dialect: str, part: Part | None
 ) -> None:
     request.param = dialect
-    bounds = Bounds(rows_max=400, bytes_max=MIB, slice_rows=1_500)
+    bounds = Bounds(rows_max=400, bytes_max=MIB, slice_rows=1_500, part=part)
     exchange = Exchange(pool, dispatchers=1, limits=ExchangeLimits(task_s=0.2))
     rows = rows_of((csn_at(number, 1 + number % 3) for number in range(9_000)), sizes=[None, 0, 60, 900])
     with empty_changelog(target_of(request, tmp_path)) as conn, spool_folder(tmp_path) as folder:
@@ -48,8 +50,8 @@ def test_spark_gives_what_one_reader_gives(
                 found = as_rows(batch.records() for batch in reader)
         finally:
             exchange.close()
-        assert found == rows
-        assert found == as_rows(WindowReader(conn, windows, rows_max=400, bytes_max=MIB))
+        assert (found == rows) == (part is None)
+        assert found == as_rows(WindowReader(conn, windows, rows_max=400, bytes_max=MIB, part=part))
         assert reader.rows_read == len(rows)
         assert reader.slices >= 5
         assert os.listdir(folder) == []

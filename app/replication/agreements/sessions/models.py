@@ -153,7 +153,11 @@ class TotalRead(BaseModel):
 
     ruv: dict[str, str]
     generation: str
-    entries_sent: int
+    entries_sent: int = Field(description="By this session.")
+    entries_before: int = Field(default=0, description="By earlier sessions of the same copy.")
+    continued_from: str | None = Field(
+        default=None, description="The earlier session; null: the copy began with this one."
+    )
     is_copied: bool
     is_complete: bool
 

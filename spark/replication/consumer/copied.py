@@ -1,0 +1,38 @@
+"""How far a copy has come, in the transaction that writes its entries."""
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from spark.formats.changes.checks import csn_column, rids_of
+from spark.formats.csn import Csn
+from spark.replication.sessions.row import SessionRow
+from spark.replication.sessions.session import require_total
+
+
+def after_entries(row: SessionRow, batch: pa.RecordBatch) -> SessionRow:
+    """The session's row with the last entry, and with the greatest CSN of each replica id, of one more batch.
+
+    Args:
+        batch: of ENTRY_SCHEMA, by ascending (database, key).
+    Raises: TotalNotUnderWay.
+    """
+    total = require_total(row)
+    if batch.num_rows == 0:
+        return row
+    last = (batch.column("database")[-1].as_py(), batch.column("key")[-1].as_py())
+    cursor = last if row.cursor is None else max(row.cursor, last)
+    return replace(row, cursor=cursor, total=total.with_entries(_newest(batch.column("csn"))))
+
+
+def _newest(csns: pa.Array) -> dict[int, Csn]:
+    """The greatest CSN of each replica id in a column."""
+    order = np.argsort(csn_column(csns), kind="stable")
+    rids, texts = rids_of(csns)[order], csn_column(csns)[order]
+    # The last one of each: what is found first from the end.
+    found, at = np.unique(rids[::-1], return_index=True)
+    return {
+        int(rid): Csn(texts[len(texts) - 1 - place].decode())
+        for rid, place in zip(found, at.tolist(), strict=True)
+    }
