@@ -22,7 +22,7 @@ from sqlmodel import Session
 
 from app.clock import Clock, SystemClock
 from app.errors import MetadataBusy, MetadataUnavailable
-from app.kit.engines import READ_ONLY, Glance, Rows, Statement, postgresql_engine, sqlite_engine
+from app.kit.engines import READ_ONLY, SLOW_S, Glance, Rows, Statement, postgresql_engine, sqlite_engine
 from app.kit.fifo_lock import FifoLock
 
 WRITER_QUEUE_TIMEOUT_S = 30.0
@@ -164,6 +164,7 @@ class Database:
         self.told: Callable[[], None] = lambda: None
         self._local = threading.local()
         self.bell = threading.Event()
+        self._commits_since_s: float | None = None
         options: dict[str, Any] = {"pool_size": pool_size, "max_overflow": 0, "pool_timeout": pool_timeout_s}
         self.engine = (
             sqlite_engine(self.url, **options)
@@ -260,6 +261,7 @@ class Database:
                 yield db
                 _prepare(db)
                 with self._counted(is_news=is_news or NEWS in db.info):
+                    self._commits_since_s = self.clock.boottime_s()
                     db.commit()
                     self._rights += RIGHTS in db.info
                 if db.info.get(RINGS):
@@ -268,6 +270,7 @@ class Database:
         finally:
             self._local.open = False
             if self.is_sqlite:
+                self._commits_since_s = None
                 self._writers.release()
         for act in committed:
             act()
@@ -284,8 +287,14 @@ class Database:
             return db.connection().execute(statement, parameters).all()
 
     def rows_at_once(self, statement: Statement, **parameters: Any) -> Rows | None:
-        """The same without any wait, for the event loop; None: ask by `rows`, in a thread."""
-        return None if self._glance is None else self._glance.rows(statement, parameters)
+        """The same without any wait, for the event loop; None: ask by `rows`, in a thread.
+
+        While a commit takes long the disk hangs, and might hold up a read as well: none is tried.
+        """
+        since_s = self._commits_since_s
+        if self._glance is None or (since_s is not None and self.clock.boottime_s() - since_s > SLOW_S):
+            return None
+        return self._glance.rows(statement, parameters)
 
     def now(self, db: Session) -> datetime:
         """The metadata database's own clock: leases are judged by it alone."""

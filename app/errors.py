@@ -236,20 +236,25 @@ def code_of(kind: type[ServiceError]) -> str:
 def problem(request: Request, error: ServiceError) -> JSONResponse:
     """Render an error; never a trace, never a secret."""
     request.scope.setdefault("state", {})["problem_code"] = error.code
+    body = problem_body(error, instance=request.url.path)
+    return JSONResponse(body, status_code=error.status, headers=error.headers, media_type=PROBLEM_JSON)
+
+
+def problem_body(error: ServiceError, *, instance: str) -> dict[str, Any]:
+    """What a problem says: of an answer, or of an event in a stream that has begun."""
     body: dict[str, Any] = {
         "type": TYPE_PREFIX + error.code.lower().replace("_", "-"),
         "title": error.code.replace("_", " ").capitalize(),
         "status": error.status,
         "detail": error.detail[:DETAIL_MAX_CHARS],
-        "instance": request.url.path,
+        "instance": instance,
         "code": error.code,
         "retryable": error.retryable,
         "help": help_of(error.code),
     }
     if error.errors:
         body["errors"] = error.errors
-    body.update(error.extra)
-    return JSONResponse(body, status_code=error.status, headers=error.headers, media_type=PROBLEM_JSON)
+    return body | error.extra
 
 
 def _pointer(location: Sequence[str | int]) -> str:

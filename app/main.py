@@ -1,12 +1,10 @@
 """create_app(): routers, errors, and the life of the application."""
 
 import asyncio
-import hashlib
-import json
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import anyio.to_thread
@@ -18,48 +16,23 @@ from starlette.datastructures import State
 from starlette.responses import Response
 
 from app import errors
-from app.archives.api import router as archives_router
-from app.audit.api import router as chain_router
 from app.auth.access import Requirement, requires
-from app.auth.api import router as auth_router
 from app.auth.gate import Gate
 from app.auth.refusals import Refusals
 from app.auth.scopes import Scope
 from app.auth.service import Caller
 from app.auth.token_cache import TokenCache
-from app.backups.api import router as backups_router
 from app.clock import Clock, SystemClock
 from app.console.mounting import add_console
 from app.db import Database
-from app.description import describe
-from app.erase.api import router as erase_router
-from app.erase.certificates.api import router as certificates_router
-from app.events.api import router as events_router
-from app.events.cleanup.api import router as cleanups_router
-from app.events.cleanup.switch.api import router as switches_router
-from app.events.health.api import router as health_router
-from app.events.looks_api import router as looks_router
-from app.events.preconditions.api import router as preconditions_router
-from app.events.waits.api import router as waits_router
-from app.extinction.api import router as extinction_router
-from app.extinction.attest_api import router as attest_router
-from app.extinction.forget_api import router as forget_router
-from app.extinction.log_api import router as extinction_log_router
+from app.description import rendered
 from app.extinction.models import STATUS_BODY_MAX_BYTES
-from app.fleet.api import router as fleet_router
-from app.fleet.events_api import router as fleet_events_router
 from app.fleet.stream import FeedWatch
 from app.handlers import STORE_HOOKS, secret_users
-from app.hooks.api import router as webhooks_router
-from app.hooks.deliveries_api import router as deliveries_router
-from app.jobs.abandon_api import router as abandon_router
-from app.jobs.api import router as jobs_router
-from app.jobs.batches.api import router as batch_router
-from app.jobs.engines.spark_api import router as spark_router
-from app.jobs.throttle_api import router as throttle_router
 from app.jobs.watch import JobWatch
 from app.kit.conditional import IfNoneMatch, is_current
 from app.kit.head import HeadAsGet
+from app.kit.http.first import ALONE, Part
 from app.kit.http.routes import RouteGroups
 from app.kit.http.routing import add_routes
 from app.kit.http.stalled_readers import StalledReaders
@@ -69,36 +42,16 @@ from app.kit.request_figures import RequestFigures
 from app.kit.request_scope import BodyLimit, RequestScope
 from app.kit.texts.distribution import installed_version
 from app.metrics.exposition import render_metrics
-from app.parameters.api import router as parameters_router
-from app.protection.abort_api import router as abort_router
-from app.protection.api import router as protection_router
 from app.protection.waiting import WaitingRoom
-from app.purge.api import router as purge_router
 from app.readiness import Readiness, add_probes
-from app.replication.agreements.api import router as agreements_router
-from app.replication.agreements.compare_api import router as compare_router
-from app.replication.agreements.sessions.api import router as replication_sessions_router
-from app.replication.audits.api import router as audits_router
-from app.replication.audits.digests_api import router as digests_router
-from app.replication.consumer.api import router as replicas_router
-from app.replication.consumer.dead_letters.api import router as dead_letters_router
 from app.replication.consumer.dead_letters.parking import ParkingLot
-from app.replication.consumer.discards.api import router as discard_router
-from app.replication.consumer.keys.api import router as known_keys_router
-from app.replication.decide.api import router as replication_router
+from app.replication.feed.watch import ChangeFeeds
 from app.replication.peer.content_digest import AnswerDigests
-from app.replication.replica.changes_api import router as changes_router
-from app.replication.replica.entries_api import router as entries_router
 from app.replication.replica.grouping import ChangeWriters
+from app.replication.replica.models import ENTRY_BODY_MAX_BYTES
 from app.replication.replica.replicas import close_idle_replicas
-from app.replication.supplier.clock_api import router as clock_router
-from app.replication.trimming.api import router as trimming_router
-from app.schedules.api import router as schedules_router
-from app.schedules.windows.api import router as windows_router
-from app.secrets.api import router as secrets_router
+from app.routers import ROUTERS
 from app.settings import Settings
-from app.stores.api import router as stores_router
-from app.stores.parameters_api import router as store_parameters_router
 from app.tracing import TRACING
 from app.verbs.purges import PURGINGS
 from app.verbs.table import SUBMITTERS, bounds_of, scopes_of
@@ -112,58 +65,6 @@ DESCRIPTION = (
     "replication that must come first. Errors are application/problem+json with a stable `code`."
 )
 logger = structlog.get_logger("lethe.http")
-# Those that are asked most come first: of one group a request is matched with one after the other.
-ROUTERS = (
-    jobs_router,
-    stores_router,
-    store_parameters_router,
-    purge_router,
-    erase_router,
-    certificates_router,
-    extinction_router,
-    attest_router,
-    forget_router,
-    extinction_log_router,
-    archives_router,
-    protection_router,
-    abort_router,
-    backups_router,
-    replication_router,
-    trimming_router,
-    replicas_router,
-    digests_router,
-    dead_letters_router,
-    audits_router,
-    changes_router,
-    entries_router,
-    agreements_router,
-    replication_sessions_router,
-    compare_router,
-    discard_router,
-    clock_router,
-    known_keys_router,
-    events_router,
-    looks_router,
-    health_router,
-    waits_router,
-    preconditions_router,
-    cleanups_router,
-    switches_router,
-    batch_router,
-    abandon_router,
-    throttle_router,
-    spark_router,
-    schedules_router,
-    windows_router,
-    parameters_router,
-    secrets_router,
-    webhooks_router,
-    deliveries_router,
-    fleet_router,
-    fleet_events_router,
-    auth_router,
-    chain_router,
-)
 
 
 def create_app(
@@ -175,6 +76,7 @@ def create_app(
     wake_runner: Callable[[], None] = lambda: None,
     spark: "SparkService | None" = None,
     instance_id: str = "",
+    part: Part = ALONE,
 ) -> FastAPI:
     """Build the application over an opened metadata database.
 
@@ -182,16 +84,19 @@ def create_app(
         wake_runner: called when a job may have work or orders; the runner belongs to the caller.
         spark: the pool of this process; it belongs to the caller too.
         instance_id: of this process's data directory: a restart knows by it what its own past has left.
+        part: where several processes are one service.
     """
     watch = JobWatch(database, interval_s=settings.watch_interval_s, waiters_max=settings.waiters_max)
-    writers = ChangeWriters(database, settings, clock or SystemClock())
-    refusals = Refusals(clock or SystemClock())
-    feed = FeedWatch(database, clock or SystemClock(), listeners_max=settings.waiters_max)
+    clock = clock or SystemClock()
+    change_feeds = ChangeFeeds(database, settings, clock)
+    writers = ChangeWriters(database, settings, clock, told=change_feeds.notify)
+    refusals = Refusals(clock, table=part.table)
+    feed = FeedWatch(database, clock, listeners_max=settings.waiters_max)
     app = FastAPI(
         title="Lethe",
         version=installed_version(),
         description=DESCRIPTION,
-        lifespan=_life(watch, feed, writers, refusals, settings),
+        lifespan=_life(watch, feed, change_feeds, writers, refusals, settings),
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
@@ -199,22 +104,18 @@ def create_app(
         redirect_slashes=False,  # it would lead where the client's Host header says
         telemetry=TRACING.for_requests,
     )
-    told = _tells(watch.notify, feed.notify)
-    changed = _tells(lambda _job_id: wake_runner(), told)
-    state = app.state
+    state, told = app.state, _tells(watch.notify, feed.notify)
     state.settings, state.database, state.watch, state.feed = settings, database, watch, feed
-    state.tokens = TokenCache(database, (clock or SystemClock()).boottime_s)
-    state.clock, state.readiness = clock or SystemClock(), readiness or Readiness()
-    state.changed, state.told, state.change_writers = changed, told, writers
-    state.spark, state.instance_id = spark, instance_id
-    state.requests, state.refusals = RequestFigures(), refusals
-    state.ear = None  # who starts a worker beside it says who listens
+    state.tokens, state.clock, state.refusals = TokenCache(database, clock.boottime_s), clock, refusals
+    state.change_writers, state.change_feeds, state.ear = writers, change_feeds, None  # a worker has an ear
+    state.feeds_shown = change_feeds  # in its figures; None: those of others tell of them
+    state.changed, state.told = _tells(lambda _job_id: wake_runner(), told), told
+    state.instance_id, state.owner, state.spark = instance_id, part.owner(instance_id), spark
+    state.readiness, state.requests = readiness or Readiness(), RequestFigures()
     _install_verbs(state)
     _install_guards(state, settings)
-    errors.install(app)
-    _add_middleware(app, settings)
-    _add_routes(app)
-    add_console(app, settings)
+    _add_middleware(app, settings, part)
+    _add_routes(app, settings)
     return app
 
 
@@ -229,13 +130,19 @@ def _tells(*acts: Callable[[str], object]) -> Callable[[str], None]:
 
 
 def _life(
-    watch: JobWatch, feed: FeedWatch, writers: ChangeWriters, refusals: Refusals, settings: Settings
+    watch: JobWatch,
+    feed: FeedWatch,
+    change_feeds: ChangeFeeds,
+    writers: ChangeWriters,
+    refusals: Refusals,
+    settings: Settings,
 ) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = settings.api_threads_max
         await watch.start()
         await feed.start()
+        await change_feeds.start()
         write = partial(_write_refusals, refusals, app.state.database)
         writing = asyncio.create_task(_now_and_then(write, settings.refusals_written_s))
         yield
@@ -243,6 +150,7 @@ def _life(
         await asyncio.to_thread(write)
         writers.close()
         close_idle_replicas()
+        await change_feeds.close()
         await feed.close()
         await watch.close()
 
@@ -289,7 +197,8 @@ def _parking(settings: Settings) -> ParkingLot:
     )
 
 
-def _add_middleware(app: FastAPI, settings: Settings) -> None:
+def _add_middleware(app: FastAPI, settings: Settings, part: Part) -> None:
+    errors.install(app)
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -300,9 +209,14 @@ def _add_middleware(app: FastAPI, settings: Settings) -> None:
         )
     app.add_middleware(HeadAsGet)
     app.add_middleware(StalledReaders, stalled_s=settings.stream_stalled_s)
-    app.add_middleware(Gate, settings=settings)
+    app.add_middleware(Gate, settings=settings, table=part.table)
+    if part.first is not None:
+        from app.kit.http.handing_over import HandOver
+
+        app.add_middleware(HandOver, door=part.first)
     app.add_middleware(
         RequestScope,
+        is_told=part.table is None or part.first is not None,
         figures=app.state.requests,
         body_max_bytes=settings.request_body_max_bytes,
         body_limits=(
@@ -312,27 +226,24 @@ def _add_middleware(app: FastAPI, settings: Settings) -> None:
                 "BATCH_TOO_LARGE",
             ),
             BodyLimit(re.compile(r"/v1/stores/[^/]+/changes"), settings.replication_bulk_max_bytes),
+            BodyLimit(re.compile(r"/v1/stores/[^/]+/entries/[^/]+/[^/]+"), ENTRY_BODY_MAX_BYTES),
             BodyLimit(re.compile(r"/v1/stores/[^/]+/extinction-status:query"), STATUS_BODY_MAX_BYTES),
         ),
     )
     app.add_middleware(AnswerDigests)
 
 
-def _add_routes(app: FastAPI) -> None:
+def _add_routes(app: FastAPI, settings: Settings) -> None:
     for router in ROUTERS:
         add_routes(app, router)
     add_probes(app)
+    _add_metrics(app)
     _add_documents(app)
     app.router.middleware_stack = RouteGroups(app.router)
+    add_console(app, settings)
 
 
-def _add_documents(app: FastAPI) -> None:
-    @cache
-    def rendered() -> tuple[bytes, str]:
-        """The description and its version; to make it takes most of a second, and it does not change."""
-        body = json.dumps(describe(app), ensure_ascii=False, separators=(",", ":")).encode()
-        return body, hashlib.sha256(body).hexdigest()[:32]
-
+def _add_metrics(app: FastAPI) -> None:
     @app.get(
         "/metrics",
         summary="Figures for Prometheus",
@@ -352,10 +263,13 @@ def _add_documents(app: FastAPI) -> None:
             spark=request.app.state.spark,
             requests=request.app.state.requests,
             ear=request.app.state.ear,
+            change_feeds=request.app.state.feeds_shown,
             stores=caller.visible_stores(),
         )
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
+
+def _add_documents(app: FastAPI) -> None:
     @app.get(
         "/openapi.json",
         summary="This description",
@@ -371,7 +285,7 @@ def _add_documents(app: FastAPI) -> None:
     )
     def openapi_document(if_none_match: IfNoneMatch = None) -> Response:
         """OpenAPI 3.1 of this very service, for any token."""
-        body, version = rendered()
+        body, version = rendered(app)
         headers = {"ETag": f'"{version}"'}
         if is_current(if_none_match, version):
             return Response(status_code=304, headers=headers)

@@ -27,6 +27,7 @@ from app.jobs.writing import EVENT_PROGRESS
 from app.kinds.parameter import as_timedelta
 from app.parameters.service import effective_by_name
 from app.protection.rows import Protection
+from app.purge.backlog.samples import forget_samples
 from app.schedules.rows import ScheduleFiring
 from app.settings import Settings
 
@@ -171,6 +172,10 @@ def _forget_points(db: Session, now: datetime) -> int:
     return forget_points(db, now=now)
 
 
+def _forget_samples(db: Session, now: datetime) -> int:
+    return forget_samples(db, now=now)
+
+
 PASSES: Final[Mapping[str, Callable[[Session, datetime], int]]] = {
     "jobs": _forget_jobs,
     "events": _forget_progress,
@@ -182,6 +187,7 @@ PASSES: Final[Mapping[str, Callable[[Session, datetime], int]]] = {
     "schedule_firings": _forget_firings,
     "feed": _forget_feed,
     "series": _forget_points,
+    "backlogs": _forget_samples,
 }
 
 

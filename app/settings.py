@@ -145,6 +145,8 @@ class Settings(BaseSettings):
     """Less than this in the data directory, and less than a twentieth of its file system: /readyz tells."""
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8765
+    api_processes: Annotated[int, Field(ge=1, le=64)] = 1
+    """Processes that answer the API; more than one: beside the one that runs the jobs (PostgreSQL)."""
     tls_cert: Path | None = None
     tls_key: Path | None = None
     behind_proxy: bool = False
@@ -205,6 +207,9 @@ class Settings(BaseSettings):
     sse_keepalive_s: Annotated[float, Field(gt=0)] = 15.0
     stream_max_s: Annotated[float, Field(ge=0.1)] = 3_600.0
     """After so long a stream of /v1/events ends; whoever listens goes on by Last-Event-ID."""
+    change_feeds_max: Annotated[int, Field(ge=1)] = 1_000
+    """Readers of change feeds at a time, long polls and streams."""
+    change_feeds_per_token_max: Annotated[int, Field(ge=1)] = 250
     stream_stalled_s: Annotated[float, Field(gt=0)] = 30.0
     """How long a reader of a stream may take nothing; then it is cut."""
     stop_grace_s: Annotated[float, Field(gt=0, le=15)] = 12.0

@@ -7,7 +7,7 @@ import resource
 import socket
 import ssl
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -17,6 +17,7 @@ from sqlalchemy.engine import make_url
 from app.clock import SystemClock
 from app.db import Database
 from app.kit.door import DoorLimits
+from app.kit.http.first import SOCKET, FirstDoor
 from app.kit.texts.distribution import installed_version
 from app.secrets.commands import check_program
 from app.secrets.rows import check_form
@@ -88,6 +89,11 @@ def check_settings(settings: Settings) -> None:
     if not loopback and settings.tls_cert is None and not settings.behind_proxy:
         raise Misconfigured(f"binding {settings.host} needs --tls-cert and --tls-key, or --behind-proxy")
     check_places(settings)
+    is_sqlite = settings.effective_metadata_url.startswith("sqlite")
+    if settings.api_processes > 1 and is_sqlite:
+        raise Misconfigured(
+            "--api-processes needs PostgreSQL metadata (--metadata-url): on SQLite one process answers"
+        )
     if settings.lease_self_stop_s >= settings.lease_ttl_s:
         raise Misconfigured("LETHE_LEASE_SELF_STOP_S must be less than LETHE_LEASE_TTL_S")
     if settings.lease_renew_interval_s >= settings.lease_self_stop_s:
@@ -264,6 +270,26 @@ def bind(host: str, port: int) -> list[socket.socket]:
         each.close()
     kind_of_fault = NotNow if busy else Misconfigured
     raise kind_of_fault(f"cannot listen on {host}, port {port}: {os.strerror(faults[-1].errno or 0)}")
+
+
+def bind_first(data_dir: Path) -> socket.socket:
+    """Listen for the other processes of this service, in its data directory, which it holds.
+
+    Raises: OSError.
+    """
+    door = FirstDoor.of(data_dir)
+    with suppress(FileNotFoundError):
+        os.unlink(SOCKET, dir_fd=door.folder)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.bind(door.path)
+        listener.listen()
+    except OSError:
+        listener.close()
+        raise
+    finally:
+        os.close(door.folder)
+    return listener
 
 
 def _bind_one(listener: socket.socket, address: object) -> socket.socket:

@@ -15,6 +15,7 @@ from app.jobs import rows as jobs
 from app.outbox import rows as outbox
 from app.parameters import rows as parameters
 from app.protection import rows as protection
+from app.purge.backlog import rows as backlog
 from app.replication import rows as replication
 from app.replication.consumer.discards import rows as discards
 from app.schedules import rows as schedules
@@ -29,6 +30,7 @@ metadata = SQLModel.metadata
 __all__ = [
     "archives",
     "auth",
+    "backlog",
     "backups",
     "certificates",
     "checks",

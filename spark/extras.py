@@ -32,3 +32,4 @@ class Extra:
 
 JE: Final = Extra("je", ("numba",))
 SPARK: Final = Extra("spark", ("pandas", "pyspark"))
+LDAP: Final = Extra("ldap", ("ldap3",))

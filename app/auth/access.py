@@ -53,6 +53,11 @@ def instance_id_of(request: Request) -> str:
     return cast(str, request.app.state.instance_id)
 
 
+def owner_of(request: Request) -> str:
+    """Who works on this request, as rows name it: of several processes of an instance each has its name."""
+    return cast(str, request.app.state.owner)
+
+
 def via_of(request: Request) -> dict[str, str]:
     """For the audit: by which door a request came, if not by the API itself, and the reason given there."""
     if SIGNED_IN not in request.scope:

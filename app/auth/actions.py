@@ -56,6 +56,8 @@ class Action(StrEnum):
     PROTECTION_RENEW = "protection.renew"
     PURGE_CREATE = "purge.create"
     REPLICA_ACQUIRE = "replica.acquire"
+    REPLICA_EXPORT = "replica.export"
+    REPLICA_IMPORT = "replica.import"
     REPLICA_RELEASE = "replica.release"
     REPLICATION_SESSION_CREATE = "replication-session.create"
     SCHEDULE_CREATE = "schedule.create"

@@ -16,6 +16,7 @@ import hashlib
 import math
 from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from starlette.datastructures import Headers
@@ -26,7 +27,8 @@ from app.auth.holders import COOKIE, Holders, console_cookie_of, is_of_console, 
 from app.auth.oidc.form import is_jwt
 from app.auth.refusals import source_of
 from app.errors import BodyTooSlow, TooMany, problem
-from app.kit.rates import KEYS_MAX, Rates
+from app.kit.rates import KEYS_MAX
+from app.kit.shared_rates import SharedTable, rates_of
 from app.settings import Settings
 
 PROBES: Final = frozenset({"/livez", "/readyz"})
@@ -63,16 +65,25 @@ class _Body:
 
 
 class Gate:
-    """ASGI middleware. `state.token_id` of a request says that its token was good."""
+    """ASGI middleware. `state.token_id` of a request says that its token was good.
 
-    def __init__(self, app: ASGIApp, *, settings: Settings) -> None:
+    Args:
+        table: of the processes that share these limits; None: they are of this process alone.
+    """
+
+    def __init__(self, app: ASGIApp, *, settings: Settings, table: SharedTable | None = None) -> None:
         self.app = app
         self._settings = settings
-        self._of_tokens = Rates(per_s=settings.token_requests_per_s, burst=settings.token_requests_burst)
-        self._failures = Rates(per_s=settings.address_failures_per_s, burst=settings.address_failures_burst)
+        rates = partial(rates_of, table)
+        self._of_tokens = rates(
+            "tokens", per_s=settings.token_requests_per_s, burst=settings.token_requests_burst
+        )
+        self._failures = rates(
+            "failures", per_s=settings.address_failures_per_s, burst=settings.address_failures_burst
+        )
         self._known: OrderedDict[str, str] = OrderedDict()
         self._bodies: Counter[str] = Counter()
-        self._slow = Rates(per_s=1.0, burst=REFUSALS_FREE)
+        self._slow = rates("slow", per_s=1.0, burst=REFUSALS_FREE)
         self._slowed: Counter[str] = Counter()
         self._holders = Holders()
 

@@ -19,7 +19,7 @@ from app.auth.actions import Action
 from app.auth.rows import AuditEvent, audited
 from app.clock import Clock
 from app.db import Database
-from app.kit.rates import Rates
+from app.kit.shared_rates import SharedTable, rates_of
 
 SOURCES_MAX: Final = 32
 CODES_MAX: Final = 8
@@ -97,14 +97,18 @@ class Refused:
 
 
 class Refusals:
-    """Of one process. Counting and writing may be done by several threads."""
+    """Of one process. Counting and writing may be done by several threads.
 
-    def __init__(self, clock: Clock) -> None:
+    Args:
+        table: of the processes that share the day's budget.
+    """
+
+    def __init__(self, clock: Clock, *, table: SharedTable | None = None) -> None:
         self._clock = clock
         self._guard = Lock()
         self._found: OrderedDict[tuple[str, str | None], Refused] = OrderedDict()
         self._others: Refused | None = None
-        self._budget = Rates(per_s=ROWS_PER_DAY / DAY_S, burst=ROWS_BURST)
+        self._budget = rates_of(table, "refusals", per_s=ROWS_PER_DAY / DAY_S, burst=ROWS_BURST)
 
     def note(
         self, address: str, *, token_id: str | None, token_name: str | None, code: str, operation: str | None

@@ -6,7 +6,7 @@ from fastapi import Request
 from sqlmodel import Session
 from starlette.concurrency import run_in_threadpool
 
-from app.auth.access import database_of, instance_id_of
+from app.auth.access import database_of, owner_of
 from app.auth.mutation import Answer, Begun, Conclude, problem_answer
 from app.auth.service import Caller
 from app.backups.errors import LogFilesVanished, TooManyFiles
@@ -59,7 +59,7 @@ class Preparation:
             self._numbers,
             timeout=self._timeout,
             caller=self._caller,
-            owner=instance_id_of(self._request),
+            owner=owner_of(self._request),
             now=database_of(self._request).now(db),
         )
         audit = {"files": len(self._numbers), "mode": row.mode, "tool": row.tool}

@@ -45,10 +45,15 @@ class Root(LazyGroup):
         "archive": Noun("app.cli.archive", "What purges kept: list, verify, restore."),
         "changes": Noun("app.cli.replication.changes", "Write changes to a replica; list its changelog."),
         "entries": Noun("app.cli.replication.entries", "What a replica holds, by key."),
+        "replica": Noun("app.cli.replication.replica", "Export a replica into a file; import it."),
         "replication": Noun(
             "app.cli.replication.commands", "Bring changes to other replicas, and compare them."
         ),
         "slony": Noun("app.cli.slony.commands", "Slony-I nodes: status, wait, cleanup, log switch."),
+        "symmetricds": Noun(
+            "app.cli.symmetricds.commands", "SymmetricDS: what waits, what holds a purge back."
+        ),
+        "ds389": Noun("app.cli.ds389.commands", "389 Directory Server: health, topology, lost changes."),
         "je": Noun("app.cli.erasure.je", "Look into the log of a Berkeley DB JE environment."),
         "parameter": Noun("app.cli.parameter", "Parameters, such as purge.retention.minutes."),
         "webhook": Noun("app.cli.webhook", "Alerts: which receivers get which events."),

@@ -19,6 +19,10 @@ app = typer.Typer(
     help="Register targets, look at them, check them.",
 )
 
+TargetUrl = Annotated[
+    str,
+    typer.Argument(help="postgresql+psycopg://user@host/db, sqlite:////path, ldaps://host."),
+]
 MaxRows = Annotated[int | None, typer.Option("--max-rows", min=1, help="Refuse jobs that remove more.")]
 MaxFraction = Annotated[
     float | None, typer.Option("--max-fraction", min=0, max=1, help="Refuse jobs that remove a larger part.")
@@ -47,13 +51,7 @@ OF_LIMITS: Final = (Cleared.MAX_ROWS, Cleared.MAX_FRACTION, Cleared.MAX_PARALLEL
 def add(
     session: Session,
     store: StoreId,
-    target_url: Annotated[
-        str,
-        typer.Argument(
-            metavar="TARGET_URL",
-            help="sqlite:////path or postgresql+psycopg://user@host/db, without a password.",
-        ),
-    ],
+    target_url: TargetUrl,
     *,
     kind: Annotated[str, typer.Option(help="Kind of the target.")] = "SYMMETRICDS",
     password: Annotated[str | None, typer.Option(metavar="secret:NAME", help="See `lethe secret`.")] = None,
@@ -61,10 +59,10 @@ def add(
     table_prefix: Annotated[str | None, typer.Option(help="Default sym_, of a REPLICA replica_.")] = None,
     time_zone: Annotated[str | None, typer.Option(help="Of the time columns (default UTC).")] = None,
     rid: Annotated[int | None, typer.Option(min=1, max=65_534, help="REPLICA: its unique id.")] = None,
-    generation: Annotated[
-        str | None, typer.Option(metavar="CSN", help="REPLICA: what it begins with where it is empty.")
-    ] = None,
+    generation: Annotated[str | None, typer.Option(metavar="CSN", help="REPLICA: its beginning.")] = None,
     cluster: Annotated[str | None, typer.Option(help="SLONY: the name of its cluster.")] = None,
+    bind_dn: Annotated[str | None, typer.Option(help="DS389: who binds.")] = None,
+    suffix: Annotated[str | None, typer.Option(help="DS389: what is replicated.")] = None,
     label: Labels = None,
     runs_on: RunsOn = None,
     parameter: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Repeatable.")] = None,
@@ -88,6 +86,7 @@ def add(
         rid=rid,
         generation=generation,
         cluster=cluster,
+        environment={"bind_dn": bind_dn, "suffix": suffix},
         labels=pairs(label, option="--label") or None,
         runs_on=runs_on,
         parameters=_scalars(pairs(parameter, option="--parameter")),
@@ -346,7 +345,7 @@ def _show(session: Session, store: Store) -> None:
     facts |= {"schema": store.schema, "table prefix": store.table_prefix, "time zone": store.time_zone}
     facts |= {"password": "is set" if store.has_password else None, "labels": store.labels}
     facts |= {"runs on": store.runs_on, "parameters": store.parameters, "limits": store.limits}
-    facts["identity"] = store.target_identity
+    facts |= {"binds as": store.bind_dn, "suffix": store.suffix, "identity": store.target_identity}
     if store.suspended:
         facts |= {"suspended": store.suspended.reason, "suspended until": store.suspended.until}
     session.out.facts(facts)

@@ -17,6 +17,7 @@ app = typer.Typer(
     help="Alerts: which receivers get which events.",
 )
 ALL_EVENTS: Final = (
+    "lethe.backlog.grows",
     "lethe.backup.invalid",
     "lethe.certificate.issued",
     "lethe.erasure.unproven",

@@ -84,6 +84,7 @@ _PROTECTIONS: Final = ("name", "kind", "state", "requested_by", "created_at", "l
 _K: Final = StoreKind
 _ALL: Final = (
     Part("purges", "Purges now", (_K.SYMMETRICDS,), (Reading("Statistics", ("purge-stats",)),), None, True),
+    Part("backlog", "Backlog", (_K.SYMMETRICDS,), (Reading("", ("backlog",)),), "backlog.html"),
     Part(
         "erasure",
         "Erasure",
@@ -106,6 +107,7 @@ _ALL: Final = (
         ),
         asks_target=True,
     ),
+    Part("health", "Replication now", (_K.DS389,), (Reading("", ("ds389-health",)),), None, True),
     Part("node", "Confirmations and log tables", (_K.SLONY,), (Reading("", ("node-state",)),), "node.html"),
     Part("confirmations", "Confirmations now", (_K.SLONY,), (Reading("", ("confirmations",)),), None, True),
     Part("log-tables", "Log tables now", (_K.SLONY,), (Reading("", ("log-switches", "status")),), None, True),

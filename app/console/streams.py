@@ -24,7 +24,7 @@ from app.fleet.listening import Wanted
 from app.fleet.queries import NumberedEvent
 from app.fleet.stream import FeedWatch, Listener
 from app.kit.http.routing import new_router
-from app.kit.sse import CONTENT_TYPE, HEADERS
+from app.kit.http.sse import CONTENT_TYPE, HEADERS
 from app.settings import Settings
 
 ALL: Final = "all"

@@ -13,7 +13,7 @@ from sqlmodel import Session
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from app.auth.access import clock_of, database_of, instance_id_of, requires, settings_of
+from app.auth.access import clock_of, database_of, owner_of, requires, settings_of
 from app.auth.actions import Action
 from app.auth.mutation import Answer, Begun, Conclude, IdempotencyKeyHeader, find_replay, mutate_waiting
 from app.auth.scopes import Scope
@@ -66,7 +66,7 @@ async def post_forget(
         caller,
         begin=forgetting.begin,
         wait=forgetting.wait,
-        owner=instance_id_of(request),
+        owner=owner_of(request),
         action=Action.SUPPLIER_FORGET,
         subject_type="supplier",
         store=store_id,

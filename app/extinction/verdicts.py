@@ -37,7 +37,7 @@ from spark.replication.records import ReplicaStatus
 
 FORMAT: Final = 1
 VIEWS_KEPT: Final = 64
-_SOUND: Final = frozenset({ReplicaStatus.EMPTY, ReplicaStatus.ONLINE})
+_SOUND: Final = frozenset({ReplicaStatus.EMPTY, ReplicaStatus.ONLINE, ReplicaStatus.PARTIAL})
 _guard = threading.Lock()
 _views: OrderedDict[tuple[Any, ...], "View"] = OrderedDict()
 

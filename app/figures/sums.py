@@ -39,6 +39,10 @@ class Name(StrEnum):
     SLONY_TABLE_ROWS = "slony_table_rows"
     SLONY_EVENT_AGE = "slony_event_age"
     SLONY_TRANSACTION_AGE = "slony_transaction_age"
+    DS389_HEALTH = "ds389_health"
+    DS389_HEALTH_AT = "ds389_health_at"
+    DS389_FINDING = "ds389_finding"
+    DS389_LAG = "ds389_lag"
 
 
 OF_HEALTH: Final = frozenset(
@@ -52,7 +56,11 @@ OF_HEALTH: Final = frozenset(
     }
 )
 """What a look at the health of a Slony-I node notes."""
-NOTED: Final = frozenset({Name.LAST_SUCCESS, Name.SLONY_LAG_EVENTS, Name.SLONY_LAG_SECONDS}) | OF_HEALTH
+OF_DS389: Final = frozenset({Name.DS389_HEALTH, Name.DS389_HEALTH_AT, Name.DS389_FINDING, Name.DS389_LAG})
+"""What a look at a replica of 389 Directory Server notes."""
+NOTED: Final = (
+    frozenset({Name.LAST_SUCCESS, Name.SLONY_LAG_EVENTS, Name.SLONY_LAG_SECONDS}) | OF_HEALTH | OF_DS389
+)
 """Not added up: the last one stands."""
 SERIES: Final = {
     Name.PURGE_ROWS_REMOVED: Series.ROWS_REMOVED,

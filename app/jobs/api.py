@@ -49,10 +49,10 @@ from app.jobs.watch import JobWatch
 from app.kit.conditional import IfNoneMatch, conditional_answer, etag, is_current, shown
 from app.kit.http.at_once import at_once
 from app.kit.http.routing import new_router
+from app.kit.http.sse import CONTENT_TYPE, HEADERS
 from app.kit.pagination import PAGE_SIZE_DEFAULT, Page, PageSize, PageToken
 from app.kit.prefer import PreferHeader, wait_seconds
 from app.kit.problems import problems
-from app.kit.sse import CONTENT_TYPE, HEADERS
 from app.kit.values import Instant, Text
 
 router = new_router(tags=["jobs"])

@@ -10,7 +10,7 @@ from app.jobs.models import JobEventRead, JobRead
 from app.jobs.queries import read_events
 from app.jobs.states import TERMINAL
 from app.jobs.watch import JobChange, JobWatch, Waiter
-from app.kit.sse import KEEPALIVE, format_event
+from app.kit.http.sse import KEEPALIVE, format_event
 
 
 async def _next_change(waiter: Waiter, timeout_s: float) -> JobChange | None:

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from app.kinds.parameter import ParameterSpec
+from spark.targets.target import DATABASES, validate_place
 
 
 class StoreMode(StrEnum):
@@ -36,7 +37,7 @@ class KindRules:
     Args:
         fields: that not every kind has; those of other kinds are refused.
         needs: fields that it cannot do without, the place first.
-        dialects: of the database that it lies on; empty: any.
+        dialects: of the database that it lies on; empty: any database.
         lies_on: the same in a sentence.
         defaults: what holds where a client says nothing.
         counts_bytes: whether `limits.max_bytes` means something.
@@ -52,3 +53,12 @@ class KindRules:
     counts_bytes: bool = False
     example: Mapping[str, Any]
     parameters: tuple[ParameterSpec, ...] = ()
+
+    def refuses(self, url: str) -> str | None:
+        """Why a URL is none of this kind; None: it may be one.
+
+        Raises: TargetUrlInvalid.
+        """
+        if validate_place(url) in (self.dialects or DATABASES):
+            return None
+        return self.lies_on or "a store of this kind lies on a database"

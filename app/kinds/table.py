@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
-from app.kinds import je, replica, slony, sql, symmetricds
+from app.kinds import ds389, je, replica, slony, sql, symmetricds
 from app.kinds.rules import KindRules
 
 
@@ -16,6 +16,7 @@ class StoreKind(StrEnum):
     REPLICA = "REPLICA"
     SLONY = "SLONY"
     SQL = "SQL"
+    DS389 = "DS389"
 
 
 RULES: Final[Mapping[StoreKind, KindRules]] = {
@@ -24,6 +25,7 @@ RULES: Final[Mapping[StoreKind, KindRules]] = {
     StoreKind.REPLICA: replica.RULES,
     StoreKind.SLONY: slony.RULES,
     StoreKind.SQL: sql.RULES,
+    StoreKind.DS389: ds389.RULES,
 }
 
 

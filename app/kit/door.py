@@ -223,9 +223,10 @@ class Listener(socket.socket):
                 self.door.make_room()
             raise
         # Whoever goes for a newcomer gives his descriptor back only when the loop comes round.
-        is_full = self.door.is_full(str(address[0]))
+        host = str(address[0]) if isinstance(address, tuple) else ""  # of a socket in a folder there is none
+        is_full = self.door.is_full(host)
         self._accepted += math.ceil(ACCEPTS_PER_PASS_MAX / self.door.limits.spare) if is_full else 1
-        entered = self.door.let_in(conn, str(address[0]) if isinstance(address, tuple) else "")
+        entered = self.door.let_in(conn, host)
         if entered is None:
             logger.warning("connection refused: too many are open", open=len(self.door))
             raise BlockingIOError

@@ -14,9 +14,14 @@ BUCKETS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.
 
 
 class RequestFigures:
-    """Counts by method, template of the route and status; safe in threads."""
+    """Counts by method, template of the route and status; safe in threads.
+
+    Attributes:
+        answers: how many there were, for whoever asks whether anything is new.
+    """
 
     def __init__(self) -> None:
+        self.answers = 0
         self._registry = CollectorRegistry(auto_describe=True)
         self._requests = Counter(
             "lethe_http_requests",
@@ -36,6 +41,7 @@ class RequestFigures:
         """Count a request; one whose client left before an answer has status 0."""
         method = scope["method"] if scope["method"] in METHODS else OTHER
         route = getattr(scope.get("route"), "path", NO_ROUTE)
+        self.answers += 1
         self._requests.labels(method, route, str(status)).inc()
         self._duration.labels(method, route).observe(took_s)
 

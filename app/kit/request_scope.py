@@ -33,6 +33,7 @@ class RequestScope:
 
     Args:
         figures: where requests are counted.
+        is_told: whether each request has its line; the process that it came to has written one else.
         body_max_bytes: of every path that no limit of `body_limits` names; the first that matches counts.
     """
 
@@ -43,8 +44,10 @@ class RequestScope:
         body_max_bytes: int,
         body_limits: Sequence[BodyLimit] = (),
         figures: RequestFigures | None = None,
+        is_told: bool = True,
     ) -> None:
         self.app = app
+        self._is_told = is_told
         self.figures = figures or RequestFigures()
         self.body_limits = (*body_limits, BodyLimit(re.compile(".*", re.DOTALL), body_max_bytes))
 
@@ -96,7 +99,10 @@ class RequestScope:
         finally:
             elapsed_s = time.perf_counter() - started
             self.figures.answered(scope, status, elapsed_s)
-            elapsed_ms = round(elapsed_s * 1000, 1)
-            logger.info(
-                "request", method=scope["method"], path=scope["path"], status=status, elapsed_ms=elapsed_ms
-            )
+            if self._is_told:
+                _tell(scope, status, elapsed_s)
+
+
+def _tell(scope: Scope, status: int, elapsed_s: float) -> None:
+    elapsed_ms = round(elapsed_s * 1000, 1)
+    logger.info("request", method=scope["method"], path=scope["path"], status=status, elapsed_ms=elapsed_ms)

@@ -1,4 +1,4 @@
-"""Families of the health of Slony-I nodes, as the last look has noted it: a scrape asks no node."""
+"""Families of the health of Slony-I nodes and replicas of 389, as the last look has noted it."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -45,6 +45,30 @@ _FAMILIES: Final = (
         "lethe_slony_oldest_transaction_seconds",
         "Age of the oldest open transaction at the last look; 0: there was none.",
         (),
+    ),
+    (
+        Name.DS389_HEALTH,
+        "lethe_ds389_health",
+        "The worst finding of the last look at the server: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.",
+        (),
+    ),
+    (
+        Name.DS389_HEALTH_AT,
+        "lethe_ds389_health_timestamp_seconds",
+        "When the server was looked at last, as Unix time.",
+        (),
+    ),
+    (
+        Name.DS389_FINDING,
+        "lethe_ds389_finding",
+        "1 for each finding of the last look that concerns the server.",
+        ("code", "severity"),
+    ),
+    (
+        Name.DS389_LAG,
+        "lethe_ds389_lag_seconds",
+        "How far the server is behind the best of all in the changes of a replica, at the last look.",
+        ("rid",),
     ),
 )
 

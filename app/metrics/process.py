@@ -8,7 +8,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 
 from app.jobs.models import SparkPoolRead
 from app.kit.texts.distribution import installed_version
-from app.news.listening import Ear
+from app.news.listening import Hearing
+from app.replication.feed.watch import FORMS, ChangeFeeds
 from migrations.revisions import head_revision
 
 if TYPE_CHECKING:  # it needs the extra `spark`
@@ -61,7 +62,7 @@ class SparkCollector:
 class NewsCollector:
     """Whether this process still hears what others write."""
 
-    def __init__(self, ear: Ear) -> None:
+    def __init__(self, ear: Hearing) -> None:
         self._ear = ear
 
     def collect(self) -> Iterable[Metric]:
@@ -76,6 +77,29 @@ class NewsCollector:
             "How often this process had to listen anew, because the connection was lost.",
             value=self._ear.reconnects,
         )
+
+
+class ChangeFeedCollector:
+    """Who reads the change feeds of replicas at this process."""
+
+    def __init__(self, feeds: ChangeFeeds) -> None:
+        self._feeds = feeds
+
+    def collect(self) -> Iterable[Metric]:
+        """Both families, by form: JSON, SSE or ARROW."""
+        readers = GaugeMetricFamily(
+            "lethe_change_feeds_open", "Readers of change feeds, those that wait among them.", labels=["form"]
+        )
+        changes = CounterMetricFamily(
+            "lethe_change_feed_changes",
+            "Changes that were given to readers of change feeds.",
+            labels=["form"],
+        )
+        found = self._feeds.open_by_form
+        for form in FORMS:
+            readers.add_metric([form], found[form])
+            changes.add_metric([form], self._feeds.told[form])
+        return readers, changes
 
 
 class BuildCollector:

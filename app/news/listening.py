@@ -12,7 +12,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import sqlalchemy as sa
 import structlog
@@ -26,6 +26,19 @@ PROOF_S: Final = 30.0
 ANSWER_S: Final = 10.0
 PROOF: Final = "select 1"
 logger = structlog.get_logger("lethe.news")
+
+
+class Hearing(Protocol):
+    """Whether news are heard."""
+
+    def silence_s(self) -> float:
+        """Seconds since the database last proved that it is heard."""
+        ...
+
+    @property
+    def reconnects(self) -> int:
+        """How often a lost connection was made anew."""
+        ...
 
 
 class Ear:

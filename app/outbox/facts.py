@@ -13,6 +13,7 @@ class Fact(StrEnum):
     """What has happened, as CloudEvents names it."""
 
     JOB_ENDED = "lethe.job.ended"
+    BACKLOG_GROWS = "lethe.backlog.grows"
     JOB_WAITS_LONG = "lethe.job.waits_long"
     SUCCESS_OVERDUE = "lethe.success.overdue"
     ERASURE_UNPROVEN = "lethe.erasure.unproven"

@@ -10,7 +10,7 @@ from sqlmodel import Session
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from app.auth.access import clock_of, database_of, instance_id_of, settings_of
+from app.auth.access import clock_of, database_of, owner_of, settings_of
 from app.auth.actions import Action
 from app.auth.mutation import Begun, Conclude, find_replay, mutate_waiting
 from app.auth.service import Caller
@@ -134,7 +134,7 @@ async def answer_after_wait(
             caller,
             begin=made.begin,
             wait=made.wait,
-            owner=instance_id_of(request),
+            owner=owner_of(request),
             action=action,
             subject_type=subject_type,
             store=store_id,

@@ -6,7 +6,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 from sqlmodel._compat import SQLModelConfig
 
-from app.kit.durations import Duration, read_duration
+from app.kit.durations import Duration, between, read_duration
 from app.kit.values import Text
 from app.protection.examples import ABORT, PROTECTION
 from app.protection.files import LogFileName, Range, name_of, number_of
@@ -18,22 +18,10 @@ RANGES_MAX = 24
 LEASE = timedelta(minutes=10)
 LEASE_MIN, LEASE_MAX = timedelta(seconds=30), timedelta(hours=24)
 ABORT_TIMEOUT_MIN, ABORT_TIMEOUT_MAX = timedelta(seconds=1), timedelta(hours=1)
-
-
-def _lease(value: timedelta) -> timedelta:
-    if not LEASE_MIN <= value <= LEASE_MAX:
-        raise ValueError("from PT30S to PT24H")
-    return value
-
-
-def _abort_timeout(value: timedelta) -> timedelta:
-    if not ABORT_TIMEOUT_MIN <= value <= ABORT_TIMEOUT_MAX:
-        raise ValueError("from PT1S to PT1H")
-    return value
-
-
-Lease = Annotated[Duration, BeforeValidator(read_duration), AfterValidator(_lease)]
-AbortTimeout = Annotated[Duration, BeforeValidator(read_duration), AfterValidator(_abort_timeout)]
+Lease = Annotated[Duration, BeforeValidator(read_duration), AfterValidator(between(LEASE_MIN, LEASE_MAX))]
+AbortTimeout = Annotated[
+    Duration, BeforeValidator(read_duration), AfterValidator(between(ABORT_TIMEOUT_MIN, ABORT_TIMEOUT_MAX))
+]
 Files = Annotated[list[LogFileName], Field(min_length=1, max_length=FILES_MAX)]
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
@@ -12,7 +12,6 @@ from app.jobs.errors import JobFailed, JobStopped
 from app.jobs.plans.reviewed_plan import drift_fault
 from app.jobs.running.abandonment import CHECKPOINT_TARGET
 from app.jobs.running.context import JobContext
-from app.jobs.running.sql_target import counts_by_ledger
 from app.kit.durations import format_duration
 from app.kit.instants import instant_text
 from app.rows.brake import Brake, braking
@@ -29,11 +28,10 @@ from app.rows.rules import (
 )
 from app.stores.limits import is_limited, judge
 from app.stores.models import Reach
-from app.sweeps.allowance import Limit
-from app.sweeps.counts import Counts, ledger_counts
+from app.sweeps.counts import Counts
 from app.sweeps.cutoff import fixed_instant
-from app.sweeps.frame import Attempt, Sweeping, asked, beside_plan, run_sweep
-from app.sweeps.limits import check_limits, limits_in_effect, most_rows
+from app.sweeps.frame import Attempt, Sweeping, asked, beside_plan, bounded, limit_of, run_sweep
+from app.sweeps.limits import MOST, check_limits, limits_in_effect, most_rows
 from app.sweeps.on_engine import sweep_windows
 from app.sweeps.outlook import Outlook
 from app.sweeps.silence import prove_sweep_silent
@@ -47,7 +45,6 @@ from spark.rows.walk import place_of as place_of_step
 from spark.targets.walk import Piece, Walk
 
 CHECKPOINT_LIMITS: Final = "limits"
-MOST: Final = "most"
 FREE_TARGET_S: Final = 2.0
 """Of a unit that locks rows which nobody refers to. What replicas get is bounded by its rows."""
 
@@ -260,19 +257,8 @@ def _window_plan(purge: RowsPurge, total: int | None) -> WindowPlan:
         target_s=_target_s(purge),
         window_units=settings.purge_window_units,
         is_waited_for=_is_waited_for(purge),
-        limit=None if purge.most is None else _limit(purge, purge.most),
+        limit=None if purge.most is None else limit_of(purge, purge.most, bound=bounded),
     )
-
-
-def _limit(purge: RowsPurge, most: int) -> Limit:
-    """Of what rows that come after the count could add to it."""
-
-    def removed(rows: Mapping[str, int]) -> int:
-        if purge.claim.has_ledger and counts_by_ledger(purge.context):
-            return sum(ledger_counts(purge.context, purge.conn).rows.values())
-        return sum(rows.values())
-
-    return Limit(most, removed, bound=lambda unit, rows: replace(unit, most=rows))
 
 
 def _is_waited_for(purge: RowsPurge) -> bool:

@@ -26,8 +26,19 @@ from app.runbook.entries import (
     targets,
     waits,
 )
-from app.runbook.entries.answers import cluster, due_times, engines, erased, kinds, resent, said, vectors
-from app.runbook.entries.found import checks, files, metadata, plans, slony
+from app.runbook.entries.answers import (
+    backlog,
+    cluster,
+    due_times,
+    engines,
+    erased,
+    feeds,
+    kinds,
+    resent,
+    said,
+    vectors,
+)
+from app.runbook.entries.found import checks, ds389, files, metadata, plans, slony
 from app.runbook.entry import Entry
 
 NEAREST_MAX: Final = 5
@@ -54,6 +65,7 @@ SECTIONS: Final[Mapping[str, tuple[Entry, ...]]] = MappingProxyType(
         "Spark": pool.ENTRIES,
         "Findings of checks, hazards of a cleanup, starts of Spark": checks.ENTRIES,
         "Health of Slony-I nodes": slony.ENTRIES,
+        "Replicas of 389 Directory Server": ds389.ENTRIES,
         "Warnings of plans and results": plans.ENTRIES,
         "Files, keys, replicas, deliveries": files.ENTRIES,
         "The metadata and the audit": metadata.ENTRIES,
@@ -63,6 +75,8 @@ SECTIONS: Final[Mapping[str, tuple[Entry, ...]]] = MappingProxyType(
         "Answers: agreements, sessions, comparisons": vectors.ENTRIES,
         "Answers: events and log tables of Slony-I": cluster.ENTRIES,
         "Answers: batches that wait": resent.ENTRIES,
+        "What waits to be delivered by SymmetricDS": backlog.ENTRIES,
+        "Answers: change feeds and conditional writes": feeds.ENTRIES,
         "Answers: warnings and notes of jobs, what stays readable": said.ENTRIES,
         "Kinds of jobs, stores, purges, erasures, protections": kinds.ENTRIES,
     }

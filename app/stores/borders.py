@@ -31,9 +31,11 @@ from app.errors import Forbidden, ServiceError
 from app.settings import Settings
 from app.stores.errors import StoreUrlRefused
 from app.stores.rows import Store
-from app.stores.targets import file_identity, is_own_file, session_limits, target_of
+from app.stores.targets import directory_of, file_identity, is_own_file, session_limits, target_of
 from spark.targets.connection import STARTED, Connection, connect, identity, sqlite_path
 from spark.targets.errors import TargetError
+from spark.targets.ldap.connection import directory_identity, opened_directory
+from spark.targets.ldap.url import is_ldap, ldap_place
 from spark.targets.target import is_loopback
 
 ASKING_MAX_S: Final = 2
@@ -80,6 +82,8 @@ def ask_target(database: Database, settings: Settings, store: Store) -> str | No
         return None
     if store.path is not None:
         return file_identity("je", Path(store.path))
+    if store.url is not None and is_ldap(store.url):
+        return _ask_directory(database, settings, store)
     try:
         target = target_of(store, settings, database, is_judged=True)
     except ServiceError:
@@ -93,6 +97,16 @@ def ask_target(database: Database, settings: Settings, store: Store) -> str | No
             refuse_own_metadata(database, conn)
             return identity(conn)
     except TargetError:
+        return None
+
+
+def _ask_directory(database: Database, settings: Settings, store: Store) -> str | None:
+    try:
+        target = directory_of(store, settings, database, is_judged=True)
+        timeout_s = min(ASKING_MAX_S, settings.target_connect_timeout_s)
+        with opened_directory(target, connect_timeout_s=timeout_s) as directory:
+            return directory_identity(directory)
+    except (ServiceError, TargetError):
         return None
 
 
@@ -195,6 +209,8 @@ def _is_same_place(one: Store, other: Store) -> bool:
         return False
     if one.path is not None and other.path is not None:
         return _file(Path(one.path)) == _file(Path(other.path))
+    if is_ldap(str(one.url)) or is_ldap(str(other.url)):
+        return is_ldap(str(one.url)) and is_ldap(str(other.url)) and _is_same_directory(one, other)
     mine, theirs = make_url(str(one.url)), make_url(str(other.url))
     dialects = {url.get_backend_name().replace("mariadb", "mysql") for url in (mine, theirs)}
     if len(dialects) > 1:
@@ -206,6 +222,17 @@ def _is_same_place(one: Store, other: Store) -> bool:
     if (mine.port or port, mine.database) != (theirs.port or port, theirs.database):
         return False
     if (one.schema_name or "public", one.cluster) != (other.schema_name or "public", other.cluster):
+        return False
+    return not set(_addresses(mine.host)).isdisjoint(_addresses(theirs.host))
+
+
+def _is_same_directory(one: Store, other: Store) -> bool:
+    """One suffix on one machine: a server has a port for TLS and one without."""
+    if (one.suffix or "").lower() != (other.suffix or "").lower():
+        return False
+    mine, theirs = ldap_place(str(one.url)), ldap_place(str(other.url))
+    ports = (mine.port, theirs.port)
+    if mine.tls is theirs.tls and ports[0] != ports[1]:
         return False
     return not set(_addresses(mine.host)).isdisjoint(_addresses(theirs.host))
 

@@ -11,7 +11,7 @@ from app.kit.durations import Duration
 from spark.formats.csn import CSN_CHARS, RID_MAX, RID_MIN
 from spark.formats.slony import CLUSTER_MAX_CHARS
 from spark.targets.errors import TargetUrlInvalid
-from spark.targets.target import validate_url
+from spark.targets.target import validate_place
 
 Label = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")]
 Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$")]
@@ -43,7 +43,7 @@ def _known_zone(name: str) -> str:
 
 def _openable_url(url: str) -> str:
     try:
-        validate_url(url)
+        validate_place(url)
     except TargetUrlInvalid as error:
         raise ValueError(error.detail) from error
     return url
@@ -59,3 +59,6 @@ EnvironmentPath = Annotated[
 Grace = Annotated[Duration, AfterValidator(_short_grace)]
 ReplicaId = Annotated[int, Strict(), Ge(RID_MIN), Le(RID_MAX)]
 CsnText = Annotated[str, StringConstraints(pattern=rf"^[0-9a-f]{{{CSN_CHARS}}}$")]
+DnText = Annotated[
+    str, StringConstraints(min_length=3, max_length=1000, pattern=r"^[^\x00-\x1f=]+=[^\x00-\x1f]+$")
+]

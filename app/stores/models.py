@@ -17,6 +17,7 @@ from app.kit.values import Text
 from app.secrets.models import SecretReference
 from app.stores.fields import (
     ClusterName,
+    DnText,
     EnvironmentPath,
     Grace,
     Identifier,
@@ -26,7 +27,6 @@ from app.stores.fields import (
     TimeZone,
 )
 from app.stores.rows import Store, StoreBase
-from spark.targets.target import validate_url
 
 NO_BYTES_LIMIT = "limits.max_bytes is for stores of kind JE; use max_rows or max_fraction"
 
@@ -88,8 +88,8 @@ class StoreCreate(StoreBase):
             raise ValueError(f"a store of kind {self.kind} has no {names}")
         if self.limits.max_bytes is not None and not rules.counts_bytes:
             raise ValueError(NO_BYTES_LIMIT)
-        if self.url is not None and rules.dialects and validate_url(self.url) not in rules.dialects:
-            raise ValueError(rules.lies_on)
+        if self.url is not None and (reason := rules.refuses(self.url)) is not None:
+            raise ValueError(reason)
         for name, value in rules.defaults.items():
             if name not in self.model_fields_set or getattr(self, name) is None:
                 setattr(self, name, value)
@@ -125,6 +125,8 @@ class StorePatch(BaseModel):
     node_grace: Grace | None = None
     backup_grace: Grace | None = None
     cluster: ClusterName | None = None
+    bind_dn: DnText | None = None
+    suffix: DnText | None = None
 
 
 class SuspensionRead(BaseModel):

@@ -14,6 +14,7 @@ from app.kit.values import Text
 from app.stores.fields import (
     ClusterName,
     CsnText,
+    DnText,
     EnvironmentPath,
     Grace,
     Identifier,
@@ -38,7 +39,8 @@ class StoreBase(SQLModel):
         max_length=1000,
         description="Of a database; SQLAlchemy form, without a password: "
         "`postgresql+psycopg://user@host:5432/database`, "
-        "`mysql+pymysql://user@host:3306/database` (MariaDB too), `sqlite:////absolute/path`.",
+        "`mysql+pymysql://user@host:3306/database` (MariaDB too), `sqlite:////absolute/path`. "
+        "DS389: `ldaps://host:636`.",
     )
     schema_name: Identifier | None = Field(
         default=None,
@@ -101,6 +103,12 @@ class StoreBase(SQLModel):
         default=None,
         max_length=CLUSTER_MAX_CHARS,
         description="SLONY: the cluster's name; its catalog is the schema `_NAME`.",
+    )
+    bind_dn: DnText | None = Field(
+        default=None, max_length=1000, description="DS389: who binds; it may read `cn=config`."
+    )
+    suffix: DnText | None = Field(
+        default=None, max_length=1000, description="DS389: the replicated suffix, such as dc=example,dc=com."
     )
 
 

@@ -43,9 +43,9 @@ from app.stores.models import (
 from app.stores.rows import Store
 from app.stores.targets import check_allowed, check_environment_allowed, user_of
 from app.stores.telling import StoreChange, tell_change
-from spark.targets.target import network_place, validate_url
+from spark.targets.target import network_place
 
-TARGET_FIELDS = frozenset({"url", "schema_name", "table_prefix", "time_zone", "path", "cluster"})
+TARGET_FIELDS = frozenset({"url", "schema_name", "table_prefix", "time_zone", "path", "cluster", "suffix"})
 PLACE_FIELDS = TARGET_FIELDS - {"time_zone"}
 """Which database, tables or files are meant: whoever sets one of them chooses a target."""
 ADMINS_FIELDS: Mapping[str, Any] = {"mode": StoreMode.CLOSED, "backups": None, "accept_medium": False}
@@ -230,9 +230,8 @@ def check_target_allowed(db: Session, store: Store, *, settings: Settings, datab
             )
         return
     assert store.url is not None, "a store on a database has a URL"
-    rules = RULES[StoreKind(store.kind)]
-    if rules.dialects and validate_url(store.url) not in rules.dialects:
-        raise StoreUrlRefused(rules.lies_on, code="TARGET_URL_INVALID")
+    if (reason := RULES[StoreKind(store.kind)].refuses(store.url)) is not None:
+        raise StoreUrlRefused(reason, code="TARGET_URL_INVALID")
     check_allowed(url=store.url, schema_name=store.schema_name, settings=settings, database=database)
     permitted_secret(db, store.password, user_of(store), place=network_place(store.url))
 
@@ -287,7 +286,10 @@ def save_store(
 
 def target_of_row(store: Store) -> dict[str, str | None]:
     """The fields that say which target a store is: what was seen of another is of no use."""
-    return {name: getattr(store, name) for name in sorted(TARGET_FIELDS)}
+    fields = (
+        TARGET_FIELDS if store.suffix is not None else TARGET_FIELDS - {"suffix"}
+    )  # as it was kept before
+    return {name: getattr(store, name) for name in sorted(fields)}
 
 
 def note_target(

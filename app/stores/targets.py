@@ -15,6 +15,8 @@ from spark.formats.slony import schema_of
 from spark.targets.connection import Connection, SessionLimits, Target, connect
 from spark.targets.errors import TargetError, TargetHostNotAllowed, TargetUrlInvalid
 from spark.targets.hosts import check_socket, may_connect
+from spark.targets.ldap.connection import LdapTarget
+from spark.targets.ldap.url import is_ldap
 from spark.targets.target import (
     POSTGRESQL_PORT,
     authority_file,
@@ -77,6 +79,30 @@ def place_of(store: Store) -> Target:
     )
 
 
+def directory_of(
+    store: Store, settings: Settings, database: Database, *, is_judged: bool = False
+) -> LdapTarget:
+    """The directory server of a store, its password resolved; otherwise as `target_of`.
+
+    Raises: SecretUnavailable; StoreUrlRefused: the authority's file.
+    """
+    assert store.url is not None, "such a store has a URL"
+    assert store.suffix is not None, "such a store has a suffix"
+    credential = credential_of(store.password, user_of(store), settings=settings, database=database)
+    _check_authority(store.url, settings)
+    hosts = [tuple(settings.allowed_hosts), credential.hosts if credential is not None else ()]
+    return LdapTarget(
+        url=store.url,
+        bind_dn=store.bind_dn or "",
+        suffix=store.suffix,
+        password=None if credential is None else credential.value,
+        hosts=tuple(listed for listed in hosts if listed),
+        renewal=None if credential is None else credential.renewal,
+        tells_loopback=credential is not None and credential.clear_text_on_loopback,
+        bound_to=None if is_judged or store.target_limit is None else store.target_proof or "",
+    )
+
+
 @contextmanager
 def opened(
     store: Store, settings: Settings, database: Database, *, purpose: str, read_only: bool = True
@@ -104,6 +130,10 @@ def check_allowed(*, url: str, schema_name: str | None, settings: Settings, data
 
     Raises: StoreUrlRefused.
     """
+    if is_ldap(url):
+        _check_host(url, settings)
+        _check_authority(url, settings)
+        return
     try:
         target = Target(url=url, schema=schema_name)
     except TargetUrlInvalid as error:

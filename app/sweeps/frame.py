@@ -10,7 +10,7 @@ Rules:
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -20,9 +20,10 @@ from app.archives.housekeeping import trim_old_ledgers
 from app.errors import MetadataBusy, MetadataUnavailable, ServiceError
 from app.jobs.errors import JobFailed
 from app.jobs.running.context import JobContext
-from app.jobs.running.sql_target import Claimed, claim, controlled
+from app.jobs.running.sql_target import Claimed, claim, controlled, counts_by_ledger
 from app.jobs.running.suspension import awake_store
 from app.stores.rows import Store
+from app.sweeps.allowance import Limit
 from app.sweeps.archive import end_archive, open_archive
 from app.sweeps.counts import Counts, Tally, ledger_counts, noted_counts
 from spark.targets.connection import Connection
@@ -125,6 +126,34 @@ def counts_of(attempt: Attempt[Any]) -> Counts:
     if attempt.claim.has_ledger:
         return ledger_counts(attempt.context, attempt.conn)
     return noted_counts(attempt.context)
+
+
+def bounded(unit: Any, rows: int) -> Any:
+    """A unit that may remove so many rows."""
+    return replace(unit, most=rows)
+
+
+def limit_of(
+    attempt: Attempt[Any],
+    most: int,
+    *,
+    bound: Callable[[Any, int], Any],
+    gone: Callable[[Mapping[str, int]], int] = lambda rows: sum(rows.values()),
+) -> Limit:
+    """What rows that come after the count could add to it; see app.sweeps.allowance.
+
+    Args:
+        most: rows that all attempts together may remove.
+        bound: a unit with the most rows that it may remove.
+        gone: from rows by step to those that count.
+    """
+
+    def removed(rows: Mapping[str, int]) -> int:
+        if attempt.claim.has_ledger and counts_by_ledger(attempt.context):
+            return gone(ledger_counts(attempt.context, attempt.conn).rows)
+        return gone(rows)
+
+    return Limit(most, removed, bound=bound)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

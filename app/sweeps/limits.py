@@ -1,12 +1,15 @@
 """The store's limits, held against what a sweep would remove, before its first unit."""
 
 from math import floor
-from typing import Protocol
+from typing import Final, Protocol
 
 from app.jobs.errors import JobFailed
 from app.stores.limits import tighter
 from app.stores.models import Reach, StoreLimits, exceeded
 from app.stores.rows import Store
+
+MOST: Final = "most"
+"""Under this name a job notes what it may remove, with what it has counted."""
 
 
 class Limited(Protocol):

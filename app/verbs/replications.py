@@ -1,4 +1,4 @@
-"""Replication: sessions with consumers, and audits of both sides."""
+"""Replication: sessions with consumers, audits of both sides, exports and imports of replicas."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -16,6 +16,18 @@ from app.replication.agreements.tick import Look
 from app.replication.audits.models import JOB_AUDIT, AuditParams, AuditRequest, AuditResult
 from app.replication.audits.submitting import submit_scheduled_audit
 from app.replication.audits.task import run_audit
+from app.replication.snapshots.models import (
+    JOB_EXPORT,
+    JOB_IMPORT,
+    ReplicaExportParams,
+    ReplicaExportRequest,
+    ReplicaExportResult,
+    ReplicaImportParams,
+    ReplicaImportRequest,
+    ReplicaImportResult,
+)
+from app.replication.snapshots.scheduled import submit_scheduled_export
+from app.replication.snapshots.task import prove_export_silent, run_export, run_import
 from app.replication.supplier.results import ReplicationSessionResult
 from app.replication.supplier.silence import prove_session_silent
 from app.replication.supplier.task import run_session
@@ -55,6 +67,33 @@ SESSION = Verb(
     throttled_at=frozenset({StoreKind.REPLICA}),
     recurrence=Recurrence(Loop.SUPPLIER, _look_at_agreements),
     scheduled=submit_scheduled_session,
+)
+EXPORT = Verb(
+    kind=JOB_EXPORT,
+    stores=frozenset({StoreKind.REPLICA}),
+    scope=Scope.ADMIN,
+    request=ReplicaExportRequest,
+    params=ReplicaExportParams,
+    result=ReplicaExportResult,
+    task=lambda _tools: run_export,
+    proof=prove_export_silent,
+    limits=Limits.REMOVES_NOTHING,
+    throttled_at=NOWHERE,
+    scheduled=submit_scheduled_export,
+    wait_max=AN_HOUR,
+)
+IMPORT = Verb(
+    kind=JOB_IMPORT,
+    stores=frozenset({StoreKind.REPLICA}),
+    scope=Scope.ADMIN,
+    request=ReplicaImportRequest,
+    params=ReplicaImportParams,
+    result=ReplicaImportResult,
+    task=lambda _tools: run_import,
+    proof=prove_silence,
+    limits=Limits.REMOVES_NOTHING,
+    throttled_at=NOWHERE,
+    wait_max=AN_HOUR,
 )
 AUDIT = Verb(
     kind=JOB_AUDIT,

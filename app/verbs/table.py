@@ -29,6 +29,8 @@ VERBS: Final = (
     extinctions.EXTINCTION,
     replications.SESSION,
     replications.AUDIT,
+    replications.EXPORT,
+    replications.IMPORT,
     *events.VERBS,
     *archives.VERBS,
 )

@@ -1,17 +1,28 @@
 """Changes of a REPLICA store: written one by one or in blocks, and listed as its changelog."""
 
-import base64
-import binascii
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 from lethe_client import pages
+from lethe_client.change_feed import follow
 from lethe_client.decoding import decode
-from lethe_client.errors import UnexpectedAnswer
+from lethe_client.feed_records import (
+    FeedChange,
+    FeedPage,
+    FeedPageText,
+    Overwritten,
+    OverwrittenText,
+    Record,
+    RecordText,
+    overwritten_of,
+    record_of,
+    text64,
+    url64,
+)
 from lethe_client.paths import resource
 from lethe_client.results import Result
 from lethe_client.transport import Call, Transport
@@ -21,15 +32,22 @@ BLOCK_CHANGES: Final = 10_000
 BLOCK_MAX_BYTES: Final = 16 * 1024 * 1024
 """Of a block as it is sent; the service takes 32 MiB by default."""
 BLOCK_TIMEOUT_S: Final = 120.0
+EARLIEST: Final = "earliest"
+FEED_TIMEOUT_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a key has from now on; `value` None deletes it."""
+    """What a key has from now on; `value` None deletes it.
+
+    Attributes:
+        if_csn: written only where the entry is at this CSN, or `none`: where there is none.
+    """
 
     database: bytes
     key: bytes
     value: bytes | None
+    if_csn: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,55 +61,12 @@ class Written(Result):
     replayed: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Record:
-    """A record of the changelog; of a CHANGE `payload` is the value, None where it deletes."""
-
-    rid: int
-    csn: str
-    prev: str | None
-    kind: str
-    database: bytes
-    key: bytes
-    payload: bytes | None
-    logged_at: datetime
-    raw: Mapping[str, Any] = field(repr=False)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _RecordText(Result):
-    rid: int
-    csn: str
-    kind: str
-    database: str
-    key: str
-    logged_at: datetime
-    prev: str | None = None
-    payload: str | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class Block:
     """One block of an import: its number from 1, and what became of it."""
 
     number: int
     written: Written
-
-
-def text64(value: bytes) -> str:
-    """Bytes as bodies have them."""
-    return base64.b64encode(value).decode()
-
-
-def bytes_of(text: str) -> bytes:
-    """Bytes that an answer has in base64.
-
-    Raises: UnexpectedAnswer.
-    """
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        raise UnexpectedAnswer(f"no base64: {text[:80]!r}") from None
 
 
 class Changes:
@@ -107,10 +82,16 @@ class Changes:
         key: bytes,
         value: bytes | None,
         *,
+        if_csn: str | None = None,
         idempotency_key: str | None = None,
     ) -> Written:
-        """Write one change; None deletes. The answer comes when it is durable."""
-        body = _json_of(Change(database, key, value))
+        """Write one change; None deletes. The answer comes when it is durable.
+
+        Args:
+            if_csn: write only where the entry is at this CSN, or `none`: where there is none.
+        Raises: PreconditionFailed, code CSN_MISMATCH: `document["current_csn"]` says what stands there.
+        """
+        body = _json_of(Change(database, key, value, if_csn))
         call = Call(
             method="POST",
             path=resource("stores", store_id, "changes"),
@@ -152,18 +133,85 @@ class Changes:
     def list(self, store_id: str, *, rid: int | None = None, after: str | None = None) -> Iterator[Record]:
         """The records of the changelog in the order of RID and CSN."""
         path = resource("stores", store_id, "changes")
-        for item in pages.items(self._transport, path, _RecordText, params={"rid": rid, "after": after}):
-            yield Record(
-                rid=item.rid,
-                csn=item.csn,
-                prev=item.prev,
-                kind=item.kind,
-                database=bytes_of(item.database),
-                key=bytes_of(item.key),
-                payload=None if item.payload is None else bytes_of(item.payload),
-                logged_at=item.logged_at,
-                raw=item.raw,
-            )
+        for item in pages.items(self._transport, path, RecordText, params={"rid": rid, "after": after}):
+            yield record_of(item)
+
+    def feed(
+        self,
+        store_id: str,
+        cursor: str | None = None,
+        *,
+        starting: str = EARLIEST,
+        wait_s: int = 0,
+        database: bytes | None = None,
+        prefix: bytes | None = None,
+        page_size: int | None = None,
+    ) -> FeedPage:
+        """The changes that follow a cursor, of each replica id in the order of its CSNs.
+
+        Keep `cursor` of the page together with what was made of its items: so each change counts once.
+
+        Args:
+            cursor: None: from `starting` on, `earliest` or `latest`.
+            wait_s: so long it waits for a first change, 60 at most.
+            prefix: with `database`: only keys that begin with it.
+        Raises: Gone, codes CURSOR_TRIMMED, CURSOR_PARTED, CURSOR_GENERATION; Conflict, code CURSOR_AHEAD:
+            what follows the cursor is not all there. NotFound.
+        """
+        params = _feed_params(starting, database, prefix) | {"cursor": cursor, "page_size": page_size}
+        call = Call(
+            method="GET",
+            path=resource("stores", store_id, "changes", "feed"),
+            params=params,
+            headers={"Prefer": f"wait={wait_s}"},
+            repeatable=True,
+            timeout_s=wait_s + FEED_TIMEOUT_S,
+        )
+        found = decode(FeedPageText, self._transport.request(call).body)
+        items = tuple(record_of(item) for item in found.items)
+        return FeedPage(items=items, cursor=found.cursor, more=found.more)
+
+    def follow(
+        self,
+        store_id: str,
+        cursor: str | None = None,
+        *,
+        starting: str = EARLIEST,
+        database: bytes | None = None,
+        prefix: bytes | None = None,
+    ) -> Iterator[FeedChange]:
+        """Yield each change once as it comes, over lost connections and restarts, without end.
+
+        Args:
+            cursor: of the last change that was taken; None: from `starting` on, `earliest` or `latest`.
+            prefix: with `database`: only keys that begin with it.
+        Raises: as `feed`; TransportFailed: the service cannot be reached.
+        """
+        path = resource("stores", store_id, "changes", "feed")
+        return follow(self._transport, path, _feed_params(starting, database, prefix), cursor=cursor)
+
+    def overwritten(
+        self,
+        store_id: str,
+        *,
+        since: datetime | None = None,
+        verdicts: Iterable[str] = (),
+        database: bytes | None = None,
+    ) -> Iterator[Overwritten]:
+        """Changes that lost against one of another replica id, by the loser's CSN.
+
+        Args:
+            since: None: of the last day.
+            verdicts: CONCURRENT, UNCERTAIN, SEEN; none: the first two.
+        """
+        params: dict[str, Any] = {"verdict": list(verdicts)}
+        if since is not None:
+            params["since"] = since.isoformat()
+        if database is not None:
+            params["database"] = url64(database)
+        path = resource("stores", store_id, "changes", "overwritten")
+        for item in pages.items(self._transport, path, OverwrittenText, params=params):
+            yield overwritten_of(item)
 
     def _send(self, store_id: str, lines: bytes, idempotency_key: str | None) -> Written:
         call = Call(
@@ -183,9 +231,19 @@ class Changes:
         return decode(Written, {**answer.body, "replayed": replayed})
 
 
+def _feed_params(starting: str, database: bytes | None, prefix: bytes | None) -> dict[str, Any]:
+    found: dict[str, Any] = {"starting": starting}
+    if database is not None:
+        found["database"] = url64(database)
+    if prefix:
+        found["prefix"] = url64(prefix)
+    return found
+
+
 def _json_of(change: Change) -> dict[str, Any]:
     value = None if change.value is None else text64(change.value)
-    return {"database": text64(change.database), "key": text64(change.key), "value": value}
+    found = {"database": text64(change.database), "key": text64(change.key), "value": value}
+    return found if change.if_csn is None else found | {"if_csn": change.if_csn}
 
 
 def _line_of(change: Change) -> bytes:

@@ -10,6 +10,7 @@ from lethe_client.audits import Audits
 from lethe_client.backups import Backups, Protections
 from lethe_client.changes import Changes
 from lethe_client.dead_letters import DeadLetters
+from lethe_client.ds389 import Ds389
 from lethe_client.entries import Entries
 from lethe_client.environment import from_environment
 from lethe_client.erasure import Erasure
@@ -21,6 +22,7 @@ from lethe_client.operation import Audit, Instances
 from lethe_client.parameters import Parameters
 from lethe_client.purges import Purges
 from lethe_client.replica_clock import DiscardGrants, KnownKeys, ReplicaClocks
+from lethe_client.replica_snapshots import ReplicaSnapshots
 from lethe_client.replication import Replication
 from lethe_client.replication_agreements import Agreements
 from lethe_client.replication_sessions import ReplicationSessions
@@ -29,6 +31,7 @@ from lethe_client.schedules import Schedules, Windows
 from lethe_client.secrets import Secrets
 from lethe_client.signing_keys import SigningKeys
 from lethe_client.slony import Slony
+from lethe_client.slony_changes import SlonyChanges
 from lethe_client.spark_pool import SparkPool
 from lethe_client.stores import Stores
 from lethe_client.tokens import Tokens
@@ -59,13 +62,9 @@ class Lethe:
         verify: Any = True,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
+        retries = retries or RetryPolicy()
         self._transport = Transport(
-            url,
-            token,
-            timeout_s=timeout_s,
-            retries=retries or RetryPolicy(),
-            verify=verify,
-            transport=transport,
+            url, token, timeout_s=timeout_s, retries=retries, verify=verify, transport=transport
         )
         self.jobs = Jobs(self._transport)
         self.stores = Stores(self._transport)
@@ -85,10 +84,13 @@ class Lethe:
         self.known_keys = KnownKeys(self._transport)
         self.replica_clocks = ReplicaClocks(self._transport)
         self.audits = Audits(self._transport)
+        self.replica_snapshots = ReplicaSnapshots(self._transport)
         self.dead_letters = DeadLetters(self._transport)
         self.changes = Changes(self._transport)
         self.entries = Entries(self._transport)
         self.slony = Slony(self._transport, self.jobs)
+        self.ds389 = Ds389(self._transport)
+        self.slony_changes = SlonyChanges(self._transport)
         self.schedules = Schedules(self._transport)
         self.windows = Windows(self._transport)
         self.parameters = Parameters(self._transport)

@@ -1,13 +1,12 @@
 """Entries of a REPLICA store: the newest state of each key."""
 
-import base64
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from lethe_client import pages
-from lethe_client.changes import bytes_of
 from lethe_client.decoding import decode
+from lethe_client.feed_records import KeyChange, KeyChangeText, bytes_of, key_change_of, url64
 from lethe_client.paths import resource
 from lethe_client.results import Result
 from lethe_client.transport import Call, Transport
@@ -36,10 +35,6 @@ class _EntryText(Result):
     is_tombstone: bool = False
 
 
-def _url64(value: bytes) -> str:
-    return base64.urlsafe_b64encode(value).decode().rstrip("=")
-
-
 def _entry(found: _EntryText) -> Entry:
     return Entry(
         database=bytes_of(found.database),
@@ -65,7 +60,7 @@ class Entries:
             tombstones: show a deleted one too.
         Raises: NotFound: there is none, code ENTRY_NOT_FOUND. Conflict: the replica is being made anew.
         """
-        path = resource("stores", store_id, "entries", _url64(database), _url64(key))
+        path = resource("stores", store_id, "entries", url64(database), url64(key))
         call = Call(method="GET", path=path, params={"tombstones": tombstones}, repeatable=True)
         return _entry(decode(_EntryText, self._transport.request(call).body))
 
@@ -84,9 +79,18 @@ class Entries:
         """
         params: dict[str, Any] = {"tombstones": tombstones}
         if database is not None:
-            params["database"] = _url64(database)
+            params["database"] = url64(database)
         if prefix:
-            params["prefix"] = _url64(prefix)
+            params["prefix"] = url64(prefix)
         path = resource("stores", store_id, "entries")
         for item in pages.items(self._transport, path, _EntryText, params=params):
             yield _entry(item)
+
+    def history(self, store_id: str, database: bytes, key: bytes) -> Iterator[KeyChange]:
+        """The changes of a key that the changelog holds, the greatest CSN first.
+
+        Raises: NotFound, Conflict. A key without changes has none.
+        """
+        path = resource("stores", store_id, "entries", url64(database), url64(key), "history")
+        for item in pages.items(self._transport, path, KeyChangeText, params={}):
+            yield key_change_of(item)

@@ -6,10 +6,10 @@ from datetime import datetime
 from typing import Any, Final
 
 from lethe_client import pages
-from lethe_client.changes import text64
 from lethe_client.decoding import decode
 from lethe_client.errors import PlanFailed
 from lethe_client.extinction_filter import ExtinctionBundle
+from lethe_client.feed_records import text64
 from lethe_client.jobs import Jobs, job_of
 from lethe_client.literals import ExtinctionOrigin, ExtinctionState
 from lethe_client.paths import resource

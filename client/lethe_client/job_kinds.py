@@ -32,6 +32,8 @@ KINDS: Final[Mapping[str, JobClasses]] = {
     "EXTINCTION": JobClasses(told.ExtinctionParams, tells.ExtinctionResult),
     "REPLICATION_SESSION": JobClasses(told.ReplicationSessionParams, tells.ReplicationSessionResult),
     "AUDIT": JobClasses(told.AuditParams, tells.AuditResult),
+    "REPLICA_EXPORT": JobClasses(told.ReplicaExportParams, tells.ReplicaExportResult),
+    "REPLICA_IMPORT": JobClasses(told.ReplicaImportParams, tells.ReplicaImportResult),
     "EVENT_CLEANUP": JobClasses(told.EventCleanupParams, tells.EventCleanupResult),
     "LOG_SWITCH": JobClasses(told.LogSwitchParams, tells.LogSwitchResult),
     "EVENT_WAIT": JobClasses(told.EventWaitParams, tells.EventWaitResult),

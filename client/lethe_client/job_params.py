@@ -16,6 +16,8 @@ class PurgeParams(Result):
     cutoff: datetime | None = None
     retention_minutes: Raw | None = None
     default_retention_minutes: Raw = field(default_factory=dict)
+    channel_retention_minutes: Raw = field(default_factory=dict)
+    channel_cutoffs: Raw | None = None
     stranded: str = ""
     stranded_by: str | None = None
     stranded_nodes: tuple[Any, ...] | None = None
@@ -125,6 +127,23 @@ class AuditParams(Result):
     range: Mapping[str, Any] | None = None
     entries: bool = False
     consumer: Mapping[str, Any] = field(default_factory=dict)
+    target: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaExportParams(Result):
+    """The snapshot of an export at its submission."""
+
+    path: str = ""
+    target: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaImportParams(Result):
+    """The snapshot of an import at its submission."""
+
+    path: str = ""
+    signed_by: str | None = None
     target: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -25,12 +25,13 @@ class KeptArchive(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class PurgeResult(Result):
-    """What a purge OUTGOING, INCOMING or DATA_GAP has removed."""
+    """What a purge of the tables of a SymmetricDS store has removed."""
 
     cutoff: datetime | None = None
     cutoff_local: str | None = None
     retention_minutes: int | None = None
     retention_source: str | None = None
+    channel_cutoffs: Mapping[str, Any] | None = None
     layout: str | None = None
     counts: str = ""
     removed: Mapping[str, Any] = field(default_factory=dict)
@@ -152,6 +153,29 @@ class AuditResult(Result):
     entries: Raw = field(default_factory=dict)
     differing: tuple[Raw, ...] = ()
     truncated: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaImportResult(Result):
+    """What an import has put in place; sessions go on from `ruv`."""
+
+    path: str = ""
+    rid: int = 0
+    generation: str = ""
+    ruv: Mapping[str, Any] = field(default_factory=dict)
+    taken_at: datetime | None = None
+    entries: int = 0
+    tombstones: int = 0
+    extinctions: int = 0
+    signed_by: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaExportResult(ReplicaImportResult):
+    """What an export has written; `sha256` is of the whole file."""
+
+    bytes: int = 0
+    sha256: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

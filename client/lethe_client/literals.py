@@ -63,6 +63,8 @@ JobKind = Literal[
     "PLAN",
     "PURGE",
     "REPLICATION_SESSION",
+    "REPLICA_EXPORT",
+    "REPLICA_IMPORT",
 ]
 JobState = Literal[
     "QUEUED",
@@ -79,14 +81,27 @@ JobState = Literal[
 PoolState = Literal["STOPPED", "STARTING", "READY", "REBUILDING", "DRAINING", "FAILED"]
 ProtectionKind = Literal["BACKUP", "NETWORK_RESTORE", "SCAN", "FEEDER"]
 ProtectionState = Literal["ACTIVE", "ENDED", "EXPIRED"]
-PurgeKind = Literal["OUTGOING", "INCOMING", "DATA_GAP", "CHANGELOG", "ROWS"]
+PurgeKind = Literal[
+    "OUTGOING",
+    "INCOMING",
+    "DATA_GAP",
+    "EXTRACT_REQUEST",
+    "REGISTRATION_REQUEST",
+    "INCOMING_ERROR",
+    "STATISTICS",
+    "TRIGGER_HIST",
+    "STRANDED",
+    "CHANNELS",
+    "CHANGELOG",
+    "ROWS",
+]
 SessionOutcome = Literal[
     "UP_TO_DATE", "YIELDED", "NEEDS_TOTAL", "HALTED", "FAILED", "ABORTED", "DIVERGED", "UNPROVEN"
 ]
 SessionState = Literal["PENDING", "ACQUIRING", "SENDING", "ENDED"]
 Severity = Literal["ERROR", "WARNING"]
 SlotState = Literal["IDLE", "LEASED"]
-StoreKind = Literal["SYMMETRICDS", "JE", "REPLICA", "SLONY", "SQL"]
+StoreKind = Literal["SYMMETRICDS", "JE", "REPLICA", "SLONY", "SQL", "DS389"]
 StoreMode = Literal["CLOSED", "LIVE"]
-StrandedMode = Literal["MARK", "SKIP"]
+StrandedMode = Literal["MARK", "SKIP", "REMOVE"]
 WindowKind = Literal["ALLOW", "DENY"]

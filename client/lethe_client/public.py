@@ -1,5 +1,12 @@
 """Every name of the client but AsyncLethe: `lethe_client` takes them from here when they are asked for."""
 
+from lethe_client.backlogs import (
+    Backlog,
+    BacklogHolder,
+    BacklogPair,
+    BacklogSample,
+    BacklogTrend,
+)
 from lethe_client.backup_results import (
     BackupEnd,
     BackupFile,
@@ -9,9 +16,21 @@ from lethe_client.backup_results import (
     FileRange,
     Protection,
 )
-from lethe_client.changes import Block, Change, Record, Written
+from lethe_client.changes import Block, Change, Written
 from lethe_client.client import Lethe
 from lethe_client.dead_letters import DeadLetter
+from lethe_client.ds389_results import (
+    Ds389Agreement,
+    Ds389Finding,
+    Ds389Health,
+    Ds389Lag,
+    Ds389Lost,
+    Ds389LostChange,
+    Ds389Ruv,
+    Ds389Server,
+    Ds389Session,
+    Ds389Topology,
+)
 from lethe_client.entries import Entry
 from lethe_client.erasure import CycleRequest
 from lethe_client.erasure_results import (
@@ -42,6 +61,7 @@ from lethe_client.errors import (
 )
 from lethe_client.extinction_filter import ExtinctionBundle
 from lethe_client.extinctions import Availability, Extinction, ExtinctionPlan, ExtinctionRequest, KeyStatuses
+from lethe_client.feed_records import FeedChange, FeedPage, KeyChange, Overwritten, Record
 from lethe_client.fleet_results import (
     Attention,
     FleetEvent,
@@ -92,7 +112,7 @@ from lethe_client.replica_clock import (
     ReplicaKey,
     ReplicaKeys,
 )
-from lethe_client.replication import Anchor, Decision
+from lethe_client.replication import Anchor, Decision, Topology
 from lethe_client.replication_agreements import Agreement, AgreementStatus
 from lethe_client.replication_sessions import Comparison, ReplicationSession, SessionRequest
 from lethe_client.results import (
@@ -117,6 +137,7 @@ from lethe_client.retries import RetryPolicy
 from lethe_client.rows import RowsPurge
 from lethe_client.signing_keys import SigningKey
 from lethe_client.slony import CleanupRequest, EventWait
+from lethe_client.slony_changes import SlonyChange
 from lethe_client.slony_results import (
     CleanupPlan,
     Confirmation,
@@ -146,6 +167,11 @@ __all__ = [
     "AttentionCode",
     "AuditEvent",
     "Availability",
+    "Backlog",
+    "BacklogHolder",
+    "BacklogPair",
+    "BacklogSample",
+    "BacklogTrend",
     "BackupEnd",
     "BackupFile",
     "BackupMode",
@@ -172,6 +198,16 @@ __all__ = [
     "Decision",
     "DeliveryState",
     "DiscardGrant",
+    "Ds389Agreement",
+    "Ds389Finding",
+    "Ds389Health",
+    "Ds389Lag",
+    "Ds389Lost",
+    "Ds389LostChange",
+    "Ds389Ruv",
+    "Ds389Server",
+    "Ds389Session",
+    "Ds389Topology",
     "Entry",
     "EraseAbort",
     "EraseKind",
@@ -188,6 +224,8 @@ __all__ = [
     "ExtinctionRequest",
     "ExtinctionState",
     "ExtinctionStatus",
+    "FeedChange",
+    "FeedPage",
     "FileRange",
     "FileState",
     "FindingSeverity",
@@ -203,6 +241,7 @@ __all__ = [
     "JobEvent",
     "JobKind",
     "JobState",
+    "KeyChange",
     "KeyStatuses",
     "Lethe",
     "LetheError",
@@ -214,6 +253,7 @@ __all__ = [
     "NotAuthenticated",
     "NotFound",
     "Overview",
+    "Overwritten",
     "Parameter",
     "PermissionDenied",
     "Plan",
@@ -246,6 +286,7 @@ __all__ = [
     "SessionState",
     "Severity",
     "SigningKey",
+    "SlonyChange",
     "SlonyHealth",
     "SlotState",
     "SparkPoolState",
@@ -258,6 +299,7 @@ __all__ = [
     "StrandedMode",
     "Token",
     "TooManyRequests",
+    "Topology",
     "TransportFailed",
     "UnexpectedAnswer",
     "WaitTimedOut",

@@ -1,5 +1,6 @@
 """What a purge would do, and what a store still holds."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -75,6 +76,7 @@ class Plan(Result):
     cutoff_local: Any = None
     retention_minutes: int | None = None
     retention_source: str | None = None
+    channel_cutoffs: Mapping[str, Any] = field(default_factory=dict)
     layout: str | None = None
     tables: tuple[TablePlan, ...] = ()
     rids: tuple[RidPlan, ...] = ()

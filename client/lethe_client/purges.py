@@ -22,7 +22,8 @@ PLAN_MARGIN_S: Final = 20.0
 class PurgeRequest:
     """What to purge; None leaves a choice to the service (see api.md for its defaults).
 
-    `retention_minutes` and `cutoff` exclude each other; `max_entries` is for CHANGELOG alone; `archive` keeps
+    `retention_minutes` and `cutoff` exclude each other; `channel_retention_minutes`, channel to
+    minutes, is for OUTGOING alone, `max_entries` for CHANGELOG alone; `archive` keeps
     the removed rows as Parquet; `max_drift`, rows or a share below 1, goes with `plan_id`; `engine` is AUTO,
     INLINE or SPARK; `rows_per_s` and `bytes_per_s` are the throttle.
     """
@@ -30,6 +31,7 @@ class PurgeRequest:
     kind: str = "OUTGOING"
     retention_minutes: int | None = None
     cutoff: datetime | None = None
+    channel_retention_minutes: dict[str, int] | None = None
     stranded: str | None = None
     strict: bool | None = None
     max_rows_in_tx: int | None = None
@@ -53,6 +55,7 @@ class PurgeRequest:
             "kind": self.kind,
             "retention_minutes": self.retention_minutes,
             "cutoff": self.cutoff.isoformat() if self.cutoff else None,
+            "channel_retention_minutes": self.channel_retention_minutes,
             "stranded": self.stranded,
             "strict": self.strict,
             "max_rows_in_tx": self.max_rows_in_tx,

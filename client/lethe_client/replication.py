@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from lethe_client.decoding import decode
@@ -46,6 +47,20 @@ class ReplicaVectors(Result):
     purged: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Topology(Result):
+    """All replicas and agreements of a service that the token sees; `raw` has all of it.
+
+    An agreement has `supplier`, `consumer`, `rids` (changes, lag, acknowledged and upto of each RID), `lag`,
+    `needs_total`, `color` and `last_session`; `rids` is None where its supplier could not be read.
+    """
+
+    at: datetime
+    nodes: tuple[Mapping[str, Any], ...] = ()
+    agreements: tuple[Mapping[str, Any], ...] = ()
+    truncated: bool = False
+
+
 class Replication:
     """`/v1/replication`, and where a replica stands."""
 
@@ -64,6 +79,11 @@ class Replication:
         path = f"{collection('replication')}:decide"
         call = Call(method="POST", path=path, json=dict(question), repeatable=True)
         return decode(Decision, self._transport.request(call).body)
+
+    def topology(self) -> Topology:
+        """All replicas, their agreements, and how far each consumer is behind; consumers are not asked."""
+        path = f"{collection('replication')}/topology"
+        return decode(Topology, self._transport.request(Call(method="GET", path=path, repeatable=True)).body)
 
     def vectors(self, store_id: str) -> ReplicaVectors:
         """The RUV of a replica, and what of its changelog was trimmed; nothing is made or changed.

@@ -68,6 +68,7 @@ class Agreement(Result):
     batch_rows: int = 0
     batch_bytes: int = 0
     in_flight: int = 0
+    keys: tuple[Mapping[str, Any], ...] | None = None
     last_session_id: str | None = None
     created_at: datetime | None = None
     updated_at: datetime | None = None
@@ -97,7 +98,7 @@ class Agreements:
         Args:
             token: `secret:NAME`, registered at the service that supplies for this store and host.
             options: strategy, interval (ISO 8601), max_changes, max_duration, batch_rows, batch_bytes,
-                in_flight.
+                in_flight; keys: which keys are sent, a list of {database, prefix} in base64.
         """
         consumer = {"url": url, "store": consumer_store, "token": token, "ca_file": ca_file}
         body = {"consumer": _said(consumer)} | _said(options)

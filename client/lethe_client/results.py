@@ -50,6 +50,8 @@ class Store(Result):
     rid: int | None = None
     generation: str | None = None
     cluster: str | None = None
+    bind_dn: str | None = None
+    suffix: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     runs_on: tuple[str, ...] = ()
     parameters: Mapping[str, Any] = field(default_factory=dict)

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, Final
 
 from lethe_client import pages
+from lethe_client.backlogs import Backlog
 from lethe_client.decoding import decode
 from lethe_client.paths import collection, resource
 from lethe_client.results import CheckReport, Recovery, Store
@@ -48,7 +50,7 @@ class Stores:
 
         Args:
             url: SQLAlchemy form, without a password; for kind JE the path of the environment's directory.
-            environment: what only kind JE has: mode, extinction_filter, backups, accept_medium and so on.
+            environment: what only its kind has: mode, backups and so on of JE; bind_dn and suffix of DS389.
             password: `secret:NAME`, of a secret that is registered for this store and its host.
             rid, generation: of kind REPLICA: its id, and what it begins with where it is empty.
             cluster: of kind SLONY: the cluster's name.
@@ -111,6 +113,25 @@ class Stores:
         path = resource("stores", store_id, verb="check")
         call = Call(method="POST", path=path, repeatable=True, timeout_s=CHECK_TIMEOUT_S)
         return decode(CheckReport, self._transport.request(call).body)
+
+    def backlog(
+        self,
+        store_id: str,
+        *,
+        node: str | None = None,
+        channel: str | None = None,
+        since: datetime | None = None,
+    ) -> Backlog:
+        """Tell what waits to be delivered by SymmetricDS, and whether it grows; no target is asked.
+
+        Args:
+            since: from when on looks are listed; None: those of the last day.
+        """
+        asked = {"node": node, "channel": channel, "since": since.isoformat() if since else None}
+        params = {name: value for name, value in asked.items() if value is not None}
+        path = resource("stores", store_id, "backlog")
+        call = Call(method="GET", path=path, params=params, repeatable=True)
+        return decode(Backlog, self._transport.request(call).body)
 
     def suspend(
         self,

@@ -9,8 +9,11 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from spark.targets.errors import TargetUrlInvalid
+from spark.targets.ldap.url import is_ldap, ldap_place
 
 DialectName = Literal["postgresql", "sqlite", "mysql"]
+PlaceName = DialectName | Literal["ldap"]
+DATABASES: frozenset[str] = frozenset({"postgresql", "sqlite", "mysql"})
 
 _DRIVERS: dict[str, DialectName] = {
     "postgresql": "postgresql",
@@ -119,6 +122,17 @@ def validate_url(url: str) -> DialectName:
     return dialect
 
 
+def validate_place(url: str) -> PlaceName:
+    """`validate_url`, of a directory server as well.
+
+    Raises: TargetUrlInvalid.
+    """
+    if not is_ldap(url):
+        return validate_url(url)
+    ldap_place(url)
+    return "ldap"
+
+
 def sqlite_path(target: Target) -> str:
     """The absolute path of a SQLite target."""
     assert target.dialect == "sqlite"
@@ -179,6 +193,9 @@ def is_loopback(host: str) -> bool:
 
 def network_place(url: str) -> tuple[str, int] | None:
     """Host and port that a URL leads to over the network; None: a file or a socket."""
+    if is_ldap(url):
+        found = ldap_place(url)
+        return found.host, found.port
     dialect = validate_url(url)
     parsed = _parsed(url)
     if dialect == "sqlite" or _option(parsed, "unix_socket"):
@@ -190,6 +207,8 @@ def network_place(url: str) -> tuple[str, int] | None:
 
 def socket_directory(url: str) -> str | None:
     """The directory of the socket that a URL names; None: it names none."""
+    if is_ldap(url):
+        return None
     parsed = _parsed(url)
     socket = _option(parsed, "unix_socket")
     return os.path.dirname(socket) if socket else _socket_directory(parsed)
@@ -197,6 +216,8 @@ def socket_directory(url: str) -> str | None:
 
 def authority_file(url: str) -> str | None:
     """The file of certificates that a URL names; None: none, or the machine's own."""
+    if is_ldap(url):
+        return ldap_place(url).authority
     parsed = _parsed(url)
     named = _option(parsed, "sslrootcert") or _option(parsed, "ssl_ca")
     return None if named == SYSTEM_AUTHORITIES else named

@@ -26,6 +26,10 @@ def serve(
     migrate: Annotated[
         bool | None, typer.Option("--migrate", help="Bring PostgreSQL metadata to this version first.")
     ] = None,
+    api_processes: Annotated[
+        int | None,
+        typer.Option("--api-processes", min=1, max=64, help="That answer the API (PostgreSQL). Default 1."),
+    ] = None,
     label: Label = None,
     json: Json = False,
 ) -> int:
@@ -42,6 +46,7 @@ def serve(
         "tls_key": tls_key,
         "behind_proxy": behind_proxy,
         "migrate": migrate,
+        "api_processes": api_processes,
         "labels": label,
     }
     return run_process("serve", run_serve, given, json=json)

@@ -7,7 +7,7 @@ import asyncio
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.kit.sse import CONTENT_TYPE
+from app.kit.http.sse import CONTENT_TYPE, PATHS
 
 
 class StalledReaders:
@@ -23,7 +23,7 @@ class StalledReaders:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        if scope["type"] != "http" or not scope["path"].endswith("/events"):
+        if scope["type"] != "http" or not scope["path"].endswith(PATHS):
             await self.app(scope, receive, send)
             return
         cut = asyncio.Event()

@@ -6,6 +6,41 @@ from app.runbook.entry import Entry, Passes, Seen
 
 ENTRIES: Final = (
     Entry(
+        "FEEDS_BUSY",
+        (Seen.HTTP,),
+        "So many feeds of Slony-I nodes are read by this service that no other may begin.",
+        "Nothing: try again; a client does so by itself.",
+        Passes.YES,
+    ),
+    Entry(
+        "ORIGIN_ELSEWHERE",
+        (Seen.TARGET,),
+        "The changes of a node are read at that node; a receiver has only those that it forwards.",
+        "Read the feed from the store of the node that `detail` names.",
+        Passes.NO,
+    ),
+    Entry(
+        "POSITION_NOT_A_SYNC",
+        (Seen.TARGET,),
+        "The event that a feed was to begin behind is of another type than SYNC.",
+        "Give the number of the last SYNC that was read, or one of `lethe slony events STORE --type SYNC`.",
+        Passes.NO,
+    ),
+    Entry(
+        "READER_TOO_SLOW",
+        (Seen.TARGET,),
+        "A feed was read for so long that it held up the emptying of a log table, and was cut off.",
+        "Ask again from the last SYNC that came whole, with a smaller `limit`, and read faster.",
+        Passes.MAYBE,
+    ),
+    Entry(
+        "SET_UNKNOWN",
+        (Seen.TARGET,),
+        "A set that a feed was to be of is none of this origin: dropped, merged, moved, or mistyped.",
+        "Name sets that `detail` lists; what moved is read at its new origin.",
+        Passes.NO,
+    ),
+    Entry(
         "NODE_COPIED",
         (Seen.HTTP, Seen.TARGET, Seen.FINDING),
         (

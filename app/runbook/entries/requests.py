@@ -198,6 +198,16 @@ ENTRIES: Final = (
         Passes.MAYBE,
     ),
     Entry(
+        "FIRST_PROCESS_AWAY",
+        (Seen.HTTP,),
+        "Of a service with LETHE_API_PROCESSES, the process that runs the jobs does not answer the others.",
+        (
+            "Send it again after `Retry-After`. If it lasts, look at the log of the service, and restart it: "
+            "jobs and schedules stand still as well."
+        ),
+        Passes.MAYBE,
+    ),
+    Entry(
         "INTERNAL",
         (
             Seen.HTTP,

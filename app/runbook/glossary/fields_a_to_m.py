@@ -42,6 +42,7 @@ SENTENCES: Final = {
     "batches_sent": "Batches that were sent.",
     "before": "What it was before.",
     "begins_at": "When it begins, RFC 3339 in UTC.",
+    "bind_dn": "DS389: who binds at the directory server.",
     "blocked": "Why it cannot go on now; null: it can.",
     "blocked_rids": "Replica ids whose changes cannot be sent.",
     "blockers": "Sessions that hold it up.",

@@ -152,6 +152,7 @@ SENTENCES: Final = {
     "subject": "What it is about, as a path or a reference.",
     "subject_id": "The id of what it was done to.",
     "subject_type": "What kind of thing it was done to.",
+    "suffix": "DS389: the suffix that is replicated.",
     "sum": "The sum of the values.",
     "supplier": "The side that sends changes.",
     "supplier_rid": "The replica id of the side that sends.",

@@ -159,6 +159,18 @@ ENTRIES: Final = (
         "Too small: clients reconnect often. Too large: a revoked token listens for longer.",
     ),
     Setting(
+        "LETHE_CHANGE_FEEDS_MAX",
+        "1000",
+        "Readers of change feeds at a time, those that wait among them.",
+        "Too small: TOO_MANY_FEEDS. Too large: memory.",
+    ),
+    Setting(
+        "LETHE_CHANGE_FEEDS_PER_TOKEN_MAX",
+        "250",
+        "The same of one token.",
+        "Too small: TOO_MANY_FEEDS for its readers. Too large: one token takes the place of others.",
+    ),
+    Setting(
         "LETHE_STREAM_STALLED_S",
         "30.0",
         "Seconds that the reader of a stream may take nothing.",

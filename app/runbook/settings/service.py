@@ -75,6 +75,18 @@ ENTRIES: Final = (
         "A port in use ends the start. Clients with another port get SERVICE_UNREACHABLE.",
     ),
     Setting(
+        "LETHE_API_PROCESSES",
+        "1",
+        (
+            "Processes that answer the API, on PostgreSQL metadata. More than 1: these beside the first one, "
+            "which runs jobs, schedules and webhooks."
+        ),
+        (
+            "Too small: one core answers all requests. Too large: memory, and connections to the metadata "
+            "(LETHE_METADATA_POOL_SIZE and 1 for each). With SQLite the start ends with exit 78."
+        ),
+    ),
+    Setting(
         "LETHE_TLS_CERT",
         "none",
         "PEM file with the service's certificate. A new file is taken within a second.",

@@ -5,6 +5,7 @@ from typing import Final
 
 from app.stores.models import StoreKind
 from app.stores.rows import Store
+from app.verbs.stores.ds389 import DS389
 from app.verbs.stores.je import JE
 from app.verbs.stores.kind import KindOfStore
 from app.verbs.stores.replica import REPLICA
@@ -18,6 +19,7 @@ KINDS: Final[Mapping[StoreKind, KindOfStore]] = {
     StoreKind.REPLICA: REPLICA,
     StoreKind.SLONY: SLONY,
     StoreKind.SQL: SQL,
+    StoreKind.DS389: DS389,
 }
 COLUMNS: Final = {
     "rules": "its fields and an example",

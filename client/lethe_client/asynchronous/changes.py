@@ -2,24 +2,39 @@
 
 import uuid
 from collections.abc import AsyncIterator, Iterable
+from datetime import datetime
+from typing import Any
 
 from lethe_client.asynchronous import pages
+from lethe_client.asynchronous.change_feed import follow
 from lethe_client.asynchronous.transport import AsyncTransport
 from lethe_client.changes import (
     BLOCK_CHANGES,
     BLOCK_TIMEOUT_S,
+    EARLIEST,
+    FEED_TIMEOUT_S,
     NDJSON,
     Block,
     Change,
-    Record,
     Written,
     _blocks,
+    _feed_params,
     _json_of,
     _line_of,
-    _RecordText,
-    bytes_of,
 )
 from lethe_client.decoding import decode
+from lethe_client.feed_records import (
+    FeedChange,
+    FeedPage,
+    FeedPageText,
+    Overwritten,
+    OverwrittenText,
+    Record,
+    RecordText,
+    overwritten_of,
+    record_of,
+    url64,
+)
 from lethe_client.paths import resource
 from lethe_client.transport import Call
 
@@ -37,10 +52,16 @@ class Changes:
         key: bytes,
         value: bytes | None,
         *,
+        if_csn: str | None = None,
         idempotency_key: str | None = None,
     ) -> Written:
-        """Write one change; None deletes. The answer comes when it is durable."""
-        body = _json_of(Change(database, key, value))
+        """Write one change; None deletes. The answer comes when it is durable.
+
+        Args:
+            if_csn: write only where the entry is at this CSN, or `none`: where there is none.
+        Raises: PreconditionFailed, code CSN_MISMATCH: `document["current_csn"]` says what stands there.
+        """
+        body = _json_of(Change(database, key, value, if_csn))
         call = Call(
             method="POST",
             path=resource("stores", store_id, "changes"),
@@ -84,20 +105,85 @@ class Changes:
     ) -> AsyncIterator[Record]:
         """The records of the changelog in the order of RID and CSN."""
         path = resource("stores", store_id, "changes")
-        async for item in pages.items(
-            self._transport, path, _RecordText, params={"rid": rid, "after": after}
-        ):
-            yield Record(
-                rid=item.rid,
-                csn=item.csn,
-                prev=item.prev,
-                kind=item.kind,
-                database=bytes_of(item.database),
-                key=bytes_of(item.key),
-                payload=None if item.payload is None else bytes_of(item.payload),
-                logged_at=item.logged_at,
-                raw=item.raw,
-            )
+        async for item in pages.items(self._transport, path, RecordText, params={"rid": rid, "after": after}):
+            yield record_of(item)
+
+    async def feed(
+        self,
+        store_id: str,
+        cursor: str | None = None,
+        *,
+        starting: str = EARLIEST,
+        wait_s: int = 0,
+        database: bytes | None = None,
+        prefix: bytes | None = None,
+        page_size: int | None = None,
+    ) -> FeedPage:
+        """The changes that follow a cursor, of each replica id in the order of its CSNs.
+
+        Keep `cursor` of the page together with what was made of its items: so each change counts once.
+
+        Args:
+            cursor: None: from `starting` on, `earliest` or `latest`.
+            wait_s: so long it waits for a first change, 60 at most.
+            prefix: with `database`: only keys that begin with it.
+        Raises: Gone, codes CURSOR_TRIMMED, CURSOR_PARTED, CURSOR_GENERATION; Conflict, code CURSOR_AHEAD:
+            what follows the cursor is not all there. NotFound.
+        """
+        params = _feed_params(starting, database, prefix) | {"cursor": cursor, "page_size": page_size}
+        call = Call(
+            method="GET",
+            path=resource("stores", store_id, "changes", "feed"),
+            params=params,
+            headers={"Prefer": f"wait={wait_s}"},
+            repeatable=True,
+            timeout_s=wait_s + FEED_TIMEOUT_S,
+        )
+        found = decode(FeedPageText, (await self._transport.request(call)).body)
+        items = tuple(record_of(item) for item in found.items)
+        return FeedPage(items=items, cursor=found.cursor, more=found.more)
+
+    def follow(
+        self,
+        store_id: str,
+        cursor: str | None = None,
+        *,
+        starting: str = EARLIEST,
+        database: bytes | None = None,
+        prefix: bytes | None = None,
+    ) -> AsyncIterator[FeedChange]:
+        """Yield each change once as it comes, over lost connections and restarts, without end.
+
+        Args:
+            cursor: of the last change that was taken; None: from `starting` on, `earliest` or `latest`.
+            prefix: with `database`: only keys that begin with it.
+        Raises: as `feed`; TransportFailed: the service cannot be reached.
+        """
+        path = resource("stores", store_id, "changes", "feed")
+        return follow(self._transport, path, _feed_params(starting, database, prefix), cursor=cursor)
+
+    async def overwritten(
+        self,
+        store_id: str,
+        *,
+        since: datetime | None = None,
+        verdicts: Iterable[str] = (),
+        database: bytes | None = None,
+    ) -> AsyncIterator[Overwritten]:
+        """Changes that lost against one of another replica id, by the loser's CSN.
+
+        Args:
+            since: None: of the last day.
+            verdicts: CONCURRENT, UNCERTAIN, SEEN; none: the first two.
+        """
+        params: dict[str, Any] = {"verdict": list(verdicts)}
+        if since is not None:
+            params["since"] = since.isoformat()
+        if database is not None:
+            params["database"] = url64(database)
+        path = resource("stores", store_id, "changes", "overwritten")
+        async for item in pages.items(self._transport, path, OverwrittenText, params=params):
+            yield overwritten_of(item)
 
     async def _send(self, store_id: str, lines: bytes, idempotency_key: str | None) -> Written:
         call = Call(

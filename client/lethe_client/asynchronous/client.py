@@ -10,6 +10,7 @@ from lethe_client.asynchronous.audits import Audits
 from lethe_client.asynchronous.backups import Backups, Protections
 from lethe_client.asynchronous.changes import Changes
 from lethe_client.asynchronous.dead_letters import DeadLetters
+from lethe_client.asynchronous.ds389 import Ds389
 from lethe_client.asynchronous.entries import Entries
 from lethe_client.asynchronous.erasure import Erasure
 from lethe_client.asynchronous.extinctions import Extinctions
@@ -19,6 +20,7 @@ from lethe_client.asynchronous.operation import Audit, Instances
 from lethe_client.asynchronous.parameters import Parameters
 from lethe_client.asynchronous.purges import Purges
 from lethe_client.asynchronous.replica_clock import DiscardGrants, KnownKeys, ReplicaClocks
+from lethe_client.asynchronous.replica_snapshots import ReplicaSnapshots
 from lethe_client.asynchronous.replication import Replication
 from lethe_client.asynchronous.replication_agreements import Agreements
 from lethe_client.asynchronous.replication_sessions import ReplicationSessions
@@ -26,6 +28,7 @@ from lethe_client.asynchronous.schedules import Schedules, Windows
 from lethe_client.asynchronous.secrets import Secrets
 from lethe_client.asynchronous.signing_keys import SigningKeys
 from lethe_client.asynchronous.slony import Slony
+from lethe_client.asynchronous.slony_changes import SlonyChanges
 from lethe_client.asynchronous.spark_pool import SparkPool
 from lethe_client.asynchronous.stores import Stores
 from lethe_client.asynchronous.tokens import Tokens
@@ -60,13 +63,9 @@ class AsyncLethe:
         verify: Any = True,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
+        retries = retries or RetryPolicy()
         self._transport = AsyncTransport(
-            url,
-            token,
-            timeout_s=timeout_s,
-            retries=retries or RetryPolicy(),
-            verify=verify,
-            transport=transport,
+            url, token, timeout_s=timeout_s, retries=retries, verify=verify, transport=transport
         )
         self.jobs = Jobs(self._transport)
         self.stores = Stores(self._transport)
@@ -86,10 +85,13 @@ class AsyncLethe:
         self.known_keys = KnownKeys(self._transport)
         self.replica_clocks = ReplicaClocks(self._transport)
         self.audits = Audits(self._transport)
+        self.replica_snapshots = ReplicaSnapshots(self._transport)
         self.dead_letters = DeadLetters(self._transport)
         self.changes = Changes(self._transport)
         self.entries = Entries(self._transport)
         self.slony = Slony(self._transport, self.jobs)
+        self.ds389 = Ds389(self._transport)
+        self.slony_changes = SlonyChanges(self._transport)
         self.schedules = Schedules(self._transport)
         self.windows = Windows(self._transport)
         self.parameters = Parameters(self._transport)

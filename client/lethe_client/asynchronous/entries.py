@@ -6,7 +6,8 @@ from typing import Any
 from lethe_client.asynchronous import pages
 from lethe_client.asynchronous.transport import AsyncTransport
 from lethe_client.decoding import decode
-from lethe_client.entries import Entry, _entry, _EntryText, _url64
+from lethe_client.entries import Entry, _entry, _EntryText
+from lethe_client.feed_records import KeyChange, KeyChangeText, key_change_of, url64
 from lethe_client.paths import resource
 from lethe_client.transport import Call
 
@@ -24,7 +25,7 @@ class Entries:
             tombstones: show a deleted one too.
         Raises: NotFound: there is none, code ENTRY_NOT_FOUND. Conflict: the replica is being made anew.
         """
-        path = resource("stores", store_id, "entries", _url64(database), _url64(key))
+        path = resource("stores", store_id, "entries", url64(database), url64(key))
         call = Call(method="GET", path=path, params={"tombstones": tombstones}, repeatable=True)
         return _entry(decode(_EntryText, (await self._transport.request(call)).body))
 
@@ -43,9 +44,18 @@ class Entries:
         """
         params: dict[str, Any] = {"tombstones": tombstones}
         if database is not None:
-            params["database"] = _url64(database)
+            params["database"] = url64(database)
         if prefix:
-            params["prefix"] = _url64(prefix)
+            params["prefix"] = url64(prefix)
         path = resource("stores", store_id, "entries")
         async for item in pages.items(self._transport, path, _EntryText, params=params):
             yield _entry(item)
+
+    async def history(self, store_id: str, database: bytes, key: bytes) -> AsyncIterator[KeyChange]:
+        """The changes of a key that the changelog holds, the greatest CSN first.
+
+        Raises: NotFound, Conflict. A key without changes has none.
+        """
+        path = resource("stores", store_id, "entries", url64(database), url64(key), "history")
+        async for item in pages.items(self._transport, path, KeyChangeText, params={}):
+            yield key_change_of(item)

@@ -6,7 +6,6 @@ from typing import Any
 from lethe_client.asynchronous import pages
 from lethe_client.asynchronous.jobs import Jobs
 from lethe_client.asynchronous.transport import AsyncTransport
-from lethe_client.changes import text64
 from lethe_client.decoding import decode
 from lethe_client.errors import PlanFailed
 from lethe_client.extinction_filter import ExtinctionBundle
@@ -19,6 +18,7 @@ from lethe_client.extinctions import (
     ExtinctionRequest,
     KeyStatuses,
 )
+from lethe_client.feed_records import text64
 from lethe_client.jobs import job_of
 from lethe_client.paths import resource
 from lethe_client.results import Job

@@ -6,7 +6,7 @@ from typing import Any
 from lethe_client.asynchronous.transport import AsyncTransport
 from lethe_client.decoding import decode
 from lethe_client.paths import collection, resource
-from lethe_client.replication import Decision, ReplicaVectors
+from lethe_client.replication import Decision, ReplicaVectors, Topology
 from lethe_client.transport import Call
 
 
@@ -28,6 +28,13 @@ class Replication:
         path = f"{collection('replication')}:decide"
         call = Call(method="POST", path=path, json=dict(question), repeatable=True)
         return decode(Decision, (await self._transport.request(call)).body)
+
+    async def topology(self) -> Topology:
+        """All replicas, their agreements, and how far each consumer is behind; consumers are not asked."""
+        path = f"{collection('replication')}/topology"
+        return decode(
+            Topology, (await self._transport.request(Call(method="GET", path=path, repeatable=True))).body
+        )
 
     async def vectors(self, store_id: str) -> ReplicaVectors:
         """The RUV of a replica, and what of its changelog was trimmed; nothing is made or changed.

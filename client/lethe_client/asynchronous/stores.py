@@ -1,10 +1,12 @@
 """Made by `make client` from lethe_client/stores.py: change that, not this."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from lethe_client.asynchronous import pages
 from lethe_client.asynchronous.transport import AsyncTransport
+from lethe_client.backlogs import Backlog
 from lethe_client.decoding import decode
 from lethe_client.paths import collection, resource
 from lethe_client.results import CheckReport, Recovery, Store
@@ -42,7 +44,7 @@ class Stores:
 
         Args:
             url: SQLAlchemy form, without a password; for kind JE the path of the environment's directory.
-            environment: what only kind JE has: mode, extinction_filter, backups, accept_medium and so on.
+            environment: what only its kind has: mode, backups and so on of JE; bind_dn and suffix of DS389.
             password: `secret:NAME`, of a secret that is registered for this store and its host.
             rid, generation: of kind REPLICA: its id, and what it begins with where it is empty.
             cluster: of kind SLONY: the cluster's name.
@@ -105,6 +107,25 @@ class Stores:
         path = resource("stores", store_id, verb="check")
         call = Call(method="POST", path=path, repeatable=True, timeout_s=CHECK_TIMEOUT_S)
         return decode(CheckReport, (await self._transport.request(call)).body)
+
+    async def backlog(
+        self,
+        store_id: str,
+        *,
+        node: str | None = None,
+        channel: str | None = None,
+        since: datetime | None = None,
+    ) -> Backlog:
+        """Tell what waits to be delivered by SymmetricDS, and whether it grows; no target is asked.
+
+        Args:
+            since: from when on looks are listed; None: those of the last day.
+        """
+        asked = {"node": node, "channel": channel, "since": since.isoformat() if since else None}
+        params = {name: value for name, value in asked.items() if value is not None}
+        path = resource("stores", store_id, "backlog")
+        call = Call(method="GET", path=path, params=params, repeatable=True)
+        return decode(Backlog, (await self._transport.request(call)).body)
 
     async def suspend(
         self, store_id: str, *, reason: str, duration: str | None = None, idempotency_key: str | None = None
