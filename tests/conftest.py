@@ -26,6 +26,7 @@ from hypothesis import settings
 from sqlalchemy.engine import URL, make_url
 
 from spark.erase.hands import child
+from tests.ds389_servers import missing as missing_of_ds389
 from tests.forge import forked_child
 from tests.mariadb_server import FAST_SETTINGS as FAST_MARIADB
 from tests.mariadb_server import PrivateMariadb, private_mariadb
@@ -33,11 +34,13 @@ from tests.mariadb_server import is_installed as mariadb_is_installed
 from tests.postgresql_server import PostgresqlServer, find_binaries, scratch_directory
 from tests.slony_cluster import SlonyCluster, bare_cluster, slony_cluster
 from tests.slony_programs import missing as missing_of_slony
+from tests.statements import share_compiled_statements
 
 POSTGRESQL_FIXTURES = {"postgresql_server", "postgresql_url", "own_postgresql", "postgresql_binaries"}
 
 MARIADB_FIXTURES = {"mariadb_server", "mariadb_url", "own_mariadb"}
 SLONY_FIXTURES = {"slony", "bare_slony"}
+DS389_FIXTURES = {"ds389"}
 SERVERS = re.compile("postgresql|mariadb|mysql")
 JVM_FIXTURES = {"shared_pool", "purging"}
 SERVED_FOLDERS = {
@@ -61,6 +64,8 @@ gc.disable()
 
 # Tests are refused by the hundred from one address.
 os.environ.setdefault("LETHE_REFUSAL_DELAY_MAX_S", "0")
+
+share_compiled_statements()
 
 # A machine that others use too may take its time for an example; pytest-timeout ends one that hangs.
 settings.register_profile("lethe", deadline=None)
@@ -103,6 +108,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.mariadb)
         if SLONY_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slony)
+        if DS389_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.ds389)
         if _is_served(item):
             item.add_marker(pytest.mark.served)
         if item.path.relative_to(TESTS).as_posix() in SLOW:
@@ -144,7 +151,7 @@ def _share_metadata(items: list[pytest.Item]) -> None:
 def _is_served(item: pytest.Item) -> bool:
     """Whether a test has a server, a service or a JVM, or lies where most do: not in `make test-fast`."""
     folder = item.path.relative_to(TESTS).parts[0]
-    marks = ("postgresql", "mariadb", "slony", "journey")
+    marks = ("postgresql", "mariadb", "slony", "ds389", "journey")
     fixtures = getattr(item, "fixturenames", ())
     chosen = getattr(item, "callspec", None)
     is_asked = chosen is not None and "request" in fixtures and SERVERS.search(chosen.id) is not None
@@ -276,6 +283,14 @@ def need_mariadb(reason: str) -> None:
 def need_slony() -> None:
     """Skip the test where Slony-I is not installed; with LETHE_REQUIRE_PEERS=1 that is a failure."""
     reason = missing_of_slony()
+    if reason is not None:
+        _skip_or_fail(reason)
+
+
+@pytest.fixture(scope="session")
+def ds389() -> None:
+    """Says that real servers of 389 Directory Server can be made here."""
+    reason = missing_of_ds389()
     if reason is not None:
         _skip_or_fail(reason)
 

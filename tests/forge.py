@@ -121,7 +121,7 @@ def start_lethe(
         )
     with open(os.devnull, "rb") as nothing:
         streams = (nothing.fileno(), log.fileno(), errors.fileno())
-        return _forked(_forge(), arguments, env, streams)
+        return _forked(forge_place(), arguments, env, streams)
 
 
 def run_lethe(
@@ -148,7 +148,7 @@ def run_lethe(
 
 def forked_child() -> Forked:
     """A child that erases for this process."""
-    return forked_program(_forge(), None)
+    return forked_program(forge_place(), None)
 
 
 def forked_program(place: Path, environment: Mapping[str, str] | None) -> Forked:
@@ -176,7 +176,8 @@ def _forked(place: Path, arguments: list[str], env: Mapping[str, str], streams: 
 _making = threading.Lock()
 
 
-def _forge() -> Path:
+def forge_place() -> Path:
+    """The socket of this process's forge, which is made by whoever asks first."""
     with _making:
         return _made()
 
@@ -243,6 +244,7 @@ class Forge:
             connection.close()
             self.leave()
             become(request["env"], streams, forge)
+            os.chdir(request.get("cwd", ROOT))
             return list(request["arguments"])
         for stream in streams:
             os.close(stream)

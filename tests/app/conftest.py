@@ -5,8 +5,9 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
-import sqlalchemy as sa
+from sqlalchemy.engine import make_url
 
 from app.db import Database
 from app.settings import Settings
@@ -14,6 +15,13 @@ from app.tables import metadata
 from migrations.upgrade import upgrade
 from tests.app.fake_clock import FakeClock
 from tests.conftest import SharedServer
+from tests.http.service_process import metadata_at_head
+
+_EMPTYING = [
+    *(f"delete from {each.name}" for each in reversed(metadata.sorted_tables) if each.name != "counters"),
+    "delete from counters where name <> 'fencing_token'",
+    "update counters set value = 0",
+]
 
 
 @pytest.fixture
@@ -29,13 +37,7 @@ def settings(tmp_path: Path) -> Settings:
 @pytest.fixture(scope="session")
 def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("template") / "lethe.db"
-    database = Database(f"sqlite:///{path}")
-    upgrade(database)
-    with database.engine.connect() as connection:  # a plain copy misses what still stands in the log
-        connection.exec_driver_sql("commit")
-        connection.exec_driver_sql("pragma wal_checkpoint(truncate)")
-        connection.exec_driver_sql("begin")
-    database.close()
+    path.write_bytes(metadata_at_head())
     return path
 
 
@@ -60,19 +62,19 @@ def migrated_postgresql(postgresql_server: SharedServer) -> Iterator[str]:
     postgresql_server.execute(f"drop database if exists {name} with (force)")
 
 
+def _emptied(conninfo: str) -> None:
+    """By one message: a few rows each, for which truncate would take longer."""
+    with psycopg.connect(conninfo, autocommit=True) as connection:  # tests end those that stand open
+        connection.execute("; ".join(_EMPTYING).encode())
+
+
 @pytest.fixture
 def postgresql_database(migrated_postgresql: str, clock: FakeClock) -> Iterator[Database]:
     """The lease clock is the server's; the fake one serves the rest."""
     database = Database(migrated_postgresql, clock=clock, pool_size=20)
     yield database
     database.close()
-    engine = sa.create_engine(migrated_postgresql, poolclass=sa.pool.NullPool)
-    with engine.begin() as connection:
-        for table in reversed(metadata.sorted_tables):  # a few rows each: faster than truncate
-            if table.name != "counters":
-                connection.exec_driver_sql(f"delete from {table.name}")
-        connection.exec_driver_sql("delete from counters where name <> 'fencing_token'")
-        connection.exec_driver_sql("update counters set value = 0")
+    _emptied(make_url(migrated_postgresql).set(drivername="postgresql").render_as_string(False))
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])

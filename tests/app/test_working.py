@@ -4,6 +4,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -40,6 +41,7 @@ from tests.app.fake_clock import FakeClock
 from tests.app.jobs.workbench import Workbench, kind
 
 ROOT = Path(__file__).parents[2]
+PATIENCE_S = 60.0
 
 
 def test_worker_without_its_metadata_stops_and_frees_its_directory(
@@ -85,15 +87,61 @@ def test_worker_whose_metadata_goes_while_it_starts_waits_for_it(
     tmp_path: Path, migrated_postgresql: str
 ) -> None:
     """The storm: it ended with 70, as by a bug, and a file to report."""
-    said = []
-    with _started("run_worker", 2, tmp_path, migrated_postgresql) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            said.append(line)
-            if '"started"' in line:
-                process.terminate()
+    process = _started("run_worker", 2, tmp_path, migrated_postgresql)
+    said = _stopped(process, when='"started"')
     assert process.returncode == 0, said
     assert [line for line in said if "metadata away" in line], said
+
+
+def _stopped(process: subprocess.Popen[str], *, when: str) -> list[str]:
+    """SIGTERM at a line of the log; all lines. One that goes on all the same is killed."""
+    said = []
+    alarm = threading.Timer(PATIENCE_S, process.kill)
+    alarm.start()
+    try:
+        with process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                said.append(line)
+                if when in line:
+                    process.terminate()
+    finally:
+        alarm.cancel()
+    return said
+
+
+ELSEWHERE = """
+import os, signal, sys, threading, time
+from pathlib import Path
+from app import server
+from app.settings import Settings
+from app.working import Worker
+start = Worker.start_when_possible
+def started(self):
+    start(self)
+    time.sleep(1)  # the first thread waits
+    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+Worker.start_when_possible = started
+sys.exit(server.run_worker(Settings(data_dir=Path(sys.argv[1]), metadata_url=sys.argv[2])))
+"""
+"""A worker whose kernel gives SIGTERM to a thread of it that is not the one that waits for it."""
+
+
+@pytest.mark.postgresql
+def test_signal_that_another_thread_is_given_ends_a_worker(tmp_path: Path, migrated_postgresql: str) -> None:
+    """It stood for ever: the handler runs in the first thread, which waited for a lock."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", ELSEWHERE, str(tmp_path), migrated_postgresql],
+        cwd=ROOT, env=os.environ | {"LETHE_SPARK__ENABLED": "false"}, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    try:
+        said, _ = process.communicate(timeout=PATIENCE_S)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 0, said
+    assert '"signal": "SIGTERM"' in said
 
 
 @pytest.mark.postgresql
@@ -304,7 +352,7 @@ def app_of(
     monkeypatch.setattr(main, "SystemClock", lambda: database.clock)
     monkeypatch.setattr(server, "_start", lambda *_: None)
     monkeypatch.setattr(server.Server, "run", lambda *_args, **_more: None)
-    server._run_server(settings, database, worker, [])
+    server._run_server(settings, database, worker, [], None)
     return made[0]
 
 

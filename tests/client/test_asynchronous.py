@@ -64,7 +64,8 @@ def test_every_operation_is_there_with_the_same_parameters() -> None:
         for verb, method in mine.items():
             its_parameters = inspect.signature(its[verb]).parameters
             assert list(inspect.signature(method).parameters) == list(its_parameters), f"{name}.{verb}"
-            yields = "Iterator" in str(inspect.signature(method).return_annotation)
+            answer = str(inspect.signature(method).return_annotation)
+            yields = "Iterator" in answer or "Generator" in answer
             waits = inspect.iscoroutinefunction(its[verb])
             assert waits != yields, f"{name}.{verb} must be awaited or iterated, one of both"
             compared += 1

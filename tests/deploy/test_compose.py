@@ -81,6 +81,7 @@ def test_commands_serve_and_work_with_the_password_of_the_file(
     deadline = time.monotonic() + START_MAX_S
     while subprocess.run(probe, env=environ, capture_output=True).returncode != 0:
         assert time.monotonic() < deadline, (folder / "log").read_text()
+        time.sleep(0.5)
     headers = {"Authorization": f"Bearer {(folder / 'service' / 'admin.token').read_text().strip()}"}
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers) as http:
         while len(http.get("/v1/instances").json()["items"]) < 2:

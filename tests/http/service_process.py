@@ -6,17 +6,23 @@ import contextlib
 import os
 import signal
 import socket
+import sqlite3
 import ssl
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import closing
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import httpx
 from lethe_client import Lethe
 
+from app.db import Database
+from migrations.upgrade import upgrade
 from tests.forge import Forked, run_lethe, start_lethe
 from tests.typed_jobs import check_answer
 
@@ -29,6 +35,19 @@ STOP_MAX_S = 30.0
 REQUEST_TIMEOUT_S = 30.0
 # Tests are refused by the hundred from one address, and compare the rows of the metadata.
 USUAL = {"LETHE_REFUSAL_DELAY_MAX_S": "0", "LETHE_REFUSALS_WRITTEN_S": "3600", "LETHE_STORE_CHECK_S": "0"}
+
+
+@cache
+def metadata_at_head() -> bytes:
+    """A SQLite database of metadata in which nothing is yet."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "lethe.db"
+        database = Database(f"sqlite:///{path}")
+        upgrade(database)
+        database.close()
+        with closing(sqlite3.connect(path)) as connection:  # what still stands in the log
+            connection.execute("pragma wal_checkpoint(truncate)")
+        return path.read_bytes()
 
 
 class ServiceStartError(Exception):
@@ -94,10 +113,19 @@ class ServiceProcess:
         """Start on a free port (again on the former one) and wait until it is ready."""
         assert self._process is None
         self.port = self.port or free_port()
+        if self.metadata_url is None and not self.data_dir.exists():
+            self._begin_at_head()
         with self.log_file.open("ab") as log:
             self._process = start_lethe(self.command(), env=environment(self.settings), log=log)
         self._wait_ready()
         return self
+
+    def _begin_at_head(self) -> None:
+        """Put metadata at head there: to make them takes longer than the rest of the start."""
+        self.data_dir.mkdir(mode=0o700)
+        path = self.data_dir / "lethe.db"
+        path.write_bytes(metadata_at_head())
+        path.chmod(0o600)
 
     def _wait_ready(self) -> None:
         assert self._process is not None

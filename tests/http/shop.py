@@ -67,11 +67,15 @@ def wait_for(http: httpx.Client, job_id: str, *states: str, timeout_s: float = J
     """Wait until a job is in one of the states (by default: has ended) and return it."""
     wanted = set(states) or TERMINAL
     deadline = time.monotonic() + timeout_s
+    headers: dict[str, str] = {}  # a wait would end with the next state: the first look does without
     while True:
-        job: dict[str, Any] = http.get(f"/v1/jobs/{job_id}", headers={"Prefer": "wait=2"}).json()
-        if job["state"] in wanted:
-            return job
-        assert job["state"] not in TERMINAL, job
+        answer = http.get(f"/v1/jobs/{job_id}", headers=headers)
+        if answer.status_code != httpx.codes.NOT_MODIFIED:
+            job: dict[str, Any] = answer.json()
+            if job["state"] in wanted:
+                return job
+            assert job["state"] not in TERMINAL, job
+            headers = {"Prefer": "wait=2", "If-None-Match": answer.headers["etag"]}
         assert time.monotonic() < deadline, job
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from tests.http.environments import DATA, EnvironmentStore, make_environment_store, unpack
 from tests.http.problem import problem
+from tests.http.shop import wait_for
 
 AT_ONCE = {"min_file_age": "PT0S", "duration": "PT0S"}
 PATIENCE_S = 60.0
@@ -48,13 +49,7 @@ def expected_of(name: str) -> dict[str, Any]:
 
 def ended(store: EnvironmentStore, job_id: str, *states: str) -> dict[str, Any]:
     """Wait for the end of a job, or for one of the states."""
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        job: dict[str, Any] = store.http.get(f"/v1/jobs/{job_id}", headers={"Prefer": "wait=5"}).json()
-        if job["state"] in (states or ("SUCCEEDED", "FAILED", "ABORTED")):
-            return job
-        time.sleep(0.02)
-    raise AssertionError(job)
+    return wait_for(store.http, job_id, *states, timeout_s=PATIENCE_S)
 
 
 def begun(store: EnvironmentStore, **body: Any) -> str:

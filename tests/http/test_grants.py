@@ -31,7 +31,8 @@ from tests.oracles.symmetricds import Place, build
 from tests.oracles.symmetricds_rows import read_reference
 from tests.slony_cluster import SlonyCluster
 
-KINDS_OF_PURGE = ("INCOMING", "DATA_GAP", "OUTGOING")
+SMALLER = ("EXTRACT_REQUEST", "REGISTRATION_REQUEST", "INCOMING_ERROR", "STATISTICS", "TRIGGER_HIST")
+KINDS_OF_PURGE = (*SMALLER, "INCOMING", "DATA_GAP", "OUTGOING")
 
 
 @pytest.fixture(scope="session")

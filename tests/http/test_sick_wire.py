@@ -25,7 +25,6 @@ from tests.journeys.sick_wire import Faults, SickWire, TricklingWire
 from tests.journeys.tcp_proxy import TcpProxy
 
 SICK = Faults(cuts=0.04, delays=0.1, doubles=0.08, delay_max_s=0.1)
-BOMB = gzip.compress(b" " * 200_000_000)
 
 
 @pytest.fixture(scope="session")
@@ -77,15 +76,17 @@ def test_a_session_with_a_consumer_that_trickles_does_not_outlive_its_time(
 def _server(roots: Path, *, tls: bool) -> Iterator[str]:
     """A server that answers every request with a bomb."""
 
+    bomb = gzip.compress(b" " * 200_000_000)
+
     class Bomb(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
             self.send_response(201)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Encoding", "gzip")
-            self.send_header("Content-Length", str(len(BOMB)))
+            self.send_header("Content-Length", str(len(bomb)))
             self.end_headers()
-            self.wfile.write(BOMB)
+            self.wfile.write(bomb)
 
         def log_message(self, *_: Any) -> None:
             """Nothing."""

@@ -28,8 +28,8 @@ def test_a_job_that_keeps_no_bounds_takes_none(http: httpx.Client, shop: Shop) -
 
 
 def _kept(kind: str, act: str) -> set[StoreKind]:
-    act = "OUTGOING" if act in ("INCOMING", "DATA_GAP") else act
-    return KEPT.get(f"{kind} {act}".strip(), set())
+    name = f"{kind} {act}".strip()
+    return KEPT.get(name, KEPT["PURGE OUTGOING"] if kind == "PURGE" else set())
 
 
 def test_bounds_are_taken_where_they_are_kept_and_nowhere_else() -> None:

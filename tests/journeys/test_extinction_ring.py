@@ -40,6 +40,7 @@ from tests.journeys.ring import (
     newest,
     ring_of_three,
 )
+from tests.journeys.service import until
 
 pytestmark = [pytest.mark.journey, pytest.mark.postgresql]
 START, END = b"k2", b"k4"
@@ -231,6 +232,7 @@ def _run(directory: Path, urls: list[str], *, kills: int, seed: int) -> None:
                 else:
                     killer.kill(as_supplier=number % 4 == 1)
                 activity.raise_faults()
+            until(lambda: sum(activity.refused.values()) > 0, timeout_s=60)  # it writes at random
             activity.stop()
         took_s = converge(ring, timeout_s=CONVERGE_S)
         shown = _all_done(ring, extinction_id)

@@ -144,7 +144,7 @@ def test_stop_in_the_middle_of_a_purge_on_spark_gives_it_back(
     add_store(client, "spark-stop", place)
     expected = expect(place, snapshot(place))
     job = client.purges.create("spark-stop", purge_request(place, max_rows_in_tx=50, rows_per_s=1_500))
-    until(lambda: _done(client, job.id) > 300)
+    until(lambda: _done(client, job.id) > 300, timeout_s=JOB_TIMEOUT_S)
     below, begun = descendants_of(service.pid), time.monotonic()
     assert service.stop() == 0
     print(f"stopped at work within {time.monotonic() - begun:.1f} s")

@@ -2,7 +2,9 @@
 
 import os
 import resource
+import statistics
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -13,9 +15,13 @@ from app.db import Database
 from migrations.upgrade import upgrade
 from tests.http.service_process import LETHE, NO_TLS, environment, free_port
 
-HELP_MAX_S = 0.6
-READY_MAX_S = 3.5
-"""Of the processor, as a machine counts it that others keep busy; a quiet core takes half."""
+HELP_MAX, READY_MAX = 2.0, 3.5
+"""Times the processor time of an interpreter that does nothing but load the libraries, in the same run."""
+OF_COMMANDS = "import httpx, rich.table, typer"
+OF_THE_SERVICE = (
+    "import fastapi, httpx, numpy, prometheus_client, psycopg, pyarrow.parquet, pydantic_settings, "
+    "rich.table, sqlmodel, structlog, typer, uvicorn"
+)
 GIVEN_UP_S = 60.0
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -51,13 +57,25 @@ def _is_ready(port: int) -> bool:
         return False
 
 
-def test_help_comes_at_once() -> None:
+def _processor_s_of(*command: str | Path) -> float:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([LETHE, "--help"], check=True, capture_output=True, timeout=GIVEN_UP_S)
+    subprocess.run(command, check=True, capture_output=True, timeout=GIVEN_UP_S)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < HELP_MAX_S
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def _loading_s(code: str) -> float:
+    return statistics.median(_processor_s_of(sys.executable, "-c", code) for _ in range(3))
+
+
+def test_help_comes_at_once() -> None:
+    took_s, libraries_s = _processor_s_of(LETHE, "--help"), _loading_s(OF_COMMANDS)
+    print(f"lethe --help: {took_s:.2f} s, {took_s / libraries_s:.2f} times its libraries")
+    assert took_s / libraries_s < HELP_MAX
 
 
 def test_a_service_whose_metadata_are_at_head_is_ready_soon(tmp_path: Path) -> None:
     upgrade(Database(f"sqlite:///{tmp_path / 'lethe.db'}"))
-    assert _ready_s(tmp_path) < READY_MAX_S
+    took_s, libraries_s = _ready_s(tmp_path), _loading_s(OF_THE_SERVICE)
+    print(f"ready: {took_s:.2f} s, {took_s / libraries_s:.2f} times its libraries")
+    assert took_s / libraries_s < READY_MAX

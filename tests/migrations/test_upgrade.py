@@ -8,6 +8,7 @@ import sys
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,7 @@ from migrations.upgrade import (
     upgrade_within,
 )
 from tests.conftest import SharedServer
+from tests.forge import LETHE, Forked, start_lethe
 from tests.migrations.steps import step_down, step_up
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -261,14 +263,21 @@ def test_nothing_to_copy_is_no_error(tmp_path: Path, postgresql_url: str) -> Non
         database.close()
 
 
-def lethe(*arguments: str, data_dir: Path, url: str | None = None) -> subprocess.Popen[str]:
+@dataclass(frozen=True)
+class Started:
+    """A command that runs, and where its complaint goes."""
+
+    process: subprocess.Popen[bytes] | Forked
+    complaint: Path
+
+
+def lethe(*arguments: str, data_dir: Path, url: str | None = None) -> Started:
     environment = os.environ | {"LETHE_DATA_DIR": str(data_dir), "LETHE_PORT": "0"}
     if url is not None:
         environment["LETHE_METADATA_URL"] = url
-    return subprocess.Popen(
-        [sys.executable, "-m", "app.cli.main", *arguments],
-        cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    complaint = data_dir.with_name(f"{uuid.uuid4().hex}.log")
+    with complaint.open("wb") as errors, Path(os.devnull).open("wb") as log:
+        return Started(start_lethe([LETHE, *arguments], env=environment, log=log, errors=errors), complaint)
 
 
 def _from_the_future(url: str) -> None:
@@ -279,9 +288,9 @@ def _from_the_future(url: str) -> None:
     database.close()
 
 
-def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
-    _, complaint = process.communicate(timeout=60)
-    return process.returncode, complaint
+def ended(started: Started) -> tuple[int, str]:
+    code = started.process.wait(60)
+    return code, started.complaint.read_text()
 
 
 def test_processes_refuse_what_they_may_not_or_cannot_migrate(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.http.service_process import LETHE, environment, free_port
+from tests.pages.command import forged_command
 
 ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = sorted(
@@ -56,10 +57,14 @@ class Reader:
 
     Args:
         folder: what the page calls /tmp.
+        is_forged: whether commands are forks of the forge.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, is_forged: bool = True) -> None:
         self.folder = folder
+        self.programs = [str(LETHE.parent)]
+        if is_forged and os.environ.get("LETHE_TEST_FORGE") != "0":
+            self.programs.insert(0, str(forged_command(folder / "programs")))
         self.port = free_port()
         self.places = {
             "8765": str(self.port),
@@ -79,7 +84,7 @@ class Reader:
         """Run commands as one script that ends at the first that fails; what it leaves running is ended."""
         began, log = time.monotonic(), self.folder / "page.log"
         env = environment({"LETHE_SPARK__ENABLED": "false"}) | {
-            "PATH": f"{LETHE.parent}:{os.environ['PATH']}",
+            "PATH": os.pathsep.join([*self.programs, os.environ["PATH"]]),
             "HOME": str(self.folder),
             "PYTHONUNBUFFERED": "1",
         }

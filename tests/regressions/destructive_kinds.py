@@ -30,12 +30,13 @@ from spark.formats.csn import Csn
 from spark.formats.extinction import Extinction
 from spark.formats.replica import tables_of
 from tests.oracles.symmetricds import CUTOFF, Place, build
+from tests.regressions.old_rows import MUST_BE_THERE, OLD_ROWS, UPKEEP, insert
 from tests.regressions.purges import OLD_CUTOFF, Purges
 from tests.regressions.row_purges import RowPurges
 from tests.spark.events.catalogs import Catalogs, conninfo_of
 from tests.spark.replication.replica_tables import put_records
 
-KINDS = ("OUTGOING", "INCOMING", "DATA_GAP", "CHANGELOG", "ROWS", "EVENT_CLEANUP", "EXTINCTION")
+KINDS = ("OUTGOING", "INCOMING", "DATA_GAP", *UPKEEP, "CHANGELOG", "ROWS", "EVENT_CLEANUP", "EXTINCTION")
 ARCHIVING = KINDS[:-1]
 ELSEWHERE = {
     "ERASURE": "its units are files of JE, not rows: tests/app/erase, tests/spark/erase and tests/journeys",
@@ -97,18 +98,24 @@ def make(kind: str, purges: Purges, catalogs: Catalogs, url: str) -> Destructive
 
 
 def _symmetricds(kind: str, purges: Purges, url: str) -> Destructive:
-    place = Place(url, "3.x" if kind == "OUTGOING" else "2.x")
+    is_3x = kind == "OUTGOING" or kind in UPKEEP
+    place = Place(url, "3.x" if is_3x else "2.x")
     if kind == "OUTGOING":
         purges.fill(place, rows=2 * ROWS)
+    elif kind in UPKEEP:
+        build(place, MUST_BE_THERE.get(kind, {}))
+        insert(place, kind, range(1, ROWS + 1))
     else:
         build(place, _incoming())
     purges.store(place)
-    table = {"OUTGOING": "data", "INCOMING": "incoming_batch", "DATA_GAP": "data_gap"}[kind]
+    table = {"OUTGOING": "data", "INCOMING": "incoming_batch", "DATA_GAP": "data_gap"}.get(kind)
+    table = table or next(iter(OLD_ROWS[kind]))
 
     def submit(*, is_archived: bool = False, rows_in_tx: int | None = None, rate: float | None = None) -> str:
         return purges.submit(
             kind=kind,
             cutoff=OLD_CUTOFF,
+            stranded="REMOVE" if kind == "STRANDED" else None,
             max_rows_in_tx=rows_in_tx,
             archive={"format": "PARQUET"} if is_archived else None,
             throttle=None if rate is None else {"rows_per_s": rate},

@@ -16,7 +16,7 @@ CHOICES: Final[dict[str, set[str]]] = {
         *("ALL", "AS_PROGRAM", "AUTO", "BUILTIN", "CLASSIC", "CLOSED", "DAY", "DENY", "ALLOW", "DOCUMENT"),
         *("EAGER", "FILTER_INSTALLED", "FORBID", "FORCE", "FULL", "GENTLE", "INLINE", "INSTALLED", "LAZY"),
         *("LIVE", "MANUAL", "MARK", "MONTH", "MS", "NATIVE", "ON", "OFF", "PARQUET", "PROGRAM", "QUEUE"),
-        *("READ_ONLY", "REFUSE", "RUN_ONCE", "S", "SKIP", "SPARK", "STOP", "STRANDED", "SYNC", "VIA_LETHE"),
+        *("READ_ONLY", "REFUSE", "REMOVE", "RUN_ONCE", "S", "SKIP", "SPARK", "STOP", "SYNC", "VIA_LETHE"),
         *("INCREMENTAL", "TOTAL", "ES256", "ES384", "ES512", "PS256", "PS384", "PS512"),
         *("RS256", "RS384", "RS512"),
     },
@@ -25,6 +25,7 @@ CHOICES: Final[dict[str, set[str]]] = {
         *("SUBSCRIBE_SET", "DROP_NODE", "CLONE_PREPARE", "CREATE_SET", "SUBMIT_TO_OTHER_NODE"),
         *("STORE_NODE", "RESUBSCRIBE_NODE", "MERGE_SET", "MOVE_SET", "LOCK_SET", "FAILOVER"),
         *("CONFIG", "DROP_SET", "LAST", "PREVIOUS", "TRANSACTIONS"),
+        *("COPY", "DDL", "DDL_END", "END", "SEQUENCE"),
     },
     "where something came from, where it holds or which side it is; the word says it": {
         *("GLOBAL", "STORE", "LOCAL", "REPLICATED", "LOG", "REQUEST", "PARAMETERS", "CONSUMER", "SUPPLIER"),
@@ -117,7 +118,6 @@ NOT_SAID: Final = {
         "ROWS_PER_S",
     ),
     *(
-        "TARGET_URL",
         "TOKEN_ID",
         "TOO_MANY",
         "ROUND_BYTES_MAX",
@@ -130,6 +130,7 @@ NOT_SAID: Final = {
         "STORE_SET",
         "ENABLE_SUBSCRIPTION",
         "PURGE_DATA_GAPS",
+        "PURGE_STATISTICS",
         "PROVISIONAL_BEFORE_CHECKPOINT_END",
         "VLSN_PRESENT",
         "XDG_CONFIG_HOME",

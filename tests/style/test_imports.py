@@ -33,7 +33,7 @@ def test_sources_need_only_spark_arrow_the_client_and_the_lower_floor() -> None:
 
 
 def test_lower_floor_needs_only_drivers_and_arrow() -> None:
-    drivers = {"psycopg", "py4j", "pyarrow", "pymysql", "pyspark", "spark", "sqlalchemy"}
+    drivers = {"ldap3", "psycopg", "py4j", "pyarrow", "pymysql", "pyspark", "spark", "sqlalchemy"}
     compiling = {"numba", "numpy"}
     signing = {"cryptography"}  # a replica's own key, which lies with its data
     assert _imports_outside("spark", drivers | compiling | signing) == []

@@ -26,13 +26,16 @@ BODIES_ELSEWHERE = {
 # would hear of it. All others catch what they can name; ExitStack or `finally` undo what must be undone.
 BROAD_EXCEPTS = {
     "app/cli/main.py": 1,  # the last frame of the command: a bug becomes a file to report
+    "app/events/preconditions/turns.py": 1,  # a look in a thread of its own: whoever waits for it gets it
     "app/hooks/deliverer.py": 1,  # an attempt: its delivery would stay under its lease, and come again
     "app/jobs/running/runner.py": 3,  # a round of a loop, an attempt, a task
     "app/replication/replica/grouping.py": 1,  # the thread that writes for all requests lives on
     "app/replication/supplier/pipeline.py": 3,  # carried from the threads to `run`, which raises it
+    "app/replication/snapshots/files.py": 1,  # a draft is removed, and whatever was raised goes on
     "app/schedules/firing.py": 1,  # a schedule that breaks says so, and comes again at its next time
     "spark/exchange/board.py": 1,  # pyspark's thread: a result that pickle cannot read
     "spark/exchange/dispatch.py": 1,  # a dispatcher lives on: whoever waits for it has no other
+    "spark/targets/ldap/connection.py": 2,  # what a lying server makes of ldap3 is of any kind
     "spark/targets/task.py": 2,  # a worker's process: Spark would repeat a task that fails
 }
 FRAME = "app/sweeps/frame.py"
@@ -46,7 +49,6 @@ STEPS_OF_A_SWEEP = {
         FRAME,
         "app/events/cleanup/result.py",
         "app/replication/trimming/task.py",
-        "app/rows/task.py",  # what a limit still allows, before each window
         "app/sweeps/counts.py",
     },
 }

@@ -31,6 +31,14 @@ OTHER_WORDS = {
     "spark/events/health/records.py",
 }
 """Their ROWS is a unit of measure, or why an engine was chosen."""
+WALKERS = {
+    "app/purge/kinds/upkeep.py",
+    "spark/upkeep/parts.py",
+    "spark/upkeep/plan.py",
+    "spark/upkeep/unit.py",
+    "spark/upkeep/walk.py",
+}
+"""The smaller purges of SymmetricDS walk as ROWS does, with its pieces."""
 FILES_MAX = 8
 NAMES = {"SQL", "ROWS"}
 ENUMS = {"StoreKind", "PurgeKind"}
@@ -77,8 +85,8 @@ def listed() -> list[str]:
 def test_the_recipe_names_all_files_that_name_a_kind_of_store() -> None:
     files = {file.name: file for file in source_files(*SHIPPED) if not is_own(file.name)}
     naming = {name for name, file in files.items() if names_the_kind(file)}
-    assert naming >= MADE | OTHER_WORDS, "what is left out does not name the kind any more"
-    assert sorted(naming - MADE - OTHER_WORDS) == sorted(listed())
+    assert naming >= MADE | OTHER_WORDS | WALKERS, "what is left out does not name the kind any more"
+    assert sorted(naming - MADE - OTHER_WORDS - WALKERS) == sorted(listed())
     assert len(listed()) <= FILES_MAX
 
 

@@ -48,7 +48,7 @@ def test_running_service_has_imported_nothing_that_only_some_work_needs(tmp_path
 
 def test_operations_are_not_analysed_before_they_are_asked_for() -> None:
     code = (
-        "from app.main import ROUTERS, create_app; from app.db import Database; "
+        "from app.main import create_app; from app.routers import ROUTERS; from app.db import Database; "
         "from app.settings import Settings; "
         "create_app(Settings(), Database('sqlite://')); "
         "print(sum('dependant' in vars(route) for router in ROUTERS for route in router.routes))"

@@ -270,5 +270,6 @@ def test_viewer_reads_and_nothing_else() -> None:
         "compare_replicas",
         "decide_replication",
         "evaluate_precondition",
+        "find_ds389_lost",
         "query_extinction_status",
     }

@@ -12,6 +12,7 @@ from sqlalchemy import insert, update
 from sqlmodel import col, select
 
 from app.db import Database
+from app.hooks import looks
 from app.hooks.looks import look, look_at_expectations, look_at_waits
 from app.jobs.rows import Job
 from app.jobs.running.waits import PLANNED
@@ -170,23 +171,24 @@ def test_what_somebody_has_planned_is_no_alert(database: Database, cause: str) -
     assert [data["job_id"] for data in told(database, Fact.JOB_WAITS_LONG)] == [other]
 
 
-def test_their_number_hides_no_wait(database: Database) -> None:
+def test_their_number_hides_no_wait(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """More than any look reads at once have waited for short, and for long; many are known already."""
+    monkeypatch.setattr(looks, "PIECE", 50)
     hook = make_hook(database, waits_longer_than=HOUR)
     make_store(database, "shop")
     with database.transaction() as db:
         now = database.now(db)
         first = make_row(now, number=0)
-        values = [make_row(now, number=number).model_dump() for number in range(1, 2_400)]
+        values = [make_row(now, number=number).model_dump() for number in range(1, 240)]
         db.add(first)
         db.flush()
         db.execute(insert(Job), values)
-    longest = sorted(row["id"] for row in values)[-150:]
+    longest = sorted(row["id"] for row in values)[-15:]
     waited(database, longest, 2 * HOUR)
-    assert look_again(database, hook) == 150
-    others = sorted(row["id"] for row in values)[:1_100]
+    assert look_again(database, hook) == 15
+    others = sorted(row["id"] for row in values)[:110]
     waited(database, others, 3 * HOUR)  # before those that were told, in the order of the look
-    assert [look_again(database, hook) for _ in range(2)] == [1_100, 0]
+    assert [look_again(database, hook) for _ in range(2)] == [110, 0]
     assert {data["job_id"] for data in told(database, Fact.JOB_WAITS_LONG)} == {*longest, *others}
 
 

@@ -508,7 +508,7 @@ def test_what_never_answers_in_time_fails_by_its_own_name(bench: Workbench) -> N
     def slow(_context: JobContext) -> Mapping[str, Any]:
         raise TimeoutError
 
-    with bench.running(kind(slow)):
+    with bench.running(kind(slow), job_retries_max=4):
         job_id = bench.submit()
         while bench.until(job_id, "WAITING", "FAILED").state == "WAITING":
             bench.make_due(job_id)

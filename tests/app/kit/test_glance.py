@@ -16,6 +16,7 @@ from app.jobs.queries import JOB_OF_ID
 from app.jobs.rows import Counter, Job
 from app.kit import engines
 from app.kit.engines import Glance
+from tests.app.fake_clock import FakeClock
 
 VALUES: Any = sa.select(Counter.__table__.c.value).where(  # type: ignore[attr-defined]
     Counter.__table__.c.name == sa.bindparam("name")  # type: ignore[attr-defined]
@@ -143,3 +144,37 @@ def test_a_database_without_it_says_so_and_reads_in_the_usual_way(
     at_once = database.rows_at_once(VALUES, name="other")
     assert database.is_sqlite or at_once is None
     assert not database.is_sqlite or [row.value for row in at_once or ()] == [3]
+
+
+def test_while_a_commit_hangs_the_loop_asks_the_disk_nothing(
+    sqlite_database: Database, file: str, clock: FakeClock
+) -> None:
+    """A disk that hung held up the event loop for a whole read, though a writer had met it before."""
+    hangs, goes_on = threading.Event(), threading.Event()
+
+    def hang(_connection: sa.Connection) -> None:
+        hangs.set()
+        assert goes_on.wait(60)
+
+    def write() -> None:
+        with sqlite_database.transaction() as db:
+            db.get_one(Counter, "tally").value = 2
+
+    def seen() -> int | None:
+        rows = sqlite_database.rows_at_once(VALUES, name="tally")
+        return None if rows is None else int(rows[0].value)
+
+    assert seen() == 1
+    sa.event.listen(sqlite_database.engine, "commit", hang)
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        assert hangs.wait(60)
+        assert seen() == 1
+        clock.advance(1.0)
+        assert seen() is None
+    finally:
+        goes_on.set()
+        writer.join(60)
+        sa.event.remove(sqlite_database.engine, "commit", hang)
+    assert seen() == 2

@@ -6,8 +6,8 @@ import pytest
 
 from app.errors import EtagMismatch, InvalidHeader, PreconditionMissing
 from app.kit.conditional import etag, is_current, require_match
+from app.kit.http.sse import format_event
 from app.kit.prefer import wait_seconds
-from app.kit.sse import format_event
 
 
 @pytest.mark.parametrize("header", ['"7"', '"3", "7"', "*", '"7" , W/"8"'])

@@ -32,6 +32,7 @@ AGREEMENT, OTHER = f"agr_{'0' * 26}", f"agr_{'1' * 26}"
 BY_HAND_ALONE = {
     "EXTINCTION",  # it is committed at the target as it is asked for, and holds for ever
     "EVENT_WAIT",  # it waits for what has just been done
+    "REPLICA_IMPORT",  # a replica is blank once
     "ARCHIVE_RESTORE",  # it takes back what a job has removed
 }
 
@@ -121,6 +122,20 @@ def test_a_changelog_is_trimmed(bench: SchedulesBench) -> None:
     assert job.params["kind"] == "CHANGELOG"
 
 
+def test_an_export_of_each_run_has_a_file_of_its_own(bench: SchedulesBench) -> None:
+    bench.store(kind=StoreKind.REPLICA, rid=1)
+    job = came(bench, Scope.ADMIN, verb="REPLICA_EXPORT", body={"path": "/srv/orders-{at}.lethe"})
+    assert job.params["path"] == f"/srv/orders-{BEGIN + TEN:%Y%m%dT%H%M%SZ}.lethe"
+
+
+def test_an_export_that_would_meet_its_own_file_is_refused(bench: SchedulesBench) -> None:
+    bench.store(kind=StoreKind.REPLICA, rid=1)
+    caller = bench.caller(Scope.SCHEDULES_WRITE, Scope.ADMIN)
+    with pytest.raises(InvalidRequest, match="a file of its own") as refused:
+        bench.write(caller, verb="REPLICA_EXPORT", body={"path": "/srv/orders.lethe"})
+    assert refused.value.errors[0]["pointer"] == "/body/path"
+
+
 @pytest.mark.parametrize(
     ("verb", "body", "error"),
     [
@@ -144,6 +159,7 @@ def test_a_changelog_is_trimmed(bench: SchedulesBench) -> None:
             ScopeMissing,
         ),
         ("AUDIT", {}, InvalidRequest),
+        ("REPLICA_EXPORT", {"path": "/srv/{at}"}, ScopeMissing),
         ("ARCHIVE_VERIFY", {"archive": "job_1"}, InvalidRequest),
         ("ARCHIVE_VERIFY", {}, ArchiveNotFound),
         ("ERASURE_VERIFY", {}, StoreKindWrong),

@@ -16,10 +16,10 @@ import pytest
 from fastapi.routing import APIRoute
 
 from app.jobs.errors import JobKindUnknown
-from app.main import ROUTERS
+from app.routers import ROUTERS
 from app.starting import EXIT_CONFIGURATION, Misconfigured, check_verbs
 from app.stores.models import StoreCreate
-from app.verbs.purges import PURGINGS
+from app.verbs.purges import PURGINGS, TABLES
 from app.verbs.stores.table import COLUMNS as STORE_COLUMNS
 from app.verbs.stores.table import KINDS
 from app.verbs.table import CARRIERS, COLUMNS, SUBMITTERS, VERBS, scopes_of, task_kinds, verb_of
@@ -136,7 +136,8 @@ def test_preparations_make_the_parameters_of_their_row() -> None:
 
 def test_acts_of_a_purge_are_told_apart_by_their_parameters() -> None:
     assert verb_of("PURGE", {"kind": "CHANGELOG"}) is BY_NAME["PURGE CHANGELOG"]
-    assert verb_of("PURGE", {"kind": "DATA_GAP"}) is BY_NAME["PURGE DATA_GAP/INCOMING/OUTGOING"]
+    assert verb_of("PURGE", {"kind": "DATA_GAP"}) is TABLES
+    assert verb_of("PURGE", {"kind": "TRIGGER_HIST"}) is TABLES
 
 
 @pytest.mark.parametrize("kind", KINDS)
