@@ -87,6 +87,12 @@ RUNS: Final = (
         "benchmarks.slony",
     ),
     Run(
+        "slony-feed",
+        "Changes of a Slony-I node",
+        "the same rows of the log by psycopg from a cursor of the server, nothing made of them",
+        "benchmarks.slony_feed",
+    ),
+    Run(
         "sources",
         "JE logs as a source of Spark",
         "the inline reader, by processor time, and one core beside two",

@@ -278,7 +278,7 @@ class Turn(ast.NodeTransformer):
         if isinstance(node, ast.Name):
             return node.id == "connection" or (
                 node.id in ("chunks", "stream")
-                and self._module.name in ("streaming", "job_events", "fleet_events")
+                and self._module.name in ("streaming", "job_events", "fleet_events", "change_feed")
             )
         return isinstance(node, ast.Call) and self._kinds.called(self._module, self._owner, node) == "STREAM"
 
