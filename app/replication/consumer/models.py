@@ -160,6 +160,9 @@ class CopyRead(BaseModel):
     copied: RuvRead = Field(
         default_factory=dict, description="Of each replica the greatest CSN among the entries that are here."
     )
+    entries: int | None = Field(
+        default=None, description="How many are here; null: its copy was begun by a version that did not count."
+    )
 
 
 class AcquiredRead(BaseModel):
@@ -193,7 +196,9 @@ class AcquiredRead(BaseModel):
         after = found.resume_after
         position = None if after is None else EntryPosition.model_validate(shown_position(after))
         copied = shown_vector(found.copied)
-        total = CopyRead(resume_after=position, is_copied=found.is_copied, copied=copied)
+        total = CopyRead(
+            resume_after=position, is_copied=found.is_copied, copied=copied, entries=found.entries
+        )
         return cls(
             session_id=session_id,
             epoch=found.epoch,

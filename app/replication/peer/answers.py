@@ -129,6 +129,7 @@ class Acquired:
         resume_after: TOTAL: the last entry that was copied already, (database, key).
         is_copied: TOTAL: all entries are there.
         copied: TOTAL: of each replica id the greatest CSN among the entries that it has.
+        entries: TOTAL: how many of them it has; None: it does not say.
         history: None: the consumer's version proves nothing.
         unproven: replica ids of which it could not compare the histories.
     """
@@ -141,6 +142,7 @@ class Acquired:
     resume_after: tuple[bytes, bytes] | None = None
     is_copied: bool = False
     copied: Mapping[int, Csn] = field(default_factory=dict)
+    entries: int | None = None
     history: History | None = None
     unproven: frozenset[int] = frozenset()
 
@@ -204,6 +206,7 @@ def read_acquired(answer: Mapping[str, Any]) -> Acquired:
             resume_after=_position(total.get("resume_after")),
             is_copied=total.get("is_copied") is True,
             copied=read_ruv(total.get("copied") or {}),
+            entries=None if total.get("entries") is None else _whole(total["entries"]),
             history=None if answer.get("history") is None else History.of(answer["history"]),
             unproven=frozenset(_whole(rid) for rid in answer.get("unproven", ())),
         )

@@ -34,6 +34,7 @@ def beginning(seen: Snapshot, *, is_anew: bool = False) -> Total:
         "incarnation": seen.replica.incarnation,
         "entries_sent": 0,
         "entries_before": 0,
+        "is_counted": False,
         "continued_from": None,
         "continues": [],
         "after": None,
@@ -90,8 +91,18 @@ def granted(total: Total, acquired: Acquired) -> Total:
     """The copy as the consumer has accepted it: gone on with, or begun."""
     found = {**total, "is_begun": True, "is_anew": False}
     if acquired.resume_after is None and not acquired.is_copied:
-        found |= {"entries_before": 0, "continued_from": None, "after": None}
-    return found
+        return found | {"entries_before": 0, "is_counted": True, "continued_from": None, "after": None}
+    return found if acquired.entries is None else found | _counted(found, acquired.entries)
+
+
+def _counted(total: Total, there: int) -> Total:
+    """What was copied before this session, and by it, where the consumer has so many entries.
+
+    Nothing is sent before the first lease; what an answer was lost of, this session has sent.
+    """
+    if not total.get("is_counted"):
+        return {"entries_before": there, "is_counted": True}
+    return {"entries_sent": max(int(total["entries_sent"]), there - int(total["entries_before"]))}
 
 
 def is_of_before(ground: Ground, seen: Snapshot) -> bool:
@@ -150,6 +161,7 @@ def _earlier(ground: Ground) -> Total | None:
             "continued_from": row.id,
             "entries_before": before,
             "entries_sent": 0,
+            "is_counted": False,
             # Whoever confirms a release asks by its own session.
             "is_releasing": False,
             "is_begun": bool(total["is_begun"] or total.get("continues")),

@@ -67,6 +67,7 @@ class Acquired:
         generation, ruv: None where there is none, or where half a copy makes them worthless.
         is_copied, resume_after: TOTAL: whether the copy is complete, and the last entry that it has.
         copied: TOTAL: of each replica id the greatest CSN among the entries that were copied.
+        entries: TOTAL: how many were copied; None: not known.
         unproven: replica ids of which the supplier's CSN has left this changelog: nobody can compare them.
     """
 
@@ -79,6 +80,7 @@ class Acquired:
     is_copied: bool = False
     resume_after: tuple[bytes, bytes] | None = None
     copied: Mapping[int, Csn] = field(default_factory=dict)
+    entries: int | None = None
     history: History | None = None
     unproven: tuple[int, ...] = ()
 

@@ -62,6 +62,7 @@ class TotalCopy:
         is_copied: all entries are here; changes follow.
         heads: the supplier's values at that RUV.
         copied: of each replica id the greatest CSN among the entries that are here.
+        entries: how many are here; None: the copy was begun by a version that did not count.
     """
 
     session_id: str
@@ -71,6 +72,7 @@ class TotalCopy:
     is_copied: bool = False
     heads: Mapping[int, Head] = field(default_factory=dict)
     copied: Mapping[int, Csn] = field(default_factory=dict)
+    entries: int | None = 0
 
     def text(self) -> str:
         """As the row keeps it."""
@@ -83,6 +85,7 @@ class TotalCopy:
                 "is_copied": self.is_copied,
                 "heads": {str(rid): head.document() for rid, head in self.heads.items()},
                 "copied": {str(rid): str(csn) for rid, csn in self.copied.items()},
+                "entries": self.entries,
             },
             sort_keys=True,
         )
@@ -94,13 +97,13 @@ class TotalCopy:
         ruv = {int(rid): Csn(csn) for rid, csn in found.pop("ruv").items()}
         heads = {int(rid): Head.of(head, int(rid)) for rid, head in found.pop("heads", {}).items()}
         copied = {int(rid): Csn(csn) for rid, csn in found.pop("copied", {}).items()}
-        return cls(ruv=ruv, heads=heads, copied=copied, **found)
+        entries = found.pop("entries", None)
+        return cls(ruv=ruv, heads=heads, copied=copied, entries=entries, **found)
 
-    def with_entries(self, newest: Mapping[int, Csn]) -> Self:
-        """With the greatest CSNs of more entries."""
-        return replace(
-            self, copied={**self.copied, **{r: max(c, self.copied.get(r, c)) for r, c in newest.items()}}
-        )
+    def with_entries(self, newest: Mapping[int, Csn], *, rows: int) -> Self:
+        """With so many more entries, and their greatest CSNs."""
+        copied = {**self.copied, **{rid: max(csn, self.copied.get(rid, csn)) for rid, csn in newest.items()}}
+        return replace(self, copied=copied, entries=None if self.entries is None else self.entries + rows)
 
 
 @dataclass(frozen=True, slots=True)

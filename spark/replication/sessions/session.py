@@ -351,5 +351,6 @@ def _acquired(conn: Connection, row: SessionRow, found: Snapshot) -> Acquired:
         is_copied=row.total is not None and row.total.is_copied,
         resume_after=row.cursor,
         copied={} if row.total is None else row.total.copied,
+        entries=None if row.total is None else row.total.entries,
         history=shown_history(conn, {} if generation is None else found.vectors.ruv, replica.rid),
     )
