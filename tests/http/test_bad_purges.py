@@ -164,10 +164,11 @@ def test_suspended_store_lets_its_purge_wait_until_resumed(http: httpx.Client, s
     answer = http.post(f"/v1/stores/{shop.id}:suspend", json={"reason": "restore test", "duration": "PT1H"})
     assert answer.json()["suspended"]["reason"] == "restore test"
     job_id = accepted(shop.purge())
-    job = wait_for(http, job_id, "WAITING", "QUEUED")
+    job = wait_for(http, job_id, "WAITING")
+    assert {item["kind"] for item in job["waiting_on"]} == {"STORE_SUSPENDED"}
+    # It looks again at times, and finds the same.
     job = http.get(f"/v1/jobs/{job_id}", headers={"Prefer": "wait=1"}).json()
-    assert job["state"] in ("WAITING", "QUEUED")
-    assert {item["kind"] for item in job["waiting_on"]} <= {"STORE_SUSPENDED"}
+    assert job["state"] in ("WAITING", "QUEUED", "RUNNING")
     assert shop.digest == before
     resumed = http.post(f"/v1/stores/{shop.id}:resume")
     assert resumed.json()["suspended"] is None

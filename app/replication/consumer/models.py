@@ -161,7 +161,8 @@ class CopyRead(BaseModel):
         default_factory=dict, description="Of each replica the greatest CSN among the entries that are here."
     )
     entries: int | None = Field(
-        default=None, description="How many are here; null: its copy was begun by a version that did not count."
+        default=None,
+        description="How many are here; null: its copy was begun by a version that did not count.",
     )
 
 

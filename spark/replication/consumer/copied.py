@@ -12,7 +12,7 @@ from spark.replication.sessions.session import require_total
 
 
 def after_entries(row: SessionRow, batch: pa.RecordBatch) -> SessionRow:
-    """The session's row with the entries of one more batch: the last one, their number and their greatest CSNs.
+    """The session's row with the entries of one more batch: the last, their number, the greatest CSNs.
 
     Args:
         batch: of ENTRY_SCHEMA, by ascending (database, key).
@@ -23,7 +23,9 @@ def after_entries(row: SessionRow, batch: pa.RecordBatch) -> SessionRow:
         return row
     last = (batch.column("database")[-1].as_py(), batch.column("key")[-1].as_py())
     cursor = last if row.cursor is None else max(row.cursor, last)
-    return replace(row, cursor=cursor, total=total.with_entries(_newest(batch.column("csn")), rows=batch.num_rows))
+    return replace(
+        row, cursor=cursor, total=total.with_entries(_newest(batch.column("csn")), rows=batch.num_rows)
+    )
 
 
 def _newest(csns: pa.Array) -> dict[int, Csn]:

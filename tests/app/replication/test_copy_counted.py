@@ -57,5 +57,7 @@ def test_both_make_what_the_consumer_has(before: int, steps: list[tuple[int, int
     there, total = before, granted(_copy(), _acquired(before))
     for sent, answered in steps:
         there += sent
-        total = granted(total | {"entries_sent": total["entries_sent"] + min(answered, sent)}, _acquired(there))
+        total = granted(
+            total | {"entries_sent": total["entries_sent"] + min(answered, sent)}, _acquired(there)
+        )
     assert _counted(total) == (before, there - before)

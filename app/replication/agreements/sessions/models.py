@@ -154,7 +154,10 @@ class TotalRead(BaseModel):
     ruv: dict[str, str]
     generation: str
     entries_sent: int = Field(description="By this session.")
-    entries_before: int = Field(default=0, description="By earlier sessions of the same copy: what the consumer had of it when this one began.")
+    entries_before: int = Field(
+        default=0,
+        description="By earlier sessions of the same copy: what the consumer had of it when this one began.",
+    )
     continued_from: str | None = Field(
         default=None, description="The earlier session; null: the copy began with this one."
     )
