@@ -25,6 +25,8 @@ from spark.replication.proofs.values import History
 
 DETAIL_MAX_CHARS: Final = 500
 WORD_MAX_CHARS: Final = 64
+COUNT_MAX: Final = 2**53 - 1
+"""What every reader of JSON takes exactly; sums of such counts fit into a column and a float."""
 _CODE: Final = re.compile(rf"[A-Z][A-Z0-9_]{{0,{WORD_MAX_CHARS - 1}}}")
 
 
@@ -230,7 +232,7 @@ def read_acknowledged(answer: Mapping[str, Any]) -> Acknowledged:
 
 
 def _whole(value: Any) -> int:
-    if type(value) is not int or value < 0:
+    if type(value) is not int or not 0 <= value <= COUNT_MAX:
         raise ValueError(f"{value!r:.60} is no count")
     return value
 

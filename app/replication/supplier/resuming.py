@@ -98,11 +98,13 @@ def granted(total: Total, acquired: Acquired) -> Total:
 def _counted(total: Total, there: int) -> Total:
     """What was copied before this session, and by it, where the consumer has so many entries.
 
-    Nothing is sent before the first lease; what an answer was lost of, this session has sent.
+    Nothing is sent before the first lease, but by a version that did not ask. What no answer came for, this
+    session has sent.
     """
+    sent = int(total["entries_sent"])
     if not total.get("is_counted"):
-        return {"entries_before": there, "is_counted": True}
-    return {"entries_sent": max(int(total["entries_sent"]), there - int(total["entries_before"]))}
+        return {"entries_before": max(0, there - sent), "is_counted": True}
+    return {"entries_sent": max(sent, there - int(total["entries_before"]))}
 
 
 def is_of_before(ground: Ground, seen: Snapshot) -> bool:

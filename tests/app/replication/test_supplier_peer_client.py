@@ -155,6 +155,17 @@ def test_a_peers_words_are_bounded_and_printable() -> None:
         client.acquire({})
 
 
+@pytest.mark.parametrize("count", [-1, 2**53, 10**400, 1.0, True, "1"])
+def test_a_peers_counts_are_bounded(count: object) -> None:
+    """They are added up, divided, and kept in columns."""
+    total = {"resume_after": None, "is_copied": False, "entries": count}
+    for answer in ({"total": total}, {"epoch": count}):
+        with _client(_always(201, ACQUIRED | answer)) as client, pytest.raises(PeerAnswerInvalid):
+            client.acquire({})
+    with _client(_always(201, ACQUIRED | {"total": total | {"entries": 2**53 - 1}})) as client:
+        assert client.acquire({}).entries == 2**53 - 1
+
+
 def test_a_proxy_that_answers_for_the_consumer_is_a_refusal_without_a_code() -> None:
     with _client(_always(502, b"<html>bad gateway")) as client, pytest.raises(PeerRefused) as found:
         client.ruv()
