@@ -61,7 +61,8 @@ class Bench:
     def __init__(self, stack: ExitStack, options: argparse.Namespace) -> None:
         self.directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         url = _postgresql(stack) if options.metadata == "postgresql" else None
-        self.service = ServiceProcess(self.directory / "service", metadata_url=url, settings=SETTINGS).start()
+        settings = SETTINGS | {"LETHE_API_PROCESSES": str(options.api_processes)}
+        self.service = ServiceProcess(self.directory / "service", metadata_url=url, settings=settings).start()
         stack.callback(self.service.kill9)
         self.http = stack.enter_context(self.service.http())
         self.http.timeout = 60
@@ -188,6 +189,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--idle-seconds", type=float, default=15.0)
     parser.add_argument("--loops-seconds", type=float, default=20.0)
     parser.add_argument("--metadata", choices=("sqlite", "postgresql"), default="postgresql")
+    parser.add_argument("--api-processes", type=int, default=1, help="that answer; more than one: PostgreSQL")
     parser.add_argument("--not-judged", dest="judged", action="store_false", help="times on a busy machine")
     return parser.parse_args(arguments)
 
