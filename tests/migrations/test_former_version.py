@@ -173,10 +173,12 @@ def _go_on(ground: Ground, jobs: dict[str, str]) -> None:
             id="0016-postgresql",
             marks=[pytest.mark.postgresql, pytest.mark.long],
         ),
-        pytest.param(LANDED, "sqlite", id="0019-sqlite"),
+        pytest.param(LANDED, "sqlite", id="0019-sqlite", marks=pytest.mark.long),
         pytest.param(LANDED, "postgresql", id="0019-postgresql", marks=pytest.mark.postgresql),
         pytest.param(WITH_PEERS, "sqlite", id="0026-sqlite", marks=pytest.mark.postgresql),
-        pytest.param(WITH_PEERS, "postgresql", id="0026-postgresql", marks=pytest.mark.postgresql),
+        pytest.param(
+            WITH_PEERS, "postgresql", id="0026-postgresql", marks=[pytest.mark.postgresql, pytest.mark.long]
+        ),
     ],
 )
 def test_jobs_of_a_former_version_go_on_after_an_upgrade_in_place(

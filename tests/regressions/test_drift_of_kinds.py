@@ -8,6 +8,7 @@ six, and a job that knows none took them without a word. One rule for all of the
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from app.settings import Settings
 from app.verbs.table import VERBS
 from app.verbs.verb import Limits
 from spark.targets.manifest import MANIFEST_NAME, read_manifest_json
-from tests.regressions.destructive_kinds import ARCHIVING, ELSEWHERE, KINDS, Destructive, make
+from tests.regressions.destructive_kinds import ARCHIVING, ELSEWHERE, KINDS, UPKEEP, Destructive, make
 from tests.regressions.purges import Purges
 from tests.spark.events.catalogs import Catalogs, catalogs, slony_templates  # noqa: F401 -- fixtures
 
@@ -32,6 +33,13 @@ pytestmark = pytest.mark.postgresql
 ROW_S = 0.01
 TIMEOUT_MS = 300
 """Of a statement: some thirty of the slow rows."""
+ALIKE = {"DATA_GAP", *UPKEEP[1:]}
+"""Differ from others by their statements only, which their oracles prove: asked in the long run."""
+
+
+def _asked(kinds: Sequence[str]) -> list[Any]:
+    """Each kind, those that are like another one in the long run."""
+    return [pytest.param(kind, marks=pytest.mark.long if kind in ALIKE else ()) for kind in kinds]
 
 
 @pytest.fixture
@@ -64,7 +72,7 @@ def test_every_verb_that_removes_something_is_asked() -> None:
     assert sorted(names) == sorted([*KINDS, *ELSEWHERE])
 
 
-@pytest.mark.parametrize("kind", KINDS, indirect=True)
+@pytest.mark.parametrize("kind", _asked(KINDS), indirect=True)
 def test_unit_too_long_for_a_statement_is_divided(
     act: Destructive, purges: Purges, settings: Settings
 ) -> None:
@@ -79,7 +87,7 @@ def test_unit_too_long_for_a_statement_is_divided(
     assert act.went(job.result) == before - act.count() > 2 * TIMEOUT_MS / 1000 / ROW_S
 
 
-@pytest.mark.parametrize("kind", ARCHIVING, indirect=True)
+@pytest.mark.parametrize("kind", _asked(ARCHIVING), indirect=True)
 def test_manifest_that_cannot_be_written_at_the_end_is_waited_for(
     act: Destructive, purges: Purges, settings: Settings
 ) -> None:
@@ -108,7 +116,7 @@ def _check_archived(act: Destructive, job: Job, before: int, directory: Path) ->
     assert sum(entry.rows for entry in entries) == job.result["archive"]["rows"] >= act.went(job.result)
 
 
-@pytest.mark.parametrize("kind", KINDS, indirect=True)
+@pytest.mark.parametrize("kind", _asked(KINDS), indirect=True)
 def test_bounds_that_hold_a_job_are_shown_with_their_cause(act: Destructive, purges: Purges) -> None:
     job_id = act.submit(rows_in_tx=5, rate=20)
     with purges.bench.running(purges.kinds):
