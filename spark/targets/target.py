@@ -36,6 +36,14 @@ MYSQL_PORT = 3306
 MYSQL_TLS_MODES = ("DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY")
 
 
+ANSWER_MARGIN_S = 5.0
+
+
+def silent_max_s(statement_timeout_ms: int) -> float:
+    """How long a server that ends its statements by itself may say nothing until it is given up."""
+    return statement_timeout_ms / 1000 + ANSWER_MARGIN_S
+
+
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
     """How long the target may keep us waiting, and where it lies; sources: facts/locks.md, facts/spark.md."""
