@@ -41,7 +41,7 @@ from app.jobs.models import WaitingOn
 from app.jobs.queries import get_job
 from app.jobs.rows import JobCheckpoint
 from app.jobs.running.context import JobContext
-from app.jobs.running.sql_target import controlled
+from app.jobs.running.sql_target import controlled, signal_of
 from app.jobs.running.suspension import suspended_wait
 from app.kit.durations import format_duration
 from app.stores.rows import Store, is_suspended
@@ -126,14 +126,13 @@ def run_wait(context: JobContext) -> Mapping[str, Any]:
 def _look_at(wait: _Wait) -> Iterator[None]:
     """Take a turn at the node.
 
-    Raises: JobWaiting: another wait of this process looks at it, and has no answer.
+    Raises: JobWaiting: another wait of this process looks at it, and has no answer; JobStopped.
     """
     try:
         with LOOKS.at(wait.where.id, clock_s=wait.context.clock.boottime_s):
             yield
     except NodeHangs as hangs:
-        code = TargetUnreachable.code
-        raise JobWaiting([], not_before=None, transient=True, code=code, detail=str(hangs)) from hangs
+        raise signal_of(wait.context, TargetUnreachable(str(hangs))) from hangs
 
 
 def prove_wait_silent(_context: JobContext) -> None:
