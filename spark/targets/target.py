@@ -35,7 +35,7 @@ MYSQL_OPTIONS = frozenset({"ssl_mode", "ssl_ca", "unix_socket"})
 MYSQL_PORT = 3306
 MYSQL_TLS_MODES = ("DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY")
 
-
+# The client gives up later than the server, where the server can be told at all.
 ANSWER_MARGIN_S = 5.0
 
 

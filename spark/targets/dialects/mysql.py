@@ -35,7 +35,6 @@ ROLLBACK_ATTEMPTS = 3
 STREAM_ROWS = 500
 # A throttle may leave a session idle for long between two units; it ends with its job.
 IDLE_SESSION_S = 7 * 24 * 3600
-# The client gives up later than the server, where the server can be told at all.
 KILL_TIMEOUT_S = 2
 # 0 in an AUTO_INCREMENT column and dates that are none must come back from an archive as they were.
 SQL_MODE = (
