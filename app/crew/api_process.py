@@ -70,7 +70,7 @@ class Teller:
         self._requests: RequestFigures = app.state.requests
         self._feeds = ChangeFeedCollector(app.state.change_feeds)
         self._answered = 0
-        self._silent_turns = 0
+        self._silent_turns = SILENT_TURNS_MAX  # the first turn is told at once
         self._lines: Queue[bytes] = Queue(maxsize=2)
         self._left: News | None = None
         threading.Thread(target=self._write, name="lethe-teller", daemon=True).start()
@@ -82,6 +82,13 @@ class Teller:
         self._silent_turns += 1
         if not (rings or supplied or answered != self._answered or self._silent_turns >= SILENT_TURNS_MAX):
             return
+        self._tell(answered, supplied, rings=rings)
+
+    def waits(self) -> None:
+        """Tell that this process lives, though its loop does not turn yet."""
+        self._tell(self._requests.answers, take_supplied(), rings=self._database.bell.is_set())
+
+    def _tell(self, answered: int, supplied: set[str], *, rings: bool) -> None:
         self._database.bell.clear()
         self._silent_turns, self._answered = 0, answered
         news = News(
@@ -155,9 +162,10 @@ def answer(orders: int, told: int, table: int, sockets: Sequence[int]) -> int:
     ear = Ear(database.engine, database.heard, monotonic=time.monotonic)
     app.state.ear = ear
     ear.start()
-    _meet(database)
+    teller = Teller(out, app, database, ear)
+    _meet(database, in_vain=teller.waits)
     threading.Thread(target=_keep_time, args=(database,), name="lethe-time", daemon=True).start()
-    server.each_second = Teller(out, app, database, ear).each_second
+    server.each_second = teller.each_second
     bound = [socket.socket(fileno=fd) for fd in sockets]
     server.run(sockets=[Listener.over(each, server.door) for each in bound])
     ear.stop()
@@ -190,14 +198,19 @@ def _obey(commands: BinaryIO, app: FastAPI, server: ApiServer, readiness: _Readi
     os._exit(EXIT_BUSY)  # the first process is gone: whoever starts next wants the port
 
 
-def _meet(database: Database) -> None:
-    """Ask the metadata what time it is: nothing of the loop has to."""
+def _meet(database: Database, *, in_vain: Callable[[], None] = lambda: None) -> None:
+    """Ask the metadata what time it is: nothing of the loop has to.
+
+    Args:
+        in_vain: called each time that it has not answered.
+    """
     while True:
         try:
             with database.reading() as db:
                 database.now(db)
         except (MetadataUnavailable, MetadataBusy) as error:
             logger.warning("metadata away", error=error.detail)
+            in_vain()
             time.sleep(RETRY_S)
         else:
             return

@@ -4,7 +4,8 @@ Rules:
 - all of them accept from the same sockets: a connection that none has taken waits for the next one, whoever
   dies;
 - a process ends when its input ends, so none outlives the first one;
-- who dies, or does not turn for SILENT_MAX_S, is replaced; the pause before that grows where it keeps dying;
+- who dies, has said nothing START_MAX_S after its fork, or does not turn for SILENT_MAX_S, is replaced; the
+  pause before that grows where it keeps dying;
 - where none can be started any more the service ends, for its supervisor to start it anew.
 """
 
@@ -27,6 +28,9 @@ from app.news.listening import Hearing
 from app.settings import Settings
 
 SILENT_MAX_S: Final = 60.0
+START_MAX_S: Final = 120.0
+"""From its fork to its first line. All begin at once, and each asks the metadata the time before: that may
+take 40 s in vain, until it says that it waits."""
 STEP_S: Final = 1.0
 STEP_MAX_S: Final = 2.0
 """Of a machine that slept no process is blamed for more."""
@@ -44,8 +48,10 @@ class _Child:
     def __init__(self, process: Newborn, orders: IO[bytes], told: IO[bytes]) -> None:
         self.process = process
         self.told = told
-        self.silent_s: float | None = None
-        """Since its last line; None: it has not said any yet."""
+        self.has_begun = False
+        """Whether it has said anything."""
+        self.silent_s = 0.0
+        """Since its last line, or since it was forked."""
         self._orders = orders
         self._guard = threading.Lock()
 
@@ -205,7 +211,7 @@ class Crew:
     def _hear(self, number: int, child: _Child) -> None:
         """Take in what it tells, to its end."""
         while line := child.told.readline(LINE_BYTES_MAX):
-            child.silent_s = 0.0
+            child.has_begun, child.silent_s = True, 0.0
             try:
                 news = News.read(line)
             except (ValueError, TypeError, KeyError):  # the last line of one that was killed
@@ -217,16 +223,23 @@ class Crew:
                 self._rings()
 
     def _end_silent(self) -> None:
-        """Kill whoever has not turned for too long: others take its connections, and it is replaced."""
+        """Kill who has not begun or turned for too long: others take its connections, and it is replaced."""
         at_s = time.monotonic()
         while not self._leaving.wait(STEP_S):
             step_s, at_s = min(time.monotonic() - at_s, STEP_MAX_S), time.monotonic()
             with self._guard:
                 children = list(self._children.items())
             for number, child in children:
-                if child.silent_s is None:
-                    continue
                 child.silent_s += step_s
-                if child.silent_s > SILENT_MAX_S:
+                if child.has_begun and child.silent_s > SILENT_MAX_S:
                     logger.error("an API process does not answer, and is killed", process=number)
+                    child.process.kill()
+                elif not child.has_begun and child.silent_s > START_MAX_S:
+                    logger.error(
+                        "an API process does not begin, and is killed; where that goes on look whether the"
+                        " metadata answers, and whether this machine is overloaded or out of memory",
+                        process=number,
+                        pid=child.process.pid,
+                        waited_s=round(child.silent_s, 1),
+                    )
                     child.process.kill()

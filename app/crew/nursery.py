@@ -14,12 +14,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
+import structlog
+
 FDS_MAX: Final = 32
 ANSWER_BYTES_MAX: Final = 32
 ANSWER_S: Final = 60.0
 LAST_S: Final = 5.0
 LAST_STEP_S: Final = 0.02
+CLOSE_S: Final = LAST_S + 2.0
+"""It gives its processes LAST_S before it kills them; a nursery that is stopped gets no more than this."""
+KILLED_S: Final = 2.0
 FORK: Final = b"fork"
+logger = structlog.get_logger("lethe.server")
 Life = Callable[[int, int, int, Sequence[int]], int]
 """What an API process does: with its input, output, the shared buckets and what it listens on; its code."""
 
@@ -76,10 +82,17 @@ class Nursery:
             return Newborn(int(answer))
 
     def close(self) -> None:
-        """Let it end."""
+        """Let it end; where it does not in time it is killed, and its processes end with their input."""
         self._socket.close()
+        with contextlib.suppress(ProcessLookupError):
+            process = Newborn(self.pid)
+            if not process.has_ended(CLOSE_S):
+                logger.warning("the process that forks API processes did not end in time, and is killed")
+                process.kill()
+                process.has_ended(KILLED_S)
+            process.close()
         with contextlib.suppress(ChildProcessError):
-            os.waitpid(self.pid, 0)
+            os.waitpid(self.pid, os.WNOHANG)
 
 
 def call_it(name: str) -> None:

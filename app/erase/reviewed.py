@@ -89,9 +89,7 @@ def find_plan(db: Session, store: Store, request: CycleRequest, *, now: datetime
     """
     if request.plan_id is None:
         return None
-    job = finished_plan(db, store, request.plan_id, detail=NO_ERASURE_PLAN)
-    if job.params.get("plan") != "ERASURE":
-        raise PlanNotUsable(NO_ERASURE_PLAN)
+    job = finished_plan(db, store, request.plan_id, of="ERASURE", detail=NO_ERASURE_PLAN)
     noted = db.get(JobCheckpoint, (job.id, CHECKPOINT_REVIEWED))
     if noted is None:
         raise PlanNoLongerHolds(NO_ENTRIES)

@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
+from app.jobs.engines.hands_call import ask_hands
 from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.models import WaitingOn
 from app.jobs.running.context import JobContext
@@ -16,7 +17,7 @@ from app.stores.targets import environment_directory
 from spark.erase.calls.calls import RefusalCode
 from spark.erase.calls.count_calls import CountAnswer, CountCall, Packed
 from spark.erase.calls.request import LogExtinction
-from spark.erase.hands.hands import Hands, HandsLost
+from spark.erase.hands.hands import Hands
 from spark.formats.extinction import Extinction
 from spark.formats.je.log import FILE_NAME
 from spark.targets.files.log_place import log_folders
@@ -87,15 +88,7 @@ def log_bytes(directory: Path) -> int:
 
 def _ask(context: JobContext, call: CountCall, *, take_hands: HandsTaker) -> CountAnswer:
     hands = take_hands(context, Path(call.directory))
-    forget = context.on_cancel(hands.kill)
-    try:
-        answer = hands.count(call)
-    except HandsLost as lost:
-        context.check()
-        raise JobWaiting([], not_before=None, transient=True, code="HANDS_LOST", detail=str(lost)) from lost
-    finally:
-        forget()
-        hands.close()
+    answer = ask_hands(context, hands, lambda taken: taken.count(call))
     refusal = answer.refusal
     if refusal is None:
         return answer

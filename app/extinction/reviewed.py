@@ -108,9 +108,7 @@ def find_plan(
 
     Raises: PlanNotUsable, also with PLAN_DIFFERS; PlanNoLongerHolds, LimitExceeded.
     """
-    job = finished_plan(db, store, plan_id, detail=NO_EXTINCTION_PLAN)
-    if job.params.get("plan") != "EXTINCTION":
-        raise PlanNotUsable(NO_EXTINCTION_PLAN)
+    job = finished_plan(db, store, plan_id, of="EXTINCTION", detail=NO_EXTINCTION_PLAN)
     params, noted = (
         PlanParams.model_validate(job.params),
         db.get(JobCheckpoint, (plan_id, CHECKPOINT_REVIEWED)),

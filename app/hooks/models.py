@@ -2,7 +2,6 @@
 
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Final, Literal, Self
-from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -16,6 +15,7 @@ from pydantic import (
 
 from app.auth.rows import StoreName
 from app.kit.durations import Duration, between, read_duration
+from app.kit.texts.web_urls import split_web_url
 from app.kit.values import Instant, Text
 from app.outbox.facts import ASKED_FOR, Fact
 from app.outbox.rows import DeliveryState, Webhook, WebhookDelivery, WebhookEvent, WebhookExpectation
@@ -31,17 +31,9 @@ OVERLAP_MAX: Final = timedelta(days=30)
 
 def _receiver(text: str) -> str:
     """A URL that can be posted to as it stands."""
-    try:
-        parts = urlsplit(text)
-        port_is_odd = parts.port == 0
-    except ValueError as error:
-        raise ValueError("no URL") from error
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("https://host/path; http only to this machine itself")
+    parts = split_web_url(text, form="https://host/path; http only to this machine itself")
     if parts.username is not None or parts.password is not None or parts.fragment or "#" in text:
         raise ValueError("no user, no password and no fragment in it")
-    if port_is_odd or not text.isascii() or not text.isprintable() or " " in text or "\\" in text:
-        raise ValueError("characters or a port that no URL has")
     return parts.scheme + text[len(parts.scheme) :]  # HTTP:// is http://, also for whoever reads the text
 
 

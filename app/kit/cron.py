@@ -31,13 +31,21 @@ def parse_cron(expression: str) -> str:
     if fields[DAY_OF_MONTH] != "*" and fields[DAY_OF_WEEK] != "*":
         raise InvalidCron("limit the day of the month or the day of the week, not both")
     canonical = " ".join(fields)
+    require_some_day(canonical)
+    return canonical
+
+
+def require_some_day(expression: str) -> None:
+    """Refuse what is no expression of cronsim, and what never comes.
+
+    Raises: InvalidCron.
+    """
     try:
-        next(CronSim(canonical, _SOME_DAY))
+        next(CronSim(expression, _SOME_DAY))
     except CronSimError as error:
         raise InvalidCron(str(error)) from error
     except StopIteration:
         raise InvalidCron("no such day ever comes") from None
-    return canonical
 
 
 def next_time(expression: str, after: datetime, *, time_zone: str) -> datetime:

@@ -16,7 +16,7 @@ from app.errors import ServiceError
 from app.jobs.engines.choice import check_engine
 from app.jobs.errors import PlanNoLongerHolds, PlanNotUsable
 from app.jobs.models import ThrottleSetting
-from app.jobs.plans.reviewed_plan import check_still_holds, finished_plan
+from app.jobs.plans.reviewed_plan import check_still_holds, finished_purge_plan
 from app.jobs.running.recovery import refuse_ahead
 from app.parameters.service import effective_by_name
 from app.rows.models import RowsFields, RowsParams, RowsPlanRead, RowsRequest
@@ -114,9 +114,7 @@ def _find_plan(db: Session, store: Store, request: RowsRequest, *, now: datetime
     """
     if request.plan_id is None:
         return None
-    job = finished_plan(db, store, request.plan_id)
-    if (job.result or {}).get("kind") != "ROWS":
-        raise PlanNotUsable("the plan is of another kind", code="PLAN_DIFFERS")
+    job = finished_purge_plan(db, store, request.plan_id, kind="ROWS")
     plan = RowsPlanRead.model_validate(job.result)
     planned = RowsParams.model_validate(job.params)
     for name in ("table", "time_column", "time_unit", "where", "children"):

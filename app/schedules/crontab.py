@@ -14,9 +14,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from cronsim import CronSim, CronSimError
+from cronsim import CronSim
 
-from app.kit.cron import InvalidCron
+from app.kit.cron import InvalidCron, require_some_day
 
 FIELDS: Final = 5
 CRON_MAX_CHARS: Final = 200
@@ -24,7 +24,6 @@ NEAR: Final = timedelta(hours=4)
 """No zone moves its clocks by more at once, but for whole days, which are left out as they are."""
 MINUTE: Final = timedelta(minutes=1)
 NEAR_MINUTES: Final = 2 * int(NEAR / MINUTE)
-_SOME_DAY: Final = datetime(2026, 1, 1)
 
 
 def parse_crontab(text: str) -> str:
@@ -38,12 +37,7 @@ def parse_crontab(text: str) -> str:
     if len(fields) != FIELDS:
         raise InvalidCron("five fields: minute, hour, day of month, month, day of week, as in `30 2 * * *`")
     canonical = " ".join(fields)
-    try:
-        next(CronSim(canonical, _SOME_DAY))
-    except CronSimError as error:
-        raise InvalidCron(str(error)) from error
-    except StopIteration:
-        raise InvalidCron("no such day ever comes") from None
+    require_some_day(canonical)
     return canonical
 
 

@@ -15,6 +15,7 @@ import httpx
 
 from lethe_client.errors import LetheError, ProblemError, TransportFailed, UnexpectedAnswer, problem
 from lethe_client.feed_records import FeedChange, change_of
+from lethe_client.retries import Following, passing
 from lethe_client.streaming import Frame, frames, lines
 from lethe_client.transport import Call, Transport
 
@@ -36,7 +37,7 @@ def follow(
     """
     policy = transport.retries
     stream = _Stream(transport, path, params, cursor=cursor)
-    fruitless = 0
+    following = Following(policy)
     while True:
         before = stream.cursor
         failure: LetheError | None = None
@@ -44,14 +45,9 @@ def follow(
             with closing(stream.connection()) as connection:
                 yield from connection
         except (ProblemError, TransportFailed) as error:
-            if isinstance(error, ProblemError) and not error.retryable:
-                raise
-            failure = error
-        fruitless = 0 if stream.cursor != before else fruitless + 1
-        delay_s = policy.delay_s(fruitless + 1)
-        if failure is not None and policy.monotonic() + delay_s - stream.heard_at > policy.total_s:
-            raise failure
-        policy.sleep(delay_s)
+            failure = passing(error)
+        has_moved = stream.cursor != before
+        policy.sleep(following.pause_s(failure, has_moved=has_moved, heard_at=stream.heard_at))
 
 
 class _Stream:

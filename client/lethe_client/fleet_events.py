@@ -17,6 +17,7 @@ from lethe_client.decoding import decode
 from lethe_client.errors import LetheError, ProblemError, TransportFailed, UnexpectedAnswer
 from lethe_client.fleet_results import FleetEvent
 from lethe_client.paths import collection
+from lethe_client.retries import Following, passing
 from lethe_client.streaming import Frame, frames, lines
 from lethe_client.transport import Call, Transport
 
@@ -38,7 +39,7 @@ def events(
     """
     policy = transport.retries
     stream = _Stream(transport, params, last=last_event_id)
-    fruitless = 0
+    following = Following(policy)
     while True:
         before = stream.last
         failure: LetheError | None = None
@@ -46,14 +47,9 @@ def events(
             with closing(stream.connection()) as connection:
                 yield from connection
         except (ProblemError, TransportFailed) as error:
-            if isinstance(error, ProblemError) and not error.retryable:
-                raise
-            failure = error
-        fruitless = 0 if stream.last != before else fruitless + 1
-        delay_s = policy.delay_s(fruitless + 1)
-        if failure is not None and policy.monotonic() + delay_s - stream.heard_at > policy.total_s:
-            raise failure
-        policy.sleep(delay_s)
+            failure = passing(error)
+        has_moved = stream.last != before
+        policy.sleep(following.pause_s(failure, has_moved=has_moved, heard_at=stream.heard_at))
 
 
 class _Stream:

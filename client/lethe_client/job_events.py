@@ -18,6 +18,7 @@ from lethe_client.decoding import decode
 from lethe_client.errors import LetheError, ProblemError, TransportFailed, UnexpectedAnswer
 from lethe_client.paths import resource
 from lethe_client.results import TERMINAL, Job, JobEvent
+from lethe_client.retries import Following, passing
 from lethe_client.streaming import frames, lines
 from lethe_client.transport import Call, Transport
 
@@ -36,7 +37,7 @@ def events(
     """
     policy = transport.retries
     stream = _Stream(transport, job_id, last=last_event_id)
-    ended, fruitless = False, 0
+    ended, following = False, Following(policy)
     while True:
         before = stream.last
         failure: LetheError | None = None
@@ -50,14 +51,9 @@ def events(
                 return
             ended = look(job_id).ended
         except (ProblemError, TransportFailed) as error:
-            if isinstance(error, ProblemError) and not error.retryable:
-                raise
-            failure = error
-        fruitless = 0 if stream.last > before else fruitless + 1
-        delay_s = policy.delay_s(fruitless + 1)
-        if failure is not None and policy.monotonic() + delay_s - stream.heard_at > policy.total_s:
-            raise failure
-        policy.sleep(delay_s)
+            failure = passing(error)
+        has_moved = stream.last > before
+        policy.sleep(following.pause_s(failure, has_moved=has_moved, heard_at=stream.heard_at))
 
 
 class _Stream:

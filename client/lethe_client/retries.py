@@ -17,6 +17,8 @@ from email.utils import parsedate_to_datetime
 
 import httpx
 
+from lethe_client.errors import LetheError, ProblemError, TransportFailed
+
 # These failed before a byte of the request was sent, so that even an unrepeatable request may go again.
 NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 # A proxy's words for "I do not know whether it happened".
@@ -45,6 +47,40 @@ class RetryPolicy:
         """Draw the pause after the given attempt (counted from 1)."""
         ceiling = min(self.most_s, self.first_s * 2 ** min(attempt - 1, DOUBLINGS_MAX))
         return retry_after_s + self.uniform(0.0, ceiling)
+
+
+class Following:
+    """How whoever follows a stream goes on after the end of a connection: who moves on begins anew."""
+
+    def __init__(self, policy: RetryPolicy) -> None:
+        self._policy = policy
+        self._fruitless = 0
+
+    def pause_s(self, failure: LetheError | None, *, has_moved: bool, heard_at: float) -> float:
+        """Until the next connection.
+
+        Args:
+            failure: what ended this one; None: the service itself.
+            has_moved: whether it brought anything.
+            heard_at: when the service was heard last.
+        Raises: LetheError: the failure, where the service was not heard for as long as the policy says.
+        """
+        policy = self._policy
+        self._fruitless = 0 if has_moved else self._fruitless + 1
+        delay_s = policy.delay_s(self._fruitless + 1)
+        if failure is not None and policy.monotonic() + delay_s - heard_at > policy.total_s:
+            raise failure
+        return delay_s
+
+
+def passing(error: ProblemError | TransportFailed) -> LetheError:
+    """The failure of a connection that another one may follow.
+
+    Raises: ProblemError: the service refuses.
+    """
+    if isinstance(error, ProblemError) and not error.retryable:
+        raise error
+    return error
 
 
 def retry_after_s(response: httpx.Response) -> float | None:

@@ -18,6 +18,7 @@ from lethe_client.decoding import decode
 from lethe_client.errors import LetheError, ProblemError, TransportFailed, UnexpectedAnswer
 from lethe_client.paths import resource
 from lethe_client.results import Result
+from lethe_client.retries import passing
 from lethe_client.streaming import lines
 from lethe_client.transport import Call, Transport
 
@@ -178,9 +179,7 @@ class SlonyChanges:
                         after, snapshot = record.seqno, str((record.detail or {}).get("snapshot"))
                         copied = None
             except (ProblemError, TransportFailed) as error:
-                if isinstance(error, ProblemError) and not error.retryable:
-                    raise
-                failure, begin = error, True
+                failure, begin = passing(error), True
             fruitless = 0 if failure is None or units else fruitless + 1
             delay_s = policy.delay_s(fruitless + 1) if failure is not None else (0.0 if units else poll_s)
             if failure is not None and policy.monotonic() + delay_s - heard_at > policy.total_s:

@@ -5,7 +5,6 @@ Invariants, beside those of every unit (spark.targets.transaction):
   of its own: it sees each row that referred to them before the lock, and none can come until the end.
 """
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,10 @@ from spark.rows.keys import KeyTexts
 from spark.rows.walk import within
 from spark.targets.archive.archive import archive_delete
 from spark.targets.connection import Connection
+from spark.targets.ledger import name_of_keys
 from spark.targets.manifest import ManifestEntry
 from spark.targets.transaction import Done, UnitResult, run_in_transaction
 
-HASH_CHARS = 20
 ONLY_MAX = 5_000
 """Keys that one unit of a plan names."""
 
@@ -48,9 +47,8 @@ class RowsUnit:
 
 
 def unit_id(step: str, after: KeyTexts, upto: KeyTexts) -> str:
-    """A name that is safe in file names, whatever the keys are, and the same at every attempt."""
-    digest = hashlib.sha256(repr((after, upto)).encode()).hexdigest()[:HASH_CHARS]
-    return f"rows-{step}-{digest}"
+    """The unit's name in the ledger."""
+    return f"rows-{step}-{name_of_keys(after, upto)}"
 
 
 def run_rows(conn: Connection, unit: RowsUnit) -> UnitResult:

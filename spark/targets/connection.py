@@ -39,6 +39,7 @@ from spark.targets.target import (
     SessionLimits,
     Target,
     postgresql_host,
+    silent_max_s,
     sqlite_path,
     validate_url,
 )
@@ -245,6 +246,14 @@ class Connection:
             if not committed:
                 self._roll_back()
             self._in_transaction = False
+            self._session.answer_within(silent_max_s(self.limits.statement_timeout_ms))
+
+    def allow(self, statement_timeout_ms: int) -> None:
+        """PostgreSQL: let statements take so long, to the end of the transaction."""
+        assert self._in_transaction, "the setting would not last"
+        limit = {"limit": f"{statement_timeout_ms}ms"}
+        self.execute("select set_config('statement_timeout', :limit, true)", limit)
+        self._session.answer_within(silent_max_s(max(statement_timeout_ms, self.limits.statement_timeout_ms)))
 
     def cancel(self) -> bool:
         """End what runs and refuse what follows, from any thread; whether the running statement has ended."""

@@ -4,6 +4,7 @@ A repeated unit finds its row and changes nothing; counts come from here, never 
 Source: facts/spark.md, 'Side effects'.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,14 +28,21 @@ __all__ = [
     "has_ledger",
     "ledger_totals",
     "list_jobs",
+    "name_of_keys",
     "record_manifest",
     "record_unit",
     "shows_ledger",
     "trim_ledger",
 ]
 
+HASH_CHARS = 20
 _ROW = "job_id, unit_id, step, attempt, token, rows_affected, detail, committed_at"
 _ENTRY = ("job_id", "unit_id", "table_name", "attempt", "path", "rows", "bytes", "sha256")
+
+
+def name_of_keys(first: object, last: object) -> str:
+    """A part of a unit's name: safe in file names, whatever the keys are, and the same at every attempt."""
+    return hashlib.sha256(repr((first, last)).encode()).hexdigest()[:HASH_CHARS]
 
 
 @dataclass(frozen=True, slots=True)

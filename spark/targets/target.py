@@ -35,6 +35,14 @@ MYSQL_OPTIONS = frozenset({"ssl_mode", "ssl_ca", "unix_socket"})
 MYSQL_PORT = 3306
 MYSQL_TLS_MODES = ("DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY")
 
+# The client gives up later than the server, where the server can be told at all.
+ANSWER_MARGIN_S = 5.0
+
+
+def silent_max_s(statement_timeout_ms: int) -> float:
+    """How long a server that ends its statements by itself may say nothing until it is given up."""
+    return statement_timeout_ms / 1000 + ANSWER_MARGIN_S
+
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:

@@ -6,7 +6,6 @@ Invariants, beside those of every unit (spark.targets.transaction):
 - Where a kind says so, the outgoing batches that a row is in are locked first: none is sent again meanwhile.
 """
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,12 +17,12 @@ from spark.rows.keys import KeyTexts, texts_of, value_of
 from spark.rows.sql import Sql
 from spark.rows.walk import within
 from spark.targets.connection import Connection
+from spark.targets.ledger import name_of_keys
 from spark.targets.manifest import ManifestEntry
 from spark.targets.transaction import Done, UnitResult, delete_rows, run_in_transaction
 from spark.targets.walk import Key
 from spark.upkeep.parts import Part
 
-HASH_CHARS = 20
 ROWS_MAX = 5_000
 """Keys that one unit names: of a plan, and on MariaDB and MySQL."""
 
@@ -58,9 +57,8 @@ class UpkeepUnit:
 
 
 def unit_id(step: str, lo: Key, hi: Key) -> str:
-    """A name that is safe in file names, whatever the keys are, and the same at every attempt."""
-    digest = hashlib.sha256(repr((lo, hi)).encode()).hexdigest()[:HASH_CHARS]
-    return f"{step}-{digest}"
+    """The unit's name in the ledger."""
+    return f"{step}-{name_of_keys(lo, hi)}"
 
 
 def run_upkeep(conn: Connection, unit: UpkeepUnit) -> UnitResult:

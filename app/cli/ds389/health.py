@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from lethe_client import Ds389Finding, Ds389Health
 
-from app.cli.shell.plugin import exit_code, line, status_line, unknown
+from app.cli.shell.plugin import exit_code, line, require_one, summed_up, tell, unknown
 from app.cli.shell.session import Session, on_service
 
 
@@ -22,15 +22,13 @@ def _health(
 
     Example: lethe ds389 health --suffix dc=example,dc=com
     """
-    if (store is None) == (suffix is None):
-        raise typer.BadParameter("name a store or a suffix, and one of them", param_hint="STORE / --suffix")
+    require_one(store, suffix, name="suffix")
     if suffix is not None:
         found = session.client.ds389.suffix_health(suffix)
     else:
         assert store is not None, "one of them was given"
         found = session.client.ds389.health(store)
-    session.out.document(found.raw)
-    session.out.say(status_line("DS389", found.status, _summary(found), _figures(found)))
+    tell(session.out, "DS389", found, first=_summary(found), figures=_figures(found))
     for each in found.findings:
         session.out.say(line(_finding(each)))
     return exit_code(found.status)
@@ -41,10 +39,7 @@ health = on_service(_health, refused=unknown("DS389"))
 
 def _summary(found: Ds389Health) -> str:
     servers = f"{found.suffix}, {len(found.servers)} server(s) asked"
-    if not found.findings:
-        return f"{servers}, nothing is wrong"
-    first, more = found.findings[0], len(found.findings) - 1
-    return f"{servers}: {first.detail}" + (f" (and {more} more)" if more else "")
+    return summed_up(servers, [each.detail for each in found.findings])
 
 
 def _finding(each: Ds389Finding) -> str:

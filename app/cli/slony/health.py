@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from lethe_client import HealthFinding, NodeHealth, SlonyHealth
 
-from app.cli.shell.plugin import exit_code, line, status_line, unknown
+from app.cli.shell.plugin import exit_code, line, require_one, summed_up, tell, unknown
 from app.cli.shell.session import Session, on_service
 
 
@@ -23,15 +23,13 @@ def _health(
 
     Example: lethe slony health --cluster lab
     """
-    if (store is None) == (cluster is None):
-        raise typer.BadParameter("name a store or a cluster, and one of them", param_hint="STORE / --cluster")
+    require_one(store, cluster, name="cluster")
     if cluster is not None:
         found = session.client.slony.cluster_health(cluster)
     else:
         assert store is not None, "one of them was given"
         found = session.client.slony.health(store)
-    session.out.document(found.raw)
-    session.out.say(status_line("SLONY", found.status, _summary(found), _figures(found)))
+    tell(session.out, "SLONY", found, first=_summary(found), figures=_figures(found))
     for each in found.findings:
         session.out.say(line(_finding(each)))
     return exit_code(found.status)
@@ -42,10 +40,7 @@ health = on_service(_health, refused=unknown("SLONY"))
 
 def _summary(found: SlonyHealth) -> str:
     nodes = f"cluster {found.cluster}, {len(found.nodes)} node(s) asked"
-    if not found.findings:
-        return f"{nodes}, nothing is wrong"
-    first, more = found.findings[0], len(found.findings) - 1
-    return f"{nodes}: {first.detail}" + (f" (and {more} more)" if more else "")
+    return summed_up(nodes, [each.detail for each in found.findings])
 
 
 def _finding(each: HealthFinding) -> str:

@@ -7,7 +7,7 @@ from lethe_client import Backlog, BacklogHolder, BacklogTrend
 
 from app.cli.shell.arguments import StoreId, instant
 from app.cli.shell.output import cell
-from app.cli.shell.plugin import exit_code, line, status_line, unknown
+from app.cli.shell.plugin import exit_code, line, tell, unknown
 from app.cli.shell.session import Session, on_service
 
 SHOWN_MAX: Final = 20
@@ -44,8 +44,7 @@ def _backlog(
     found = session.client.stores.backlog(
         store, node=node, channel=channel, since=instant(since, option="--since")
     )
-    session.out.document(found.raw)
-    session.out.say(status_line("BACKLOG", found.status, _summary(found), _figures(found)))
+    tell(session.out, "BACKLOG", found, first=_summary(found), figures=_figures(found))
     for each in found.holders[:SHOWN_MAX]:
         if each.holds_purge or each.why != "UNDER_WAY":
             session.out.say(line(_holder(each)))

@@ -25,6 +25,7 @@ from app.erase.queries import newest_cycle
 from app.erase.refusals import LOG_FILE_CHANGED, failure, where
 from app.erase.rows import ACTIVE
 from app.errors import ServiceError
+from app.jobs.engines.hands_call import ask_hands
 from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.models import WaitingOn
 from app.jobs.rows import Job
@@ -40,7 +41,6 @@ from spark.erase.calls.calls import (
     VerifyAnswer,
     VerifyCall,
 )
-from spark.erase.hands.hands import HandsLost
 from spark.erase.verified import FileToVerify
 
 VERIFICATION_FAILED: Final = "VERIFICATION_FAILED"
@@ -85,15 +85,7 @@ def _call(directory: Path, claims: Claims) -> VerifyCall:
 
 def _ask(context: JobContext, call: VerifyCall, *, workshop: Workshop, directory: Path) -> VerifyAnswer:
     hands, _engine = workshop.take_hands(context, context.job.params.get("engine"), directory=directory)
-    forget = context.on_cancel(hands.kill)
-    try:
-        return hands.verify(call)
-    except HandsLost as lost:
-        context.check()
-        raise JobWaiting([], not_before=None, transient=True, code="HANDS_LOST", detail=str(lost)) from lost
-    finally:
-        forget()
-        hands.close()
+    return ask_hands(context, hands, lambda taken: taken.verify(call))
 
 
 def _refused(context: JobContext, store: Store, refusal: Refusal) -> Findings:

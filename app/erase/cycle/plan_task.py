@@ -20,6 +20,7 @@ from app.erase.queries import instant_of_ms, plan_facts_read
 from app.erase.refusals import failure, in_use
 from app.erase.reviewed import is_deleted, keep_reviewed
 from app.extinction.status import extinctions_of, note_log_extinctions
+from app.jobs.engines.hands_call import ask_hands
 from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.running.context import JobContext
 from app.jobs.running.suspension import require_awake
@@ -35,7 +36,6 @@ from spark.erase.calls.calls import (
     PlannedFile,
 )
 from spark.erase.errors import LogRefused
-from spark.erase.hands.hands import HandsLost
 from spark.erase.reading.directory import file_names
 from spark.formats.je.log import file_name, file_number
 
@@ -91,15 +91,7 @@ def _protected(context: JobContext, store: Store, directory: Path, *, now: datet
 
 def _ask(context: JobContext, call: PlanCall, *, workshop: Workshop, directory: Path) -> PlanAnswer:
     hands, _engine = workshop.take_hands(context, context.job.params.get("engine"), directory=directory)
-    forget = context.on_cancel(hands.kill)
-    try:
-        answer = hands.plan(call)
-    except HandsLost as lost:
-        context.check()
-        raise JobWaiting([], not_before=None, transient=True, code="HANDS_LOST", detail=str(lost)) from lost
-    finally:
-        forget()
-        hands.close()
+    answer = ask_hands(context, hands, lambda taken: taken.plan(call))
     if answer.refusal is None:
         return answer
     waiting = in_use(answer.refusal)

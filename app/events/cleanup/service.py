@@ -151,9 +151,7 @@ def find_plan(db: Session, store: Store, request: CleanupRequest, *, now: dateti
     """
     if request.plan_id is None:
         return None
-    job = finished_plan(db, store, request.plan_id, detail=NO_CLEANUP_PLAN)
-    if job.params.get("plan") != JOB_CLEANUP:
-        raise PlanNotUsable(NO_CLEANUP_PLAN)
+    job = finished_plan(db, store, request.plan_id, of=JOB_CLEANUP, detail=NO_CLEANUP_PLAN)
     plan, params = CleanupPlanRead.model_validate(job.result), CleanupParams.model_validate(job.params)
     if (params.rule, params.log_switch) != (request.rule, request.log_switch):
         raise PlanNotUsable("rule and log_switch must be those of the plan", code="PLAN_DIFFERS")

@@ -10,11 +10,13 @@ Invariants:
   LOOKS_PER_S times a second: runners take the oldest job first, and looks they cannot keep up with would let
   the younger waits starve;
 - a look that finds nothing new has no event;
+- a node that takes a connection and hangs holds one thread, for as long as a look may take (`hanging`);
 - nothing is written to the target: there is no silence to prove.
 Source: slony-events-confirmations, 4.1.4; facts/slony, section 6.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, NoReturn
@@ -22,6 +24,7 @@ from typing import Any, Final, NoReturn
 from sqlmodel import Session
 
 from app.errors import ServiceError
+from app.events.waits.hanging import LOOKS, NodeHangs
 from app.events.waits.models import (
     EVENT_OUTSTANDING,
     Noted,
@@ -38,7 +41,7 @@ from app.jobs.models import WaitingOn
 from app.jobs.queries import get_job
 from app.jobs.rows import JobCheckpoint
 from app.jobs.running.context import JobContext
-from app.jobs.running.sql_target import controlled
+from app.jobs.running.sql_target import controlled, signal_of
 from app.jobs.running.suspension import suspended_wait
 from app.kit.durations import format_duration
 from app.stores.rows import Store, is_suspended
@@ -46,11 +49,14 @@ from app.stores.service import get_store
 from spark.events.catalog import read_catalog
 from spark.events.confirmations import confirmed_upto
 from spark.events.waiting import TELL_EVERY_S, Impossible, Look, look, pause_s
+from spark.targets.errors import TargetUnreachable
 
 AWAY_PAUSE_FIRST_S: Final = 1.0
 AWAY_PAUSE_MAX_S: Final = 10.0
 AWAY_TRIES_COUNTED_MAX: Final = 10
 LOOKS_PER_S: Final = 5.0
+LOOK_MAX_MS: Final = 10_000
+"""Of each statement of a look: a node that hangs must not keep a thread from the waits of others."""
 NAMED_MAX: Final = 3
 _VAIN: Final = {
     Impossible.ORIGIN_GONE: "the origin was dropped",
@@ -104,7 +110,7 @@ def run_wait(context: JobContext) -> Mapping[str, Any]:
     if wait.resting is not None:
         _rest(wait, wait.resting)
     try:
-        with controlled(context, wait.where) as conn:
+        with _look_at(wait), controlled(context, wait.where, statement_max_ms=LOOK_MAX_MS) as conn:
             assert wait.where.cluster is not None, "a store of kind SLONY names its cluster"
             catalog = read_catalog(conn, wait.where.cluster)
             if catalog.local_node != wait.params.wait_on:
@@ -114,6 +120,19 @@ def run_wait(context: JobContext) -> Mapping[str, Any]:
     except JobWaiting as away:
         _away(wait, away)
     return _judged(wait, seen)
+
+
+@contextmanager
+def _look_at(wait: _Wait) -> Iterator[None]:
+    """Take a turn at the node.
+
+    Raises: JobWaiting: another wait of this process looks at it, and has no answer; JobStopped.
+    """
+    try:
+        with LOOKS.at(wait.where.id, clock_s=wait.context.clock.boottime_s):
+            yield
+    except NodeHangs as hangs:
+        raise signal_of(wait.context, TargetUnreachable(str(hangs))) from hangs
 
 
 def prove_wait_silent(_context: JobContext) -> None:

@@ -44,14 +44,31 @@ class ReviewedPlan(Protocol):
     def limits(self) -> ReviewedLimits: ...
 
 
-def finished_plan(db: Session, store: Store, plan_id: str, *, detail: str = NO_PLAN_HERE) -> Job:
+def finished_plan(
+    db: Session, store: Store, plan_id: str, *, of: str | None = None, detail: str = NO_PLAN_HERE
+) -> Job:
     """The job of a plan of this store that has come to its end.
 
+    Args:
+        of: what is planned, where kinds of jobs share the way here.
     Raises: PlanNotUsable: `plan_id` names no such job, says `detail`.
     """
     job = db.get(Job, plan_id)
     if job is None or (job.kind, job.store, job.state) != (JOB_PLAN, store.id, JobState.SUCCEEDED):
         raise PlanNotUsable(detail)
+    if of is not None and job.params.get("plan") != of:
+        raise PlanNotUsable(detail)
+    return job
+
+
+def finished_purge_plan(db: Session, store: Store, plan_id: str, *, kind: str) -> Job:
+    """The same, of a purge of this kind.
+
+    Raises: PlanNotUsable: as `finished_plan`, or with PLAN_DIFFERS.
+    """
+    job = finished_plan(db, store, plan_id)
+    if (job.result or {}).get("kind") != kind:
+        raise PlanNotUsable("the plan is of another kind", code="PLAN_DIFFERS")
     return job
 
 

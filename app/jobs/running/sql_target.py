@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from sqlmodel import Session
@@ -60,14 +60,20 @@ def read_store_of(context: JobContext) -> Store:
 
 
 @contextmanager
-def controlled(context: JobContext, store: Store) -> Iterator[Connection]:
+def controlled(
+    context: JobContext, store: Store, *, statement_max_ms: int | None = None
+) -> Iterator[Connection]:
     """The control connection of a job; what goes wrong at the target leaves as a signal to the runner.
 
+    Args:
+        statement_max_ms: of each statement, where the setting allows more.
     Raises: JobStopped, JobWaiting (transient), JobFailed.
     """
     name = application_name(context.job.id, CONTROL_UNIT, context.job.token)
     try:
         limits = session_limits(context.settings)
+        if statement_max_ms is not None:
+            limits = replace(limits, statement_timeout_ms=min(limits.statement_timeout_ms, statement_max_ms))
         target = target_of(store, context.settings, context.database, is_judged=True)
         with connect(target, application_name=name, limits=limits) as conn:
             judge(context.database, store, conn)

@@ -2,7 +2,6 @@
 
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Final
-from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -16,6 +15,7 @@ from pydantic import (
 
 from app.auth.rows import StoreName
 from app.kit.durations import Duration, between, read_duration
+from app.kit.texts.web_urls import split_web_url
 from app.replication.agreements.examples import AGREEMENT
 from app.replication.decide.models import StrategyName
 from app.replication.replica.models import KeyPrefix, KeyPrefixes
@@ -36,19 +36,11 @@ SPAN_MAX: Final = timedelta(days=30)
 
 def _callable_url(text: str) -> str:
     """A base URL that can be called as it stands: no secret in it, nothing that would swallow a path."""
-    try:
-        parts = urlsplit(text)
-        port_is_odd = parts.port == 0
-    except ValueError as error:
-        raise ValueError("no URL") from error
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("http://host:port or https://host:port")
+    parts = split_web_url(text, form="http://host:port or https://host:port")
     if parts.username is not None or parts.password is not None:
         raise ValueError("no user and no password in it: `token` names where the token is")
     if parts.query or parts.fragment or "?" in text or "#" in text:
         raise ValueError("neither a query nor a fragment")
-    if port_is_odd or not text.isascii() or not text.isprintable() or " " in text or "\\" in text:
-        raise ValueError("characters or a port that no URL has")
     if ".." in parts.path.split("/"):
         raise ValueError("a path without '..'")
     return text.rstrip("/")

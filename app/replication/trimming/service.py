@@ -11,7 +11,7 @@ from sqlmodel import Session
 from app.db import Database
 from app.errors import Conflict, ServiceError
 from app.jobs.errors import PlanNoLongerHolds, PlanNotUsable
-from app.jobs.plans.reviewed_plan import check_still_holds, drift_fault, finished_plan
+from app.jobs.plans.reviewed_plan import check_still_holds, drift_fault, finished_purge_plan
 from app.kinds.parameter import as_timedelta
 from app.parameters.service import effective_by_name
 from app.replication.agreements.sessions.service import target_of_store
@@ -123,9 +123,7 @@ def _find_plan(db: Session, store: Store, request: TrimFields, *, now: datetime)
     """
     if request.plan_id is None:
         return None
-    job = finished_plan(db, store, request.plan_id)
-    if (job.result or {}).get("kind") != "CHANGELOG":
-        raise PlanNotUsable("the plan is of another kind", code="PLAN_DIFFERS")
+    job = finished_purge_plan(db, store, request.plan_id, kind="CHANGELOG")
     plan = ChangelogPlanRead.model_validate(job.result)
     if request.max_entries is not None and request.max_entries != plan.max_entries:
         raise PlanNotUsable("max_entries must be that of the plan", code="PLAN_DIFFERS")

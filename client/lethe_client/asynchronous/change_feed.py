@@ -11,6 +11,7 @@ from lethe_client.asynchronous.transport import AsyncTransport
 from lethe_client.change_feed import READY, REFUSED, SILENCE_MAX_S
 from lethe_client.errors import LetheError, ProblemError, TransportFailed, UnexpectedAnswer, problem
 from lethe_client.feed_records import FeedChange, change_of
+from lethe_client.retries import Following, passing
 from lethe_client.streaming import Frame
 from lethe_client.transport import Call
 
@@ -28,7 +29,7 @@ async def follow(
     """
     policy = transport.retries
     stream = _Stream(transport, path, params, cursor=cursor)
-    fruitless = 0
+    following = Following(policy)
     while True:
         before = stream.cursor
         failure: LetheError | None = None
@@ -37,14 +38,9 @@ async def follow(
                 async for each in connection:
                     yield each
         except (ProblemError, TransportFailed) as error:
-            if isinstance(error, ProblemError) and (not error.retryable):
-                raise
-            failure = error
-        fruitless = 0 if stream.cursor != before else fruitless + 1
-        delay_s = policy.delay_s(fruitless + 1)
-        if failure is not None and policy.monotonic() + delay_s - stream.heard_at > policy.total_s:
-            raise failure
-        await policy.asleep(delay_s)
+            failure = passing(error)
+        has_moved = stream.cursor != before
+        await policy.asleep(following.pause_s(failure, has_moved=has_moved, heard_at=stream.heard_at))
 
 
 class _Stream:

@@ -13,6 +13,7 @@ from lethe_client.errors import LetheError, ProblemError, TransportFailed, Unexp
 from lethe_client.fleet_events import READY, RESET, SILENCE_MAX_S
 from lethe_client.fleet_results import FleetEvent
 from lethe_client.paths import collection
+from lethe_client.retries import Following, passing
 from lethe_client.streaming import Frame
 from lethe_client.transport import Call
 
@@ -30,7 +31,7 @@ async def events(
     """
     policy = transport.retries
     stream = _Stream(transport, params, last=last_event_id)
-    fruitless = 0
+    following = Following(policy)
     while True:
         before = stream.last
         failure: LetheError | None = None
@@ -39,14 +40,9 @@ async def events(
                 async for each in connection:
                     yield each
         except (ProblemError, TransportFailed) as error:
-            if isinstance(error, ProblemError) and (not error.retryable):
-                raise
-            failure = error
-        fruitless = 0 if stream.last != before else fruitless + 1
-        delay_s = policy.delay_s(fruitless + 1)
-        if failure is not None and policy.monotonic() + delay_s - stream.heard_at > policy.total_s:
-            raise failure
-        await policy.asleep(delay_s)
+            failure = passing(error)
+        has_moved = stream.last != before
+        await policy.asleep(following.pause_s(failure, has_moved=has_moved, heard_at=stream.heard_at))
 
 
 class _Stream:

@@ -12,6 +12,7 @@ from lethe_client.errors import LetheError, ProblemError, TransportFailed, Unexp
 from lethe_client.job_events import SILENCE_MAX_S, _ends, _sequence
 from lethe_client.paths import resource
 from lethe_client.results import Job, JobEvent
+from lethe_client.retries import Following, passing
 from lethe_client.transport import Call
 
 
@@ -26,7 +27,7 @@ async def events(
     """
     policy = transport.retries
     stream = _Stream(transport, job_id, last=last_event_id)
-    ended, fruitless = (False, 0)
+    ended, following = (False, Following(policy))
     while True:
         before = stream.last
         failure: LetheError | None = None
@@ -40,14 +41,9 @@ async def events(
                 return
             ended = (await look(job_id)).ended
         except (ProblemError, TransportFailed) as error:
-            if isinstance(error, ProblemError) and (not error.retryable):
-                raise
-            failure = error
-        fruitless = 0 if stream.last > before else fruitless + 1
-        delay_s = policy.delay_s(fruitless + 1)
-        if failure is not None and policy.monotonic() + delay_s - stream.heard_at > policy.total_s:
-            raise failure
-        await policy.asleep(delay_s)
+            failure = passing(error)
+        has_moved = stream.last > before
+        await policy.asleep(following.pause_s(failure, has_moved=has_moved, heard_at=stream.heard_at))
 
 
 class _Stream:

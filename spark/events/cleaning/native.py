@@ -115,9 +115,7 @@ def _planned(conn: Connection, catalog: Catalog, unit: NativeUnit) -> CleanupPla
         if row is not None:
             raise _Repeated(row.detail["removed"])
     lock_cluster(conn, catalog.schema)
-    conn.execute(
-        "select set_config('statement_timeout', :limit, true)", {"limit": f"{unit.statement_timeout_ms}ms"}
-    )
+    conn.allow(unit.statement_timeout_ms)
     plan = plan_inside(conn, catalog, confirmed_before=unit.confirmed_before)
     if unit.reviewed is not None and within(plan, unit.reviewed) != plan:
         raise BeyondReviewed("more has been confirmed since the plan, and NATIVE would remove that too")

@@ -70,6 +70,9 @@ class Session(Protocol):
     def interrupt(self) -> None:
         """End the running statement; called from another thread, never raises."""
 
+    def answer_within(self, silent_max_s: float, /) -> None:
+        """Give the server up, and the connection, where it says nothing for so long."""
+
     def close(self) -> None: ...
 
 

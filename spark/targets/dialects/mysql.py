@@ -29,14 +29,12 @@ from spark.targets.errors import (
     TargetSchemaUnsupported,
     TargetStatementTimeout,
 )
-from spark.targets.target import SessionLimits, Target
+from spark.targets.target import SessionLimits, Target, silent_max_s
 
 ROLLBACK_ATTEMPTS = 3
 STREAM_ROWS = 500
 # A throttle may leave a session idle for long between two units; it ends with its job.
 IDLE_SESSION_S = 7 * 24 * 3600
-# The client gives up later than the server, where the server can be told at all.
-READ_MARGIN_S = 5.0
 KILL_TIMEOUT_S = 2
 # 0 in an AUTO_INCREMENT column and dates that are none must come back from an archive as they were.
 SQL_MODE = (
@@ -91,7 +89,7 @@ class MysqlSession:
             undo.callback(self.close)
             self.product, self.server_version = parse_version(str(self._ask("select version()", {})[0]))
             # The handshake had the time of a connect; from now on it is the time of a statement.
-            self._raw._read_timeout = limits.statement_timeout_ms / 1000 + READ_MARGIN_S
+            self.answer_within(silent_max_s(limits.statement_timeout_ms))
             self._configure(limits, read_only=read_only)
             self.connection_id = int(self._ask("select connection_id()", {})[0])
             self._names = SessionNames(self._ask)
@@ -193,6 +191,9 @@ class MysqlSession:
     def interrupt(self) -> None:
         with suppress(pymysql.Error, OSError, TargetError):
             self._kill("kill query")
+
+    def answer_within(self, silent_max_s: float) -> None:
+        self._raw._read_timeout = silent_max_s
 
     def close(self) -> None:
         self._begun = self._writing = False

@@ -150,6 +150,9 @@ class PostgresqlSession:
         with suppress(psycopg.Error):
             self._raw.cancel_safe(timeout=CANCEL_TIMEOUT_S)
 
+    def answer_within(self, silent_max_s: float) -> None:
+        self._raw.silent_max_s = silent_max_s
+
     def close(self) -> None:
         self._raw.close()
 

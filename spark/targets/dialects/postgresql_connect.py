@@ -4,11 +4,14 @@ libpq completes what it is not told from the environment, ~/.pgpass, ~/.postgres
 of this service would go to a server that it is not meant for. So everything is told.
 """
 
+import math
 import os
 import pwd
-from typing import Any, cast
+import time
+from typing import Any, TypeVar, cast
 
 import psycopg
+from psycopg.abc import PQGen
 
 from spark.targets.errors import TargetAuthFailed, TargetUnreachable
 from spark.targets.hosts import allowed_addresses, are_loopback, check_socket
@@ -20,8 +23,10 @@ from spark.targets.target import (
     network_place,
     postgresql_arguments,
     postgresql_host,
+    silent_max_s,
 )
 
+Result = TypeVar("Result")
 NO_FILE = "/nonexistent/lethe"
 # Who answers these learns nothing of the password that an eavesdropper of SCRAM would not.
 SAFE_METHODS = "scram-sha-256,none"
@@ -57,9 +62,36 @@ _ISOLATED: dict[str, str] = {
 }
 
 
-def connected(
-    target: Target, application_name: str, *, limits: SessionLimits
-) -> "psycopg.Connection[tuple[Any, ...]]":
+class Impatient(psycopg.Connection[tuple[Any, ...]]):
+    """Ends where the server says nothing for too long while somebody waits for it.
+
+    Nothing of libpq or of TCP does: the kernel of a server that hangs, or a proxy before it, acknowledges.
+    """
+
+    silent_max_s: float = math.inf
+
+    def wait(self, gen: PQGen[Result], *args: Any, **kwargs: Any) -> Result:
+        """Drive a step of the protocol, which ends with the connection where it takes too long."""
+        return super().wait(self._heard(gen), *args, **kwargs)
+
+    def _heard(self, gen: PQGen[Result]) -> PQGen[Result]:
+        heard_s, ready = time.monotonic(), None
+        while True:
+            try:
+                wanted = gen.send(ready)  # type: ignore[arg-type]  # None begins it
+            except StopIteration as end:
+                found: Result = end.value
+                return found
+            ready = yield wanted
+            now_s = time.monotonic()
+            if ready:
+                heard_s = now_s
+            elif now_s - heard_s > self.silent_max_s:
+                self.close()
+                raise psycopg.OperationalError(f"the server said nothing for {now_s - heard_s:.0f} s")
+
+
+def connected(target: Target, application_name: str, *, limits: SessionLimits) -> Impatient:
     """A connection of psycopg in autocommit, in which nothing is set yet.
 
     Raises: TargetHostNotAllowed; TargetAuthFailed: the server asks for what it is not told; psycopg.Error.
@@ -75,7 +107,7 @@ def connected(
     may_tell = mode == "verify-full" or (is_here and target.tells_loopback)
     arguments |= places | {"require_auth": TELLING_METHODS if may_tell else SAFE_METHODS}
     try:
-        return psycopg.connect(
+        found = Impatient.connect(
             autocommit=True,
             prepare_threshold=None,
             connect_timeout=limits.connect_timeout_s,
@@ -89,6 +121,8 @@ def connected(
             tcp_user_timeout=30_000,
             **cast(dict[str, Any], arguments),
         )
+        found.silent_max_s = silent_max_s(limits.statement_timeout_ms)
+        return found
     except psycopg.OperationalError as error:
         if _REFUSED in str(error):
             raise TargetAuthFailed(_ASKS) from None

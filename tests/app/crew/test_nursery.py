@@ -13,8 +13,11 @@ from tests.style.source_files import ROOT
 
 WAIT_S = 30.0
 SERVICE = """
-import os, sys, time
+import os, signal, sys, time
+from app.crew import nursery as module
 from app.crew.nursery import Nursery
+
+module.CLOSE_S = float(sys.argv[2])
 
 def life(orders, told, table, sockets):
     os.write(told, b"lives")
@@ -36,7 +39,9 @@ born[0].kill()
 assert born[0].has_ended(30)
 born[0].kill()  # again is harmless
 print(nursery.pid, *(each.pid for each in born), flush=True)
-if sys.argv[1] == "leave":
+if sys.argv[1] in ("leave", "stopped"):
+    if sys.argv[1] == "stopped":
+        os.kill(nursery.pid, signal.SIGSTOP)
     for pipe in pipes:
         os.close(pipe)
     nursery.close()
@@ -53,9 +58,9 @@ else:
 """
 
 
-def _started(how: str) -> tuple[subprocess.Popen[str], list[int]]:
+def _started(how: str, *, close_s: float = 7.0) -> tuple[subprocess.Popen[str], list[int]]:
     service = subprocess.Popen(
-        [sys.executable, "-c", SERVICE, how], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", SERVICE, how, str(close_s)], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
     assert service.stdout is not None
     return service, [int(pid) for pid in service.stdout.readline().split()]
@@ -81,6 +86,19 @@ def test_service_ends_and_all_with_it(how: str, said: str) -> None:
     assert service.communicate(timeout=WAIT_S)[0].strip() == said
     assert service.returncode == 0
     _gone(pids)
+
+
+def test_service_ends_where_the_process_that_forks_is_stopped() -> None:
+    """It waited for that process without an end."""
+    service, pids = _started("stopped", close_s=0.5)
+    try:
+        assert service.communicate(timeout=WAIT_S)[0].splitlines()[-1] == "left"
+        assert service.returncode == 0
+        _gone(pids)
+    finally:
+        service.kill()
+        for pid in filter(_lives, pids):
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_service_that_is_killed_leaves_nobody_not_even_who_was_stopped() -> None:
