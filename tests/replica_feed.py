@@ -10,7 +10,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -72,8 +72,9 @@ def carry_all(
     cursor = carrier.begin(job_id=job_id, first_copy=first_copy)
     while True:
         before = cursor
-        for moved in carrier.carry(before, upto=newest, units_max=50):
-            cursor = moved
+        with closing(carrier.carry(before, upto=newest, units_max=50)) as units:
+            for moved in units:
+                cursor = moved
         if cursor == before or cursor.seqno >= newest:
             return cursor
 

@@ -11,7 +11,7 @@ Source: slony-events-confirmations, 4.1.1; design.md, Events and Replication.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -209,7 +209,8 @@ class Carrier:
             known = read_known(node, catalog, feed.origin, sets=feed.sets, names=feed.tables)
             life = read_life(node, catalog)
             at_us = read_instant(node, catalog, feed.origin, copy.start.seqno)
-            with self._held() as held:
+            # What is left of the COPY ends before the transaction does: no ROLLBACK passes it.
+            with closing(copy.blocks), self._held() as held:
                 if held.cursor != before:
                     raise FeedMoved("another attempt has moved the cursor: this one begins where it stands")
                 for csn in held.ruv.values():

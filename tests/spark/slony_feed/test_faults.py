@@ -6,6 +6,7 @@ One node without slons is enough: SYNCs are made by hand.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
@@ -14,6 +15,12 @@ import psycopg
 import pyarrow as pa
 import pytest
 
+from app.db import Database
+from app.events.feed import service
+from app.events.feed.forms import LinesForm
+from app.settings import Settings
+from app.stores.rows import Store
+from spark.events.catalog import read_catalog
 from spark.events.feed.errors import NeedsTotal
 from spark.formats.replica import tables_of
 from spark.replication.records import LOCAL_SCHEMA
@@ -46,7 +53,6 @@ from tests.slony_cluster import TABLES, SlonyCluster, slony_server
 from tests.slony_feed import content
 
 pytestmark = pytest.mark.slony
-NOW_S = 1_800_000_000
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +76,12 @@ def made(server: PostgresqlServer, directory: Any, name: str) -> SlonyCluster:
     )
     cluster.sync(1)
     return cluster
+
+
+def administer(server: PostgresqlServer, sql: str) -> None:
+    """A statement that no transaction may hold."""
+    with closing(psycopg.connect(server.conninfo(), autocommit=True)) as session:
+        session.execute(sql.encode())
 
 
 @pytest.fixture
@@ -119,7 +131,7 @@ def stranger(place: Target, *, database: bytes = b"other", key: bytes = b"k", va
     limits = SessionLimits(lock_timeout_ms=200)
     with connect(place, application_name="stranger", limits=limits) as conn:
         ensure_layout(conn, rid=RID, generation=None, incarnation=INCARNATION)
-        write_group(conn, [LocalRequest(batch)], now_s=NOW_S, expected=Expected(INCARNATION, None))
+        write_group(conn, [LocalRequest(batch)], now_s=int(time.time()), expected=Expected(INCARNATION, None))
 
 
 # -- the node's life
@@ -131,14 +143,14 @@ def test_a_node_restored_between_the_copy_and_the_first_sync_needs_a_total(
     """The story: the copy sees a row of a life that was taken back. The new life has the position's SYNC, and
     counts on: the first unit left out what "the copy has", and both sides differed for good."""
     [(before,)] = node.run(1, "select max(ev_seqno) from sl_event where ev_origin = 1 and ev_type = 'SYNC'")
-    server[0].execute(f"create database backup template {node.database(1)}")
+    administer(server[0], f"create database backup template {node.database(1)}")
     node.run(1, "insert into account values (77, 'lost', 1)")
     cursor = feed_once(sqlite_place, node)
     assert (cursor.seqno, cursor.units) == (before, 0)
     assert cursor.copied is not None
     assert cursor.life is not None
-    server[0].execute(f"drop database {node.database(1)} with (force)")
-    server[0].execute(f"alter database backup rename to {node.database(1)}")
+    administer(server[0], f"drop database {node.database(1)} with (force)")
+    administer(server[0], f"alter database backup rename to {node.database(1)}")
     work(node)
     with changes_nothing(sqlite_place), pytest.raises(NeedsTotal, match="the database is another"):
         feed_once(sqlite_place, node)
@@ -426,3 +438,23 @@ def _steady(place: Target) -> tuple[Any, ...]:
     """Without what an attempt may leave different though nothing was applied: nothing is left out."""
     cursor, entries, *_ = state(place)
     return cursor, entries
+
+
+def test_a_first_copy_that_is_cut_off_lets_the_node_go(
+    node: SlonyCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The story: a COPY that was not read to its end kept the session's lock: its ROLLBACK waited on."""
+    node.run(1, "insert into account select n, 'o', n from generate_series(1000, 1005) n")
+    node.sync(1)
+
+    @contextmanager
+    def connected(*_args: Any, **_words: Any) -> Iterator[Any]:
+        with connect(Target(node.url(1)), application_name="lethe-test", read_only=True) as conn:
+            yield conn, read_catalog(conn, node.name)
+
+    monkeypatch.setattr(service, "connected_node", connected)
+    pieces = service.read_first_copy(Database("sqlite://"), Settings(), Store(), frozenset({1}), LinesForm())
+    for _ in range(2):
+        next(pieces)
+    pieces.close()
+    assert not node.run(1, "select 1 from pg_stat_activity where application_name = 'lethe-test'")
