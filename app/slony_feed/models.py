@@ -55,12 +55,12 @@ class SlonyFeedRequest(BaseModel):
 class SlonyFeedParams(BaseModel):
     """The snapshot of a feed at its submission."""
 
-    source: str
-    sets: list[int]
-    tables: list[str]
-    prefix: str
-    first_copy: bool
-    syncs_max: int | None
+    source: str = Field(description="The store of the node.")
+    sets: list[int] = Field(description="Only tables of these; empty: of all its sets.")
+    tables: list[str] = Field(description="Only these; empty: all.")
+    prefix: str = Field(description="What the key of each entry begins with.")
+    first_copy: bool = Field(description="It begins with a new first copy.")
+    syncs_max: int | None = Field(description="At most so many SYNCs; null: up to the newest at its start.")
     target: dict[str, Any] = Field(description="The replica's target as it was.")
     node: dict[str, Any] = Field(description="The node's target as it was.")
 

@@ -44,14 +44,14 @@ ENTRIES: Final = (
         "TABLE_UNKNOWN",
         (Seen.TARGET,),
         "A table that a feed was to carry is in none of its sets, or lacks the index that Slony-I names.",
-        "Name tables as `schema.table`; `lethe slony copy NODE --set N` shows those of a set.",
+        "Name tables as `schema.table`; those of a set are in `lethe slony copy NODE --set 1`.",
         Passes.NO,
     ),
     Entry(
         "FEED_DIFFERS",
         (Seen.TARGET,),
         "The replica is filled by another feed: of another node, other sets or tables, or another prefix.",
-        "Give this feed a replica of its own, or let it take this one: `lethe slony feed ... --first-copy`.",
+        "Give this feed a replica of its own, or let it take this one: `lethe slony feed STORE NODE --first-copy`.",
         Passes.NO,
     ),
     Entry(
