@@ -51,7 +51,7 @@ ENTRIES: Final = (
         "FEED_DIFFERS",
         (Seen.TARGET,),
         "The replica is filled by another feed: of another node, other sets or tables, or another prefix.",
-        "Give this feed a replica of its own, or let it take this one: `lethe slony feed STORE NODE --first-copy`.",
+        "Give it a replica of its own, or let it take this one: `lethe slony feed STORE NODE --first-copy`.",
         Passes.NO,
     ),
     Entry(
