@@ -55,6 +55,7 @@ from app.replication.trimming.api import router as trimming_router
 from app.schedules.api import router as schedules_router
 from app.schedules.windows.api import router as windows_router
 from app.secrets.api import router as secrets_router
+from app.slony_feed.api import router as replica_feeds_router
 from app.stores.api import router as stores_router
 from app.stores.parameters_api import router as store_parameters_router
 
@@ -82,6 +83,7 @@ ROUTERS = (
     dead_letters_router,
     audits_router,
     snapshots_router,
+    replica_feeds_router,
     topology_router,
     changes_router,
     change_feed_router,

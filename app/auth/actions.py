@@ -73,6 +73,7 @@ class Action(StrEnum):
     SPARK_POOL_DRAIN = "spark-pool.drain"
     SPARK_POOL_RECYCLE = "spark-pool.recycle"
     SPARK_POOL_RESUME = "spark-pool.resume"
+    SLONY_FEED = "slony.feed"
     STORE_CHANGE = "store.change"
     STORE_CHECK = "store.check"
     STORE_CREATE = "store.create"

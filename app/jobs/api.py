@@ -29,7 +29,7 @@ from app.auth.service import Caller
 from app.db import Database
 from app.errors import InvalidHeader
 from app.jobs.again import retry
-from app.jobs.hidden import page_seen_by, require_sight, seen_by, visible_job
+from app.jobs.hidden import page_seen_by, require_sight, require_source, seen_by, visible_job
 from app.jobs.models import InstanceRead, JobAction, JobEventRead, JobRead, JobSummary, read_job
 from app.jobs.queries import (
     JobFilter,
@@ -62,6 +62,7 @@ Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
 Controller = Annotated[Caller, Depends(requires(Scope.JOBS_CONTROL))]
 STARTING = frozenset(
     {
+        Scope.DATA_READ,
         Scope.PURGES_WRITE,
         Scope.ERASURE_WRITE,
         Scope.EXTINCTIONS_WRITE,
@@ -185,11 +186,12 @@ async def get_one_job(
 def _require_start(request: Request, caller: Caller, job: Job) -> None:
     """Refuse to start a job again to a token that could not have made it.
 
-    Raises: ScopeMissing, JobKindUnknown.
+    Raises: ScopeMissing, StoreForbidden, JobKindUnknown.
     """
     scopes_of: ScopesOf = request.app.state.scopes_of
     for scope in sorted(scopes_of(job.kind, job.params)):
         caller.require(scope)
+    require_source(job.kind, job.params, caller)
 
 
 def _act(

@@ -1,6 +1,7 @@
 """Who sees a job, and what of its result only those see who may read the data of replicas."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from sqlmodel import Session
 
@@ -13,6 +14,8 @@ from app.kit.pagination import Page
 
 JOB_WITH_KEYS: Final = "AUDIT"
 """Its result names keys between which entries differ."""
+JOB_WITH_SOURCE: Final = "SLONY_FEED"
+"""It reads a store beside its own, which its parameters name."""
 
 
 def visible_job(db: Session, job_id: str, caller: Caller) -> Job:
@@ -33,6 +36,17 @@ def require_sight(job: Job, caller: Caller) -> None:
         for name in job.params.get("stores", ()):
             caller.require_store(name)
     # A batch has no store: who made it may see it.
+
+
+def require_source(kind: str, params: Mapping[str, Any], caller: Caller) -> None:
+    """Refuse to start what reads a store that the caller may not see, alone or as one of many.
+
+    Raises: StoreForbidden.
+    """
+    if kind != JOB_WITH_SOURCE:
+        kind, params = str(params.get("kind")), params.get("params") or {}
+    if kind == JOB_WITH_SOURCE:
+        caller.require_store(str(params.get("source")))
 
 
 def seen_by(caller: Caller, job: JobRead) -> JobRead:

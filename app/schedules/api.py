@@ -36,7 +36,8 @@ VERBS: Final = (
     Condition(Scope.PURGES_WRITE, "`verb` is PURGE"),
     Condition(Scope.EVENTS_WRITE, "`verb` is EVENT_CLEANUP or LOG_SWITCH"),
     Condition(Scope.ERASURE_WRITE, "`verb` is ERASURE"),
-    Condition(Scope.REPLICATION_WRITE, "`verb` is REPLICATION_SESSION or AUDIT"),
+    Condition(Scope.REPLICATION_WRITE, "`verb` is REPLICATION_SESSION, AUDIT or SLONY_FEED"),
+    Condition(Scope.DATA_READ, "`verb` is SLONY_FEED"),
     Condition(Scope.EVIDENCE_VERIFY, "`verb` is ERASURE_VERIFY or ARCHIVE_VERIFY"),
     Condition(Scope.ADMIN, "a REPLICATION_SESSION has `discard_consumer_changes`"),
 )

@@ -20,7 +20,7 @@ from app.jobs.running.sql_target import prove_silence
 from app.jobs.running.tasks import TaskKind, TaskKinds
 from app.stores.models import StoreKind
 from app.sweeps.purging import JOB_PURGE
-from app.verbs import archives, erasures, events, extinctions, purges, replications
+from app.verbs import archives, erasures, events, extinctions, feeds, purges, replications
 from app.verbs.verb import Carrier, Params, Plan, Recurrence, Scopes, Task, Tools, Verb
 
 VERBS: Final = (
@@ -32,6 +32,7 @@ VERBS: Final = (
     replications.EXPORT,
     replications.IMPORT,
     *events.VERBS,
+    feeds.FEED,
     *archives.VERBS,
 )
 COLUMNS: Final = {

@@ -36,6 +36,8 @@ class Limits(StrEnum):
     """Only what every receiver has confirmed goes, and a table is emptied whole: there is no half of it."""
     OF_THE_CONSUMER = "OF_THE_CONSUMER"
     """What goes, goes at the consumer, by the word of its admin."""
+    AS_ITS_SOURCE = "AS_ITS_SOURCE"
+    """What goes has gone where it was copied from."""
 
 
 class NoBody(BaseModel):

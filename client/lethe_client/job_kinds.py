@@ -34,6 +34,7 @@ KINDS: Final[Mapping[str, JobClasses]] = {
     "AUDIT": JobClasses(told.AuditParams, tells.AuditResult),
     "REPLICA_EXPORT": JobClasses(told.ReplicaExportParams, tells.ReplicaExportResult),
     "REPLICA_IMPORT": JobClasses(told.ReplicaImportParams, tells.ReplicaImportResult),
+    "SLONY_FEED": JobClasses(told.SlonyFeedParams, tells.SlonyFeedResult),
     "EVENT_CLEANUP": JobClasses(told.EventCleanupParams, tells.EventCleanupResult),
     "LOG_SWITCH": JobClasses(told.LogSwitchParams, tells.LogSwitchResult),
     "EVENT_WAIT": JobClasses(told.EventWaitParams, tells.EventWaitResult),

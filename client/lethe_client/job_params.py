@@ -139,6 +139,20 @@ class ReplicaExportParams(Result):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SlonyFeedParams(Result):
+    """The snapshot of a feed at its submission."""
+
+    source: str = ""
+    sets: tuple[int, ...] = ()
+    tables: tuple[str, ...] = ()
+    prefix: str = ""
+    first_copy: bool = False
+    syncs_max: int | None = None
+    target: Mapping[str, Any] = field(default_factory=dict)
+    node: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class ReplicaImportParams(Result):
     """The snapshot of an import at its submission."""
 

@@ -179,6 +179,23 @@ class ReplicaExportResult(ReplicaImportResult):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SlonyFeedResult(Result):
+    """What a feed has brought, and the SYNC at which the replica stands."""
+
+    origin: int = 0
+    seqno: int = 0
+    snapshot: str = ""
+    at: datetime | None = None
+    newest_seqno: int = 0
+    copied: bool = False
+    rows_copied: int = 0
+    syncs: int = 0
+    records: int = 0
+    scripts: int = 0
+    scripted_seqno: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class EventCleanupResult(Result):
     """What a cleanup has removed, what stays, and what became of the log tables."""
 

@@ -65,6 +65,7 @@ JobKind = Literal[
     "REPLICATION_SESSION",
     "REPLICA_EXPORT",
     "REPLICA_IMPORT",
+    "SLONY_FEED",
 ]
 JobState = Literal[
     "QUEUED",

@@ -41,6 +41,7 @@ ARCHIVING = KINDS[:-1]
 ELSEWHERE = {
     "ERASURE": "its units are files of JE, not rows: tests/app/erase, tests/spark/erase and tests/journeys",
     "LOG_SWITCH": "it empties a table at once, without units: tests/app/events and tests/spark/events",
+    "SLONY_FEED": "what goes has gone at the node: tests/spark/slony_feed and tests/http",
     "REPLICATION_SESSION": "it removes at the consumer, by its changes: tests/spark/replication",
 }
 """What removes something too, and is tested elsewhere."""

@@ -61,7 +61,20 @@ CHOICES: Final[dict[str, set[str]]] = {
             "WRITE",
         ),
         *("BEAT", "ERASER", "BEFORE_THE_FIRST_DELETE", "REMOVES_NOTHING", "CONFIRMED_BY_ALL"),
-        *("OF_THE_CONSUMER", "EQ", "NE", "LT", "LE", "GT", "GE", "NOT_CLEAN", "BY_ANOTHER", "SAME", "NEWER"),
+        *(
+            "AS_ITS_SOURCE",
+            "OF_THE_CONSUMER",
+            "EQ",
+            "NE",
+            "LT",
+            "LE",
+            "GT",
+            "GE",
+            "NOT_CLEAN",
+            "BY_ANOTHER",
+            "SAME",
+            "NEWER",
+        ),
         *("OLDER", "IDLE", "HTTP", "WAIT", "ATTENTION", "STATE", "COMMAND", "FINDING"),
         *("ANSWER", "YES", "NO", "MAYBE", "FINE"),
     },
@@ -108,6 +121,8 @@ def _enums(part: Any) -> Iterator[str]:
 
 
 NOT_SAID: Final = {
+    *("SET_ADD_TABLE", "SET_DROP_TABLE", "SET_MOVE_TABLE", "SET_ADD_SEQUENCE", "SET_DROP_SEQUENCE"),
+    *("SET_MOVE_SEQUENCE", "ACCEPT_SET", "FAILOVER_SET", "FAILOVER_NODE", "RESET_CONFIG"),
     *(
         "ARROW_MEDIA_TYPE",
         "ARROW_ZSTD",

@@ -1,4 +1,4 @@
-"""`lethe slony changes`: what a subscriber of a node would apply, SYNC by SYNC."""
+"""`lethe slony changes | copy | feed`: what a subscriber of a node would apply, SYNC by SYNC."""
 
 import json
 from typing import Annotated, Any
@@ -6,9 +6,11 @@ from typing import Annotated, Any
 import typer
 from lethe_client import SlonyChange
 
-from app.cli.shell.arguments import StoreId
+from app.cli.shell.arguments import StoreId, Timeout
 from app.cli.shell.exits import ExitCode
+from app.cli.shell.job_options import REASON, Reason, Wait
 from app.cli.shell.session import Session, on_service
+from app.cli.shell.watching import finish
 
 
 @on_service
@@ -74,6 +76,48 @@ def copy(
         session.out.line(record.raw)
         session.out.say(_said(record))
     return ExitCode.OK
+
+
+@on_service
+def feed(
+    session: Session,
+    store: StoreId,
+    source: Annotated[str, typer.Argument(metavar="NODE", help="The store of the node.")],
+    *,
+    sets: Annotated[
+        list[int] | None, typer.Option("--set", min=0, help="Only tables of this set. Repeatable.")
+    ] = None,
+    tables: Annotated[
+        list[str] | None, typer.Option("--table", help="Only this table, as schema.table. Repeatable.")
+    ] = None,
+    prefix: Annotated[str | None, typer.Option(help="What the key of each entry begins with.")] = None,
+    first_copy: Annotated[
+        bool, typer.Option("--first-copy", help="Begin with a new first copy, whatever stands there.")
+    ] = False,
+    syncs: Annotated[
+        int | None, typer.Option(min=1, help="At most so many SYNCs; left out: up to the newest of now.")
+    ] = None,
+    reason: Reason = REASON,
+    wait: Wait = True,
+    timeout: Timeout = None,
+) -> int:
+    """Carry the changes of a node into the replica STORE, each SYNC exactly once.
+
+    NEEDS_TOTAL and FEED_NOT_ALONE say why it does not go on: then name --first-copy.
+
+    Example: lethe slony feed warehouse node1 --set 1
+    """
+    job = session.client.slony_changes.feed(
+        store,
+        source,
+        sets=sets or (),
+        tables=tables or (),
+        prefix=prefix,
+        first_copy=first_copy,
+        syncs_max=syncs,
+        reason=reason,
+    )
+    return finish(session, job, wait=wait, timeout_s=timeout)
 
 
 def _said(record: SlonyChange) -> str:

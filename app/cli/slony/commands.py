@@ -11,7 +11,7 @@ from app.cli.shell.arguments import LIMIT_DEFAULT, Limit, StoreId, instant
 from app.cli.shell.exits import ExitCode
 from app.cli.shell.output import cell
 from app.cli.shell.session import Session, on_service
-from app.cli.slony.changes import changes, copy
+from app.cli.slony.changes import changes, copy, feed
 from app.cli.slony.health import health
 from app.cli.slony.jobs import cleanup, switch_log, wait
 from app.cli.slony.ready import ready
@@ -28,6 +28,7 @@ app = typer.Typer(
 app.command("health")(health)
 app.command("changes")(changes)
 app.command("copy")(copy)
+app.command("feed")(feed)
 app.command("wait")(wait)
 app.command("ready")(ready)
 app.command("cleanup")(cleanup)

@@ -8,7 +8,7 @@ Rules:
 
 import threading
 from collections.abc import AsyncGenerator, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Final
 
@@ -80,10 +80,11 @@ def read_first_copy(
     """
     with _reading(database, settings, store, "slony-copy") as (conn, catalog):
         copy = read_copy(conn, catalog, catalog.local_node, sets)
-        yield form.begin(copy.start, copy.copied)
-        for block in copy.blocks:
-            yield form.block(block)
-        yield form.end()
+        with closing(copy.blocks):  # a COPY that is not read to its end must end before its transaction
+            yield form.begin(copy.start, copy.copied)
+            for block in copy.blocks:
+                yield form.block(block)
+            yield form.end()
 
 
 @contextmanager

@@ -26,6 +26,7 @@ KINDS = (
     Condition(Scope.PURGES_WRITE, "`kind` is PURGE"),
     Condition(Scope.EVENTS_WRITE, "`kind` is EVENT_CLEANUP or LOG_SWITCH"),
     Condition(Scope.ERASURE_WRITE, "`kind` is ERASURE"),
+    Condition(Scope.REPLICATION_WRITE, "`kind` is SLONY_FEED"),
 )
 Controller = Annotated[Caller, Depends(requires(Scope.JOBS_CONTROL, *KINDS))]
 

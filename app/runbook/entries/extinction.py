@@ -121,7 +121,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "KEY_EXTINCT",
-        (Seen.HTTP,),
+        (Seen.HTTP, Seen.TARGET),
         "A change names a key that was discarded for good; nothing of the request was written.",
         "Take the change out, and find the application that still uses the key.",
         Passes.NO,

@@ -41,6 +41,51 @@ ENTRIES: Final = (
         Passes.NO,
     ),
     Entry(
+        "TABLE_UNKNOWN",
+        (Seen.TARGET,),
+        "A table that a feed was to carry is in none of its sets, or lacks the index that Slony-I names.",
+        "Name tables as `schema.table`; those of a set are in `lethe slony copy NODE --set 1`.",
+        Passes.NO,
+    ),
+    Entry(
+        "FEED_DIFFERS",
+        (Seen.TARGET,),
+        "The replica is filled by another feed: of another node, other sets or tables, or another prefix.",
+        "Give it a replica of its own, or let it take this one: `lethe slony feed STORE NODE --first-copy`.",
+        Passes.NO,
+    ),
+    Entry(
+        "FEED_NOT_ALONE",
+        (Seen.TARGET,),
+        (
+            "Somebody else has written into a replica since its feed did: a client, a session, an"
+            " extinction. Nothing of the feed was written over it."
+        ),
+        "End what writes there, then make a new first copy: `lethe slony feed STORE NODE --first-copy`.",
+        Passes.NO,
+    ),
+    Entry(
+        "FEED_ROW_TOO_LARGE",
+        (Seen.TARGET,),
+        "A row, or its key, is larger than an entry of a replica may be; nothing of its SYNC was written.",
+        "Leave its table out: name the others by `--table`, with `--first-copy`.",
+        Passes.NO,
+    ),
+    Entry(
+        "FEED_MOVED",
+        (Seen.TARGET,),
+        "Another attempt of a feed has applied a SYNC meanwhile; this one has written nothing of it.",
+        "Nothing: the job begins where the other has ended.",
+        Passes.YES,
+    ),
+    Entry(
+        "FEED_SCRIPT",
+        (Seen.ANSWER,),
+        "An EXECUTE SCRIPT came with a feed. What it did to rows and columns is not in the log.",
+        "If it changed either, make a new first copy: `lethe slony feed STORE NODE --first-copy`.",
+        Passes.NO,
+    ),
+    Entry(
         "NODE_COPIED",
         (Seen.HTTP, Seen.TARGET, Seen.FINDING),
         (

@@ -98,7 +98,7 @@ ENTRIES: Final = (
     Entry(
         "REPLICA_NOT_BLANK",
         (Seen.TARGET,),
-        "An import found changes in the replica. Nothing was written.",
+        "An import or a first feed found changes in the replica. Nothing was written.",
         (
             "Register a new store for the import. Or bring this replica level by a session:"
             " `lethe replication session start STORE AGREEMENT` at a replica that supplies it."

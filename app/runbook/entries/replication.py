@@ -95,7 +95,7 @@ ENTRIES: Final = (
         (
             "Changes alone cannot bring the consumer up to date: it lacks some that are no longer in the "
             "supplier's changelog (PURGED), is empty (NO_RUV), or was made apart (GENERATION_MISMATCH). "
-            "`reason` of the session says which. Of a Slony-I feed: its position was cleaned away; copy anew."
+            "`reason` of the session says which. Of a Slony-I feed: copy anew (`--first-copy`)."
         ),
         (
             "If another replica still has the changes, begin a session there: `lethe replication "

@@ -8,7 +8,9 @@ from lethe_client.asynchronous.streaming import lines
 from lethe_client.asynchronous.transport import AsyncTransport
 from lethe_client.decoding import decode
 from lethe_client.errors import LetheError, ProblemError, TransportFailed
+from lethe_client.jobs import job_of
 from lethe_client.paths import resource
+from lethe_client.results import Job
 from lethe_client.retries import passing
 from lethe_client.slony_changes import (
     END,
@@ -25,7 +27,7 @@ from lethe_client.transport import Call
 
 
 class SlonyChanges:
-    """`/v1/stores/{store}/slony-changes`."""
+    """`/v1/stores/{store}/slony-changes`, `/slony-copy` and `/slony-feeds`."""
 
     def __init__(self, transport: AsyncTransport) -> None:
         self._transport = transport
@@ -87,6 +89,46 @@ class SlonyChanges:
         )
         async for each in self._records(call, ends=(END,)):
             yield each
+
+    async def feed(
+        self,
+        replica_id: str,
+        source: str,
+        *,
+        sets: Sequence[int] = (),
+        tables: Sequence[str] = (),
+        prefix: str | None = None,
+        first_copy: bool = False,
+        syncs_max: int | None = None,
+        reason: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Job:
+        """Carry a node's changes into a replica, each SYNC exactly once; the answer is the job.
+
+        Args:
+            source: the store of the node.
+            sets, tables: only these; tables as `schema.table`, then without sequences.
+            prefix: what the key of each entry begins with.
+            first_copy: begin with a new first copy, whatever stands there.
+            syncs_max: at most so many SYNCs; None: up to the newest one at the job's start.
+        """
+        body = {
+            "source": source,
+            "sets": [*sets] or None,
+            "tables": [*tables] or None,
+            "prefix": prefix,
+            "first_copy": first_copy or None,
+            "syncs_max": syncs_max,
+            "reason": reason,
+        }
+        call = Call(
+            method="POST",
+            path=resource("stores", replica_id, "slony-feeds"),
+            json={name: value for name, value in body.items() if value is not None},
+            creates=True,
+            idempotency_key=idempotency_key,
+        )
+        return job_of(await self._transport.request(call))
 
     async def _records(self, call: Call, *, ends: tuple[str, ...]) -> AsyncGenerator[SlonyChange]:
         """The records of an answer, whose last one must be of a kind that ends it."""

@@ -44,9 +44,18 @@ class Copy:
     blocks: Generator[list[Change], None, None]
 
 
-def read_copy(conn: Connection, catalog: Catalog, origin: int, sets: frozenset[int]) -> Copy:
+def read_copy(
+    conn: Connection,
+    catalog: Catalog,
+    origin: int,
+    sets: frozenset[int],
+    *,
+    only: frozenset[str] = frozenset(),
+) -> Copy:
     """Copy the tables of some sets; the caller's transaction must have just begun.
 
+    Args:
+        only: these tables of the sets, as `schema.table`; empty: all.
     Raises: OriginElsewhere, FeedSetUnknown, NeedsTotal: there is no SYNC yet; TargetError.
     """
     require_origin(catalog, origin)
@@ -56,15 +65,17 @@ def read_copy(conn: Connection, catalog: Catalog, origin: int, sets: frozenset[i
     require_sets(conn, catalog, origin, sets)
     start = newest_position(conn, catalog, origin)
     [(text,)] = conn.execute("select pg_catalog.txid_current_snapshot()::text")
-    return Copy(start, TxidSnapshot.parse(text), _blocks(conn, catalog, start.seqno, sets))
+    return Copy(start, TxidSnapshot.parse(text), _blocks(conn, catalog, start.seqno, sets, only))
 
 
 def _blocks(
-    conn: Connection, catalog: Catalog, seqno: int, sets: frozenset[int]
+    conn: Connection, catalog: Catalog, seqno: int, sets: frozenset[int], only: frozenset[str]
 ) -> Generator[list[Change], None, None]:
     count = 0
     tables = _TABLES.format(tables=conn.dialect.qualify(catalog.schema, "sl_table"))
     for number, set_id, schema, table, columns in conn.execute(tables, {"sets": sorted(sets)}):
+        if only and f"{schema}.{table}" not in only:
+            continue
         like = Change(seqno, "COPY", set_id=set_id, table_id=int(number), schema=schema, table=table)
         for block in _table(conn, like, columns):
             count += len(block)

@@ -22,8 +22,8 @@ from spark.replication.csn_generator import adjust
 from spark.replication.errors import ReplicaMissing, ReplicaNotOnline
 from spark.replication.proofs.chain import chain_of
 from spark.replication.records import RECORD_SCHEMA, RecordKind, ReplicaRow, ReplicaStatus
+from spark.replication.replica.appending import Own, give_csns, read_own
 from spark.replication.replica.extinction_index import parse_stored
-from spark.replication.replica.local_write import Own, give_csns, read_own
 from spark.replication.replica.replica import (
     Expected,
     advance_ruv,

@@ -17,13 +17,12 @@ from typing import Final
 
 import pyarrow as pa
 
-from spark.formats.csn import FIELD_MAX, Csn
 from spark.formats.extinction import ExtinctionIndex
 from spark.formats.replica import ReplicaTables, tables_of
-from spark.replication.csn_generator import GeneratorState, adjust, next_csn
+from spark.replication.csn_generator import GeneratorState
 from spark.replication.errors import ReplicaNotOnline
-from spark.replication.proofs.chain import chain_of, seed_of
-from spark.replication.records import LOCAL_SCHEMA, RECORD_SCHEMA, RecordKind, ReplicaRow, ReplicaStatus
+from spark.replication.records import ReplicaRow, ReplicaStatus
+from spark.replication.replica.appending import Appender, Own, read_own
 from spark.replication.replica.conditions import (
     Condition,
     Conditional,
@@ -31,18 +30,14 @@ from spark.replication.replica.conditions import (
     hold_arrivals,
     judge_conditions,
 )
-from spark.replication.replica.extinction_index import index_of, judge, mark_of
+from spark.replication.replica.extinction_index import index_of, judge
 from spark.replication.replica.replica import (
     Expected,
-    advance_ruv,
     lock_replica,
     loss_of,
     mark_loss,
     recalled,
-    save_generator,
-    save_replica,
 )
-from spark.replication.replica.upsert import clock_of, entries_of, put_changes, put_entries
 from spark.targets.connection import Connection
 
 __all__ = [
@@ -117,25 +112,6 @@ class GroupWritten:
     own_max: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Own:
-    """The replica's own line of the RUV, the target's clock, and which extinctions there are."""
-
-    max_csn: str | None
-    purged_csn: str | None
-    now_s: int
-    extinctions: str | None
-    logged_chain: bytes | None = None
-    kept_chain: bytes | None = None
-
-    def chain_before(self, rid: int) -> bytes | None:
-        """The value that the next own change follows."""
-        if self.max_csn is None:
-            return seed_of(rid)
-        found = self.logged_chain if self.logged_chain is not None else self.kept_chain
-        return None if found is None else bytes(found)
-
-
 def write_group(
     conn: Connection, requests: Sequence[LocalRequest], *, now_s: int, expected: Expected
 ) -> GroupWritten:
@@ -165,23 +141,6 @@ def write_group(
     raise found
 
 
-def give_csns(state: GeneratorState, count: int, *, now_s: int) -> tuple[list[str], GeneratorState]:
-    """`next_csn` as often as wanted: the same CSNs, the same state.
-
-    Raises: as `next_csn`.
-    """
-    given: list[str] = []
-    while len(given) < count:
-        csn, state = next_csn(state, now_s=now_s)
-        given.append(csn)
-        # The rest of this second's numbers follow without another look at the clock.
-        more = min(count - len(given), FIELD_MAX - state.sequence)
-        head, tail = csn[:8], csn[12:]
-        given += [f"{head}{number:04x}{tail}" for number in range(state.sequence, state.sequence + more)]
-        state = replace(state, sequence=state.sequence + more)
-    return given, state
-
-
 def _write(
     conn: Connection,
     tables: ReplicaTables,
@@ -199,22 +158,7 @@ def _write(
     _refuse_changed(conn, tables, requests, answers)
     fresh = [index for index, answer in answers.items() if answer is None]
     batches = [requests[index].batch for index in fresh]
-    count = sum(batch.num_rows for batch in batches)
-    csns: list[str] = []
-    if count:
-        if own.max_csn is not None:
-            # Whatever became of the generator: no CSN is given at or below one that is in the RUV.
-            state = adjust(state, remote=Csn(own.max_csn), now_s=now_s)
-        if row.generation is None:
-            [generation], state = give_csns(state, 1, now_s=now_s)
-            save_replica(conn, tables, replace(row, generation=generation, status=ReplicaStatus.ONLINE))
-        csns, state = give_csns(state, count, now_s=now_s)
-        records = _records(batches, csns, before=own.max_csn or own.purged_csn)
-        chain, _ = chain_of(records, {row.rid: own.chain_before(row.rid)})
-        put_changes(conn, tables, records, logged_at_s=own.now_s, chain=chain)
-        put_entries(conn, tables, entries_of(records))
-        advance_ruv(conn, tables, row.rid, first=csns[0], last=csns[-1], now_s=own.now_s)
-        save_generator(conn, tables, state)
+    csns = Appender(conn, tables, row, state, own, now_s=now_s).append(batches)
     at = 0
     parts: dict[int, list[str]] = {}
     for index, batch in zip(fresh, batches, strict=True):
@@ -230,36 +174,9 @@ def _write(
     return GroupWritten(_all_answers(requests, answers), csns[-1] if csns else own.max_csn)
 
 
-def _records(batches: Sequence[pa.RecordBatch], csns: list[str], *, before: str | None) -> pa.RecordBatch:
-    assert all(batch.schema.equals(LOCAL_SCHEMA) for batch in batches), "changes as clients write them"
-    changes = pa.Table.from_batches(batches)
-    columns = [pa.concat_arrays(column.chunks) for column in changes.columns]
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array(csns, pa.string()),
-            pa.array([before, *csns[:-1]], pa.string()),
-            pa.repeat(pa.scalar(RecordKind.CHANGE.value), len(csns)),
-            *columns,
-        ],
-        schema=RECORD_SCHEMA,
-    )
-
-
 def forget_requests(conn: Connection, tables: ReplicaTables, *, now_s: int) -> None:
     """Remove the answers of keyed requests that are kept no longer; `now_s` by the target's clock."""
     conn.execute(f"delete from {tables.requests} where at_s <= :at_s", {"at_s": now_s - REQUESTS_KEPT_S})
-
-
-def read_own(conn: Connection, tables: ReplicaTables, rid: int) -> Own:
-    """What a local writer must know, under `lock_replica`; one statement."""
-    rows = conn.execute(
-        f"select u.max_csn, u.purged_csn, {clock_of(conn)}, {mark_of(conn, tables)}, c.chain, p.chain"
-        f" from (select 1 as one) o left join {tables.ruv} u on u.rid = :rid"
-        f" left join {tables.changelog} c on c.rid = :rid and c.csn = u.max_csn"
-        f" left join {tables.points} p on p.rid = :rid and p.csn = u.max_csn",
-        {"rid": rid},
-    )
-    return Own(*rows[0])
 
 
 def _stored(

@@ -261,6 +261,7 @@ BODIES: Mapping[str, Any] = {
         "stores": [f"{owner.name}-sym"],
     },
     "create_audit": lambda tenant, _: {"agreement_id": tenant.things["agreement_id"]},
+    "feed_replica": lambda tenant, _: {"source": f"{tenant.name}-node"},
 }
 """Bodies that an example cannot know."""
 

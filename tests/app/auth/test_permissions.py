@@ -62,6 +62,7 @@ STARTED_BY: dict[str, tuple[str, dict[str, object]]] = {
     "events:write": ("EVENT_CLEANUP", {}),
     "events:wait": ("EVENT_WAIT", {}),
     "evidence:verify": ("ARCHIVE_VERIFY", {}),
+    "data:read": ("SLONY_FEED", {"source": "tenant-b-node"}),
     "stores:write": ("ARCHIVE_RESTORE", {"into": _INTO | {"file": "/x"}}),
     "admin": ("ARCHIVE_RESTORE", {"into": _INTO | {"live": True}}),
 }
@@ -96,7 +97,9 @@ def _as_it_is(_: World, call: Call) -> Call:
 def _schedule(verb: str, store: str, **fields: object) -> Variation:
     def varied(world: World, call: Call) -> Call:
         body = fields | ({"period": "P1D"} if verb == "ERASURE" else {})
-        if store == "replica":
+        if verb == "SLONY_FEED":
+            body |= {"source": f"{world.theirs.name}-node"}
+        elif store == "replica":
             body |= {"agreement_id": world.theirs.things["agreement_id"]}
         return call.with_body(verb=verb, body=body, store=f"{world.theirs.name}-{store}", cron="0 3 * * *")
 
@@ -115,6 +118,11 @@ def _resumed(verb: str, store: str, **fields: object) -> Variation:
     return varied
 
 
+def _feeds(world: World, call: Call) -> Call:
+    source, store = f"{world.theirs.name}-node", f"{world.theirs.name}-replica"
+    return call.with_body(kind="SLONY_FEED", params={"source": source}, stores=[store])
+
+
 _DISCARD = {"mode": "TOTAL", "discard_consumer_changes": True}
 VARIATIONS: dict[tuple[str, str], Variation] = {
     ("restore_archive", "admin"): _body(into={"live": True}),
@@ -122,6 +130,10 @@ VARIATIONS: dict[tuple[str, str], Variation] = {
     ("create_batch", "purges:write"): _body(kind="PURGE"),
     ("create_batch", "events:write"): _body(kind="EVENT_CLEANUP", params={}),
     ("create_batch", "erasure:write"): _body(kind="ERASURE", params={}),
+    ("create_batch", "replication:write"): _feeds,
+    ("feed_replica", "data:read"): _as_it_is,
+    ("create_schedule", "data:read"): _schedule("SLONY_FEED", "replica"),
+    ("resume_schedule", "data:read"): _resumed("SLONY_FEED", "replica"),
     ("create_schedule", "purges:write"): _body(verb="PURGE"),
     ("create_schedule", "events:write"): _schedule("EVENT_CLEANUP", "node"),
     ("create_schedule", "erasure:write"): _schedule("ERASURE", "je"),
@@ -213,6 +225,7 @@ BASES = {
     "retry_job": ("purges:write",),
     "resume_job": ("purges:write",),
     "create_token": ("admin",),
+    "feed_replica": ("data:read",),
 }
 """Where every request meets some condition."""
 
@@ -232,6 +245,7 @@ def test_scope_that_some_requests_need_is_asked_for(world: World, operation: Ope
     assert (answer.status_code, answer.json()["code"]) == (403, "SCOPE_MISSING"), answer.text
     assert answer.json()["scope"] == scope
     more = ["purges:write"] if operation.id in ("retry_job", "resume_job") else []
+    more += ["replication:write"] if scope == "data:read" else []  # a feed needs both
     answer = world.ask(call, world.token([*operation.scopes, scope, *more]))
     assert not _is_refused(answer), answer.text
     world.restore()

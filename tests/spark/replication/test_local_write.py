@@ -18,6 +18,7 @@ from spark.formats.replica import tables_of
 from spark.replication.csn_generator import ClockSkewExceeded, GeneratorState, next_csn
 from spark.replication.errors import ReplicaMissing, ReplicaNotOnline, ReplicaWasRestored
 from spark.replication.records import LOCAL_SCHEMA, RECORD_SCHEMA, ReplicaStatus
+from spark.replication.replica.appending import give_csns
 from spark.replication.replica.local_write import (
     REQUESTS_KEPT_S,
     Expected,
@@ -26,7 +27,6 @@ from spark.replication.replica.local_write import (
     LocalRequest,
     RequestKey,
     RequestWritten,
-    give_csns,
     write_group,
 )
 from spark.replication.replica.replica import (

@@ -93,6 +93,13 @@ ENTRIES: Final = (
         Passes.FINE,
     ),
     Entry(
+        "SLONY_FEED",
+        (Seen.ANSWER,),
+        "A kind of job: it carries the changes of a Slony-I node into a replica, each SYNC exactly once.",
+        "`lethe slony feed STORE NODE` starts one.",
+        Passes.FINE,
+    ),
+    Entry(
         "BATCH",
         (Seen.ANSWER,),
         "A kind of job: one request over many stores, with a job for each.",

@@ -1,0 +1,1 @@
+"""The job that carries a Slony-I node's changes into a replica."""

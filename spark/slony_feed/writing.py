@@ -1,0 +1,239 @@
+"""The records of a unit as changes of a replica, block by block, inside the transaction of the unit.
+
+Rules:
+- records are taken in their order: of a key that comes twice the later one stays;
+- an UPDATE has only the columns that changed: the rest is the entry's. One that changes the key is a delete
+  and an insert. A row that is not there for an UPDATE is a gap: nothing of the unit is written;
+- rows of tables that are not fed (any more) are left out: `source` has seen to it that none is missing.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from spark.events.feed.errors import NeedsTotal
+from spark.events.feed.records import Change
+from spark.formats.extinction import ExtinctionIndex
+from spark.formats.replica import KEY_MAX_BYTES, VALUE_MAX_BYTES, ReplicaTables
+from spark.replication.records import LOCAL_SCHEMA
+from spark.replication.replica.appending import Appender
+from spark.replication.replica.entries import read_entries
+from spark.replication.replica.extinction_index import judge
+from spark.slony_feed.cursor import Feed
+from spark.slony_feed.errors import FeedKeyExtinct, FeedRowTooLarge
+from spark.slony_feed.keys import row_key, script_key, sequence_key, table_key, value_of
+from spark.slony_feed.source import Known, TableKnown
+from spark.targets.connection import Connection
+
+PAGE_ROWS: Final = 5_000
+_LOOKED_UP_AT_ONCE: Final = 500
+_SHOWN: Final = 120
+Row = dict[str, str | None]
+
+
+class UnitWriter:
+    """Writes the records of one unit, or of a first copy."""
+
+    def __init__(
+        self,
+        conn: Connection,
+        tables: ReplicaTables,
+        appender: Appender,
+        feed: Feed,
+        known: Known,
+        index: ExtinctionIndex,
+    ) -> None:
+        assert conn.in_transaction, "a unit is there or it is not"
+        self.records = self.scripts = 0
+        self.first_csn: str | None = None
+        self._conn, self._tables, self._appender = conn, tables, appender
+        self._feed, self._known, self._index = feed, known, index
+        self._pending: list[tuple[bytes, bytes | None]] = []
+        self._rows: dict[bytes, Row | None] = {}
+
+    def take(self, block: Sequence[Change]) -> None:
+        """Write a block of records.
+
+        Raises: NeedsTotal: a record does not fit what is here. FeedRowTooLarge, FeedKeyExtinct; TargetError.
+        """
+        self._rows = self._standing(block)
+        for change in block:
+            self._take(change)
+        self.flush()
+
+    def put(self, key: str, value: bytes | None) -> None:
+        """Write an entry, or delete it."""
+        name = f"{self._feed.prefix}{key}".encode()
+        if len(name) > KEY_MAX_BYTES or (value is not None and len(value) > VALUE_MAX_BYTES):
+            size = len(name) if len(name) > KEY_MAX_BYTES else len(value or b"")
+            raise FeedRowTooLarge(
+                f"{_said(name)} does not fit into an entry: {size:,} bytes; a key has at most"
+                f" {KEY_MAX_BYTES:,}, a value {VALUE_MAX_BYTES:,}; leave its table out by `tables`"
+            )
+        self._pending.append((name, value))
+
+    def flush(self) -> None:
+        """Write what is pending."""
+        if not self._pending:
+            return
+        keys, values = zip(*self._pending, strict=True)
+        self._pending = []
+        database = pa.array([self._feed.database] * len(keys), pa.binary())
+        columns = [database, pa.array(keys, pa.binary()), pa.array(values, pa.binary())]
+        batch = pa.RecordBatch.from_arrays(columns, schema=LOCAL_SCHEMA)
+        judged = judge(self._index, batch)
+        extinct = judged.those_of(batch)  # their deletes are the scan's
+        refused = extinct.filter(extinct.column("value").is_valid()).column("key")
+        if len(refused):
+            key = _said(refused[0].as_py())
+            raise FeedKeyExtinct(f"{key} was discarded for good by an extinction: leave its table out")
+        csns = self._appender.append([judged.rest_of(batch)])
+        self.first_csn = self.first_csn or (csns[0] if csns else None)
+
+    def remove_others(self) -> None:
+        """Delete every live entry of the feed's database that was not written by this writer."""
+        self.flush()
+        entries, after = self._tables.entries, b""
+        older = "" if self.first_csn is None else " and csn < :first"
+        while True:
+            rows = self._conn.execute(
+                f"select key from {entries} where database = :database and key > :after"
+                f" and not is_tombstone{older} order by key limit {PAGE_ROWS}",
+                {"database": self._feed.database, "after": after, "first": self.first_csn},
+            )
+            if not rows:
+                return
+            self._pending += [(bytes(key), None) for (key,) in rows]
+            after = bytes(rows[-1][0])
+            self.flush()
+
+    def _take(self, change: Change) -> None:
+        if change.kind == "SEQUENCE":
+            self._sequence(change)
+        elif change.kind == "DDL":
+            self._script(change)
+        elif change.kind == "UNKNOWN":
+            raise NeedsTotal(
+                f"the log has a row of a kind that this version does not know: {change.detail}; begin again"
+                " with a first copy"
+            )
+        elif change.table_id is not None:
+            table = self._known.tables.get(change.table_id)
+            if table is not None:
+                self._row(change, table)
+                self.records += 1
+
+    def _row(self, change: Change, table: TableKnown) -> None:
+        if (change.schema, change.table) != (table.schema, table.table):
+            raise _misfit(change, "has another name than at the first copy")
+        if change.kind == "TRUNCATE":
+            self._truncate(table)
+        elif change.kind in ("INSERT", "COPY"):
+            self._write(change, table, dict(change.values or {}))
+        elif change.kind == "DELETE":
+            self._delete(_key(change, table, change.key))
+        elif change.kind == "UPDATE":
+            self._update(change, table)
+        else:
+            raise AssertionError(f"a record of kind {change.kind}")
+
+    def _update(self, change: Change, table: TableKnown) -> None:
+        key = _key(change, table, change.key)
+        before = self._rows.get(self._name(key))
+        if before is None:
+            raise _misfit(change, f"changes {_said(self._name(key))}, which is not in the replica")
+        row = {**before, **(change.values or {})}
+        if _key(change, table, row) != key:
+            self._delete(key)
+        self._write(change, table, row)
+
+    def _write(self, change: Change, table: TableKnown, row: Row) -> None:
+        key = _key(change, table, row)
+        self.put(key, value_of(row))
+        self._rows[self._name(key)] = row
+
+    def _delete(self, key: str) -> None:
+        self.put(key, None)
+        self._rows[self._name(key)] = None
+
+    def _truncate(self, table: TableKnown) -> None:
+        """Delete every entry of a table; what this block has written before is there by then."""
+        self.flush()
+        prefix = self._name(table_key(table.schema, table.table))
+        after = None
+        while True:
+            page = read_entries(
+                self._conn,
+                after=after,
+                rows_max=PAGE_ROWS,
+                database=self._feed.database,
+                prefix=prefix,
+                tombstones=False,
+            )
+            keys = page.column("key").to_pylist()
+            if not keys:
+                break
+            self._pending += [(key, None) for key in keys]
+            self.flush()
+            after = (self._feed.database, keys[-1])
+        self._rows = {key: None if key.startswith(prefix) else row for key, row in self._rows.items()}
+
+    def _sequence(self, change: Change) -> None:
+        detail = change.detail or {}
+        known = self._known.sequences.get(int(detail["sequence_id"]))
+        if known is not None:
+            self.put(sequence_key(*known), value_of({"last_value": str(detail["last_value"])}))
+            self.records += 1
+
+    def _script(self, change: Change) -> None:
+        assert change.actionseq is not None, "a row of sl_log_script has one"
+        detail = {**(change.detail or {}), "seqno": change.seqno}
+        self.put(script_key(change.actionseq), value_of(detail))
+        self.scripts += 1
+        self.records += 1
+
+    def _name(self, key: str) -> bytes:
+        return f"{self._feed.prefix}{key}".encode()
+
+    def _standing(self, block: Sequence[Change]) -> dict[bytes, Row | None]:
+        """The rows that the UPDATEs of a block begin with, as the replica has them."""
+        wanted = set()
+        for change in block:
+            table = self._known.tables.get(-1 if change.table_id is None else change.table_id)
+            if change.kind == "UPDATE" and table is not None:
+                wanted.add(self._name(_key(change, table, change.key)))
+        found: dict[bytes, Row | None] = {}
+        keys = sorted(wanted)
+        for begin in range(0, len(keys), _LOOKED_UP_AT_ONCE):
+            some = keys[begin : begin + _LOOKED_UP_AT_ONCE]
+            # One look by the key for each: given all keys at once the planner reads the whole table.
+            looks = " union all ".join(
+                f"select {at}, value from {self._tables.entries}"
+                f" where database = :database and key = :key{at} and not is_tombstone"
+                for at in range(len(some))
+            )
+            params = {"database": self._feed.database} | {f"key{at}": key for at, key in enumerate(some)}
+            found |= {some[at]: json.loads(bytes(value)) for at, value in self._conn.execute(looks, params)}
+        return found
+
+
+def _key(change: Change, table: TableKnown, values: Row | None) -> str:
+    found = [(values or {}).get(column) for column in table.columns]
+    texts = [value for value in found if value is not None]
+    if len(texts) < len(found):
+        raise _misfit(change, f"has no value of its key ({', '.join(table.columns)})")
+    return row_key(table.schema, table.table, texts)
+
+
+def _misfit(change: Change, why: str) -> NeedsTotal:
+    return NeedsTotal(
+        f"record {change.actionseq} ({change.kind} of {change.schema}.{change.table}) {why}: the replica is"
+        " not what the log goes on from; begin again with a first copy"
+    )
+
+
+def _said(key: bytes) -> str:
+    text = key.decode(errors="replace")
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

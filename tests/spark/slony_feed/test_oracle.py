@@ -1,0 +1,141 @@
+"""A real node and a replica that its feed fills: after each round both hold the same, value by value.
+
+Each round has random work, runs of the feed beside it, and a SYNC at its end. Kills: a process that carries
+the feed dies at a call of its replica's driver, drawn anew each time; the next run goes on.
+"""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any
+
+import pytest
+
+from spark.formats.replica import tables_of
+from spark.targets.connection import Target, connect
+from tests.replica_feed import cursor_at, entries_at, feed_once, rows_of, run_killed
+from tests.slony_cluster import SlonyCluster
+from tests.slony_feed import content
+
+ROUNDS = 3
+KILLS = 6
+KILLS_LONG = 100
+CALLS_MAX = 60
+
+
+def changelog_is_whole(place: Target) -> None:
+    """Replaying the changelog gives the entries: nothing came into one of them alone."""
+    with connect(place, application_name="lethe-test") as conn:
+        tables = tables_of(conn)
+        replayed: dict[bytes, Any] = {}
+        for key, payload in conn.execute(f"select key, payload from {tables.changelog} order by csn"):
+            replayed[bytes(key)] = None if payload is None else bytes(payload)
+    assert {key: value for key, value in replayed.items() if value is not None} == entries_at(place)
+
+
+def agrees(place: Target, slony: SlonyCluster) -> None:
+    entries = entries_at(place)
+    assert rows_of(entries) == content(slony, 1)
+    [(ticket,)] = slony.run(1, "select last_value from ticket")
+    found = entries.get(b"!sequence/public.ticket")
+    assert found is None or json.loads(found) == {"last_value": str(ticket)}
+
+
+def odd_work(slony: SlonyCluster, rng: Random) -> None:
+    """What the load does not do: keys that change, tables that are emptied, rows that come and go."""
+    number = 500_000 + rng.randrange(1_000)
+    for statement in rng.sample(
+        [
+            "update account set id = (select max(id) + 1 from account)"
+            " where id = (select min(id) from account)",
+            f"insert into account values ({number}, E'\\u00e9\\\\\\'\"\\n', 1.50) on conflict do nothing",
+            f"delete from account where id = {number}",
+            f"update account set owner = 'o' where id > {number}",
+            "update movement set number = (select max(number) from movement) + number where account % 7 = 0",
+            "begin; truncate movement; insert into movement values (1, 1, 1, null); commit",
+            f"insert into account values (-{number}, 'x', 0); delete from account where id = -{number}",
+        ],
+        4,
+    ):
+        slony.run(1, statement)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_random_work_leaves_both_sides_equal_after_each_round(
+    request: pytest.FixtureRequest, slony: SlonyCluster, kind: str
+) -> None:
+    place: Target = request.getfixturevalue(f"{kind}_place")
+    rng = Random(7)
+    slony.catch_up()
+    for _round in range(ROUNDS):
+        with slony.load(linger=0.2, seed=rng.randrange(100)) as load:
+            for _ in range(2):
+                load.await_committed(10)
+                feed_once(place, slony)
+                slony.sync(1)
+        odd_work(slony, rng)
+        newest = slony.sync(1)
+        cursor = feed_once(place, slony)
+        assert cursor.seqno >= newest
+        agrees(place, slony)
+    changelog_is_whole(place)
+    assert cursor.copies == 1
+    assert cursor.units > ROUNDS
+
+
+def kills(place: Target, slony: SlonyCluster, count: int, *, seed: int) -> None:
+    """Runs that die, each followed by work; in between the feed comes to its end now and then."""
+    rng, died = Random(seed), 0
+    while died < count:
+        with slony.load(seed=rng.randrange(100)) as load:
+            load.await_committed(3)
+        if rng.random() < 0.3:
+            odd_work(slony, rng)
+        slony.sync(1)
+        first_copy = rng.random() < 0.2
+        at = rng.randrange(1, CALLS_MAX)
+        if run_killed(place, slony, at=at, after=rng.random() < 0.5, first_copy=first_copy) is not None:
+            died += 1
+        if rng.random() < 0.3:
+            newest = slony.sync(1)
+            assert feed_once(place, slony).seqno >= newest
+            agrees(place, slony)
+    slony.sync(1)
+    feed_once(place, slony)
+    agrees(place, slony)
+    changelog_is_whole(place)
+
+
+def test_kills_at_any_call_lose_nothing_and_double_nothing(sqlite_place: Target, slony: SlonyCluster) -> None:
+    kills(sqlite_place, slony, KILLS, seed=3)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_a_hundred_kills(request: pytest.FixtureRequest, slony: SlonyCluster, kind: str) -> None:
+    kills(request.getfixturevalue(f"{kind}_place"), slony, KILLS_LONG, seed=4)
+
+
+def test_a_unit_is_labelled_and_sequences_and_scripts_are_entries(
+    sqlite_place: Target, slony: SlonyCluster
+) -> None:
+    slony.catch_up()
+    feed_once(sqlite_place, slony, prefix="shop:")
+    slony.run(1, "select nextval('ticket'); insert into account values (910001, 'a', 1)")
+    slony.slonik("execute script (event node = 1, sql = 'comment on table movement is ''y''');")
+    slony.sync(1)
+    cursor = feed_once(sqlite_place, slony, prefix="shop:")
+    entries = {key.decode(): json.loads(value) for key, value in entries_at(sqlite_place).items()}
+    assert all(key.startswith("shop:") for key in entries)
+    assert entries["shop:public.account/910001"] == {"id": "910001", "owner": "a", "balance": "1"}
+    assert set(entries["shop:!sync"]) == {"origin", "seqno", "at"}
+    [(ticket,)] = slony.run(1, "select last_value from ticket")
+    assert entries["shop:!sequence/public.ticket"] == {"last_value": str(ticket)}
+    [script] = [value for key, value in entries.items() if key.startswith("shop:!ddl/")]
+    assert script["statement"].strip() == "comment on table movement is 'y'"
+    assert cursor.scripts == 1
+    assert cursor.scripted is not None
+    assert rows_of(entries_at(sqlite_place), prefix="shop:") == content(slony, 1)
+    assert cursor == cursor_at(sqlite_place)
