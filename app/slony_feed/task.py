@@ -44,6 +44,8 @@ from spark.targets.fence import check_fence
 CHECKPOINT: Final = "slony_feed"
 PURPOSE: Final = "slony-feed"
 STATEMENT_TIMEOUT_MS: Final = 600_000
+IDLE_MAX_MS: Final = 900_000
+"""Of the node, while the replica writes what was read: as long as a reading may hold the log."""
 """At the node: a large SYNC is sorted by its log_actionseq before the first row comes."""
 SCRIPT_WARNING: Final = "FEED_SCRIPT"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -123,7 +125,11 @@ def _node(attempt: _Attempt) -> Iterator[tuple[Connection, Catalog]]:
     Raises: JobSignal.
     """
     context, node = attempt.context, None
-    limits = replace(session_limits(context.settings), statement_timeout_ms=STATEMENT_TIMEOUT_MS)
+    limits = replace(
+        session_limits(context.settings),
+        statement_timeout_ms=STATEMENT_TIMEOUT_MS,
+        idle_in_transaction_timeout_ms=IDLE_MAX_MS,
+    )
     try:
         with connected_node(
             attempt.source, context.settings, context.database, purpose=PURPOSE, limits=limits

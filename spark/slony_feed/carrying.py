@@ -206,7 +206,8 @@ class Carrier:
         sets = feed.sets or origin_sets(node, catalog, feed.origin)
         with node.transaction(read_only=True):
             copy = read_copy(node, catalog, feed.origin, sets, only=feed.tables)
-            known = read_known(node, catalog, feed.origin, sets=feed.sets, names=feed.tables)
+            # Of the sets that are copied: one that came meanwhile differs at the first unit.
+            known = read_known(node, catalog, feed.origin, sets=frozenset(sets), names=feed.tables)
             life = read_life(node, catalog)
             at_us = read_instant(node, catalog, feed.origin, copy.start.seqno)
             # What is left of the COPY ends before the transaction does: no ROLLBACK passes it.

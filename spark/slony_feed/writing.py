@@ -69,8 +69,8 @@ class UnitWriter:
         if len(name) > KEY_MAX_BYTES or (value is not None and len(value) > VALUE_MAX_BYTES):
             size = len(name) if len(name) > KEY_MAX_BYTES else len(value or b"")
             raise FeedRowTooLarge(
-                f"{_said(name)} does not fit into an entry: {size:,} bytes; a key has at most"
-                f" {KEY_MAX_BYTES:,}, a value {VALUE_MAX_BYTES:,}; leave its table out by `tables`"
+                f"a row of {self._table_of(name)} does not fit into an entry: {size:,} bytes; a key has"
+                f" at most {KEY_MAX_BYTES:,}, a value {VALUE_MAX_BYTES:,}; leave its table out by `tables`"
             )
         self._pending.append((name, value))
 
@@ -87,8 +87,8 @@ class UnitWriter:
         extinct = judged.those_of(batch)  # their deletes are the scan's
         refused = extinct.filter(extinct.column("value").is_valid()).column("key")
         if len(refused):
-            key = _said(refused[0].as_py())
-            raise FeedKeyExtinct(f"{key} was discarded for good by an extinction: leave its table out")
+            table = self._table_of(refused[0].as_py())
+            raise FeedKeyExtinct(f"a key of {table} was discarded for good by an extinction: leave it out")
         csns = self._appender.append([judged.rest_of(batch)])
         self.first_csn = self.first_csn or (csns[0] if csns else None)
 
@@ -116,8 +116,8 @@ class UnitWriter:
             self._script(change)
         elif change.kind == "UNKNOWN":
             raise NeedsTotal(
-                f"the log has a row of a kind that this version does not know: {change.detail}; begin again"
-                " with a first copy"
+                f"record {change.actionseq} of the log is of a kind that this version does not know; begin"
+                " again with a first copy"
             )
         elif change.table_id is not None:
             table = self._known.tables.get(change.table_id)
@@ -143,7 +143,7 @@ class UnitWriter:
         key = _key(change, table, change.key)
         before = self._rows.get(self._name(key))
         if before is None:
-            raise _misfit(change, f"changes {_said(self._name(key))}, which is not in the replica")
+            raise _misfit(change, "changes a row that is not in the replica")
         row = {**before, **(change.values or {})}
         if _key(change, table, row) != key:
             self._delete(key)
@@ -194,6 +194,11 @@ class UnitWriter:
         self.scripts += 1
         self.records += 1
 
+    def _table_of(self, name: bytes) -> str:
+        """The part of a key that errors may show: who reads errors may not read the data."""
+        text = name.decode(errors="replace").removeprefix(self._feed.prefix).split("/", 1)[0]
+        return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
     def _name(self, key: str) -> bytes:
         return f"{self._feed.prefix}{key}".encode()
 
@@ -232,8 +237,3 @@ def _misfit(change: Change, why: str) -> NeedsTotal:
         f"record {change.actionseq} ({change.kind} of {change.schema}.{change.table}) {why}: the replica is"
         " not what the log goes on from; begin again with a first copy"
     )
-
-
-def _said(key: bytes) -> str:
-    text = key.decode(errors="replace")
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

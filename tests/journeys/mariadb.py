@@ -72,6 +72,11 @@ def is_blocked(connection: Connection) -> bool:
     )
 
 
+def is_caught(connection: Connection) -> bool:
+    """Whether a session has written and sleeps; another unit of its runner may wait for its locks."""
+    return any(row[1] == "Sleep" for row in at_work(connection))
+
+
 def kill_one(server: PrivateMariadb, place: Place, rng: Random) -> None:
     """End one session of the database, as an operator or a network does; none where there is none."""
     try:

@@ -33,6 +33,7 @@ from tests.journeys.mariadb import (
     database_of,
     fingerprint,
     is_blocked,
+    is_caught,
     kill_one,
     new_place,
 )
@@ -312,8 +313,8 @@ def _freeze_inside_a_unit(
             process = runners.holder(job_id)
             process.freeze()
             holder.rollback()
-            until(lambda: all(row[1] == "Sleep" for row in at_work(look)), pause_s=LOOK_AGAIN_S)
-            if at_work(look):
+            until(lambda: not at_work(look) or is_caught(look), pause_s=LOOK_AGAIN_S)
+            if is_caught(look):
                 return job_id, process
             holder.begin()
             ask(holder, "select 1 from sym_data_event for update")

@@ -28,6 +28,8 @@ from spark.targets.target import (
 
 Result = TypeVar("Result")
 NO_FILE = "/nonexistent/lethe"
+STEP_MAX_S = 2.0
+"""For more of a time in which this process was stopped no server is blamed."""
 # Who answers these learns nothing of the password that an eavesdropper of SCRAM would not.
 SAFE_METHODS = "scram-sha-256,none"
 TELLING_METHODS = f"{SAFE_METHODS},md5,password"
@@ -75,7 +77,7 @@ class Impatient(psycopg.Connection[tuple[Any, ...]]):
         return super().wait(self._heard(gen), *args, **kwargs)
 
     def _heard(self, gen: PQGen[Result]) -> PQGen[Result]:
-        heard_s, ready = time.monotonic(), None
+        silent_s, at_s, ready = 0.0, time.monotonic(), None
         while True:
             try:
                 wanted = gen.send(ready)  # type: ignore[arg-type]  # None begins it
@@ -83,12 +85,11 @@ class Impatient(psycopg.Connection[tuple[Any, ...]]):
                 found: Result = end.value
                 return found
             ready = yield wanted
-            now_s = time.monotonic()
-            if ready:
-                heard_s = now_s
-            elif now_s - heard_s > self.silent_max_s:
+            step_s, at_s = min(time.monotonic() - at_s, STEP_MAX_S), time.monotonic()
+            silent_s = 0.0 if ready else silent_s + step_s
+            if silent_s > self.silent_max_s:
                 self.close()
-                raise psycopg.OperationalError(f"the server said nothing for {now_s - heard_s:.0f} s")
+                raise psycopg.OperationalError(f"the server said nothing for {silent_s:.0f} s")
 
 
 def connected(target: Target, application_name: str, *, limits: SessionLimits) -> Impatient:

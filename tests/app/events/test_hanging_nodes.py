@@ -33,15 +33,19 @@ class Hanging(CuttableProxy):
     def __init__(self, port: int) -> None:
         self.at: bytes | None = None
         self.hangs = threading.Event()
-        self.connections = 0
+        self.connections = self._former = 0
         super().__init__(port)
+
+    def hang_at(self, at: bytes) -> None:
+        """From the next connection on: the last words of former ones may still be on their way."""
+        self._former, self.at = self.connections, at
 
     def _carry(self, client: socket.socket, server: socket.socket) -> None:
         self.connections += 1
         super()._carry(client, server)
 
     def _client_said(self, server: socket.socket, data: bytes) -> bool:
-        if self.at is not None and self.at in data:
+        if self.at is not None and self.connections > self._former and self.at in data:
             self.hangs.set()
         return super()._client_said(server, data)
 
@@ -77,7 +81,8 @@ def test_node_that_hangs_holds_one_thread(
     make_event(node, 1, SEQNO)
     first, second, third = (waits.submit(sick, timeout="PT1H", seqno=SEQNO) for _ in range(3))
     well = waits.submit(store, timeout="PT1H", seqno=SEQNO)
-    proxy.at, before = at, proxy.connections
+    before = proxy.connections
+    proxy.hang_at(at)
     with ThreadPoolExecutor(1) as pool:
         held = pool.submit(waits.attempt, first)
         assert proxy.hangs.wait(WAIT_S)

@@ -22,7 +22,7 @@ from spark.formats.csn import Csn
 from spark.replication import agreements
 from spark.replication.consumer import apply
 from spark.replication.records import ReplicaStatus, SessionMode
-from spark.replication.replica import local_write, replica
+from spark.replication.replica import appending, local_write, replica
 from spark.replication.sessions import session
 from spark.replication.supplier.decide import Strategy
 from spark.replication.trimming import units as trim
@@ -56,7 +56,7 @@ FAULT_POINTS = (
     (apply, "advance_ruv"),
     (apply, "save_session"),
     (session, "save_session"),
-    (local_write, "save_generator"),
+    (appending, "save_generator"),
 )
 
 
