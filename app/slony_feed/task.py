@@ -44,9 +44,9 @@ from spark.targets.fence import check_fence
 CHECKPOINT: Final = "slony_feed"
 PURPOSE: Final = "slony-feed"
 STATEMENT_TIMEOUT_MS: Final = 600_000
+"""At the node: a large SYNC is sorted by its log_actionseq before the first row comes."""
 IDLE_MAX_MS: Final = 900_000
 """Of the node, while the replica writes what was read: as long as a reading may hold the log."""
-"""At the node: a large SYNC is sorted by its log_actionseq before the first row comes."""
 SCRIPT_WARNING: Final = "FEED_SCRIPT"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

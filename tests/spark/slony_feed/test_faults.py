@@ -352,7 +352,8 @@ def test_a_row_that_no_entry_holds_stops_the_unit(node: SlonyCluster, sqlite_pla
     node.run(1, "insert into account values (300, 'before', 1)")
     node.run(1, "insert into account values (301, repeat('x', 1100000), 1)")
     node.sync(1)
-    with changes_nothing(sqlite_place), pytest.raises(FeedRowTooLarge, match=r"public\.account/301"):
+    said = r"^a row of public\.account does not fit"  # whoever reads errors may not read the data
+    with changes_nothing(sqlite_place), pytest.raises(FeedRowTooLarge, match=said):
         feed_once(sqlite_place, node)
     node.run(1, "delete from account where id = 301")
 
@@ -362,7 +363,10 @@ def test_an_update_of_a_row_that_is_not_there_is_a_gap(node: SlonyCluster, sqlit
     with connect(sqlite_place, application_name="lethe-test") as conn:
         conn.execute(f"delete from {tables_of(conn).entries} where key = :key", {"key": b"public.account/1"})
     work(node)
-    with changes_nothing(sqlite_place), pytest.raises(NeedsTotal, match=r"public\.account/1"):
+    with (
+        changes_nothing(sqlite_place),
+        pytest.raises(NeedsTotal, match=r"^record \d+ \(UPDATE of public\.account\) changes a row"),
+    ):
         feed_once(sqlite_place, node)
 
 
