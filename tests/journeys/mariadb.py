@@ -77,6 +77,15 @@ def is_caught(connection: Connection) -> bool:
     return any(row[1] == "Sleep" for row in at_work(connection))
 
 
+def is_idle(connection: Connection) -> bool:
+    """Whether nobody is at work, for longer than InnoDB answers from a look before (0.1 s)."""
+    for _ in range(3):
+        if at_work(connection):
+            return False
+        time.sleep(LOOK_AGAIN_S)
+    return not at_work(connection)
+
+
 def kill_one(server: PrivateMariadb, place: Place, rng: Random) -> None:
     """End one session of the database, as an operator or a network does; none where there is none."""
     try:

@@ -34,6 +34,7 @@ from tests.journeys.mariadb import (
     fingerprint,
     is_blocked,
     is_caught,
+    is_idle,
     kill_one,
     new_place,
 )
@@ -51,7 +52,7 @@ pytestmark = [pytest.mark.journey, pytest.mark.mariadb]
 
 CASES = 3
 LONG_CASES = 400
-FREEZE_TRIES = 5
+FREEZE_TRIES = 12
 QUIET_S = 0.6
 # A unit gives its own lock wait up after a second; the rest is a loaded machine.
 WAIT_MAX_S = 1.5
@@ -313,7 +314,7 @@ def _freeze_inside_a_unit(
             process = runners.holder(job_id)
             process.freeze()
             holder.rollback()
-            until(lambda: not at_work(look) or is_caught(look), pause_s=LOOK_AGAIN_S)
+            until(lambda: is_caught(look) or is_idle(look), pause_s=LOOK_AGAIN_S)
             if is_caught(look):
                 return job_id, process
             holder.begin()
