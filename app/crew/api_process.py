@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from queue import Empty, Full, Queue
 from types import FrameType
 from typing import BinaryIO, Final
@@ -82,13 +83,14 @@ class Teller:
         self._silent_turns += 1
         if not (rings or supplied or answered != self._answered or self._silent_turns >= SILENT_TURNS_MAX):
             return
-        self._tell(answered, supplied, rings=rings)
+        self._tell(answered, supplied, rings=rings, waits=False)
 
     def waits(self) -> None:
         """Tell that this process lives, though its loop does not turn yet."""
-        self._tell(self._requests.answers, take_supplied(), rings=self._database.bell.is_set())
+        rings = self._database.bell.is_set()
+        self._tell(self._requests.answers, take_supplied(), rings=rings, waits=True)
 
-    def _tell(self, answered: int, supplied: set[str], *, rings: bool) -> None:
+    def _tell(self, answered: int, supplied: set[str], *, rings: bool, waits: bool) -> None:
         self._database.bell.clear()
         self._silent_turns, self._answered = 0, answered
         news = News(
@@ -97,6 +99,7 @@ class Teller:
             rings=rings,
             silence_s=round(self._ear.silence_s(), 1),
             reconnects=self._ear.reconnects,
+            waits=waits,
         )
         self._hand_on(news)
 
@@ -104,9 +107,7 @@ class Teller:
         """Put it where the thread takes it; where that is stuck, the next one tells of this one too."""
         if self._left is not None:
             supplied = sorted({*self._left.supplied, *news.supplied})
-            news = News(
-                news.families, supplied, self._left.rings or news.rings, news.silence_s, news.reconnects
-            )
+            news = replace(news, supplied=supplied, rings=self._left.rings or news.rings)
         try:
             self._lines.put_nowait(news.line())
         except Full:

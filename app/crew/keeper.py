@@ -49,7 +49,7 @@ class _Child:
         self.process = process
         self.told = told
         self.has_begun = False
-        """Whether it has said anything."""
+        """Whether its loop has turned."""
         self.silent_s = 0.0
         """Since its last line, or since it was forked."""
         self._orders = orders
@@ -211,11 +211,12 @@ class Crew:
     def _hear(self, number: int, child: _Child) -> None:
         """Take in what it tells, to its end."""
         while line := child.told.readline(LINE_BYTES_MAX):
-            child.has_begun, child.silent_s = True, 0.0
+            child.silent_s = 0.0
             try:
                 news = News.read(line)
             except (ValueError, TypeError, KeyError):  # the last line of one that was killed
                 continue
+            child.has_begun = not news.waits
             self.figures.told(number, news)
             for store in news.supplied:
                 self._supplied(store)

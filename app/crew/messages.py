@@ -84,6 +84,7 @@ class News:
         rings: it has left something for those that send webhooks.
         silence_s: since the metadata proved to it that it hears news.
         reconnects: how often it had to listen anew.
+        waits: it lives, and has not begun: the metadata does not answer.
     """
 
     families: list[Family] | None = None
@@ -91,6 +92,7 @@ class News:
     rings: bool = False
     silence_s: float = 0.0
     reconnects: int = 0
+    waits: bool = False
 
     def line(self) -> bytes:
         """As it is sent."""

@@ -36,15 +36,18 @@ class Newborn:
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self._handle = os.pidfd_open(pid)
+        self._guard = threading.Lock()
 
     def kill(self) -> None:
         """SIGKILL, where it still lives."""
-        with contextlib.suppress(ProcessLookupError, OSError):
+        with self._guard, contextlib.suppress(OSError):  # let go of: its handle may be another's by now
             signal.pidfd_send_signal(self._handle, signal.SIGKILL)
 
     def close(self) -> None:
         """Let go of it."""
-        os.close(self._handle)
+        with self._guard:
+            os.close(self._handle)
+            self._handle = -1
 
     def has_ended(self, timeout_s: float) -> bool:
         """Wait for its end; whether it has come."""

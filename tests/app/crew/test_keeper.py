@@ -21,13 +21,15 @@ from app.settings import Settings
 
 born, how = Path(sys.argv[1]), sys.argv[2]
 keeper.START_MAX_S = float(sys.argv[3])
+if how == "waits":  # one try in vain may take longer than a turn of the loop may
+    keeper.SILENT_MAX_S = 0.5
 
 def life(orders, told, table, sockets):
     (born / str(os.getpid())).touch()
     if len(list(born.iterdir())) == 1 and how == "hangs":
         time.sleep(600)
     for _ in range(40 * (how == "waits")):
-        os.write(told, News(silence_s=3.0).line())
+        os.write(told, News(silence_s=3.0, waits=True).line())
         time.sleep(0.1)
     os.write(told, News(silence_s=7.0).line())
     while os.read(orders, 1000):
