@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import unquote
 
 from spark.events.catalog import read_catalog
@@ -23,12 +23,12 @@ from spark.replication.replica.replica import ensure_layout
 from spark.slony_feed.carrying import Carrier, Hands
 from spark.slony_feed.cursor import Cursor, Feed, read_cursor
 from spark.targets.connection import Connection, Target, connect
+from tests.dying import Dying
 from tests.slony_cluster import SlonyCluster
 from tests.slony_feed import KEYS
 
 RID = 7
 INCARNATION = "inc_test"
-CALLS = ("begin", "run", "run_rows", "run_many", "copy_in", "commit")
 ROOT = Path(__file__).parents[1]
 Rows = dict[str, dict[tuple[str, ...], dict[str, Any]]]
 
@@ -114,27 +114,10 @@ def rows_of(entries: Mapping[bytes, bytes], *, prefix: str = "") -> Rows:
     return found
 
 
-class Killed:
-    """A driver's session in which the process dies at one of its calls: before it, or right behind it."""
-
-    def __init__(self, session: Any, at: int, *, after: bool) -> None:
-        self.session, self.at, self.after, self.calls = session, at, after, 0
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self.session, name)
-        if name not in CALLS:
-            return found
-
-        def call(*args: Any, **words: Any) -> Any:
-            self.calls += 1
-            if self.calls != self.at:
-                return found(*args, **words)
-            if self.after:
-                found(*args, **words)
-            os.kill(os.getpid(), signal.SIGKILL)
-            raise AssertionError("it is dead")
-
-        return call
+def die() -> NoReturn:
+    """As kill -9 has it."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError("it is dead")
 
 
 def run_killed(place: Target, cluster: SlonyCluster, *, at: int, after: bool, first_copy: bool) -> int | None:
@@ -165,7 +148,7 @@ def main(told: Mapping[str, Any]) -> None:
     """The process that dies."""
     place = Target(**told["place"])
     with carrier_of(place, Target(told["node"]), told["cluster"]) as (carrier, replica):
-        replica._session = Killed(replica._session, told["at"], after=told["after"])  # type: ignore[assignment]
+        replica._session = Dying(replica._session, told["at"], after=told["after"], die=die)  # type: ignore[assignment]
         carry_all(carrier, job_id=told["job_id"], first_copy=told["first_copy"])
 
 

@@ -62,7 +62,7 @@ class SlonyFeedParams(BaseModel):
     first_copy: bool = Field(description="It begins with a new first copy.")
     syncs_max: int | None = Field(description="At most so many SYNCs; null: up to the newest at its start.")
     target: dict[str, Any] = Field(description="The replica's target as it was.")
-    node: dict[str, Any] = Field(description="The node's target as it was.")
+    node: str = Field(description="A digest of the node's URL and cluster as they were.")
 
 
 class SlonyFeedResult(BaseModel):

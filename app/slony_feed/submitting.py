@@ -5,15 +5,17 @@ Rules:
 - a replica is filled by one feed: jobs that fill it, imports among them, share one claim.
 """
 
+import json
 from collections.abc import Mapping
 from datetime import datetime
+from hashlib import sha256
 from typing import Any
 
 from sqlmodel import Session
 
 from app.auth.rows import Token
 from app.auth.scopes import Scope
-from app.auth.service import Caller, caller_of
+from app.auth.service import Caller, judge
 from app.errors import InvalidRequest, ScopeMissing, ServiceError
 from app.jobs.batches.bodies import read_body
 from app.jobs.rows import Job
@@ -27,9 +29,9 @@ from app.stores.rows import Store
 from app.stores.service import get_store, require_kind
 
 
-def node_of_store(store: Store) -> dict[str, Any]:
-    """What tells one node of a store from another."""
-    return {"url": store.url, "cluster": store.cluster}
+def node_of_store(store: Store) -> str:
+    """What tells one node of a store from another, to those too who may not see that store."""
+    return sha256(json.dumps([store.url, store.cluster]).encode()).hexdigest()
 
 
 def find_source(db: Session, name: str, caller: Caller) -> Store:
@@ -96,10 +98,11 @@ def submit_feed_child(
 ) -> Job:
     """Queue the feed of a schedule, or of one store of a batch.
 
-    Raises: InvalidRequest, StoreKindWrong, ScopeMissing, ConflictingJob, QueueFull.
+    Raises: InvalidRequest, StoreKindWrong, ScopeMissing, Unauthenticated, TokenExpired, ConflictingJob,
+        QueueFull.
     """
     body = read_body(SlonyFeedRequest, params)
-    asking = _asking(db, caller)
+    asking = _asking(db, caller, now=now)
     if Scope.DATA_READ not in asking.scopes:
         raise ScopeMissing(f"this needs the scope {Scope.DATA_READ}", extra={"scope": str(Scope.DATA_READ)})
     try:
@@ -113,10 +116,9 @@ def submit_feed_child(
     )
 
 
-def _asking(db: Session, caller: Caller) -> Caller:
-    """Who asks. The later children of a batch are made without rights: those of its token count.
+def _asking(db: Session, caller: Caller, *, now: datetime) -> Caller:
+    """Who asks. The later children of a batch are made without rights: those count that its token has now.
 
-    A token of an identity provider has no row: these children are refused.
+    Raises: Unauthenticated: it was revoked, or has no row, as one of an identity provider. TokenExpired.
     """
-    token = None if caller.scopes else db.get(Token, caller.token_id)
-    return caller if token is None else caller_of(token)
+    return caller if caller.scopes else judge(db.get(Token, caller.token_id), now=now)

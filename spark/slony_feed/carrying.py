@@ -13,6 +13,7 @@ Source: slony-events-confirmations, 4.1.1; design.md, Events and Replication.
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
 from spark.events.feed.copying import read_copy
@@ -57,6 +58,8 @@ from spark.targets.connection import Connection
 
 UNITS_AT_ONCE: Final = 100
 ROWS_AT_ONCE: Final = 100_000
+COPY_MAX_MS: Final = 6 * 3600 * 1000
+"""Of the COPY of one table: the time counts in which the replica writes what has come."""
 NAME_IT: Final = "name a new first copy (`first_copy`) to go on"
 
 
@@ -165,17 +168,19 @@ class Carrier:
         require_known(cursor.known, now)
 
     def _unit(self, before: Cursor, first: list[Change], rest: Generator[list[Change], None, None]) -> Cursor:
+        begun = [first]
+        while begun[-1][0].kind == "EVENT":  # behind it the node sorts the unit: nothing is locked meanwhile
+            begun.append(next(rest))
+        blocks = chain(begun, rest)
         with self._held() as held:
             if held.cursor is None or held.cursor != before:
                 raise FeedMoved("another attempt has moved the cursor: this one begins where it stands")
             _require_alone(before, held)
             writer = held.writer_of(before.feed, before.known)
-            block = first
-            while block[0].kind != "SYNC":
+            while (block := next(blocks))[0].kind != "SYNC":
                 self._hands.check()
                 require_same_tables(before.known, [each for each in block if each.kind == "EVENT"])
                 writer.take(block)
-                block = next(rest)
             [sync] = block
             detail = sync.detail or {}
             at_us = read_instant(self._node, self._catalog, before.feed.origin, sync.seqno)
@@ -205,6 +210,7 @@ class Carrier:
         node, catalog, feed = self._node, self._catalog, self._feed
         sets = feed.sets or origin_sets(node, catalog, feed.origin)
         with node.transaction(read_only=True):
+            node.allow(COPY_MAX_MS, silent_ms=node.limits.statement_timeout_ms)
             copy = read_copy(node, catalog, feed.origin, sets, only=feed.tables)
             # Of the sets that are copied: one that came meanwhile differs at the first unit.
             known = read_known(node, catalog, feed.origin, sets=frozenset(sets), names=feed.tables)

@@ -248,12 +248,17 @@ class Connection:
             self._in_transaction = False
             self._session.answer_within(silent_max_s(self.limits.statement_timeout_ms))
 
-    def allow(self, statement_timeout_ms: int) -> None:
-        """PostgreSQL: let statements take so long, to the end of the transaction."""
+    def allow(self, statement_timeout_ms: int, *, silent_ms: int | None = None) -> None:
+        """PostgreSQL: let statements take so long, to the end of the transaction.
+
+        Args:
+            silent_ms: within which the server says something all the same; None: at their end.
+        """
         assert self._in_transaction, "the setting would not last"
         limit = {"limit": f"{statement_timeout_ms}ms"}
         self.execute("select set_config('statement_timeout', :limit, true)", limit)
-        self._session.answer_within(silent_max_s(max(statement_timeout_ms, self.limits.statement_timeout_ms)))
+        longest_ms = silent_ms or max(statement_timeout_ms, self.limits.statement_timeout_ms)
+        self._session.answer_within(silent_max_s(longest_ms))
 
     def cancel(self) -> bool:
         """End what runs and refuse what follows, from any thread; whether the running statement has ended."""

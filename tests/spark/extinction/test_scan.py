@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from typing import Any
 
-import psycopg
 import pytest
 
 from spark.extinction.slices import (
@@ -30,6 +28,7 @@ from spark.replication.consumer.extinctions import (
 )
 from spark.targets.connection import Connection, Target
 from spark.targets.errors import TargetError
+from tests.dying import Dying
 from tests.spark.extinction.scanning import scan_slice
 from tests.spark.replication.consumer_side import ConsumerSide, consumer_side, target_of
 from tests.spark.replication.extinct_keys import ID, SOUND, extinction, local, write
@@ -168,32 +167,6 @@ def test_a_scan_that_has_begun_keeps_its_slices(side: ConsumerSide) -> None:
     assert read_slices(side.conn, found) == before
     assert not begin_scan(side.conn, "ext_nobody", [])
     assert finish_scan(side.conn, "ext_nobody", now_s=1) is None
-
-
-CALLS = ("begin", "run", "run_many", "commit")
-
-
-class Dying:
-    """A driver's session that breaks at one of its calls: before the server has heard of it, or after."""
-
-    def __init__(self, session: Any, at: int, *, after: bool) -> None:
-        self.session, self.at, self.after, self.calls = session, at, after, 0
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self.session, name)
-        if name not in CALLS:
-            return found
-
-        def call(*args: Any, **words: Any) -> Any:
-            self.calls += 1
-            if self.calls != self.at:
-                return found(*args, **words)
-            if self.after:
-                found(*args, **words)
-            self.session.close()
-            raise psycopg.OperationalError("the connection is gone")
-
-        return call
 
 
 def whole_scan(conn: Connection, found: Extinction) -> Removed | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import psycopg
 import pytest
 
 from spark.formats.csn import Csn
@@ -18,6 +17,7 @@ from spark.replication.sessions.row import Ticket
 from spark.replication.sessions.session import Completion, complete_total
 from spark.targets.connection import Connection, Target
 from spark.targets.errors import TargetError
+from tests.dying import Dying
 from tests.spark.replication.consumer_side import (
     HELD,
     OWN_RID,
@@ -29,32 +29,8 @@ from tests.spark.replication.consumer_side import (
 )
 from tests.spark.replication.replica_tables import csn, opened
 
-CALLS = ("begin", "run", "run_rows", "run_many", "copy_in", "commit")
 BEGUN_AT = {1: csn(2, 1)}
 Tables = dict[str, list[tuple[Any, ...]]]
-
-
-class Dying:
-    """A driver's session that breaks at one of its calls: before the server has heard of it, or after."""
-
-    def __init__(self, session: Any, at: int, *, after: bool) -> None:
-        self.session, self.at, self.after, self.calls = session, at, after, 0
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self.session, name)
-        if name not in CALLS:
-            return found
-
-        def call(*args: Any, **words: Any) -> Any:
-            self.calls += 1
-            if self.calls != self.at:
-                return found(*args, **words)
-            if self.after:
-                found(*args, **words)
-            self.session.close()
-            raise psycopg.OperationalError("the connection is gone")
-
-        return call
 
 
 def held(conn: Connection) -> Tables:

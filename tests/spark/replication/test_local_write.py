@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import psycopg
 import pyarrow as pa
 import pytest
 
@@ -42,6 +41,7 @@ from spark.replication.replica.replica import (
 from spark.replication.replica.upsert import entries_of, put_changes, put_entries
 from spark.targets.connection import Connection, SessionLimits, Target
 from spark.targets.errors import TargetError, TargetLockTimeout
+from tests.dying import Dying
 from tests.spark.replication.replica_tables import NOW_S, csn, opened
 
 Change = tuple[bytes, bytes, bytes | None]
@@ -330,29 +330,6 @@ def test_after_an_accepted_loss_new_changes_lie_above_it_and_name_what_is_here(c
     assert _log(conn)[-1][:2] == (found.own_max, own_max)
 
 
-class _Dying:
-    """A session whose connection breaks at one of its calls; before it is run, or when it was run."""
-
-    def __init__(self, session: Any, at: int, *, after: bool) -> None:
-        self.session, self.at, self.after, self.calls = session, at, after, 0
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self.session, name)
-        if name not in ("begin", "run", "run_rows", "run_many", "copy_in", "commit"):
-            return found
-
-        def call(*args: Any, **words: Any) -> Any:
-            self.calls += 1
-            if self.calls != self.at:
-                return found(*args, **words)
-            if self.after:
-                found(*args, **words)
-            self.session.close()
-            raise psycopg.OperationalError("the connection is gone")
-
-        return call
-
-
 @pytest.mark.parametrize("after", [False, True])
 def test_a_death_at_any_call_leaves_all_or_nothing(target: Target, after: bool) -> None:
     with opened(target) as conn:
@@ -362,7 +339,7 @@ def test_a_death_at_any_call_leaves_all_or_nothing(target: Target, after: bool) 
         at += 1
         request = _request([(b"d", b"%d" % number, b"1") for number in range(20)], f"key {at}")
         with opened(target) as dying:
-            session = _Dying(dying._session, at, after=after)
+            session = Dying(dying._session, at, after=after)
             dying._session = session  # type: ignore[assignment]
             try:
                 _write(dying, request)

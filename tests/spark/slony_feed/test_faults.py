@@ -27,6 +27,7 @@ from spark.replication.records import LOCAL_SCHEMA
 from spark.replication.replica.local_write import Expected, LocalRequest, write_group
 from spark.replication.replica.replica import ensure_layout
 from spark.replication.snapshots.place import ReplicaNotBlank
+from spark.slony_feed import carrying
 from spark.slony_feed.errors import (
     FeedDiffers,
     FeedMoved,
@@ -36,9 +37,9 @@ from spark.slony_feed.errors import (
 )
 from spark.targets.connection import SessionLimits, Target, connect
 from spark.targets.errors import TargetError, TargetLockTimeout
+from tests.dying import Dying
 from tests.postgresql_server import PostgresqlServer
 from tests.replica_feed import (
-    CALLS,
     INCARNATION,
     RID,
     carrier_of,
@@ -333,6 +334,37 @@ def test_tables_that_come_and_go_need_a_total(node: SlonyCluster, sqlite_place: 
     agrees(sqlite_place, node)
 
 
+def test_a_set_that_comes_beside_a_first_copy_is_noticed(
+    node: SlonyCluster, sqlite_place: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy had the sets of before its snapshot, the cursor the tables of after: nobody missed a row."""
+    real = carrying.origin_sets
+
+    def late(*args: Any) -> frozenset[int]:
+        found = real(*args)
+        node.run(1, "create table late (id integer primary key); insert into late values (1)")
+        node.slonik(
+            "create set (id=2, origin=1, comment='late');"
+            " set add table (set id=2, origin=1, id=9, fully qualified name='public.late');"
+        )
+        node.sync(1)
+        return found
+
+    monkeypatch.setattr(carrying, "origin_sets", late)
+    try:
+        with pytest.raises(NeedsTotal, match="number 9"):
+            feed_once(sqlite_place, node)
+        monkeypatch.undo()
+        node.sync(1)
+        with changes_nothing(sqlite_place), pytest.raises(NeedsTotal, match="number 9"):
+            feed_once(sqlite_place, node)
+        feed_once(sqlite_place, node, first_copy=True, job_id="job_2")
+        assert b"public.late/1" in entries_at(sqlite_place)
+    finally:
+        node.slonik("drop set (id=2, origin=1);")
+        node.run(1, "drop table late")
+
+
 def test_some_tables_alone_are_fed(node: SlonyCluster, sqlite_place: Target) -> None:
     with pytest.raises(FeedTableUnknown, match=r"public\.accounts"):
         feed_once(sqlite_place, node, tables=frozenset({"public.accounts"}))
@@ -381,29 +413,6 @@ def test_a_truncate_removes_the_entries_of_its_table_alone(node: SlonyCluster, s
 
 
 # -- the target goes
-
-
-class Dying:
-    """A driver's session that breaks at one of its calls: before the server has heard of it, or after."""
-
-    def __init__(self, session: Any, at: int, *, after: bool) -> None:
-        self.session, self.at, self.after, self.calls = session, at, after, 0
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self.session, name)
-        if name not in CALLS:
-            return found
-
-        def call(*args: Any, **words: Any) -> Any:
-            self.calls += 1
-            if self.calls != self.at:
-                return found(*args, **words)
-            if self.after:
-                found(*args, **words)
-            self.session.close()
-            raise psycopg.OperationalError("the connection is gone")
-
-        return call
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["unheard", "unanswered"])
