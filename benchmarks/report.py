@@ -101,7 +101,14 @@ RUNS: Final = (
     Run("spark", "Spark against inline", "the same units without Spark", "benchmarks.spark"),
     Run("api", "GET job beside a purge", "the same load without a purge", "benchmarks.api"),
     Run("api-bare", "GET job, processor time", "a bare FastAPI handler", "benchmarks.api_bare"),
-    Run("mixed", "Mixed load", "the same service when it is idle", "benchmarks.mixed"),
+    Run("mixed", "Mixed load, one process", "the same service when it is idle", "benchmarks.mixed"),
+    Run(
+        "mixed-two",
+        "Mixed load, two API processes on PostgreSQL",
+        "the same service when it is idle",
+        "benchmarks.mixed",
+        ("--metadata", "postgresql", "--api-processes", "2"),
+    ),
     Run("console", "Open consoles", "the same service without consoles", "benchmarks.console"),
     Run("walk", "Code that one purge enters", "nothing: a count", "benchmarks.walk"),
 )
