@@ -19,6 +19,7 @@ from app.replication.replica.replicas import (
     replica_limits,
     writer_turn,
 )
+from app.replication.tombstones.service import tombstone_resource
 from app.replication.trimming.service import trim_resource
 from app.secrets.errors import SecretUnavailable
 from app.settings import Settings
@@ -217,7 +218,9 @@ def recover_replica(database: Database, settings: Settings, store: Store, _actor
                 )
             if given_up is None:  # a session has brought the changes meanwhile
                 adopt_replica(database, conn, store.id)
-        fence = read_fence(conn, trim_resource(store)) if shows_ledger(conn) else None
+        resources = (trim_resource(store), tombstone_resource(store))
+        fences = [read_fence(conn, each) for each in resources] if shows_ledger(conn) else []
+    fence = max(filter(None, fences), default=None)
     with database.transaction() as db:
         before = current_epoch(db)
         after = raise_epoch(db, fence[0]) if fence is not None and fence[0] > before else before

@@ -10,6 +10,7 @@
     dead_letters   records that a consumer refused
     requests       Idempotency-Keys of local writes, in the transaction of the writes
     part           of a PARTIAL replica, one row: which keys it holds (spark/formats/part.py); else no table
+    buried         one row: the greatest CSN of the tombstones that were purged; before the first, no table
     identity       one row: the key that this replica signs its own history with
     points         values of chains at CSNs whose records are not here (spark/replication/proofs/chain.py)
     known_keys     of other replica ids; signed_heads: what their replicas have signed
@@ -31,7 +32,13 @@ from spark.targets.dialects.dialect import Dialect
 LAYOUT_VERSION: Final = 2
 LAYOUT_OF_PARTS: Final = 3
 """Version 2, with a table that says which part of the keys is here: who knows no parts must not use it."""
-LAYOUTS_READ: Final = frozenset({1, LAYOUT_VERSION, LAYOUT_OF_PARTS})
+LAYOUT_OF_BOUNDS: Final = 4
+"""Version 2, with a table that says up to where tombstones were purged: who knows no such bound would let a
+deleted key come back."""
+LAYOUT_OF_BOTH: Final = 5
+LAYOUTS_WITH_PART: Final = frozenset({LAYOUT_OF_PARTS, LAYOUT_OF_BOTH})
+LAYOUTS_WITH_BOUND: Final = frozenset({LAYOUT_OF_BOUNDS, LAYOUT_OF_BOTH})
+LAYOUTS_READ: Final = frozenset({1, LAYOUT_VERSION}) | LAYOUTS_WITH_PART | LAYOUTS_WITH_BOUND
 """Version 1 knew no chain and no key; it becomes 2 at its next use."""
 NAMED_MAX: Final = 1_024
 """Replicas whose quoted names are kept."""
@@ -273,6 +280,11 @@ def _named(dialect: type[Dialect], schema: str | None, prefix: str) -> ReplicaTa
 def part_table(conn: Connection) -> str:
     """The quoted name of the table that a PARTIAL replica alone has."""
     return conn.dialect.qualify(conn.target.schema, f"{conn.target.table_prefix}part")
+
+
+def buried_table(conn: Connection) -> str:
+    """The quoted name of the table that a replica has whose tombstones were purged."""
+    return conn.dialect.qualify(conn.target.schema, f"{conn.target.table_prefix}buried")
 
 
 def create_statements(conn: Connection, there: Collection[str] = ()) -> list[str]:

@@ -92,6 +92,7 @@ class ReplicaRow:
 
     Attributes:
         part: which keys it holds, or will when its copy is complete; None: all.
+        buried: the greatest CSN of the tombstones that were purged here; None: none was.
     """
 
     rid: int
@@ -100,6 +101,7 @@ class ReplicaRow:
     status: ReplicaStatus
     restored_upto: Csn | None = None
     part: Part | None = None
+    buried: Csn | None = None
 
     @property
     def status_when_level(self) -> ReplicaStatus:

@@ -17,16 +17,21 @@ from app.replication.consumer.models import shown_vector
 from app.replication.replica.replicas import require_readable
 from spark.formats.part import Part
 from spark.replication.replica.digest import FIRST_KEY, Digest, EntryKey, digest_changes, digest_entries
-from spark.replication.replica.replica import read_vectors
+from spark.replication.replica.replica import snapshot
 from spark.targets.connection import Connection
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What to count and hash; `entries` is (after, upto), None: not at all."""
+    """What to count and hash; `entries` is (after, upto), None: not at all.
+
+    Attributes:
+        buried: tombstones up to this CSN count for nothing: one side has purged them.
+    """
 
     ranges: Mapping[int, CsnRange]
     entries: tuple[EntryKey, EntryKey | None] | None = None
+    buried: str | None = None
 
     @classmethod
     def of(cls, request: DigestRequest) -> "Wanted":
@@ -35,7 +40,8 @@ class Wanted:
             return cls(request.ranges)
         part = request.entries_range or EntriesRange()
         after = FIRST_KEY if part.after is None else part.after.place
-        return cls(request.ranges, (after, None if part.upto is None else part.upto.place))
+        upto = None if part.upto is None else part.upto.place
+        return cls(request.ranges, (after, upto), request.buried)
 
     def body(self) -> dict[str, Any]:
         """As a peer is asked."""
@@ -47,7 +53,8 @@ class Wanted:
             "after": None if after == FIRST_KEY else _point(after),
             "upto": None if upto is None else _point(upto),
         }
-        return {"ranges": ranges, "entries": True, "entries_range": part}
+        buried = {} if self.buried is None else {"buried": self.buried}
+        return {"ranges": ranges, "entries": True, "entries_range": part, **buried}
 
 
 def compute_digests(
@@ -60,7 +67,7 @@ def compute_digests(
     Raises: DigestStopped; ReplicaInitializing; TargetError, ReplicationRefused.
     """
     require_readable(conn)
-    before = read_vectors(conn)
+    before = snapshot(conn).vectors
     changes = {
         rid: digest_changes(conn, rid, after=after, upto=upto, should_stop=should_stop, part=part)
         for rid, (after, upto) in wanted.ranges.items()
@@ -68,8 +75,11 @@ def compute_digests(
     entries = None
     if wanted.entries is not None:
         after, upto = wanted.entries
-        entries = digest_entries(conn, after=after, upto=upto, should_stop=should_stop, part=part)
-    behind = read_vectors(conn)
+        entries = digest_entries(
+            conn, after=after, upto=upto, should_stop=should_stop, part=part, buried=wanted.buried
+        )
+    seen = snapshot(conn)
+    behind, buried = seen.vectors, seen.replica.buried
     require_readable(conn)  # a total initialisation may have emptied it meanwhile
 
     def shown(rid: int, found: Digest) -> RangeDigestRead:
@@ -85,10 +95,13 @@ def compute_digests(
         entries=None
         if entries is None
         else EntriesDigestRead(
-            count=entries.count, checksum=entries.checksum, quiet=before.ruv == behind.ruv
+            count=entries.count,
+            checksum=entries.checksum,
+            quiet=before.ruv == behind.ruv and (buried or "") <= (wanted.buried or ""),
         ),
         ruv=shown_vector(behind.ruv),
         purged=shown_vector(behind.purged),
+        buried=buried,
     )
 
 

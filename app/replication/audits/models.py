@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchem
 
 from app.kit.values import Text
 from app.replication.agreements.sessions.models import AGREEMENT_PATTERN
-from app.replication.consumer.fields import RuvRead
+from app.replication.consumer.fields import CsnText, RuvRead
 from app.replication.replica.models import Base64Bytes
 from spark.formats.csn import CSN_CHARS, Csn
 from spark.formats.ruv import parse_rid
@@ -100,6 +100,9 @@ class DigestRequest(BaseModel):
     )
     entries: bool = False
     entries_range: EntriesRange | None = Field(default=None, description="Only these entries; null: all.")
+    buried: CsnText | None = Field(
+        default=None, description="Entries: without tombstones up to this CSN; the other side purged them."
+    )
 
 
 class RangeDigestRead(BaseModel):
@@ -115,7 +118,7 @@ class EntriesDigestRead(BaseModel):
 
     count: int
     checksum: str
-    quiet: bool = Field(description="No change came while they were read.")
+    quiet: bool = Field(description="No change came, and no tombstone was purged, while they were read.")
 
 
 _DIGESTS_EXAMPLE: Final[dict[str, Any]] = {
@@ -129,6 +132,7 @@ _DIGESTS_EXAMPLE: Final[dict[str, Any]] = {
     "entries": None,
     "ruv": {"1": "6aff000a000000010000"},
     "purged": {},
+    "buried": None,
 }
 
 
@@ -141,6 +145,9 @@ class DigestsRead(BaseModel):
     entries: EntriesDigestRead | None
     ruv: RuvRead
     purged: RuvRead
+    buried: str | None = Field(
+        default=None, description="The greatest CSN of the tombstones that were purged; null: none."
+    )
 
 
 JOB_AUDIT: Final = "AUDIT"
@@ -183,6 +190,7 @@ class NotCompared(StrEnum):
     NOT_ASKED_FOR = "NOT_ASKED_FOR"
     RUVS_DIFFER = "RUVS_DIFFER"
     CHANGED_MEANWHILE = "CHANGED_MEANWHILE"
+    TOMBSTONES_PURGED = "TOMBSTONES_PURGED"
 
 
 class DifferenceKind(StrEnum):

@@ -5,6 +5,7 @@ bounded number of rows are counted and hashed on both sides; one that differs is
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from app.replication.audits.digests import Wanted
@@ -155,21 +156,31 @@ def _piece_rows(sides: Sides, *, entries: bool) -> int:
 
 
 def audit_entries(sides: Sides, budget: Budget) -> EntriesAuditRead:
-    """Compare all entries, where both RUVs are equal and stay so while they are read."""
+    """Compare all entries, where both RUVs are equal and stay so while they are read.
+
+    Tombstones that one side may have purged are left out on both; a version that cannot is not compared.
+    """
     for _ in range(ENTRIES_TRIES_MAX):
         ours, theirs = sides.both(Wanted({}))
         if ours.ruv != theirs.ruv:
             return EntriesAuditRead(not_compared=NotCompared.RUVS_DIFFER)
+        buried = max(filter(None, (ours.buried, theirs.buried)), default=None)
+        if buried is not None and "buried" not in theirs.model_fields_set:
+            return EntriesAuditRead(not_compared=NotCompared.TOMBSTONES_PURGED)
         try:
-            return _audited_entries(sides, ours.ruv, budget)
+            return _audited_entries(sides, ours.ruv, buried, budget)
         except RangeMoved:
             continue
     return EntriesAuditRead(not_compared=NotCompared.CHANGED_MEANWHILE)
 
 
-def _audited_entries(sides: Sides, ruv: Mapping[str, str], budget: Budget) -> EntriesAuditRead:
+def _audited_entries(
+    sides: Sides, ruv: Mapping[str, str], buried: str | None, budget: Budget
+) -> EntriesAuditRead:
+    marks = partial(entry_marks, sides.conn, part=sides.part, buried=buried)
+
     def compare(low: EntryKey | None, high: EntryKey | None) -> Compared:
-        ours, theirs = sides.both(Wanted({}, (low or FIRST_KEY, high)))
+        ours, theirs = sides.both(Wanted({}, (low or FIRST_KEY, high), buried))
         assert ours.entries is not None and theirs.entries is not None, "they were asked for"  # noqa: PT018
         is_quiet = ours.entries.quiet and theirs.entries.quiet
         if not is_quiet or not (ours.ruv == theirs.ruv == ruv):
@@ -177,10 +188,10 @@ def _audited_entries(sides: Sides, ruv: Mapping[str, str], budget: Budget) -> En
         return compared(ours.entries, theirs.entries)
 
     def middle(low: EntryKey | None, high: EntryKey | None, rows: int) -> EntryKey | None:
-        return next(entry_marks(sides.conn, after=low or FIRST_KEY, upto=high, rows=rows, part=sides.part))[1]
+        return next(marks(after=low or FIRST_KEY, upto=high, rows=rows))[1]
 
     pieces: list[Piece[EntryKey | None]] = []
-    for low, high in entry_marks(sides.conn, rows=_piece_rows(sides, entries=True), part=sides.part):
+    for low, high in marks(rows=_piece_rows(sides, entries=True)):
         pieces.append(Piece(low, high, compare(low, high)))
     differing = [
         _entry_difference(leaf)

@@ -262,6 +262,7 @@ def post_complete_total(
             ruv=body.ruv,
             generation=body.generation,
             now_s=consumer.now_s,
+            buried=body.buried,
         )
     )
     return ReplicaRuvRead(ruv=shown_vector(ruv))
@@ -393,4 +394,5 @@ def _shown(found: Snapshot) -> PeerReplicaRead:
         lines=format_ruv(Ruv(generation, tuple(elements))) if is_whole else [],
         capabilities=list(CAPABILITIES),
         part=shown_keys(replica.part),
+        buried=replica.buried,
     )

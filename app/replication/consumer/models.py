@@ -291,6 +291,10 @@ class CompleteTotalRequest(BaseModel):
     )
     ruv: RuvMap
     generation: CsnText
+    buried: CsnText | None = Field(
+        default=None,
+        description="The greatest CSN of the tombstones that the supplier had purged; null: none.",
+    )
 
 
 class ReplicaRuvRead(BaseModel):
@@ -335,6 +339,10 @@ class PeerReplicaRead(BaseModel):
     history: HistoryShown = None
     points: dict[str, PointRead] = Field(default_factory=dict, description="By RID, of `at`.")
     part: list[KeyPrefix] | None = Field(default=None, description=HOLDS)
+    buried: str | None = Field(
+        default=None,
+        description="The greatest CSN of the tombstones that were purged here: an older change is refused.",
+    )
 
 
 def shown_vector(vector: Mapping[int, str]) -> dict[str, str]:

@@ -185,15 +185,25 @@ class PeerClient:
             return datetime.fromisoformat(answer["expires_at"])
 
     def complete_total(
-        self, session_id: str, *, epoch: int, batch_seq: int, ruv: Mapping[int, str], generation: str
+        self,
+        session_id: str,
+        *,
+        epoch: int,
+        batch_seq: int,
+        ruv: Mapping[int, str],
+        generation: str,
+        buried: str | None = None,
     ) -> Mapping[int, Csn]:
         """Tell the consumer that all entries were sent, and the vectors that belong to them.
 
         Args:
             batch_seq: the last batch of this epoch that was answered.
+            buried: up to where tombstones were purged here; None: a version that knows no bound may be told.
         Raises: PeerError.
         """
         body = {"epoch": epoch, "batch_seq": batch_seq, "ruv": shown_ruv(ruv), "generation": generation}
+        if buried is not None:
+            body["buried"] = buried
         path = f"sessions/{quote(session_id, safe='')}:complete-total"
         answer = self._call("POST", path, json_body=body)
         with reading("the answer to complete-total"):

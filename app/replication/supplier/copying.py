@@ -15,6 +15,7 @@ from app.jobs.errors import JobFailed
 from app.replication.peer.answers import PeerRefused, read_ruv
 from app.replication.replica.replicas import replica_limits
 from app.replication.supplier.batches import Outgoing
+from app.replication.supplier.extinctions import require_bound_taken
 from app.replication.supplier.ground import Ground
 from app.replication.supplier.lease import Lease, begun_ruv
 from app.replication.supplier.pipeline import Pipeline, Sent
@@ -99,12 +100,15 @@ def _complete(ground: Ground, lease: Lease) -> Mapping[int, Any]:
     """
     total = ground.record.total
     assert total is not None, "noted before the acquire"
+    require_bound_taken(ground, lease.acquired.capabilities)
     complete = partial(
         ground.client.complete_total,
         ground.record.row.id,
         epoch=lease.epoch.epoch,
         batch_seq=lease.next_seq - 1,
         generation=total["generation"],
+        # Read when all entries are: what was purged meanwhile is missing among them too.
+        buried=snapshot(ground.conn).replica.buried,
     )
     try:
         return complete(ruv=begun_ruv(ground))

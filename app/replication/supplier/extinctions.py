@@ -4,7 +4,9 @@ Rules:
 - no extinction is sent to a consumer that has not said that it takes them, and none is passed over: the
   session ends there, EXTINCTION_NOT_SUPPORTED, and nothing behind it is sent;
 - a consumer is not emptied for a copy whose extinctions it would not take;
-- the extinctions of a copy come before its entries.
+- the extinctions of a copy come before its entries;
+- a copy without the tombstones that were purged goes to nobody who would not keep the bound that comes with
+  it: TOMBSTONES_NOT_SUPPORTED.
 Source: je-extinction-filter ("may not be called until all nodes have been upgraded"); design.md, Extinction.
 """
 
@@ -22,10 +24,13 @@ from app.replication.supplier.lease import Lease
 from app.replication.supplier.pipeline import Pipeline, Sent
 from spark.formats.changes.batch import BATCH_BYTES, encode_arrow, row_bytes
 from spark.replication.consumer.extinctions import newest_by_rid, read_records
+from spark.replication.replica.replica import snapshot
+from spark.replication.sessions.begin import TOMBSTONES_CAPABILITY
 from spark.replication.sessions.peers import CAPABILITY, PeerRole, note_peer
 from spark.targets.connection import Connection, target_now
 
 EXTINCTION_NOT_SUPPORTED: Final = "EXTINCTION_NOT_SUPPORTED"
+TOMBSTONES_NOT_SUPPORTED: Final = "TOMBSTONES_NOT_SUPPORTED"
 
 
 def note_consumer(ground: Ground, lease: Lease) -> None:
@@ -55,11 +60,26 @@ def require_supported(ground: Ground, lease: Lease, conn: Connection) -> None:
         raise _unsupported(f"{min(lacking.values())} is one, and it lacks it")
 
 
+def require_bound_taken(ground: Ground, capabilities: frozenset[str]) -> None:
+    """Refuse to copy a replica whose tombstones were purged to one that would not know that.
+
+    Raises: JobFailed.
+    """
+    if TOMBSTONES_CAPABILITY in capabilities or snapshot(ground.conn).replica.buried is None:
+        return
+    detail = (
+        "tombstones were purged here, and the consumer's version keeps no bound for what is older: upgrade it"
+    )
+    raise JobFailed(TOMBSTONES_NOT_SUPPORTED, detail)
+
+
 def require_copy_supported(ground: Ground) -> None:
-    """Before a consumer is emptied: refuse to copy extinctions to one that takes none.
+    """Before a consumer is emptied: refuse to copy extinctions, or a bound, to one that takes none.
 
     Raises: JobFailed, PeerError.
     """
+    if snapshot(ground.conn).replica.buried is not None:
+        require_bound_taken(ground, ground.client.ruv().capabilities)
     if newest_by_rid(ground.conn) and CAPABILITY not in ground.client.ruv().capabilities:
         raise _unsupported("a copy would leave them out")
 

@@ -242,8 +242,14 @@ def _sort_out(
     letters: dict[int, Csn] = {}
     for letter in _open_letters(conn, tables):
         letters[letter.csn.rid] = min(letter.csn, letters.get(letter.csn.rid, letter.csn))
-    ruv = found.vectors.ruv
-    return sort_out(arrival, ruv, now_s=now_s, open_letters=letters, ahead_max_s=ahead_max_s)
+    return sort_out(
+        arrival,
+        found.vectors.ruv,
+        now_s=now_s,
+        open_letters=letters,
+        ahead_max_s=ahead_max_s,
+        buried=found.replica.buried,
+    )
 
 
 def _open_letters(conn: Connection, tables: ReplicaTables) -> list[Rejected]:

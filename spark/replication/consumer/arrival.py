@@ -30,6 +30,7 @@ KIND_UNKNOWN: Final = "KIND_UNKNOWN"
 RECORD_TOO_LONG: Final = "RECORD_TOO_LONG"
 CSN_FROM_THE_FUTURE: Final = "CSN_FROM_THE_FUTURE"
 EXTINCTION_UNREADABLE: Final = "EXTINCTION_UNREADABLE"
+TOMBSTONE_PURGED: Final = "TOMBSTONE_PURGED"
 _NO_CSN: Final = b""
 """Compares below every CSN, as NULL does there."""
 _LETTER: Final = ("kind", "database", "key", "payload")
@@ -126,6 +127,7 @@ def sort_out(
     now_s: int,
     open_letters: Mapping[int, Csn],
     ahead_max_s: int = AHEAD_MAX_S,
+    buried: Csn | None = None,
 ) -> Sorted:
     """Decide for every record.
 
@@ -134,6 +136,8 @@ def sort_out(
         now_s: this service's clock, which no CSN may be more than `ahead_max_s` ahead of.
         open_letters: the first record of a replica id that was refused and has not come since; behind it the
             supplier may have sent more before it knew.
+        buried: the greatest CSN of purged tombstones: whether the key of an older change was deleted since
+            nobody knows here.
     Raises: PrevGap.
     """
     floors = arrival.floors(ruv)
@@ -147,6 +151,8 @@ def sort_out(
     before = np.where(is_next, floors, np.roll(arrival.csns, 1))
     is_gap = ~is_covered & (arrival.prevs != before)
     faults = _faults(arrival, ~is_covered, now_s=now_s, ahead_max_s=ahead_max_s)
+    if buried is not None:
+        faults = _buried(arrival, ~is_covered, buried) | faults
     held = _held(arrival, is_gap & is_next, ruv, open_letters)
     stop = _first_of_each(arrival, {*faults, *held})
     behind = np.arange(len(is_gap)) >= stop[arrival.group]
@@ -214,6 +220,15 @@ def _faults(arrival: Arrival, is_new: Flags, *, now_s: int, ahead_max_s: int) ->
         ahead_s = _csn(arrival.csns[place]).timestamp - now_s
         found[place] = (CSN_FROM_THE_FUTURE, f"its time is {ahead_s} s ahead of this replica's clock")
     return {place: fault for place, fault in found.items() if is_new[place]}
+
+
+def _buried(arrival: Arrival, is_new: Flags, buried: Csn) -> dict[int, tuple[str, str]]:
+    """By place: the new changes from before a tombstone that was purged."""
+    kinds = arrival.batch.column("kind").take(pa.array(arrival.order))
+    is_change = np.asarray(pc.equal(kinds, RecordKind.CHANGE.value))
+    detail = f"it is older than {buried}, up to where tombstones were purged here: its key may be deleted"
+    is_older = is_new & is_change & (arrival.csns <= buried.encode())
+    return {place: (TOMBSTONE_PURGED, detail) for place in np.flatnonzero(is_older).tolist()}
 
 
 def unreadable_extinctions(batch: pa.RecordBatch) -> list[tuple[int, str]]:

@@ -6,7 +6,8 @@ the other, by BLAKE2b-256; the checksum is BLAKE2b-256 over a name of this form,
 Pages do not show in it, and no two different sequences have the same one unless somebody breaks BLAKE2b.
 Changes: csn, kind, database, key, payload; `prev` and times are not part of it. Entries, tombstones among
 them: database, key, value, csn, and whether it is a tombstone. Entries of extinct keys count for nothing: one
-replica's scan may have removed them, another's not yet.
+replica's scan may have removed them, another's not yet. So do tombstones up to the bound of a side that has
+purged some.
 
 What is read at once is bounded in rows and bytes, each page in a statement of its own: a range is quiet when
 it lies within the RUV and above the purge vector, entries are quiet as long as the RUV stays.
@@ -125,17 +126,19 @@ def digest_entries(
     upto: EntryKey | None = None,
     should_stop: ShouldStop = lambda: False,
     part: Part | None = None,
+    buried: str | None = None,
 ) -> Digest:
     """The entries behind `after`, up to and with `upto` (None: to the end), but those of extinct keys.
 
     Args:
         part: only these keys.
+        buried: without tombstones up to this CSN.
     Raises: DigestStopped; TargetError; ExtinctionUnreadable.
     """
     tables = tables_of(conn)
     table, index = tables.entries, read_index(conn, tables)
     digester = Digester(5)
-    held, of_part = _held(part)
+    held, of_part = _held(part, buried)
     low = after
     while True:
         if should_stop():
@@ -198,13 +201,14 @@ def entry_marks(
     upto: EntryKey | None = None,
     rows: int,
     part: Part | None = None,
+    buried: str | None = None,
 ) -> Iterator[tuple[EntryKey, EntryKey | None]]:
     """Divide entries, or those of a part, at every `rows`-th; the pieces as (after, upto).
 
-    The last one ends as the whole does.
+    The last one ends as the whole does. `buried` as for `digest_entries`.
     """
     table = tables_of(conn).entries
-    held, of_part = _held(part)
+    held, of_part = _held(part, buried)
     low = after
     while True:
         found = select_by_index(
@@ -259,12 +263,15 @@ def _as_held(rows: list[tuple[Any, ...]], part: Part | None) -> Iterator[tuple[A
     return iter((csns, kinds, databases, keys, payloads))
 
 
-def _held(part: Part | None) -> tuple[str, dict[str, object]]:
+def _held(part: Part | None, buried: str | None) -> tuple[str, dict[str, object]]:
     """What is added to a condition over entries, and its parameters."""
-    if part is None:
-        return "", {}
-    condition, params = part.condition()
-    return f" and {condition}", params
+    added, params = "", dict[str, object]()
+    if part is not None:
+        condition, of_part = part.condition()
+        added, params = f" and {condition}", dict(of_part)
+    if buried is not None:
+        added, params = f"{added} and not (is_tombstone and csn <= :buried)", params | {"buried": buried}
+    return added, params
 
 
 def _fitting(sizes: Sequence[tuple[Any, ...]]) -> int:

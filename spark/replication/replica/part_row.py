@@ -1,4 +1,4 @@
-"""The row of a replica, with the part of the keys that it holds.
+"""The row of a replica, with the part of the keys that it holds and the bound of its purged tombstones.
 
 Invariants:
 - a replica is PARTIAL, or becomes so, if and only if it has the table `part` and the layout version that says
@@ -11,15 +11,19 @@ from typing import Final
 from spark.formats.csn import Csn
 from spark.formats.part import Part, PartInvalid
 from spark.formats.replica import (
+    LAYOUT_OF_BOTH,
     LAYOUT_OF_PARTS,
     LAYOUT_VERSION,
     LAYOUTS_READ,
+    LAYOUTS_WITH_BOUND,
+    LAYOUTS_WITH_PART,
     ReplicaTables,
     part_table,
     tables_of,
 )
 from spark.replication.errors import LayoutUnknown, ReplicaMissing, ReplicaPartial
 from spark.replication.records import ReplicaRow, ReplicaStatus
+from spark.replication.replica.buried import read_bound
 from spark.targets.connection import Connection
 from spark.targets.errors import TargetSchemaUnsupported, TargetTablesMissing
 
@@ -47,12 +51,13 @@ def read_row(conn: Connection, tables: ReplicaTables) -> ReplicaRow:
         known = ReplicaStatus(status)
     except ValueError:
         raise LayoutUnknown(f"{status!r} is no status of a replica") from None
-    part = _read_part(conn) if version == LAYOUT_OF_PARTS else None
+    part = _read_part(conn) if version in LAYOUTS_WITH_PART else None
+    buried = read_bound(conn) if version in LAYOUTS_WITH_BOUND else None
     if part is None and known is ReplicaStatus.PARTIAL:
         raise LayoutUnknown("the replica is PARTIAL, and nothing says which keys it holds")
     if part is not None and known in _WHOLE:
         known = ReplicaStatus.PARTIAL
-    return ReplicaRow(rid, generation, incarnation, known, None if upto is None else Csn(upto), part)
+    return ReplicaRow(rid, generation, incarnation, known, None if upto is None else Csn(upto), part, buried)
 
 
 def require_held(row: ReplicaRow, database: bytes, key: bytes) -> None:
@@ -73,7 +78,11 @@ def put_part(conn: Connection, part: Part) -> None:
         f" keys {text} not null)"
     )
     conn.execute(f"insert into {part_table(conn)} (one, keys) values (1, :keys)", {"keys": part.text()})
-    conn.execute(f"update {tables_of(conn).replica} set layout_version = {LAYOUT_OF_PARTS}")
+    bounds = ", ".join(map(str, sorted(LAYOUTS_WITH_BOUND)))
+    conn.execute(
+        f"update {tables_of(conn).replica} set layout_version ="
+        f" case when layout_version in ({bounds}) then {LAYOUT_OF_BOTH} else {LAYOUT_OF_PARTS} end"
+    )
 
 
 def _read_part(conn: Connection) -> Part:

@@ -22,7 +22,18 @@ from spark.replication.sessions.supplying import require_not_supplying
 from spark.targets.connection import Connection
 
 PART_CAPABILITY: Final = "PART"
-CAPABILITIES: Final = ("CHANGE", "KEEPALIVE", "TOTAL", "ARROW_ZSTD", CAPABILITY, "HISTORY", PART_CAPABILITY)
+TOMBSTONES_CAPABILITY: Final = "TOMBSTONES"
+"""It keeps the bound up to which its supplier's tombstones were purged."""
+CAPABILITIES: Final = (
+    "CHANGE",
+    "KEEPALIVE",
+    "TOTAL",
+    "ARROW_ZSTD",
+    CAPABILITY,
+    "HISTORY",
+    PART_CAPABILITY,
+    TOMBSTONES_CAPABILITY,
+)
 """What this replica takes, as both sides tell at acquire."""
 
 

@@ -33,6 +33,7 @@ from spark.replication.proofs.judging import (
 )
 from spark.replication.proofs.shown_proofs import shown_history
 from spark.replication.records import ReplicaRow, ReplicaStatus, SessionMode, Snapshot, Vectors
+from spark.replication.replica.buried import take_bound
 from spark.replication.replica.replica import (
     level_if_reached,
     lock_replica,
@@ -138,7 +139,13 @@ def renew(conn: Connection, ticket: Ticket, *, lease_s: float) -> datetime:
 
 
 def complete_total(
-    conn: Connection, ticket: Ticket, *, ruv: Mapping[int, Csn], generation: str, now_s: int
+    conn: Connection,
+    ticket: Ticket,
+    *,
+    ruv: Mapping[int, Csn],
+    generation: str,
+    now_s: int,
+    buried: Csn | None = None,
 ) -> Mapping[int, Csn]:
     """End the copy of a total initialisation, in one transaction; again it changes nothing.
 
@@ -148,6 +155,7 @@ def complete_total(
 
     Args:
         ticket: with the last batch that was answered; a target that was put back since then lacks it.
+        buried: the greatest CSN of the tombstones that the supplier had purged when all entries were read.
     Returns: the RUV.
     Raises: SessionNotFound, SessionEnded, StaleEpoch, TotalNotUnderWay, BatchGap; TotalRuvDiffers: the copy
         was begun at another RUV. ClockSkewed.
@@ -164,7 +172,7 @@ def complete_total(
                 "the copy was begun at another RUV", {"ruv": begun_at, "generation": total.generation}
             )
         if not total.is_copied:
-            take_over(conn, tables, total, now_s=now_s)
+            take_over(conn, tables, total, buried=buried, now_s=now_s)
             row = replace(row, total=replace(total, is_copied=True))
         save_session(conn, tables, replace(row, expires_at_s=row.renewed_s))
         return read_vectors(conn).ruv
@@ -298,12 +306,19 @@ def _look_for_loss(
     level_if_reached(conn, tables, own_max=own, now_s=now_s)
 
 
-def take_over(conn: Connection, tables: ReplicaTables, total: TotalCopy, *, now_s: int) -> None:
+def take_over(
+    conn: Connection, tables: ReplicaTables, total: TotalCopy, *, buried: Csn | None, now_s: int
+) -> None:
     """Let a replica whose entries are all there go on from the RUV that they stand for.
 
-    In the caller's transaction. Raises: ClockSkewed.
+    In the caller's transaction.
+
+    Args:
+        buried: up to where tombstones are missing among the entries; None: nowhere.
+    Raises: ClockSkewed.
     """
     replica, generator = lock_replica(conn, tables)
+    take_bound(conn, replica.buried, buried)
     conn.execute_many(
         f"insert into {tables.ruv} (rid, max_csn, purged_csn, last_modified_s)"
         " values (:rid, :csn, :csn, :now_s)",

@@ -68,6 +68,7 @@ class Manifest:
         ruv: every change up to it is in the entries, and none above it.
         history: the replica's key, its heads at that RUV, the keys that it knows.
         taken_at_s: seconds since 1970, by the clock of the service.
+        buried: up to where tombstones are missing among the entries, purged at the replica; None: nowhere.
     """
 
     rid: int
@@ -79,11 +80,16 @@ class Manifest:
     tombstones: int = 0
     extinctions: int = 0
     parts: tuple[Part, ...] = ()
+    buried: Csn | None = None
     signature: bytes = field(default=b"", repr=False)
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it, without the signature."""
-        return {
+        """As JSON has it, without the signature.
+
+        A version that knows no bound of tombstones does not find its signature: it refuses the file.
+        """
+        buried = {} if self.buried is None else {"buried": str(self.buried)}
+        return buried | {
             "format": FORMAT,
             "rid": self.rid,
             "generation": self.generation,
@@ -125,6 +131,7 @@ class Manifest:
                 tombstones=_whole(found["tombstones"]),
                 extinctions=_whole(found["extinctions"]),
                 parts=tuple(_part(each) for each in found["parts"]),
+                buried=None if found.get("buried") is None else Csn(found["buried"]),
                 signature=bytes.fromhex(found["signature"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:

@@ -76,7 +76,7 @@ def place_snapshot(
     _require_fitting(conn, tables, replica, manifest, now_s=now_s, ahead_max_s=ahead_max_s)
     rows = _put_rows(conn, tables, path, manifest, now_s=int(row.now_s), told=told)
     copy = TotalCopy("", manifest.rid, manifest.generation, manifest.ruv, True, manifest.history.heads)
-    take_over(conn, tables, copy, now_s=now_s)
+    take_over(conn, tables, copy, buried=manifest.buried, now_s=now_s)
     replica, _ = lock_replica(conn, tables)
     save_replica(conn, tables, replace(replica, status=ReplicaStatus.ONLINE, incarnation=incarnation))
     adopt(incarnation, None)

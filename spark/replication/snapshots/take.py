@@ -55,7 +55,10 @@ def take_snapshot(
             raise ReplicaNotOnline(seen.replica.status)
         shown(seen)
         history = shown_history(conn, seen.vectors.ruv, seen.replica.rid)
-        manifest = Manifest(seen.replica.rid, seen.replica.generation, seen.vectors.ruv, history, now_s)
+        replica = seen.replica
+        manifest = Manifest(
+            replica.rid, str(replica.generation), seen.vectors.ruv, history, now_s, buried=replica.buried
+        )
         extinctions = read_records(conn)
         if extinctions.num_rows:
             writer.put(EXTINCTIONS, extinctions)

@@ -405,6 +405,7 @@ def _complete(lease: Lease, ruv: dict[int, Csn]) -> Any:
             ruv=shown,
             generation=str(record.generation),
             now_s=link.consumer.clock_s,
+            buried=link.supplier.state().replica.buried,
         )
 
     try:
