@@ -35,6 +35,7 @@ class Kind(StrEnum):
     STRANDED = "STRANDED"
     CHANNELS = "CHANNELS"
     CHANGELOG = "CHANGELOG"
+    TOMBSTONES = "TOMBSTONES"
 
 
 class StrandedMode(StrEnum):
@@ -84,6 +85,16 @@ MaxEntries = Annotated[
     int | None,
     typer.Option("--max-entries", min=0, help="CHANGELOG: keep so many records at most, the newest."),
 ]
+GoneRids = Annotated[
+    list[int],
+    typer.Option(
+        "--gone-rid",
+        min=1,
+        max=65_534,
+        metavar="RID",
+        help="TOMBSTONES: a replica id that is gone for good, and waited for no more; again for another.",
+    ),
+]
 Force = Annotated[bool, typer.Option("--force", help="Allow a retention below 10 minutes.")]
 Archive = Annotated[bool, typer.Option("--archive", help="Keep the removed rows as Parquet.")]
 Throttle = Annotated[
@@ -109,6 +120,7 @@ def purge_request(
     force: bool,
     reason: str,
     max_entries: int | None = None,
+    gone_rids: Sequence[int] = (),
     archive: bool = False,
     engine: EngineChoice | None = None,
     throttle: float | None = None,
@@ -133,6 +145,7 @@ def purge_request(
         strict=strict,
         max_rows_in_tx=max_rows_in_tx,
         max_entries=max_entries,
+        gone_rids=list(gone_rids) or None,
         archive=archive,
         engine=engine.value if engine else None,
         rows_per_s=throttle,
@@ -175,6 +188,7 @@ def run(
     strict: Strict = None,
     max_rows_in_tx: MaxRows = None,
     max_entries: MaxEntries = None,
+    gone_rid: GoneRids = [],  # noqa: B006
     archive: Archive = False,
     engine: Engine = None,
     throttle: Throttle = None,
@@ -202,6 +216,7 @@ def run(
         strict=strict,
         max_rows_in_tx=max_rows_in_tx,
         max_entries=max_entries,
+        gone_rids=gone_rid,
         archive=archive,
         engine=engine,
         throttle=throttle,
@@ -229,6 +244,7 @@ def plan(
     strict: Strict = None,
     max_rows_in_tx: MaxRows = None,
     max_entries: MaxEntries = None,
+    gone_rid: GoneRids = [],  # noqa: B006
     force: Force = False,
     reason: Reason = REASON,
     timeout: Timeout = None,
@@ -246,6 +262,7 @@ def plan(
         strict=strict,
         max_rows_in_tx=max_rows_in_tx,
         max_entries=max_entries,
+        gone_rids=gone_rid,
         force=force,
         reason=reason,
     )
@@ -308,6 +325,11 @@ def _rid_row(item: RidPlan) -> list[Any]:
     return [_id(item.rid), item.rows, old, item.rows_to_remove, item.upto, *held]
 
 
+def _tombstones_row(item: RidPlan) -> list[Any]:
+    old = item.rows_eligible_by_age
+    return [_id(item.rid), item.rows, old, item.rows_to_remove, item.rows_held]
+
+
 def show_plan(session: Session, made: Plan) -> None:
     """Print a plan: what it is about, tables, stranded nodes, limits, warnings."""
     out = session.out
@@ -320,6 +342,9 @@ def show_plan(session: Session, made: Plan) -> None:
             "retention (minutes)": made.retention_minutes,
             "retention from": made.retention_source,
             "records that may stay": made.max_entries,
+            "entries": made.entries,
+            "none above": made.ceiling,
+            "held by": ", ".join(made.held_by) or None,
             "layout": made.layout,
             **{f"cut-off of {channel}": at for channel, at in made.channel_cutoffs.items()},
             "expires": made.expires_at,
@@ -328,6 +353,9 @@ def show_plan(session: Session, made: Plan) -> None:
     if made.kind == Kind.CHANGELOG:
         columns = ["rid", "records", "old enough", "to remove", "up to", "held", "held by"]
         out.table(columns, [_rid_row(each) for each in made.rids])
+    elif made.kind == Kind.TOMBSTONES:
+        columns = ["rid of the delete", "tombstones", "old enough", "to remove", "held"]
+        out.table(columns, [_tombstones_row(each) for each in made.rids])
     else:
         out.table(
             ["table", "rows", "to remove", "from id", "to id"],

@@ -59,6 +59,28 @@ PARAMETERS = (
         needs=Scope.PURGES_WRITE,
     ),
     ParameterSpec(
+        "nsds5ReplicaPurgeDelay",
+        ParameterType.DURATION,
+        "P7D",
+        "How old the tombstone of a deleted key must be before a purge TOMBSTONES may remove it, by the time"
+        " in its CSN; PT0S: all stay. What a consumer or a replica id still needs stays however old it is.",
+        unit="ISO 8601",
+        minimum="PT0S",
+        maximum="P36500D",
+    ),
+    ParameterSpec(
+        "nsds5ReplicaTombstonePurgeInterval",
+        ParameterType.DURATION,
+        "PT0S",
+        "How often Lethe itself purges the tombstones of this replica; PT0S: never. A day in 389, off here:"
+        " nothing is removed unasked. Set on a store, never for all.",
+        unit="ISO 8601",
+        minimum="PT0S",
+        maximum="P30D",
+        scopes=STORE,
+        needs=Scope.PURGES_WRITE,
+    ),
+    ParameterSpec(
         "replication.clock.ahead.max",
         ParameterType.DURATION,
         "PT5M",

@@ -12,11 +12,12 @@ from app.kit.durations import Duration
 from app.kit.values import Instant, Text
 from app.rows.models import RowsFields, RowsPlanRead
 from app.settings import EngineChoice
-from app.sweeps.models import ChangelogPlanRead, LastJob, TickOutcome
+from app.sweeps.models import ChangelogPlanRead, LastJob, TickOutcome, TombstonePlanRead
+from spark.formats.csn import RID_MAX, RID_MIN
 
 
 class PurgeKind(StrEnum):
-    """What is purged: tables of SymmetricDS; CHANGELOG of a REPLICA store, ROWS of any table."""
+    """What is purged: tables of SymmetricDS; CHANGELOG, TOMBSTONES of a REPLICA store, ROWS of any table."""
 
     OUTGOING = "OUTGOING"
     INCOMING = "INCOMING"
@@ -29,6 +30,7 @@ class PurgeKind(StrEnum):
     STRANDED = "STRANDED"
     CHANNELS = "CHANNELS"
     CHANGELOG = "CHANGELOG"
+    TOMBSTONES = "TOMBSTONES"
     ROWS = "ROWS"
 
 
@@ -63,6 +65,8 @@ class ArchiveRequest(BaseModel):
 
 CHANNELS_MAX = 200
 ChannelName = Annotated[str, StringConstraints(min_length=1, max_length=128)]
+GONE_RIDS_MAX = 200
+GoneRid = Annotated[int, Field(ge=RID_MIN, le=RID_MAX, strict=True)]
 ChannelRetention = Annotated[int, Field(ge=0, le=5_256_000, strict=True)]
 
 
@@ -129,6 +133,12 @@ class PurgeRequest(RowsFields):
         le=9_007_199_254_740_991,
         strict=True,
         description="CHANGELOG only: records that may stay; the oldest that everybody has go first.",
+    )
+    gone_rids: list[GoneRid] | None = Field(
+        default=None,
+        max_length=GONE_RIDS_MAX,
+        description="TOMBSTONES only: replica ids that are gone for good: nothing of theirs is waited for."
+        " A change of theirs that comes all the same, from before what was purged, is refused.",
     )
     strategy: Strategy = Strategy.DOCUMENT
     archive: ArchiveRequest | None = None
@@ -275,7 +285,7 @@ class PurgePlanRead(BaseModel):
     expires_at: datetime
 
 
-AnyPurgePlan = PurgePlanRead | ChangelogPlanRead | RowsPlanRead
+AnyPurgePlan = PurgePlanRead | ChangelogPlanRead | TombstonePlanRead | RowsPlanRead
 """The plan of a purge, whatever its kind."""
 
 

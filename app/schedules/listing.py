@@ -27,11 +27,12 @@ from app.purge.models import PurgeKind
 from app.purge.tick import ALL_JOBS, SWITCHES
 from app.replication.agreements.sessions.service import JOB_SESSION
 from app.replication.rows import Agreement, AgreementState
+from app.replication.tombstones.tick import TOMBSTONE_INTERVAL
 from app.replication.trimming.tick import INTERVAL
 from app.schedules.models import Firing, Outcome, ScheduleRead
 from app.schedules.rows import Schedule
 from app.stores.rows import Store
-from app.sweeps.purging import CHANGELOG, JOB_PURGE
+from app.sweeps.purging import CHANGELOG, JOB_PURGE, TOMBSTONES
 from app.sweeps.rows import SweepTick
 
 TICK: Final = "tick"
@@ -181,6 +182,7 @@ def _purge_source(kind: str, store: Store) -> Source:
 
 _SOURCES: Final[dict[str, Callable[[str, Store], Source]]] = {
     CHANGELOG: lambda kind, _store: (JOB_PURGE, {"kind": kind}, INTERVAL),
+    TOMBSTONES: lambda kind, _store: (JOB_PURGE, {"kind": kind}, TOMBSTONE_INTERVAL),
     JOB_CLEANUP: lambda _kind, _store: (JOB_CLEANUP, {}, SWITCH),
 }
 

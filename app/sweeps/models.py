@@ -57,6 +57,39 @@ class ChangelogPlanRead(BaseModel):
     expires_at: datetime
 
 
+class RidTombstonesRead(BaseModel):
+    """The tombstones whose delete one replica id has made."""
+
+    rid: int
+    rows: int = Field(description="Of them among the entries.")
+    rows_eligible_by_age: int = Field(description="Deleted before the cut-off, by the time in the CSN.")
+    rows_to_remove: int = Field(description="Old enough, and no older change can come any more.")
+    rows_held: int = Field(description="Old enough, and an older change may still come.")
+
+
+class TombstonePlanRead(BaseModel):
+    """What a purge TOMBSTONES would do; nothing was written to the target."""
+
+    plan_id: str
+    store: str
+    kind: Literal["TOMBSTONES"]
+    cutoff: datetime | None = Field(description="Null: nothing is old enough.")
+    retention_minutes: int | None
+    retention_source: str
+    gone_rids: list[int] = Field(description="Replica ids that are waited for no more.")
+    entries: int = Field(description="Live ones and tombstones.")
+    rows: int = Field(description="Tombstones.")
+    rows_to_remove: int
+    ceiling: str | None = Field(description="Above this CSN no tombstone may go; null: none may.")
+    held_by: list[str] = Field(
+        description="Agreements and replica ids that hold back what is old enough; empty: nobody does."
+    )
+    upto: str | None = Field(description="The greatest CSN that goes.")
+    rids: list[RidTombstonesRead]
+    limits: TrimLimitsRead
+    expires_at: datetime
+
+
 class TickOutcome(StrEnum):
     """What became of a tick."""
 

@@ -23,6 +23,7 @@ from app.stores.rows import Store
 
 JOB_PURGE: Final = "PURGE"
 CHANGELOG: Final = "CHANGELOG"
+TOMBSTONES: Final = "TOMBSTONES"
 
 
 def nothing(_db: Session, _caller: Caller) -> None:

@@ -1,4 +1,4 @@
-"""Purges: of a SymmetricDS store's tables, of a replica's changelog, of rows of any table."""
+"""Purges: of a SymmetricDS store's tables, of a replica's changelog and tombstones, of rows of any table."""
 
 from functools import partial
 
@@ -10,6 +10,15 @@ from app.purge.models import PurgeParams, PurgePlanRead, PurgeRequest
 from app.purge.results import PurgeResult
 from app.purge.task import prove_purge_silent, run_plan, run_purge
 from app.purge.tick import tick_once
+from app.replication.tombstones import service as tombstone_service
+from app.replication.tombstones.models import TombstoneParams
+from app.replication.tombstones.results import TombstonePurgeResult
+from app.replication.tombstones.task import (
+    prove_tombstones_silent,
+    run_tombstone_plan,
+    run_tombstone_purge,
+)
+from app.replication.tombstones.tick import tombstone_tick_once
 from app.replication.trimming import service as trim_service
 from app.replication.trimming.models import TrimParams
 from app.replication.trimming.results import ChangelogPurgeResult
@@ -21,13 +30,14 @@ from app.rows.models import RowsParams, RowsPlanRead
 from app.rows.results import RowsPurgeResult
 from app.rows.task import prove_rows_silent, run_rows_plan, run_rows_purge
 from app.stores.models import StoreKind
-from app.sweeps.models import ChangelogPlanRead
-from app.sweeps.purging import CHANGELOG, JOB_PURGE, Purgings
+from app.sweeps.models import ChangelogPlanRead, TombstonePlanRead
+from app.sweeps.purging import CHANGELOG, JOB_PURGE, TOMBSTONES, Purgings
 from app.verbs.verb import Limits, Loop, Plan, Recurrence, Verb
 
 PURGINGS: Purgings = {
     **purging.PURGINGS,
     CHANGELOG: trim_service.PURGING,
+    TOMBSTONES: tombstone_service.PURGING,
     ROWS_KIND: rows_service.PURGING,
 }
 """What the route of all purges knows of each kind."""
@@ -67,6 +77,23 @@ CHANGELOGS = Verb(
     recurrence=Recurrence(Loop.BEAT, lambda: trim_tick_once),
     batch=SUBMIT_CHILD,
 )
+BURIALS = Verb(
+    kind=JOB_PURGE,
+    acts=frozenset({TOMBSTONES}),
+    stores=frozenset({StoreKind.REPLICA}),
+    scope=Scope.PURGES_WRITE,
+    request=PurgeRequest,
+    prepare=tombstone_service.look,
+    params=TombstoneParams,
+    result=TombstonePurgeResult,
+    task=lambda _tools: run_tombstone_purge,
+    proof=prove_tombstones_silent,
+    limits=Limits.BEFORE_THE_FIRST_DELETE,
+    throttled_at=frozenset({StoreKind.REPLICA}),
+    plan=Plan(params=TombstoneParams, result=TombstonePlanRead, task=lambda _tools: run_tombstone_plan),
+    recurrence=Recurrence(Loop.BEAT, lambda: tombstone_tick_once),
+    batch=SUBMIT_CHILD,
+)
 ROWS = Verb(
     kind=JOB_PURGE,
     acts=frozenset({ROWS_KIND}),
@@ -83,5 +110,5 @@ ROWS = Verb(
     plan=Plan(params=RowsParams, result=RowsPlanRead, task=lambda _tools: run_rows_plan),
     batch=SUBMIT_CHILD,
 )
-VERBS = (TABLES, CHANGELOGS, ROWS)
+VERBS = (TABLES, CHANGELOGS, BURIALS, ROWS)
 """All of the domain."""

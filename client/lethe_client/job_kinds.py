@@ -26,6 +26,7 @@ class JobClasses:
 KINDS: Final[Mapping[str, JobClasses]] = {
     "PURGE": JobClasses(told.PurgeParams, tells.PurgeResult),
     "PURGE CHANGELOG": JobClasses(told.ChangelogPurgeParams, tells.ChangelogPurgeResult),
+    "PURGE TOMBSTONES": JobClasses(told.TombstonePurgeParams, tells.TombstonePurgeResult),
     "PURGE ROWS": JobClasses(rows.RowsPurgeParams, rows.RowsPurgeResult),
     "ERASURE": JobClasses(told.ErasureParams, tells.ErasureResult),
     "ERASURE_VERIFY": JobClasses(told.ErasureVerifyParams, tells.ErasureVerifyResult),

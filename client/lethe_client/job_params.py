@@ -63,6 +63,29 @@ class ChangelogPurgeParams(Result):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TombstonePurgeParams(Result):
+    """The snapshot of a purge of tombstones at its submission; every attempt uses it."""
+
+    kind: str = ""
+    cutoff: datetime | None = None
+    retention: timedelta | None = None
+    retention_source: str = ""
+    gone_rids: tuple[int, ...] = ()
+    rows_in_tx: int | None = None
+    archive: bool = False
+    archive_retention: str = ""
+    throttle: Raw | None = None
+    overlap: str = ""
+    plan_id: str | None = None
+    max_drift: Any = None
+    planned_upto: str | None = None
+    planned: Mapping[str, Any] | None = None
+    max_rows: int | None = None
+    max_fraction: float | None = None
+    target: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class ErasureParams(Result):
     """The snapshot of a cycle at its submission."""
 

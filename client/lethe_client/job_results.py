@@ -73,6 +73,31 @@ class ChangelogPurgeResult(Result):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TombstonePurgeResult(Result):
+    """What a purge TOMBSTONES has removed; `held_by` names who still needs what is above `ceiling`."""
+
+    kind: str = ""
+    cutoff: datetime | None = None
+    retention_minutes: int | None = None
+    retention_source: str | None = None
+    gone_rids: tuple[int, ...] | None = None
+    counts: str = ""
+    removed: Mapping[str, Any] = field(default_factory=dict)
+    plan_id: str | None = None
+    planned: Mapping[str, Any] | None = None
+    fewer_than_planned: int | None = None
+    rows_left: int | None = None
+    ceiling: str | None = None
+    held_by: tuple[str, ...] | None = None
+    buried: str | None = None
+    rids: tuple[Raw, ...] | None = None
+    archive: KeptArchive | None = None
+    units: int = 0
+    longest_hold_ms: int | None = None
+    warnings: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class ErasureResult(Result):
     """What a cycle leaves behind."""
 

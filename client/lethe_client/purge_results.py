@@ -48,7 +48,10 @@ class PlanWarning(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class RidPlan(Result):
-    """One replica id of a changelog; `held_by` are agreements that have not acknowledged what is old."""
+    """One replica id of a changelog, or of tombstones by their delete.
+
+    `held_by` are agreements that have not acknowledged what is old; of tombstones the plan names them.
+    """
 
     rid: int
     rows: int = 0
@@ -66,7 +69,8 @@ class RidPlan(Result):
 class Plan(Result):
     """What a purge would do; name `plan_id` in a purge to run exactly this.
 
-    Of a purge CHANGELOG there are `rids` and `max_entries` instead of tables.
+    Of a purge CHANGELOG there are `rids` and `max_entries` instead of tables; of TOMBSTONES `rids` and who
+    holds them (`held_by`) above which CSN (`ceiling`).
     """
 
     plan_id: str
@@ -81,6 +85,13 @@ class Plan(Result):
     tables: tuple[TablePlan, ...] = ()
     rids: tuple[RidPlan, ...] = ()
     max_entries: int | None = None
+    gone_rids: tuple[int, ...] = ()
+    entries: int | None = None
+    rows: int | None = None
+    rows_to_remove: int | None = None
+    ceiling: str | None = None
+    held_by: tuple[str, ...] = ()
+    upto: str | None = None
     stranded: Stranded = field(default_factory=Stranded)
     nodes: int | None = None
     limits: Raw = field(default_factory=dict)

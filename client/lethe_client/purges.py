@@ -23,8 +23,8 @@ class PurgeRequest:
     """What to purge; None leaves a choice to the service (see api.md for its defaults).
 
     `retention_minutes` and `cutoff` exclude each other; `channel_retention_minutes`, channel to
-    minutes, is for OUTGOING alone, `max_entries` for CHANGELOG alone; `archive` keeps
-    the removed rows as Parquet; `max_drift`, rows or a share below 1, goes with `plan_id`; `engine` is AUTO,
+    minutes, is for OUTGOING alone, `max_entries` for CHANGELOG alone, `gone_rids` for TOMBSTONES alone;
+    `archive` keeps the removed rows as Parquet; `max_drift`, rows or a share below 1, goes with `plan_id`; `engine` is AUTO,
     INLINE or SPARK; `rows_per_s` and `bytes_per_s` are the throttle.
     """
 
@@ -36,6 +36,7 @@ class PurgeRequest:
     strict: bool | None = None
     max_rows_in_tx: int | None = None
     max_entries: int | None = None
+    gone_rids: list[int] | None = None
     strategy: str | None = None
     archive: bool = False
     engine: str | None = None
@@ -60,6 +61,7 @@ class PurgeRequest:
             "strict": self.strict,
             "max_rows_in_tx": self.max_rows_in_tx,
             "max_entries": self.max_entries,
+            "gone_rids": self.gone_rids,
             "strategy": self.strategy,
             "archive": {"format": "PARQUET"} if self.archive else None,
             "engine": self.engine,

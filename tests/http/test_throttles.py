@@ -12,6 +12,7 @@ from tests.http.shop import Shop
 KEPT = {
     "PURGE OUTGOING": {StoreKind.SYMMETRICDS},
     "PURGE CHANGELOG": {StoreKind.REPLICA},
+    "PURGE TOMBSTONES": {StoreKind.REPLICA},
     "PURGE ROWS": {StoreKind.SQL},
     "EVENT_CLEANUP": {StoreKind.SLONY},
     "EXTINCTION": {StoreKind.REPLICA},

@@ -121,6 +121,10 @@ def _purge_result(session: Session, result: Mapping[str, Any], *, engine: str) -
         names = ("rows_removed", "rows_left", "rows_held", "held_by", "purged")
         rows = [[str(each["rid"]), *(each.get(name) for name in names)] for each in result["rids"]]
         session.out.table(columns, rows)
+    if result.get("kind") == "TOMBSTONES":
+        kept = [[str(each["rid"]), each["rows_left"], each["rows_held"]] for each in result.get("rids") or ()]
+        session.out.table(["rid of the delete", "left", "held"], kept)
+        session.out.facts({"held by": ", ".join(result.get("held_by") or ()) or None})
     if resent.get("count"):
         session.out.table(
             ["resent after purge: batch", "node", "rows", "cause"],

@@ -127,6 +127,23 @@ ENTRIES: Final = (
         Passes.MAYBE,
     ),
     Entry(
+        "TOMBSTONE_PURGED",
+        (Seen.TARGET,),
+        "A change came from before tombstones that the consumer has purged: its key may be deleted since.",
+        (
+            "Note what the late replica alone has (`lethe changes list`), initialise it from the consumer"
+            " (`--mode total`, with a discard grant), then write there again what is still wanted."
+        ),
+        Passes.NO,
+    ),
+    Entry(
+        "TOMBSTONES_NOT_SUPPORTED",
+        (Seen.JOB,),
+        "The supplier has purged tombstones, and the consumer's version keeps no bound for older changes.",
+        "Upgrade the consumer's service, then retry the session.",
+        Passes.NO,
+    ),
+    Entry(
         "HALTED",
         (Seen.JOB, Seen.STATE),
         ("The consumer refused a record; nothing behind it of the same replica ids was sent."),

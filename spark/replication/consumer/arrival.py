@@ -228,7 +228,7 @@ def _buried(arrival: Arrival, is_new: Flags, buried: Csn) -> dict[int, tuple[str
     is_change = np.asarray(pc.equal(kinds, RecordKind.CHANGE.value))
     detail = f"it is older than {buried}, up to where tombstones were purged here: its key may be deleted"
     is_older = is_new & is_change & (arrival.csns <= buried.encode())
-    return {place: (TOMBSTONE_PURGED, detail) for place in np.flatnonzero(is_older).tolist()}
+    return dict.fromkeys(np.flatnonzero(is_older).tolist(), (TOMBSTONE_PURGED, detail))
 
 
 def unreadable_extinctions(batch: pa.RecordBatch) -> list[tuple[int, str]]:

@@ -103,7 +103,7 @@ class TombstoneUnit:
 
 
 class TombstoneWalk:
-    """The way of one attempt over the entries, in the order of their keys; what it has passed stays passed."""
+    """The way of one attempt over the entries, in the order of their keys."""
 
     def __init__(self, rules: TombstoneRules) -> None:
         self._rules = rules
@@ -182,7 +182,7 @@ def _remove(conn: Connection, unit: TombstoneUnit) -> Done:
     detail = {"rows": span.rows}
     if greatest is None:
         return Done(0, detail=detail)
-    assert found.upto is not None and greatest <= found.upto, f"{greatest} is above what may go"
+    assert greatest <= (found.upto or ""), f"{greatest} is above what may go"
     _pass(conn, tables, state, Csn(greatest), now_s=unit.now_s)
     raise_bound(conn, Csn(greatest))
     delete = f"delete from {tables.entries} where {BETWEEN} and {REMOVABLE}"

@@ -24,7 +24,7 @@ def test_every_kind_is_in_the_union_with_all_its_acts() -> None:
     assert schemas["JobFields"]["required"] == ["id"]
     own = schemas[name_of("PURGE")]["allOf"][1]["properties"]
     shown = [each["$ref"].rpartition("/")[2] for each in own["result"]["anyOf"] if "$ref" in each]
-    assert shown == ["PurgeResult", "ChangelogPurgeResult", "RowsPurgeResult"]
+    assert shown == ["PurgeResult", "ChangelogPurgeResult", "TombstonePurgeResult", "RowsPurgeResult"]
     assert len(models_of_kinds()["PLAN"][1]) == 6
 
 

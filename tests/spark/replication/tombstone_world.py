@@ -27,6 +27,7 @@ from spark.replication.tombstones.units import (
 from tests.spark.replication.wire_model import Profile, Told, World, profile_of
 from tests.spark.replication.wire_model_session import Link
 from tests.spark.replication.wire_model_site import (
+    GENERATION,
     Pending,
     Site,
     Violation,
@@ -193,6 +194,91 @@ def run_tombstone_trial(seed: int, *, profile: Profile | None = None, known: boo
     except BaseException as error:
         if world is not None:
             error.add_note(f"seed {seed}, {world.profile}\n" + "\n".join(world.told.trail[-40:]))
+        raise
+    finally:
+        if world is not None:
+            for site in world.sites:
+                site.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+    return world.told
+
+
+class MeetingWorld(TombstoneWorld):
+    """Three replicas and few troubles: writes, deletes, purges, clocks that go back, and meetings.
+
+    `late`: the third is unknown to the others, writes all the time, and comes when they have purged.
+    """
+
+    late = False
+
+    def _generation(self, rid: int) -> str | None:
+        return GENERATION
+
+    def run(self) -> None:
+        """Both parts.
+
+        Raises: Violation.
+        """
+        if self.late:
+            for link in self.links:
+                if self._is_late(link):
+                    link.supplier.conn.execute(
+                        "delete from replica_agreements where id = :id", {"id": link.agreement}
+                    )
+        for _ in range(self.profile.steps):
+            self.note(self.random.choices((self.one, self.meet, self.bury, self.turn), (8, 6, 3, 1))[0]())
+            for site in self.sites:
+                site.clock_s += self.random.choice((0, 1))
+        self.heal()
+        if self.settle():
+            self.judge()
+
+    def one(self) -> str:
+        """One write."""
+        site = self.random.choice(self.sites)
+        outcome = site.write(self._request(), dies=False)
+        self._check(site)
+        return f"{outcome} {site.name}"
+
+    def meet(self) -> str:
+        """One session."""
+        able = [link for link in self.links if not (self.late and self._is_late(link))]
+        link = self.random.choice(able)
+        return f"MET {link.agreement} {self.finish(link, SessionMode.INCREMENTAL, False)}"
+
+    def turn(self) -> str:
+        """A clock goes back by seconds."""
+        site = self.random.choice(self.sites)
+        site.clock_s -= self.random.randint(1, 20)
+        return f"CLOCK {site.name}"
+
+    def _is_late(self, link: Link) -> bool:
+        return 3 in (link.supplier.rid, link.consumer.rid)
+
+
+MEETING = Profile(steps=60, deaths=0.0, loss=0.0, faults=0.0, sites=3)
+
+
+def run_meeting(seed: int, *, late: bool) -> Told:
+    """One trial of a MeetingWorld; what it went through.
+
+    Raises: Violation, with the trail in its notes.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="meet-", dir=fast_folder()))
+    world = None
+    try:
+        world = MeetingWorld(seed, folder, profile=MEETING, rules=None)
+        world.late = late
+        if not late:
+            world.know_all()
+        world.run()
+        world.told.happened["REFUSED"] = sum(
+            len(site.conn.execute("select 1 from replica_dead_letters where code = 'TOMBSTONE_PURGED'"))
+            for site in world.sites
+        )
+    except BaseException as error:
+        if world is not None:
+            error.add_note(f"seed {seed}\n" + "\n".join(world.told.trail[-40:]))
         raise
     finally:
         if world is not None:

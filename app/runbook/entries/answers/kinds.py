@@ -236,6 +236,13 @@ ENTRIES: Final = (
         Passes.FINE,
     ),
     Entry(
+        "TOMBSTONES",
+        (Seen.ANSWER,),
+        "A kind of purge: entries of deleted keys of a replica, once no older change of them can come.",
+        "`lethe purge plan STORE --kind tombstones` shows what would go, and who holds the rest.",
+        Passes.FINE,
+    ),
+    Entry(
         "DELETED_DATABASES",
         (Seen.ANSWER,),
         "A kind of erasure: entries of databases that the application has removed.",

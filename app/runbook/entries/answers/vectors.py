@@ -187,6 +187,13 @@ ENTRIES: Final = (
         Passes.MAYBE,
     ),
     Entry(
+        "TOMBSTONES_PURGED",
+        (Seen.ANSWER,),
+        "Not compared: one side has purged tombstones, and the other's version cannot leave them out.",
+        "Upgrade the service of the consumer, then run the audit again.",
+        Passes.NO,
+    ),
+    Entry(
         "MISSING_AT_CONSUMER",
         (Seen.ANSWER,),
         "The supplier has it, the consumer has not.",
