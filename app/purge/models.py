@@ -66,7 +66,7 @@ class ArchiveRequest(BaseModel):
 CHANNELS_MAX = 200
 ChannelName = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 GONE_RIDS_MAX = 200
-GoneRid = Annotated[int, Field(ge=RID_MIN, le=RID_MAX, strict=True)]
+GoneRid = Annotated[int, Field(ge=RID_MIN, le=RID_MAX)]
 ChannelRetention = Annotated[int, Field(ge=0, le=5_256_000, strict=True)]
 
 

@@ -94,6 +94,7 @@ PurgeKind = Literal[
     "STRANDED",
     "CHANNELS",
     "CHANGELOG",
+    "TOMBSTONES",
     "ROWS",
 ]
 SessionOutcome = Literal[

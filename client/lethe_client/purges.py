@@ -24,8 +24,8 @@ class PurgeRequest:
 
     `retention_minutes` and `cutoff` exclude each other; `channel_retention_minutes`, channel to
     minutes, is for OUTGOING alone, `max_entries` for CHANGELOG alone, `gone_rids` for TOMBSTONES alone;
-    `archive` keeps the removed rows as Parquet; `max_drift`, rows or a share below 1, goes with `plan_id`; `engine` is AUTO,
-    INLINE or SPARK; `rows_per_s` and `bytes_per_s` are the throttle.
+    `archive` keeps the removed rows as Parquet; `max_drift`, rows or a share below 1, goes with `plan_id`;
+    `engine` is AUTO, INLINE or SPARK; `rows_per_s` and `bytes_per_s` are the throttle.
     """
 
     kind: str = "OUTGOING"

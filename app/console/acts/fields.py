@@ -21,7 +21,7 @@ FIRST: Final = frozenset(
     {"retention_minutes", "cutoff", "stranded", "max_entries", "archive", "period", "kinds", "interval"}
     | {"table", "time_column", "older_than", "where", "children", "action", "timeout"}
     | {"label", "databases", "start_key", "end_key", "filter", "confirm_keys_never_reused"}
-    | {"agreement_id", "mode", "origin", "confirmed", "seqno"}
+    | {"agreement_id", "mode", "origin", "confirmed", "seqno", "gone_rids"}
 )
 """What people fill in first; all else is folded."""
 _OF_ACTS: Final = re.compile(r"^([A-Z_]+)(?: only)?[:.]")

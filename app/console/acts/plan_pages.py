@@ -22,7 +22,7 @@ OUTDATED_STATUS: Final = 412
 OUTDATED: Final = frozenset({"PLAN_NOT_USABLE", "PLAN_DIFFERS", "PLAN_NO_LONGER_HOLDS"})
 BY_THE_PLAN: Final = frozenset(
     {"retention_minutes", "cutoff", "older_than", "max_entries", "period", "min_file_age"}
-    | {"interval", "confirmed_before"}
+    | {"interval", "confirmed_before", "gone_rids"}
 )
 """What a plan has settled: the request that runs it names the plan instead."""
 PlanId = Annotated[str, Path(pattern=r"^job_[0-9a-z]{26}$")]

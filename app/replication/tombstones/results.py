@@ -23,7 +23,7 @@ class TombstonePurgeResult(BaseModel):
     cutoff: datetime | None = Field(default=None, description="Null: nothing is old enough.")
     retention_minutes: int | None = None
     retention_source: str | None = None
-    gone_rids: list[int] | None = None
+    gone_rids: list[int] | None = Field(default=None, description="Replica ids that were waited for no more.")
     counts: Counts = Field(description="EXACT by the target's ledger, or AT_LEAST.")
     removed: dict[str, int] = Field(description="Tombstones, as `entries`.")
     plan_id: str | None = Field(default=None, description="The plan that was executed.")

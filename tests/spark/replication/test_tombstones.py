@@ -29,10 +29,11 @@ from spark.replication.tombstones.units import (
     run_tombstones,
     shorter,
 )
-from spark.targets.connection import Connection, target_now
-from spark.targets.errors import FenceRaised
+from spark.targets.connection import Connection, Target, target_now
+from spark.targets.errors import FenceRaised, TargetError
 from spark.targets.fence import raise_fence
 from spark.targets.ledger import ensure_ledger, ledger_totals
+from tests.dying import Dying
 from tests.spark.replication.replica_tables import (
     DIALECTS,
     NOW_S,
@@ -52,12 +53,15 @@ ENDLESS_S = 2**32 - 1
 
 
 @pytest.fixture(params=DIALECTS)
-def conn(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Connection]:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
     if request.param == "postgresql":
-        target = postgresql_target(request.getfixturevalue("postgresql_url"))
-    else:
-        target = sqlite_target(tmp_path)
-    with opened(target) as connection:
+        return postgresql_target(request.getfixturevalue("postgresql_url"))
+    return sqlite_target(tmp_path)
+
+
+@pytest.fixture
+def conn(place: Target) -> Iterator[Connection]:
+    with opened(place) as connection:
         make_tables(connection)
         connection.execute(
             f"insert into {tables_of(connection).generator}"
@@ -220,7 +224,7 @@ def check_cases(conn: Connection, seed: int, cases: int) -> int:
         seen = snapshot(conn)
         assert (seen.replica.buried, dict(seen.vectors.ruv)) == (bound, case.ruv)
         if greatest is not None:  # a clock that was set back makes no change from before it
-            assert next_csn(seen.generator, now_s=greatest.timestamp - 3_000)[0] > greatest
+            assert next_csn(seen.generator, now_s=NOW_S - 3_000)[0] > greatest
         removed += gone
     return removed
 
@@ -332,3 +336,38 @@ def test_the_generator_follows_what_was_purged(conn: Connection) -> None:
     assert snapshot(conn).generator == GeneratorState(1, 0)
     bury(conn, TombstoneRules(ENDLESS_S))
     assert snapshot(conn).generator.timestamp >= csn(60, 1).timestamp
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["unheard", "unanswered"])
+def test_a_death_at_any_statement_leaves_all_or_nothing(
+    conn: Connection, place: Target, tmp_path: Path, after: bool
+) -> None:
+    level(conn, {b"k%d" % number: (csn(number, 1), number != 2) for number in range(4)})
+    raise_fence(conn, RESOURCE, token=1, owner="job_a")
+    rules = TombstoneRules(ENDLESS_S)
+    span = TombstoneWalk(rules).next_span(conn, now_s=NOW_S, rows_max=9)
+    assert span is not None
+    unit = TombstoneUnit("job_a", span, rules, 1, RESOURCE, NOW_S, archive_dir=str(tmp_path / "archive"))
+    before, states, at = held(conn), [], 0
+    while True:
+        at += 1
+        states.append(held(conn))
+        with opened(place) as dying:
+            session = Dying(dying._session, at, after=after)
+            dying._session = session  # type: ignore[assignment]
+            try:
+                run_tombstones(dying, unit)
+            except TargetError:
+                continue
+        break
+    assert session.calls < at, "every statement was met"
+    gone = held(conn)
+    assert gone[:2] == ({b"k2"}, csn(3, 1))
+    assert ledger_totals(conn, "job_a")[STEP].rows == 3
+    assert [state for state in states if state not in (before, gone)] == []
+
+
+def held(conn: Connection) -> tuple[set[bytes], str | None, GeneratorState, int]:
+    """What a unit moves: entries, the bound, the generator, rows of the ledger."""
+    seen = snapshot(conn)
+    return keys_left(conn), seen.replica.buried, seen.generator, len(ledger_totals(conn, "job_a"))
