@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 
 import pytest
@@ -11,10 +10,10 @@ from tests.spark.replication.tombstone_rules import PATCHES, NaiveRule
 from tests.spark.replication.tombstone_world import run_meeting, run_tombstone_trial
 from tests.spark.replication.wire_model_site import Violation
 
-MEETINGS = 12
-TRIALS = 12
+MEETINGS = 8
+TRIALS = 8
 TRIALS_LONG = 1_000
-BITES_WITHIN = 60
+BITES_WITHIN = 40
 """Seeds that a naive rule may take until it breaks a promise."""
 LATE = frozenset({NaiveRule.NO_BOUND, NaiveRule.BOUND_NOT_MINDED})
 """Seen only where a replica comes that nobody knew."""
@@ -43,7 +42,7 @@ def test_nothing_comes_back_beside_copies_backups_clocks_and_deaths() -> None:
     happened: Counter[str] = Counter()
     for seed in range(TRIALS):
         happened += run_tombstone_trial(seed).happened
-    assert happened["PURGED"]
+    assert happened["PURGED"], "no trial has purged anything"
 
 
 @pytest.mark.long
@@ -57,9 +56,8 @@ def test_many_trials_bring_nothing_back(share: int) -> None:
 
 @pytest.mark.parametrize("naive", NaiveRule)
 def test_a_naive_rule_breaks_a_promise(naive: NaiveRule) -> None:
-    seeds = random.Random(0).sample(range(1_000), BITES_WITHIN)
     with PATCHES[naive]():
-        for seed in seeds:
+        for seed in range(BITES_WITHIN):
             try:
                 run_meeting(seed, late=naive in LATE)
             except Violation:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from spark.formats.csn import Csn
 from spark.formats.replica import tables_of
 from spark.replication.agreements import (
     FLOOR_KEEP_S,
+    Floors,
     acknowledge,
     register_agreement,
     remove_agreement,
@@ -20,6 +22,7 @@ from spark.replication.agreements import (
 from spark.replication.csn_generator import GeneratorState, next_csn
 from spark.replication.replica.replica import snapshot
 from spark.replication.sessions.peers import PeerRole, note_peer
+from spark.replication.tombstones import ceiling, units
 from spark.replication.tombstones.plan import TombstonePlan, TombstoneRules, plan_tombstones
 from spark.replication.tombstones.units import (
     STEP,
@@ -34,6 +37,7 @@ from spark.targets.errors import FenceRaised, TargetError
 from spark.targets.fence import raise_fence
 from spark.targets.ledger import ensure_ledger, ledger_totals
 from tests.dying import Dying
+from tests.spark.replication.broken_rule import broken_rule, does_nothing
 from tests.spark.replication.replica_tables import (
     DIALECTS,
     NOW_S,
@@ -231,6 +235,22 @@ def check_cases(conn: Connection, seed: int, cases: int) -> int:
 
 def test_a_purge_removes_what_the_definition_says_and_nothing_else(conn: Connection) -> None:
     assert check_cases(conn, 0, CASES) > CASES, "the cases remove something"
+
+
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    ("module", "name", "naive"),
+    [
+        pytest.param(units, "_pass", does_nothing, id="the generator does not follow"),
+        pytest.param(units, "raise_bound", does_nothing, id="no bound is kept"),
+        pytest.param(ceiling, "floors", lambda *_, **__: Floors(), id="consumers are ignored"),
+        pytest.param(ceiling, "_covered", lambda rid, ruv, _: ruv.get(rid), id="silence is not seen"),
+        pytest.param(TombstoneRules, "before", "~", id="age is ignored"),
+    ],
+)
+def test_the_definition_bites(conn: Connection, module: Any, name: str, naive: Any) -> None:
+    with broken_rule(module, name, naive), pytest.raises(AssertionError):
+        check_cases(conn, 0, CASES)
 
 
 @pytest.mark.long

@@ -23,7 +23,6 @@ class NaiveRule(StrEnum):
     BOUND_NOT_MINDED = "a change from below the bound is applied"
     ONE_RID_IGNORED = "one replica id is not waited for"
     COVERED_BY_ITS_OWN = "only the replica id of the delete is looked at"
-    CLOCK_NOT_FOLLOWED = "the generator does not follow what was purged"
 
 
 _REAL = ceiling.ceiling
@@ -49,5 +48,4 @@ PATCHES: dict[NaiveRule, Patch] = {
     NaiveRule.BOUND_NOT_MINDED: lambda: broken_rule(apply, "sort_out", _unminded),
     NaiveRule.ONE_RID_IGNORED: lambda: broken_rule(units, "ceiling", _without_a_rid),
     NaiveRule.COVERED_BY_ITS_OWN: lambda: broken_rule(units, "ceiling", _endless),
-    NaiveRule.CLOCK_NOT_FOLLOWED: lambda: broken_rule(units, "_pass", does_nothing),
 }
