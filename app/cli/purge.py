@@ -103,6 +103,9 @@ Throttle = Annotated[
 ThrottleBytes = Annotated[
     float | None, typer.Option("--throttle-bytes", min=0, metavar="BYTES_PER_S", help="At most this fast.")
 ]
+OverlapOption = Annotated[
+    Overlap | None, typer.Option("--overlap", case_sensitive=False, help="Where another job is there.")
+]
 Engine = Annotated[
     EngineChoice | None,
     typer.Option("--engine", case_sensitive=False, help="What runs it; AUTO: by the rows."),
@@ -194,9 +197,7 @@ def run(
     throttle: Throttle = None,
     throttle_bytes: ThrottleBytes = None,
     force: Force = False,
-    overlap: Annotated[
-        Overlap | None, typer.Option("--overlap", case_sensitive=False, help="Where another job is there.")
-    ] = None,
+    overlap: OverlapOption = None,
     plan_id: PlanId = None,
     max_drift: MaxDrift = None,
     reason: Reason = REASON,
