@@ -70,7 +70,7 @@ HANDED_ON: Final[dict[str, tuple[Seen, set[str]]]] = {
     ),  # a peer's own
     "spark/replication/consumer/arrival.py:Refused": (
         Seen.TARGET,
-        {"KIND_UNKNOWN", "RECORD_TOO_LONG", "CSN_FROM_THE_FUTURE"},
+        {"KIND_UNKNOWN", "RECORD_TOO_LONG", "CSN_FROM_THE_FUTURE", "TOMBSTONE_PURGED"},
     ),
     "app/rows/rules.py:TableNotPurgeable": (
         Seen.HTTP,

@@ -135,6 +135,7 @@ class _Counts:
         self._last: str | None = None
 
     def add(self, rows: list[tuple[Any, ...]]) -> None:
+        """Take the rows of `_page`."""
         for rid, entries, tombstones, old, gone, newest, last in rows:
             number = int(rid, 16)
             self._entries += int(entries)
@@ -145,6 +146,7 @@ class _Counts:
             self._last = max(filter(None, (self._last, last)), default=None)
 
     def plan(self, found: TombstoneCeiling) -> TombstonePlan:
+        """What they come to, under the ceiling that they were counted by."""
         rids = tuple(
             RidTombstones(rid, rows, self._old[rid], self._gone[rid])
             for rid, rows in sorted(self._rows.items())
