@@ -136,8 +136,7 @@ def sort_out(
         now_s: this service's clock, which no CSN may be more than `ahead_max_s` ahead of.
         open_letters: the first record of a replica id that was refused and has not come since; behind it the
             supplier may have sent more before it knew.
-        buried: the greatest CSN of purged tombstones: whether the key of an older change was deleted since
-            nobody knows here.
+        buried: the greatest CSN of purged tombstones: of an older change nobody knows what became of its key.
     Raises: PrevGap.
     """
     floors = arrival.floors(ruv)
@@ -150,9 +149,8 @@ def sort_out(
     is_next[first_new[first_new < np.append(arrival.starts[1:], len(is_next))]] = True
     before = np.where(is_next, floors, np.roll(arrival.csns, 1))
     is_gap = ~is_covered & (arrival.prevs != before)
-    faults = _faults(arrival, ~is_covered, now_s=now_s, ahead_max_s=ahead_max_s)
-    if buried is not None:
-        faults = _buried(arrival, ~is_covered, buried) | faults
+    faults = _buried(arrival, ~is_covered, buried)
+    faults |= _faults(arrival, ~is_covered, now_s=now_s, ahead_max_s=ahead_max_s)
     held = _held(arrival, is_gap & is_next, ruv, open_letters)
     stop = _first_of_each(arrival, {*faults, *held})
     behind = np.arange(len(is_gap)) >= stop[arrival.group]
@@ -222,8 +220,10 @@ def _faults(arrival: Arrival, is_new: Flags, *, now_s: int, ahead_max_s: int) ->
     return {place: fault for place, fault in found.items() if is_new[place]}
 
 
-def _buried(arrival: Arrival, is_new: Flags, buried: Csn) -> dict[int, tuple[str, str]]:
+def _buried(arrival: Arrival, is_new: Flags, buried: Csn | None) -> dict[int, tuple[str, str]]:
     """By place: the new changes from before a tombstone that was purged."""
+    if buried is None:
+        return {}
     kinds = arrival.batch.column("kind").take(pa.array(arrival.order))
     is_change = np.asarray(pc.equal(kinds, RecordKind.CHANGE.value))
     detail = f"it is older than {buried}, up to where tombstones were purged here: its key may be deleted"

@@ -16,6 +16,7 @@ from spark.replication.consumer.extinctions import read_records
 from spark.replication.errors import ReplicaNotOnline
 from spark.replication.proofs.identity import sign_introduction
 from spark.replication.proofs.shown_proofs import shown_history
+from spark.replication.proofs.values import History
 from spark.replication.records import ReplicaStatus, Snapshot
 from spark.replication.replica.entries import read_entries
 from spark.replication.replica.layout import keep_filled
@@ -55,10 +56,7 @@ def take_snapshot(
             raise ReplicaNotOnline(seen.replica.status)
         shown(seen)
         history = shown_history(conn, seen.vectors.ruv, seen.replica.rid)
-        replica = seen.replica
-        manifest = Manifest(
-            replica.rid, str(replica.generation), seen.vectors.ruv, history, now_s, buried=replica.buried
-        )
+        manifest = _manifest(seen, seen.replica.generation, history, now_s)
         extinctions = read_records(conn)
         if extinctions.num_rows:
             writer.put(EXTINCTIONS, extinctions)
@@ -82,6 +80,12 @@ def take_snapshot(
         manifest = replace(manifest, signature=signature)
         writer.end(manifest)
     return manifest
+
+
+def _manifest(seen: Snapshot, generation: str, history: History, now_s: int) -> Manifest:
+    return Manifest(
+        seen.replica.rid, generation, seen.vectors.ruv, history, now_s, buried=seen.replica.buried
+    )
 
 
 def _count(page: pa.RecordBatch) -> int:
