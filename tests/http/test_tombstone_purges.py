@@ -17,6 +17,7 @@ from spark.targets.fence import raise_fence, read_fence
 from tests.http.changelogs import RID, MakeChangelog, Replica, changelog_maker
 from tests.http.changelogs import csn as old_csn
 from tests.http.problem import pointers, problem
+from tests.http.replica_stores import grant_discard
 from tests.http.service_process import ServiceProcess, run_to_end
 from tests.http.shop import Shop, accepted, wait_for
 from tests.http.supplying import Pair, make_pair
@@ -88,7 +89,7 @@ def test_old_tombstones_go_and_the_plan_said_so(replica: Replica) -> None:
     assert (result["cutoff"], result["planned"], result["rows_left"]) == (plan["cutoff"], {"entries": 10}, 0)
     assert (keys(replica), buried(replica)) == ({b"key"}, old_csn(9, RID))
     assert result["buried"] == buried(replica)
-    shown = replica.http.get(f"/v1/replicas/{replica.id}").json()
+    shown = replica.http.get(f"/v1/replicas/{replica.id}/ruv").json()
     assert shown["buried"] == buried(replica)
     assert done(replica, retention_minutes=60)["removed"] == {"entries": 0}
 
@@ -250,8 +251,9 @@ def test_audits_agree_where_one_side_has_purged(pair: Pair) -> None:
 
 def test_a_copy_takes_the_bound_along(pair: Pair) -> None:
     bound = purge(pair, pair.supplier.id)["buried"]
+    grant_discard(pair.consumer, supplier_rid=1)  # it holds something, and a copy takes its place
     job = pair.run("SUCCEEDED", mode="TOTAL")
     assert job["result"]["outcome"] == "UP_TO_DATE", job
-    shown = pair.http.get(f"/v1/replicas/{pair.consumer.id}").json()
+    shown = pair.http.get(f"/v1/replicas/{pair.consumer.id}/ruv").json()
     assert shown["buried"] == bound is not None
     assert Csn(bound) <= Csn(shown["ruv"]["1"])

@@ -24,7 +24,7 @@ from app.stores.rows import Store
 from app.stores.service import require_kind
 from app.sweeps.cutoff import check_cutoff
 from app.sweeps.models import TombstonePlanRead
-from app.sweeps.purging import TOMBSTONES, Looked, Purging
+from app.sweeps.purging import CHANGELOG, TOMBSTONES, Looked, Purging
 from spark.replication.errors import ReplicaMissing
 from spark.replication.records import TRIMMED
 from spark.replication.tombstones.plan import (
@@ -216,5 +216,8 @@ PURGING: Final = Purging(
     look=look,
     unseen=unseen,
     own=frozenset({"gone_rids"}),
-    refused=dict.fromkeys(("stranded", "strict", "strategy", "engine", "force")),
+    refused={
+        **dict.fromkeys(("stranded", "strict", "strategy", "engine", "force")),
+        "max_entries": CHANGELOG,
+    },
 )
