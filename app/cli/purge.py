@@ -95,7 +95,9 @@ GoneRids = Annotated[
         help="TOMBSTONES: a replica id that is gone for good, and waited for no more; again for another.",
     ),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Allow a retention below 10 minutes.")]
+Force = Annotated[
+    bool, typer.Option("--force", help="Allow a retention below 10 minutes; tombstones: below a day.")
+]
 Archive = Annotated[bool, typer.Option("--archive", help="Keep the removed rows as Parquet.")]
 Throttle = Annotated[
     float | None, typer.Option("--throttle", min=0, metavar="ROWS_PER_S", help="At most this fast.")

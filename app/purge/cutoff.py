@@ -5,10 +5,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from app.purge.errors import RetentionTooShort
 from app.purge.models import PurgeKind, PurgeParams, Sourced
 from app.stores.rows import Store
-from app.sweeps.cutoff import check_cutoff
+from app.sweeps.cutoff import RetentionTooShort, check_cutoff
 from spark.formats.symmetricds import DATA, OUTGOING_BATCH
 from spark.purge.cutoff import CutoffValue, convert
 from spark.purge.reading.inspect import Inspection

@@ -1,13 +1,9 @@
 """Errors of purges.
 
-ServiceError -> RetentionTooShort, PermissionMissing
+ServiceError -> PermissionMissing
 """
 
-from app.errors import Conflict, Unprocessable
-
-
-class RetentionTooShort(Unprocessable):
-    """Below ten minutes only with `force`."""
+from app.errors import Conflict
 
 
 class PermissionMissing(Conflict):

@@ -146,7 +146,11 @@ class PurgeRequest(RowsFields):
         default=None, description="What runs its units; null: the service's default, AUTO unless set."
     )
     throttle: ThrottleSetting | None = None
-    force: bool = Field(default=False, strict=True, description="Allow a retention below ten minutes.")
+    force: bool = Field(
+        default=False,
+        strict=True,
+        description="Allow a retention below ten minutes; TOMBSTONES: below a day.",
+    )
     overlap: Overlap = Overlap.REFUSE
     plan_id: str | None = Field(
         default=None,

@@ -15,6 +15,10 @@ class FutureCutoff(Unprocessable):
     """The cut-off is later than the target's clock."""
 
 
+class RetentionTooShort(Unprocessable):
+    """So young rows go only with `force`."""
+
+
 def check_cutoff(cutoff: datetime, now: datetime) -> None:
     """Return for a cut-off that has passed.
 

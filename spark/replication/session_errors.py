@@ -22,7 +22,8 @@ SessionRefused                SESSION_REFUSED         never raised itself
 ├── ReplicaInitializing       REPLICA_INITIALIZING    half a copy takes no changes
 ├── TotalNotUnderWay          TOTAL_NOT_UNDER_WAY     entries, but nobody initialises the replica
 ├── TotalIncomplete           TOTAL_INCOMPLETE        the copy has not ended
-└── TotalRuvDiffers           TOTAL_RUV_DIFFERS       the copy began at another RUV
+├── TotalRuvDiffers           TOTAL_RUV_DIFFERS       the copy began at another RUV
+└── BoundBeyondCopy           BOUND_BEYOND_COPY       tombstones are missing that the copy cannot have had
 """
 
 from collections.abc import Mapping
@@ -172,3 +173,9 @@ class TotalIncomplete(SessionRefused):
 
 class TotalRuvDiffers(SessionRefused):
     code = "TOTAL_RUV_DIFFERS"
+
+
+class BoundBeyondCopy(SessionRefused):
+    """Facts: buried, ruv_max."""
+
+    code = "BOUND_BEYOND_COPY"

@@ -3,6 +3,9 @@
 The pages are read while others write: the copy holds, of every key, its state at the session's first snapshot
 or a later one, as the RUV proves that is read with each page. What was changed meanwhile lies above that
 snapshot's RUV in the changelog, and follows in windows. Resumable behind the consumer's last entry.
+
+The bound of purged tombstones that goes with it is the greatest of any page and of the end, over all
+attempts: a supplier that is put back meanwhile has its tombstones again, but the pages from before are without them.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -19,15 +22,18 @@ from app.replication.supplier.extinctions import require_bound_taken
 from app.replication.supplier.ground import Ground
 from app.replication.supplier.lease import Lease, begun_ruv
 from app.replication.supplier.pipeline import Pipeline, Sent
+from app.replication.supplier.record import Record
+from app.replication.supplier.resuming import leave_copy
 from app.stores.targets import target_of
 from spark.formats.changes.batch import BATCH_BYTES, encode_arrow
 from spark.formats.csn import Csn
 from spark.formats.part import Part, Prefix
+from spark.replication.records import Snapshot
 from spark.replication.replica.entries import read_entries
 from spark.replication.replica.layout import keep_filled
 from spark.replication.replica.replica import snapshot
 from spark.replication.supplier.backlog import count_fitting
-from spark.replication.supplier.resumable import is_behind
+from spark.replication.supplier.resumable import is_behind, is_below_bound
 from spark.targets.connection import Connection, connect
 from spark.targets.silence import application_name
 
@@ -35,10 +41,33 @@ UNIT_NAME: Final = "copy"
 TOTAL_RUV_DIFFERS: Final = "TOTAL_RUV_DIFFERS"
 
 
+class CopyOutdated(Exception):
+    """What follows this copy would be from below its bound: the session goes on with a new one."""
+
+
+class PageBound:
+    """The greatest bound that a page was read under; the reader moves it, before the page is sent."""
+
+    def __init__(self, known: str | None) -> None:
+        self.csn = None if known is None else Csn(known)
+
+    def meet(self, csn: Csn | None) -> None:
+        """Another page, or the end of all."""
+        self.csn = max(filter(None, (self.csn, csn)), default=None)
+
+    def note(self, record: Record) -> None:
+        """Let it outlive the attempt."""
+        total = record.total
+        assert total is not None, "entries travel in a total initialisation"
+        if self.csn is not None and str(self.csn) != total.get("buried"):
+            record.set_total(total | {"buried": str(self.csn)})
+            record.save()
+
+
 def copy_entries(ground: Ground, lease: Lease, *, check: Callable[[], None]) -> None:
     """Send what the consumer lacks of the copy, and complete it.
 
-    Raises: PeerError, JobSignal.
+    Raises: CopyOutdated, PeerError, JobSignal.
     """
     record = ground.record
     assert record.total is not None, "noted before the acquire"
@@ -57,10 +86,14 @@ def copy_entries(ground: Ground, lease: Lease, *, check: Callable[[], None]) -> 
 def _send(ground: Ground, lease: Lease, check: Callable[[], None]) -> None:
     context, limits, total = ground.context, lease.acquired.limits, ground.record.total
     assert total is not None, "noted before the acquire"
+    bound = PageBound(total.get("buried"))
+    bound.meet(snapshot(ground.conn).replica.buried)
+    bound.note(ground.record)
     name = application_name(context.job.id, UNIT_NAME, context.job.token)
 
     def told(sent: Sent) -> None:
         ground.record.told_entries(sent)
+        bound.note(ground.record)
         context.throttle.charge(rows=sent.batch.rows, byte_count=sent.body_bytes, worked_s=sent.worked_s)
         context.show_bounds()
 
@@ -84,6 +117,7 @@ def _send(ground: Ground, lease: Lease, check: Callable[[], None]) -> None:
             after=lease.acquired.resume_after,
             rows_max=min(ground.params.batch_rows, limits.batch_rows),
             bytes_max=min(ground.params.batch_bytes, limits.batch_bytes),
+            bound=bound,
             part=ground.part,
         )
         try:
@@ -96,28 +130,46 @@ def _send(ground: Ground, lease: Lease, check: Callable[[], None]) -> None:
 def _complete(ground: Ground, lease: Lease) -> Mapping[int, Any]:
     """Tell the consumer that all entries are there.
 
-    Its copy may have begun by an acquire whose answer was lost, at an earlier snapshot: that one counts.
+    Its copy may have begun by an acquire whose answer was lost, at an earlier snapshot: that one counts,
+    unless tombstones were purged since whose changes would follow it.
+
+    Raises: CopyOutdated, PeerError, JobFailed.
     """
     total = ground.record.total
     assert total is not None, "noted before the acquire"
     require_bound_taken(ground, lease.acquired.capabilities)
+    seen, bound = snapshot(ground.conn), PageBound(total.get("buried"))
+    bound.meet(seen.replica.buried)  # what was purged meanwhile is missing among the entries too
     complete = partial(
         ground.client.complete_total,
         ground.record.row.id,
         epoch=lease.epoch.epoch,
         batch_seq=lease.next_seq - 1,
         generation=total["generation"],
-        # Read when all entries are: what was purged meanwhile is missing among them too.
-        buried=snapshot(ground.conn).replica.buried,
+        buried=bound.csn,
     )
     try:
+        _require_above(ground, lease, begun_ruv(ground), seen, bound)
         return complete(ruv=begun_ruv(ground))
     except PeerRefused as error:
         if error.code != TOTAL_RUV_DIFFERS or error.facts.get("generation") != total["generation"]:
             raise
         ruv = read_ruv(error.facts.get("ruv"))
+        _require_above(ground, lease, ruv, seen, bound)
         ground.record.set_total(total | {"ruv": error.facts["ruv"]})
         return complete(ruv=ruv)
+
+
+def _require_above(
+    ground: Ground, lease: Lease, begun: Mapping[int, Csn], seen: Snapshot, bound: PageBound
+) -> None:
+    """A copy that is complete keeps the bound that it took; one that is not must not need what it refuses.
+
+    Raises: CopyOutdated.
+    """
+    if not lease.acquired.is_copied and is_below_bound(begun, seen, bound.csn):
+        leave_copy(ground, seen)
+        raise CopyOutdated
 
 
 def _batches(
@@ -128,22 +180,26 @@ def _batches(
     after: tuple[bytes, bytes] | None,
     rows_max: int,
     bytes_max: int,
+    bound: PageBound,
     part: Part | None = None,
 ) -> Iterator[Outgoing]:
     """Pages of entries as batches; an entry that is too large for one comes alone.
 
     Args:
         generation, begun: what each page must belong to, and hold at least.
+        bound: moved before a page is given away.
         part: which keys are copied; None: all.
     Raises: JobFailed: the replica was put back to a state before it, or before the last page, or made anew.
     """
     bytes_max = max(1, bytes_max - BATCH_BYTES)
-    seen = begun
+    ruv = begun
     for within in (None,) if part is None else part.prefixes:  # in the order of the entries
         while True:
             page, seen = _page(
-                conn, generation, seen, after=after, rows_max=rows_max, bytes_max=bytes_max, within=within
+                conn, generation, ruv, after=after, rows_max=rows_max, bytes_max=bytes_max, within=within
             )
+            ruv = seen.vectors.ruv
+            bound.meet(seen.replica.buried)
             if not len(page):
                 break
             after = (page.column("database")[-1].as_py(), page.column("key")[-1].as_py())
@@ -159,8 +215,8 @@ def _page(
     rows_max: int,
     bytes_max: int,
     within: Prefix | None,
-) -> tuple[pa.RecordBatch, Mapping[int, Csn]]:
-    """A page, and the RUV of its moment: the next one is not read from a state before it."""
+) -> tuple[pa.RecordBatch, Snapshot]:
+    """A page, and the replica of its moment: the next one is not read from a state before it."""
     with conn.transaction(read_only=True):
         keep_filled(conn)
         seen = snapshot(conn)
@@ -170,7 +226,7 @@ def _page(
         rows = count_fitting(conn, after=after, rows_max=rows_max, bytes_max=bytes_max, within=within)
         database, prefix = (None, None) if within is None else (within.database, within.prefix)
         page = read_entries(conn, after=after, rows_max=rows, database=database, prefix=prefix)
-        return page, seen.vectors.ruv
+        return page, seen
 
 
 def _outgoing(page: pa.RecordBatch) -> Outgoing:

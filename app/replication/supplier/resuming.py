@@ -38,6 +38,7 @@ def beginning(seen: Snapshot, *, is_anew: bool = False) -> Total:
         "continued_from": None,
         "continues": [],
         "after": None,
+        "buried": None,
         "is_anew": is_anew,
         "is_begun": False,
         "is_copied": False,
@@ -78,6 +79,12 @@ def begin_anew(ground: Ground, seen: Snapshot) -> None:
     ground.record.save()
 
 
+def leave_copy(ground: Ground, seen: Snapshot) -> None:
+    """Let the next acquire begin the copy anew, also where this attempt ends before it."""
+    ground.record.set_total(beginning(seen, is_anew=True) | {"is_begun": True})
+    ground.record.save()
+
+
 def resuming_body(total: Total) -> dict[str, Any]:
     """What an acquire says of the copy that it would go on with."""
     return {
@@ -91,7 +98,11 @@ def granted(total: Total, acquired: Acquired) -> Total:
     """The copy as the consumer has accepted it: gone on with, or begun."""
     found = {**total, "is_begun": True, "is_anew": False}
     if acquired.resume_after is None and not acquired.is_copied:
-        return found | {"entries_before": 0, "is_counted": True, "continued_from": None, "after": None}
+        return (
+            found
+            | {"entries_before": 0, "is_counted": True}
+            | dict.fromkeys(("continued_from", "after", "buried"))
+        )
     return found if acquired.entries is None else found | _counted(found, acquired.entries)
 
 

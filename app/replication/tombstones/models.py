@@ -21,6 +21,7 @@ class TombstoneFields(BaseModel):
     max_rows_in_tx: int | None = None
     archive: dict[str, Any] | None = None
     throttle: ThrottleSetting | None = None
+    force: bool = False
     overlap: Literal["REFUSE", "QUEUE"] = "REFUSE"
     plan_id: str | None = None
     max_drift: MaxDrift | None = None
@@ -38,6 +39,7 @@ class TombstoneParams(BaseModel):
     archive: bool
     archive_retention: str
     throttle: ThrottleSetting | None
+    force: bool = Field(default=False, description="Whether tombstones younger than a day may go.")
     overlap: Literal["REFUSE", "QUEUE"]
     plan_id: str | None
     max_drift: int | float | None = None

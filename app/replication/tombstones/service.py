@@ -22,7 +22,7 @@ from app.settings import Settings
 from app.stores.models import StoreKind, StoreLimits
 from app.stores.rows import Store
 from app.stores.service import require_kind
-from app.sweeps.cutoff import check_cutoff
+from app.sweeps.cutoff import RetentionTooShort, check_cutoff
 from app.sweeps.models import TombstonePlanRead
 from app.sweeps.purging import CHANGELOG, TOMBSTONES, Looked, Purging
 from spark.replication.errors import ReplicaMissing
@@ -36,6 +36,9 @@ from spark.replication.tombstones.plan import (
 from spark.targets.connection import Connection, target_now
 
 PURGE_DELAY: Final = "nsds5ReplicaPurgeDelay"
+LEAST_AGE: Final = timedelta(days=1)
+"""A write under way at a consumer may carry a time from before a delete that it has acknowledged since: it gets
+a day to come here. No clock of a peer may be further off than that (lethe.replication.clock.ahead.max)."""
 
 
 def tombstone_resource(store: Store) -> str:
@@ -60,7 +63,7 @@ def look(
     """Snapshot and early look of a request; see app.sweeps.purging.
 
     Raises: ServiceError: StoreKindWrong, InvalidRequest, FUTURE_CUTOFF, PLAN_NOT_USABLE,
-        PLAN_NO_LONGER_HOLDS, LIMIT_EXCEEDED, ReplicaRestored, ReplicaInitializing.
+        RETENTION_TOO_SHORT, PLAN_NO_LONGER_HOLDS, LIMIT_EXCEEDED, ReplicaRestored, ReplicaInitializing.
     """
     request = _request(store, fields)
     with database.reading() as db:
@@ -94,6 +97,7 @@ def snapshot(
         archive=request.archive is not None,
         archive_retention=str(effective_by_name(db, "lethe.retention.archives", {}).value),
         throttle=request.throttle,
+        force=request.force,
         overlap=request.overlap,
         plan_id=request.plan_id,
         max_drift=request.max_drift,
@@ -103,6 +107,27 @@ def snapshot(
         max_fraction=limits.max_fraction,
         target=target_of_store(store),
     )
+
+
+def decide_cutoff(params: TombstoneParams, now: datetime) -> datetime | None:
+    """What is old; None: nothing.
+
+    Args:
+        now: by the target's clock.
+    Raises: FutureCutoff; RetentionTooShort: below a day without `force`.
+    """
+    cutoff = params.cutoff
+    if cutoff is None and params.retention is not None:
+        cutoff = now - params.retention
+    if cutoff is None:
+        return None
+    check_cutoff(cutoff, now)
+    if now - cutoff < LEAST_AGE and not params.force:
+        raise RetentionTooShort(
+            f"{(now - cutoff).total_seconds() / 3600:.1f} hours ({params.retention_source}) is below a day:"
+            " older changes may still be on their way from a consumer; use force if you mean it"
+        )
+    return cutoff
 
 
 def fault_of(plan: TombstonePlan, params: TombstoneParams) -> str | None:
@@ -175,8 +200,7 @@ def _look_early(
     """Refuse at once what the job would refuse later; a target that is away is no error."""
     try:
         with opened_replica(database, settings, store, purpose="preflight", create=False) as conn:
-            if params.cutoff is not None:
-                check_cutoff(params.cutoff, target_now(conn))
+            decide_cutoff(params, target_now(conn))
             status = find_status(conn)
             if for_write:
                 _check_plan(conn, params, settings)
@@ -217,7 +241,7 @@ PURGING: Final = Purging(
     unseen=unseen,
     own=frozenset({"gone_rids"}),
     refused={
-        **dict.fromkeys(("stranded", "strict", "strategy", "engine", "force")),
+        **dict.fromkeys(("stranded", "strict", "strategy", "engine")),
         "max_entries": CHANGELOG,
     },
 )

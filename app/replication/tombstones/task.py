@@ -19,9 +19,9 @@ from app.replication.replica.replicas import compare_with_memory
 from app.replication.tombstones.loop import Burial, BurialCourse, bury_once
 from app.replication.tombstones.models import TombstoneParams
 from app.replication.tombstones.report import left_result, plan_read, reach_of
-from app.replication.tombstones.service import fault_of, not_purged, tombstone_resource
+from app.replication.tombstones.service import decide_cutoff, fault_of, not_purged, tombstone_resource
 from app.sweeps.counts import Counts, ledger_counts, noted_counts
-from app.sweeps.cutoff import check_cutoff, fixed_instant
+from app.sweeps.cutoff import fixed_instant
 from app.sweeps.frame import Sweeping, asked, beside_plan, run_sweep
 from app.sweeps.limits import check_limits
 from app.sweeps.loop import sweep_here
@@ -104,13 +104,7 @@ def _not_whole(status: str) -> JobFailed:
 
 
 def _decide_cutoff(conn: Connection, params: TombstoneParams) -> datetime | None:
-    now = target_now(conn)
-    cutoff = params.cutoff
-    if cutoff is None and params.retention is not None:
-        cutoff = now - params.retention
-    if cutoff is not None:
-        check_cutoff(cutoff, now)
-    return cutoff
+    return decide_cutoff(params, target_now(conn))
 
 
 def _resource(burial: Burial) -> str:

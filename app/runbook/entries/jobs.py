@@ -208,8 +208,9 @@ ENTRIES: Final = (
     ),
     Entry(
         "RETENTION_TOO_SHORT",
-        (Seen.HTTP,),
-        "The retention is below ten minutes: rows may still be on their way through routing.",
+        (Seen.HTTP, Seen.JOB),
+        "The retention is below ten minutes (rows may still be on their way through routing), or below a day for"
+        " TOMBSTONES (an older change may still come from a consumer).",
         "Name a longer one; `force` only if you know that nothing is under way.",
         Passes.NO,
     ),

@@ -131,8 +131,9 @@ ENTRIES: Final = (
         (Seen.TARGET,),
         "A change came from before tombstones that the consumer has purged: its key may be deleted since.",
         (
-            "Note what the late replica alone has (`lethe changes list`), initialise it from the consumer"
-            " (`--mode total`, with a discard grant), then write there again what is still wanted."
+            "Decide first which side is whole. Note what the late replica alone has (`lethe changes list`), make"
+            " it anew from the whole one (`--total`, a discard grant), write again what is wanted. So with each"
+            " replica that has the change; a new copy that refuses is made anew too."
         ),
         Passes.NO,
     ),
@@ -140,7 +141,8 @@ ENTRIES: Final = (
         "TOMBSTONES_NOT_SUPPORTED",
         (Seen.JOB,),
         "The supplier has purged tombstones, and the consumer's version keeps no bound for older changes.",
-        "Upgrade the consumer's service, then retry the session.",
+        "Upgrade the consumer's service, then begin the session again. A consumer whose copy was under way at the"
+        " first purge stays INITIALIZING until then.",
         Passes.NO,
     ),
     Entry(

@@ -34,6 +34,7 @@ from spark.replication.consumer.arrival import (
     sort_out,
     unreadable_extinctions,
 )
+from spark.replication.consumer.bounds import buried_of
 from spark.replication.consumer.copied import after_entries
 from spark.replication.consumer.extinctions import count_late, put_extinctions
 from spark.replication.csn_generator import (
@@ -242,14 +243,8 @@ def _sort_out(
     letters: dict[int, Csn] = {}
     for letter in _open_letters(conn, tables):
         letters[letter.csn.rid] = min(letter.csn, letters.get(letter.csn.rid, letter.csn))
-    return sort_out(
-        arrival,
-        found.vectors.ruv,
-        now_s=now_s,
-        open_letters=letters,
-        ahead_max_s=ahead_max_s,
-        buried=found.replica.buried,
-    )
+    ruv, buried = found.vectors.ruv, buried_of(conn, tables, found.replica.buried)
+    return sort_out(arrival, ruv, now_s=now_s, open_letters=letters, ahead_max_s=ahead_max_s, buried=buried)
 
 
 def _open_letters(conn: Connection, tables: ReplicaTables) -> list[Rejected]:

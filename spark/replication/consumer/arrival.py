@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from spark.formats.changes.checks import csn_column, record_faults, rids_of
 from spark.formats.csn import CSN_CHARS, FIELD_MAX, TIMESTAMP_MAX, Csn
 from spark.formats.extinction import Extinction, ExtinctionInvalid
+from spark.replication.consumer.bounds import Buried
 from spark.replication.dead_letters import Refused
 from spark.replication.records import RecordKind
 from spark.replication.session_errors import PrevGap
@@ -127,7 +128,7 @@ def sort_out(
     now_s: int,
     open_letters: Mapping[int, Csn],
     ahead_max_s: int = AHEAD_MAX_S,
-    buried: Csn | None = None,
+    buried: Buried | None = None,
 ) -> Sorted:
     """Decide for every record.
 
@@ -136,7 +137,8 @@ def sort_out(
         now_s: this service's clock, which no CSN may be more than `ahead_max_s` ahead of.
         open_letters: the first record of a replica id that was refused and has not come since; behind it the
             supplier may have sent more before it knew.
-        buried: the greatest CSN of purged tombstones: of an older change nobody knows what became of its key.
+        buried: the greatest CSN of purged tombstones: of an older change nobody knows what became of its key,
+            unless an entry is here that is newer.
     Raises: PrevGap.
     """
     floors = arrival.floors(ruv)
@@ -220,15 +222,21 @@ def _faults(arrival: Arrival, is_new: Flags, *, now_s: int, ahead_max_s: int) ->
     return {place: fault for place, fault in found.items() if is_new[place]}
 
 
-def _buried(arrival: Arrival, is_new: Flags, buried: Csn | None) -> dict[int, tuple[str, str]]:
-    """By place: the new changes from before a tombstone that was purged."""
+def _buried(arrival: Arrival, is_new: Flags, buried: Buried | None) -> dict[int, tuple[str, str]]:
+    """By place: the new changes that may bring back a key whose tombstone was purged."""
     if buried is None:
         return {}
     kinds = arrival.batch.column("kind").take(pa.array(arrival.order))
     is_change = np.asarray(pc.equal(kinds, RecordKind.CHANGE.value))
-    detail = f"it is older than {buried}, up to where tombstones were purged here: its key may be deleted"
-    is_older = is_new & is_change & (arrival.csns <= buried.encode())
-    return dict.fromkeys(np.flatnonzero(is_older).tolist(), (TOMBSTONE_PURGED, detail))
+    has_value = np.asarray(arrival.batch.column("payload").is_valid())[arrival.order]
+    detail = f"it is older than {buried.csn}, up to where tombstones were purged here: its key may be deleted"
+    is_older = is_new & is_change & has_value & (arrival.csns <= buried.csn.encode())
+    places = np.flatnonzero(is_older)
+    if not len(places):
+        return {}
+    is_shown = buried.shows_newer(arrival.batch.take(pa.array(arrival.order[places])))
+    lost = [place for place, shown in zip(places.tolist(), is_shown, strict=True) if not shown]
+    return dict.fromkeys(lost, (TOMBSTONE_PURGED, detail))
 
 
 def unreadable_extinctions(batch: pa.RecordBatch) -> list[tuple[int, str]]:

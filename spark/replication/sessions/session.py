@@ -44,6 +44,7 @@ from spark.replication.replica.replica import (
     snapshot,
 )
 from spark.replication.session_errors import (
+    BoundBeyondCopy,
     ClockSkewed,
     DuplicateRid,
     GenerationMismatch,
@@ -158,7 +159,7 @@ def complete_total(
         buried: the greatest CSN of the tombstones that the supplier had purged when all entries were read.
     Returns: the RUV.
     Raises: SessionNotFound, SessionEnded, StaleEpoch, TotalNotUnderWay, BatchGap; TotalRuvDiffers: the copy
-        was begun at another RUV. ClockSkewed.
+        was begun at another RUV. BoundBeyondCopy, ClockSkewed.
     """
     tables = tables_of(conn)
     with conn.transaction():
@@ -315,9 +316,10 @@ def take_over(
 
     Args:
         buried: up to where tombstones are missing among the entries; None: nowhere.
-    Raises: ClockSkewed.
+    Raises: ClockSkewed, BoundBeyondCopy.
     """
     replica, generator = lock_replica(conn, tables)
+    _require_within(buried, total.ruv)
     take_bound(conn, replica.buried, buried)
     conn.execute_many(
         f"insert into {tables.ruv} (rid, max_csn, purged_csn, last_modified_s)"
@@ -333,6 +335,19 @@ def take_over(
         save_generator(conn, tables, followed)
     save_replica(conn, tables, replace(replica, generation=total.generation))
     resolve_dead_letters(conn, Direction.RECEIVED, total.ruv, now_s=now_s)
+
+
+def _require_within(buried: Csn | None, ruv: Mapping[int, Csn]) -> None:
+    """Refuse a bound that no tombstone of the copy can have had: it would refuse changes for ever.
+
+    What the RUV has is in time, or was here before: the acquire has looked.
+
+    Raises: BoundBeyondCopy.
+    """
+    greatest = max(ruv.values(), default=None)
+    if buried is not None and buried > (greatest or ""):
+        detail = f"tombstones were purged up to {buried}, and the copy ends at {greatest or 'none'}"
+        raise BoundBeyondCopy(detail, {"buried": str(buried), "ruv_max": greatest and str(greatest)})
 
 
 def _go_online(

@@ -23,6 +23,18 @@ def still_holds(seen: Snapshot, *, generation: str, incarnation: str, begun: Map
     return is_same and not is_behind(seen.vectors.ruv, begun)
 
 
+def is_below_bound(begun: Mapping[int, str], seen: Snapshot, buried: Csn | None) -> bool:
+    """Whether changes that follow a copy may be from below the bound that it would take along.
+
+    Args:
+        begun: the RUV that the copy stands for.
+        seen: the supplier, when all entries are sent.
+        buried: the greatest bound that any page was read under.
+    """
+    bound = buried or ""
+    return any(begun.get(rid, "") < min(bound, csn) for rid, csn in seen.vectors.ruv.items())
+
+
 def can_resume(
     conn: Connection,
     seen: Snapshot,

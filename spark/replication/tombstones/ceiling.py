@@ -4,8 +4,9 @@ A tombstone is needed as long as a change of its key from before the delete may 
 a replica id whose changes are not all here up to the delete, and it can come to a consumer as well, which may
 be about to copy this replica. So these hold tombstones back:
 - a replica id, above its element of the RUV. One that belongs to a consumer may be silent: when the consumer
-  acknowledged its RUV it had no change of its own that is not here, and all that it writes from then on is
-  greater than everything it had;
+  acknowledged its RUV it had no change of its own that is not here, and what it begins to write from then on
+  is greater than everything it had. A write that was under way then has read its clock before: for it, nobody
+  asks to purge what is younger than a day, and the bound refuses it if it takes longer;
 - an agreement, above what it has acknowledged of a replica id of which it lacks something; one that has
   acknowledged nothing of a replica id holds all. As the floors of trimming, removed ones for a while too.
 The own replica id holds nothing: what it writes is greater than all that is here.

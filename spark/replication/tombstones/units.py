@@ -174,7 +174,9 @@ def _remove(conn: Connection, unit: TombstoneUnit) -> Done:
         raise ReplicaNotPurged(row.status)
     lock_agreements(conn)
     found = ceiling(conn, now_s=int(target_now(conn).timestamp()), gone=unit.rules.gone)
-    bounds = between(span.after, span.upto) | {"before": unit.rules.before, "upto": unit.rules.upto(found)}
+    # What may go since the look belongs to a later unit: this one stays as small as it was planned.
+    upto = min(unit.rules.upto(found), max(span.first, span.last))
+    bounds = between(span.after, span.upto) | {"before": unit.rules.before, "upto": upto}
     read_by_index(conn)
     [(greatest,)] = conn.execute(
         f"select max(csn) from {tables.entries} where {BETWEEN} and {REMOVABLE}", bounds
