@@ -63,8 +63,9 @@ PARAMETERS = (
         ParameterType.DURATION,
         "P7D",
         "How old the tombstone of a deleted key must be before a purge TOMBSTONES may remove it, by the time"
-        " in its CSN; PT0S: all stay. Below P1D a purge needs `force`: a write under way at a consumer may be older"
-        " than a delete that it knows. What a consumer or a replica id still needs stays however old it is.",
+        " in its CSN; PT0S: all stay. Below P1D a purge needs `force`: a write that is under way"
+        " at a consumer may be older than a delete that it knows. What a consumer or a replica id still needs"
+        " stays however old it is.",
         unit="ISO 8601",
         minimum="PT0S",
         maximum="P36500D",

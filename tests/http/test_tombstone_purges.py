@@ -24,6 +24,8 @@ from tests.http.supplying import Pair, make_pair
 from tests.spark.replication.tombstone_tables import keys_left, put_entries
 
 FENCE = "public.replica_entries"
+DAY = 1_440
+"""Minutes: nothing younger goes unforced."""
 
 
 @pytest.fixture(scope="session")
@@ -80,7 +82,7 @@ def done(replica: Replica, **fields: Any) -> dict[str, Any]:
 
 
 def test_old_tombstones_go_and_the_plan_said_so(replica: Replica) -> None:
-    plan = plan_of(replica, retention_minutes=60)
+    plan = plan_of(replica, retention_minutes=DAY)
     assert (plan["kind"], plan["entries"], plan["rows"], plan["rows_to_remove"]) == ("TOMBSTONES", 11, 10, 10)
     assert (plan["held_by"], plan["upto"]) == ([], old_csn(9, RID))
     assert len(keys(replica)) == 11
@@ -91,18 +93,18 @@ def test_old_tombstones_go_and_the_plan_said_so(replica: Replica) -> None:
     assert result["buried"] == buried(replica)
     shown = replica.http.get(f"/v1/replicas/{replica.id}/ruv").json()
     assert shown["buried"] == buried(replica)
-    assert done(replica, retention_minutes=60)["removed"] == {"entries": 0}
+    assert done(replica, retention_minutes=DAY)["removed"] == {"entries": 0}
 
 
 def test_an_agreement_holds_what_its_consumer_has_not_acknowledged(replica: Replica) -> None:
     replica.acknowledge("agr_a", {RID: old_csn(3, RID)})
-    result = done(replica, retention_minutes=60)
+    result = done(replica, retention_minutes=DAY)
     assert (result["removed"], result["held_by"]) == ({"entries": 4}, ["agr_a"])
     assert result["rids"] == [{"rid": RID, "rows_left": 6, "rows_held": 6}]
     with replica.opened() as conn:
         newest = snapshot(conn).vectors.ruv[RID]
     replica.acknowledge("agr_a", {RID: newest})
-    assert done(replica, retention_minutes=60)["removed"] == {"entries": 6}
+    assert done(replica, retention_minutes=DAY)["removed"] == {"entries": 6}
 
 
 def test_a_silent_replica_id_holds_unless_it_is_gone(replica: Replica) -> None:
@@ -111,9 +113,9 @@ def test_a_silent_replica_id_holds_unless_it_is_gone(replica: Replica) -> None:
             f"insert into {tables_of(conn).ruv} (rid, min_csn, max_csn) values (7, :csn, :csn)",
             {"csn": str(old_csn(2, 7))},
         )
-    plan = plan_of(replica, retention_minutes=60)
+    plan = plan_of(replica, retention_minutes=DAY)
     assert (plan["held_by"], plan["rows_to_remove"]) == (["RID 7"], 3)
-    told = plan_of(replica, retention_minutes=60, gone_rids=[7])
+    told = plan_of(replica, retention_minutes=DAY, gone_rids=[7])
     assert (told["held_by"], told["gone_rids"], told["rows_to_remove"]) == ([], [7], 10)
     problem(replica.purge(kind="TOMBSTONES", plan_id=told["plan_id"], gone_rids=[8]), 422, "PLAN_DIFFERS")
     result = done(replica, plan_id=told["plan_id"])
@@ -133,22 +135,31 @@ def test_by_default_seven_days_stay(make: MakeChangelog) -> None:
     assert (plan["rows"], plan["rows_to_remove"]) == (3, 0)
 
 
-@pytest.mark.parametrize(("delay", "gone"), [("PT1H", 3), ("PT0S", 0)])
+@pytest.mark.parametrize(("delay", "gone"), [("P1D", 3), ("PT0S", 0)])
 def test_the_store_says_how_old_a_tombstone_must_be(make: MakeChangelog, delay: str, gone: int) -> None:
     replica = make(parameters={"nsds5ReplicaPurgeDelay": delay})
     bury_old(replica, 3)
     assert done(replica)["removed"] == {"entries": gone}
 
 
+def test_nothing_younger_than_a_day_goes_unforced(make: MakeChangelog) -> None:
+    replica = make(parameters={"nsds5ReplicaPurgeDelay": "PT23H"})
+    bury_old(replica, 3)
+    problem(replica.purge(kind="TOMBSTONES", retention_minutes=DAY - 1), 422, "RETENTION_TOO_SHORT")
+    problem(replica.purge(kind="TOMBSTONES"), 422, "RETENTION_TOO_SHORT")
+    assert len(keys(replica)) == 4
+    assert done(replica, force=True)["removed"] == {"entries": 3}
+
+
 def test_small_units_and_an_archive(replica: Replica) -> None:
-    fields = {"retention_minutes": 60, "max_rows_in_tx": 3, "archive": {"format": "PARQUET"}}
+    fields = {"retention_minutes": DAY, "max_rows_in_tx": 3, "archive": {"format": "PARQUET"}}
     result = done(replica, **fields)
     assert (result["units"], result["archive"]["rows"]) == (4, 10)
 
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("stranded", "MARK"), ("engine", "INLINE"), ("force", True), ("max_entries", 3)],
+    [("stranded", "MARK"), ("engine", "INLINE"), ("strategy", "DOCUMENT"), ("max_entries", 3)],
 )
 def test_fields_of_other_purges_make_no_sense(replica: Replica, field: str, value: Any) -> None:
     body = problem(replica.purge(kind="TOMBSTONES", **{field: value}), 422, "INVALID_REQUEST")
@@ -164,10 +175,10 @@ def test_gone_replica_ids_make_no_sense_elsewhere(replica: Replica, shop: Shop) 
 def test_limits_of_the_store_stop_it_before_its_first_delete(make: MakeChangelog) -> None:
     replica = make(limits={"max_rows": 5})
     bury_old(replica, 6)
-    plan = plan_of(replica, retention_minutes=60)
+    plan = plan_of(replica, retention_minutes=DAY)
     assert plan["limits"]["exceeded"] == ["max_rows: 6 rows would go, 5 may"]
     problem(replica.purge(kind="TOMBSTONES", plan_id=plan["plan_id"]), 409, "LIMIT_EXCEEDED")
-    job = wait_for(replica.http, accepted(replica.purge(kind="TOMBSTONES", retention_minutes=60)))
+    job = wait_for(replica.http, accepted(replica.purge(kind="TOMBSTONES", retention_minutes=DAY)))
     assert (job["state"], job["error"]["code"]) == ("FAILED", "LIMIT_EXCEEDED")
     assert (len(keys(replica)), buried(replica)) == (7, None)
 
@@ -176,7 +187,7 @@ def test_limits_of_the_store_stop_it_before_its_first_delete(make: MakeChangelog
 def test_a_replica_that_is_not_whole_keeps_them(replica: Replica, status: str) -> None:
     with replica.opened() as conn:
         conn.execute(f"update {tables_of(conn).replica} set status = :status", {"status": status})
-    problem(replica.purge(kind="TOMBSTONES", retention_minutes=60), 409, f"REPLICA_{status}")
+    problem(replica.purge(kind="TOMBSTONES", retention_minutes=DAY), 409, f"REPLICA_{status}")
 
 
 def test_a_fence_above_ours_fails_the_job_until_recover(replica: Replica) -> None:
@@ -185,16 +196,16 @@ def test_a_fence_above_ours_fails_the_job_until_recover(replica: Replica) -> Non
         ours = read_fence(conn, FENCE)
         assert ours is not None
         raise_fence(conn, FENCE, token=ours[0] + 10**6, owner="job_of_another_metadata")
-    job = wait_for(replica.http, accepted(replica.purge(kind="TOMBSTONES", retention_minutes=60)))
+    job = wait_for(replica.http, accepted(replica.purge(kind="TOMBSTONES", retention_minutes=DAY)))
     assert (job["state"], job["error"]["code"]) == ("FAILED", "EPOCH_AHEAD")
     assert replica.http.post(f"/v1/stores/{replica.id}:recover").status_code == 200
-    assert done(replica, retention_minutes=60)["removed"] == {"entries": 10}
+    assert done(replica, retention_minutes=DAY)["removed"] == {"entries": 10}
 
 
 def test_the_command_plans_and_runs_it(service: ServiceProcess, replica: Replica) -> None:
     replica.acknowledge("agr_a", {RID: old_csn(3, RID)})
     settings = {"LETHE_URL": service.url, "LETHE_TOKEN": service.token}
-    options = ["--kind", "tombstones", "--retention-minutes", "60", "--gone-rid", "7"]
+    options = ["--kind", "tombstones", "--retention-minutes", str(DAY), "--gone-rid", "7"]
     run = run_to_end(["purge", "plan", replica.id, *options], settings=settings)
     assert run.returncode == 0, run.stderr
     assert "agr_a" in run.stdout
@@ -219,7 +230,7 @@ def change(pair: Pair, store: str, key: str, value: str | None) -> None:
 
 
 def purge(pair: Pair, store: str) -> dict[str, Any]:
-    body = {"kind": "TOMBSTONES", "retention_minutes": 0}
+    body = {"kind": "TOMBSTONES", "retention_minutes": 0, "force": True}
     job = wait_for(pair.http, accepted(pair.http.post(f"/v1/stores/{store}/purges", json=body)))
     assert job["state"] == "SUCCEEDED", job
     result: dict[str, Any] = job["result"]

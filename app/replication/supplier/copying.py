@@ -5,7 +5,7 @@ or a later one, as the RUV proves that is read with each page. What was changed 
 snapshot's RUV in the changelog, and follows in windows. Resumable behind the consumer's last entry.
 
 The bound of purged tombstones that goes with it is the greatest of any page and of the end, over all
-attempts: a supplier that is put back meanwhile has its tombstones again, but the pages from before are without them.
+attempts: a supplier that is put back meanwhile has its tombstones again, the pages from before lack them.
 """
 
 from collections.abc import Callable, Iterator, Mapping

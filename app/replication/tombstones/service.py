@@ -37,8 +37,8 @@ from spark.targets.connection import Connection, target_now
 
 PURGE_DELAY: Final = "nsds5ReplicaPurgeDelay"
 LEAST_AGE: Final = timedelta(days=1)
-"""A write under way at a consumer may carry a time from before a delete that it has acknowledged since: it gets
-a day to come here. No clock of a peer may be further off than that (lethe.replication.clock.ahead.max)."""
+"""A write under way at a consumer may carry a time from before a delete that it has acknowledged since: it
+gets a day to come here. No clock may be further off than that (lethe.replication.clock.ahead.max)."""
 
 
 def tombstone_resource(store: Store) -> str:

@@ -209,8 +209,8 @@ ENTRIES: Final = (
     Entry(
         "RETENTION_TOO_SHORT",
         (Seen.HTTP, Seen.JOB),
-        "The retention is below ten minutes (rows may still be on their way through routing), or below a day for"
-        " TOMBSTONES (an older change may still come from a consumer).",
+        "The retention is below ten minutes: rows may still be on their way through routing. Of TOMBSTONES"
+        " below a day: an older change may still come from a consumer.",
         "Name a longer one; `force` only if you know that nothing is under way.",
         Passes.NO,
     ),

@@ -293,7 +293,7 @@ ENTRIES: Final = (
     Entry(
         "BOUND_BEYOND_COPY",
         (Seen.TARGET,),
-        "A copy came with a bound of purged tombstones that is beyond all changes it holds; it was not taken.",
+        "A copy came with a bound of purged tombstones beyond all changes that it holds; it was not taken.",
         (
             "Upgrade the supplier, then begin the session again: `lethe replication session start STORE "
             "AGREEMENT --total`. If it stays, somebody has changed the supplier's tables or the file."

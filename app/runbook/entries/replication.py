@@ -131,9 +131,9 @@ ENTRIES: Final = (
         (Seen.TARGET,),
         "A change came from before tombstones that the consumer has purged: its key may be deleted since.",
         (
-            "Decide first which side is whole. Note what the late replica alone has (`lethe changes list`), make"
-            " it anew from the whole one (`--total`, a discard grant), write again what is wanted. So with each"
-            " replica that has the change; a new copy that refuses is made anew too."
+            "Decide first which side is whole. Note what the late replica alone has (`lethe changes list`),"
+            " make it anew from the whole one (`--total`, a discard grant), write again what is wanted. So"
+            " with each replica that has the change; a new copy that refuses is made anew too."
         ),
         Passes.NO,
     ),
@@ -141,8 +141,8 @@ ENTRIES: Final = (
         "TOMBSTONES_NOT_SUPPORTED",
         (Seen.JOB,),
         "The supplier has purged tombstones, and the consumer's version keeps no bound for older changes.",
-        "Upgrade the consumer's service, then begin the session again. A consumer whose copy was under way at the"
-        " first purge stays INITIALIZING until then.",
+        "Upgrade the consumer's service, then begin the session again. A consumer whose copy was under way at"
+        " the first purge stays INITIALIZING until then.",
         Passes.NO,
     ),
     Entry(

@@ -6,7 +6,7 @@ a restart is in its Record; all else is lost with the generator. Requests in fli
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
@@ -40,6 +40,7 @@ from spark.replication.sessions.row import Ticket
 from spark.replication.supplier import classic, window
 from spark.replication.supplier.changelog_pages import ChangelogIncomplete
 from spark.replication.supplier.decide import Consumer, Decision, Outcome, Strategy, Supplier, Window, decide
+from spark.replication.supplier.resumable import is_below_bound
 from spark.targets.connection import Connection
 from spark.targets.errors import TargetRowConflict
 from tests.spark.replication.wire_model_site import Site, Violation
@@ -85,7 +86,11 @@ class Record:
     generation: str | None = None
     is_begun: bool = False
     is_complete: bool = False
+    buried: Csn | None = None
     epoch: int = 0
+
+    def met(self, buried: Csn | None) -> None:
+        self.buried = max(filter(None, (self.buried, buried)), default=None)
 
 
 @dataclass
@@ -405,10 +410,13 @@ def _complete(lease: Lease, ruv: dict[int, Csn]) -> Any:
             ruv=shown,
             generation=str(record.generation),
             now_s=link.consumer.clock_s,
-            buried=link.supplier.state().replica.buried,
+            buried=record.buried,
         )
 
+    seen = link.supplier.state()
+    record.met(seen.replica.buried)
     try:
+        _require_above(lease, seen, ruv)
         return link.call(lambda: ask(ruv))
     except TotalRuvDiffers as error:
         if error.facts["generation"] != record.generation:
@@ -416,8 +424,17 @@ def _complete(lease: Lease, ruv: dict[int, Csn]) -> Any:
         begun = {int(rid): Csn(csn) for rid, csn in error.facts["ruv"].items()}
         if any(csn > (record.total_ruv or {}).get(rid, "") for rid, csn in begun.items()):
             raise
+        _require_above(lease, seen, begun)
         record.total_ruv = begun
         return link.call(lambda: ask(begun))
+
+
+def _require_above(lease: Lease, seen: Snapshot, begun: Mapping[int, Csn]) -> None:
+    """A copy whose bound would refuse what follows it is begun anew."""
+    record = lease.link.record
+    assert record is not None
+    if not lease.granted.is_copied and is_below_bound(begun, seen, record.buried):
+        raise Ended("COPY_OUTDATED", "tombstones were purged that it needs")
 
 
 def _entry_pages(lease: Lease) -> Iterator[pa.RecordBatch]:
@@ -431,6 +448,7 @@ def _entry_pages(lease: Lease) -> Iterator[pa.RecordBatch]:
             page = read_entries(conn, after=after, rows_max=link.random.randint(1, 3))
         if not link.rules.total_from_state_behind and _is_behind(seen, record.total_ruv or {}):
             raise Ended("SUPPLIER_BEHIND", "it was put back while it was copied")
+        record.met(seen.replica.buried)
         if not len(page):
             return
         yield page
