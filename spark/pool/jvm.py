@@ -163,6 +163,13 @@ def last_words(log_file: Path) -> str:
     return ""
 
 
+def written_lately(log_file: Path) -> str:
+    """The end of the log of a JVM, or nothing."""
+    with suppress(OSError):
+        return _written_since(log_file, 0)
+    return ""
+
+
 def _spawn(command: Sequence[str], environment: Mapping[str, str], log_file: Path) -> subprocess.Popen[bytes]:
     with log_file.open("ab") as log:
         return subprocess.Popen(  # noqa: S603 - our own command; no part of it comes from a request

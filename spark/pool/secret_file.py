@@ -1,6 +1,7 @@
-"""The secret of a standalone cluster: from the file that settings name into one of the JVM's own.
+"""The secret of driver and executors: from the file that settings name to where Spark takes it from.
 
-Configuration travels as command-line arguments; this one goes by a file of properties beside them.
+Configuration travels as command-line arguments. For a standalone cluster the secret goes by a file of
+properties beside them; on Kubernetes Spark reads the named file itself, here and in each pod.
 """
 
 import os
@@ -9,22 +10,27 @@ from pathlib import Path
 from typing import Final
 
 from spark.pool.errors import SparkStartFailed
-from spark.pool.master import STANDALONE
+from spark.pool.master import KUBERNETES, STANDALONE
 from spark.pool.options import SparkOptions
 
 NAME: Final = "secret.properties"
 USABLE: Final = re.compile(r"[A-Za-z0-9+/=_.-]{16,512}")
 """What a file of properties takes as it stands."""
 BYTES_MAX: Final = 4_096
+IN_PODS: Final = (
+    "Spark would write its secret into each pod's specification, where whoever may look at pods reads it: "
+    "keep one in a secret of Kubernetes, let LETHE_SPARK__SECRET_NAME name that and LETHE_SPARK__SECRET_FILE "
+    "its file as it is mounted here, or say LETHE_SPARK__ENCRYPTION=false where the network is trusted"
+)
 
 
 def needs_secret(options: SparkOptions) -> bool:
     """Whether the cluster brings none by itself."""
-    return options.encrypted and options.master_url.startswith(STANDALONE)
+    return options.encrypted and options.master_url.startswith((STANDALONE, KUBERNETES))
 
 
 def write_secret(options: SparkOptions, directory: Path) -> Path | None:
-    """Write the file of properties; None: no secret is needed.
+    """Write the file of properties; None: no secret is needed, or Spark reads its file itself.
 
     Args:
         directory: of this JVM alone; the file goes with it.
@@ -32,11 +38,22 @@ def write_secret(options: SparkOptions, directory: Path) -> Path | None:
     """
     if not needs_secret(options):
         return None
+    if options.is_kubernetes:
+        _check_mounted(options)
+        return None
     secret = _read(options.secret_file)
     place = directory / NAME
     with open(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
         file.write(f"spark.authenticate.secret {secret}\n")
     return place
+
+
+def _check_mounted(options: SparkOptions) -> None:
+    if options.secret_file is None or options.secret_name is None:
+        raise SparkStartFailed("NO_SECRET", IN_PODS)
+    if options.secret_file.parent == options.secret_file.parent.parent:
+        raise SparkStartFailed("NO_SECRET", f"{options.secret_file} lies in /, where nothing can be mounted")
+    _read(options.secret_file)
 
 
 def _read(place: Path | None) -> str:

@@ -27,6 +27,7 @@ from pyspark.sql import SparkSession, SQLContext
 
 from spark.pool.errors import SparkStartFailed
 from spark.pool.jvm import Jvm, end, find_java, last_words, launch, named_in_environment
+from spark.pool.kubernetes import check_kubernetes
 from spark.pool.master import await_master
 from spark.pool.options import LOOPBACK, SparkOptions, spark_conf
 from spark.pool.outcome import telling_line, text_of
@@ -94,6 +95,7 @@ def _start(options: SparkOptions, should_stop: Callable[[], bool]) -> StartedSes
     began = time.monotonic()
     deadline = began + options.start_timeout_s
     find_java(options.java_home)
+    check_kubernetes(options)
     patience_s = min(AWAY_PATIENCE_S, options.start_timeout_s)
     await_master(options.master_url, patience_s=patience_s, should_stop=should_stop)
     scratch = make_scratch(options.local_dir)
@@ -129,7 +131,7 @@ def _start(options: SparkOptions, should_stop: Callable[[], bool]) -> StartedSes
     finally:
         helper.shutdown(wait=False)
     took_s = time.monotonic() - began
-    return StartedSession(session, jvm, gateway, scratch, took_s, _has_mapped(jvm, options))
+    return StartedSession(session, jvm, gateway, scratch, took_s, _has_mapped(jvm, options), log_file)
 
 
 def _environment(options: SparkOptions) -> dict[str, str]:

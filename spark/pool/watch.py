@@ -5,7 +5,8 @@ Rules:
 - a process that has ended is told at once; one that is only slow (garbage collection) gets `patience_s`;
 - a cluster that has taken every executor away gets `WITHOUT_EXECUTORS_S`: a master that was started anew
   knows nothing of us and never gives one. One that has given none yet is busy, and asking anew would cost our
-  place in its queue.
+  place in its queue. Kubernetes forgets nobody: Spark goes on asking for pods, and
+  machines may have to come first.
 """
 
 import math
@@ -17,7 +18,8 @@ from typing import Any, Final
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
-from spark.pool.snapshot import ExecutorView
+from spark.pool.kubernetes import why_no_pod_runs
+from spark.pool.snapshot import Alone, ExecutorView
 from spark.pool.started import StartedSession
 
 INTERVAL_S: Final = 1.0
@@ -36,11 +38,13 @@ class _Seen:
     Args:
         executors: None where tasks run in its own workers.
         listed: None where they were not looked at one by one.
+        why: there are none.
     """
 
     is_stopped: bool
     executors: int | None
     listed: tuple[ExecutorView, ...] | None = None
+    why: str | None = None
 
 
 class Watch:
@@ -61,11 +65,14 @@ class Watch:
         self._alone_since = 0.0
         self._had_executors = False
         self._listed_at = -math.inf
+        self._is_kubernetes = False
+        self._why: str | None = None
         self.executors: int | None = None
         self.listed: tuple[ExecutorView, ...] = ()
 
-    def begin(self) -> None:
+    def begin(self, *, is_kubernetes: bool = False) -> None:
         """Forget what was seen of an earlier JVM."""
+        self._is_kubernetes, self._why = is_kubernetes, None
         self._asking = None
         self._asked_at = self._answered_at = self._alone_since = self._monotonic()
         self._had_executors, self.executors, self.listed = False, None, ()
@@ -85,23 +92,34 @@ class Watch:
         if now - self._answered_at > self._patience_s + INTERVAL_S:
             return f"the JVM has not answered for {self._patience_s:g} s"
         if self.executors == 0 and now - self._alone_since > self._patience_without_executors_s:
-            return "the cluster gives no executor"
+            return "the cluster gives no executor" + (f": {self._why}" if self._why else "")
         if self._asking is None and now - self._asked_at >= INTERVAL_S:
             self._asked_at = now
             lists = now - self._listed_at >= EXECUTORS_EVERY_S
             self._listed_at = now if lists else self._listed_at
-            self._asking = self._thread.submit(_look, started, lists=lists)
+            self._asking = self._thread.submit(_look, started, lists=lists, is_kubernetes=self._is_kubernetes)
         return None
 
     @property
+    def alone(self) -> Alone | None:
+        """That the cluster has no executor for us; None: it has, or there is no cluster."""
+        if self.executors != 0:
+            return None
+        waited_s = self._monotonic() - self._alone_since
+        return Alone(max(0.0, self._patience_without_executors_s - waited_s), self._why)
+
+    @property
     def _patience_without_executors_s(self) -> float:
-        return WITHOUT_EXECUTORS_S if self._had_executors else NEVER_ANY_S
+        is_forgotten = self._had_executors and not self._is_kubernetes
+        return WITHOUT_EXECUTORS_S if is_forgotten else NEVER_ANY_S
 
     def _note(self, seen: _Seen, now: float) -> None:
         self._answered_at = now
         self.executors = seen.executors
         self.listed = self.listed if seen.listed is None else seen.listed
+        self._why = seen.why or self._why
         if seen.executors != 0:
+            self._why = None
             self._alone_since = now
             self._had_executors = True
 
@@ -110,7 +128,7 @@ class Watch:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
-def _look(started: StartedSession, *, lists: bool) -> _Seen:
+def _look(started: StartedSession, *, lists: bool, is_kubernetes: bool) -> _Seen:
     context = started.session.sparkContext._jsc.sc()
     if context.isStopped():
         return _Seen(is_stopped=True, executors=None)
@@ -122,7 +140,8 @@ def _look(started: StartedSession, *, lists: bool) -> _Seen:
     if context.isLocal():
         return _Seen(is_stopped=False, executors=None, listed=listed)
     executors = int(context.getExecutorMemoryStatus().size()) - 1  # without the driver
-    return _Seen(is_stopped=False, executors=executors, listed=listed)
+    why = why_no_pod_runs(context, started.log_file) if is_kubernetes and lists and executors == 0 else None
+    return _Seen(is_stopped=False, executors=executors, listed=listed, why=why)
 
 
 def list_executors(context: Any) -> tuple[ExecutorView, ...]:
