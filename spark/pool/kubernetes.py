@@ -45,7 +45,8 @@ def why_no_pod_runs(context: Any, log_file: Path) -> str | None:
         context: Scala's, of the JVM.
         log_file: where the JVM writes that a pod was refused.
     """
-    with suppress(Py4JError):
+    # A pod of which nothing is known yet has no status: that is no trouble.
+    with suppress(Py4JError, AttributeError):
         faults = sorted(set(_faults(context)))
         if faults:
             return faults[0][:WHY_MAX_CHARS]

@@ -15,6 +15,7 @@ LOOPBACK: Final = "127.0.0.1"
 EXECUTOR_IDLE: Final = "60s"
 EVENT_LOG_FILE: Final = "128m"
 FAILURES_COUNT_FOR: Final = "1h"
+FAILURES_MAX: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +174,6 @@ def _cluster_conf(options: SparkOptions, packages: tuple[Path, ...]) -> dict[str
         conf["spark.cores.max"] = str(options.cores_max)
     if options.archives:
         conf["spark.archives"] = ",".join(options.archives)
-    # Else executors that are lost over months add up until Spark gives the context up.
-    conf["spark.executor.failuresValidityInterval"] = FAILURES_COUNT_FOR
     return conf | _kubernetes_conf(options) | _executors_conf(options)
 
 
@@ -186,6 +185,12 @@ def _kubernetes_conf(options: SparkOptions) -> dict[str, str]:
         "spark.kubernetes.authenticate.executor.serviceAccountName": options.service_account,
     }
     conf = {name: value for name, value in named.items() if value is not None}
+    if options.is_kubernetes:
+        # Else pods that are refused or lost, over months, add up until Spark gives the context up.
+        conf |= {
+            "spark.executor.failuresValidityInterval": FAILURES_COUNT_FOR,
+            "spark.executor.maxNumFailures": str(FAILURES_MAX),
+        }
     if options.is_kubernetes and options.encrypted and options.secret_file and options.secret_name:
         conf["spark.authenticate.secret.file"] = str(options.secret_file)
         conf[f"spark.kubernetes.executor.secrets.{options.secret_name}"] = str(options.secret_file.parent)

@@ -71,6 +71,7 @@ class Kubelet:
     """Runs the pods of one API server.
 
     Attributes:
+        is_on: it starts what comes.
         directory: a folder for each pod: its working directory, its log.
         secrets: the secrets of the namespace, each with its keys.
     """
@@ -79,23 +80,30 @@ class Kubelet:
     secrets: Mapping[str, Mapping[str, bytes]]
     api: KubernetesApi
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    refused: list[str] = field(default_factory=list)
+    is_on: bool = True
 
     def __post_init__(self) -> None:
         self.api.on_pod, self.api.on_pod_gone = self.start, self.end
 
     def start(self, pod: Object) -> None:
-        """Start a pod, or say that it cannot be."""
+        """Start a pod, or say that it cannot be; nothing while the machine is off."""
+        if not self.is_on:
+            return
         name = pod["metadata"]["name"]
         try:
             process = self._spawn(pod)
         except BadPod as bad:
-            self.refused.append(str(bad))
             self.api.set_pod_status(name, waiting("CreateContainerConfigError", str(bad)))
             return
         self.running[name] = process
         self.api.set_pod_status(name, {"phase": "Running", "podIP": ADDRESS, "containerStatuses": [_runs()]})
         threading.Thread(target=self._await, args=(name, process), daemon=True).start()
+
+    def switch_on(self) -> None:
+        """Start what has waited."""
+        self.is_on = True
+        for pod in self.api.pods():
+            self.start(pod)
 
     def end(self, pod: Object) -> None:
         """What deletes a pod kills it, with all that it has started."""

@@ -24,6 +24,7 @@ KINDS: Final = {
     "persistentvolumeclaims": "PersistentVolumeClaim",
 }
 WATCH_TICK_S: Final = 0.2
+NOW: Final = "2026-01-01T00:00:00Z"
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +177,7 @@ class KubernetesApi:
         with self._changed:
             version = str(next(self._versions))
             meta = {**body["metadata"], "namespace": place.namespace, "uid": f"uid-{version}"}
-            meta |= {"creationTimestamp": "2026-01-01T00:00:00Z"}
+            meta |= {"creationTimestamp": NOW}
             kept = {"kind": KINDS[place.kind], "apiVersion": "v1", **body, "metadata": meta}
             kept["status"] = {"phase": "Pending"}
             self._kept[place.kind, place.namespace, meta["name"]] = kept
@@ -198,6 +199,7 @@ class KubernetesApi:
         with self._changed:
             for kept in gone:
                 meta = kept["metadata"]
+                meta["deletionTimestamp"] = NOW
                 self._kept.pop((place.kind, meta["namespace"], meta["name"]), None)
                 self._note("DELETED", place.kind, kept)
         if place.kind == "pods":

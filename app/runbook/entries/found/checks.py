@@ -330,11 +330,21 @@ ENTRIES: Final = (
     Entry(
         "NO_SECRET",
         (Seen.FINDING,),
-        "A standalone Spark cluster beyond this machine has no secret in common with the service.",
+        "A Spark cluster beyond this machine has no secret in common with the service.",
         (
-            "Write the secret of the master and its workers (`spark.authenticate.secret`) into a file of the "
-            "service's own, name it by LETHE_SPARK__SECRET_FILE, and start the service again. On a network "
-            "that you trust LETHE_SPARK__ENCRYPTION=false does without."
+            "Standalone: write `spark.authenticate.secret` of its master into a file, LETHE_SPARK__SECRET_FILE. "
+            "Kubernetes: mount a secret, and name it by LETHE_SPARK__SECRET_NAME too. Start the service again. "
+            "On a network that you trust LETHE_SPARK__ENCRYPTION=false does without."
+        ),
+        Passes.NO,
+    ),
+    Entry(
+        "NO_IMAGE",
+        (Seen.FINDING,),
+        "Kubernetes starts the executors of Spark from an image, and none is named.",
+        (
+            "Name one with Spark 4.3, Java and Python by LETHE_SPARK__IMAGE, and start the service again. "
+            "Until then AUTO runs inline."
         ),
         Passes.NO,
     ),
