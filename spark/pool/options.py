@@ -15,7 +15,8 @@ LOOPBACK: Final = "127.0.0.1"
 EXECUTOR_IDLE: Final = "60s"
 EVENT_LOG_FILE: Final = "128m"
 FAILURES_COUNT_FOR: Final = "1h"
-FAILURES_MAX: Final = 100_000
+FAILURES_MAX: Final = 10_000
+ASKS_EVERY: Final = "5s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +191,8 @@ def _kubernetes_conf(options: SparkOptions) -> dict[str, str]:
         conf |= {
             "spark.executor.failuresValidityInterval": FAILURES_COUNT_FOR,
             "spark.executor.maxNumFailures": str(FAILURES_MAX),
+            # Each refusal fills a page of the log.
+            "spark.kubernetes.allocation.batch.delay": ASKS_EVERY,
         }
     if options.is_kubernetes and options.encrypted and options.secret_file and options.secret_name:
         conf["spark.authenticate.secret.file"] = str(options.secret_file)

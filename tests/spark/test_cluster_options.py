@@ -201,7 +201,7 @@ def test_standalone_cluster_elsewhere_needs_one_and_the_message_says_what_to_do(
     assert "LETHE_SPARK__ENCRYPTION=false" in refused.value.detail
 
 
-@pytest.mark.parametrize("master", ["yarn", "k8s://https://10.0.0.1:6443", "local[2]"])
+@pytest.mark.parametrize("master", ["yarn", "local[2]"])
 def test_who_brings_a_secret_by_himself_needs_none(tmp_path: Path, master: str) -> None:
     assert write_secret(options(None, master=master), tmp_path) is None
     assert write_secret(options(None, encrypted=False), tmp_path) is None

@@ -69,7 +69,7 @@ def spark_settings(folder: Path, master: str, **more: Any) -> SparkSettings:
             "spark.executorEnv.TZ": "UTC",
             # As soon as a test wants to see them.
             "spark.kubernetes.executor.apiPollingInterval": "1s",
-            "spark.kubernetes.allocation.batch.delay": "100ms",
+            "spark.kubernetes.allocation.batch.delay": "200ms",
             "spark.scheduler.maxRegisteredResourcesWaitingTime": "1s",
         },
     }
