@@ -1,8 +1,8 @@
 """Measures what one small store of a fleet costs beside its rows: the inputs of docs/scale.md.
 
 Copies of one small SymmetricDS database are registered and purged by one request, on metadata in PostgreSQL.
-Told are the seconds, the processor time of the service and the transactions of the metadata, each by store: what
-is the same for a store of any size. Service, databases and client share this machine.
+Told are the seconds, the processor time of the service and the transactions of the metadata, each by store:
+what is the same for a store of any size. Service, databases and client share this machine.
 
     python -m benchmarks.small_fleet --stores 100
 """
@@ -45,7 +45,7 @@ class Cost:
         """For people."""
         own = self.transactions - self.idle_transactions_per_s * self.seconds
         return (
-            f"{self.stores} stores: {self.seconds:.1f} s, {1000 * self.seconds / self.stores:.0f} ms a store, "
+            f"{self.stores} stores: {self.seconds:.1f} s, {1000 * self.seconds / self.stores:.0f} ms each, "
             f"{1000 * self.cpu_s / self.stores:.0f} ms of processor a store, "
             f"{own / self.stores:.1f} transactions of the metadata a store"
         )

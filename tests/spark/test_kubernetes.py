@@ -106,7 +106,9 @@ def test_pods_that_are_refused_wait_run_and_are_deleted_change_no_result_and_hol
     api: KubernetesApi, kubelet: Kubelet, tmp_path: Path
 ) -> None:
     """One JVM for all of it: each start costs seconds."""
-    pool = SparkPool(options_of(tmp_path, api.master), limits=PoolLimits(slots=1, warm_up=False))
+    # Patient: a machine that is busy with other tests may leave a call unanswered for long.
+    limits = PoolLimits(slots=1, warm_up=False, patience_s=120.0)
+    pool = SparkPool(options_of(tmp_path, api.master), limits=limits)
     exchange = Exchange(pool, dispatchers=1)
     kubelet.is_on = False
     api.refusal = Refusal(403, "Forbidden", 'pods "x" is forbidden: exceeded quota: few, used: pods=10')
