@@ -91,6 +91,3 @@ def _said(found: Any) -> str:
 def _listed(found: Any) -> Iterator[Any]:
     for number in range(int(found.size()) if found is not None else 0):
         yield found.get(number)
-
-
-NAMESPACE: Final = "spark.kubernetes.namespace"
