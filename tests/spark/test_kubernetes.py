@@ -102,10 +102,11 @@ def kubelet(api: KubernetesApi, tmp_path: Path) -> Iterator[Kubelet]:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("no_spark")
+@pytest.mark.parametrize("runs", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_pods_that_are_refused_wait_run_and_are_deleted_change_no_result_and_hold_no_secret(
-    api: KubernetesApi, kubelet: Kubelet, tmp_path: Path
+    api: KubernetesApi, kubelet: Kubelet, tmp_path: Path, *, runs: bool
 ) -> None:
-    """One JVM for all of it: each start costs seconds."""
+    """One JVM for all of it: each start costs seconds. Whether pods run as well costs three more of them."""
     # Patient: a machine that is busy with other tests may leave a call unanswered for long.
     limits = PoolLimits(slots=1, warm_up=False, patience_s=120.0)
     pool = SparkPool(options_of(tmp_path, api.master), limits=limits)
@@ -122,12 +123,13 @@ def test_pods_that_are_refused_wait_run_and_are_deleted_change_no_result_and_hol
             api.set_pod_status(pod["metadata"]["name"], unschedulable("0/3 nodes are available"))
         _await_cause(pool, "a pod is Pending: Unschedulable: 0/3 nodes are available")
         assert pool.snapshot().rebuilds == 0
-        kubelet.switch_on()
-        wait_until(lambda: pool.snapshot().executors == 1, within_s=READY_S, what="an executor")
-        assert pool.snapshot().alone is None
         assert len(api.pods()) == 1, "so many as executors_min says"
-        _run_and_delete_a_pod(api, kubelet, exchange, tmp_path)
-        assert list(kubelet.directory.glob("*/environment/environment.txt")), "spark.archives came"
+        if runs:
+            kubelet.switch_on()
+            wait_until(lambda: pool.snapshot().executors == 1, within_s=READY_S, what="an executor")
+            assert pool.snapshot().alone is None
+            _run_and_delete_a_pod(api, kubelet, exchange, tmp_path)
+            assert list(kubelet.directory.glob("*/environment/environment.txt")), "spark.archives came"
     except BaseException:
         print(kubelet.report(), api.requests, pool.snapshot())
         raise
@@ -137,7 +139,7 @@ def test_pods_that_are_refused_wait_run_and_are_deleted_change_no_result_and_hol
     for pod in api.pods_asked:
         check_pod(pod, tmp_path)
     check_no_secret(api)
-    wait_until(lambda: not api.pods(), within_s=30, what="pods that go with their driver")
+    wait_until(lambda: not kubelet.running, within_s=60, what="executors that end with their driver")
 
 
 def _await_cause(pool: SparkPool, *parts: str) -> None:
