@@ -21,6 +21,7 @@ IMAGES: Final = ("spark.kubernetes.container.image", "spark.kubernetes.executor.
 REFUSED_POD: Final = re.compile(
     r"KubernetesClientException: (?:.*?Message: )?(?P<why>.+?)(?:\. Received status:.*)?$"
 )
+UNHEARD: Final = "pods run, and none of them has reached the driver"
 PODS_MAX: Final = 20
 WHY_MAX_CHARS: Final = 160
 
@@ -60,15 +61,14 @@ def why_refused(text: str) -> str | None:
 
 
 def _faults(context: Any) -> Iterator[str]:
-    """One for each pod of this context that does not run."""
+    """One for each pod of this context, none of which is an executor yet."""
     backend = context.schedulerBackend()
     pods = backend.kubernetesClient().pods().inNamespace(context.getConf().get(NAMESPACE, "default"))
     items = pods.withLabel("spark-app-selector", context.applicationId()).list().getItems()
     for number in range(min(PODS_MAX, int(items.size()))):
         status = items.get(number).getStatus()
         phase = status.getPhase()
-        if phase != "Running":
-            yield f"a pod is {phase}{_detail(status)}"
+        yield UNHEARD if phase == "Running" else f"a pod is {phase}{_detail(status)}"
 
 
 def _detail(status: Any) -> str:

@@ -38,13 +38,11 @@ class _Seen:
     Args:
         executors: None where tasks run in its own workers.
         listed: None where they were not looked at one by one.
-        why: there are none.
     """
 
     is_stopped: bool
     executors: int | None
     listed: tuple[ExecutorView, ...] | None = None
-    why: str | None = None
 
 
 class Watch:
@@ -59,6 +57,7 @@ class Watch:
         self._patience_s = patience_s
         self._monotonic = monotonic
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="lethe-spark-probe")
+        self._why_thread = ThreadPoolExecutor(1, thread_name_prefix="lethe-spark-why")
         self._asking: Future[_Seen] | None = None
         self._asked_at = 0.0
         self._answered_at = 0.0
@@ -67,12 +66,15 @@ class Watch:
         self._listed_at = -math.inf
         self._is_kubernetes = False
         self._why: str | None = None
+        self._asking_why: Future[str | None] | None = None
+        self._why_at = -math.inf
         self.executors: int | None = None
         self.listed: tuple[ExecutorView, ...] = ()
 
     def begin(self, *, is_kubernetes: bool = False) -> None:
         """Forget what was seen of an earlier JVM."""
         self._is_kubernetes, self._why = is_kubernetes, None
+        self._asking_why, self._why_at = None, -math.inf
         self._asking = None
         self._asked_at = self._answered_at = self._alone_since = self._monotonic()
         self._had_executors, self.executors, self.listed = False, None, ()
@@ -97,8 +99,20 @@ class Watch:
             self._asked_at = now
             lists = now - self._listed_at >= EXECUTORS_EVERY_S
             self._listed_at = now if lists else self._listed_at
-            self._asking = self._thread.submit(_look, started, lists=lists, is_kubernetes=self._is_kubernetes)
+            self._asking = self._thread.submit(_look, started, lists=lists)
+        if self._is_kubernetes and self.executors == 0:
+            self._ask_why(started, now)
         return None
+
+    def _ask_why(self, started: StartedSession, now: float) -> None:
+        """By a thread of its own: an API server that hangs is no JVM that does."""
+        if self._asking_why is not None and self._asking_why.done():
+            if self._asking_why.exception() is None:
+                self._why = self._asking_why.result() or self._why
+            self._asking_why = None
+        if self._asking_why is None and now - self._why_at >= EXECUTORS_EVERY_S:
+            self._why_at = now
+            self._asking_why = self._why_thread.submit(_look_why, started)
 
     @property
     def alone(self) -> Alone | None:
@@ -117,7 +131,6 @@ class Watch:
         self._answered_at = now
         self.executors = seen.executors
         self.listed = self.listed if seen.listed is None else seen.listed
-        self._why = seen.why or self._why
         if seen.executors != 0:
             self._why = None
             self._alone_since = now
@@ -125,10 +138,11 @@ class Watch:
 
     def end(self) -> None:
         """Let the thread end."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        for thread in (self._thread, self._why_thread):
+            thread.shutdown(wait=False, cancel_futures=True)
 
 
-def _look(started: StartedSession, *, lists: bool, is_kubernetes: bool) -> _Seen:
+def _look(started: StartedSession, *, lists: bool) -> _Seen:
     context = started.session.sparkContext._jsc.sc()
     if context.isStopped():
         return _Seen(is_stopped=True, executors=None)
@@ -140,8 +154,11 @@ def _look(started: StartedSession, *, lists: bool, is_kubernetes: bool) -> _Seen
     if context.isLocal():
         return _Seen(is_stopped=False, executors=None, listed=listed)
     executors = int(context.getExecutorMemoryStatus().size()) - 1  # without the driver
-    why = why_no_pod_runs(context, started.log_file) if is_kubernetes and lists and executors == 0 else None
-    return _Seen(is_stopped=False, executors=executors, listed=listed, why=why)
+    return _Seen(is_stopped=False, executors=executors, listed=listed)
+
+
+def _look_why(started: StartedSession) -> str | None:
+    return why_no_pod_runs(started.session.sparkContext._jsc.sc(), started.log_file)
 
 
 def list_executors(context: Any) -> tuple[ExecutorView, ...]:

@@ -332,9 +332,9 @@ ENTRIES: Final = (
         (Seen.FINDING,),
         "A Spark cluster beyond this machine has no secret in common with the service.",
         (
-            "Standalone: write `spark.authenticate.secret` of its master into a file, and name that by "
-            "LETHE_SPARK__SECRET_FILE. Kubernetes: mount a secret, and name it by LETHE_SPARK__SECRET_NAME "
-            "too. Start the service again. On a network that you trust LETHE_SPARK__ENCRYPTION=false does."
+            "Write the secret of the master (`spark.authenticate.secret`) into a file, and name that by "
+            "LETHE_SPARK__SECRET_FILE. On Kubernetes mount a secret, and name it by LETHE_SPARK__SECRET_NAME "
+            "too. Start the service again. A network that you trust: LETHE_SPARK__ENCRYPTION=false."
         ),
         Passes.NO,
     ),
