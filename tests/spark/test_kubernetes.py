@@ -35,7 +35,7 @@ from tests.spark.test_watch import Ground
 
 SECRET = "4f6c3b2a19087f6e5d4c3b2a19087f6e"
 ELSEWHERE = "k8s://https://10.0.0.1:6443"
-READY_S = 200.0
+READY_S = 400.0
 UNITS = 40
 
 
@@ -100,7 +100,7 @@ def kubelet(api: KubernetesApi, tmp_path: Path) -> Iterator[Kubelet]:
 
 # With encryption pyspark hands rows over by a socket that it leaves to the collector.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1_800)
 @pytest.mark.usefixtures("no_spark")
 @pytest.mark.parametrize("runs", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_pods_that_are_refused_wait_run_and_are_deleted_change_no_result_and_hold_no_secret(
