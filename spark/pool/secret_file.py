@@ -17,6 +17,7 @@ NAME: Final = "secret.properties"
 USABLE: Final = re.compile(r"[A-Za-z0-9+/=_.-]{16,512}")
 """What a file of properties takes as it stands."""
 BYTES_MAX: Final = 4_096
+MOUNTED: Final = "..data"
 IN_PODS: Final = (
     "Spark would write its secret into each pod's specification, where whoever may look at pods reads it: "
     "keep one in a secret of Kubernetes, let LETHE_SPARK__SECRET_NAME name that and LETHE_SPARK__SECRET_FILE "
@@ -54,6 +55,28 @@ def _check_mounted(options: SparkOptions) -> None:
     if options.secret_file.parent == options.secret_file.parent.parent:
         raise SparkStartFailed("NO_SECRET", f"{options.secret_file} lies in /, where nothing can be mounted")
     _read(options.secret_file)
+    other = _other_than_mounted(options.secret_file)
+    if other is not None:
+        raise SparkStartFailed(
+            "NO_SECRET",
+            f"{options.secret_file.parent} holds {other} too, and in pods the secret would lie over all of it: "
+            "mount the secret in a folder of its own, and let LETHE_SPARK__SECRET_FILE name the file there",
+        )
+
+
+def _other_than_mounted(place: Path) -> str | None:
+    """The name of something in the secret's folder that no mount of it has brought; None: there is nothing.
+
+    What a kubelet mounts are links to `..data`, which is one, to a folder whose name begins so, too.
+    """
+    try:
+        for each in place.parent.iterdir():
+            is_key = each.is_symlink() and each.readlink().parts[0] == MOUNTED
+            if each.name != place.name and not each.name.startswith("..") and not is_key:
+                return each.name
+    except OSError as error:
+        raise SparkStartFailed("NO_SECRET", f"{place.parent} cannot be read: {error.strerror}") from error
+    return None
 
 
 def _read(place: Path | None) -> str:

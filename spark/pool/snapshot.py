@@ -45,11 +45,11 @@ class Alone:
     """A cluster that has no executor for us now.
 
     Args:
-        left_s: until the pool starts anew.
+        left_s: until the pool starts anew; None: it does not, for nothing would be better then.
         why: None: the cluster says nothing.
     """
 
-    left_s: float
+    left_s: float | None
     why: str | None = None
 
 

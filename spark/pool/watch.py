@@ -5,8 +5,8 @@ Rules:
 - a process that has ended is told at once; one that is only slow (garbage collection) gets `patience_s`;
 - a cluster that has taken every executor away gets `WITHOUT_EXECUTORS_S`: a master that was started anew
   knows nothing of us and never gives one. One that has given none yet is busy, and asking anew would cost our
-  place in its queue. Kubernetes forgets nobody: Spark goes on asking for pods, and
-  machines may have to come first.
+  place in its queue. Kubernetes forgets nobody: Spark goes on asking for pods, machines may have to come
+  first, and a JVM that is killed leaves its pods behind. There it is waited for without an end.
 """
 
 import math
@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
-from spark.pool.kubernetes import why_no_pod_runs
+from spark.pool.kubernetes import PodTroubles
 from spark.pool.snapshot import Alone, ExecutorView
 from spark.pool.started import StartedSession
 
@@ -66,6 +66,7 @@ class Watch:
         self._listed_at = -math.inf
         self._is_kubernetes = False
         self._why: str | None = None
+        self._troubles: PodTroubles | None = None
         self._asking_why: Future[str | None] | None = None
         self._why_at = -math.inf
         self.executors: int | None = None
@@ -73,7 +74,7 @@ class Watch:
 
     def begin(self, *, is_kubernetes: bool = False) -> None:
         """Forget what was seen of an earlier JVM."""
-        self._is_kubernetes, self._why = is_kubernetes, None
+        self._is_kubernetes, self._why, self._troubles = is_kubernetes, None, None
         self._asking_why, self._why_at = None, -math.inf
         self._asking = None
         self._asked_at = self._answered_at = self._alone_since = self._monotonic()
@@ -93,8 +94,8 @@ class Watch:
             self._asking = None
         if now - self._answered_at > self._patience_s + INTERVAL_S:
             return f"the JVM has not answered for {self._patience_s:g} s"
-        if self.executors == 0 and now - self._alone_since > self._patience_without_executors_s:
-            return "the cluster gives no executor" + (f": {self._why}" if self._why else "")
+        if self.alone is not None and self.alone.left_s == 0:
+            return "the cluster gives no executor"
         if self._asking is None and now - self._asked_at >= INTERVAL_S:
             self._asked_at = now
             lists = now - self._listed_at >= EXECUTORS_EVERY_S
@@ -107,25 +108,24 @@ class Watch:
     def _ask_why(self, started: StartedSession, now: float) -> None:
         """By a thread of its own: an API server that hangs is no JVM that does."""
         if self._asking_why is not None and self._asking_why.done():
-            if self._asking_why.exception() is None:
-                self._why = self._asking_why.result() or self._why
+            self._why = None if self._asking_why.exception() else self._asking_why.result()
             self._asking_why = None
         if self._asking_why is None and now - self._why_at >= EXECUTORS_EVERY_S:
             self._why_at = now
-            self._asking_why = self._why_thread.submit(_look_why, started)
+            troubles = self._troubles = self._troubles or PodTroubles(
+                started.log_file, log_begin=started.jvm.log_begin, monotonic=self._monotonic
+            )
+            self._asking_why = self._why_thread.submit(_look_why, troubles, started)
 
     @property
     def alone(self) -> Alone | None:
         """That the cluster has no executor for us; None: it has, or there is no cluster."""
         if self.executors != 0:
             return None
-        waited_s = self._monotonic() - self._alone_since
-        return Alone(max(0.0, self._patience_without_executors_s - waited_s), self._why)
-
-    @property
-    def _patience_without_executors_s(self) -> float:
-        is_forgotten = self._had_executors and not self._is_kubernetes
-        return WITHOUT_EXECUTORS_S if is_forgotten else NEVER_ANY_S
+        if self._is_kubernetes:
+            return Alone(None, self._why)
+        patience_s = WITHOUT_EXECUTORS_S if self._had_executors else NEVER_ANY_S
+        return Alone(max(0.0, self._alone_since + patience_s - self._monotonic()))
 
     def _note(self, seen: _Seen, now: float) -> None:
         self._answered_at = now
@@ -157,8 +157,8 @@ def _look(started: StartedSession, *, lists: bool) -> _Seen:
     return _Seen(is_stopped=False, executors=executors, listed=listed)
 
 
-def _look_why(started: StartedSession) -> str | None:
-    return why_no_pod_runs(started.session.sparkContext._jsc.sc(), started.log_file)
+def _look_why(troubles: PodTroubles, started: StartedSession) -> str | None:
+    return troubles.look(started.session.sparkContext._jsc.sc())
 
 
 def list_executors(context: Any) -> tuple[ExecutorView, ...]:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 
+from app.kit.metadata.postgresql_glance import CONNECTIONS_MAX
 from app.kit.spark.thresholds import CLUSTER, HERE, PURGE_INLINE_PER_S
 from app.settings import Settings
 from tests.style.source_files import ROOT
@@ -23,6 +24,7 @@ OPERATORS: Final[dict[type[ast.operator], Callable[[float, float], float]]] = {
     ast.Div: operator.truediv,
 }
 ROUNDING: Final = 0.02
+RESULTS: Final = "| result | formula | value |"
 
 
 def rows_of(text: str, head: str) -> list[list[str]]:
@@ -57,7 +59,7 @@ def cases() -> list[Any]:
             continue
         given = rows_of(section, "| input | value | from |")
         inputs = {name.strip("`"): float(value) for name, value, _source in given}
-        for what, formula, value in rows_of(section, "| result | formula | value |"):
+        for what, formula, value in rows_of(section, RESULTS):
             found.append(pytest.param(formula.strip("`"), inputs, number(value), id=what))
     return found
 
@@ -70,7 +72,7 @@ def test_result_follows_from_its_inputs(formula: str, inputs: dict[str, float], 
 def test_every_input_is_used_and_says_where_it_is_from() -> None:
     for section in PAGE.split("\n## ")[1:]:
         if "| input | value | from |" in section:
-            results = rows_of(section, "| result | formula | value |")
+            results = rows_of(section, RESULTS)
             used = {name for _what, formula, _value in results for name in re.findall(r"[a-z_]+", formula)}
             for name, _value, source in rows_of(section, "| input | value | from |"):
                 assert name.strip("`") in used
@@ -86,12 +88,28 @@ def test_thresholds_are_those_of_the_code() -> None:
         assert [number(cell) for cell in cells] == wanted
 
 
+def test_connections_to_the_metadata_count_those_that_listen_and_those_for_reads() -> None:
+    [formula] = [row[1] for row in rows_of(PAGE, RESULTS) if row[0].startswith("connections to the metadata")]
+    given = {"processes": 3, "metadata_pool": 10, "api_processes": 2, "api_reads": 4}
+    assert computed(formula.strip("`"), given) == 3 * 10 + 3 + 2 * 4
+
+
+def test_slowest_target_is_the_part_of_the_figure_that_the_page_says() -> None:
+    measured = re.search(r"at ([0-9,]+) to ([0-9,]+) rows a second", PAGE)
+    assert measured is not None
+    parts = [round(PURGE_INLINE_PER_S / float(each.replace(",", ""))) for each in measured.groups()]
+    assert parts == [9, 6]
+    assert "a ninth to a sixth of the figure above" in PAGE
+
+
 def test_defaults_are_those_of_the_settings() -> None:
     settings = Settings()
     said = {
         "jobs_max": settings.runner_jobs_max,
         "workers": settings.purge_workers,
         "metadata_pool": settings.metadata_pool_size,
+        "api_processes": settings.api_processes,
+        "api_reads": CONNECTIONS_MAX,
         "rows_per_s": PURGE_INLINE_PER_S,
     }
     for name, value in said.items():

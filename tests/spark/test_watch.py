@@ -86,6 +86,7 @@ class Ground:
         started: Any = SimpleNamespace(
             alive=True,
             log_file=Path("/nonexistent"),
+            jvm=SimpleNamespace(log_begin=0),
             session=SimpleNamespace(
                 sparkContext=SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: self.context))
             ),

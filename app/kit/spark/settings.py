@@ -10,6 +10,9 @@ from spark.pool.refused import check_conf
 
 KUBERNETES_NAME: Final = r"^[a-z0-9]([-a-z0-9]{0,54}[a-z0-9])?$"
 """Of which Spark makes the name of a volume, too."""
+ACCOUNT_NAME: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+"""As Kubernetes has them: names with dots between."""
+ACCOUNT_NAME_MAX_CHARS: Final = 253
 
 
 class SparkSettings(BaseModel):
@@ -41,7 +44,9 @@ class SparkSettings(BaseModel):
     """Of executors on Kubernetes."""
     namespace: str | None = None
     """Of executors on Kubernetes; null: Spark's own default."""
-    service_account: Annotated[str | None, Field(pattern=KUBERNETES_NAME)] = None
+    service_account: Annotated[str | None, Field(pattern=ACCOUNT_NAME, max_length=ACCOUNT_NAME_MAX_CHARS)] = (
+        None
+    )
     """Of executors on Kubernetes, which ask its API nothing; null: the namespace's own."""
     archives: list[str] = []
     """Sent to the executors and unpacked there, as `env.tar.gz#environment`; `python` may lie in one."""

@@ -315,6 +315,17 @@ def test_why_a_cluster_gives_none_and_until_when_it_is_waited_for_are_shown(
     assert last == []
 
 
+def test_cluster_that_is_waited_for_without_an_end_shows_no_until(
+    engine: SparkEngine, pool: Pool, tmp_path: Path
+) -> None:
+    pool.found = replace(pool.found, executors=0, alone=Alone(left_s=None, why="a pod is Pending"))
+    shown: list[list[WaitingOn]] = []
+    borrower = Borrower(show_waiting=lambda waiting_on: shown.append(list(waiting_on)))
+    with engine.lease(work_of(made_target(tmp_path), rest), workers=1, borrower=borrower) as lease:
+        assert len(list(lease.map(iter(range(1))))) == 1
+    assert [(item.ref, item.until) for item in shown[0]] == [("NO_EXECUTORS: a pod is Pending", None)]
+
+
 def test_without_spark_everything_runs_inline(bench: Workbench) -> None:
     job_id = bench.submit()
     assert Engines(InlineEngine(SystemClock())).choose(bench.context(), work("SPARK")).name == "INLINE"

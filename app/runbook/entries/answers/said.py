@@ -99,7 +99,7 @@ ENTRIES: Final = (
     Entry(
         "NO_EXECUTORS",
         (Seen.ANSWER,),
-        "The job waits: the Spark cluster gives no executors. On Kubernetes `ref` says why.",
+        "The job waits: the Spark cluster gives no executors. On Kubernetes `ref` says why, and it waits on.",
         (
             "Look at the page of the Spark master, or at the pods. `lethe spark-pool status` says since "
             "when; `lethe spark-pool recycle` asks anew."
