@@ -104,12 +104,15 @@ def _statuses(context: Any) -> Iterator[Any]:
         yield items.get(number).getStatus()
 
 
-def _fault(status: Any) -> tuple[bool, str] | None:
-    """What keeps a pod from serving; those that have ended stand last: others have followed them."""
+def _fault(status: Any) -> tuple[int, str] | None:
+    """How little it says, and what keeps a pod from serving; others have followed one that has ended."""
     phase = status and status.getPhase()
     if not phase:
         return None
-    return phase in ENDED, UNHEARD if phase == "Running" else f"a pod is {phase}{_detail(status)}"
+    if phase == "Running":
+        return 0, UNHEARD
+    detail = _detail(status)
+    return 1 if phase in ENDED else 0 if detail else 2, f"a pod is {phase}{detail}"
 
 
 def _detail(status: Any) -> str:

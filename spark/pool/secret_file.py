@@ -59,8 +59,8 @@ def _check_mounted(options: SparkOptions) -> None:
     if other is not None:
         raise SparkStartFailed(
             "NO_SECRET",
-            f"{options.secret_file.parent} holds {other} too, and in pods the secret would lie over all of it: "
-            "mount the secret in a folder of its own, and let LETHE_SPARK__SECRET_FILE name the file there",
+            f"{options.secret_file.parent} holds {other} too, and in pods the secret lies over all of it:"
+            " mount the secret in a folder of its own, and let LETHE_SPARK__SECRET_FILE name the file there",
         )
 
 

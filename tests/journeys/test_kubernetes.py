@@ -159,7 +159,8 @@ def test_job_names_why_no_pod_comes_and_runs_when_one_does(
     job = client.purges.create("refused", purge_request(place, max_rows_in_tx=100)).id
     _await_cause(service, job, "NO_EXECUTORS: the API server refuses", "exceeded quota: few")
     api.refusal = None
-    for pod in until(api.pods, timeout_s=PATIENCE_S):
+    until(lambda: len(api.pods()) == 2, timeout_s=PATIENCE_S)
+    for pod in api.pods():
         api.set_pod_status(pod["metadata"]["name"], unschedulable("0/3 nodes are available"))
     _await_cause(service, job, "NO_EXECUTORS: a pod is Pending: Unschedulable: 0/3 nodes are available")
     kubelet.switch_on()

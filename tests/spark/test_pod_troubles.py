@@ -134,7 +134,9 @@ def test_what_an_earlier_jvm_has_written_is_not_said(tmp_path: Path) -> None:
             [{"phase": "Failed", "reason": "Evicted", "message": "low on memory"}],
             "a pod is Failed: Evicted: low on memory",
         ),
-        ([ended("Error", 1), {"phase": "Pending"}], "a pod is Pending"),
+        ([ended("Error", 1), {"phase": "Pending"}], "a pod is Failed: Error: exit code 1"),
+        ([ended("Error", 1), unschedulable("0/3 nodes")], "a pod is Pending: Unschedulable: 0/3 nodes"),
+        ([{"phase": "Pending"}, unschedulable("0/3 nodes")], "a pod is Pending: Unschedulable: 0/3 nodes"),
     ],
 )
 def test_state_of_a_pod_is_said(tmp_path: Path, statuses: list[Object | None], why: str | None) -> None:
