@@ -90,7 +90,7 @@ def test_thresholds_are_those_of_the_code() -> None:
 
 def test_connections_to_the_metadata_count_those_that_listen_and_those_for_reads() -> None:
     [formula] = [row[1] for row in rows_of(PAGE, RESULTS) if row[0].startswith("connections to the metadata")]
-    given = {"processes": 3, "metadata_pool": 10, "api_processes": 2, "api_reads": 4}
+    given: dict[str, float] = {"processes": 3, "metadata_pool": 10, "api_processes": 2, "api_reads": 4}
     assert computed(formula.strip("`"), given) == 3 * 10 + 3 + 2 * 4
 
 

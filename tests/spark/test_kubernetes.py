@@ -119,7 +119,7 @@ def test_pods_that_are_refused_wait_run_and_are_deleted_change_no_result_and_hol
         _await_cause(pool, "the API server refuses: a pod is forbidden", "exceeded quota: few")
         assert (pool.snapshot().state, pool.snapshot().executors) == ("READY", 0)
         api.refusal = None
-        wait_until(api.pods, within_s=READY_S, what="a pod that is taken")
+        wait_until(lambda: bool(api.pods()), within_s=READY_S, what="a pod that is taken")
         for pod in api.pods():
             api.set_pod_status(pod["metadata"]["name"], unschedulable("0/3 nodes are available"))
         _await_cause(pool, "a pod is Pending: Unschedulable: 0/3 nodes are available")
