@@ -67,10 +67,11 @@ def show_result(session: Session, result: Mapping[str, Any]) -> None:
 
 def show_sync(session: Session, result: Mapping[str, Any]) -> None:
     """Print whether a SYNC was made, and how old the one before it is."""
-    is_made = result.get("outcome") == "MADE"
+    made = result.get("seqno")
     session.out.facts(
         {
-            "made" if is_made else "not due": f"{result['origin']},{result.get('seqno')}" if is_made else "",
+            "outcome": result.get("outcome"),
+            "made": None if made is None else f"{result['origin']},{made}",
             "newest before": number(result.get("last_seqno")),
             "its age": result.get("last_age"),
             "own slon connected": result.get("has_own_slon"),
