@@ -165,7 +165,7 @@ def test_a_service_killed_in_the_commit_has_made_one_at_the_end(
     tmp_path: Path,
     is_committed: bool,
 ) -> None:
-    """Its client is gone; the server ends the COMMIT, or the next attempt ends the session that waits in it."""
+    """The server ends the COMMIT of a client that is gone, or the next attempt ends the session."""
     with mortal.http() as http:
         node = can_sync(recorded_nodes(http, catalogs, [1])[1])
         before = own_syncs(node.loaded)

@@ -1,9 +1,10 @@
-"""SYNCs of Lethe at a real cluster whose slons are down: many small pieces instead of one, nobody is lulled."""
+"""SYNCs of Lethe at a real cluster whose slons are down: many small pieces, and nobody is lulled."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -57,7 +58,7 @@ def pieces(cluster: SlonyCluster, after: int) -> list[int]:
         after,
     )
     counted = []
-    for (_, before), (_, snapshot) in zip(syncs, syncs[1:], strict=False):
+    for (_, before), (_, snapshot) in pairwise(syncs):
         [(rows,)] = cluster.run(
             1,
             "select count(*) from (table sl_log_1 union all table sl_log_2) l where log_origin = 1"
@@ -115,7 +116,7 @@ def test_beside_a_slon_that_makes_its_own_none_is_due(ground: Ground) -> None:
 
 
 def test_the_origins_slon_alone_is_down_and_still_named_while_its_syncs_are_applied(ground: Ground) -> None:
-    """The slons of the others fetch events from its database: what it wrote arrives, and nothing comes to it."""
+    """The other slons fetch events from its database: what it wrote arrives, and nothing comes to it."""
     cluster = ground.cluster
     cluster.catch_up()
     cluster.slons[1].stop()
