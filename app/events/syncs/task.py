@@ -11,17 +11,15 @@ from typing import Any
 
 import structlog
 
-from app.archives.housekeeping import trim_old_ledgers
 from app.events.cleanup.service import target_fields
 from app.events.nodes import refuse_copy
 from app.events.syncs.models import SyncMaking, SyncParams, SyncResult
 from app.events.syncs.service import sync_resource
 from app.jobs.running.abandonment import CHECKPOINT_TARGET
 from app.jobs.running.context import JobContext
-from app.jobs.running.sql_target import claim
 from app.kit.durations import duration_of
 from app.stores.rows import Store
-from app.sweeps.frame import asked
+from app.sweeps.frame import asked, claim_and_trim
 from spark.events.catalog import read_catalog
 from spark.events.health.reading import read_own_slon
 from spark.events.records import Catalog
@@ -51,9 +49,7 @@ def _make(
     context: JobContext, conn: Connection, store: Store, params: SyncParams, catalog: Catalog
 ) -> SyncOutcome:
     refuse_copy(context.database, context.settings, store, conn, catalog)
-    claimed = claim(context, conn, resource=sync_resource(store), queue=True)
-    if claimed.has_ledger:
-        trim_old_ledgers(context, conn)
+    claimed = claim_and_trim(context, conn, resource=sync_resource(store))
     context.check()
     unit = SyncUnit(
         job_id=context.job.id,

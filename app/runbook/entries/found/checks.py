@@ -139,7 +139,7 @@ ENTRIES: Final = (
         "NO_OWN_SLON",
         (Seen.FINDING,),
         "The slons of other nodes are connected, the node's own is not.",
-        "Start the slon of this node. SYNCs by `lethe slony sync` or a schedule do not take its place.",
+        "Start the slon of this node. SYNCs that Lethe makes do not take its place.",
         Passes.MAYBE,
     ),
     Entry(
