@@ -11,6 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
+from spark.targets.fence import raise_fence
+from spark.targets.ledger import LedgerRow, ensure_ledger, record_unit
 from tests.http.problem import pointers, problem
 from tests.http.service_process import ServiceProcess
 from tests.http.shop import Shop, accepted, wait_for
@@ -144,6 +146,29 @@ def test_a_copy_of_a_node_gets_none(http: httpx.Client, catalogs: Catalogs) -> N
     before = own_syncs(nodes[1].loaded)
     problem(sync(nodes[1]), 409, "NODE_COPIED")
     assert own_syncs(nodes[1].loaded) == before
+
+
+def test_a_node_that_remembers_more_than_we_gets_none_until_recovered(
+    node: NodeStore, http: httpx.Client
+) -> None:
+    """Our metadata was restored: the node has a SYNC of a job that is not known any more."""
+    ours = http.post(f"{node.url}:recover").json()["epoch_after"]
+    lost, cleaned = (f"job_{node.id[-2:].strip('-'):0>2}{number:024d}" for number in (1, 2))
+    resource = f"{node.loaded.schema}.sync"
+    with node.loaded.connect() as conn:
+        assert ensure_ledger(conn)
+        raise_fence(conn, resource, token=ours + 100, owner=lost)
+        with conn.transaction():
+            record_unit(conn, LedgerRow(lost, "sync", "SYNC", 1, 1, 1))
+            record_unit(conn, LedgerRow(cleaned, "event-1-1-9", "EVENT", 1, 1, 9))
+    before = own_syncs(node.loaded)
+    refused = problem(sync(node), 409, "EPOCH_AHEAD")
+    assert resource in refused["detail"]
+    assert own_syncs(node.loaded) == before
+    assert set(http.post(f"{node.url}:recover").json()["foreign_jobs"]) == {lost, cleaned}
+    kinds = {job: http.get(f"/v1/jobs/{job}").json()["kind"] for job in (lost, cleaned)}
+    assert kinds == {lost: "EVENT_SYNC", cleaned: "EVENT_CLEANUP"}
+    assert synced(node)["outcome"] == "MADE"
 
 
 # -- kill -9
