@@ -31,7 +31,7 @@ from tests.slony_programs import missing
 ROWS, QUICK_ROWS = 600_000, 6_000
 ROWS_A_SYNC: Final = 3_000
 FIRST_SEQNO: Final = 6_000_000_000
-FIRST_TXID: Final = 1_000_000
+FIRST_TXID: Final = 10_000
 RATIO: Final = 0.5
 COLUMNS: Final = (
     "log_actionseq, log_txid, log_tableid, log_tablenspname, log_tablerelname, log_cmdtype::text,"
@@ -43,6 +43,18 @@ insert into sl_log_1 select 1, %(txid)s + n / 5, 1 + n %% 3, n, 'public', 'accou
     case n %% 4 when 0 then array['id', n::text, 'owner', 'owner ' || n, 'balance', '12.50']
         when 3 then array['id', n::text] else array['balance', (n %% 1000)::text, 'id', n::text] end
 from generate_series(0, %(rows)s - 1) n
+"""
+# A node whose SYNCs saw transactions that it has not begun yet was restored. Each block with a handler takes one.
+TRANSACTIONS: Final = """
+do $$ begin
+    create temp table taken (number integer);
+    for number in 1 .. {count} loop
+        begin
+            insert into taken values (number);
+        exception when others then raise;
+        end;
+    end loop;
+end $$
 """
 EVENTS: Final = """
 insert into sl_event (ev_origin, ev_seqno, ev_timestamp, ev_snapshot, ev_type)
@@ -90,6 +102,7 @@ def fill(cluster: SlonyCluster, rows: int) -> None:
     values = {"rows": rows, "txid": FIRST_TXID, "seqno": FIRST_SEQNO, "a_sync": ROWS_A_SYNC}
     with closing(cluster.connect(1)) as session:
         session.execute("truncate sl_event, sl_log_1, sl_log_2")
+        session.execute(TRANSACTIONS.format(count=FIRST_TXID + rows // 5 + 1))
         session.execute(LOG, values)
         session.execute(EVENTS, values)
         session.execute("vacuum analyze sl_log_1")

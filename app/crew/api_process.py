@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from queue import Empty, Full, Queue
 from types import FrameType
 from typing import BinaryIO, Final
@@ -28,6 +29,7 @@ from app.kit.door import Listener
 from app.kit.http.first import FirstDoor, Part
 from app.kit.request_figures import RequestFigures
 from app.kit.shared_rates import SharedTable
+from app.kit.turns import SharedTurns, Turn
 from app.logs import configure_logging
 from app.main import create_app
 from app.metrics.process import ChangeFeedCollector
@@ -134,7 +136,7 @@ def answer(orders: int, told: int, table: int, sockets: Sequence[int]) -> int:
     Args:
         orders: the descriptor of what the first process says.
         told: that of what is told to it.
-        table: that of the buckets that all processes share.
+        table: that of the memory that all processes share.
         sockets: those of what to listen on.
     """
     commands, out = os.fdopen(orders, "rb"), os.fdopen(told, "wb")
@@ -167,8 +169,10 @@ def answer(orders: int, told: int, table: int, sockets: Sequence[int]) -> int:
     _meet(database, in_vain=teller.waits)
     threading.Thread(target=_keep_time, args=(database,), name="lethe-time", daemon=True).start()
     server.each_second = teller.each_second
+    turn = Turn(SharedTurns(table), begin.number, partial(len, server.door))
+    server.door.on_change = turn.tell
     bound = [socket.socket(fileno=fd) for fd in sockets]
-    server.run(sockets=[Listener.over(each, server.door) for each in bound])
+    server.run(sockets=[Listener.over(each, server.door, turn.has_come) for each in bound])
     ear.stop()
     TRACING.stop()
     database.close()

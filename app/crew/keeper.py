@@ -24,6 +24,7 @@ from app.crew.figures import CrewEar, CrewFigures
 from app.crew.messages import LINE_BYTES_MAX, Begin, News, Word
 from app.crew.nursery import Newborn, Nursery
 from app.kit.shared_rates import SharedTable
+from app.kit.turns import NOT_THERE, SharedTurns
 from app.news.listening import Hearing
 from app.settings import Settings
 
@@ -99,6 +100,7 @@ class Crew:
         self._instance_id = instance_id
         self._sockets = list(sockets)
         self._table = table
+        self._turns = SharedTurns(table.fd)
         self._supplied = supplied
         self._rings = rings
         self._broken = broken
@@ -183,6 +185,7 @@ class Crew:
                 self._children.pop(number, None)
                 self.figures.alive = len(self._children)
             child.end()
+            self._turns.tell(number, NOT_THERE)
             self.figures.gone(number)
 
     def _start(self, number: int) -> _Child:

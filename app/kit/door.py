@@ -117,6 +117,8 @@ class Door:
         self._visits: dict[int, Visit] = {}
         self._by_address: dict[str, dict[int, Visit]] = {}
         self._swept_at = clock()
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when somebody has come in or left."""
 
     def __len__(self) -> int:
         return len(self._visits)
@@ -137,6 +139,7 @@ class Door:
         self._visits[fd] = visit
         self._by_address.setdefault(address, {})[fd] = visit
         sock.on_close = lambda: self._left(fd, address)
+        self.on_change()
         return sock
 
     def is_full(self, address: str) -> bool:
@@ -178,6 +181,7 @@ class Door:
         of_address.pop(fd, None)
         if not of_address:
             del self._by_address[address]
+        self.on_change()
 
 
 def _end_oldest(visits: dict[int, Visit]) -> bool:
@@ -192,25 +196,35 @@ class Listener(socket.socket):
     """A listening socket whose connections pass the door; asyncio accepts until it is told to stop."""
 
     door: Door
+    is_our_turn: Callable[[], bool]
     _accepted = 0
     _is_resting = False
 
     @classmethod
-    def over(cls, bound: socket.socket, door: Door) -> Self:
-        """Take over a socket that is bound."""
+    def over(cls, bound: socket.socket, door: Door, is_our_turn: Callable[[], bool] = lambda: True) -> Self:
+        """Take over a socket that is bound.
+
+        Args:
+            is_our_turn: whether this process takes the next one, where others listen there too.
+        """
         listener = cls(bound.family, bound.type, bound.proto, fileno=bound.detach())
         listener.door = door
+        listener.is_our_turn = is_our_turn
         return listener
 
     def accept(self) -> tuple[socket.socket, Any]:
         """Accept one connection.
 
         Raises:
-            BlockingIOError: nobody is there, or the loop has others to see to first.
+            BlockingIOError: nobody is there, another process shall take him, or the loop has others to see
+                to first.
             OSError: no descriptor is left: asyncio says so, and comes back in a second.
         """
         if self._accepted >= ACCEPTS_PER_PASS_MAX or self._is_resting:
             self._accepted, self._is_resting = 0, False
+            raise BlockingIOError
+        if not self.is_our_turn():
+            self._accepted = 0
             raise BlockingIOError
         try:
             conn, address = super().accept()

@@ -25,6 +25,8 @@ SETS: Final = 4_096
 SET_BYTES: Final = WAYS * RECORD.size
 TABLE_BYTES: Final = SETS * SET_BYTES
 """Where a set is full, the key heard of longest ago is forgotten: it begins with a full bucket again."""
+TURNS_BYTES: Final = 4_096
+"""Behind the buckets: how many connections each process has (`app/kit/turns.py`)."""
 PATIENCE_S: Final = 0.002
 """How long a process tries to be alone at a bucket."""
 
@@ -63,8 +65,8 @@ class SharedTable:
     @classmethod
     def create(cls) -> "SharedTable":
         """Empty buckets, that other processes may be given."""
-        fd = os.memfd_create("lethe-rates", os.MFD_CLOEXEC)
-        os.ftruncate(fd, TABLE_BYTES)
+        fd = os.memfd_create("lethe-shared", os.MFD_CLOEXEC)
+        os.ftruncate(fd, TABLE_BYTES + TURNS_BYTES)
         return cls(fd)
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import httpx
@@ -21,6 +21,7 @@ from tests.http.targets import REMOVED_3X, copy_reference
 pytestmark = pytest.mark.postgresql
 PROCESSES = 2
 FAILURES = 60
+CONNECTIONS = 40
 WAIT_S = 20.0
 STOP_MAX_S = 15.0
 MARGIN_S = 1.0
@@ -112,6 +113,14 @@ def processor_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def sockets_of(pid: int) -> int:
+    names = []
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):
+            names.append(os.readlink(entry))
+    return sum(name.startswith("socket:") for name in names)
+
+
 def test_all_of_them_answer_and_figures_are_of_all(service: ServiceProcess) -> None:
     pids = children(service.pid)
     before = requests_of(figures(service), "/v1/stores")
@@ -126,6 +135,18 @@ def test_all_of_them_answer_and_figures_are_of_all(service: ServiceProcess) -> N
     assert requests_of(found, "/metrics") > 0
     duration = 'lethe_http_request_duration_seconds_count{method="GET",route="/v1/stores"}'
     assert found[duration] == before + 120
+
+
+def test_connections_that_stay_are_shared_evenly(service: ServiceProcess) -> None:
+    pids = children(service.pid)
+    with ExitStack() as stack:
+        before = [sockets_of(pid) for pid in pids]
+        for _ in range(CONNECTIONS):
+            client = stack.enter_context(service.http())
+            assert client.get("/livez").status_code == 200
+        found = [sockets_of(pid) - former for pid, former in zip(pids, before, strict=True)]
+    assert sum(found) >= CONNECTIONS, found
+    assert min(found) >= CONNECTIONS // 4, found
 
 
 def test_what_the_first_process_knows_is_told_by_all(service: ServiceProcess) -> None:
