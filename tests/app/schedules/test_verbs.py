@@ -123,7 +123,7 @@ def test_a_changelog_is_trimmed(bench: SchedulesBench) -> None:
 
 
 def test_a_sync_of_a_node_comes_by_a_cron(bench: SchedulesBench) -> None:
-    bench.store(kind=StoreKind.SLONY, cluster="lab")
+    bench.store(kind=StoreKind.SLONY, cluster="lab", url="postgresql+psycopg://slony@127.0.0.1:1/lab")
     job = came(bench, Scope.EVENTS_WRITE, verb="EVENT_SYNC", body={"interval": "PT5M"})
     assert (job.params["interval"], job.claim_resource) == ("PT5M", "_lab.sync")
 
