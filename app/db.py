@@ -22,8 +22,19 @@ from sqlmodel import Session
 
 from app.clock import Clock, SystemClock
 from app.errors import MetadataBusy, MetadataUnavailable
-from app.kit.engines import READ_ONLY, SLOW_S, Glance, Rows, Statement, postgresql_engine, sqlite_engine
-from app.kit.fifo_lock import FifoLock
+from app.kit.metadata.columns import JSON_TYPE, DurationSeconds, UtcDateTime
+from app.kit.metadata.engines import (
+    READ_ONLY,
+    SLOW_S,
+    Glance,
+    Rows,
+    Statement,
+    postgresql_engine,
+    postgresql_words,
+    sqlite_engine,
+)
+from app.kit.metadata.fifo_lock import FifoLock
+from app.kit.metadata.postgresql_glance import PostgresqlGlance
 
 WRITER_QUEUE_TIMEOUT_S = 30.0
 MET_PROMPTLY_S, MET_MAX_S = 1.0, 60.0
@@ -84,53 +95,6 @@ def _drop_notes(db: Any, transaction: Any) -> None:
             del noted[lengths.get(name, 0) :]
 
 
-class DurationSeconds(sa.types.TypeDecorator[timedelta]):
-    """A duration as whole seconds."""
-
-    impl = sa.Integer
-    cache_ok = True
-
-    def process_bind_param(self, value: timedelta | None, dialect: sa.Dialect) -> int | None:
-        """Cut fractions of a second off."""
-        return None if value is None else int(value.total_seconds())
-
-    def process_result_value(self, value: int | None, dialect: sa.Dialect) -> timedelta | None:
-        """Give it back as a duration."""
-        return None if value is None else timedelta(seconds=value)
-
-
-class UtcDateTime(sa.types.TypeDecorator[datetime]):
-    """Aware UTC in Python; timestamptz on PostgreSQL, naive UTC text on SQLite."""
-
-    impl = sa.DateTime(timezone=True)
-    cache_ok = True
-
-    def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
-        """Refuse naive values; SQLite gets them without an offset, so that text compares."""
-        if value is None:
-            return None
-        assert value.tzinfo is not None, "a naive time reached the metadata database"
-        value = _in_utc(value)
-        return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
-
-    def process_result_value(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
-        """Give every time back as aware UTC."""
-        if value is None:
-            return None
-        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-
-
-def _in_utc(value: datetime) -> datetime:
-    """The same instant in UTC; one that lies beyond the calendar there is the calendar's edge."""
-    try:
-        return value.astimezone(UTC)
-    except OverflowError:
-        return (datetime.min if value.year == datetime.min.year else datetime.max).replace(tzinfo=UTC)
-
-
-JSON_TYPE = sa.JSON(none_as_null=True)
-
-
 class Database:
     """The metadata database of one process.
 
@@ -166,19 +130,17 @@ class Database:
         self.bell = threading.Event()
         self._commits_since_s: float | None = None
         options: dict[str, Any] = {"pool_size": pool_size, "max_overflow": 0, "pool_timeout": pool_timeout_s}
+        words = postgresql_words(
+            _service(), lock_timeout_ms=lock_timeout_ms, statement_timeout_ms=statement_timeout_ms
+        )
         self.engine = (
             sqlite_engine(self.url, **options)
             if self.is_sqlite
-            else postgresql_engine(
-                self.url,
-                connecting=_service(),
-                lock_timeout_ms=lock_timeout_ms,
-                statement_timeout_ms=statement_timeout_ms,
-                **options,
-            )
+            else postgresql_engine(self.url, words, **options)
         )
         self._reading = self.engine.execution_options(**READ_ONLY)
         self._glance = Glance(self.url) if self.is_sqlite and self.url.database else None
+        self._soon = None if self.is_sqlite else PostgresqlGlance(self.url, words, self.engine.dialect)
 
     def news(self) -> int:
         """A number that grows when anybody may have written; asking costs no statement.
@@ -296,6 +258,12 @@ class Database:
             return None
         return self._glance.rows(statement, parameters)
 
+    async def rows_soon(self, statement: Statement, **parameters: str) -> Rows | None:
+        """The rows of one kept statement by the event loop itself; None: ask by `rows`, in a thread."""
+        if self._soon is not None:
+            return await self._soon.rows(statement, parameters)
+        return self.rows_at_once(statement, **parameters)
+
     def now(self, db: Session) -> datetime:
         """The metadata database's own clock: leases are judged by it alone."""
         if self.is_sqlite:
@@ -332,8 +300,9 @@ class Database:
     def close(self) -> None:
         """Give all connections back."""
         self.engine.dispose()
-        if self._glance is not None:
-            self._glance.close()
+        for glance in (self._glance, self._soon):
+            if glance is not None:
+                glance.close()
 
 
 class MetadataClock:
@@ -390,4 +359,12 @@ def _translated() -> Iterator[None]:
         raise
 
 
-__all__ = ["JSON_TYPE", "Database", "MetadataClock", "UtcDateTime", "after_commit", "before_commit"]
+__all__ = [
+    "JSON_TYPE",
+    "Database",
+    "DurationSeconds",
+    "MetadataClock",
+    "UtcDateTime",
+    "after_commit",
+    "before_commit",
+]

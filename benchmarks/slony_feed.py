@@ -44,7 +44,7 @@ insert into sl_log_1 select 1, %(txid)s + n / 5, 1 + n %% 3, n, 'public', 'accou
         when 3 then array['id', n::text] else array['balance', (n %% 1000)::text, 'id', n::text] end
 from generate_series(0, %(rows)s - 1) n
 """
-# A node whose SYNCs saw transactions that it has not begun yet was restored. Each block with a handler takes one.
+# A node whose SYNCs saw transactions that it has not begun was restored. Each block with a handler takes one.
 TRANSACTIONS: Final = """
 do $$ begin
     create temp table taken (number integer);

@@ -160,11 +160,13 @@ def _rows_left(path: Path) -> Left:
 class ExtinctionScan:
     """A scan of a replica on PostgreSQL: on SQLite a scan is done inline, whoever asks."""
 
+    _target: Target
+    _gone: Extinction
+
     def __init__(self, server: PostgresqlServer, size: Size) -> None:
         self._server = server
         self._entries = size.entries
         self._made = 0
-        self._target = Target("")
 
     def ready(self) -> None:
         """A new replica with an extinction of half of its keys, and its slices."""

@@ -101,7 +101,7 @@ async def _caller_of(request: Request, secret: str) -> Caller:
     tokens: TokenCache = request.app.state.tokens
     known = tokens.known(secret, now=now) if request.method in READING else None
     if known is None:
-        known = tokens.look_up_at_once(secret, now=now)
+        known = await tokens.look_up_soon(secret, now=now)
     if known is None:
         known = await run_in_threadpool(tokens.look_up, secret, now=now)
     return known

@@ -59,13 +59,13 @@ class TokenCache:
             caller = authenticate(db, secret, now=now)
         return self._keep(secret, caller, begun)
 
-    def look_up_at_once(self, secret: str, *, now: datetime) -> Caller | None:
-        """The same without any wait; None: it cannot be asked so now.
+    async def look_up_soon(self, secret: str, *, now: datetime) -> Caller | None:
+        """The same by the event loop itself; None: it cannot be asked so now.
 
         Raises: Unauthenticated, TokenExpired.
         """
         begun = self._begin()
-        rows = self._database.rows_at_once(TOKEN_OF_SECRET, secret_sha256=hash_of(secret))
+        rows = await self._database.rows_soon(TOKEN_OF_SECRET, secret_sha256=hash_of(secret))
         if rows is None:
             return None
         return self._keep(secret, judge(rows[0] if rows else None, now=now), begun)

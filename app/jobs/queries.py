@@ -24,7 +24,7 @@ from app.jobs.models import (
 )
 from app.jobs.rows import Instance, Job, JobCheckpoint, JobEvent
 from app.jobs.states import ACTIVE, JobState
-from app.kit.engines import Rows
+from app.kit.metadata.engines import Rows
 from app.kit.pagination import Page, decode_token, make_page, read_page
 from app.stores.rows import Store
 
@@ -87,7 +87,7 @@ async def look_at_use(database: Database, job: Job | JobRead) -> SparkUseRead | 
 
 
 async def _look(database: Database, statement: Select[Any], **parameters: str) -> Rows:
-    rows = database.rows_at_once(statement, **parameters)
+    rows = await database.rows_soon(statement, **parameters)
     return await run_in_threadpool(database.rows, statement, **parameters) if rows is None else rows
 
 

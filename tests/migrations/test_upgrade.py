@@ -154,7 +154,7 @@ def test_copy_of_a_start_that_was_slower_does_not_replace_that_of_before_the_upg
 def test_upgrade_of_a_file_waits_for_the_one_that_upgrades_it_now(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.kit.engines.SQLITE_BUSY_TIMEOUT_MS", 100)
+    monkeypatch.setattr("app.kit.metadata.engines.SQLITE_BUSY_TIMEOUT_MS", 100)
     path = tmp_path / "lethe.db"
     hasty = Database(f"sqlite:///{path}")
     with hasty.engine.begin() as connection:

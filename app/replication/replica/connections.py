@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from app.kit.fifo_lock import FifoLock
+from app.kit.metadata.fifo_lock import FifoLock
 from spark.targets.connection import Connection, Target, sqlite_path
 from spark.targets.errors import TargetError, TargetLockTimeout
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -15,7 +16,7 @@ from app.auth.service import revoke_token
 from app.auth.token_cache import HOLDS_S, KEPT_MAX, TokenCache
 from app.db import Database
 from app.errors import TokenExpired, Unauthenticated
-from app.kit import engines
+from app.kit.metadata import engines, postgresql_glance
 from tests.app.auth.requests import MakeHttp, make_token
 from tests.app.auth.test_tokens import caller
 from tests.app.fake_clock import FakeClock
@@ -34,10 +35,21 @@ def statements(database: Database) -> Iterator[list[str]]:
         glance._forget()
         glance._connection = glance._connect()
         glance._connection.set_trace_callback(found.append)
+    soon = database._soon
+    if soon is not None:
+        real = soon.rows
+
+        async def noted(statement: Any, parameters: Any) -> Any:
+            found.append(str(statement))
+            return await real(statement, parameters)
+
+        soon.rows = noted  # type: ignore[method-assign]
     yield found
     sa.event.remove(database.engine, "before_cursor_execute", saw)
     if glance is not None:
         glance._forget()
+    if soon is not None:
+        del soon.rows
 
 
 @pytest.fixture
@@ -193,22 +205,27 @@ def test_a_revocation_that_is_rolled_back_takes_nothing(
 
 
 def test_a_look_without_a_thread_judges_as_one_with_it(
-    sqlite_database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engines, "SLOW_S", 60.0)  # the machine may be busy
-    cache = TokenCache(sqlite_database, clock.boottime_s)
-    secret = make_token(sqlite_database, clock, expires_in=timedelta(seconds=1))
-    found = cache.look_up_at_once(secret, now=clock.now())
-    assert found is not None
-    assert found == cache.look_up(secret, now=clock.now())
-    with pytest.raises(Unauthenticated, match="not known"):
-        cache.look_up_at_once(secret + "x", now=clock.now())
-    with pytest.raises(TokenExpired):
-        cache.look_up_at_once(secret, now=clock.now() + timedelta(seconds=1))
-    revoke(sqlite_database, clock, found.token_id)
-    assert cache.known(secret, now=clock.now()) is None
-    with pytest.raises(Unauthenticated, match="revoked"):
-        cache.look_up_at_once(secret, now=clock.now())
+    monkeypatch.setattr(postgresql_glance, "PATIENCE_S", 60.0)
+    cache = TokenCache(database, clock.boottime_s)
+    secret = make_token(database, clock, expires_in=timedelta(seconds=1))
+
+    async def look() -> None:
+        found = await cache.look_up_soon(secret, now=clock.now())
+        assert found is not None
+        assert found == cache.look_up(secret, now=clock.now())
+        with pytest.raises(Unauthenticated, match="not known"):
+            await cache.look_up_soon(secret + "x", now=clock.now())
+        with pytest.raises(TokenExpired):
+            await cache.look_up_soon(secret, now=clock.now() + timedelta(seconds=1))
+        revoke(database, clock, found.token_id)
+        assert cache.known(secret, now=clock.now()) is None
+        with pytest.raises(Unauthenticated, match="revoked"):
+            await cache.look_up_soon(secret, now=clock.now())
+
+    asyncio.run(look())
 
 
 def test_reads_are_answered_by_it_and_whatever_changes_anything_is_not(

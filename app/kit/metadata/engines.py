@@ -1,9 +1,10 @@
 """Engines of SQLAlchemy for a metadata database: how each of its connections is set."""
 
+import math
 import sqlite3
 import time
 from collections import namedtuple
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from threading import Lock
 from typing import Any, Final
 
@@ -15,6 +16,9 @@ from sqlalchemy.engine import URL, Engine
 READ_ONLY: Final = {"lethe_read_only": True}
 """Execution options of a connection that only reads."""
 SQLITE_BUSY_TIMEOUT_MS: Final = 5_000
+GIVEN_BACK: Final = "lethe_given_back"
+ASKED_AFTER_S: Final = 1.0
+"""A connection that was idle for longer is tried before it is used."""
 SLOW_S: Final = 0.25
 REST_S: Final = 5.0
 Statement = sa.Select[Any]
@@ -53,41 +57,66 @@ def sqlite_engine(url: URL, **options: Any) -> Engine:
     return engine
 
 
-def postgresql_engine(
-    url: URL,
-    *,
-    connecting: Mapping[str, str],
-    lock_timeout_ms: int,
-    statement_timeout_ms: int,
-    **options: Any,
-) -> Engine:
+def postgresql_engine(url: URL, words: Mapping[str, Any], **options: Any) -> Engine:
     """Of a server, by psycopg: every wait has an end, and a commit that was answered is durable.
+
+    What only reads has no transaction: a statement is one message to the server and one answer.
+
+    Args:
+        words: of a connection, as `postgresql_words` has them.
+        options: of the pool.
+    """
+    engine = sa.create_engine(url, connect_args=dict(words), **options)
+    event.listen(engine, "connect", _require_durable_commits)
+
+    @event.listens_for(engine, "begin")
+    def _begun(connection: sa.Connection) -> None:
+        # Whoever asks for a level of isolation has psycopg begin, or no transaction.
+        if not {"isolation_level", "lethe_read_only"}.intersection(connection.get_execution_options()):
+            connection.exec_driver_sql("BEGIN")
+
+    @event.listens_for(engine, "checkin")
+    def _given_back(_connection: Any, record: Any) -> None:
+        record.info[GIVEN_BACK] = time.monotonic()
+
+    @event.listens_for(engine, "checkout")
+    def _taken(connection: Any, record: Any, _proxy: Any) -> None:
+        """One that nobody had for a while may lead nowhere: then no other is trusted either."""
+        if time.monotonic() - record.info.get(GIVEN_BACK, math.inf) > ASKED_AFTER_S:
+            try:
+                engine.dialect.do_ping(connection)
+            except Exception as error:
+                if isinstance(error, engine.dialect.loaded_dbapi.Error):
+                    raise sa.exc.InvalidatePoolError from error
+                raise
+        if not connection.autocommit:
+            connection.autocommit = True
+
+    return engine
+
+
+def postgresql_words(
+    connecting: Mapping[str, str], *, lock_timeout_ms: int, statement_timeout_ms: int
+) -> dict[str, Any]:
+    """How psycopg connects to a metadata server.
 
     Args:
         connecting: further words of libpq.
-        options: of the pool.
     """
     server = (
         f"-c lock_timeout={lock_timeout_ms} -c statement_timeout={statement_timeout_ms} "
         f"-c idle_in_transaction_session_timeout={statement_timeout_ms} -c timezone=UTC"
     )
-    engine = sa.create_engine(
-        url,
-        pool_pre_ping=True,
-        connect_args={
-            "options": server,
-            "application_name": "lethe:metadata",
-            "connect_timeout": 5,
-            "keepalives_idle": 15,  # one that a failover has cut off is noticed: LISTEN never sends
-            "keepalives_interval": 5,
-            "keepalives_count": 3,
-            "prepare_threshold": None,
-            **connecting,
-        },
-        **options,
-    )
-    event.listen(engine, "connect", _require_durable_commits)
-    return engine
+    return {
+        "options": server,
+        "application_name": "lethe:metadata",
+        "connect_timeout": 5,
+        "keepalives_idle": 15,  # one that a failover has cut off is noticed: LISTEN never sends
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "prepare_threshold": None,
+        **connecting,
+    }
 
 
 def _require_durable_commits(connection: Any, _record: Any) -> None:
@@ -97,7 +126,6 @@ def _require_durable_commits(connection: Any, _record: Any) -> None:
         "select set_config('synchronous_commit', 'on', false) "
         "where current_setting('synchronous_commit') = 'off'"
     )
-    connection.autocommit = False
 
 
 class Glance:
@@ -112,7 +140,7 @@ class Glance:
     def __init__(self, url: URL) -> None:
         self._dialect = sqlite.dialect()
         self._place, self._options = self._dialect.create_connect_args(url)
-        self._prepared: dict[Statement, _Prepared] = {}
+        self._prepared: dict[Statement, Prepared] = {}
         self._connection: sqlite3.Connection | None = None
         self._guard = Lock()
         self._rests_until_s = 0.0
@@ -139,11 +167,11 @@ class Glance:
     def _read(self, statement: Statement, parameters: Mapping[str, str]) -> Rows:
         prepared = self._prepared.get(statement)
         if prepared is None:
-            prepared = self._prepared[statement] = _Prepared(statement, self._dialect)
+            prepared = self._prepared[statement] = Prepared(statement, self._dialect)
         if self._connection is None:
             self._connection = self._connect()
         found = self._connection.execute(prepared.text, [parameters[name] for name in prepared.names])
-        return [prepared.row(values) for values in found.fetchall()]
+        return prepared.read(found.fetchall(), found.description)
 
     def _connect(self) -> sqlite3.Connection:
         options = {**self._options, "check_same_thread": False, "timeout": 0.0, "isolation_level": None}
@@ -163,24 +191,37 @@ class Glance:
             connection.close()
 
 
-class _Prepared:
+class Prepared:
     """A statement as text, and how its rows are read: what SQLAlchemy would find out again each time."""
 
     def __init__(self, statement: Statement, dialect: sa.Dialect) -> None:
         compiled = statement.compile(dialect=dialect)
-        columns = list(statement.selected_columns)
+        self._dialect = dialect
+        self._columns = list(statement.selected_columns)
         self.text = str(compiled)
         self.names = list(compiled.positiontup or ())
-        shape: Any = namedtuple("Row", [column.name for column in columns])  # type: ignore[misc]
+        shape: Any = namedtuple("Row", [column.name for column in self._columns])  # type: ignore[misc]
         self._make: Callable[[Sequence[Any]], Any] = shape._make
-        self._readers = [
-            (place, reader)
-            for place, column in enumerate(columns)
-            if (reader := column.type.dialect_impl(dialect).result_processor(dialect, None)) is not None
-        ]
+        self._readers: list[tuple[int, Callable[[Any], Any]]] | None = None
 
-    def row(self, values: Sequence[Any]) -> Any:
+    def read(self, rows: Iterable[Sequence[Any]], description: Sequence[Sequence[Any]]) -> Rows:
+        """Rows as SQLAlchemy would give them.
+
+        Args:
+            description: of the driver's cursor.
+        """
+        if self._readers is None:
+            self._readers = list(self._find_readers([column[1] for column in description]))
+        return [self._row(values, self._readers) for values in rows]
+
+    def _find_readers(self, types: Sequence[Any]) -> Iterator[tuple[int, Callable[[Any], Any]]]:
+        for place, (column, code) in enumerate(zip(self._columns, types, strict=True)):
+            reader = column.type.dialect_impl(self._dialect).result_processor(self._dialect, code)
+            if reader is not None:
+                yield place, reader
+
+    def _row(self, values: Sequence[Any], readers: Iterable[tuple[int, Callable[[Any], Any]]]) -> Any:
         found = list(values)
-        for place, reader in self._readers:
+        for place, reader in readers:
             found[place] = reader(found[place])
         return self._make(found)

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from app.kit.fifo_lock import FifoLock
+from app.kit.metadata.fifo_lock import FifoLock
 from tests.app.jobs.workbench import in_threads
 
 

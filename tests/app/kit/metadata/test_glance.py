@@ -14,8 +14,8 @@ import sqlalchemy as sa
 from app.db import Database
 from app.jobs.queries import JOB_OF_ID
 from app.jobs.rows import Counter, Job
-from app.kit import engines
-from app.kit.engines import Glance
+from app.kit.metadata import engines
+from app.kit.metadata.engines import Glance
 from tests.app.fake_clock import FakeClock
 
 VALUES: Any = sa.select(Counter.__table__.c.value).where(  # type: ignore[attr-defined]
