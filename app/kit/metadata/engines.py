@@ -85,10 +85,8 @@ def postgresql_engine(url: URL, words: Mapping[str, Any], **options: Any) -> Eng
         if time.monotonic() - record.info.get(GIVEN_BACK, math.inf) > ASKED_AFTER_S:
             try:
                 engine.dialect.do_ping(connection)
-            except Exception as error:
-                if isinstance(error, engine.dialect.loaded_dbapi.Error):
-                    raise sa.exc.InvalidatePoolError from error
-                raise
+            except engine.dialect.loaded_dbapi.Error as error:
+                raise sa.exc.InvalidatePoolError from error
         if not connection.autocommit:
             connection.autocommit = True
 

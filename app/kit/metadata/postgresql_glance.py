@@ -85,14 +85,17 @@ class _Connections:
         """The rows of one statement."""
         async with self._room:
             connection = self._idle.pop() if self._idle else await self._connect()
+            is_answered = False
             try:
                 cursor = await connection.execute(prepared.text, parameters)
                 found = await cursor.fetchall()
                 described = cursor.description
-            except BaseException:
-                _end(connection)
-                raise
-            self._idle.append(connection)
+                is_answered = True
+            finally:
+                if is_answered:
+                    self._idle.append(connection)
+                else:
+                    _end(connection)
         assert described is not None, "a statement that reads has columns"
         return prepared.read(found, described)
 
