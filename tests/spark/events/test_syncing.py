@@ -212,6 +212,32 @@ def test_none_is_made_beside_that_of_a_slon(node: LoadedCatalog) -> None:
     assert events(node) == [(NODE, BASE, "SYNC"), (NODE, seqno, "SYNC")]
 
 
+def test_a_sync_that_came_while_it_waited_for_the_lock_is_young(node: LoadedCatalog) -> None:
+    """By the clock of the moment: by that of its transaction's begin it would lie in the future."""
+    put(node, [(NODE, BASE, "SYNC", 10)])
+    unit = replace(UNIT, interval=timedelta(seconds=1))
+    done: list[SyncOutcome] = []
+    waiting = threading.Thread(target=lambda: done.append(make(node, unit)))
+    with node.raw(autocommit=False) as slon:
+        slon.execute("lock table sl_event_lock")
+        waiting.start()
+        wait_for_lock(node, "job-1:")
+        slon.execute("select pg_sleep(1.5)")
+        slon.execute(
+            "insert into sl_event (ev_origin, ev_seqno, ev_type, ev_timestamp, ev_snapshot)"
+            f" values ({NODE}, {BASE + 1}, 'SYNC', clock_timestamp(), '1:1:')"
+        )
+        slon.commit()
+    waiting.join(30)
+    assert [(found.made, found.last and found.last.seqno) for found in done] == [(None, BASE + 1)]
+
+
+def test_a_sync_without_a_time_is_none(node: LoadedCatalog) -> None:
+    put(node, [(NODE, BASE, "SYNC", 700)])
+    node.execute("update sl_event set ev_timestamp = 'infinity'")
+    assert make(node).made is not None
+
+
 def test_a_lock_that_is_not_had_in_time_writes_nothing(node: LoadedCatalog) -> None:
     put(node, [])
     with node.raw(autocommit=False) as slon:
