@@ -37,7 +37,7 @@ def sync(
     if if_older_than is not None:
         job = session.client.slony.sync_if_older(store, interval=if_older_than, reason=reason)
         return run_job(session, job, wait=wait, timeout_s=None, show=show_sync)
-    if reason is not None:
+    if reason != REASON:
         raise typer.BadParameter(
             "say --if-older-than too: a SYNC at once keeps no reason", param_hint="--reason"
         )

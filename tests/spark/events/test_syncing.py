@@ -215,14 +215,14 @@ def test_none_is_made_beside_that_of_a_slon(node: LoadedCatalog) -> None:
 def test_a_sync_that_came_while_it_waited_for_the_lock_is_young(node: LoadedCatalog) -> None:
     """By the clock of the moment: by that of its transaction's begin it would lie in the future."""
     put(node, [(NODE, BASE, "SYNC", 10)])
-    unit = replace(UNIT, interval=timedelta(seconds=1))
+    unit = replace(UNIT, interval=timedelta(seconds=0.3))
     done: list[SyncOutcome] = []
     waiting = threading.Thread(target=lambda: done.append(make(node, unit)))
     with node.raw(autocommit=False) as slon:
         slon.execute("lock table sl_event_lock")
         waiting.start()
         wait_for_lock(node, "job-1:")
-        slon.execute("select pg_sleep(1.5)")
+        slon.execute("select pg_sleep(0.5)")
         slon.execute(
             "insert into sl_event (ev_origin, ev_seqno, ev_type, ev_timestamp, ev_snapshot)"
             f" values ({NODE}, {BASE + 1}, 'SYNC', clock_timestamp(), '1:1:')"
@@ -265,7 +265,7 @@ def test_without_the_function_nothing_is_written(catalogs: Catalogs) -> None:
     loaded = catalogs.load("fxa", NODE)
     before = events(loaded)
     with pytest.raises(FunctionsMissing):
-        make(loaded, replace(UNIT, interval=timedelta(seconds=1)))
+        make(loaded, replace(UNIT, interval=timedelta(seconds=0.3)))
     assert events(loaded) == before
 
 
