@@ -12,7 +12,7 @@ import pytest
 from spark.events.catalog import read_catalog
 from spark.events.errors import FunctionsMissing, NodeUninitialised
 from spark.events.syncing import STEP, SyncOutcome, SyncUnit, make_due_sync, read_last_sync
-from spark.targets.connection import Connection
+from spark.targets.connection import Connection, SessionLimits
 from spark.targets.errors import FenceRaised, TargetError, TargetLockTimeout
 from spark.targets.fence import raise_fence
 from spark.targets.ledger import ensure_ledger, list_jobs
@@ -56,8 +56,8 @@ def put(node: LoadedCatalog, rows: list[Row]) -> None:
     )
 
 
-def make(node: LoadedCatalog, unit: SyncUnit = UNIT) -> SyncOutcome:
-    with node.connect() as conn:
+def make(node: LoadedCatalog, unit: SyncUnit = UNIT, limits: SessionLimits | None = None) -> SyncOutcome:
+    with node.connect(limits=limits) as conn:
         return make_due_sync(conn, read_catalog(conn, node.cluster), unit)
 
 
@@ -217,7 +217,8 @@ def test_a_sync_that_came_while_it_waited_for_the_lock_is_young(node: LoadedCata
     put(node, [(NODE, BASE, "SYNC", 10)])
     unit = replace(UNIT, interval=timedelta(seconds=0.3))
     done: list[SyncOutcome] = []
-    waiting = threading.Thread(target=lambda: done.append(make(node, unit)))
+    patient = SessionLimits(lock_timeout_ms=30_000)
+    waiting = threading.Thread(target=lambda: done.append(make(node, unit, patient)))
     with node.raw(autocommit=False) as slon:
         slon.execute("lock table sl_event_lock")
         waiting.start()
