@@ -139,7 +139,7 @@ ENTRIES: Final = (
         "NO_OWN_SLON",
         (Seen.FINDING,),
         "The slons of other nodes are connected, the node's own is not.",
-        "Start the slon of this node: without it, no SYNC is made here.",
+        "Start the slon of this node. SYNCs that Lethe makes do not take its place.",
         Passes.MAYBE,
     ),
     Entry(
