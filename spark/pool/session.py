@@ -25,15 +25,15 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession, SQLContext
 
+from spark.pool.cluster.kubernetes import check_kubernetes
+from spark.pool.cluster.packages import write_package
+from spark.pool.cluster.secret_file import write_secret
 from spark.pool.errors import SparkStartFailed
 from spark.pool.jvm import Jvm, end, find_java, last_words, launch, named_in_environment
-from spark.pool.kubernetes import check_kubernetes
 from spark.pool.master import await_master
 from spark.pool.options import LOOPBACK, SparkOptions, spark_conf
 from spark.pool.outcome import telling_line, text_of
-from spark.pool.packages import write_package
 from spark.pool.scratch import make_scratch
-from spark.pool.secret_file import write_secret
 from spark.pool.started import StartedSession, release_thread
 
 POLL_S: Final = 0.1

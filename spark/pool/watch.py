@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
-from spark.pool.kubernetes import PodTroubles
+from spark.pool.cluster.kubernetes import PodTroubles
 from spark.pool.snapshot import Alone, ExecutorView
 from spark.pool.started import StartedSession
 

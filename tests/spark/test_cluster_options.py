@@ -12,10 +12,10 @@ from pydantic import ValidationError
 
 from app.jobs.engines.spark_service import _options
 from app.settings import Settings, SparkSettings
+from spark.pool.cluster.secret_file import write_secret
 from spark.pool.errors import SparkStartFailed
 from spark.pool.options import SparkOptions, spark_conf
 from spark.pool.refused import REFUSED, check_conf
-from spark.pool.secret_file import write_secret
 
 SECRET = "0123456789abcdef0123456789abcdef"
 STANDALONE = "spark://cluster:7077"

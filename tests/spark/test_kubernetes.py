@@ -20,11 +20,11 @@ from app.jobs.engines.spark_service import _options
 from app.settings import Settings, SparkSettings
 from spark.exchange.dispatch import Exchange
 from spark.exchange.lease import LeaseTerms
+from spark.pool.cluster.kubernetes import check_kubernetes
+from spark.pool.cluster.secret_file import write_secret
 from spark.pool.errors import SparkStartFailed
-from spark.pool.kubernetes import check_kubernetes
 from spark.pool.options import SparkOptions, default_cds_archive, spark_conf
 from spark.pool.pool import PoolLimits, SparkPool
-from spark.pool.secret_file import write_secret
 from spark.pool.session import start_session
 from spark.pool.snapshot import Alone
 from spark.pool.watch import NEVER_ANY_S, WITHOUT_EXECUTORS_S

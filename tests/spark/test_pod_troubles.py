@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from spark.pool.cluster.kubernetes import REFUSED_FOR_S, UNHEARD, PodTroubles, why_refused
 from spark.pool.jvm import LATELY_BYTES_MAX, lines_since
-from spark.pool.kubernetes import REFUSED_FOR_S, UNHEARD, PodTroubles, why_refused
 from spark.pool.watch import EXECUTORS_EVERY_S
 from tests.spark.kubelet import unschedulable, waiting
 from tests.spark.kubernetes_api import Object
