@@ -13,6 +13,7 @@ from app.events.feed.api import router as slony_feed_router
 from app.events.health.api import router as health_router
 from app.events.looks_api import router as looks_router
 from app.events.preconditions.api import router as preconditions_router
+from app.events.syncs.api import router as syncs_router
 from app.events.waits.api import router as waits_router
 from app.extinction.api import router as extinction_router
 from app.extinction.attest_api import router as attest_router
@@ -105,6 +106,7 @@ ROUTERS = (
     preconditions_router,
     cleanups_router,
     switches_router,
+    syncs_router,
     batch_router,
     abandon_router,
     throttle_router,

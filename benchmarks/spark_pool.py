@@ -83,10 +83,12 @@ class Fleets:
 class Bench:
     """A service with two sets of copies of one database."""
 
-    def __init__(self, directory: Path, *, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, directory: Path, *, settings: dict[str, str] | None = None, metadata_url: str | None = None
+    ) -> None:
         self.directory = directory
         self.stack = ExitStack()
-        self.service = ServiceProcess(directory, settings=settings).start()
+        self.service = ServiceProcess(directory, metadata_url=metadata_url, settings=settings).start()
         self.stack.callback(self.service.stop)
         self.http: httpx.Client = self.stack.enter_context(self.service.http())
 

@@ -32,6 +32,7 @@ class Action(StrEnum):
     EVENT_CLEANUP_CREATE = "event-cleanup.create"
     EVENT_CONFIRM = "event.confirm"
     EVENT_CREATE = "event.create"
+    EVENT_SYNC_CREATE = "event-sync.create"
     EVENT_WAIT = "event.wait"
     EXTINCTION_ACCEPT_LOG = "extinction.accept-log"
     EXTINCTION_ATTEST = "extinction.attest"

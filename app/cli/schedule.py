@@ -22,7 +22,7 @@ BODY: Final = "The body of the verb's POST, as JSON."
 @on_service
 def add(
     session: Session,
-    verb: Annotated[str, typer.Argument(metavar="VERB", help="PURGE, EVENT_CLEANUP, LOG_SWITCH, ERASURE.")],
+    verb: Annotated[str, typer.Argument(metavar="VERB", help="PURGE, EVENT_SYNC, EVENT_CLEANUP, ERASURE...")],
     *,
     cron: Annotated[str, typer.Option(metavar="'M H DAY MONTH WEEKDAY'", help="When: five fields.")],
     body: Annotated[str, typer.Option(metavar="JSON", help=BODY)] = "{}",

@@ -1,4 +1,4 @@
-"""Event cleanups and log switches as one of many: the children of a batch.
+"""Event cleanups, SYNCs and log switches as one of many: the children of a batch.
 
 The stores of a batch may be nodes of one cluster, of which only one is written to at a time: a child waits
 for its turn unless the request says REFUSE.
@@ -16,6 +16,8 @@ from app.events.cleanup import service as cleanup_service
 from app.events.cleanup.models import CleanupRequest, EventOverlap
 from app.events.cleanup.switch import service as switch_service
 from app.events.cleanup.switch.models import SwitchRequest
+from app.events.syncs.models import SyncRequest
+from app.events.syncs.service import submit_sync
 from app.jobs.batches.bodies import read_body
 from app.jobs.rows import Job
 from app.settings import Settings
@@ -69,6 +71,31 @@ def submit_switch_child(
         db,
         store,
         request,
+        cleanup_service.EarlyLook(),
+        caller=caller,
+        settings=settings,
+        now=now,
+        parent_id=parent_id,
+    )
+
+
+def submit_sync_child(
+    db: Session,
+    store: Store,
+    params: Mapping[str, Any],
+    caller: Caller,
+    parent_id: str | None,
+    settings: Settings,
+    now: datetime,
+) -> Job:
+    """Queue a SYNC of a store's node where one is due; its target is looked at when it runs, not now.
+
+    Raises: InvalidRequest, StoreKindWrong, QueueFull.
+    """
+    return submit_sync(
+        db,
+        store,
+        read_body(SyncRequest, params),
         cleanup_service.EarlyLook(),
         caller=caller,
         settings=settings,

@@ -4,18 +4,29 @@ from app.db import Database
 from app.events.cleanup.models import JOB_CLEANUP
 from app.events.cleanup.service import cleanup_resource
 from app.events.cleanup.switch.service import switch_resource
+from app.events.syncs.models import JOB_SYNC
+from app.events.syncs.service import sync_resource
 from app.jobs.running.recovery import is_target_ahead, recover_target
 from app.settings import Settings
 from app.stores.checks.models import RecoveryRead
 from app.stores.rows import Store
+from spark.events.syncing import STEP
 
 
 def recover_node(database: Database, settings: Settings, store: Store, actor: str) -> RecoveryRead:
-    """Raise our epoch above the target's fences and mark the cleanups that only the target remembers.
+    """Raise our epoch above the target's fences and mark the jobs that only the target remembers.
 
     Raises: ServiceError: the target cannot be asked.
     """
-    return recover_target(database, settings, store, actor, kind=JOB_CLEANUP, resources=_resources(store))
+    return recover_target(
+        database,
+        settings,
+        store,
+        actor,
+        kind=JOB_CLEANUP,
+        kinds={STEP: JOB_SYNC},
+        resources=_resources(store),
+    )
 
 
 def is_node_ahead(database: Database, store: Store, settings: Settings) -> bool:
@@ -23,5 +34,5 @@ def is_node_ahead(database: Database, store: Store, settings: Settings) -> bool:
     return is_target_ahead(database, settings, store, _resources(store))
 
 
-def _resources(store: Store) -> tuple[str, str]:
-    return cleanup_resource(store), switch_resource(store)
+def _resources(store: Store) -> tuple[str, str, str]:
+    return cleanup_resource(store), switch_resource(store), sync_resource(store)

@@ -34,7 +34,7 @@ router = new_router(tags=["schedules"])
 ScheduleId = Annotated[str, Path(pattern=r"^sch_[0-9a-z]{26}$")]
 VERBS: Final = (
     Condition(Scope.PURGES_WRITE, "`verb` is PURGE"),
-    Condition(Scope.EVENTS_WRITE, "`verb` is EVENT_CLEANUP or LOG_SWITCH"),
+    Condition(Scope.EVENTS_WRITE, "`verb` is EVENT_CLEANUP, EVENT_SYNC or LOG_SWITCH"),
     Condition(Scope.ERASURE_WRITE, "`verb` is ERASURE"),
     Condition(Scope.REPLICATION_WRITE, "`verb` is REPLICATION_SESSION, AUDIT or SLONY_FEED"),
     Condition(Scope.DATA_READ, "`verb` is SLONY_FEED"),

@@ -18,9 +18,9 @@ from app.stores.fields import TimeZone
 JITTER_MOST: Final = timedelta(hours=1)
 BODY_MAX_CHARS: Final = 20_000
 VERB_TEXT: Final = (
-    "A kind of job: PURGE, EVENT_CLEANUP, LOG_SWITCH or ERASURE; with `store` also REPLICATION_SESSION,"
-    " AUDIT, ERASURE_VERIFY (of its newest cycle that has ended) and ARCHIVE_VERIFY (of its"
-    " newest archive)."
+    "A kind of job: PURGE, EVENT_CLEANUP, EVENT_SYNC, LOG_SWITCH or ERASURE; with `store` also"
+    " REPLICATION_SESSION, AUDIT, ERASURE_VERIFY (of its newest cycle that has ended) and ARCHIVE_VERIFY (of"
+    " its newest archive)."
 )
 _EXAMPLE: Final[dict[str, Any]] = {
     "name": "nightly",

@@ -97,6 +97,17 @@ def claim_fenced(attempt: Attempt[Any], resource: str) -> Claimed:
     return claim(attempt.context, attempt.conn, resource=resource, queue=queue)
 
 
+def claim_and_trim(context: JobContext, conn: Connection, *, resource: str) -> Claimed:
+    """Claim for a job of one fenced unit, which waits for its turn; old rows of the ledger are forgotten.
+
+    Raises: JobSignal.
+    """
+    claimed = claim(context, conn, resource=resource, queue=True)
+    if claimed.has_ledger:
+        trim_old_ledgers(context, conn)
+    return claimed
+
+
 def claim_unfenced(attempt: Attempt[Any], resource: str) -> Claimed:
     """Of a kind whose units are told from late ones, and counted, by rows of their own at the target."""
     queue = attempt.params.overlap == "QUEUE"

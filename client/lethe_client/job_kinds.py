@@ -38,6 +38,7 @@ KINDS: Final[Mapping[str, JobClasses]] = {
     "SLONY_FEED": JobClasses(told.SlonyFeedParams, tells.SlonyFeedResult),
     "EVENT_CLEANUP": JobClasses(told.EventCleanupParams, tells.EventCleanupResult),
     "LOG_SWITCH": JobClasses(told.LogSwitchParams, tells.LogSwitchResult),
+    "EVENT_SYNC": JobClasses(told.EventSyncParams, tells.EventSyncResult),
     "EVENT_WAIT": JobClasses(told.EventWaitParams, tells.EventWaitResult),
     "ARCHIVE_VERIFY": JobClasses(told.ArchiveVerifyParams, tells.ArchiveVerifyResult),
     "ARCHIVE_RESTORE": JobClasses(told.ArchiveRestoreParams, tells.ArchiveRestoreResult),

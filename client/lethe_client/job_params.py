@@ -222,6 +222,14 @@ class LogSwitchParams(Result):
 
 
 @dataclass(frozen=True, kw_only=True)
+class EventSyncParams(Result):
+    """The snapshot of a request for a SYNC at its submission; every attempt uses it."""
+
+    interval: timedelta | None = None
+    target: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class EventWaitParams(Result):
     """The snapshot of a wait at its submission; every attempt uses it."""
 

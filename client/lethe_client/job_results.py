@@ -262,6 +262,19 @@ class LogSwitchResult(Result):
 
 
 @dataclass(frozen=True, kw_only=True)
+class EventSyncResult(Result):
+    """What became of a request for a SYNC."""
+
+    outcome: str = ""
+    origin: int = 0
+    seqno: int | None = None
+    last_seqno: int | None = None
+    last_age: timedelta | None = None
+    interval: timedelta | None = None
+    has_own_slon: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class EventWaitResult(Result):
     """How a wait has ended."""
 

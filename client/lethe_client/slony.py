@@ -283,6 +283,22 @@ class Slony:
             raise PlanFailed(job)
         return decode(CleanupPlan, job.result)
 
+    def sync_if_older(
+        self,
+        store_id: str,
+        *,
+        interval: str | None = None,
+        reason: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Job:
+        """Make a SYNC of the node where its newest one is older; the answer is the job.
+
+        Args:
+            interval: ISO 8601, PT1S to P1D; None: ten minutes.
+        """
+        body = _said({"interval": interval, "reason": reason})
+        return self._job(resource("stores", store_id, "event-syncs"), body, idempotency_key)
+
     def switch_log(
         self,
         store_id: str,

@@ -15,7 +15,7 @@ from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from spark.events.catalog import SECRETS
-from spark.events.errors import FunctionsMissing
+from spark.events.errors import FunctionsMissing, NodeUninitialised
 from spark.events.records import Catalog, Event
 from spark.formats.slony import SYNC
 from spark.targets.connection import Connection
@@ -132,21 +132,45 @@ def create_sync(conn: Connection, catalog: Catalog) -> Event:
 
     Raises: FunctionsMissing; TargetLockTimeout: another event is being made just now.
     """
+    require_create_event(catalog)
+    with conn.transaction():
+        lock_events(conn, catalog)
+        return insert_sync(conn, catalog)
+
+
+def require_create_event(catalog: Catalog) -> None:
+    """Raise FunctionsMissing where the cluster's function is not there, or may not be called."""
     if CREATE_EVENT not in catalog.functions:
         raise FunctionsMissing(f"the functions of cluster {catalog.cluster!r} are not installed here")
+
+
+def lock_events(conn: Connection, catalog: Catalog) -> None:
+    """Take the lock under which a node's events are made, to the end of the transaction.
+
+    Raises: TargetLockTimeout: another event is being made just now.
+    """
+    assert conn.in_transaction, "the lock ends with its transaction"
+    conn.execute(f"lock table {conn.dialect.qualify(catalog.schema, EVENT_LOCK)}")
+
+
+def insert_sync(conn: Connection, catalog: Catalog) -> Event:
+    """Make a SYNC of this node inside a transaction that holds the lock of its events.
+
+    Raises: FunctionsMissing; NodeUninitialised: the catalog belongs to another node by now.
+    """
+    assert conn.in_transaction, "the lock ends with its transaction"
     try:
-        with conn.transaction():
-            conn.execute(f"lock table {conn.dialect.qualify(catalog.schema, EVENT_LOCK)}")
-            [(seqno,)] = conn.execute(
-                f"select {conn.dialect.qualify(catalog.schema, CREATE_EVENT)}(cast(:schema as name), :type)",
-                {"schema": catalog.schema, "type": SYNC},
-            )
-            made = read_event(conn, catalog, catalog.local_node, int(seqno))
+        [(seqno,)] = conn.execute(
+            f"select {conn.dialect.qualify(catalog.schema, CREATE_EVENT)}(cast(:schema as name), :type)",
+            {"schema": catalog.schema, "type": SYNC},
+        )
     except TargetError as error:
         if error.sqlstate in _NO_FUNCTION:
             raise FunctionsMissing(error.detail, sqlstate=error.sqlstate) from error
         raise
-    assert made is not None, "the function has just inserted it"
+    made = read_event(conn, catalog, catalog.local_node, int(seqno))
+    if made is None:  # the function asks the catalog again whose it is
+        raise NodeUninitialised(f"the catalog does not belong to node {catalog.local_node} any more")
     return made
 
 

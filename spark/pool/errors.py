@@ -17,7 +17,7 @@ SparkError
 from typing import ClassVar, Literal
 
 StartReason = Literal[
-    "NO_JAVA", "NO_SECRET", "BAD_MASTER", "MASTER_AWAY", "EXITED", "TIMEOUT", "STOPPED", "FAILED"
+    "NO_JAVA", "NO_SECRET", "NO_IMAGE", "BAD_MASTER", "MASTER_AWAY", "EXITED", "TIMEOUT", "STOPPED", "FAILED"
 ]
 
 
@@ -36,9 +36,10 @@ class SparkStartFailed(SparkError):
     """No session came up.
 
     Args:
-        reason: NO_JAVA; NO_SECRET (a cluster that must have one, or its file cannot be used); BAD_MASTER (it
-            cannot be parsed); MASTER_AWAY (nobody answers there); EXITED (the JVM ended before its
-            handshake); TIMEOUT; STOPPED (the caller wanted no session any more); FAILED (anything else).
+        reason: NO_JAVA; NO_SECRET (a cluster that must have one, or its file cannot be used); NO_IMAGE
+            (Kubernetes has nothing to start executors from); BAD_MASTER (it cannot be parsed); MASTER_AWAY
+            (nobody answers there); EXITED (the JVM ended before its handshake); TIMEOUT; STOPPED (the caller
+            wanted no session any more); FAILED (anything else).
     """
 
     code = "SPARK_START_FAILED"

@@ -25,6 +25,7 @@ POLL_S: Final = 0.05
 GROUP_POLL_S: Final = 0.005
 GROUP_PATIENCE_S: Final = 2.0
 REASON_BYTES_MAX: Final = 16_384
+LATELY_BYTES_MAX: Final = 131_072
 LOG_BYTES_MAX: Final = 8 * 1024 * 1024
 HANDSHAKE_BYTES_MAX: Final = 1024
 
@@ -49,6 +50,8 @@ class Jvm:
     process: subprocess.Popen[bytes]
     port: int
     secret: str
+    log_begin: int = 0
+    """Where in its log it has begun to write."""
 
     @property
     def alive(self) -> bool:
@@ -125,7 +128,7 @@ def launch(
         port, secret = _read_handshake(handshake.read_bytes())
         undo.pop_all()
     handshake.unlink()
-    return Jvm(process, port, secret)
+    return Jvm(process, port, secret, began)
 
 
 def end(process: subprocess.Popen[bytes], *, patience_s: float = 0.0) -> None:
@@ -161,6 +164,21 @@ def last_words(log_file: Path) -> str:
     with suppress(OSError):
         return _telling_line(_written_since(log_file, 0))
     return ""
+
+
+def lines_since(log_file: Path, began: int) -> tuple[str, int]:
+    """What a JVM has written since, in whole lines, and where the next ones begin.
+
+    Of much only the end. A log that somebody has cut is read from its beginning.
+    """
+    with suppress(OSError), log_file.open("rb") as log:
+        size = log.seek(0, os.SEEK_END)
+        began = began if began <= size else 0
+        log.seek(max(began, size - LATELY_BYTES_MAX))
+        whole, end, _rest = log.read(LATELY_BYTES_MAX).rpartition(b"\n")
+        ended = max(began, size - LATELY_BYTES_MAX) + len(whole) + len(end)
+        return whole.decode(errors="replace"), ended
+    return "", began
 
 
 def _spawn(command: Sequence[str], environment: Mapping[str, str], log_file: Path) -> subprocess.Popen[bytes]:

@@ -11,6 +11,7 @@ from spark.pool.errors import SparkStartFailed
 from spark.targets.target import is_loopback
 
 STANDALONE: Final = "spark://"
+KUBERNETES: Final = "k8s://"
 LOCAL: Final = re.compile(r"local(\[(\*|[1-9][0-9]*)(,[1-9][0-9]*)?\])?")
 PLACE: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
 ANSWER_TIMEOUT_S: Final = 2.0
@@ -23,7 +24,7 @@ def check_master(text: str) -> str:
 
     Raises: ValueError: it is none.
     """
-    if LOCAL.fullmatch(text) or (text.startswith("k8s://") and len(text) > len("k8s://")) or text == "yarn":
+    if LOCAL.fullmatch(text) or (text.startswith(KUBERNETES) and text != KUBERNETES) or text == "yarn":
         return text
     if text.startswith(STANDALONE):
         addresses_of(text)

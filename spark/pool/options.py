@@ -9,11 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from spark.pool.master import own_address_towards
+from spark.pool.master import KUBERNETES, own_address_towards
 
 LOOPBACK: Final = "127.0.0.1"
 EXECUTOR_IDLE: Final = "60s"
 EVENT_LOG_FILE: Final = "128m"
+FAILURES_COUNT_FOR: Final = "1h"
+FAILURES_MAX: Final = 10_000
+ASKS_EVERY: Final = "5s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +34,11 @@ class SparkOptions:
         cores_max: cores to take of a cluster in all. None: all that it gives.
         executors: so many of a cluster, always; None: what it gives, or between the limits.
         executors_min, executors_max: executors come and go with the work, where the highest is named.
-        image, namespace: of executors on Kubernetes.
+        image, namespace, service_account: of executors on Kubernetes.
         archives: sent to the executors and unpacked there, as `env.tar.gz#environment`.
         encrypted: whether driver and executors prove a common secret and encrypt what they say and spill.
-        secret_file: the secret of a standalone cluster; Kubernetes and YARN bring one by themselves.
+        secret_file: the secret of a standalone cluster, or of pods of Kubernetes; YARN brings one by itself.
+        secret_name: of the secret of Kubernetes that holds this file; executors have it at the same path.
         ui_port: of Spark's own pages; None: there are none.
         event_log_dir: where event logs go; None: none are written.
         python: interpreter of the workers; it must have what `spark` imports.
@@ -60,9 +64,11 @@ class SparkOptions:
     executors_max: int | None = None
     image: str | None = None
     namespace: str | None = None
+    service_account: str | None = None
     archives: tuple[str, ...] = ()
     encrypted: bool = False
     secret_file: Path | None = None
+    secret_name: str | None = None
     ui_port: int | None = None
     event_log_dir: Path | None = None
     python: str = sys.executable
@@ -84,6 +90,11 @@ class SparkOptions:
     def is_local(self) -> bool:
         """Whether tasks run in workers of this machine's driver."""
         return self.master_url.startswith("local")
+
+    @property
+    def is_kubernetes(self) -> bool:
+        """Whether executors are pods."""
+        return self.master_url.startswith(KUBERNETES)
 
 
 def default_cds_archive() -> Path:
@@ -164,11 +175,31 @@ def _cluster_conf(options: SparkOptions, packages: tuple[Path, ...]) -> dict[str
         conf["spark.cores.max"] = str(options.cores_max)
     if options.archives:
         conf["spark.archives"] = ",".join(options.archives)
-    if options.image is not None:
-        conf["spark.kubernetes.container.image"] = options.image
-    if options.namespace is not None:
-        conf["spark.kubernetes.namespace"] = options.namespace
-    return conf | _executors_conf(options)
+    return conf | _kubernetes_conf(options) | _executors_conf(options)
+
+
+def _kubernetes_conf(options: SparkOptions) -> dict[str, str]:
+    """Of pods; the secret by a file, or Spark writes it into each pod's specification."""
+    named = {
+        "spark.kubernetes.container.image": options.image,
+        "spark.kubernetes.namespace": options.namespace,
+        "spark.kubernetes.authenticate.executor.serviceAccountName": options.service_account,
+    }
+    conf = {name: value for name, value in named.items() if value is not None}
+    if options.is_kubernetes:
+        # Else pods that are refused or lost, over months, add up until Spark gives the context up.
+        conf |= {
+            "spark.executor.failuresValidityInterval": FAILURES_COUNT_FOR,
+            "spark.executor.maxNumFailures": str(FAILURES_MAX),
+            # Each refusal fills a page of the log.
+            "spark.kubernetes.allocation.batch.delay": ASKS_EVERY,
+        }
+    if options.is_kubernetes and options.encrypted and options.secret_file and options.secret_name:
+        conf["spark.authenticate.secret.file"] = str(options.secret_file)
+        conf[f"spark.kubernetes.executor.secrets.{options.secret_name}"] = str(options.secret_file.parent)
+        # 4.3.0 reads the file only where it knows its master, which an executor is not told until it has it.
+        conf["spark.executorEnv.SPARK_JAVA_OPT_MASTER"] = f"-Dspark.master={options.master_url}"
+    return conf
 
 
 def _executors_conf(options: SparkOptions) -> dict[str, str]:

@@ -41,7 +41,7 @@ TICK_S: Final = 0.25
 RETRY_START_S: Final = 1.0
 CLEAN_STOP_S: Final = 5.0
 RELEASE_SHARE: Final = 0.5
-HOPELESS: Final = ("NO_JAVA", "NO_SECRET", "BAD_MASTER")
+HOPELESS: Final = ("NO_JAVA", "NO_SECRET", "NO_IMAGE", "BAD_MASTER")
 
 _logger: Final = logging.getLogger(__name__)
 
@@ -161,6 +161,7 @@ class SparkPool:
                 jvm_pid=None if started is None else started.jvm.process.pid,
                 context_age_s=None if started is None else now - self._started_at,
                 executors=None if started is None else self._watch.executors,
+                alone=None if started is None else self._watch.alone,
                 executor_list=() if started is None else self._watch.listed,
                 draining=self._draining,
             )
@@ -304,7 +305,7 @@ class SparkPool:
             while not self._stopping and self._state != "FAILED":
                 if self._started is None:
                     self._bring_up()
-                    watch.begin()
+                    watch.begin(is_kubernetes=self._options.is_kubernetes)
                 else:
                     self._wake.wait(TICK_S)
                     self._wake.clear()

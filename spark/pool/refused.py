@@ -28,6 +28,9 @@ REFUSED: Final[Mapping[str, str]] = {
     "spark.authenticate": "LETHE_SPARK__ENCRYPTION switches it",
     "spark.network.crypto.enabled": "LETHE_SPARK__ENCRYPTION switches it",
     "spark.io.encryption.enabled": "LETHE_SPARK__ENCRYPTION switches it",
+    "spark.authenticate.secret.file": "LETHE_SPARK__SECRET_FILE names it",
+    "spark.authenticate.secret.driver.file": "LETHE_SPARK__SECRET_FILE names it",
+    "spark.authenticate.secret.executor.file": "LETHE_SPARK__SECRET_FILE names it",
     "spark.authenticate.secret": "`ps` would show it: LETHE_SPARK__SECRET_FILE names a file",
 }
 """Each name with the reason."""

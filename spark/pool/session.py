@@ -25,14 +25,15 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession, SQLContext
 
+from spark.pool.cluster.kubernetes import check_kubernetes
+from spark.pool.cluster.packages import write_package
+from spark.pool.cluster.secret_file import write_secret
 from spark.pool.errors import SparkStartFailed
 from spark.pool.jvm import Jvm, end, find_java, last_words, launch, named_in_environment
 from spark.pool.master import await_master
 from spark.pool.options import LOOPBACK, SparkOptions, spark_conf
 from spark.pool.outcome import telling_line, text_of
-from spark.pool.packages import write_package
 from spark.pool.scratch import make_scratch
-from spark.pool.secret_file import write_secret
 from spark.pool.started import StartedSession, release_thread
 
 POLL_S: Final = 0.1
@@ -94,6 +95,7 @@ def _start(options: SparkOptions, should_stop: Callable[[], bool]) -> StartedSes
     began = time.monotonic()
     deadline = began + options.start_timeout_s
     find_java(options.java_home)
+    check_kubernetes(options)
     patience_s = min(AWAY_PATIENCE_S, options.start_timeout_s)
     await_master(options.master_url, patience_s=patience_s, should_stop=should_stop)
     scratch = make_scratch(options.local_dir)
@@ -129,7 +131,7 @@ def _start(options: SparkOptions, should_stop: Callable[[], bool]) -> StartedSes
     finally:
         helper.shutdown(wait=False)
     took_s = time.monotonic() - began
-    return StartedSession(session, jvm, gateway, scratch, took_s, _has_mapped(jvm, options))
+    return StartedSession(session, jvm, gateway, scratch, took_s, _has_mapped(jvm, options), log_file)
 
 
 def _environment(options: SparkOptions) -> dict[str, str]:

@@ -41,6 +41,19 @@ class ExecutorView:
 
 
 @dataclass(frozen=True, slots=True)
+class Alone:
+    """A cluster that has no executor for us now.
+
+    Args:
+        left_s: until the pool starts anew; None: it does not, for nothing would be better then.
+        why: None: the cluster says nothing.
+    """
+
+    left_s: float | None
+    why: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PoolSnapshot:
     """The pool at one moment.
 
@@ -56,6 +69,7 @@ class PoolSnapshot:
         context_age_s: how old the context is, None without one.
         executors: of a cluster; None: no cluster, or not asked yet.
         executor_list: as it was a few seconds ago; on this machine the driver itself.
+        alone: None: there are executors, or no cluster.
         draining: drained and not resumed; true of a pool that is not up yet, too.
     """
 
@@ -77,3 +91,4 @@ class PoolSnapshot:
     executors: int | None = None
     draining: bool = False
     executor_list: tuple[ExecutorView, ...] = ()
+    alone: Alone | None = None

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spark.pool.jvm import Jvm
@@ -21,6 +22,7 @@ class StartedSession:
         gateway: py4j's, to which the connections of all threads belong.
         took_s: how long the start took.
         uses_cds: whether the JVM has mapped the class data archive.
+        log_file: where the JVM writes.
     """
 
     session: "SparkSession"
@@ -29,6 +31,7 @@ class StartedSession:
     scratch: Scratch
     took_s: float
     uses_cds: bool
+    log_file: Path
 
     @property
     def alive(self) -> bool:

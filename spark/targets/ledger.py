@@ -69,7 +69,7 @@ class StepTotals:
 
 @dataclass(frozen=True, slots=True)
 class JobTotals:
-    """What the ledger of a target knows of one job."""
+    """What the ledger of a target knows of one job; `step`: one of its steps."""
 
     job_id: str
     units: int
@@ -77,6 +77,7 @@ class JobTotals:
     max_token: int
     first_committed_at: datetime
     last_committed_at: datetime
+    step: str = ""
 
 
 def find_unit(conn: Connection, job_id: str, unit_id: str) -> LedgerRow | None:
@@ -134,11 +135,12 @@ def list_jobs(conn: Connection) -> list[JobTotals]:
     """Every job that has left rows in this ledger, whether or not the caller's metadata knows it."""
     rows = conn.execute(
         "select job_id, count(*), sum(rows_affected), max(token), min(committed_at), "
-        f"max(committed_at) from {conn.dialect.lethe_table('unit_ledger')} group by job_id order by job_id"
+        f"max(committed_at), min(step) "
+        f"from {conn.dialect.lethe_table('unit_ledger')} group by job_id order by job_id"
     )
     return [
-        JobTotals(job, units, int(affected), token, aware(first), aware(last))
-        for job, units, affected, token, first, last in rows
+        JobTotals(job, units, int(affected), token, aware(first), aware(last), step)
+        for job, units, affected, token, first, last, step in rows
     ]
 
 

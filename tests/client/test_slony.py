@@ -148,6 +148,14 @@ def test_sync_and_confirmation_are_sent_once_with_a_key(lethe: Lethe, script: Sc
     assert first == again != other
 
 
+def test_a_sync_where_one_is_due_is_a_job(lethe: Lethe, script: Script) -> None:
+    script.replies = [httpx.Response(202, json=JOB) for _ in range(2)]
+    lethe.slony.sync_if_older("lab-1", interval="PT5M", reason="its slon is down")
+    lethe.slony.sync_if_older("lab-1")
+    assert {request.url.path for request in script.requests} == {"/v1/stores/lab-1/event-syncs"}
+    assert script.bodies() == [{"interval": "PT5M", "reason": "its slon is down"}, {}]
+
+
 def test_confirmation_that_the_receiver_does_not_hold_is_a_conflict(lethe: Lethe, script: Script) -> None:
     script.replies = [httpx.Response(409, json={"code": "NOT_PROCESSED_BY_RECEIVER", "detail": "d"})]
     with pytest.raises(Conflict) as caught:

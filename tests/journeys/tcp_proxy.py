@@ -16,11 +16,12 @@ class TcpProxy:
 
     Args:
         server_port: of a server on this machine.
+        host: the address of this machine to listen at.
     """
 
-    def __init__(self, server_port: int) -> None:
+    def __init__(self, server_port: int, *, host: str = "127.0.0.1") -> None:
         self._server_port = server_port
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server((host, 0))
         self.port = int(self._listener.getsockname()[1])
         self._guard = threading.Lock()
         self._closed = threading.Event()
@@ -95,7 +96,7 @@ class TcpProxy:
 class CuttableProxy(TcpProxy):
     """A server that can die and come back: cut off, it ends what is open and answers nobody."""
 
-    def __init__(self, server_port: int) -> None:
+    def __init__(self, server_port: int, *, host: str = "127.0.0.1") -> None:
         self._cut = threading.Event()
         self._sides: set[socket.socket] = set()
         super().__init__(server_port)

@@ -12,10 +12,10 @@ from pydantic import ValidationError
 
 from app.jobs.engines.spark_service import _options
 from app.settings import Settings, SparkSettings
+from spark.pool.cluster.secret_file import write_secret
 from spark.pool.errors import SparkStartFailed
 from spark.pool.options import SparkOptions, spark_conf
 from spark.pool.refused import REFUSED, check_conf
-from spark.pool.secret_file import write_secret
 
 SECRET = "0123456789abcdef0123456789abcdef"
 STANDALONE = "spark://cluster:7077"
@@ -201,7 +201,7 @@ def test_standalone_cluster_elsewhere_needs_one_and_the_message_says_what_to_do(
     assert "LETHE_SPARK__ENCRYPTION=false" in refused.value.detail
 
 
-@pytest.mark.parametrize("master", ["yarn", "k8s://https://10.0.0.1:6443", "local[2]"])
+@pytest.mark.parametrize("master", ["yarn", "local[2]"])
 def test_who_brings_a_secret_by_himself_needs_none(tmp_path: Path, master: str) -> None:
     assert write_secret(options(None, master=master), tmp_path) is None
     assert write_secret(options(None, encrypted=False), tmp_path) is None

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from spark.pool.cluster.packages import write_package
 from spark.pool.options import SparkOptions, spark_conf
-from spark.pool.packages import write_package
 from spark.pool.pool import SparkPool
 from spark.pool.scratch import make_scratch
 from tests.spark.conftest import wait_until

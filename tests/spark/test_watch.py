@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -84,6 +85,8 @@ class Ground:
         self.now += seconds
         started: Any = SimpleNamespace(
             alive=True,
+            log_file=Path("/nonexistent"),
+            jvm=SimpleNamespace(log_begin=0),
             session=SimpleNamespace(
                 sparkContext=SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: self.context))
             ),

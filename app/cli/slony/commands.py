@@ -16,6 +16,7 @@ from app.cli.slony.health import health
 from app.cli.slony.jobs import cleanup, switch_log, wait
 from app.cli.slony.ready import ready
 from app.cli.slony.results import number
+from app.cli.slony.sync import sync
 
 DATA_SHOWN: Final = 60
 
@@ -33,6 +34,7 @@ app.command("wait")(wait)
 app.command("ready")(ready)
 app.command("cleanup")(cleanup)
 app.command("switch-log")(switch_log)
+app.command("sync")(sync)
 
 Node = Annotated[list[int] | None, typer.Option("--origin", min=0, help="Only of this node. Repeatable.")]
 Type = Annotated[list[str] | None, typer.Option("--type", help="Only of this type, as SYNC. Repeatable.")]
@@ -117,19 +119,6 @@ def event(
     if found.confirmed_by:
         rows = [[str(each["receiver"]), str(each["seqno"]), each.get("at")] for each in found.confirmed_by]
         session.out.table(["confirmed by", "up to", "at"], rows)
-    return ExitCode.OK
-
-
-@app.command("sync")
-@on_service
-def sync(session: Session, store: StoreId) -> int:
-    """Make a SYNC on a node, by its cluster's own function.
-
-    Example: lethe slony sync node1
-    """
-    made = session.client.slony.sync(store)
-    session.out.document(made.raw)
-    session.out.say(f"Event {made.origin},{made.seqno} is made.")
     return ExitCode.OK
 
 

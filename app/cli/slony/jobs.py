@@ -1,6 +1,6 @@
 """`lethe slony wait | cleanup | switch-log`: jobs on a node of a Slony-I cluster."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
@@ -143,7 +143,7 @@ def wait(
         seqno=seqno,
         reason=reason,
     )
-    return _run(session, session.client.slony.wait(store, request), wait=wait, timeout_s=None)
+    return run_job(session, session.client.slony.wait(store, request), wait=wait, timeout_s=None)
 
 
 @on_service
@@ -194,7 +194,7 @@ def cleanup(
         said |= {"--log-switch": _chosen(log_switch), "--max-rows-in-tx": max_rows_in_tx}
         said |= {"--engine": _chosen(engine), "--throttle": throttle, "--overlap": _chosen(overlap)}
         return _plan_cleanup(session, store, request, said, timeout)
-    return _run(session, session.client.slony.cleanup(store, request), wait=wait, timeout_s=timeout)
+    return run_job(session, session.client.slony.cleanup(store, request), wait=wait, timeout_s=timeout)
 
 
 def _plan_cleanup(
@@ -238,14 +238,21 @@ def switch_log(
         overlap=_chosen(overlap),
         reason=reason,
     )
-    return _run(session, job, wait=wait, timeout_s=None)
+    return run_job(session, job, wait=wait, timeout_s=None)
 
 
 def _chosen(choice: StrEnum | None) -> str | None:
     return None if choice is None else choice.value
 
 
-def _run(session: Session, job: Job, *, wait: bool, timeout_s: float | None) -> int:
+def run_job(
+    session: Session,
+    job: Job,
+    *,
+    wait: bool,
+    timeout_s: float | None,
+    show: Callable[[Session, Mapping[str, Any]], None] = show_result,
+) -> int:
     """Follow a job to its end, or leave it alone; exit 75 where it ran out of its own time."""
     if not wait:
         return finish(session, job, wait=False, timeout_s=timeout_s)
@@ -253,7 +260,7 @@ def _run(session: Session, job: Job, *, wait: bool, timeout_s: float | None) -> 
     ended = follow(session, job, timeout_s=timeout_s)
     session.out.document(ended.raw)
     if ended.result:
-        show_result(session, ended.result)
+        show(session, ended.result)
     if ended.state == "SUCCEEDED":
         return ExitCode.OK
     note_failure(session, ended)

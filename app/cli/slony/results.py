@@ -65,6 +65,22 @@ def show_result(session: Session, result: Mapping[str, Any]) -> None:
         out.note(f"warning: {warning_text(warning)}")
 
 
+def show_sync(session: Session, result: Mapping[str, Any]) -> None:
+    """Print whether a SYNC was made, and how old the one before it is."""
+    made = result.get("seqno")
+    session.out.facts(
+        {
+            "outcome": result.get("outcome"),
+            "made": None if made is None else f"{result['origin']},{made}",
+            "newest before": number(result.get("last_seqno")),
+            "its age": result.get("last_age"),
+            "own slon connected": result.get("has_own_slon"),
+        }
+    )
+    if result.get("has_own_slon") is False:
+        session.out.note("warning: the slon of this node is not connected: a SYNC does not take its place")
+
+
 _LEFT = ("origin", "bound", "first_seqno", "last_seqno")
 _OUTSTANDING = ("origin", "seqno", "receiver", "confirmed_seqno")
 

@@ -1,5 +1,6 @@
 """Rules of an event cleanup at its submission: the snapshot, an early look, the reviewed plan."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -189,6 +190,7 @@ def look_early(
     params: CleanupParams | None = None,
     *,
     resource: str | None,
+    check_catalog: Callable[[Catalog], None] | None = None,
 ) -> EarlyLook:
     """Refuse at once what the job would refuse later.
 
@@ -196,8 +198,9 @@ def look_early(
     looked at from here.
 
     Args:
-        params: of a cleanup; None: a log switch, for which there is nothing more to check.
+        params: of a cleanup; None: a log switch or a SYNC, for which there is nothing more to check.
         resource: whose fence must not be above our epoch; None: a plan, which writes nothing there.
+        check_catalog: what more the catalog must have.
     """
     if not set(store.runs_on) <= set(settings.labels):
         return EarlyLook()
@@ -207,6 +210,8 @@ def look_early(
         with connect(target, application_name=PREFLIGHT_NAME, limits=limits, read_only=True) as conn:
             judge(database, store, conn)
             catalog = read_catalog(conn, store.cluster)
+            if check_catalog is not None:
+                check_catalog(catalog)
             if resource is not None:
                 refuse_ahead(database, store.id, conn, resource)
                 refuse_copy(database, settings, store, conn, catalog)

@@ -24,7 +24,7 @@ from app.kit.problems import problems
 router = new_router(tags=["jobs"])
 KINDS = (
     Condition(Scope.PURGES_WRITE, "`kind` is PURGE"),
-    Condition(Scope.EVENTS_WRITE, "`kind` is EVENT_CLEANUP or LOG_SWITCH"),
+    Condition(Scope.EVENTS_WRITE, "`kind` is EVENT_CLEANUP, EVENT_SYNC or LOG_SWITCH"),
     Condition(Scope.ERASURE_WRITE, "`kind` is ERASURE"),
     Condition(Scope.REPLICATION_WRITE, "`kind` is SLONY_FEED"),
 )

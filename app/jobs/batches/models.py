@@ -20,7 +20,7 @@ class BatchRequest(BaseModel):
         },
     )
 
-    kind: str = Field(description="PURGE, EVENT_CLEANUP, LOG_SWITCH or ERASURE.", max_length=40)
+    kind: str = Field(description="PURGE, EVENT_CLEANUP, EVENT_SYNC, LOG_SWITCH or ERASURE.", max_length=40)
     params: dict[str, Any] = Field(description="The body that the single request would have.")
     stores: list[StoreName] | None = Field(default=None, min_length=1, max_length=CHILDREN_MAX)
     labels: dict[Label, Text] | None = Field(default=None, min_length=1, max_length=20)

@@ -10,7 +10,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, Self, TypeVar
 
@@ -39,6 +39,7 @@ FAILED_REST_S = 300.0
 """A pool that was given up is tried again by the next job that needs it, not sooner."""
 NO_EXECUTORS = "NO_EXECUTORS"
 """The pool is up, and its cluster gives it nobody to work: all are busy, or dead."""
+REF_MAX_CHARS = 200
 NOT_YET = ("STOPPED", "STARTING", "REBUILDING")
 
 
@@ -116,14 +117,18 @@ class SparkEngine:
 
     def waiting(self, ref: str, *, after_s: float) -> JobWaiting:
         """The signal of a job that waits for the pool."""
-        until = self._clock.now() + timedelta(seconds=after_s)
+        until = self.in_(after_s)
         return JobWaiting([WaitingOn(kind=SPARK_POOL, ref=ref, until=until)], not_before=until, detail=ref)
+
+    def in_(self, seconds: float) -> datetime:
+        """So much later than now."""
+        return self._clock.now() + timedelta(seconds=seconds)
 
     def refused(self, detail: str) -> JobWaiting:
         """The signal where the pool gives no slots: the longer it does not, the later it is asked again."""
         found = self.pool.snapshot()
         after_s = min(WAIT_MOST_S, max(WAIT_LEAST_S, found.since_s))
-        return self.waiting(f"{found.state}: {detail}"[:200], after_s=after_s)
+        return self.waiting(f"{found.state}: {detail}"[:REF_MAX_CHARS], after_s=after_s)
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
@@ -134,7 +139,7 @@ class SparkEngine:
         except LeaseRefused as refused:
             raise self.refused(refused.detail) from refused
         except UnitsLost as lost:
-            waiting_on = [WaitingOn(kind=SPARK_POOL, ref=lost.detail[:200])]
+            waiting_on = [WaitingOn(kind=SPARK_POOL, ref=lost.detail[:REF_MAX_CHARS])]
             raise JobWaiting(
                 waiting_on, not_before=None, transient=True, code="SPARK_UNITS_LOST", detail=lost.detail
             ) from lost
@@ -212,7 +217,7 @@ class _PoolWatch:
         if found.state == "FAILED":
             raise self._engine.refused("Spark does not come up")
         if found.state == "READY" and found.executors == 0:
-            self._show(NO_EXECUTORS)
+            self._show(_no_executors(found), left_s=None if found.alone is None else found.alone.left_s)
         else:
             self._show(found.state if found.state in NOT_YET else None)
 
@@ -220,7 +225,14 @@ class _PoolWatch:
         """Something has ended: nothing holds it up."""
         self._show(None)
 
-    def _show(self, state: str | None) -> None:
+    def _show(self, state: str | None, *, left_s: float | None = None) -> None:
         if state != self._shown:
             self._shown = state
-            self._borrower.show_waiting([WaitingOn(kind=SPARK_POOL, ref=state)] if state else [])
+            until = None if left_s is None else self._engine.in_(left_s)
+            waiting_on = [WaitingOn(kind=SPARK_POOL, ref=state, until=until)] if state else []
+            self._borrower.show_waiting(waiting_on)
+
+
+def _no_executors(found: PoolSnapshot) -> str:
+    why = None if found.alone is None else found.alone.why
+    return NO_EXECUTORS if why is None else f"{NO_EXECUTORS}: {why}"[:REF_MAX_CHARS]

@@ -3,9 +3,10 @@
 The target's fence tells the greatest token that anybody had there, its ledger the jobs that wrote.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Final
 
 from sqlmodel import Session
@@ -45,7 +46,14 @@ class FenceAhead:
 
 
 def recover_target(
-    database: Database, settings: Settings, store: Store, actor: str, *, kind: str, resources: Sequence[str]
+    database: Database,
+    settings: Settings,
+    store: Store,
+    actor: str,
+    *,
+    kind: str,
+    kinds: Mapping[str, str] = MappingProxyType({}),
+    resources: Sequence[str],
 ) -> RecoveryRead:
     """Raise our epoch above the target's fence and mark the jobs that only the target remembers.
 
@@ -53,6 +61,7 @@ def recover_target(
 
     Args:
         kind: of the jobs that are marked.
+        kinds: of those whose steps tell another kind.
         resources: whose fences are looked at.
     Raises: ServiceError: the target cannot be asked.
     """
@@ -75,7 +84,7 @@ def recover_target(
         forget_ahead(db, store.id)
         foreign = [totals for totals in known if db.get(Job, totals.job_id) is None]
         for totals in foreign:
-            _mark(db, store, totals, kind=kind, actor=actor, now=now)
+            _mark(db, store, totals, kind=kinds.get(totals.step, kind), actor=actor, now=now)
     return RecoveryRead(
         epoch_before=before, epoch_after=after, foreign_jobs=[totals.job_id for totals in foreign]
     )

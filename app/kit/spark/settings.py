@@ -1,12 +1,18 @@
 """Settings of the pooled Spark session."""
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from spark.pool.master import check_master
 from spark.pool.refused import check_conf
+
+KUBERNETES_NAME: Final = r"^[a-z0-9]([-a-z0-9]{0,54}[a-z0-9])?$"
+"""Of which Spark makes the name of a volume, too."""
+ACCOUNT_NAME: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+"""As Kubernetes has them: names with dots between."""
+ACCOUNT_NAME_MAX_CHARS: Final = 253
 
 
 class SparkSettings(BaseModel):
@@ -38,12 +44,18 @@ class SparkSettings(BaseModel):
     """Of executors on Kubernetes."""
     namespace: str | None = None
     """Of executors on Kubernetes; null: Spark's own default."""
+    service_account: Annotated[str | None, Field(pattern=ACCOUNT_NAME, max_length=ACCOUNT_NAME_MAX_CHARS)] = (
+        None
+    )
+    """Of executors on Kubernetes, which ask its API nothing; null: the namespace's own."""
     archives: list[str] = []
     """Sent to the executors and unpacked there, as `env.tar.gz#environment`; `python` may lie in one."""
     encryption: bool | None = None
     """Authentication and encryption between driver and executors; null: where the master is not here."""
     secret_file: Path | None = None
-    """Holds the secret that a standalone master and its workers have as `spark.authenticate.secret`."""
+    """Holds the secret of a standalone master and its workers, or of executors on Kubernetes."""
+    secret_name: Annotated[str | None, Field(pattern=KUBERNETES_NAME)] = None
+    """Of the secret of Kubernetes with that file; executors get it mounted at the same path."""
     ui: bool = False
     ui_port: Annotated[int, Field(ge=1, le=65_535)] = 4_040
     event_log_dir: Path | None = None

@@ -231,6 +231,7 @@ SENTENCES: Final = {
     "lacking": "What is missing.",
     "lag": "How far it is behind; null: not known.",
     "last": "The newest value.",
+    "last_age": "How old the newest one before was, ISO 8601; null: there was none.",
     "last_at": "When it last was so, RFC 3339 in UTC; null: never.",
     "last_attempt_at": "When it was last tried, RFC 3339 in UTC; null: never.",
     "last_csn": "The newest change's number.",

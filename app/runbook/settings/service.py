@@ -83,7 +83,7 @@ ENTRIES: Final = (
         ),
         (
             "Too small: one core answers all requests. Too large: memory, and connections to the metadata "
-            "(LETHE_METADATA_POOL_SIZE and 1 for each). With SQLite the start ends with exit 78."
+            "(LETHE_METADATA_POOL_SIZE and 5 for each). With SQLite the start ends with exit 78."
         ),
     ),
     Setting(

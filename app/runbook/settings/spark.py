@@ -117,13 +117,19 @@ ENTRIES: Final = (
         "LETHE_SPARK__IMAGE",
         "none",
         "Image of executors on Kubernetes.",
-        "None, or one that cannot be fetched: no executor comes, and jobs show NO_EXECUTORS.",
+        "None: the pool is FAILED with NO_IMAGE. One that cannot be fetched: jobs show NO_EXECUTORS and why.",
     ),
     Setting(
         "LETHE_SPARK__NAMESPACE",
         "none",
         "Namespace of executors on Kubernetes. None: Spark's own default.",
-        "One where this service may make no pods: no executor comes.",
+        "One where this service may make no pods: jobs show NO_EXECUTORS and what the API server says.",
+    ),
+    Setting(
+        "LETHE_SPARK__SERVICE_ACCOUNT",
+        "none",
+        "Service account of executors on Kubernetes; it needs no rights. None: the namespace's own.",
+        "One that is not there: the API server refuses the pods, and jobs show NO_EXECUTORS and why.",
     ),
     Setting(
         "LETHE_SPARK__ARCHIVES",
@@ -148,9 +154,18 @@ ENTRIES: Final = (
         "none",
         (
             "File with the secret of a standalone cluster: `spark.authenticate.secret` of its master and "
-            "workers. Kubernetes and YARN need none."
+            "workers; or of executors on Kubernetes. YARN needs none."
         ),
         "None, or another one than the cluster's: the pool is FAILED, with NO_SECRET or without an answer.",
+    ),
+    Setting(
+        "LETHE_SPARK__SECRET_NAME",
+        "none",
+        (
+            "Secret of Kubernetes with that file: executors have all of it mounted in the file's folder, at "
+            "the same path as here. Keep nothing else in it."
+        ),
+        "None on Kubernetes: NO_SECRET. One that is not there: pods wait, and jobs show NO_EXECUTORS.",
     ),
     Setting(
         "LETHE_SPARK__UI",

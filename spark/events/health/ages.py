@@ -161,7 +161,8 @@ def _own_syncs(reading: NodeReading, sync_at: datetime | None, limits: Threshold
         node=reading.node,
         detail=f"node {reading.node} has made no SYNC for {words(age)}: all that is written meanwhile comes"
         " to its subscribers as one piece",
-        advice="Start the slon of this node; meanwhile `lethe slony sync STORE` cuts the work into pieces.",
+        advice="Start the slon of this node; meanwhile `lethe slony sync STORE --if-older-than PT5M`, or a"
+        " schedule of EVENT_SYNC, cuts the work into pieces.",
         measured=age.total_seconds(),
         limit=limits.syncs.total_seconds(),
         unit="SECONDS",

@@ -64,7 +64,8 @@ def _own_slon(reading: NodeReading) -> Iterator[HealthFinding]:
             code="NO_OWN_SLON",
             severity=Severity.CRITICAL,
             node=reading.node,
-            detail=f"the slon of node {reading.node} is not connected: no SYNC is made, no event comes here",
+            detail=f"the slon of node {reading.node} is not connected: it makes no SYNC, and"
+            " no event comes here",
             advice=f"Start the slon of node {reading.node}, and look at its log.",
         )
 

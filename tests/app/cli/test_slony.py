@@ -431,6 +431,26 @@ def test_switch_of_the_logs_that_cannot_end_in_time_ends_with_75(service, lethe)
     ]
 
 
+def test_a_sync_where_one_is_due_tells_whether_it_was_made_and_that_no_slon_runs(service, lethe) -> None:
+    syncs = "POST /v1/stores/lab-1/event-syncs"
+    service.on(syncs, (202, job("EVENT_SYNC", "QUEUED")))
+    made = {"outcome": "MADE", "origin": 1, "seqno": 5000000141, "last_seqno": 5000000140}
+    made |= {"last_age": "PT17M", "interval": "PT10M", "has_own_slon": False}
+    ending(service, "EVENT_SYNC", "SUCCEEDED", result=made)
+    run = lethe("slony", "sync", "lab-1", "--if-older-than", "PT10M")
+    assert (run.code, ["made", "1,5000000141"] in lines(run.out)) == (0, True)
+    assert "the slon of this node is not connected" in run.err
+    none = made | {"outcome": "NOT_DUE", "seqno": None, "has_own_slon": True}
+    ending(service, "EVENT_SYNC", "SUCCEEDED", result=none)
+    run = lethe("slony", "sync", "lab-1", "--if-older-than", "PT1H")
+    assert (run.code, "not connected" in run.err) == (0, False)
+    assert ["outcome", "NOT_DUE"] in lines(run.out)
+    assert service.bodies(syncs) == [
+        {"interval": "PT10M", "reason": "asked for on the command line"},
+        {"interval": "PT1H", "reason": "asked for on the command line"},
+    ]
+
+
 def test_a_job_that_is_left_alone_is_named(service, lethe) -> None:
     service.on(SWITCHES, (202, job("LOG_SWITCH", "QUEUED")))
     run = lethe("slony", "switch-log", "lab-1", "--no-wait")

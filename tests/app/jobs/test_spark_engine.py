@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from app.clock import SystemClock
 from app.jobs.engines.choice import CHECKPOINT_ENGINE, EVENT_ENGINE, Engines, Work, least_of
 from app.jobs.engines.engine import Borrower, InlineEngine
-from app.jobs.engines.spark_engine import FAILED_REST_S, SparkEngine
+from app.jobs.engines.spark_engine import FAILED_REST_S, REF_MAX_CHARS, SparkEngine
 from app.jobs.errors import JobFailed, JobWaiting
 from app.jobs.models import WaitingOn
 from app.kit.spark.thresholds import Source, Threshold, Thresholds
@@ -22,7 +23,7 @@ from app.settings import Settings, SparkSettings
 from spark.exchange.board import ExchangeLimits
 from spark.exchange.dispatch import Exchange
 from spark.pool.errors import PoolDraining, PoolFailed, PoolQueueFull, SparkError, SparkJobFailed
-from spark.pool.snapshot import PoolSnapshot, PoolState, WaitingView
+from spark.pool.snapshot import Alone, PoolSnapshot, PoolState, WaitingView
 from spark.targets.target import Target, is_on_this_machine
 from tests.app.jobs.workbench import Workbench
 from tests.spark.exchange.slots import CORES, ThreadSlots
@@ -295,6 +296,34 @@ def test_cluster_without_executors_is_shown_to_the_job_that_waits_for_one(
     with engine.lease(work_of(made_target(tmp_path), rest), workers=1, borrower=borrower) as lease:
         assert len(list(lease.map(iter(range(1))))) == 1
     assert [[item.ref for item in items] for items in shown] == [["NO_EXECUTORS"], []]
+
+
+def test_why_a_cluster_gives_none_and_until_when_it_is_waited_for_are_shown(
+    engine: SparkEngine, pool: Pool, tmp_path: Path
+) -> None:
+    why = "the API server refuses: " + "x" * 300
+    pool.found = replace(pool.found, executors=0, alone=Alone(left_s=60.0, why=why))
+    shown: list[list[WaitingOn]] = []
+    borrower = Borrower(show_waiting=lambda waiting_on: shown.append(list(waiting_on)))
+    with engine.lease(work_of(made_target(tmp_path), rest), workers=1, borrower=borrower) as lease:
+        assert len(list(lease.map(iter(range(1))))) == 1
+    [first], last = shown
+    assert first.ref.startswith("NO_EXECUTORS: the API server refuses: x")
+    assert len(first.ref) == REF_MAX_CHARS
+    assert first.until is not None
+    assert timedelta(seconds=50) < first.until - datetime.now(UTC) <= timedelta(seconds=60)
+    assert last == []
+
+
+def test_cluster_that_is_waited_for_without_an_end_shows_no_until(
+    engine: SparkEngine, pool: Pool, tmp_path: Path
+) -> None:
+    pool.found = replace(pool.found, executors=0, alone=Alone(left_s=None, why="a pod is Pending"))
+    shown: list[list[WaitingOn]] = []
+    borrower = Borrower(show_waiting=lambda waiting_on: shown.append(list(waiting_on)))
+    with engine.lease(work_of(made_target(tmp_path), rest), workers=1, borrower=borrower) as lease:
+        assert len(list(lease.map(iter(range(1))))) == 1
+    assert [(item.ref, item.until) for item in shown[0]] == [("NO_EXECUTORS: a pod is Pending", None)]
 
 
 def test_without_spark_everything_runs_inline(bench: Workbench) -> None:

@@ -122,6 +122,12 @@ def test_a_changelog_is_trimmed(bench: SchedulesBench) -> None:
     assert job.params["kind"] == "CHANGELOG"
 
 
+def test_a_sync_of_a_node_comes_by_a_cron(bench: SchedulesBench) -> None:
+    bench.store(kind=StoreKind.SLONY, cluster="lab", url="postgresql+psycopg://slony@127.0.0.1:1/lab")
+    job = came(bench, Scope.EVENTS_WRITE, verb="EVENT_SYNC", body={"interval": "PT5M"})
+    assert (job.params["interval"], job.claim_resource) == ("PT5M", "_lab.sync")
+
+
 def test_an_export_of_each_run_has_a_file_of_its_own(bench: SchedulesBench) -> None:
     bench.store(kind=StoreKind.REPLICA, rid=1)
     job = came(bench, Scope.ADMIN, verb="REPLICA_EXPORT", body={"path": "/srv/orders-{at}.lethe"})

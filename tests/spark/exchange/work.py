@@ -37,6 +37,18 @@ def think(conn: Connection, unit: int) -> int:
     return unit
 
 
+def think_and_note(conn: Connection, unit: int) -> int:
+    """Take 100 ms, and write a row that may be there once."""
+    time.sleep(0.1)
+    with conn.transaction():
+        conn.execute(
+            "insert into done (unit, pid) select :unit, :pid where not exists "
+            "(select 1 from done where unit = :unit)",
+            {"unit": unit, "pid": os.getpid()},
+        )
+    return unit * unit
+
+
 def rest(conn: Connection, unit: int) -> int:
     """Take longer than a lease waits before it looks."""
     time.sleep(0.4)

@@ -246,6 +246,20 @@ ENTRIES: Final = (
         Passes.FINE,
     ),
     Entry(
+        "MADE",
+        (Seen.ANSWER,),
+        "A SYNC was made: the node had made none for the interval.",
+        "`lethe slony health STORE` says whether its slon runs; a SYNC does not take its place.",
+        Passes.FINE,
+    ),
+    Entry(
+        "NOT_DUE",
+        (Seen.ANSWER,),
+        "The node's newest SYNC is younger than the interval, so none was made and nothing was written.",
+        "Nothing to do.",
+        Passes.FINE,
+    ),
+    Entry(
         "NOTHING_TO_FINISH",
         (Seen.ANSWER,),
         "No switch was under way, so nothing was emptied.",

@@ -51,6 +51,13 @@ ENTRIES: Final = (
         Passes.FINE,
     ),
     Entry(
+        "EVENT_SYNC",
+        (Seen.ANSWER,),
+        "A kind of job: it makes a SYNC at a node of Slony-I that has made none for a while.",
+        "`lethe slony sync STORE --if-older-than PT10M` starts one.",
+        Passes.FINE,
+    ),
+    Entry(
         "EVENT_WAIT",
         (Seen.ANSWER,),
         "A kind of job: it waits until nodes of Slony-I have confirmed an event; it writes nothing.",

@@ -99,10 +99,10 @@ ENTRIES: Final = (
     Entry(
         "NO_EXECUTORS",
         (Seen.ANSWER,),
-        "The job waits because the Spark cluster gives no executors: it is full, or its workers are gone.",
+        "The job waits: the Spark cluster gives no executors. On Kubernetes `ref` says why, and it waits on.",
         (
-            "Look at the page of the Spark master. `lethe spark-pool status` says since when; `lethe "
-            "spark-pool recycle` asks anew."
+            "Look at the page of the Spark master, or at the pods. `lethe spark-pool status` says since "
+            "when; `lethe spark-pool recycle` asks anew."
         ),
         Passes.MAYBE,
     ),

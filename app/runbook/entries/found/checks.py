@@ -139,7 +139,7 @@ ENTRIES: Final = (
         "NO_OWN_SLON",
         (Seen.FINDING,),
         "The slons of other nodes are connected, the node's own is not.",
-        "Start the slon of this node: without it, no SYNC is made here.",
+        "Start the slon of this node. SYNCs that Lethe makes do not take its place.",
         Passes.MAYBE,
     ),
     Entry(
@@ -330,11 +330,21 @@ ENTRIES: Final = (
     Entry(
         "NO_SECRET",
         (Seen.FINDING,),
-        "A standalone Spark cluster beyond this machine has no secret in common with the service.",
+        "A Spark cluster beyond this machine has no secret in common with the service.",
         (
-            "Write the secret of the master and its workers (`spark.authenticate.secret`) into a file of the "
-            "service's own, name it by LETHE_SPARK__SECRET_FILE, and start the service again. On a network "
-            "that you trust LETHE_SPARK__ENCRYPTION=false does without."
+            "Write the secret of the master (`spark.authenticate.secret`) into a file, and name that by "
+            "LETHE_SPARK__SECRET_FILE. On Kubernetes mount a secret, and name it by LETHE_SPARK__SECRET_NAME "
+            "too. Start the service again. A network that you trust: LETHE_SPARK__ENCRYPTION=false."
+        ),
+        Passes.NO,
+    ),
+    Entry(
+        "NO_IMAGE",
+        (Seen.FINDING,),
+        "Kubernetes starts the executors of Spark from an image, and none is named.",
+        (
+            "Name one with Spark 4.3, Java and Python by LETHE_SPARK__IMAGE, and start the service again. "
+            "Until then AUTO runs inline."
         ),
         Passes.NO,
     ),

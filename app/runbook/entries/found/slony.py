@@ -34,7 +34,8 @@ ENTRIES: Final = (
         (Seen.FINDING,),
         "The node has made no SYNC for `health.sync.age`: what is written meanwhile reaches its subscribers"
         " as one large piece.",
-        "Start its slon. Until it runs, `lethe slony sync STORE` now and then cuts the work into pieces.",
+        "Start its slon. Until it runs, `lethe slony sync STORE --if-older-than PT5M`, or a schedule of"
+        " EVENT_SYNC, cuts the work into pieces.",
         Passes.MAYBE,
     ),
     Entry(

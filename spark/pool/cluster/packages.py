@@ -11,7 +11,7 @@ _MODE: Final = 0o644 << 16
 
 def write_package(directory: Path) -> Path:
     """Write `lethe_spark.zip`, holding the package `spark` as it is installed here."""
-    source = Path(__file__).parent.parent
+    source = Path(__file__).parents[2]
     target = directory / "lethe_spark.zip"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in sorted(source.rglob("*.py")):

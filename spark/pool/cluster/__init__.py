@@ -1,0 +1,1 @@
+"""What executors beyond this process need: packages, a secret, pods."""
