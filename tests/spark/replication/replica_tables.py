@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from spark.formats.csn import Csn
-from spark.formats.replica import PREFIX_DEFAULT, create_statements, tables_of
+from spark.formats.replica import LAYOUT_VERSION, PREFIX_DEFAULT, create_statements, tables_of
 from spark.targets.connection import Connection, SessionLimits, Target, connect
 
 NOW_S = 1_800_000_000
@@ -51,7 +51,7 @@ def make_tables(conn: Connection, *, rid: int = 1, status: str = "ONLINE") -> No
         conn.execute(
             f"insert into {tables_of(conn).replica}"
             " (one, layout_version, rid, generation, incarnation, status)"
-            " values (1, 1, :rid, :generation, 'first', :status)",
+            f" values (1, {LAYOUT_VERSION}, :rid, :generation, 'first', :status)",
             {"rid": rid, "generation": str(csn(0, rid)), "status": status},
         )
 
