@@ -57,6 +57,7 @@ JobKind = Literal[
     "ERASURE",
     "ERASURE_VERIFY",
     "EVENT_CLEANUP",
+    "EVENT_SYNC",
     "EVENT_WAIT",
     "EXTINCTION",
     "LOG_SWITCH",
