@@ -215,7 +215,8 @@ def _misses(ran: Iterable[tuple[Run, Record]]) -> Iterable[str]:
 def _sections(ran: Iterable[tuple[Run, Record]]) -> Iterable[str]:
     for run, record in ran:
         yield from (f"## {run.title} {{ #{run.name} }}", "", f"Against: {run.peer}.", "")
-        yield from ("```text", f"$ {record.command}", *record.lines, "```", "")
+        yield from (f"By `{record.command}`:", "")
+        yield from ("```text", *record.lines, "```", "")
         yield f"{record.day}, commit {record.commit}, {record.took_s:,.0f} s,"
         yield f"load at its start {record.load:g}."
         yield from (record.machine.line(), "")

@@ -208,7 +208,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "RETENTION_TOO_SHORT",
-        (Seen.HTTP, Seen.JOB),
+        (Seen.HTTP,),
         "The retention is below ten minutes: rows may still be on their way through routing. Of TOMBSTONES"
         " below a day: an older change may still come from a consumer.",
         "Name a longer one; `force` only if you know that nothing is under way.",
