@@ -99,6 +99,13 @@ RUNS: Final = (
         "benchmarks.sources",
     ),
     Run("spark", "Spark against inline", "the same units without Spark", "benchmarks.spark"),
+    Run(
+        "spark-peers",
+        "Threads, a pool of processes and Spark",
+        "each other, over the same units",
+        "benchmarks.spark_peers",
+    ),
+    Run("small-fleet", "Purges of small stores", "nothing: a count", "benchmarks.small_fleet"),
     Run("api", "GET job beside a purge", "the same load without a purge", "benchmarks.api"),
     Run("api-bare", "GET job, processor time", "a bare FastAPI handler", "benchmarks.api_bare"),
     Run("mixed", "Mixed load, one process", "the same service when it is idle", "benchmarks.mixed"),
