@@ -99,6 +99,13 @@ RUNS: Final = (
         "benchmarks.sources",
     ),
     Run("spark", "Spark against inline", "the same units without Spark", "benchmarks.spark"),
+    Run(
+        "spark-peers",
+        "Threads, a pool of processes and Spark",
+        "each other, over the same units",
+        "benchmarks.spark_peers",
+    ),
+    Run("small-fleet", "Purges of small stores", "nothing: a count", "benchmarks.small_fleet"),
     Run("api", "GET job beside a purge", "the same load without a purge", "benchmarks.api"),
     Run("api-bare", "GET job, processor time", "a bare FastAPI handler", "benchmarks.api_bare"),
     Run("mixed", "Mixed load, one process", "the same service when it is idle", "benchmarks.mixed"),
@@ -215,7 +222,8 @@ def _misses(ran: Iterable[tuple[Run, Record]]) -> Iterable[str]:
 def _sections(ran: Iterable[tuple[Run, Record]]) -> Iterable[str]:
     for run, record in ran:
         yield from (f"## {run.title} {{ #{run.name} }}", "", f"Against: {run.peer}.", "")
-        yield from ("```text", f"$ {record.command}", *record.lines, "```", "")
+        yield from (f"By `{record.command}`:", "")
+        yield from ("```text", *record.lines, "```", "")
         yield f"{record.day}, commit {record.commit}, {record.took_s:,.0f} s,"
         yield f"load at its start {record.load:g}."
         yield from (record.machine.line(), "")

@@ -291,16 +291,6 @@ ENTRIES: Final = (
         Passes.MAYBE,
     ),
     Entry(
-        "BOUND_BEYOND_COPY",
-        (Seen.TARGET,),
-        "A copy came with a bound of purged tombstones beyond all changes that it holds; it was not taken.",
-        (
-            "Upgrade the supplier, then begin the session again: `lethe replication session start STORE "
-            "AGREEMENT --total`. If it stays, somebody has changed the supplier's tables or the file."
-        ),
-        Passes.MAYBE,
-    ),
-    Entry(
         "CHANGELOG_DAMAGED",
         (Seen.TARGET,),
         "The changelog holds values that no replica writes.",

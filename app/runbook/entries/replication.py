@@ -131,11 +131,21 @@ ENTRIES: Final = (
         (Seen.TARGET,),
         "A change came from before tombstones that the consumer has purged: its key may be deleted since.",
         (
-            "Decide first which side is whole. Note what the late replica alone has (`lethe changes list`),"
-            " make it anew from the whole one (`--total`, a discard grant), write again what is wanted. So"
-            " with each replica that has the change; a new copy that refuses is made anew too."
+            "Decide first which side is whole. Note what the late one alone has (`lethe changes list STORE`)."
+            " Initialise it from the whole one (`--total`, its admin's grant), and write that again. So with"
+            " each replica that has the change, and a new one that refuses."
         ),
         Passes.NO,
+    ),
+    Entry(
+        "BOUND_BEYOND_COPY",
+        (Seen.TARGET,),
+        "A copy came with a bound of purged tombstones beyond all changes that it holds; it was not taken.",
+        (
+            "Upgrade the supplier, then begin the session again: `lethe replication session start STORE "
+            "AGREEMENT --total`. If it stays, somebody has changed the supplier's tables or the file."
+        ),
+        Passes.MAYBE,
     ),
     Entry(
         "TOMBSTONES_NOT_SUPPORTED",

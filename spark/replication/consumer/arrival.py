@@ -145,14 +145,13 @@ def sort_out(
     is_covered = arrival.csns <= floors
     is_next = np.zeros(len(arrival.csns), dtype=np.bool_)
     # The rows of a replica ascend: what is covered of it stands in front.
-    first_new = arrival.starts + np.bincount(
-        arrival.group, weights=is_covered, minlength=len(arrival.rids)
-    ).astype(np.int64)
+    counts = np.bincount(arrival.group, weights=is_covered, minlength=len(arrival.rids))
+    first_new = arrival.starts + counts.astype(np.int64)
     is_next[first_new[first_new < np.append(arrival.starts[1:], len(is_next))]] = True
     before = np.where(is_next, floors, np.roll(arrival.csns, 1))
     is_gap = ~is_covered & (arrival.prevs != before)
-    faults = _buried(arrival, ~is_covered, buried)
-    faults |= _faults(arrival, ~is_covered, now_s=now_s, ahead_max_s=ahead_max_s)
+    found = _faults(arrival, ~is_covered, now_s=now_s, ahead_max_s=ahead_max_s)
+    faults = _buried(arrival, ~is_covered, buried) | found
     held = _held(arrival, is_gap & is_next, ruv, open_letters)
     stop = _first_of_each(arrival, {*faults, *held})
     behind = np.arange(len(is_gap)) >= stop[arrival.group]
