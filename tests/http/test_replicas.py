@@ -85,6 +85,7 @@ def test_a_session_brings_changes_and_is_released(consumer: ConsumerStore, gener
         "EXTINCTION",
         "HISTORY",
         "PART",
+        "TOMBSTONES",
     }
     rows = chain(1, [1, 2]) + chain(3, [1])
     done = consumer.send(session, records(rows), epoch=1, seq=1)
