@@ -75,6 +75,7 @@ class TombstonePurgeParams(Result):
     archive: bool = False
     archive_retention: str = ""
     throttle: Raw | None = None
+    force: bool = False
     overlap: str = ""
     plan_id: str | None = None
     max_drift: Any = None
