@@ -40,24 +40,25 @@ class ProcessLease(EngineLease[Unit, Result]):
         self._pool = pool
         self._work = pickle.dumps(work)
         self._ahead = ahead
+        self._running: set[Future[Outcome[Unit, Result]]] = set()
 
     def map(self, units: Iterator[Unit]) -> Iterator[Outcome[Unit, Result]]:
         """Run units as they are drawn."""
-        running: set[Future[Outcome[Unit, Result]]] = set()
         is_drawn = False
-        while running or not is_drawn:
-            while not is_drawn and len(running) < self._ahead:
+        while self._running or not is_drawn:
+            while not is_drawn and len(self._running) < self._ahead:
                 unit = next(units, None)
                 is_drawn = unit is None
                 if unit is not None:
-                    running.add(self._pool.submit(_in_process, self._work, unit))
-            if running:
-                ended, running = wait(running, return_when=FIRST_COMPLETED)
+                    self._running.add(self._pool.submit(_in_process, self._work, unit))
+            if self._running:
+                ended, self._running = wait(self._running, return_when=FIRST_COMPLETED)
                 yield from (future.result() for future in ended)
 
     def cancel(self) -> None:
-        """Nobody cancels here."""
-        raise NotImplementedError
+        """What has not begun does not begin; there is no way to end what runs."""
+        for future in list(self._running):
+            future.cancel()
 
     def close(self) -> None:
         """The processes stay."""

@@ -84,12 +84,8 @@ class Found:
                 f"to threads {self.warm_s(name) / self.warm_s('threads'):.2f}x"
             )
 
-    def gates(self, floor_s: float) -> Iterator[Gate]:
-        """What is asked of it.
-
-        Args:
-            floor_s: what a small job takes longer on Spark.
-        """
+    def gates(self) -> Iterator[Gate]:
+        """What is asked of it."""
         if self.kind is None:
             longer_ms = 1000 * (self.warm_s("spark") - self.warm_s("threads")) / self.size
             name = f"{self.name}, {self.cores} of cores: ms a unit"
@@ -111,7 +107,11 @@ class Found:
             )
 
     def follows(self, floor_s: float) -> str:
-        """From how much work on Spark would be taken by these figures."""
+        """From how much work on Spark would be taken by these figures.
+
+        Args:
+            floor_s: what a small job takes longer on Spark.
+        """
         speeds = Speeds(
             self.size / self.warm_s("threads"),
             self.size / self.warm_s("spark"),
@@ -191,7 +191,7 @@ def report(found: Sequence[Found], *, judged: bool) -> bool:
             print(each.follows(floor_s))
         if not each.is_equal:
             print(f"  {each.name}: results DIFFER  MISSED")
-        gates = list(each.gates(floor_s))
+        gates = list(each.gates())
         print(*(gate.line() for gate in gates), sep="\n", flush=True)
         held = held and each.is_equal and (not judged or all(gate.is_met for gate in gates))
     return held

@@ -7,6 +7,7 @@ ReplicationRefused            REPLICATION_REFUSED     never raised itself
 ├── GenerationDiffers         GENERATION_DIFFERS      the tables belong to another generation
 ├── KeyKnown                  KEY_KNOWN               a replica id has another key than the one that was named
 ├── ReplicaNotOnline          REPLICA_NOT_ONLINE      its status forbids what was asked
+├── ReplicaNotWhole           REPLICATION_REFUSED     RESTORED or INITIALIZING: nothing of it is purged
 ├── ReplicaPartial            REPLICA_PARTIAL         it holds some keys only: it writes and supplies nothing
 └── ReplicaWasRestored        REPLICA_WAS_RESTORED    found just now: its target was put back from a backup
 """
@@ -85,6 +86,21 @@ class ReplicaNotOnline(ReplicationRefused):
 
     def __reduce__(self) -> tuple[object, ...]:
         return (ReplicaNotOnline, (self.status,))
+
+
+class ReplicaNotWhole(ReplicationRefused):
+    """The replica is RESTORED or INITIALIZING: what it still needs is not known."""
+
+    def __init__(self, status: str) -> None:
+        super().__init__(f"a replica that is {status} keeps what it has")
+        self.status = status
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (ReplicaNotWhole, (self.status,))
+
+
+class PlanStopped(Exception):
+    """The job must stop; what a purge would remove is not known yet."""
 
 
 class ReplicaPartial(ReplicationRefused):

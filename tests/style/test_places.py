@@ -48,8 +48,7 @@ STEPS_OF_A_SWEEP = {
     "ledger_counts": {
         FRAME,
         "app/events/cleanup/result.py",
-        "app/replication/tombstones/task.py",
-        "app/replication/trimming/task.py",
+        "app/replication/purges/attempt.py",
         "app/sweeps/counts.py",
     },
 }

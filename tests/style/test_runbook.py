@@ -44,10 +44,8 @@ REPLICA: Final = {f"REPLICA_{status}" for status in ReplicaStatus if status is n
 HANDED_ON: Final[dict[str, tuple[Seen, set[str]]]] = {
     "app/console/calls.py:Refused": (Seen.HTTP, set()),  # what an operation of the API has answered
     "app/backups/preparing.py:PreparationFailed": (Seen.HTTP, {"BACKUP_SESSION_FAILED"}),
-    "app/replication/tombstones/service.py:Conflict": (Seen.HTTP, REPLICA),
-    "app/replication/tombstones/task.py:JobFailed": (Seen.JOB, REPLICA),
-    "app/replication/trimming/service.py:Conflict": (Seen.HTTP, REPLICA),
-    "app/replication/trimming/task.py:JobFailed": (Seen.JOB, REPLICA),
+    "app/replication/purges/attempt.py:JobFailed": (Seen.JOB, REPLICA),
+    "app/replication/purges/looking.py:Conflict": (Seen.HTTP, REPLICA),
     "app/events/waits/task.py:JobFailed": (Seen.JOB, {str(each) for each in Impossible}),
     "app/purge/check.py:_info": (Seen.FINDING, {f"NO_{kind}" for kind in OTHER_KINDS}),
     "app/events/check.py:_finding": (Seen.FINDING, {f"NO_{ability}" for ability in get_args(Ability)}),

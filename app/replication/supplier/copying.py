@@ -8,6 +8,7 @@ The bound of purged tombstones that goes with it is the greatest of any page and
 attempts: a supplier that is put back meanwhile has its tombstones again, the pages from before lack them.
 """
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
@@ -38,6 +39,7 @@ from spark.targets.connection import Connection, connect
 from spark.targets.silence import application_name
 
 UNIT_NAME: Final = "copy"
+KEPT_WITHIN_S: Final = 5.0
 TOTAL_RUV_DIFFERS: Final = "TOTAL_RUV_DIFFERS"
 
 
@@ -45,29 +47,56 @@ class CopyOutdated(Exception):
     """What follows this copy would be from below its bound: the session goes on with a new one."""
 
 
+class BoundNotKept(Exception):
+    """A page was read under a higher bound, which was not kept in time: the session acquires again."""
+
+
 class PageBound:
-    """The greatest bound that a page was read under; the reader moves it, before the page is sent."""
+    """The greatest bound that a page was read under, over all attempts.
+
+    The reader moves it, and gives no page away before the caller has kept it with the session: whoever goes
+    on behind that page knows it, also where this process dies and the supplier is put back.
+    """
 
     def __init__(self, known: str | None) -> None:
         self.csn = None if known is None else Csn(known)
+        self._guard = threading.Lock()
+        self._is_kept = threading.Event()
+        self._is_kept.set()
 
     def meet(self, csn: Csn | None) -> None:
         """Another page, or the end of all."""
-        self.csn = max(filter(None, (self.csn, csn)), default=None)
+        with self._guard:
+            met = max(filter(None, (self.csn, csn)), default=None)
+            if met != self.csn:
+                self.csn = met
+                self._is_kept.clear()
 
-    def note(self, record: Record) -> None:
-        """Let it outlive the attempt."""
-        total = record.total
+    def await_keeping(self) -> None:
+        """Return when it is kept.
+
+        Raises: BoundNotKept.
+        """
+        if not self._is_kept.wait(KEPT_WITHIN_S):
+            raise BoundNotKept
+
+    def keep(self, record: Record) -> None:
+        """Let it outlive the attempt; in the thread that has the session."""
+        if self._is_kept.is_set():
+            return
+        total, csn = record.total, self.csn
         assert total is not None, "entries travel in a total initialisation"
-        if self.csn is not None and str(self.csn) != total.get("buried"):
-            record.set_total(total | {"buried": str(self.csn)})
-            record.save()
+        record.set_total(total | {"buried": str(csn)})
+        record.save()
+        with self._guard:
+            if self.csn == csn:
+                self._is_kept.set()
 
 
 def copy_entries(ground: Ground, lease: Lease, *, check: Callable[[], None]) -> None:
     """Send what the consumer lacks of the copy, and complete it.
 
-    Raises: CopyOutdated, PeerError, JobSignal.
+    Raises: CopyOutdated, BoundNotKept, PeerError, JobSignal.
     """
     record = ground.record
     assert record.total is not None, "noted before the acquire"
@@ -88,14 +117,17 @@ def _send(ground: Ground, lease: Lease, check: Callable[[], None]) -> None:
     assert total is not None, "noted before the acquire"
     bound = PageBound(total.get("buried"))
     bound.meet(snapshot(ground.conn).replica.buried)
-    bound.note(ground.record)
+    bound.keep(ground.record)
     name = application_name(context.job.id, UNIT_NAME, context.job.token)
 
     def told(sent: Sent) -> None:
         ground.record.told_entries(sent)
-        bound.note(ground.record)
         context.throttle.charge(rows=sent.batch.rows, byte_count=sent.body_bytes, worked_s=sent.worked_s)
         context.show_bounds()
+
+    def look() -> None:
+        bound.keep(ground.record)
+        check()
 
     with connect(
         target_of(ground.store, context.settings, context.database),
@@ -121,7 +153,7 @@ def _send(ground: Ground, lease: Lease, check: Callable[[], None]) -> None:
             part=ground.part,
         )
         try:
-            pipeline.run(source, told=told, check=check)
+            pipeline.run(source, told=told, check=look)
         finally:
             lease.next_seq = pipeline.next_unanswered
             forget()
@@ -137,9 +169,9 @@ def _complete(ground: Ground, lease: Lease) -> Mapping[int, Any]:
     """
     total = ground.record.total
     assert total is not None, "noted before the acquire"
-    require_bound_taken(ground, lease.acquired.capabilities)
     seen, bound = snapshot(ground.conn), PageBound(total.get("buried"))
     bound.meet(seen.replica.buried)  # what was purged meanwhile is missing among the entries too
+    require_bound_taken(bound.csn, lease.acquired.capabilities)
     complete = partial(
         ground.client.complete_total,
         ground.record.row.id,
@@ -187,9 +219,10 @@ def _batches(
 
     Args:
         generation, begun: what each page must belong to, and hold at least.
-        bound: moved before a page is given away.
+        bound: moved, and kept, before a page is given away.
         part: which keys are copied; None: all.
-    Raises: JobFailed: the replica was put back to a state before it, or before the last page, or made anew.
+    Raises: BoundNotKept; JobFailed: the replica was put back to a state before it, or before the last page,
+        or made anew.
     """
     bytes_max = max(1, bytes_max - BATCH_BYTES)
     ruv = begun
@@ -202,6 +235,7 @@ def _batches(
             bound.meet(seen.replica.buried)
             if not len(page):
                 break
+            bound.await_keeping()
             after = (page.column("database")[-1].as_py(), page.column("key")[-1].as_py())
             yield _outgoing(page)
 

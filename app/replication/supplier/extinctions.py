@@ -23,6 +23,7 @@ from app.replication.supplier.ground import Ground
 from app.replication.supplier.lease import Lease
 from app.replication.supplier.pipeline import Pipeline, Sent
 from spark.formats.changes.batch import BATCH_BYTES, encode_arrow, row_bytes
+from spark.formats.csn import Csn
 from spark.replication.consumer.extinctions import newest_by_rid, read_records
 from spark.replication.replica.replica import snapshot
 from spark.replication.sessions.begin import TOMBSTONES_CAPABILITY
@@ -60,12 +61,12 @@ def require_supported(ground: Ground, lease: Lease, conn: Connection) -> None:
         raise _unsupported(f"{min(lacking.values())} is one, and it lacks it")
 
 
-def require_bound_taken(ground: Ground, capabilities: frozenset[str]) -> None:
-    """Refuse to copy a replica whose tombstones were purged to one that would not know that.
+def require_bound_taken(bound: Csn | None, capabilities: frozenset[str]) -> None:
+    """Refuse a copy that lacks purged tombstones to a consumer that would not know that.
 
     Raises: JobFailed.
     """
-    if TOMBSTONES_CAPABILITY in capabilities or snapshot(ground.conn).replica.buried is None:
+    if bound is None or TOMBSTONES_CAPABILITY in capabilities:
         return
     detail = (
         "tombstones were purged here, and the consumer's version keeps no bound for what is older: upgrade it"
@@ -78,9 +79,12 @@ def require_copy_supported(ground: Ground) -> None:
 
     Raises: JobFailed, PeerError.
     """
-    if snapshot(ground.conn).replica.buried is not None:
-        require_bound_taken(ground, ground.client.ruv().capabilities)
-    if newest_by_rid(ground.conn) and CAPABILITY not in ground.client.ruv().capabilities:
+    bound, has_extinctions = snapshot(ground.conn).replica.buried, bool(newest_by_rid(ground.conn))
+    if bound is None and not has_extinctions:
+        return
+    capabilities = ground.client.ruv().capabilities
+    require_bound_taken(bound, capabilities)
+    if has_extinctions and CAPABILITY not in capabilities:
         raise _unsupported("a copy would leave them out")
 
 

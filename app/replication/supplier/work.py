@@ -17,7 +17,7 @@ from app.jobs.errors import JobStopped
 from app.replication.peer.answers import PeerAnswerInvalid, PeerError, PeerUnanswered
 from app.replication.replica.replicas import writer_turn
 from app.replication.rows import SessionOutcome
-from app.replication.supplier.copying import CopyOutdated, copy_entries
+from app.replication.supplier.copying import BoundNotKept, CopyOutdated, copy_entries
 from app.replication.supplier.extinctions import (
     copy_extinctions,
     note_consumer,
@@ -129,7 +129,7 @@ class Supply:
                 self._flush()
                 self.ground.resolve_letters(self.record.ruv)
                 self._release(lease, outcome)
-        except (Halted, CopyOutdated) as ended:
+        except (Halted, CopyOutdated, BoundNotKept) as ended:
             self._flush()
             raise Again from ended
         return outcome

@@ -1,38 +1,33 @@
 """Rules of a purge TOMBSTONES at its submission: the snapshot, the early look at the replica, the plan."""
 
-import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 from sqlmodel import Session
 
 from app.db import Database
-from app.errors import Conflict, InvalidRequest, ServiceError
-from app.jobs.errors import PlanNoLongerHolds, PlanNotUsable
-from app.jobs.plans.reviewed_plan import check_still_holds, drift_fault, finished_purge_plan
-from app.kinds.parameter import as_timedelta
+from app.errors import InvalidRequest
 from app.parameters.service import effective_by_name
 from app.replication.agreements.sessions.service import target_of_store
-from app.replication.replica.replicas import find_status, opened_replica
+from app.replication.purges.looking import (
+    check_reviewed,
+    cutoff_of,
+    find_plan,
+    look_early,
+    retention_of,
+)
+from app.replication.purges.looking import fault_of as reviewed_fault
 from app.replication.tombstones.models import TombstoneFields, TombstoneParams
-from app.secrets.errors import SecretUnavailable
 from app.settings import Settings
 from app.stores.models import StoreKind, StoreLimits
 from app.stores.rows import Store
 from app.stores.service import require_kind
-from app.sweeps.cutoff import RetentionTooShort, check_cutoff
+from app.sweeps.cutoff import RetentionTooShort
 from app.sweeps.models import TombstonePlanRead
 from app.sweeps.purging import CHANGELOG, TOMBSTONES, Looked, Purging
-from spark.replication.errors import ReplicaMissing
-from spark.replication.records import TRIMMED
-from spark.replication.tombstones.plan import (
-    TombstonePlan,
-    TombstonePlanStopped,
-    check_gone,
-    plan_tombstones,
-)
+from spark.replication.tombstones.plan import TombstonePlan, check_gone, plan_tombstones
 from spark.targets.connection import Connection, target_now
 
 PURGE_DELAY: Final = "nsds5ReplicaPurgeDelay"
@@ -69,8 +64,13 @@ def look(
     with database.reading() as db:
         plan = _find_plan(db, store, request, now=now)
         params = snapshot(db, store, request, plan)
-    if set(store.runs_on) <= set(settings.labels):  # else only other runners reach it
-        _look_early(database, store, params, settings=settings, for_write=for_write)
+
+    def check(conn: Connection) -> None:
+        decide_cutoff(params, target_now(conn))
+        if for_write and params.planned is not None:
+            check_reviewed(conn, settings, partial(_fault_now, conn, params))
+
+    look_early(database, store, settings, check=check, not_whole=not_purged if for_write else None)
     return _looked(store, params)
 
 
@@ -86,7 +86,7 @@ def snapshot(
     db: Session, store: Store, request: TombstoneFields, plan: TombstonePlanRead | None = None
 ) -> TombstoneParams:
     """Everything that decides what the job does, now: request over store over global over default."""
-    retention, source = _retention(db, store, request, plan)
+    retention, source = retention_of(db, store, request, plan, parameter=PURGE_DELAY)
     limits = StoreLimits.model_validate(store.limits)
     return TombstoneParams(
         cutoff=plan.cutoff if plan else request.cutoff,
@@ -116,13 +116,8 @@ def decide_cutoff(params: TombstoneParams, now: datetime) -> datetime | None:
         now: by the target's clock.
     Raises: FutureCutoff; RetentionTooShort: below a day without `force`.
     """
-    cutoff = params.cutoff
-    if cutoff is None and params.retention is not None:
-        cutoff = now - params.retention
-    if cutoff is None:
-        return None
-    check_cutoff(cutoff, now)
-    if now - cutoff < LEAST_AGE and not params.force:
+    cutoff = cutoff_of(params, now)
+    if cutoff is not None and now - cutoff < LEAST_AGE and not params.force:
         raise RetentionTooShort(
             f"{(now - cutoff).total_seconds() / 3600:.1f} hours ({params.retention_source}) is below a day:"
             " older changes may still be on their way from a consumer; use force if you mean it"
@@ -136,15 +131,14 @@ def fault_of(plan: TombstonePlan, params: TombstoneParams) -> str | None:
     Args:
         plan: what would go now, within the reviewed.
     """
-    if params.planned is None:
-        return None
-    for item in plan.rids:
-        if item.rows_to_remove > params.planned.get(item.rid, 0):
-            return (
-                f"{params.planned.get(item.rid, 0)} tombstones of replica id {item.rid} were reviewed, and"
-                f" {item.rows_to_remove} would go now: these are other entries; plan again"
-            )
-    return drift_fault(sum(params.planned.values()), plan.rows_to_remove, max_drift=params.max_drift)
+    return reviewed_fault(params, {item.rid: item.rows_to_remove for item in plan.rids}, tell=_other_entries)
+
+
+def _other_entries(rid: int, reviewed: int, now: int) -> str:
+    return (
+        f"{reviewed} tombstones of replica id {rid} were reviewed, and {now} would go now: these are other"
+        " entries; plan again"
+    )
 
 
 def _request(store: Store, fields: Mapping[str, Any], *, at: str = "") -> TombstoneFields:
@@ -162,73 +156,21 @@ def _request(store: Store, fields: Mapping[str, Any], *, at: str = "") -> Tombst
     return request
 
 
-def _retention(
-    db: Session, store: Store, request: TombstoneFields, plan: TombstonePlanRead | None
-) -> tuple[timedelta | None, str]:
-    if plan is not None:
-        return None, "PLAN"
-    if request.cutoff is not None:
-        return None, "REQUEST"
-    if request.retention_minutes is not None:
-        return timedelta(minutes=request.retention_minutes), "REQUEST"
-    in_effect = effective_by_name(db, PURGE_DELAY, store.parameters)
-    # As in 389: a delay of nothing keeps tombstones for ever.
-    return as_timedelta(in_effect.value) or None, in_effect.source
-
-
 def _find_plan(
     db: Session, store: Store, request: TombstoneFields, *, now: datetime
 ) -> TombstonePlanRead | None:
-    """The plan that a request names, if it may still be executed.
+    def difference(plan: TombstonePlanRead) -> str | None:
+        is_other = request.gone_rids is not None and sorted(set(request.gone_rids)) != plan.gone_rids
+        return "gone_rids must be those of the plan" if is_other else None
 
-    Raises: PlanNotUsable, also with PLAN_DIFFERS; PlanNoLongerHolds, LimitExceeded.
-    """
-    if request.plan_id is None:
-        return None
-    job = finished_purge_plan(db, store, request.plan_id, kind=TOMBSTONES)
-    plan = TombstonePlanRead.model_validate(job.result)
-    if request.gone_rids is not None and sorted(set(request.gone_rids)) != plan.gone_rids:
-        raise PlanNotUsable("gone_rids must be those of the plan", code="PLAN_DIFFERS")
-    reviewed = TombstoneParams.model_validate(job.params).target
-    check_still_holds(plan, store, reviewed_target=reviewed, target=target_of_store(store), now=now)
-    return plan
+    return find_plan(db, store, request, TombstonePlanRead, kind=TOMBSTONES, difference=difference, now=now)
 
 
-def _look_early(
-    database: Database, store: Store, params: TombstoneParams, *, settings: Settings, for_write: bool
-) -> None:
-    """Refuse at once what the job would refuse later; a target that is away is no error."""
-    try:
-        with opened_replica(database, settings, store, purpose="preflight", create=False) as conn:
-            decide_cutoff(params, target_now(conn))
-            status = find_status(conn)
-            if for_write:
-                _check_plan(conn, params, settings)
-    except SecretUnavailable:
-        raise
-    except ServiceError as error:
-        if error.retryable or error.code == ReplicaMissing.code:
-            return
-        raise
-    if for_write and status not in TRIMMED:
-        raise Conflict(not_purged(status), code=f"REPLICA_{status}")
-
-
-def _check_plan(conn: Connection, params: TombstoneParams, settings: Settings) -> None:
-    """Raise PlanNoLongerHolds where that is seen as fast as a plan is waited for; else the job sees it."""
-    if params.planned is None:
-        return
-    now, until = target_now(conn), time.monotonic() + settings.plan_wait_default_s
-    with suppress(TombstonePlanStopped):
-        plan = plan_tombstones(
-            conn,
-            params.rules(params.cutoff),
-            now_s=int(now.timestamp()),
-            should_stop=lambda: time.monotonic() > until,
-        )
-        fault = fault_of(plan, params)
-        if fault is not None:
-            raise PlanNoLongerHolds(fault)
+def _fault_now(
+    conn: Connection, params: TombstoneParams, now_s: int, should_stop: Callable[[], bool]
+) -> str | None:
+    rules = params.rules(params.cutoff)
+    return fault_of(plan_tombstones(conn, rules, now_s=now_s, should_stop=should_stop), params)
 
 
 def _looked(store: Store, params: TombstoneParams) -> Looked:

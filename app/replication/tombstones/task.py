@@ -4,39 +4,27 @@ What has been removed is told by the ledger, where there is one; an attempt that
 from the first key again: what is gone is not there.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from datetime import datetime
-from functools import partial
 from typing import Any, Final
 
-from app.jobs.errors import JobFailed
 from app.jobs.running.context import JobContext
 from app.kit.instants import instant_text
-from app.replication.agreements.service import register_missing
-from app.replication.agreements.sessions.service import target_of_store
-from app.replication.replica.replicas import compare_with_memory
+from app.replication.purges.attempt import prepared
 from app.replication.tombstones.loop import Burial, BurialCourse, bury_once
 from app.replication.tombstones.models import TombstoneParams
-from app.replication.tombstones.report import left_result, plan_read, reach_of
-from app.replication.tombstones.service import decide_cutoff, fault_of, not_purged, tombstone_resource
-from app.sweeps.counts import Counts, ledger_counts, noted_counts
-from app.sweeps.cutoff import fixed_instant
-from app.sweeps.frame import Sweeping, asked, beside_plan, run_sweep
-from app.sweeps.limits import check_limits
+from app.replication.tombstones.report import left_result, plan_read
+from app.replication.tombstones.service import decide_cutoff, not_purged, tombstone_resource
+from app.sweeps.counts import Counts
+from app.sweeps.frame import Sweeping, beside_plan, run_sweep
 from app.sweeps.loop import sweep_here
 from app.sweeps.purging import TOMBSTONES
 from app.sweeps.silence import prove_sweep_silent
 from spark.replication.agreements import forget_removed
-from spark.replication.errors import ReplicationRefused
-from spark.replication.records import TRIMMED, ReplicaStatus
-from spark.replication.replica.replica import find_replica, snapshot
+from spark.replication.replica.replica import snapshot
 from spark.replication.tombstones.plan import TombstonePlan
-from spark.replication.tombstones.units import ReplicaNotPurged
-from spark.targets.advisory import hold
-from spark.targets.connection import Connection, target_now
 
-CHECKPOINT_LIMITS = "limits"
 _NOTHING: Final = TombstonePlan(0, (), None, (), None)
 
 
@@ -80,78 +68,21 @@ def _removed_so_far(done: Counts) -> dict[str, Any]:
     return {"kind": TOMBSTONES, "removed": {"entries": sum(done.rows.values())}}
 
 
-@contextmanager
-def _prepared(context: JobContext) -> Iterator[Burial | None]:
-    """The replica of a job, ready to be planned; None: it has no tables yet, so there is nothing to purge."""
-    try:
-        with asked(context, TombstoneParams, target_fields=target_of_store) as (conn, store, params):
-            if find_replica(conn) is None:
-                yield None
-                return
-            status = compare_with_memory(context.database, conn, store.id)
-            if status not in TRIMMED:
-                raise _not_whole(status)
-            cutoff = fixed_instant(context, partial(_decide_cutoff, conn, params))
-            yield Burial(context, conn, store, params, cutoff)
-    except ReplicaNotPurged as error:
-        raise _not_whole(error.status) from error
-    except ReplicationRefused as error:
-        raise JobFailed(error.code, error.detail) from error
-
-
-def _not_whole(status: str) -> JobFailed:
-    return JobFailed(f"REPLICA_{ReplicaStatus(status)}", not_purged(status), retryable=True)
-
-
-def _decide_cutoff(conn: Connection, params: TombstoneParams) -> datetime | None:
-    return decide_cutoff(params, target_now(conn))
+def _prepared(context: JobContext) -> AbstractContextManager[Burial | None]:
+    return prepared(context, TombstoneParams, Burial, cutoff=decide_cutoff, not_whole=not_purged)
 
 
 def _resource(burial: Burial) -> str:
     return tombstone_resource(burial.store)
 
 
-def _claimed(burial: Burial) -> None:
-    if not burial.claim.has_ledger:
-        hold(burial.conn, burial.claim.resource)
-        burial.tally.rows = dict(noted_counts(burial.context).rows)
-
-
-def _check(burial: Burial) -> None:
-    register_missing(burial.context.database, burial.conn, burial.store.id)
-    burial.planned = burial.plan(is_reviewed=True)
-    _check_start(burial, burial.planned)
-
-
 def _sweep(burial: Burial) -> None:
-    assert burial.planned is not None, "planned when it was checked"
-    course = BurialCourse(burial, burial.planned, before=sum(_so_far(burial).rows.values()))
+    course = BurialCourse(burial, before=sum(burial.so_far().rows.values()))
     sweep_here(burial.conn, bury_once, course, burial.context)
     forget_removed(burial.conn, now_s=burial.now_s())
 
 
-def _check_start(burial: Burial, plan: TombstonePlan) -> None:
-    """Fail before the first delete when a reviewed plan does not hold, or a limit is exceeded.
-
-    Counted once: an attempt that goes on has removed some already.
-    """
-    if burial.context.checkpoint(CHECKPOINT_LIMITS) is not None:
-        return
-    fault = fault_of(plan, burial.params)
-    if fault is not None:
-        raise JobFailed("PLAN_NO_LONGER_HOLDS", fault)
-    check_limits(burial.store, burial.params, reach_of(plan))
-    noted = {"rows": plan.rows, "rows_to_remove": plan.rows_to_remove}
-    burial.context.save_checkpoint(CHECKPOINT_LIMITS, noted)
-
-
 # -- the end
-
-
-def _so_far(burial: Burial) -> Counts:
-    if burial.claim.has_ledger:
-        return ledger_counts(burial.context, burial.conn)
-    return Counts(burial.tally.rows, burial.tally.units, is_exact=False)
 
 
 def _tell(burial: Burial, done: Counts) -> dict[str, Any]:
@@ -192,9 +123,9 @@ def _head(params: TombstoneParams, cutoff: datetime | None) -> dict[str, Any]:
 
 BURYING: Final[Sweeping[Burial]] = Sweeping(
     resource=_resource,
-    claimed=_claimed,
-    check=_check,
+    claimed=Burial.was_claimed,
+    check=Burial.check,
     sweep=_sweep,
-    counts=_so_far,
+    counts=Burial.so_far,
     tell=_tell,
 )

@@ -1,37 +1,40 @@
 """Rules of a purge CHANGELOG at its submission: the snapshot, the early look at the replica, the plan."""
 
-import time
-from collections.abc import Mapping
-from contextlib import suppress
-from datetime import datetime, timedelta
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 from sqlmodel import Session
 
 from app.db import Database
-from app.errors import Conflict, ServiceError
-from app.jobs.errors import PlanNoLongerHolds, PlanNotUsable
-from app.jobs.plans.reviewed_plan import check_still_holds, drift_fault, finished_purge_plan
-from app.kinds.parameter import as_timedelta
 from app.parameters.service import effective_by_name
 from app.replication.agreements.sessions.service import target_of_store
-from app.replication.replica.replicas import find_status, opened_replica
+from app.replication.purges.looking import (
+    check_reviewed,
+    cutoff_of,
+    find_plan,
+    look_early,
+    retention_of,
+)
+from app.replication.purges.looking import fault_of as reviewed_fault
 from app.replication.trimming.models import TrimFields, TrimParams
-from app.secrets.errors import SecretUnavailable
 from app.settings import Settings
 from app.stores.models import StoreKind, StoreLimits
 from app.stores.rows import Store
 from app.stores.service import require_kind
-from app.sweeps.cutoff import check_cutoff
 from app.sweeps.models import ChangelogPlanRead
-from app.sweeps.purging import Looked, Purging
-from spark.replication.errors import ReplicaMissing
-from spark.replication.records import TRIMMED
-from spark.replication.trimming.plan import PlanStopped, TrimPlan, plan_trim
+from app.sweeps.purging import CHANGELOG, Looked, Purging
+from spark.replication.trimming.plan import TrimPlan, plan_trim
 from spark.targets.connection import Connection, target_now
 
 MAX_AGE = "nsslapd-changelogmaxage"
 MAX_ENTRIES = "nsslapd-changelogmaxentries"
+
+
+def not_trimmed(status: str) -> str:
+    """Why a replica that is not whole keeps its records."""
+    return f"a replica that is {status} is not trimmed: what it still needs is not known"
 
 
 def trim_resource(store: Store) -> str:
@@ -58,8 +61,13 @@ def look(
     with database.reading() as db:
         plan = _find_plan(db, store, request, now=now)
         params = snapshot(db, store, request, plan)
-    if set(store.runs_on) <= set(settings.labels):  # else only other runners reach it
-        _look_early(database, store, params, settings=settings, for_write=for_write)
+
+    def check(conn: Connection) -> None:
+        cutoff_of(params, target_now(conn))
+        if for_write and params.planned is not None:
+            check_reviewed(conn, settings, partial(_fault_now, conn, params))
+
+    look_early(database, store, settings, check=check, not_whole=not_trimmed if for_write else None)
     return _looked(store, params)
 
 
@@ -67,7 +75,7 @@ def snapshot(
     db: Session, store: Store, request: TrimFields, plan: ChangelogPlanRead | None = None
 ) -> TrimParams:
     """Everything that decides what the job does, now: request over store over global over default."""
-    retention, source = _retention(db, store, request, plan)
+    retention, source = retention_of(db, store, request, plan, parameter=MAX_AGE)
     bound, bound_source = _max_entries(db, store, request, plan)
     limits = StoreLimits.model_validate(store.limits)
     return TrimParams(
@@ -91,20 +99,6 @@ def snapshot(
     )
 
 
-def _retention(
-    db: Session, store: Store, request: TrimFields, plan: ChangelogPlanRead | None
-) -> tuple[timedelta | None, str]:
-    if plan is not None:
-        return None, "PLAN"
-    if request.cutoff is not None:
-        return None, "REQUEST"
-    if request.retention_minutes is not None:
-        return timedelta(minutes=request.retention_minutes), "REQUEST"
-    in_effect = effective_by_name(db, MAX_AGE, store.parameters)
-    # As in 389: an age of nothing is no bound.
-    return as_timedelta(in_effect.value) or None, in_effect.source
-
-
 def _max_entries(
     db: Session, store: Store, request: TrimFields, plan: ChangelogPlanRead | None
 ) -> tuple[int | None, str]:
@@ -117,60 +111,25 @@ def _max_entries(
 
 
 def _find_plan(db: Session, store: Store, request: TrimFields, *, now: datetime) -> ChangelogPlanRead | None:
-    """The plan that a request names, if it may still be executed.
+    def difference(plan: ChangelogPlanRead) -> str | None:
+        is_other = request.max_entries is not None and request.max_entries != plan.max_entries
+        return "max_entries must be that of the plan" if is_other else None
 
-    Raises: PlanNotUsable, also with PLAN_DIFFERS; PlanNoLongerHolds, LimitExceeded.
-    """
-    if request.plan_id is None:
-        return None
-    job = finished_purge_plan(db, store, request.plan_id, kind="CHANGELOG")
-    plan = ChangelogPlanRead.model_validate(job.result)
-    if request.max_entries is not None and request.max_entries != plan.max_entries:
-        raise PlanNotUsable("max_entries must be that of the plan", code="PLAN_DIFFERS")
-    reviewed = TrimParams.model_validate(job.params).target
-    check_still_holds(plan, store, reviewed_target=reviewed, target=target_of_store(store), now=now)
-    return plan
+    return find_plan(db, store, request, ChangelogPlanRead, kind=CHANGELOG, difference=difference, now=now)
 
 
-def _look_early(
-    database: Database, store: Store, params: TrimParams, *, settings: Settings, for_write: bool
-) -> None:
-    """Refuse at once what the job would refuse later; a target that is away is no error."""
-    try:
-        with opened_replica(database, settings, store, purpose="preflight", create=False) as conn:
-            if params.cutoff is not None:
-                check_cutoff(params.cutoff, target_now(conn))
-            status = find_status(conn)
-            if for_write:
-                _check_plan(conn, params, settings)
-    except SecretUnavailable:
-        raise
-    except ServiceError as error:
-        if error.retryable or error.code == ReplicaMissing.code:
-            return
-        raise
-    if for_write and status not in TRIMMED:
-        detail = f"a replica that is {status} is not trimmed: what it still needs is not known"
-        raise Conflict(detail, code=f"REPLICA_{status}")
-
-
-def _check_plan(conn: Connection, params: TrimParams, settings: Settings) -> None:
-    """Raise PlanNoLongerHolds where that is seen as fast as a plan is waited for; else the job sees it."""
-    if params.planned is None:
-        return
-    now, until = target_now(conn), time.monotonic() + settings.plan_wait_default_s
-    with suppress(PlanStopped):
-        plan = plan_trim(
-            conn,
-            cutoff_s=None if params.cutoff is None else int(params.cutoff.timestamp()),
-            max_entries=params.max_entries,
-            now_s=int(now.timestamp()),
-            should_stop=lambda: time.monotonic() > until,
-            reviewed=params.reviewed,
-        )
-        fault = fault_of(plan, params)
-        if fault is not None:
-            raise PlanNoLongerHolds(fault)
+def _fault_now(
+    conn: Connection, params: TrimParams, now_s: int, should_stop: Callable[[], bool]
+) -> str | None:
+    plan = plan_trim(
+        conn,
+        cutoff_s=None if params.cutoff is None else int(params.cutoff.timestamp()),
+        max_entries=params.max_entries,
+        now_s=now_s,
+        should_stop=should_stop,
+        reviewed=params.reviewed,
+    )
+    return fault_of(plan, params)
 
 
 def fault_of(plan: TrimPlan, params: TrimParams) -> str | None:
@@ -179,15 +138,16 @@ def fault_of(plan: TrimPlan, params: TrimParams) -> str | None:
     Args:
         plan: what would go now, within the reviewed.
     """
-    if params.planned is None:
-        return None
-    for item in plan.rids:
-        if item.rows_to_remove > params.planned.get(item.rid, 0):
-            return (
-                f"{params.planned.get(item.rid, 0)} records of replica id {item.rid} were reviewed, and up to"
-                f" the last of them {item.rows_to_remove} would go now: it is another changelog; plan again"
-            )
-    return drift_fault(sum(params.planned.values()), plan.rows_to_remove, max_drift=params.max_drift)
+    return reviewed_fault(
+        params, {item.rid: item.rows_to_remove for item in plan.rids}, tell=_another_changelog
+    )
+
+
+def _another_changelog(rid: int, reviewed: int, now: int) -> str:
+    return (
+        f"{reviewed} records of replica id {rid} were reviewed, and up to the last of them {now} would go"
+        " now: it is another changelog; plan again"
+    )
 
 
 def unseen(db: Session, store: Store, fields: Mapping[str, Any]) -> Looked:

@@ -4,39 +4,27 @@ What has been removed is told by the ledger, where there is one; where reading g
 changelog itself, whose lowest records are the next.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from datetime import datetime
-from functools import partial
 from typing import Any, Final
 
-from app.jobs.errors import JobFailed
 from app.jobs.running.context import JobContext
 from app.kit.instants import instant_text
-from app.replication.agreements.service import register_missing
-from app.replication.agreements.sessions.service import target_of_store
-from app.replication.replica.replicas import compare_with_memory
+from app.replication.purges.attempt import prepared
+from app.replication.purges.looking import cutoff_of
 from app.replication.trimming.loop import Trim, TrimCourse, trim_once
 from app.replication.trimming.models import TrimParams
-from app.replication.trimming.report import plan_read, reach_of, rids_result
-from app.replication.trimming.service import fault_of, trim_resource
-from app.sweeps.counts import Counts, ledger_counts, noted_counts
-from app.sweeps.cutoff import check_cutoff, fixed_instant
-from app.sweeps.frame import Sweeping, asked, beside_plan, run_sweep
-from app.sweeps.limits import check_limits
+from app.replication.trimming.report import plan_read, rids_result
+from app.replication.trimming.service import not_trimmed, trim_resource
+from app.sweeps.counts import Counts
+from app.sweeps.frame import Sweeping, beside_plan, run_sweep
 from app.sweeps.loop import sweep_here
 from app.sweeps.purging import CHANGELOG
 from app.sweeps.silence import prove_sweep_silent
 from spark.replication.agreements import forget_removed
-from spark.replication.errors import ReplicationRefused
-from spark.replication.records import TRIMMED, ReplicaStatus
-from spark.replication.replica.replica import find_replica
 from spark.replication.trimming.plan import TrimPlan
-from spark.replication.trimming.units import ReplicaNotTrimmed, step_of
-from spark.targets.advisory import hold
-from spark.targets.connection import Connection, target_now
-
-CHECKPOINT_LIMITS = "limits"
+from spark.replication.trimming.units import step_of
 
 
 def run_trimming(context: JobContext) -> Mapping[str, Any]:
@@ -84,76 +72,18 @@ def _removed_so_far(done: Counts) -> dict[str, Any]:
     }
 
 
-@contextmanager
-def _prepared(context: JobContext) -> Iterator[Trim | None]:
-    """The replica of a job, ready to be planned; None: it has no tables yet, so there is nothing to trim."""
-    try:
-        with asked(context, TrimParams, target_fields=target_of_store) as (conn, store, params):
-            if find_replica(conn) is None:
-                yield None
-                return
-            status = compare_with_memory(context.database, conn, store.id)
-            if status not in TRIMMED:
-                raise _not_whole(status)
-            cutoff = fixed_instant(context, partial(_decide_cutoff, conn, params))
-            yield Trim(context, conn, store, params, cutoff)
-    except ReplicaNotTrimmed as error:
-        raise _not_whole(error.status) from error
-    except ReplicationRefused as error:
-        raise JobFailed(error.code, error.detail) from error
-
-
-def _not_whole(status: str) -> JobFailed:
-    detail = f"a replica that is {status} is not trimmed: what it still needs is not known"
-    return JobFailed(f"REPLICA_{ReplicaStatus(status)}", detail, retryable=True)
-
-
-def _decide_cutoff(conn: Connection, params: TrimParams) -> datetime | None:
-    now = target_now(conn)
-    cutoff = params.cutoff
-    if cutoff is None and params.retention is not None:
-        cutoff = now - params.retention
-    if cutoff is not None:
-        check_cutoff(cutoff, now)
-    return cutoff
+def _prepared(context: JobContext) -> AbstractContextManager[Trim | None]:
+    return prepared(context, TrimParams, Trim, cutoff=cutoff_of, not_whole=not_trimmed)
 
 
 def _resource(trim: Trim) -> str:
     return trim_resource(trim.store)
 
 
-def _claimed(trim: Trim) -> None:
-    if not trim.claim.has_ledger:
-        hold(trim.conn, trim.claim.resource)
-        trim.tally.rows = dict(noted_counts(trim.context).rows)
-
-
-def _check(trim: Trim) -> None:
-    register_missing(trim.context.database, trim.conn, trim.store.id)
-    trim.planned = trim.plan(is_reviewed=True)
-    _check_start(trim, trim.planned)
-
-
 def _sweep(trim: Trim) -> None:
-    assert trim.planned is not None, "planned when it was checked"
-    course = TrimCourse(trim, trim.planned, before=sum(_so_far(trim).rows.values()))
+    course = TrimCourse(trim, before=sum(trim.so_far().rows.values()))
     sweep_here(trim.conn, trim_once, course, trim.context)
     forget_removed(trim.conn, now_s=trim.now_s())
-
-
-def _check_start(trim: Trim, plan: TrimPlan) -> None:
-    """Fail before the first delete when a reviewed plan does not hold, or a limit is exceeded.
-
-    Counted once: an attempt that goes on has removed some already.
-    """
-    if trim.context.checkpoint(CHECKPOINT_LIMITS) is not None:
-        return
-    fault = fault_of(plan, trim.params)
-    if fault is not None:
-        raise JobFailed("PLAN_NO_LONGER_HOLDS", fault)
-    check_limits(trim.store, trim.params, reach_of(plan))
-    noted = {"rows": plan.rows, "rows_to_remove": plan.rows_to_remove}
-    trim.context.save_checkpoint(CHECKPOINT_LIMITS, noted)
 
 
 # -- the end
@@ -162,12 +92,6 @@ def _check_start(trim: Trim, plan: TrimPlan) -> None:
 def _by_rid(done: Counts) -> dict[int, int]:
     """Rows by replica id: the ledger has them by its step, the job by the id alone."""
     return {step_of(step): rows for step, rows in done.rows.items()}
-
-
-def _so_far(trim: Trim) -> Counts:
-    if trim.claim.has_ledger:
-        return ledger_counts(trim.context, trim.conn)
-    return Counts(trim.tally.rows, trim.tally.units, is_exact=False)
 
 
 def _tell(trim: Trim, done: Counts) -> dict[str, Any]:
@@ -215,9 +139,9 @@ def _head(params: TrimParams, cutoff: datetime | None) -> dict[str, Any]:
 
 TRIMMING: Final[Sweeping[Trim]] = Sweeping(
     resource=_resource,
-    claimed=_claimed,
-    check=_check,
+    claimed=Trim.was_claimed,
+    check=Trim.check,
     sweep=_sweep,
-    counts=_so_far,
+    counts=Trim.so_far,
     tell=_tell,
 )

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from spark.formats.csn import Csn
 from spark.formats.replica import tables_of
+from spark.replication.errors import PlanStopped
 from spark.replication.tombstones.ceiling import TombstoneCeiling, ceiling, name_of_rid
 from spark.targets.connection import Connection
 from spark.targets.key_order import select_by_index
@@ -23,10 +24,6 @@ BETWEEN: Final = (
 )
 REMOVABLE: Final = "is_tombstone and csn < :before and csn <= :upto"
 ShouldStop = Callable[[], bool]
-
-
-class TombstonePlanStopped(Exception):
-    """The job must stop; nothing is known yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +112,7 @@ def plan_tombstones(
 
     Args:
         now_s: the target's clock.
-    Raises: TombstonePlanStopped; ReplicaMissing.
+    Raises: PlanStopped; ReplicaMissing.
     """
     found = ceiling(conn, now_s=now_s, gone=rules.gone)
     bound = {"before": rules.before, "upto": rules.upto(found)}
@@ -175,13 +172,13 @@ def pages(
 ) -> Iterator[tuple[EntryKey, EntryKey]]:
     """All entries in stretches of at most PAGE_ROWS, as (after, up to and with).
 
-    Raises: TombstonePlanStopped.
+    Raises: PlanStopped.
     """
     table = tables_of(conn).entries
     inside = f"from {table} where (database, key) > (:low_database, :low_key)"
     while True:
         if should_stop():
-            raise TombstonePlanStopped
+            raise PlanStopped
         low = {"low_database": after[0], "low_key": after[1]}
         in_order = f"select database, key {inside} order by database"
         rows = select_by_index(

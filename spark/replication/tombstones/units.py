@@ -25,7 +25,7 @@ from spark.replication.csn_generator import (
     TimestampOutOfRange,
     adjust,
 )
-from spark.replication.errors import ReplicationRefused
+from spark.replication.errors import ReplicaNotWhole
 from spark.replication.records import TRIMMED
 from spark.replication.replica.buried import raise_bound
 from spark.replication.replica.conditions import hold_arrivals
@@ -48,17 +48,6 @@ from spark.targets.transaction import Done, UnitResult, delete_rows, run_in_tran
 
 STEP: Final = "TOMBSTONES"
 """What the ledger counts all of them under."""
-
-
-class ReplicaNotPurged(ReplicationRefused):
-    """The replica is RESTORED or INITIALIZING: what it still needs is not known."""
-
-    def __init__(self, status: str) -> None:
-        super().__init__(f"a replica that is {status} keeps its tombstones")
-        self.status = status
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (ReplicaNotPurged, (self.status,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +103,7 @@ class TombstoneWalk:
     ) -> KeySpan | None:
         """The next tombstones that may go by now, at most so many; None: the work is done.
 
-        Raises: TombstonePlanStopped.
+        Raises: PlanStopped.
         """
         upto = self._rules.upto(ceiling(conn, now_s=now_s, gone=self._rules.gone))
         if not upto or not self._rules.before:
@@ -143,7 +132,7 @@ def run_tombstones(conn: Connection, unit: TombstoneUnit) -> UnitResult:
 
     What is needed by now stays.
 
-    Raises: ReplicaNotPurged, ClockSkewed; as `run_in_transaction`.
+    Raises: ReplicaNotWhole, ClockSkewed; as `run_in_transaction`.
     """
     return run_in_transaction(conn, unit, lambda: _remove(conn, unit))
 
@@ -171,7 +160,7 @@ def _remove(conn: Connection, unit: TombstoneUnit) -> Done:
     hold_arrivals(conn, tables)
     row, state = lock_replica(conn, tables)
     if row.status not in TRIMMED:
-        raise ReplicaNotPurged(row.status)
+        raise ReplicaNotWhole(row.status)
     lock_agreements(conn)
     found = ceiling(conn, now_s=int(target_now(conn).timestamp()), gone=unit.rules.gone)
     # What may go since the look belongs to a later unit: this one stays as small as it was planned.

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from spark.formats.csn import Csn
 from spark.formats.replica import tables_of
+from spark.replication.errors import PlanStopped
 from spark.replication.replica.replica import read_vectors
 from spark.replication.trimming.units import Ceiling, ceilings
 from spark.targets.connection import Connection
@@ -17,10 +18,6 @@ from spark.targets.key_order import select_by_index
 PAGE_ROWS = 50_000
 _INSIDE = "rid = :rid and csn > :low and csn <= :high"
 ShouldStop = Callable[[], bool]
-
-
-class PlanStopped(Exception):
-    """The job must stop; nothing is known yet."""
 
 
 @dataclass(frozen=True, slots=True)

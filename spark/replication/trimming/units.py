@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from spark.formats.csn import Csn
 from spark.formats.replica import ReplicaTables, tables_of
 from spark.replication.agreements import Floor, floors, lock_agreements
-from spark.replication.errors import ReplicationRefused
+from spark.replication.errors import ReplicaNotWhole
 from spark.replication.proofs.history_points import keep_trimmed
 from spark.replication.records import TRIMMED
 from spark.replication.replica.replica import read_vectors
@@ -29,17 +29,6 @@ from spark.targets.transaction import Done, UnitResult, delete_rows, run_in_tran
 
 _STEP = "RID_"
 """The ledger counts by step: one for each replica id."""
-
-
-class ReplicaNotTrimmed(ReplicationRefused):
-    """The replica is RESTORED or INITIALIZING: what it still needs is not known."""
-
-    def __init__(self, status: str) -> None:
-        super().__init__(f"a replica that is {status} is not trimmed")
-        self.status = status
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (ReplicaNotTrimmed, (self.status,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +182,7 @@ def run_trim(conn: Connection, unit: TrimUnit) -> UnitResult:
 
     What an agreement holds by now stays.
 
-    Raises: ReplicaNotTrimmed; as `run_in_transaction`.
+    Raises: ReplicaNotWhole; as `run_in_transaction`.
     """
     return run_in_transaction(conn, unit, lambda: _remove(conn, unit))
 
@@ -279,8 +268,8 @@ def _remove(conn: Connection, unit: TrimUnit) -> Done:
 def _check_status(conn: Connection, tables: ReplicaTables) -> None:
     """Refuse where the replica is not whole, and keep it from becoming so until the commit.
 
-    Raises: ReplicaNotTrimmed.
+    Raises: ReplicaNotWhole.
     """
     rows = conn.execute(f"select status from {tables.replica} r{conn.dialect.share_lock('r')}")
     if rows and rows[0][0] not in TRIMMED:
-        raise ReplicaNotTrimmed(rows[0][0])
+        raise ReplicaNotWhole(rows[0][0])

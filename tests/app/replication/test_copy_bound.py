@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,7 +15,7 @@ import pytest
 from app.jobs.errors import JobFailed
 from app.replication.peer.answers import PeerRefused
 from app.replication.supplier import copying
-from app.replication.supplier.copying import CopyOutdated, PageBound
+from app.replication.supplier.copying import BoundNotKept, CopyOutdated, PageBound
 from app.replication.supplier.extinctions import require_bound_taken
 from app.replication.supplier.ground import Ground
 from app.replication.supplier.lease import Lease
@@ -113,9 +115,29 @@ def _ground(conn: Connection, client: _Client, **total: Any) -> tuple[Ground, _R
     return cast(Ground, SimpleNamespace(conn=conn, client=client, record=record)), record
 
 
-def _lease(*, is_copied: bool = False) -> Lease:
-    acquired = SimpleNamespace(capabilities=frozenset({TOMBSTONES_CAPABILITY}), is_copied=is_copied)
+def _lease(
+    *, is_copied: bool = False, capabilities: frozenset[str] = frozenset({TOMBSTONES_CAPABILITY})
+) -> Lease:
+    acquired = SimpleNamespace(capabilities=capabilities, is_copied=is_copied)
     return cast(Lease, SimpleNamespace(acquired=acquired, epoch=SimpleNamespace(epoch=1), next_seq=3))
+
+
+@contextmanager
+def _keeping(bound: PageBound, record: _Record) -> Iterator[None]:
+    """The session's thread, which looks again and again."""
+    is_over = threading.Event()
+
+    def look() -> None:
+        while not is_over.wait(0.01):
+            bound.keep(cast(Record, record))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
 
 
 def test_a_supplier_that_is_put_back_between_two_pages_sends_the_bound_of_the_first(
@@ -126,10 +148,10 @@ def test_a_supplier_that_is_put_back_between_two_pages_sends_the_bound_of_the_fi
     with _opened(path) as conn:
         _purge(conn)
         bound = PageBound(None)
-        first = next(_pages(conn, bound)).records().column("key").to_pylist()
+        _, record = _ground(conn, _Client(TOLD))
+        with _keeping(bound, record):
+            first = next(_pages(conn, bound)).records().column("key").to_pylist()
         assert (first, bound.csn) == ([b"b"], csn(30, 1))
-        ground, record = _ground(conn, _Client(TOLD))
-        bound.note(cast(Record, record))
         kept = record.saved
     _put_back(path, backup)
     with _opened(path) as conn:
@@ -139,6 +161,39 @@ def test_a_supplier_that_is_put_back_between_two_pages_sends_the_bound_of_the_fi
         ground, record = _ground(conn, client := _Client(TOLD), **kept)
         copying._complete(ground, _lease())
         assert client.heard == [csn(30, 1)]
+
+
+def test_no_page_leaves_before_its_bound_is_kept(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that died between a page and its answer knew nothing of what was purged before the page."""
+    monkeypatch.setattr(copying, "KEPT_WITHIN_S", 0.2)
+    with _opened(path) as conn:
+        bound = PageBound(None)
+        pages = _pages(conn, bound)
+        assert next(pages).records().column("key").to_pylist() == [b"a"]  # nothing was purged
+        _purge(conn)
+        with pytest.raises(BoundNotKept):
+            next(pages)
+        assert bound.csn == csn(30, 1)
+
+
+def test_a_bound_that_rises_while_it_is_kept_is_kept_too(path: Path) -> None:
+    with _opened(path) as conn:
+        bound = PageBound(None)
+        bound.meet(csn(30, 1))
+        _, record = _ground(conn, _Client(TOLD))
+        save = record.save
+
+        def meet_more() -> None:
+            save()
+            bound.meet(csn(40, 1))
+
+        record.save = meet_more  # type: ignore[method-assign]
+        bound.keep(cast(Record, record))
+        record.save = save  # type: ignore[method-assign]
+        assert record.saved["buried"] == str(csn(30, 1))
+        bound.keep(cast(Record, record))
+        bound.await_keeping()
+        assert record.saved["buried"] == str(csn(40, 1))
 
 
 def test_a_new_copy_knows_no_bound_of_the_one_before(path: Path) -> None:
@@ -180,12 +235,15 @@ def test_a_copy_that_is_complete_is_not_begun_anew(path: Path) -> None:
         assert copying._complete(ground, _lease(is_copied=True)) == {1: csn(10, 1)}
 
 
-def test_who_keeps_no_bound_gets_no_copy_without_its_tombstones(path: Path) -> None:
+def test_who_keeps_no_bound_gets_no_copy_without_its_tombstones(path: Path, tmp_path: Path) -> None:
+    require_bound_taken(None, frozenset())
+    require_bound_taken(csn(30, 1), frozenset({TOMBSTONES_CAPABILITY}))
+    with pytest.raises(JobFailed) as failed:
+        require_bound_taken(csn(30, 1), frozenset())
+    assert failed.value.code == "TOMBSTONES_NOT_SUPPORTED"
+    # Also where the supplier was put back meanwhile, and has its tombstones again.
     with _opened(path) as conn:
-        ground, _ = _ground(conn, _Client(TOLD))
-        require_bound_taken(ground, frozenset())
-        _purge(conn)
-        require_bound_taken(ground, frozenset({TOMBSTONES_CAPABILITY}))
-        with pytest.raises(JobFailed) as failed:
-            require_bound_taken(ground, frozenset())
-        assert failed.value.code == "TOMBSTONES_NOT_SUPPORTED"
+        ground, _ = _ground(conn, client := _Client(TOLD), buried=str(csn(30, 1)))
+        with pytest.raises(JobFailed, match="purged"):
+            copying._complete(ground, _lease(capabilities=frozenset()))
+        assert client.heard == []
