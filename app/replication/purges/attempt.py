@@ -86,7 +86,7 @@ class ReplicaAttempt(Attempt[P], ABC, Generic[P, PlanOf]):
         """
 
     @abstractmethod
-    def fault(self, plan: PlanOf) -> str | None:
+    def stale_because(self, plan: PlanOf) -> str | None:
         """Why a reviewed plan does not hold any more; None: it does, or none is executed."""
 
     @abstractmethod
@@ -131,7 +131,7 @@ class ReplicaAttempt(Attempt[P], ABC, Generic[P, PlanOf]):
         self.planned = plan = self.plan(is_reviewed=True)
         if self.context.checkpoint(CHECKPOINT_LIMITS) is not None:
             return
-        fault = self.fault(plan)
+        fault = self.stale_because(plan)
         if fault is not None:
             raise JobFailed("PLAN_NO_LONGER_HOLDS", fault)
         check_limits(self.store, self.params, self.reach(plan))

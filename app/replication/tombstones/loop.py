@@ -33,7 +33,7 @@ class Burial(ReplicaAttempt[TombstoneParams, TombstonePlan]):
         with self.stopping():
             return plan_tombstones(self.conn, rules, now_s=self.now_s(), should_stop=self.is_stopped)
 
-    def fault(self, plan: TombstonePlan) -> str | None:
+    def stale_because(self, plan: TombstonePlan) -> str | None:
         """Why a reviewed plan does not hold any more."""
         return fault_of(plan, self.params)
 

@@ -37,7 +37,7 @@ class Trim(ReplicaAttempt[TrimParams, TrimPlan]):
                 reviewed=self.params.reviewed if is_reviewed else None,
             )
 
-    def fault(self, plan: TrimPlan) -> str | None:
+    def stale_because(self, plan: TrimPlan) -> str | None:
         """Why a reviewed plan does not hold any more."""
         return fault_of(plan, self.params)
 
