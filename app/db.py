@@ -239,8 +239,18 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
-        """Read: one snapshot on SQLite, READ COMMITTED on PostgreSQL; nothing is ever written."""
+        """Read; nothing is ever written. One snapshot on SQLite.
+
+        On PostgreSQL each statement has a snapshot and a transaction of its own: no lock is kept (`holding`).
+        """
         with _translated(), Session(self._reading, expire_on_commit=False, autoflush=False) as db:
+            yield db
+
+    @contextmanager
+    def holding(self) -> Iterator[Session]:
+        """Keep what its statements lock until the end of the block, and write nothing; on PostgreSQL."""
+        assert not self.is_sqlite, "its one writer would wait for this block"
+        with _translated(), Session(self.engine, expire_on_commit=False, autoflush=False) as db:
             yield db
 
     def rows(self, statement: Statement, **parameters: Any) -> Rows:

@@ -123,7 +123,7 @@ def refuse_own_metadata(database: Database, conn: Connection) -> None:
         is_own = is_own_file(Path(sqlite_path(conn.target)), database)
     elif conn.dialect.name == "postgresql" and not database.is_sqlite:
         key = secrets.randbits(63)
-        with database.reading() as own:
+        with database.holding() as own:
             own.execute(text("select pg_advisory_xact_lock(:key)"), {"key": key})
             is_own = bool(conn.execute(_SHOWS_LOCK, {"high": key >> 32, "low": key & 0xFFFFFFFF}))
     if is_own:

@@ -33,7 +33,7 @@ ELSEWHERE = {"ERASURE", "EXTINCTION", "LOG_SWITCH"}
 """In the fixtures of former versions: `tests/migrations/landed.py` and `peers.py`."""
 SINCE = {
     *("CHANNELS", "EXTRACT_REQUEST", "INCOMING_ERROR", "REGISTRATION_REQUEST"),
-    *("STATISTICS", "STRANDED", "TRIGGER_HIST"),
+    *("STATISTICS", "STRANDED", "TOMBSTONES", "TRIGGER_HIST"),
 }
 """No landed version had jobs of these."""
 PATIENCE_S = 90.0

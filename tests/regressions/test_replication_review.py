@@ -205,7 +205,13 @@ def test_a_page_of_a_copy_is_not_emptied_between_its_vectors_and_its_entries(
 
         monkeypatch.setattr(supplier_copy, "snapshot", seen_and_emptied)
         pages = supplier_copy._batches(
-            conn, generation=csn(0, 1), begun={}, after=None, rows_max=10, bytes_max=100_000
+            conn,
+            generation=csn(0, 1),
+            begun={},
+            after=None,
+            rows_max=10,
+            bytes_max=100_000,
+            bound=supplier_copy.PageBound(None),
         )
         assert [batch.rows for batch in pages] == [1]
     assert refused

@@ -132,7 +132,7 @@ class Machine:
         span = trim.Span(rid, Csn("0" * 20), Csn(upto), 1)
         try:
             return trim.run_trim(self.conn, trim.TrimUnit("job", span, 1, "changelog", has_ledger=False)).rows
-        except trim.ReplicaNotTrimmed:
+        except trim.ReplicaNotWhole:
             return 0
 
     def entries(self) -> dict[bytes, tuple[str, bytes | None]]:

@@ -57,7 +57,9 @@ def test_recorded_unit_is_found_with_its_counts(target: Target, opened: Connect)
     assert (found.step, found.rows_affected, found.detail) == ("DATA", 5, {"lo": 1, "hi": [2, None]})
     assert ledger_totals(conn, JOB) == {"DATA": StepTotals(2, 2**40 + 5), "EVENTS": StepTotals(1, 0)}
     [totals] = list_jobs(conn)
-    assert totals == JobTotals(JOB, 3, 2**40 + 5, 3, totals.first_committed_at, totals.last_committed_at)
+    assert totals == JobTotals(
+        JOB, 3, 2**40 + 5, 3, totals.first_committed_at, totals.last_committed_at, "DATA"
+    )
 
 
 def test_unit_recorded_twice_rolls_the_second_effect_back(target: Target, opened: Connect) -> None:
