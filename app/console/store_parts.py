@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from app.console.calls import Api, Refused
+from app.console.words import decoded
 from app.stores.models import StoreKind
 
 PAGE: Final = 25
@@ -15,9 +16,11 @@ class Reading:
     """One operation of the API and what of it is shown.
 
     Attributes:
-        path: below the store; below /v1 where `by` names a field.
-        by: a field of the store, for an operation that many stores share: asked for what this one has in it;
-            `id`: the operation is asked for `store`.
+        path: below the store; below /v1 where `by` is no None.
+        by: a field of the store: the operation is asked for what has the same in it; `id`: for `store`; an
+            empty one: for all.
+        nothing: what is said where it answers nothing.
+        coded: columns of bytes in base64, which are shown as text.
         columns: of a list; none: it is no list.
         pages: below the store, where each row has a page of its own by its id.
         told_by_one: a field that only the operation of one row fills; what it holds is shown as the row's.
@@ -28,18 +31,23 @@ class Reading:
     columns: tuple[str, ...] = ()
     pages: str = ""
     told_by_one: str = ""
-    by: str = ""
+    by: str | None = None
+    coded: tuple[str, ...] = ()
+    nothing: str = "None."
 
     async def read(self, api: Api, store_id: str) -> dict[str, Any]:
         """Its answer, or why there is none: one refusal does not hide the others."""
         query = {"page_size": PAGE} if self.columns else {}
         shown = {"title": self.title, "columns": self.columns, "refused": None, "rows": None, "fields": None}
+        shown["nothing"] = self.nothing
         try:
             found = await self._ask(api, store_id, query)
             if self.told_by_one:
                 found = {"items": await self._whole(api, store_id, found["items"])}
         except Refused as error:
             return shown | {"refused": error, "pages": None}
+        for row in found["items"] if self.coded else ():
+            row |= {name: _text_of(row[name]) for name in self.coded}
         pages = f"/console/stores/{store_id}/{self.pages}/" if self.pages else None
         return shown | {
             "pages": pages,
@@ -47,10 +55,11 @@ class Reading:
         }
 
     async def _ask(self, api: Api, store_id: str, query: Mapping[str, int]) -> Any:
-        if not self.by:
+        if self.by is None:
             return await api.get("stores", store_id, *self.path, **query)
-        if self.by == "id":
-            return await api.get(*self.path, store=store_id, **query)
+        if self.by in ("", "id"):
+            of_store = {"store": store_id} if self.by else {}
+            return await api.get(*self.path, **of_store, **query)
         store = await api.get("stores", store_id)
         return await api.get(*self.path, **{self.by: store[self.by]}, **query)
 
@@ -63,6 +72,10 @@ class Reading:
             is_away = is_away or bool(more.get("target_code"))
             whole.append(row | more)
         return whole
+
+
+def _text_of(coded: Any) -> Any:
+    return ", ".join(map(decoded, coded)) if isinstance(coded, list) else decoded(coded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +116,7 @@ _LOST: Final = (
     "overwritten_by_logged_at",
 )
 _ARCHIVES: Final = ("job_id", "created_at", "resource", "rows", "bytes", "files", "expires_at")
+_OFF: Final = "Off: a parameter of the store switches it on."
 _K: Final = StoreKind
 _ALL: Final = (
     Part("purges", "Purges now", (_K.SYMMETRICDS,), (Reading("Statistics", ("purge-stats",)),), None, True),
@@ -117,7 +131,12 @@ _ALL: Final = (
             Reading("Protections", ("protections",), _PROTECTIONS),
         ),
     ),
-    Part("extinctions", "Extinctions", (_K.JE, _K.REPLICA), (Reading("", ("extinctions",), _EXTINCTIONS),)),
+    Part(
+        "extinctions",
+        "Extinctions",
+        (_K.JE, _K.REPLICA),
+        (Reading("", ("extinctions",), _EXTINCTIONS, coded=("databases",)),),
+    ),
     Part("agreements", "Agreements", (_K.REPLICA,), (Reading("", ("agreements",)),), "agreements.html"),
     Part(
         "sessions",
@@ -126,12 +145,14 @@ _ALL: Final = (
         (Reading("", ("replication-sessions",), _SESSIONS),),
     ),
     Part("grants", "Grants to discard changes", (_K.REPLICA,), (Reading("", ("discard-grants",), _GRANTS),)),
-    Part("recurring", "Recurring purge", (_K.REPLICA,), (Reading("", ("purges", "recurring")),)),
+    Part(
+        "recurring", "Recurring purge", (_K.REPLICA,), (Reading("", ("purges", "recurring"), nothing=_OFF),)
+    ),
     Part(
         "recurring-cleanup",
         "Recurring cleanup",
         (_K.SLONY,),
-        (Reading("", ("event-cleanups", "recurring")),),
+        (Reading("", ("event-cleanups", "recurring"), nothing=_OFF),),
     ),
     Part(
         "replication",
@@ -147,7 +168,7 @@ _ALL: Final = (
         "topology",
         "Topology now",
         (_K.REPLICA,),
-        (Reading("", ("replication", "topology"), by="id"),),
+        (Reading("", ("replication", "topology"), by=""),),
         "topology.html",
         asks_target=True,
     ),
@@ -155,7 +176,7 @@ _ALL: Final = (
         "overwritten",
         "Changes that lost",
         (_K.REPLICA,),
-        (Reading("", ("changes", "overwritten"), _LOST),),
+        (Reading("", ("changes", "overwritten"), _LOST, coded=("database", "key")),),
         None,
         True,
     ),

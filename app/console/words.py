@@ -224,11 +224,37 @@ def tone(state: str) -> str:
 
 
 TONES: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("OK", "SUCCEEDED", "ENDED", "ACTIVE", "VALID", "ALIVE", "ONLINE", "UP_TO_DATE"), "good"),
-    **dict.fromkeys(("FAILED", "ERROR", "INVALID", "EXPIRED", "HALTED", "REFUSED", "UNPROVEN"), "bad"),
-    **dict.fromkeys(("CRITICAL", "NEEDS_TOTAL", "DIVERGED"), "bad"),
     **dict.fromkeys(
-        ("WARNING", "UNKNOWN", "STALE", "PAUSED", "PAUSING", "ABORTING", "ABORTED", "ABANDONED", "SUSPENDED"),
+        (
+            "OK",
+            "SUCCEEDED",
+            "ENDED",
+            "ACTIVE",
+            "VALID",
+            "ALIVE",
+            "ONLINE",
+            "UP_TO_DATE",
+            "CURRENT",
+            "DONE",
+            "REGISTERED",
+        ),
+        "good",
+    ),
+    **dict.fromkeys(("FAILED", "ERROR", "INVALID", "EXPIRED", "HALTED", "REFUSED", "UNPROVEN"), "bad"),
+    **dict.fromkeys(("CRITICAL", "NEEDS_TOTAL", "DIVERGED", "NEVER_CONFIRMED"), "bad"),
+    **dict.fromkeys(
+        (
+            "WARNING",
+            "UNKNOWN",
+            "BEHIND",
+            "STALE",
+            "PAUSED",
+            "PAUSING",
+            "ABORTING",
+            "ABORTED",
+            "ABANDONED",
+            "SUSPENDED",
+        ),
         "warn",
     ),
     **dict.fromkeys(("RUNNING", "PREPARING"), "busy"),

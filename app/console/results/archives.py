@@ -12,20 +12,20 @@ SHOWN_MAX: Final = 8
 
 def verification(result: Result) -> Iterator[str]:
     """Of an archive's files."""
-    read = f"{count(result['rows'], 'rows')} in {count(result['files'], 'files')} were read"
+    read = f"Read: {count(result['rows'], 'rows')} in {count(result['files'], 'files')}"
     bad = result.get("bad") or ()
     if not bad:
-        yield f"{read}: all are as they were written."
+        yield f"{read}. All are as they were written."
         return
-    yield f"{read}; {count(len(bad), 'files')} are not as they were written."
+    yield f"{read}. Not as they were written: {count(len(bad), 'files')}."
     for each in bad[:SHOWN_MAX]:
         yield f"{each['path']} is {words(each['state'])}: {each['detail']}"
 
 
 def restore(result: Result) -> Iterator[str]:
     """Of an archive's rows."""
-    brought = f"{count(result['rows'], 'rows')} in {count(result['units'], 'units')} were brought back"
-    yield f"{brought}; {count(result['skipped'])} were there already."
+    brought = f"{count(result['rows'], 'rows')} in {count(result['units'], 'units')}"
+    yield f"Brought back: {brought}. There already: {count(result['skipped'], 'rows')}."
     for each in list(result.get("refused") or ())[:SHOWN_MAX]:
         why = f"{words(each['state'])}: {each['detail']}"
         yield f"Unit {each['unit_id']} of {each['table']} was refused, {why}"

@@ -8,7 +8,7 @@ from app.console.words import count, listed, size, words
 Result = Mapping[str, Any]
 FILES_MAX: Final = 8
 CAUSES: Final = {
-    "vlsn_index": "the VLSN index of a replicated environment may still point into them",
+    "vlsn_index": "replication of the environment may still read them, until JE has truncated its VLSN index",
 }
 """Why files remain, where the cause's own name says too little."""
 
@@ -17,15 +17,15 @@ def erasure(result: Result) -> Iterator[str]:
     """Of a JE log."""
     entries = (result.get("erased") or {}).get("entries")
     if entries is not None:
-        yield f"{count(entries, 'entries')} were erased."
+        yield f"Erased: {count(entries, 'entries')}."
     states = [f"{count(number)} {words(state)}" for state, number in (result.get("files") or {}).items()]
     if states:
         yield f"Files: {listed(states, FILES_MAX)}."
     for cause, files in (result.get("remaining_by_cause") or {}).items():
         why = CAUSES.get(cause.lower(), words(cause))
-        yield f"{count(len(files), 'files')} remain ({listed(files, FILES_MAX)}): {why}."
+        yield f"Left: {count(len(files), 'files')} ({listed(files, FILES_MAX)}): {why}."
     if result.get("fewer_than_planned"):
-        yield f"{count(result['fewer_than_planned'], 'entries')} of the plan stay."
+        yield f"Left of the plan: {count(result['fewer_than_planned'], 'entries')}."
 
 
 def verification(result: Result) -> Iterator[str]:
@@ -38,15 +38,15 @@ def verification(result: Result) -> Iterator[str]:
     erased = f"{count(result['erased_entries'], 'entries')}, {size(result['erased_bytes'])}"
     yield f"Erased: {erased}."
     if result.get("explained_count"):
-        yield f"{count(result['explained_count'], 'differences')} have a reason."
+        yield f"Rightly different: {count(result['explained_count'], 'places')}."
 
 
 def extinction(result: Result) -> Iterator[str]:
     """Of a range of keys."""
-    yield f"{count(result['records'], 'records')} with {size(result['bytes'])} are extinct."
+    yield f"Extinct: {count(result['records'], 'records')}, {size(result['bytes'])}."
     if result.get("tombstones"):
-        yield f"{count(result['tombstones'], 'tombstones')} among them."
+        yield f"Among them: {count(result['tombstones'], 'tombstones')}."
     if result.get("hint"):
         yield str(result["hint"])
     if result.get("fewer_than_planned"):
-        yield f"{count(result['fewer_than_planned'], 'records')} of the plan stay."
+        yield f"Left of the plan: {count(result['fewer_than_planned'], 'records')}."

@@ -68,9 +68,9 @@ def switch(result: Result) -> Iterator[str]:
 def feed(result: Result) -> Iterator[str]:
     """What a feed has carried into a replica, and where it stands."""
     if result.get("copied"):
-        yield f"A first copy of {count(result['rows_copied'], 'records')} was made."
+        yield f"A first copy was made: {count(result['rows_copied'], 'records')}."
     carried = f"{count(result['records'], 'records')} of {count(result['syncs'], 'SYNCs')}"
-    yield f"{carried} of node {result['origin']} were applied."
+    yield f"Applied: {carried} of node {result['origin']}."
     level = (
         "the node's newest at its start"
         if result["seqno"] >= result["newest_seqno"]

@@ -52,10 +52,10 @@ def purge(result: Result) -> Iterator[str]:
     if marked:
         nodes = [str(each["node_id"]) for each in result["stranded"].get("nodes") or ()]
         whose = f" of nodes {listed(nodes, PLACES_MAX)}" if nodes else ""
-        yield f"{count(marked, 'batches')}{whose} were given up: what they hold is never delivered."
+        yield f"Given up: {count(marked, 'batches')}{whose}; what they hold is never delivered."
     resent = (result.get("resent_after_purge") or {}).get("count")
     if resent:
-        yield f"{count(resent, 'batches')} are to be sent again, and their data are gone."
+        yield f"To be sent again, and their data are gone: {count(resent, 'batches')}."
     yield from kept(result)
 
 
@@ -64,7 +64,7 @@ def rows(result: Result) -> Iterator[str]:
     yield from removed(result)
     yield from bounded(result)
     for each in result.get("kept") or ():
-        yield f"{count(each['count'], 'rows')} of {each['table']} stay: {each['detail']}."
+        yield f"Left: {count(each['count'], 'rows')} of {each['table']}, {each['detail']}."
     yield from kept(result)
 
 
@@ -73,12 +73,12 @@ def changelog(result: Result) -> Iterator[str]:
     yield from removed(result, unit="records")
     yield from bounded(result)
     if result.get("rows_left") is not None:
-        yield f"{count(result['rows_left'], 'records')} stay."
+        yield f"Left: {count(result['rows_left'], 'records')}."
     for each in result.get("rids") or ():
         if each.get("rows_held"):
             who = listed(each.get("held_by") or ["a consumer"], PLACES_MAX)
             held = count(each["rows_held"], "records")
-            yield f"{held} of replica id {each['rid']} are old enough, and {who} may still need them."
+            yield f"Old enough, and {who} may still need them: {held} of replica id {each['rid']}."
     yield from kept(result)
 
 
@@ -87,7 +87,7 @@ def tombstones(result: Result) -> Iterator[str]:
     yield from removed(result, unit="tombstones")
     yield from bounded(result)
     if result.get("rows_left") is not None:
-        yield f"{count(result['rows_left'], 'tombstones')} stay."
+        yield f"Left: {count(result['rows_left'], 'tombstones')}."
     if result.get("held_by"):
         yield f"Held back by {listed(result['held_by'], PLACES_MAX)}."
     yield from kept(result)

@@ -26,14 +26,25 @@ REFUSED: Final = {
     "PART_DIFFERS": "the consumer holds another part",
 }
 """Why an audit compared nothing."""
+NOT_COMPARED: Final = {
+    "ONLY_SUPPLIER": "only the supplier has any",
+    "ONLY_CONSUMER": "only the consumer has any",
+    "NOTHING_IN_COMMON": "the two hold no range in common",
+    "TRIMMED_MEANWHILE": "they were trimmed meanwhile",
+    "NOT_ASKED_FOR": "nobody asked for them",
+    "RUVS_DIFFER": "the consumer lacks changes, or has more",
+    "CHANGED_MEANWHILE": "they changed meanwhile",
+    "TOMBSTONES_PURGED": "tombstones were purged",
+}
+"""Why an audit left something out."""
 
 
 def session(result: Result) -> Iterator[str]:
     """Of an agreement."""
     outcome = str(result.get("outcome"))
     yield f"{ENDED.get(outcome, words(outcome).capitalize())}."
-    sent = f"{count(result.get('batches'), 'batches')} with {size(result.get('bytes'))} were sent"
-    yield f"{sent}; {count(result.get('acknowledged'), 'changes')} acknowledged."
+    sent = f"{count(result.get('batches'), 'batches')}, {size(result.get('bytes'))}"
+    yield f"Sent: {sent}. Acknowledged: {count(result.get('acknowledged'), 'changes')}."
     problem = result.get("problem")
     if problem:
         why = f", {words(problem['reason'])}" if problem.get("reason") else ""
@@ -51,14 +62,18 @@ def audit(result: Result) -> Iterator[str]:
         yield "Not all was compared."
     for each in result.get("rids") or ():
         if each.get("not_compared"):
-            yield f"Changes of replica id {each['rid']} were not compared: {words(each['not_compared'])}."
+            yield f"Changes of replica id {each['rid']} were not compared: {_why_not(each['not_compared'])}."
     entries = result.get("entries") or {}
     if entries.get("not_compared"):
-        yield f"Entries were not compared: {words(entries['not_compared'])}."
+        yield f"Entries were not compared: {_why_not(entries['not_compared'])}."
     differing = [*(result.get("differing") or ()), *(entries.get("differing") or ())]
     more = "At least " if result.get("truncated") else ""
     if differing:
-        yield f"{more}{count(len(differing), 'differences')} are listed below."
+        yield f"Listed below: {more.lower()}{count(len(differing), 'differences')}."
+
+
+def _why_not(name: str) -> str:
+    return NOT_COMPARED.get(name, words(name))
 
 
 def exported(result: Result) -> Iterator[str]:

@@ -7,15 +7,16 @@ from typing import Any
 import pytest
 
 from app.console.results.nodes import SWITCHED
-from app.console.results.replicas import ENDED
+from app.console.results.replicas import ENDED, NOT_COMPARED
 from app.console.results.table import TELLS, tell
 from app.events.cleanup.results import LogSwitchResult
+from app.replication.audits.models import NotCompared
 from app.replication.rows import SessionOutcome
 from app.verbs.table import CARRIERS, VERBS
 
 
-def job(kind: str, result: dict[str, Any], **params: Any) -> dict[str, Any]:
-    return {"kind": kind, "params": params, "result": result}
+def job(of: str, result: dict[str, Any], /, **params: Any) -> dict[str, Any]:
+    return {"kind": of, "params": params, "result": result}
 
 
 def test_every_verb_has_sentences() -> None:
@@ -25,6 +26,7 @@ def test_every_verb_has_sentences() -> None:
 
 def test_every_outcome_has_words() -> None:
     assert set(ENDED) == set(SessionOutcome)
+    assert set(NOT_COMPARED) == set(NotCompared)
     described = LogSwitchResult.model_fields["outcome"].description or ""
     assert set(SWITCHED) == {
         word for word in described.replace(",", " ").replace(".", " ").split() if "_" in word
@@ -63,9 +65,9 @@ WAIT = {"awaited": [{"origin": 1, "seqno": 140, "known_by": 1}], "pairs": 2, "ou
         (
             job("SLONY_FEED", FEED | {"copied": True, "scripts": 0}),
             [
-                "A first copy of 60 records",
-                "0 records of 0 SYNCs of node 1",
-                "It stands at SYNC 90, the node's newest",
+                "A first copy was made: 60 records.",
+                "Applied: 0 records of 0 SYNCs of node 1.",
+                "It stands at SYNC 90,",
             ],
         ),
         (
@@ -76,7 +78,7 @@ WAIT = {"awaited": [{"origin": 1, "seqno": 140, "known_by": 1}], "pairs": 2, "ou
             job(
                 "PURGE", {"removed": {"entries": 0}, "held_by": ["agr_1"], "rows_left": 4}, kind="TOMBSTONES"
             ),
-            ["No tombstones went.", "4 tombstones stay.", "Held back by agr_1."],
+            ["No tombstones went.", "Left: 4 tombstones.", "Held back by agr_1."],
         ),
         (
             job("PURGE", {"removed": {"data": 9, "gap": 0}, "counts": "AT_LEAST"}, kind="CHANNELS"),
@@ -84,7 +86,7 @@ WAIT = {"awaited": [{"origin": 1, "seqno": 140, "known_by": 1}], "pairs": 2, "ou
         ),
         (
             job("ERASURE", {"erased": {"entries": 0}, "remaining_by_cause": {"vlsn_index": ["a.jdb"]}}),
-            ["0 entries were erased.", "1 file remain (a.jdb): the VLSN index"],
+            ["Erased: 0 entries.", "Left: 1 file (a.jdb): replication of the environment"],
         ),
         (
             job("BATCH", {"stores": {"a": {"state": "SUCCEEDED"}, "b": {"state": "REFUSED"}}}),
