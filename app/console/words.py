@@ -25,7 +25,9 @@ ENUMS: Final = frozenset(
     | {"strategy", "stranded", "stranded_by", "verdict", "via", "why"}
 )
 """Fields whose values are names of the API, though they may be of one word."""
-GIVEN: Final = frozenset({"", "application", "directory", "label", "name", "path", "table", "user", "where"})
+GIVEN: Final = frozenset(
+    {"", "application", "directory", "kind", "label", "name", "path", "table", "user", "where"}
+)
 """Fields whose values are the names of others, however they are written."""
 ROWS_MAX: Final = 100
 COLUMNS_MAX: Final = 12
