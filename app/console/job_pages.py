@@ -11,13 +11,17 @@ from app.auth.scopes import Scope
 from app.console.acting import ActDep, show_again
 from app.console.calls import Api
 from app.console.rendering import render
+from app.console.results.table import tell
 from app.console.sessions import ApiDep, SignedInDep
 from app.errors import NotFound, Unprocessable
 from app.jobs.api import STARTING
+from app.jobs.errors import JobKindUnknown
+from app.jobs.plans.plans import JOB_PLAN
 from app.jobs.states import TERMINAL, JobState
 from app.kit.http.routing import new_router
 from app.kit.values import Text
 from app.stores.models import StoreKind
+from app.verbs.table import CARRIERS, verb_of
 
 PAGE: Final = 50
 EVENTS_SHOWN: Final = 50
@@ -68,11 +72,26 @@ async def get_job(request: Request, signed_in: SignedInDep, api: ApiDep, job_id:
         job=job,
         events=list(reversed(events["items"])),
         children=children,
+        told=tell(job),
+        plan=_plan_page(job),
         chain=await _chain(api, job),
         can=_can(request, job),
         kept=await _bounds(request, api, job),
         bounds=BOUNDS,
     )
+
+
+def _plan_page(job: Mapping[str, Any]) -> str | None:
+    """Where a plan is read as people read it; None: it is none, or of a kind that has no such page."""
+    if job["kind"] != JOB_PLAN or job["store"] is None or job["state"] != JobState.SUCCEEDED:
+        return None
+    try:
+        kind, params = CARRIERS[JOB_PLAN].carried(job["params"])
+        acts = verb_of(kind, params).acts
+    except JobKindUnknown:
+        return None
+    key = "-".join([kind, *([params["kind"]] if acts else [])]).replace("_", "-").lower()
+    return f"/console/stores/{job['store']}/acts/{key}/plans/{job['id']}"
 
 
 async def _chain(api: Api, job: Mapping[str, Any]) -> list[Any]:

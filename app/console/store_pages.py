@@ -18,6 +18,7 @@ from app.errors import NotFound
 from app.kit.http.routing import new_router
 from app.kit.values import Text
 from app.stores.models import StoreKind
+from app.verbs.table import VERBS
 
 PAGE: Final = 50
 FILES: Final = 100
@@ -78,6 +79,7 @@ async def get_store(
         window=series["window"],
         parameters=_by_interest(parameters["items"]),
         parts=parts_of(store["kind"]),
+        acts=any(StoreKind(store["kind"]) in verb.stores for verb in VERBS),
     )
 
 

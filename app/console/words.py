@@ -1,8 +1,9 @@
 """Values as people read them: times, durations, numbers with their units. Filters of the templates."""
 
+import base64
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -16,6 +17,18 @@ BYTES: Final = ("B", "kB", "MB", "GB", "TB", "PB")
 INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 DURATION: Final = re.compile(r"P(?=[\dT])(\d+D)?(T(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?")
 HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+ENUM: Final = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
+ONE_WORD: Final = re.compile(r"[A-Z]{3,}")
+ENUMS: Final = frozenset(
+    {"action", "classification", "counts", "interval_source", "mode", "not_compared", "outcome", "overlap"}
+    | {"reason", "retention_source", "role", "rule", "severity", "source", "state", "status", "step"}
+    | {"strategy", "stranded", "stranded_by", "verdict", "via", "why"}
+)
+"""Fields whose values are names of the API, though they may be of one word."""
+GIVEN: Final = frozenset(
+    {"", "application", "directory", "kind", "label", "name", "path", "table", "user", "where"}
+)
+"""Fields whose values are the names of others, however they are written."""
 ROWS_MAX: Final = 100
 COLUMNS_MAX: Final = 12
 STEP: Final = 1_000
@@ -124,6 +137,24 @@ def words(name: str) -> str:
     return HUMP.sub(" ", name).replace("_", " ").lower()
 
 
+def listed(names: Sequence[str], most: int) -> str:
+    """A few names, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {count(more)} more" if more > 0 else "")
+
+
+def filled(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields without those that say nothing."""
+    return {name: each for name, each in value.items() if each is not None and each not in ("", [], {})}
+
+
+def decoded(text: str) -> str:
+    """Bytes in base64 as the text that they are, or as hexadecimal digits."""
+    found = base64.b64decode(text)
+    shown = found.decode(errors="replace")
+    return shown if shown.isprintable() and "\ufffd" not in shown else found.hex()
+
+
 def prose(text: str) -> Markup:
     """A description of the API, its names between backticks as code."""
     parts = text.split("`")
@@ -157,12 +188,25 @@ def shape(value: Any, name: str = "") -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):
-        if name.endswith("_per_s"):
-            return "rate"
-        return "bytes" if "bytes" in name else "seconds" if name.endswith(("_s", "seconds")) else "number"
+        if name.endswith(("_per_s", "_ms")):
+            return "rate" if name.endswith("_per_s") else "milliseconds"
+        return (
+            "bytes"
+            if "bytes" in name.lower()
+            else "seconds"
+            if name.endswith(("_s", "seconds"))
+            else "number"
+        )
     if INSTANT.fullmatch(str(value)):
         return "instant"
     return "duration" if DURATION.fullmatch(str(value)) else "text"
+
+
+def plain(value: Any, name: str) -> str:
+    """A text of the API; one of its own names is shown as words: `NEVER_CONFIRMED`, `never confirmed`."""
+    text = str(value)
+    is_own = ENUM.fullmatch(text) if name not in ENUMS else ENUM.fullmatch(text) or ONE_WORD.fullmatch(text)
+    return words(text) if is_own and name not in GIVEN else text
 
 
 def _shape_of_list(values: list[Any]) -> str:
@@ -182,10 +226,38 @@ def tone(state: str) -> str:
 
 
 TONES: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("OK", "SUCCEEDED", "ENDED", "ACTIVE", "VALID", "ALIVE"), "good"),
-    **dict.fromkeys(("FAILED", "ERROR", "INVALID", "EXPIRED", "HALTED", "REFUSED", "UNPROVEN"), "bad"),
     **dict.fromkeys(
-        ("WARNING", "STALE", "PAUSED", "PAUSING", "ABORTING", "ABORTED", "ABANDONED", "SUSPENDED"), "warn"
+        (
+            "OK",
+            "SUCCEEDED",
+            "ENDED",
+            "ACTIVE",
+            "VALID",
+            "ALIVE",
+            "ONLINE",
+            "UP_TO_DATE",
+            "CURRENT",
+            "DONE",
+            "REGISTERED",
+        ),
+        "good",
+    ),
+    **dict.fromkeys(("FAILED", "ERROR", "INVALID", "EXPIRED", "HALTED", "REFUSED", "UNPROVEN"), "bad"),
+    **dict.fromkeys(("CRITICAL", "NEEDS_TOTAL", "DIVERGED", "NEVER_CONFIRMED"), "bad"),
+    **dict.fromkeys(
+        (
+            "WARNING",
+            "UNKNOWN",
+            "BEHIND",
+            "STALE",
+            "PAUSED",
+            "PAUSING",
+            "ABORTING",
+            "ABORTED",
+            "ABANDONED",
+            "SUSPENDED",
+        ),
+        "warn",
     ),
     **dict.fromkeys(("RUNNING", "PREPARING"), "busy"),
 }
@@ -202,6 +274,9 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "words": words,
     "instant": instant,
     "prose": prose,
+    "decoded": decoded,
+    "filled": filled,
+    "plain": plain,
     "help_url": help_url,
     "subject_url": subject_url,
     "shape": shape,

@@ -17,6 +17,7 @@ PATHS: Final = [
     "/console/backups",
     "/console/do/backup-end/{backup}?store={environment}",
     "/console/do/erasure-abort/{protection}?store={environment}",
+    "/console/do/archive-verify/{job}?store={store}",
     "/console/schedules",
     "/console/schedules/new",
     "/console/schedules/{schedule}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from html import unescape
+from pathlib import Path
 
 import httpx
 import pytest
@@ -13,12 +14,13 @@ from app.console.acts.choices import acts_of, collection_of, find_act
 from app.console.acts.fields import body_of, fields_of, given_of
 from app.db import Database
 from app.main import create_app
-from app.purge.models import PurgeRequest
+from app.purge.models import PurgeKind, PurgeRequest
 from app.settings import Settings
 from app.stores.models import StoreKind
 from app.verbs.table import VERBS
 from tests.console.conftest import MakeShop
-from tests.http.shop import Shop
+from tests.http.environments import make_environment_store, unpack
+from tests.http.shop import Shop, wait_for
 from tests.http.targets import CUTOFF
 
 MARK = re.compile(r'name="csrf" value="([0-9a-f]+)"')
@@ -84,6 +86,58 @@ def test_wrong_value_stands_above_the_form_that_is_still_filled(
     assert "retention_minutes" in answer.text
     assert 'value="a while"' in answer.text
     assert 'value="7"' in answer.text
+
+
+def test_plan_of_a_form_that_is_left_empty_is_run(
+    operator: httpx.Client, http: httpx.Client, roots: Path
+) -> None:
+    # What the store's own parameters settle needs no field: such a plan was said to be of no known request.
+    sample = unpack("closed", roots / "closed-of-empty-forms")
+    store = make_environment_store(http, roots, sample, parameters={"je.erase.period": "P1D"})
+    page = planned(operator, f"/console/stores/{store.id}/acts/erasure")
+    assert "Plan again" in page.text
+    answer = run(operator, page, confirm=store.id, reason="as the store has it")
+    assert answer.status_code == 303, answer.text
+    job = http.get("/v1/jobs/" + answer.headers["location"].rpartition("/")[2]).json()
+    assert job["params"]["plan_id"] == page.url.path.rpartition("/")[2]
+    http.post(f"/v1/jobs/{job['id']}:abort", json={}).raise_for_status()  # its cycle lasts a day
+    wait_for(http, job["id"], "ABORTED")
+    http.delete(store.url, headers={"If-Match": http.get(store.url).headers["etag"]})
+
+
+def test_plan_whose_address_has_lost_its_request_is_not_run(operator: httpx.Client, shop: Shop) -> None:
+    page = planned(operator, f"/console/stores/{shop.id}/acts/purge-incoming")
+    bare = operator.get(page.url.path)
+    assert "The request of this plan is not known to this page" in bare.text
+    fields = {"csrf": mark_of(bare), "confirm": shop.id, "reason": "x"}
+    answer = operator.post(page.url.path + ":run", data=fields)
+    assert (answer.status_code, "CONSOLE_PLAN_FIRST" in answer.text) == (422, True)
+
+
+@pytest.mark.parametrize(
+    ("act", "fields"),
+    [
+        # Its form had no field to say REMOVE, without which the API takes no such purge.
+        ("purge-stranded", {"stranded": "REMOVE"}),
+        # A request that names a plan names no ages of channels: they are the plan's.
+        ("purge-outgoing", {"channel_retention_minutes": '{"default": 60}'}),
+    ],
+)
+def test_plan_is_run_whatever_its_form_needs(
+    operator: httpx.Client, make_shop: MakeShop, act: str, fields: dict[str, str]
+) -> None:
+    shop = make_shop()
+    page = planned(operator, f"/console/stores/{shop.id}/acts/{act}", retention_minutes="7200", **fields)
+    answer = run(operator, page, confirm=shop.id, reason="x")
+    assert answer.status_code == 303, answer.text
+    assert wait_for(shop.http, answer.headers["location"].rpartition("/")[2])["state"] == "SUCCEEDED"
+
+
+def test_field_is_shown_to_each_act_that_its_sentences_name() -> None:
+    having = {act for act in PurgeKind if "stranded" in {each.name for each in fields_of(PurgeRequest, act)}}
+    assert having == {PurgeKind.OUTGOING, PurgeKind.CHANNELS, PurgeKind.STRANDED}
+    forced = {act for act in PurgeKind if "force" in {each.name for each in fields_of(PurgeRequest, act)}}
+    assert forced == set(PurgeKind)
 
 
 def test_plan_is_not_run_without_the_stores_name(operator: httpx.Client, make_shop: MakeShop) -> None:

@@ -16,6 +16,8 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Browser
 
+from app.stores.rows import Store
+from app.stores.service import target_of_row
 from tests.console.browsing import MakeTab, add_session
 from tests.console.fleet import make_fleet
 from tests.console.paths import GIVEN
@@ -83,17 +85,29 @@ def names(shop: Shop, service: ServiceProcess, roots: Path) -> dict[str, str]:
 
 def make_node(http: httpx.Client, service: ServiceProcess) -> str:
     """A node of Slony-I that is away, and what its last check has kept."""
-    body = {"id": "lab-1", "kind": "SLONY", "cluster": "lab", "url": "postgresql+psycopg://x@127.0.0.1:1/x"}
+    body: dict[str, Any] = {
+        "id": "lab-1",
+        "kind": "SLONY",
+        "cluster": "lab",
+        "url": "postgresql+psycopg://x@127.0.0.1:1/x",
+    }
     http.post("/v1/stores", json=body).raise_for_status()
     now = datetime.now(UTC)
+    target = target_of_row(Store(**body, created_at=now, updated_at=now))
     pairs = [
         pair(origin, receiver, now) for origin in (1, 2, 3) for receiver in (1, 2, 3) if origin != receiver
     ]
     with closing(sqlite3.connect(service.data_dir / "lethe.db", timeout=30)) as rows, rows:
         rows.execute(
-            "insert into node_looks (local_node, store, at, confirmations, log_status)"
-            " values (1, ?, ?, ?, ?)",
-            ("lab-1", now.isoformat(sep=" ")[:26], json.dumps(pairs), json.dumps(LOG_STATUS)),
+            "insert into node_looks (local_node, store, target, at, confirmations, log_status)"
+            " values (1, ?, ?, ?, ?, ?)",
+            (
+                "lab-1",
+                json.dumps(target),
+                now.isoformat(sep=" ")[:26],
+                json.dumps(pairs),
+                json.dumps(LOG_STATUS),
+            ),
         )
     return "lab-1"
 

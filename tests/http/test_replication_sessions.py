@@ -185,6 +185,10 @@ def test_a_total_initialisation_makes_a_copy_and_changes_follow(
     session = pair.session_of(job)
     assert (session["outcome"], session["total"]["is_complete"]) == ("UP_TO_DATE", True)
     assert session["total"]["entries_sent"] == 400
+    # The row kept that the consumer had nothing when it was acquired: 56 years behind, right after its copy.
+    assert session["consumer"]["ruv"] == session["total"]["ruv"]
+    [look] = http.get("/v1/overview", params={"store": pair.supplier.id}).json()["stores"]
+    assert look["lag"] is None or look["lag"]["seconds"] == 0
     found = pair.consumer.ruv()
     assert (found["status"], found["generation"]) == ("ONLINE", GENERATION)
     assert found["ruv"] == pair.supplier.ruv()["ruv"]

@@ -24,7 +24,7 @@ FIRST: Final = frozenset(
     | {"agreement_id", "mode", "origin", "confirmed", "seqno", "gone_rids"}
 )
 """What people fill in first; all else is folded."""
-_OF_ACTS: Final = re.compile(r"^([A-Z_]+)(?: only)?[:.]")
+_OF_ACTS: Final = re.compile(r"(?:^|\. )([A-Z_]+)(?: only)?[:.]")
 _ACTS: Final = frozenset(act for verb in VERBS for act in verb.acts)
 Schema = Mapping[str, Any]
 
@@ -81,9 +81,11 @@ def fields_of(
 
 
 def _is_of(description: str, act: str | None) -> bool:
-    """Whether an act has a field: descriptions begin with the act whose field it is."""
-    told = _OF_ACTS.match(description)
-    return told is None or told[1] not in _ACTS or told[1] == act
+    """Whether an act has a field: descriptions begin with an act's name where not all have it."""
+    first = _OF_ACTS.match(description)
+    if first is None or first[1] not in _ACTS:
+        return True
+    return act in _OF_ACTS.findall(description)
 
 
 def _fields(name: str, schema: Schema, defined: Schema, is_required: bool) -> Iterator[Field]:

@@ -22,7 +22,7 @@ OUTDATED_STATUS: Final = 412
 OUTDATED: Final = frozenset({"PLAN_NOT_USABLE", "PLAN_DIFFERS", "PLAN_NO_LONGER_HOLDS"})
 BY_THE_PLAN: Final = frozenset(
     {"retention_minutes", "cutoff", "older_than", "max_entries", "period", "min_file_age"}
-    | {"interval", "confirmed_before", "gone_rids"}
+    | {"interval", "confirmed_before", "gone_rids", "channel_retention_minutes"}
 )
 """What a plan has settled: the request that runs it names the plan instead."""
 PlanId = Annotated[str, Path(pattern=r"^job_[0-9a-z]{26}$")]
@@ -34,7 +34,7 @@ async def get_plan(
     request: Request, signed_in: SignedInDep, api: ApiDep, place: PlaceDep, plan_id: PlanId, given: Given = ""
 ) -> Response:
     """The plan; while it is made the browser looks again by itself."""
-    body = read_given(given)
+    body = read_given(given) if given else None
     job = await _plan_job(api, place, plan_id)
     headers = {"Refresh": str(LOOK_AGAIN_S)} if _waits(job) else {}
     return render(request, "plan.html", signed_in, headers=headers, **_values(place, job, body))
@@ -52,8 +52,9 @@ def _waits(job: Any) -> bool:
 
 
 def _values(
-    place: Place, job: Any, body: dict[str, Any], problem: ServiceError | None = None
+    place: Place, job: Any, body: dict[str, Any] | None, problem: ServiceError | None = None
 ) -> dict[str, Any]:
+    """What the template shows; `body` is None where the request is not known. An empty one is known."""
     plan = job["result"] if job["state"] == "SUCCEEDED" else None
     now = place.request.app.state.clock.now()
     is_refused = problem is not None and _is_outdated(problem)
@@ -62,9 +63,9 @@ def _values(
         "job": job,
         "waits": _waits(job),
         "plan": plan,
-        "given": text_of(body),
+        "given": text_of(body or {}),
         "body": body,
-        "body_text": json.dumps(body, ensure_ascii=False),
+        "body_text": json.dumps(body or {}, ensure_ascii=False),
         "losses": [] if plan is None else losses(plan),
         "rest": {} if plan is None else rest_of(plan),
         "standing": None if plan is None else standing(plan, now=now),
@@ -83,7 +84,8 @@ async def post_run(
 ) -> Response:
     """Run exactly this plan; one that holds no more says so, and offers a new one."""
     act.require(place.act.verb.scope)
-    body = read_given(act.fields.get("given", ""))
+    told = act.fields.get("given")
+    body = read_given(told) if told else None
     try:
         check_name(place, act)
         found = await act.send(
@@ -97,9 +99,9 @@ async def post_run(
 
 
 def _run_body(
-    place: Place, body: dict[str, Any], plan_id: str, reason: str | None, fields: Any
+    place: Place, body: dict[str, Any] | None, plan_id: str, reason: str | None, fields: Any
 ) -> dict[str, Any]:
-    if not body:
+    if body is None:
         raise Unprocessable(
             "the request of this plan is not known here; plan again", code="CONSOLE_PLAN_FIRST"
         )

@@ -9,6 +9,7 @@ from app.auth.scopes import Scope
 Call = tuple[str, tuple[str, ...], Any]
 BACKUPS: Final = "/console/backups"
 SCHEDULES: Final = "/console/schedules"
+VERIFICATIONS: Final = "/console/jobs?kind=ARCHIVE_VERIFY"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +82,14 @@ DOINGS: Final[Mapping[str, Doing]] = {
         scopes=(Scope.BACKUPS_WRITE, Scope.ERASURE_WRITE),
         call=lambda subject, store: ("POST", ("stores", store, "erasure:abort"), {"protection_id": subject}),
         back=BACKUPS,
+    ),
+    "archive-verify": Doing(
+        text="Verify the archive",
+        meaning="A job reads its files again and holds them against what was written. Nothing is changed.",
+        scopes=(Scope.EVIDENCE_VERIFY,),
+        call=lambda subject, _: ("POST", ("archives", f"{subject}:verify"), None),
+        back=VERIFICATIONS,
+        is_danger=False,
     ),
     "schedule-pause": _of_schedule(
         "pause", meaning="Nothing comes of it until it is resumed. A job that runs goes on."

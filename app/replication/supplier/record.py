@@ -229,6 +229,11 @@ class Record:
         """The total initialisation under way: its snapshot, and how far it is."""
         return (self.row.cursor or {}).get("total")
 
+    @property
+    def is_copied(self) -> bool:
+        """Whether the consumer has said that its copy is complete: it has the vector of that copy then."""
+        return bool(self.total and self.total.get("is_copied"))
+
     def set_total(self, total: Mapping[str, Any]) -> None:
         """Remember it; written with the next save."""
         self.row.cursor = (self.row.cursor or {}) | {"total": dict(total)}
@@ -319,7 +324,7 @@ class Record:
             for name in _COUNTED:
                 setattr(row, name, getattr(mine, name))
             edit(db, row)
-            if row.consumer is not None and row.consumer.get("ruv") is not None:
+            if row.consumer is not None and (row.consumer.get("ruv") is not None or self.is_copied):
                 row.consumer = row.consumer | {"ruv": shown_ruv(self.ruv)}
             row.version += 1
             row.updated_at = now

@@ -66,6 +66,8 @@ def test_times_are_utc_and_say_so() -> None:
         ("total_bytes", 5, "bytes"),
         ("took_s", 5, "seconds"),
         ("rows_per_s", 5, "rate"),
+        ("longest_hold_ms", 5, "milliseconds"),
+        ("eraserReadBytes", 5, "bytes"),
         ("rows", 5, "number"),
         ("at", "2026-11-23T10:00:00.123Z", "instant"),
         ("lease", "PT2M", "duration"),
@@ -80,6 +82,31 @@ def test_times_are_utc_and_say_so() -> None:
 )
 def test_shape_of_a_value_is_told_by_name_and_value(name: str, value: object, shape: str) -> None:
     assert words.shape(value, name) == shape
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("x", "NEVER_CONFIRMED", "never confirmed"),
+        ("outcome", "MADE", "made"),
+        ("status", "NE", "NE"),  # of SymmetricDS
+        ("x", "SQL", "SQL"),
+        ("table", "SYM_DATA", "SYM_DATA"),
+        ("", "SYM_DATA", "SYM_DATA"),
+        ("kind", "DATA_GAP", "DATA_GAP"),
+        ("detail", "node 1: NOT_DRAINED", "node 1: NOT_DRAINED"),
+    ],
+)
+def test_names_of_the_api_are_words_and_those_of_others_stay(name: str, value: str, shown: str) -> None:
+    assert words.plain(value, name) == shown
+
+
+def test_what_says_nothing_is_left_out_and_names_are_a_few() -> None:
+    said = {"a": None, "b": "", "c": [], "d": {}, "e": 0, "f": False}
+    assert words.filled(said) == {"e": 0, "f": False}
+    assert words.listed(["a", "b", "c"], 2) == "a, b and 1 more"
+    assert words.listed(["a", "b"], 2) == "a, b"
+    assert [words.decoded(each) for each in ("ZGI=", "/w==", "AAA=")] == ["db", "ff", "0000"]
 
 
 def test_links_lead_to_pages_of_the_console() -> None:

@@ -1,0 +1,1 @@
+"""What a job has reached, in sentences: one function for each model of a result."""
