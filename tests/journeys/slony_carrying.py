@@ -26,12 +26,17 @@ from tests.slony_feed import NaiveSubscriber, odd_work
 UNITS = 60
 """SYNCs that a job has before it, at least."""
 COPIED_ROWS = 8_000
+SPREAD_S = 0.15
+"""A kill comes so much later at most than the unit that it waits for: at any point of another one."""
 LATE_MAX = 5
 """So many jobs may end before they are killed, for each kill that is wanted."""
 COPYING = (
-    "select pid from pg_stat_activity where state = 'active' and query ilike 'copy%'"
-    " and application_name like 'lethe%'"
+    "select pid from pg_stat_activity where application_name = 'lethe:slony-feed'"
+    " and xact_start is not null and query ilike 'copy%'"
 )
+"""The last statement is a COPY also while the replica writes what has come."""
+LOOK_S = 0.2
+"""So often it is asked whether the job has ended; what is waited for is looked at all the time."""
 WORK = """
 insert into movement values (-2, {new}, 1, null);
 delete from movement where account = -2 and number between -{old} and 0;
@@ -85,7 +90,7 @@ class Carrying:
             self._work()
             job = self._feed()
             while self.met["units"] < wanted and self._has_carried(job, self.rng.randrange(1, UNITS // 4)):
-                time.sleep(self.rng.uniform(0.0, 0.02))
+                time.sleep(self.rng.uniform(0.0, SPREAD_S))
                 self._kill("units", lambda: self._standing().seqno < self._newest)
             self._followed(job)
             if self.met["units"] >= wanted:
@@ -146,11 +151,13 @@ class Carrying:
         return self._reaches(job, lambda: self._standing().units >= wanted)
 
     def _reaches(self, job: Job, condition: Callable[[], bool]) -> bool:
-        deadline = time.monotonic() + JOB_TIMEOUT_S
+        began = looked = time.monotonic()
         while not condition():
-            if self.ground.client.jobs.get(job.id).ended:
-                return False
-            assert time.monotonic() < deadline, self.ground.client.jobs.get(job.id).raw
+            if (now := time.monotonic()) > looked + LOOK_S:
+                found, looked = self.ground.client.jobs.get(job.id), now
+                if found.ended:
+                    return False
+                assert now < began + JOB_TIMEOUT_S, found.raw
         return True
 
     def _copies(self) -> int:
