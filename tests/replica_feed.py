@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from urllib.parse import unquote
 
 from spark.events.catalog import read_catalog
+from spark.formats.replica import tables_of
 from spark.replication.replica.entries import read_entries
 from spark.replication.replica.local_write import Expected
 from spark.replication.replica.replica import ensure_layout
@@ -25,7 +26,7 @@ from spark.slony_feed.cursor import Cursor, Feed, read_cursor
 from spark.targets.connection import Connection, Target, connect
 from tests.dying import Dying
 from tests.slony_cluster import SlonyCluster
-from tests.slony_feed import KEYS
+from tests.slony_feed import KEYS, content
 
 RID = 7
 INCARNATION = "inc_test"
@@ -112,6 +113,25 @@ def rows_of(entries: Mapping[bytes, bytes], *, prefix: str = "") -> Rows:
         assert tuple(map(unquote, values)) == tuple(row[column] for column in KEYS[of]), key
         found[of][tuple(map(unquote, values))] = row
     return found
+
+
+def changelog_is_whole(place: Target) -> int:
+    """Replaying the changelog gives the entries: nothing came into one of them alone. How many changes."""
+    with connect(place, application_name="lethe-test") as conn:
+        tables = tables_of(conn)
+        rows = conn.execute(f"select key, payload from {tables.changelog} order by csn")
+    replayed = {bytes(key): None if payload is None else bytes(payload) for key, payload in rows}
+    assert {key: value for key, value in replayed.items() if value is not None} == entries_at(place)
+    return len(rows)
+
+
+def agrees(place: Target, cluster: SlonyCluster, *, node: int = 1) -> None:
+    """A replica holds what a node holds, value by value, and the sequence as of its last SYNC."""
+    entries = entries_at(place)
+    assert rows_of(entries) == content(cluster, node)
+    [(ticket,)] = cluster.run(node, "select last_value from ticket")
+    found = entries.get(b"!sequence/public.ticket")
+    assert found is None or json.loads(found) == {"last_value": str(ticket)}
 
 
 def die() -> NoReturn:

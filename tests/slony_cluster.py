@@ -265,10 +265,13 @@ def bare_cluster(*, name: str = CLUSTER, settings: Mapping[str, str] | None = No
 
 @contextmanager
 def slony_cluster(
-    *, name: str = CLUSTER, slon_settings: Mapping[str, str] | None = None
+    *,
+    name: str = CLUSTER,
+    slon_settings: Mapping[str, str] | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[SlonyCluster]:
     """Three nodes that replicate; slons, server and files are gone afterwards, whatever state they are in."""
-    with slony_server() as (server, directory):
+    with slony_server(settings) as (server, directory):
         cluster = SlonyCluster(server, directory, name=name, slon_settings=slon_settings)
         cluster.initialise()
         try:

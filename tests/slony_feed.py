@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from random import Random
 from typing import Any, Self
 
 from tests.slony_cluster import SlonyCluster
@@ -13,12 +14,16 @@ Row = dict[str, Any]
 
 
 class NaiveSubscriber:
-    """Rows by table and key. A unit counts when its SYNC has come; a row that comes twice is an error."""
+    """Rows by table and key. A unit counts when its SYNC has come; a row that comes twice is an error.
+
+    Attributes:
+        writes: changes of entries that the same units make in a replica.
+    """
 
     def __init__(self) -> None:
         self.tables: dict[str, dict[tuple[Any, ...], Row]] = {name: {} for name in KEYS}
         self.ticket = 0
-        self.units = self.rows = 0
+        self.units = self.rows = self.writes = 0
         self.after: int | None = None
         self.snapshot: str | None = None
         self.copied: str | None = None
@@ -55,6 +60,7 @@ class NaiveSubscriber:
                 assert all(each["seqno"] == record["seqno"] for each in self._unit)
                 for each in self._unit:
                     self._apply(each)
+                self.writes += any(each["kind"] != "EVENT" for each in self._unit)  # the label of the unit
                 self._unit.clear()
                 self.after, self.snapshot = record["seqno"], record["detail"]["snapshot"]
                 self.copied = None
@@ -71,8 +77,10 @@ class NaiveSubscriber:
         if kind == "SEQUENCE":
             assert record["table"] == "ticket"
             self.ticket = int(record["detail"]["last_value"])
+            self.writes += 1
             return
         self.rows += 1
+        self.writes += 1
         table = self.tables[record["table"]]
         names = KEYS[record["table"]]
         if kind == "INSERT":
@@ -80,11 +88,15 @@ class NaiveSubscriber:
             assert key not in table, f"{record['table']} {key} came twice"
             table[key] = dict(record["values"])
         elif kind == "UPDATE":
-            row = table.pop(tuple(record["key"][name] for name in names)) | record["values"]
-            table[tuple(row[name] for name in names)] = row
+            before = tuple(record["key"][name] for name in names)
+            row = table.pop(before) | record["values"]
+            after = tuple(row[name] for name in names)
+            table[after] = row
+            self.writes += before != after
         elif kind == "DELETE":
             del table[tuple(record["key"][name] for name in names)]
         elif kind == "TRUNCATE":
+            self.writes += len(table) - 1
             table.clear()
         else:
             raise AssertionError(f"a record of kind {kind}")
@@ -97,6 +109,30 @@ def content(cluster: SlonyCluster, node: int) -> dict[str, dict[tuple[Any, ...],
         rows = [row for (row,) in cluster.run(node, f"select to_jsonb(t) from (select {_texts(table)}) t")]
         found[table] = {tuple(row[name] for name in names): row for row in rows}
     return found
+
+
+def odd_work(cluster: SlonyCluster, rng: Random) -> None:
+    """What the load does not do: keys that change, tables that are emptied, rows that come and go.
+
+    Each statement waits for the load's transactions and holds up new ones: none is a deadlock's victim.
+    """
+    number = 500_000 + rng.randrange(1_000)
+    for statement in rng.sample(
+        [
+            "update account set id = (select max(id) + 1 from account)"
+            " where id = (select min(id) from account)",
+            f"insert into account values ({number}, E'\\u00e9\\\\\\'\"\\n', 1.50) on conflict do nothing",
+            f"delete from account where id = {number}",
+            f"update account set owner = 'o' where id > {number}",
+            "update movement set number = -number where account % 7 = 0",
+            "truncate movement; insert into movement values (1, 1, 1, null)",
+            f"insert into account values (-{number}, 'x', 0); delete from account where id = -{number}",
+        ],
+        4,
+    ):
+        cluster.run(
+            1, f"begin; lock table account, movement in share row exclusive mode; {statement}; commit"
+        )
 
 
 def _texts(table: str) -> str:

@@ -124,7 +124,7 @@ def run_unit(conn: Connection, unit: CleanupUnit) -> UnitResult:
     """
     job = unit.job
     conn.execute(
-        "select set_config('application_name', :name, false), set_config('jit', 'off', false)",
+        "select set_config('application_name', :name, false)",
         {"name": application_name(job.job_id, unit.unit_id, job.token)},
     )
     with conn.transaction():

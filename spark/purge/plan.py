@@ -28,7 +28,7 @@ from spark.purge.ranges import eligible_batches, step_bounds
 from spark.purge.reading.channels import unknown_channels
 from spark.purge.resent import ResentReport, list_resent
 from spark.purge.scan import PlanStopped, Scan, Source, scan
-from spark.purge.statements import PurgeSpec, Statements, Step, bound_nodes, keep_compiler_out
+from spark.purge.statements import PurgeSpec, Statements, Step, bound_nodes
 from spark.purge.stranded import StrandedNode
 from spark.purge.upkeep_rules import CHANNEL
 from spark.targets.connection import Connection
@@ -80,7 +80,6 @@ class _Plan:
         now: CutoffValue | None,
         keys: KeySink | None,
     ) -> None:
-        keep_compiler_out(conn)
         self._conn = conn
         self._should_stop = should_stop
         self._keys = keys

@@ -80,12 +80,6 @@ def _events_index(conn: Connection) -> str | None:
     return conn.noted[table]
 
 
-def keep_compiler_out(conn: Connection) -> None:
-    """Switch off PostgreSQL's JIT for the session: it costs more than these short statements take."""
-    if conn.dialect.name == "postgresql":
-        conn.execute("select set_config('jit', 'off', false)")
-
-
 def bound_nodes(nodes: tuple[str | None, ...] | None, dialect: DialectName) -> dict[str, Any]:
     """The parameters that `Statements.stranded` names when it is limited to some nodes."""
     if nodes is None:

@@ -150,12 +150,10 @@ def delete_rows(
 
 
 def _announce(conn: Connection, unit: AnyUnit) -> None:
-    """Name the unit in pg_stat_activity, in the round trip that also keeps the compiler out of short
-    statements.
-    """
+    """Name the unit where the server shows its sessions."""
     if conn.dialect.name == "postgresql":
         conn.execute(
-            "select set_config('application_name', :name, false), set_config('jit', 'off', false)",
+            "select set_config('application_name', :name, false)",
             {"name": application_name(unit.job_id, unit.unit_id, unit.token)},
         )
     elif conn.dialect.name == "mysql":  # costs nothing while job and token stay the same

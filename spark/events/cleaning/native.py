@@ -75,7 +75,7 @@ def run_native(conn: Connection, catalog: Catalog, unit: NativeUnit) -> NativeRe
     if FUNCTION not in catalog.functions:
         raise FunctionsMissing(f"the functions of cluster {catalog.cluster!r} are not installed")
     conn.execute(
-        "select set_config('application_name', :name, false), set_config('jit', 'off', false)",
+        "select set_config('application_name', :name, false)",
         {"name": application_name(unit.job_id, UNIT_ID, unit.token)},
     )
     try:

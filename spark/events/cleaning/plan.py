@@ -65,7 +65,6 @@ def plan_inside(
 ) -> CleanupPlan:
     """As `plan_cleanup`, in the transaction that is open."""
     assert is_counted or rule == "PROGRAM", "what a MANUAL cleanup leaves has to be counted"
-    conn.execute("select set_config('jit', 'off', true)")  # compiling takes longer than counting
     reading = _Reading.of(conn, catalog, is_counted=is_counted)
     pairs = reading.pairs(confirmed_before)
     bounds = reading.bounds(pairs)

@@ -18,7 +18,6 @@ from spark.formats.symmetricds import DATA_EVENT, NODE, OUTGOING_BATCH, Layout, 
 from spark.purge.cutoff import CutoffValue, instant_of
 from spark.purge.reading.catalog import columns_of
 from spark.purge.reading.inspect import readable
-from spark.purge.statements import keep_compiler_out
 from spark.targets.connection import Connection
 
 BATCHES_MAX: Final = 200_000
@@ -99,7 +98,6 @@ def read_backlog(
         time_zone, encoding: of the naive times (`cutoff.instant_of`).
     Raises: TargetError: among them that a statement took longer than the connection allows.
     """
-    keep_compiler_out(conn)
     has_flag = "error_flag" in layout.columns_of(OUTGOING_BATCH)
     waiting = f"{_waiting(conn, has_channel=_has_channel(layout), has_flag=has_flag)} limit {batches_max + 1}"
     found = conn.execute(

@@ -8,57 +8,26 @@ from __future__ import annotations
 
 import json
 from random import Random
-from typing import Any
 
 import pytest
 
-from spark.formats.replica import tables_of
-from spark.targets.connection import Target, connect
-from tests.replica_feed import cursor_at, entries_at, feed_once, rows_of, run_killed
+from spark.targets.connection import Target
+from tests.replica_feed import (
+    agrees,
+    changelog_is_whole,
+    cursor_at,
+    entries_at,
+    feed_once,
+    rows_of,
+    run_killed,
+)
 from tests.slony_cluster import SlonyCluster
-from tests.slony_feed import content
+from tests.slony_feed import content, odd_work
 
 ROUNDS = 3
 KILLS = 6
 KILLS_LONG = 100
 CALLS_MAX = 60
-
-
-def changelog_is_whole(place: Target) -> None:
-    """Replaying the changelog gives the entries: nothing came into one of them alone."""
-    with connect(place, application_name="lethe-test") as conn:
-        tables = tables_of(conn)
-        replayed: dict[bytes, Any] = {}
-        for key, payload in conn.execute(f"select key, payload from {tables.changelog} order by csn"):
-            replayed[bytes(key)] = None if payload is None else bytes(payload)
-    assert {key: value for key, value in replayed.items() if value is not None} == entries_at(place)
-
-
-def agrees(place: Target, slony: SlonyCluster) -> None:
-    entries = entries_at(place)
-    assert rows_of(entries) == content(slony, 1)
-    [(ticket,)] = slony.run(1, "select last_value from ticket")
-    found = entries.get(b"!sequence/public.ticket")
-    assert found is None or json.loads(found) == {"last_value": str(ticket)}
-
-
-def odd_work(slony: SlonyCluster, rng: Random) -> None:
-    """What the load does not do: keys that change, tables that are emptied, rows that come and go."""
-    number = 500_000 + rng.randrange(1_000)
-    for statement in rng.sample(
-        [
-            "update account set id = (select max(id) + 1 from account)"
-            " where id = (select min(id) from account)",
-            f"insert into account values ({number}, E'\\u00e9\\\\\\'\"\\n', 1.50) on conflict do nothing",
-            f"delete from account where id = {number}",
-            f"update account set owner = 'o' where id > {number}",
-            "update movement set number = (select max(number) from movement) + number where account % 7 = 0",
-            "begin; truncate movement; insert into movement values (1, 1, 1, null); commit",
-            f"insert into account values (-{number}, 'x', 0); delete from account where id = -{number}",
-        ],
-        4,
-    ):
-        slony.run(1, statement)
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])

@@ -339,6 +339,7 @@ def test_session_is_set_up_as_the_facts_demand(postgresql: Target, opened: Conne
         "statement_timeout": "30s",
         "idle_in_transaction_session_timeout": "30s",
         "plan_cache_mode": "force_custom_plan",
+        "jit": "off",
         "TimeZone": "UTC",
         "application_name": "job:unit:7",
         "client_connection_check_interval": "500ms",
