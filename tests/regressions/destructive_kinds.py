@@ -172,9 +172,8 @@ def _replica(kind: str, purges: Purges, url: str) -> Destructive:
         updated_at=now,
     )
     _add(bench.database, store)
-    with opened_replica(bench.database, bench.settings, store) as conn:
-        with conn.transaction():
-            _fill(kind, conn)
+    with opened_replica(bench.database, bench.settings, store) as conn, conn.transaction():
+        _fill(kind, conn)
     table = "replica_changelog" if kind == "CHANGELOG" else "replica_entries"
     if kind == "EXTINCTION":
         return Destructive(kind, url, "", table, _scanner(purges, store), lambda result: result["records"])

@@ -18,7 +18,7 @@ from spark.formats.part import Part
 from spark.replication import agreements
 from spark.replication.consumer.apply import apply_batch, apply_entries
 from spark.replication.consumer.extinctions import read_records
-from spark.replication.errors import ReplicaNotOnline, ReplicationRefused, ReplicaWasRestored
+from spark.replication.errors import ReplicaNotOnline, ReplicaNotWhole, ReplicationRefused, ReplicaWasRestored
 from spark.replication.proofs.judging import judge_consumer
 from spark.replication.proofs.shown_proofs import proof_of, shown_history
 from spark.replication.records import LOCAL_SCHEMA, ReplicaStatus, SessionMode
@@ -132,7 +132,7 @@ class Machine:
         span = trim.Span(rid, Csn("0" * 20), Csn(upto), 1)
         try:
             return trim.run_trim(self.conn, trim.TrimUnit("job", span, 1, "changelog", has_ledger=False)).rows
-        except trim.ReplicaNotTrimmed:
+        except ReplicaNotWhole:
             return 0
 
     def entries(self) -> dict[bytes, tuple[str, bytes | None]]:

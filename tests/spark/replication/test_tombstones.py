@@ -20,13 +20,13 @@ from spark.replication.agreements import (
     remove_agreement,
 )
 from spark.replication.csn_generator import GeneratorState, next_csn
+from spark.replication.errors import ReplicaNotWhole
 from spark.replication.replica.replica import snapshot
 from spark.replication.sessions.peers import PeerRole, note_peer
 from spark.replication.tombstones import ceiling, units
 from spark.replication.tombstones.plan import TombstonePlan, TombstoneRules, plan_tombstones
 from spark.replication.tombstones.units import (
     STEP,
-    ReplicaNotPurged,
     TombstoneUnit,
     TombstoneWalk,
     run_tombstones,
@@ -338,7 +338,7 @@ def test_what_is_needed_by_now_stays(conn: Connection) -> None:
 def test_a_replica_that_is_not_whole_keeps_its_tombstones(conn: Connection, status: str) -> None:
     level(conn, {b"k": (csn(1, 1), True)})
     conn.execute(f"update {tables_of(conn).replica} set status = :status", {"status": status})
-    with pytest.raises(ReplicaNotPurged):
+    with pytest.raises(ReplicaNotWhole):
         bury(conn, TombstoneRules(ENDLESS_S))
     assert keys_left(conn) == {b"k"}
 

@@ -17,10 +17,10 @@ from spark.replication.agreements import (
     register_agreement,
     remove_agreement,
 )
+from spark.replication.errors import ReplicaNotWhole
 from spark.replication.supplier.decide import Consumer, Outcome, Reason, Strategy, Supplier, decide
 from spark.replication.trimming.plan import plan_trim
 from spark.replication.trimming.units import (
-    ReplicaNotTrimmed,
     Span,
     TrimRules,
     TrimUnit,
@@ -315,7 +315,7 @@ def test_a_record_above_the_own_ruv_stays(conn: Connection) -> None:
 def test_a_replica_that_is_not_whole_is_not_trimmed(conn: Connection, status: str) -> None:
     put_records(conn, [(csn(1, 1), NOW_S)])
     conn.execute(f"update {tables_of(conn).replica} set status = :status", {"status": status})
-    with pytest.raises(ReplicaNotTrimmed, match=status):
+    with pytest.raises(ReplicaNotWhole, match=status):
         _trim(conn, TrimRules(NOW_S + 1))
     assert len(left_in_changelog(conn)) == 1
 
