@@ -28,6 +28,8 @@ from spark.replication.sessions.row import Ticket
 from spark.replication.sessions.session import Acquire, Completion, acquire, complete_total, release
 from spark.replication.supplier.decide import Consumer, Outcome, Strategy, Supplier, decide
 from spark.replication.supplier.window import WindowReader
+from spark.replication.tombstones.plan import TombstoneRules
+from spark.replication.tombstones.units import TombstoneUnit, TombstoneWalk, run_tombstones
 from spark.replication.trimming import units as trim
 from spark.targets.connection import Connection, SessionLimits, Target, connect
 
@@ -135,6 +137,17 @@ class Machine:
         except ReplicaNotWhole:
             return 0
 
+    def bury(self, *, rows_max: int = 2) -> int:
+        """All tombstones leave that may, whatever their age; how many."""
+        rules, rows = TombstoneRules(2**32 - 1), 0
+        walk = TombstoneWalk(rules)
+        with suppress(ReplicaNotWhole):
+            while span := walk.next_span(self.conn, now_s=self.clock_s, rows_max=rows_max):
+                unit = TombstoneUnit("job", span, rules, 1, "entries", self.clock_s, has_ledger=False)
+                rows += run_tombstones(self.conn, unit).rows
+                walk.passed(span)
+        return rows
+
     def entries(self) -> dict[bytes, tuple[str, bytes | None]]:
         rows = self.conn.execute("select key, csn, value from replica_entries")
         return {key: (csn, value) for key, csn, value in rows}
@@ -209,8 +222,11 @@ def _session(
         if is_total:
             seq = _copy(supplier, consumer, Ticket(name, granted.epoch), seen, part, now_s=now_s)
             ruv, generation = seen.vectors.ruv, seen.replica.generation
+            agreements.take_back(supplier.conn, agreement, ruv)
         else:
             ruv, generation = granted.ruv, granted.generation
+            if ruv is not None and generation == seen.replica.generation:
+                agreements.take_back(supplier.conn, agreement, ruv)
             unproven |= set(
                 judge_consumer(
                     supplier.conn, supplier.state(), granted.replica.rid, granted.history, ruv or {}
@@ -273,5 +289,6 @@ def _copy(
         ruv=seen.vectors.ruv,
         generation=str(seen.replica.generation),
         now_s=now_s,
+        buried=seen.replica.buried,
     )
     return seq
