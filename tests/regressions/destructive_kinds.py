@@ -98,7 +98,7 @@ class Destructive:
 def make(kind: str, purges: Purges, catalogs: Catalogs, url: str) -> Destructive:
     """A job of a kind, with a target of its own."""
     if kind in ("CHANGELOG", "TOMBSTONES", "EXTINCTION"):
-        return _replica(kind, purges, url)
+        return replica_of(kind, purges, url)
     if kind == "EVENT_CLEANUP":
         return _node(purges, catalogs)
     if kind == "ROWS":
@@ -158,7 +158,8 @@ def _add(database: Database, store: Store) -> None:
         db.add(store)
 
 
-def _replica(kind: str, purges: Purges, url: str) -> Destructive:
+def replica_of(kind: str, purges: Purges, url: str, **fields: Any) -> Destructive:
+    """A replica with rows of a kind to remove; `fields` of its store."""
     bench = purges.bench
     now = datetime.now(UTC)
     store = Store(
@@ -170,6 +171,7 @@ def _replica(kind: str, purges: Purges, url: str) -> Destructive:
         parameters={"je.cleaner.extinctScanBatchSize": ROWS, "je.cleaner.extinctScanBatchDelay": "PT0S"},
         created_at=now,
         updated_at=now,
+        **fields,
     )
     _add(bench.database, store)
     with opened_replica(bench.database, bench.settings, store) as conn, conn.transaction():

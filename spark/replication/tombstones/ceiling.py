@@ -4,10 +4,11 @@ A tombstone is needed as long as a change of its key from before the delete may 
 a replica id whose changes are not all here up to the delete, and it can come to a consumer as well, which may
 be about to copy this replica. So these hold tombstones back:
 - a replica id, above its element of the RUV; all of it, where it is known of and nothing of it is here: a
-  consumer has changes of it, one of its changes was refused, or an extinction of it was announced. One that belongs to a consumer may be silent: when the consumer
-  acknowledged its RUV it had no change of its own that is not here, and what it begins to write from then on
-  is greater than everything it had. A write that was under way then has read its clock before: for it, nobody
-  asks to purge what is younger than a day, and the bound refuses it if it takes longer;
+  consumer has changes of it, one of its changes was refused, or an extinction of it was announced. One that
+  belongs to a consumer may be silent: when the consumer acknowledged its RUV it had no change of its own that
+  is not here, and what it begins to write from then on is greater than everything it had. A write that was
+  under way then has read its clock before: for it, nobody asks to purge what is younger than a day, and the
+  bound refuses it if it takes longer;
 - an agreement, above what it has acknowledged of a replica id of which it lacks something; one that has
   acknowledged nothing of a replica id holds all. As the floors of trimming, removed ones for a while too.
 The own replica id holds nothing: what it writes is greater than all that is here.
