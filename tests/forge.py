@@ -36,6 +36,8 @@ LOADED = ("app.cli", "lethe_client")  # with all that is below
 # What a service imports when it needs it, and most services of tests do.
 NEEDED = ("alembic.command", "alembic.context", "app.jobs.engines.spark_service", "app.kit.http.protocol")
 PROGRAM = "spark.erase.hands.child_program"
+FIRST = "FORGED_FIRST"
+"""A variable of a process: the module of tests whose `prepare` it calls before anything else."""
 STREAMS = 3
 REQUEST_BYTES_MAX = 100_000  # what the kernel takes as one message is twice that
 START_MAX_S = 60.0
@@ -338,6 +340,9 @@ def main() -> int:
         os.setsid()
         import_module(PROGRAM).main()
         return 0
+    first = os.environ.get(FIRST)
+    if first is not None:
+        import_module(first).prepare()
     hands = import_module("spark.erase.hands.child")
     vars(hands)["start_program"] = partial(forked_program, place)
     return int(import_module("app.cli.main").main())

@@ -22,21 +22,27 @@ from app.extinction.rows import ExtinctionState
 from app.extinction.service import commit_at_target
 from app.jobs.models import ThrottleSetting
 from app.replication.replica.replicas import opened_replica
+from app.replication.tombstones.service import unseen as unseen_burial
 from app.replication.trimming.service import unseen as unseen_trimming
 from app.stores.models import StoreKind
 from app.stores.rows import Store
-from app.sweeps.purging import submit_looked
+from app.sweeps.purging import Looked, submit_looked
 from spark.formats.csn import Csn
 from spark.formats.extinction import Extinction
 from spark.formats.replica import tables_of
+from spark.targets.connection import Connection
 from tests.oracles.symmetricds import CUTOFF, Place, build
 from tests.regressions.old_rows import MUST_BE_THERE, OLD_ROWS, UPKEEP, insert
 from tests.regressions.purges import OLD_CUTOFF, Purges
 from tests.regressions.row_purges import RowPurges
 from tests.spark.events.catalogs import Catalogs, conninfo_of
 from tests.spark.replication.replica_tables import put_records
+from tests.spark.replication.tombstone_tables import put_entries
 
-KINDS = ("OUTGOING", "INCOMING", "DATA_GAP", *UPKEEP, "CHANGELOG", "ROWS", "EVENT_CLEANUP", "EXTINCTION")
+KINDS = (
+    *("OUTGOING", "INCOMING", "DATA_GAP", *UPKEEP),
+    *("CHANGELOG", "TOMBSTONES", "ROWS", "EVENT_CLEANUP", "EXTINCTION"),
+)
 ARCHIVING = KINDS[:-1]
 ELSEWHERE = {
     "ERASURE": "its units are files of JE, not rows: tests/app/erase, tests/spark/erase and tests/journeys",
@@ -47,6 +53,8 @@ ELSEWHERE = {
 """What removes something too, and is tested elsewhere."""
 ROWS = 120
 OLD_S = int(time.time()) - 100_000
+A_DAY = 1_440
+"""Minutes: what was deleted later goes by force only."""
 CLEAN_AT = datetime(2026, 11, 20, 8, 2, 5, tzinfo=UTC)
 ANN = Caller("tok", "ann", frozenset(Scope), None)
 EXTINCTION = Extinction("ext_01k9x2m4c6d8e0f2g4h6j8k0mn", frozenset([b"db"]), b"b", None, None, "old ones")
@@ -89,8 +97,8 @@ class Destructive:
 
 def make(kind: str, purges: Purges, catalogs: Catalogs, url: str) -> Destructive:
     """A job of a kind, with a target of its own."""
-    if kind in ("CHANGELOG", "EXTINCTION"):
-        return _replica(kind, purges, url)
+    if kind in ("CHANGELOG", "TOMBSTONES", "EXTINCTION"):
+        return replica_of(kind, purges, url)
     if kind == "EVENT_CLEANUP":
         return _node(purges, catalogs)
     if kind == "ROWS":
@@ -150,7 +158,8 @@ def _add(database: Database, store: Store) -> None:
         db.add(store)
 
 
-def _replica(kind: str, purges: Purges, url: str) -> Destructive:
+def replica_of(kind: str, purges: Purges, url: str, **fields: Any) -> Destructive:
+    """A replica with rows of a kind to remove; `fields` of its store."""
     bench = purges.bench
     now = datetime.now(UTC)
     store = Store(
@@ -162,38 +171,36 @@ def _replica(kind: str, purges: Purges, url: str) -> Destructive:
         parameters={"je.cleaner.extinctScanBatchSize": ROWS, "je.cleaner.extinctScanBatchDelay": "PT0S"},
         created_at=now,
         updated_at=now,
+        **fields,
     )
     _add(bench.database, store)
-    with opened_replica(bench.database, bench.settings, store) as conn:
-        if kind == "CHANGELOG":
-            with conn.transaction():
-                put_records(conn, [(Csn.of(OLD_S + number, 0, 2), OLD_S) for number in range(ROWS)])
-        else:
-            insert = (
-                f"insert into {tables_of(conn).entries} (database, key, value, csn, is_tombstone)"
-                " values (:database, :key, :value, :csn, false)"
-            )
-            with conn.transaction():
-                for number in range(ROWS):
-                    key, csn = b"b%04d" % number, "6affffff000000010000"
-                    conn.execute(insert, {"database": b"db", "key": key, "value": b"v", "csn": csn})
+    with opened_replica(bench.database, bench.settings, store) as conn, conn.transaction():
+        _fill(kind, conn)
+    table = "replica_changelog" if kind == "CHANGELOG" else "replica_entries"
+    if kind == "EXTINCTION":
+        return Destructive(kind, url, "", table, _scanner(purges, store), lambda result: result["records"])
+    submit = _of_replica(purges, unseen_trimming if kind == "CHANGELOG" else unseen_burial)
+    name = table.removeprefix("replica_")
+    return Destructive(kind, url, "", table, submit, lambda result: result["removed"][name])
+
+
+def _fill(kind: str, conn: Connection) -> None:
+    """Rows that an act of this kind removes."""
+    csns = [Csn.of(OLD_S + number, 0, 2) for number in range(ROWS)]
     if kind == "CHANGELOG":
-        return Destructive(
-            kind,
-            url,
-            "",
-            "replica_changelog",
-            _trimmer(purges),
-            lambda result: result["removed"]["changelog"],
+        put_records(conn, [(csn, OLD_S) for csn in csns])
+        return
+    is_dead = kind == "TOMBSTONES"
+    put_entries(conn, {b"b%04d" % number: (csn, is_dead) for number, csn in enumerate(csns)})
+    if is_dead:  # all of its changes are here
+        conn.execute(
+            f"insert into {tables_of(conn).ruv} (rid, max_csn) values (2, :csn)", {"csn": str(csns[-1])}
         )
-    return Destructive(
-        kind, url, "", "replica_entries", _scanner(purges, store), lambda result: result["records"]
-    )
 
 
-def _trimmer(purges: Purges) -> Callable[..., str]:
+def _of_replica(purges: Purges, unseen: Callable[..., Looked]) -> Callable[..., str]:
     def submit(*, is_archived: bool = False, rows_in_tx: int | None = None, rate: float | None = None) -> str:
-        fields: dict[str, Any] = {"retention_minutes": 60, "max_rows_in_tx": rows_in_tx}
+        fields: dict[str, Any] = {"retention_minutes": A_DAY, "max_rows_in_tx": rows_in_tx}
         if is_archived:
             fields["archive"] = {"format": "PARQUET"}
         if rate is not None:
@@ -204,7 +211,7 @@ def _trimmer(purges: Purges) -> Callable[..., str]:
             return submit_looked(
                 db,
                 store,
-                unseen_trimming(db, store, fields),
+                unseen(db, store, fields),
                 caller=ANN,
                 reason=None,
                 settings=bench.settings,

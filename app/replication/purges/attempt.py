@@ -4,11 +4,12 @@ Rules:
 - a replica that is not whole keeps all it has, and so does one whose status changes meanwhile;
 - the cut-off is decided once in the life of a job;
 - limits and a reviewed plan are held against what would go before the first delete, once: an attempt that
-  goes on has removed some already.
+  goes on has removed some already;
+- what an acknowledgement frees after that count goes only as far as the limits allow.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -26,7 +27,7 @@ from app.stores.rows import Store
 from app.sweeps.counts import CHECKPOINT_REMOVED, Counts, ledger_counts, noted_counts
 from app.sweeps.cutoff import fixed_instant
 from app.sweeps.frame import Attempt, SweepParams, asked
-from app.sweeps.limits import Limited, check_limits
+from app.sweeps.limits import MOST, Limited, check_limits, limits_in_effect, most_rows
 from app.sweeps.loop import AnyUnit, Charge, Course
 from app.sweeps.sizing import UnitSize
 from spark.replication.errors import PlanStopped, ReplicaNotWhole, ReplicationRefused
@@ -38,6 +39,10 @@ from spark.targets.transaction import UnitResult
 
 CHECKPOINT_LIMITS: Final = "limits"
 UNIT: Final = "rows"
+MORE_CAME: Final = (
+    "more may go than was counted: {gone} have gone, and the limits allow {most}. What is removed stays"
+    " removed: look at a new plan, then submit the purge again"
+)
 ROWS_FIRST: Final = 200
 ROWS_MAX: Final = 5_000
 
@@ -62,7 +67,15 @@ class Plan(Protocol):
         """And how many of them would go."""
 
 
+class AnySpan(Protocol):
+    """Rows side by side."""
+
+    @property
+    def rows(self) -> int: ...
+
+
 P = TypeVar("P", bound=PurgeParams)
+Span = TypeVar("Span", bound=AnySpan)
 PlanOf = TypeVar("PlanOf", bound=Plan)
 Unit = TypeVar("Unit", bound=AnyUnit)
 Model = TypeVar("Model", bound=BaseModel)
@@ -71,10 +84,16 @@ Made = TypeVar("Made")
 
 @dataclass(slots=True)
 class ReplicaAttempt(Attempt[P], ABC, Generic[P, PlanOf]):
-    """What one attempt carries from step to step; `planned` is what it is to remove."""
+    """What one attempt carries from step to step.
+
+    Attributes:
+        planned: what it is to remove.
+        most: rows that all attempts together may remove; None: the limits bound none.
+    """
 
     cutoff: datetime | None
     planned: PlanOf | None = None
+    most: int | None = None
 
     @abstractmethod
     def plan(self, *, is_reviewed: bool = False) -> PlanOf:
@@ -129,14 +148,18 @@ class ReplicaAttempt(Attempt[P], ABC, Generic[P, PlanOf]):
         """
         register_missing(self.context.database, self.conn, self.store.id)
         self.planned = plan = self.plan(is_reviewed=True)
-        if self.context.checkpoint(CHECKPOINT_LIMITS) is not None:
+        noted = self.context.checkpoint(CHECKPOINT_LIMITS)
+        if noted is not None:
+            self.most = noted.get(MOST)
             return
         fault = self.stale_because(plan)
         if fault is not None:
             raise JobFailed("PLAN_NO_LONGER_HOLDS", fault)
-        check_limits(self.store, self.params, self.reach(plan))
-        noted = {"rows": plan.rows, "rows_to_remove": plan.rows_to_remove}
-        self.context.save_checkpoint(CHECKPOINT_LIMITS, noted)
+        reach = self.reach(plan)
+        check_limits(self.store, self.params, reach)
+        self.most = most_rows(limits_in_effect(self.store, self.params), whole=reach.whole)
+        counted = {"rows": plan.rows, "rows_to_remove": plan.rows_to_remove, MOST: self.most}
+        self.context.save_checkpoint(CHECKPOINT_LIMITS, counted)
 
     def so_far(self) -> Counts:
         """What all attempts have removed."""
@@ -209,6 +232,22 @@ class ReplicaCourse(Course[Unit, UnitResult], Generic[Unit]):
     def rows_now(self) -> int:
         """Rows of the next unit."""
         return self._size.within(self._attempt.context.throttle.setting.rows_per_s)
+
+    def allowed(self, spans: Iterable[Span], cut: Callable[[Span, int], Span]) -> Iterator[Span]:
+        """Of the next spans what the limits allow still, the last one cut to it.
+
+        Raises: JobFailed: LIMIT_EXCEEDED: nothing may go any more, and something would.
+        """
+        most, gone = self._attempt.most, self._before + self._done
+        for span in spans:
+            left = span.rows if most is None else most - gone
+            if left <= 0:
+                if gone == self._before + self._done:
+                    raise JobFailed("LIMIT_EXCEEDED", MORE_CAME.format(gone=gone, most=most))
+                return
+            found = span if span.rows <= left else cut(span, left)
+            gone += found.rows
+            yield found
 
     def count(self, name: str, result: UnitResult, *, elapsed_s: float) -> Charge:
         """Count a unit under a name; what the throttle is charged."""

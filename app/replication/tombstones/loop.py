@@ -59,7 +59,12 @@ class BurialCourse(ReplicaCourse[TombstoneUnit]):
             span = self._walk.next_span(
                 burial.conn, now_s=burial.now_s(), rows_max=self.rows_now(), should_stop=burial.is_stopped
             )
-        return None if span is None else iter([self._unit(span)])
+        if span is None:
+            return None
+        return iter([self._unit(each) for each in self.allowed([span], self._cut)])
+
+    def _cut(self, span: KeySpan, rows: int) -> KeySpan:
+        return shorter(self._burial.conn, span, self._rules, rows=rows)
 
     def _unit(self, span: KeySpan) -> TombstoneUnit:
         burial = self._burial
@@ -83,7 +88,7 @@ class BurialCourse(ReplicaCourse[TombstoneUnit]):
     def parts(self, unit: TombstoneUnit, *, elapsed_s: float) -> Sequence[TombstoneUnit]:
         """Its first part; what follows it comes with a later round."""
         rows = self._size.cut(unit.span.rows, parts=PARTS)
-        return [self._unit(shorter(self._burial.conn, unit.span, self._rules, rows=rows))]
+        return [self._unit(self._cut(unit.span, rows))]
 
 
 def bury_once(conn: Connection, unit: TombstoneUnit) -> UnitResult:

@@ -65,7 +65,8 @@ class TrimCourse(ReplicaCourse[TrimUnit]):
         """A span of each replica id."""
         trim = self._trim
         spans = self._walk.next_spans(trim.conn, now_s=trim.now_s(), rows_max=self.rows_now())
-        return iter([self._unit(span) for span in spans]) if spans else None
+        found = list(self.allowed(spans, lambda span, rows: shorter(trim.conn, span, rows=rows)))
+        return iter([self._unit(span) for span in found]) if found else None
 
     def _unit(self, span: Span) -> TrimUnit:
         job, claimed, archive = self._trim.context.job, self._trim.claim, self._trim.archive

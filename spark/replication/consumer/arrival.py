@@ -138,7 +138,7 @@ def sort_out(
         open_letters: the first record of a replica id that was refused and has not come since; behind it the
             supplier may have sent more before it knew.
         buried: the greatest CSN of purged tombstones: of an older change nobody knows what became of its key,
-            unless an entry is here that is newer.
+            unless an entry is here that is newer, or its key is extinct.
     Raises: PrevGap.
     """
     floors = arrival.floors(ruv)
@@ -233,8 +233,8 @@ def _buried(arrival: Arrival, is_new: Flags, buried: Buried | None) -> dict[int,
     places = np.flatnonzero(is_older)
     if not len(places):
         return {}
-    is_shown = buried.shows_newer(arrival.batch.take(pa.array(arrival.order[places])))
-    lost = [place for place, shown in zip(places.tolist(), is_shown, strict=True) if not shown]
+    is_harmless = buried.is_harmless(arrival.batch.take(pa.array(arrival.order[places])))
+    lost = [place for place, harmless in zip(places.tolist(), is_harmless, strict=True) if not harmless]
     return dict.fromkeys(lost, (TOMBSTONE_PURGED, detail))
 
 

@@ -1,7 +1,7 @@
 """The bound of purged tombstones as an arriving change is held against it.
 
-A change from below it is harmless where the entry of its key is newer: it would lose anyway. Only a value for
-a key without such an entry may bring back what was deleted.
+A change from below it is harmless where the entry of its key is newer: it would lose anyway. So it is where
+its key is extinct: no entry ever shows that. Only a value for another key may bring back what was deleted.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,9 @@ from typing import Any, Final
 import pyarrow as pa
 
 from spark.formats.csn import Csn
+from spark.formats.extinction import ExtinctionStatus
 from spark.formats.replica import ReplicaTables
+from spark.replication.replica.extinction_index import read_index
 from spark.targets.connection import Connection
 
 _AT_ONCE: Final = 100
@@ -25,16 +27,20 @@ class Buried:
     conn: Connection
     tables: ReplicaTables
 
-    def shows_newer(self, records: pa.RecordBatch) -> Sequence[bool]:
-        """Of each change whether its key has an entry here with a greater CSN.
+    def is_harmless(self, records: pa.RecordBatch) -> Sequence[bool]:
+        """Of each change whether its key is extinct, or has an entry here with a greater CSN.
 
         Args:
             records: of RECORD_SCHEMA, all of them changes.
         """
+        index = read_index(self.conn, self.tables)
         names = ("database", "key", "csn")
         rows = list(zip(*(records.column(name).to_pylist() for name in names), strict=True))
         found = dict(self._entries(sorted({(database, key) for database, key, _ in rows})))
-        return [found.get((database, key), "") > csn for database, key, csn in rows]
+        return [
+            found.get((database, key), "") > csn or index.status(database, key) is ExtinctionStatus.EXTINCT
+            for database, key, csn in rows
+        ]
 
     def _entries(self, keys: Sequence[tuple[bytes, bytes]]) -> Iterator[tuple[tuple[bytes, bytes], str]]:
         for begin in range(0, len(keys), _AT_ONCE):

@@ -3,10 +3,12 @@
 A tombstone is needed as long as a change of its key from before the delete may come. Such a change comes from
 a replica id whose changes are not all here up to the delete, and it can come to a consumer as well, which may
 be about to copy this replica. So these hold tombstones back:
-- a replica id, above its element of the RUV. One that belongs to a consumer may be silent: when the consumer
-  acknowledged its RUV it had no change of its own that is not here, and what it begins to write from then on
-  is greater than everything it had. A write that was under way then has read its clock before: for it, nobody
-  asks to purge what is younger than a day, and the bound refuses it if it takes longer;
+- a replica id, above its element of the RUV; all of it, where it is known of and nothing of it is here: a
+  consumer has changes of it, one of its changes was refused, or an extinction of it was announced. One that
+  belongs to a consumer may be silent: when the consumer acknowledged its RUV it had no change of its own that
+  is not here, and what it begins to write from then on is greater than everything it had. A write that was
+  under way then has read its clock before: for it, nobody asks to purge what is younger than a day, and the
+  bound refuses it if it takes longer;
 - an agreement, above what it has acknowledged of a replica id of which it lacks something; one that has
   acknowledged nothing of a replica id holds all. As the floors of trimming, removed ones for a while too.
 The own replica id holds nothing: what it writes is greater than all that is here.
@@ -20,6 +22,7 @@ from dataclasses import dataclass
 from spark.formats.csn import Csn
 from spark.formats.replica import tables_of
 from spark.replication.agreements import Agreement, floors
+from spark.replication.dead_letters import Direction
 from spark.replication.replica.replica import read_vectors
 from spark.targets.connection import Connection
 
@@ -82,10 +85,16 @@ def _own_rid(conn: Connection) -> int:
 
 
 def _known_rids(conn: Connection, ruv: Mapping[int, Csn], counted: Collection[Agreement]) -> set[int]:
-    """Whoever may bring changes of its own: it has, or it has acquired here, or it is supplied from here."""
-    suppliers = conn.execute(f"select rid from {tables_of(conn).peers} where role = 'SUPPLIER'")
+    """Whoever may bring changes of its own: it has, here or at a consumer, or it is a peer itself."""
+    tables = tables_of(conn)
+    rows = conn.execute(
+        f"select rid from {tables.peers} where role = 'SUPPLIER' union select rid from {tables.announced}"
+        f" union select rid from {tables.dead_letters}"
+        f" where direction = '{Direction.RECEIVED}' and resolved_at_s is null"
+    )
     consumers = {each.consumer_rid for each in counted if each.consumer_rid is not None}
-    return {*ruv, *consumers, *(int(rid) for (rid,) in suppliers)}
+    elsewhere = {rid for each in counted for rid in each.acknowledged}
+    return {*ruv, *consumers, *elsewhere, *(int(rid) for (rid,) in rows)}
 
 
 def _covered(rid: int, ruv: Mapping[int, Csn], counted: Collection[Agreement]) -> Csn | None:

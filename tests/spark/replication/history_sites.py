@@ -18,7 +18,7 @@ from spark.formats.part import Part
 from spark.replication import agreements
 from spark.replication.consumer.apply import apply_batch, apply_entries
 from spark.replication.consumer.extinctions import read_records
-from spark.replication.errors import ReplicaNotOnline, ReplicationRefused, ReplicaWasRestored
+from spark.replication.errors import ReplicaNotOnline, ReplicaNotWhole, ReplicationRefused, ReplicaWasRestored
 from spark.replication.proofs.judging import judge_consumer
 from spark.replication.proofs.shown_proofs import proof_of, shown_history
 from spark.replication.records import LOCAL_SCHEMA, ReplicaStatus, SessionMode
@@ -28,6 +28,8 @@ from spark.replication.sessions.row import Ticket
 from spark.replication.sessions.session import Acquire, Completion, acquire, complete_total, release
 from spark.replication.supplier.decide import Consumer, Outcome, Strategy, Supplier, decide
 from spark.replication.supplier.window import WindowReader
+from spark.replication.tombstones.plan import TombstoneRules
+from spark.replication.tombstones.units import TombstoneUnit, TombstoneWalk, run_tombstones
 from spark.replication.trimming import units as trim
 from spark.targets.connection import Connection, SessionLimits, Target, connect
 
@@ -132,8 +134,23 @@ class Machine:
         span = trim.Span(rid, Csn("0" * 20), Csn(upto), 1)
         try:
             return trim.run_trim(self.conn, trim.TrimUnit("job", span, 1, "changelog", has_ledger=False)).rows
+<<<<<<< HEAD
         except trim.ReplicaNotWhole:
+=======
+        except ReplicaNotWhole:
+>>>>>>> rep
             return 0
+
+    def bury(self, *, rows_max: int = 2) -> int:
+        """All tombstones leave that may, whatever their age; how many."""
+        rules, rows = TombstoneRules(2**32 - 1), 0
+        walk = TombstoneWalk(rules)
+        with suppress(ReplicaNotWhole):
+            while span := walk.next_span(self.conn, now_s=self.clock_s, rows_max=rows_max):
+                unit = TombstoneUnit("job", span, rules, 1, "entries", self.clock_s, has_ledger=False)
+                rows += run_tombstones(self.conn, unit).rows
+                walk.passed(span)
+        return rows
 
     def entries(self) -> dict[bytes, tuple[str, bytes | None]]:
         rows = self.conn.execute("select key, csn, value from replica_entries")
@@ -209,8 +226,11 @@ def _session(
         if is_total:
             seq = _copy(supplier, consumer, Ticket(name, granted.epoch), seen, part, now_s=now_s)
             ruv, generation = seen.vectors.ruv, seen.replica.generation
+            agreements.take_back(supplier.conn, agreement, ruv)
         else:
             ruv, generation = granted.ruv, granted.generation
+            if ruv is not None and generation == seen.replica.generation:
+                agreements.take_back(supplier.conn, agreement, ruv)
             unproven |= set(
                 judge_consumer(
                     supplier.conn, supplier.state(), granted.replica.rid, granted.history, ruv or {}
@@ -273,5 +293,6 @@ def _copy(
         ruv=seen.vectors.ruv,
         generation=str(seen.replica.generation),
         now_s=now_s,
+        buried=seen.replica.buried,
     )
     return seq

@@ -8,14 +8,16 @@ from pathlib import Path
 import pytest
 
 from spark.formats.csn import Csn
+from spark.formats.extinction import Extinction
 from spark.formats.part import Part, Prefix
 from spark.formats.replica import LAYOUT_OF_BOTH, LAYOUT_OF_BOUNDS, buried_table, tables_of
 from spark.replication.agreements import acknowledge, register_agreement
+from spark.replication.consumer.extinctions import write_extinction
 from spark.replication.errors import LayoutUnknown
 from spark.replication.records import SessionMode
 from spark.replication.replica.buried import take_bound
 from spark.replication.replica.part_row import put_part
-from spark.replication.replica.replica import ensure_layout, snapshot
+from spark.replication.replica.replica import Expected, ensure_layout, snapshot
 from spark.replication.session_errors import BoundBeyondCopy
 from spark.replication.sessions.row import Ticket
 from spark.replication.sessions.session import complete_total
@@ -179,6 +181,24 @@ def test_only_what_may_bring_a_key_back_is_refused(
     shown = side.entries()
     assert (b"db", b"k") not in shown
     assert shown[b"db", b"live"][1] == csn(60, OWN_RID)
+
+
+def test_an_old_change_of_an_extinct_key_is_ignored_as_ever(conn: Connection) -> None:
+    """It brings nothing back: no entry ever shows an extinct key."""
+    put_entries(conn, {b"k": (csn(30, OWN_RID), True)})
+    assert bury(conn) == 1
+    found = Extinction("ext_1", frozenset({b"db"}), b"x", None, None, "old ones")
+    expected = Expected("inc_a", str(csn(70, OWN_RID)))
+    write_extinction(conn, found, now_s=NOW_S, expected=expected)
+    side = ConsumerSide(conn)
+    epoch = side.acquire(rid=5, ruv={5: csn(90, 5)}).epoch
+    rows = [
+        (csn(5, 5), None, "CHANGE", b"db", b"x1", b"old"),
+        (csn(6, 5), csn(5, 5), "CHANGE", b"db", b"new", b"old"),
+    ]
+    done = side.apply(rows, epoch=epoch, seq=1)
+    assert [(each.csn, each.code) for each in done.rejected] == [(csn(6, 5), "TOMBSTONE_PURGED")]
+    assert (done.applied, done.extinct) == (1, {5: 1})
 
 
 def test_many_old_changes_are_looked_up_by_their_keys(conn: Connection) -> None:

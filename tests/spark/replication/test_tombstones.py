@@ -20,13 +20,18 @@ from spark.replication.agreements import (
     remove_agreement,
 )
 from spark.replication.csn_generator import GeneratorState, next_csn
+from spark.replication.dead_letters import Direction, Refused, put_dead_letters
+from spark.replication.errors import ReplicaNotWhole
 from spark.replication.replica.replica import snapshot
-from spark.replication.sessions.peers import PeerRole, note_peer
+from spark.replication.sessions.peers import PeerRole, note_announced, note_peer
 from spark.replication.tombstones import ceiling, units
 from spark.replication.tombstones.plan import TombstonePlan, TombstoneRules, plan_tombstones
 from spark.replication.tombstones.units import (
     STEP,
+<<<<<<< HEAD
     ReplicaNotWhole,
+=======
+>>>>>>> rep
     TombstoneUnit,
     TombstoneWalk,
     run_tombstones,
@@ -88,12 +93,14 @@ class Case:
         entries: by key (CSN, whether it is a tombstone).
         acks: of each agreement its consumer's replica id and what it has acknowledged; None: it does not
             count any more.
+        missing: replica ids of which a change was refused, or an extinction announced, and has not come.
     """
 
     ruv: dict[int, Csn] = field(default_factory=dict)
     entries: dict[bytes, tuple[Csn, bool]] = field(default_factory=dict)
     acks: dict[str, tuple[int | None, Mapping[int, Csn]] | None] = field(default_factory=dict)
     suppliers: set[int] = field(default_factory=set)
+    missing: set[int] = field(default_factory=set)
     gone: frozenset[int] = frozenset()
     cutoff_s: int | None = None
 
@@ -101,7 +108,9 @@ class Case:
         """The rule, for one tombstone: nobody can bring, or lacks, a change from before it."""
         counted = [each for each in self.acks.values() if each is not None]
         consumers = {rid for rid, _ in counted if rid is not None}
-        for rid in ({*self.ruv, *consumers, *self.suppliers} - {1}) - self.gone:
+        elsewhere = {rid for _, ack in counted for rid in ack}
+        known = {*self.ruv, *consumers, *elsewhere, *self.suppliers, *self.missing}
+        for rid in (known - {1}) - self.gone:
             here = self.ruv.get(rid, "") >= tombstone
             if not here and not any(self._is_silent(rid, each, tombstone) for each in counted):
                 return False
@@ -146,10 +155,13 @@ def random_case(rng: random.Random) -> Case:
             for rid, own in case.ruv.items()
             if rng.random() < 0.93
         }
+        if rng.random() < 0.1:
+            known[8] = csn(rng.randint(0, 75), 8)
         consumer = rng.choice((None, 2, 3, 7, 9))
         case.acks[name] = None if rng.random() < 0.15 else (consumer, known)
     case.suppliers = set(rng.sample((2, 3, 9), rng.choice((0, 0, 0, 1))))
-    case.gone = frozenset(rng.sample((2, 3, 7, 9), rng.choice((0, 0, 1, 2))))
+    case.missing = set(rng.sample((2, 10), rng.choice((0, 0, 0, 0, 0, 1))))
+    case.gone = frozenset(rng.sample((2, 3, 7, 8, 9, 10), rng.choice((0, 0, 1, 2, 3))))
     case.cutoff_s = None if rng.random() < 0.05 else csn(rng.randint(10, 75), 1).timestamp
     return case
 
@@ -163,6 +175,8 @@ def put_case(conn: Connection, case: Case, rng: random.Random) -> None:
             tables.agreements,
             tables.agreement_ruv,
             tables.peers,
+            tables.dead_letters,
+            tables.announced,
         ):
             conn.execute(f"delete from {table}")
         conn.execute_many(
@@ -172,6 +186,12 @@ def put_case(conn: Connection, case: Case, rng: random.Random) -> None:
         put_entries(conn, case.entries)
         for rid in case.suppliers:
             note_peer(conn, PeerRole.SUPPLIER, f"s {rid}", rid=rid, capabilities=(), now_s=now_s)
+        for rid in case.missing:
+            if rng.random() < 0.5:
+                note_announced(conn, tables, {rid: csn(90, rid)}, ruv=case.ruv)
+            else:
+                letter = Refused(csn(90, rid), "CHANGE", b"db", b"k", b"v", "RECORD_TOO_LONG", "too long")
+                put_dead_letters(conn, Direction.RECEIVED, "s", [letter], now_s=now_s)
         for name, found in case.acks.items():
             consumer, known = found or (2, {})
             register_agreement(conn, name, now_s=now_s, consumer_rid=consumer)
@@ -288,6 +308,16 @@ def test_a_silent_consumer_holds_nothing_that_it_has_seen(conn: Connection) -> N
     assert planned(conn, TombstoneRules(ENDLESS_S)).rows_to_remove == 1
     acknowledge(conn, "agr_a", {3: csn(4, 3)})  # it has a change that is not here, older than the delete
     assert planned(conn, TombstoneRules(ENDLESS_S)).rows_to_remove == 0
+
+
+def test_a_replica_id_that_only_a_consumer_has_is_waited_for(conn: Connection) -> None:
+    """The consumer has changes of it that have not come here: they may be from before the delete."""
+    case = Case(ruv={1: csn(9, 1)}, entries={b"k": (csn(5, 1), True)})
+    case.acks = {"agr_a": (3, {1: csn(9, 1), 7: csn(8, 7)})}
+    put_case(conn, case, random.Random(0))
+    plan = planned(conn, TombstoneRules(ENDLESS_S))
+    assert (plan.held_by, plan.rows_to_remove) == (("RID 7",), 0)
+    assert planned(conn, TombstoneRules(ENDLESS_S, frozenset({7}))).rows_to_remove == 1
 
 
 def test_nothing_beyond_a_reviewed_plan_goes(conn: Connection) -> None:

@@ -16,10 +16,10 @@ from pathlib import Path
 from spark.formats.csn import Csn
 from spark.formats.replica import buried_table
 from spark.replication import agreements
+from spark.replication.errors import ReplicaNotWhole
 from spark.replication.records import ReplicaStatus, SessionMode
 from spark.replication.tombstones.plan import TombstoneRules
 from spark.replication.tombstones.units import (
-    ReplicaNotWhole,
     TombstoneUnit,
     TombstoneWalk,
     run_tombstones,

@@ -21,6 +21,7 @@ from typing import Any
 from spark.formats.csn import Csn
 from spark.replication import agreements
 from spark.replication.consumer import apply
+from spark.replication.errors import ReplicaNotWhole
 from spark.replication.records import ReplicaStatus, SessionMode
 from spark.replication.replica import appending, local_write, replica
 from spark.replication.sessions import session
@@ -295,7 +296,7 @@ class World:
         by_count = self.random.random() < 0.5
         rules = trim.TrimRules(None, self.random.randint(1, 5)) if by_count else trim.TrimRules(2**40)
         walk, rows = trim.TrimWalk(rules), 0
-        with suppress(trim.ReplicaNotWhole):
+        with suppress(ReplicaNotWhole):
             while spans := walk.next_spans(site.conn, now_s=site.clock_s, rows_max=self.random.randint(1, 4)):
                 for span in spans:
                     unit = trim.TrimUnit("job", span, 1, "changelog", has_ledger=False)
