@@ -134,11 +134,7 @@ class Machine:
         span = trim.Span(rid, Csn("0" * 20), Csn(upto), 1)
         try:
             return trim.run_trim(self.conn, trim.TrimUnit("job", span, 1, "changelog", has_ledger=False)).rows
-<<<<<<< HEAD
-        except trim.ReplicaNotWhole:
-=======
         except ReplicaNotWhole:
->>>>>>> rep
             return 0
 
     def bury(self, *, rows_max: int = 2) -> int:

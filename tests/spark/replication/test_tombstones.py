@@ -28,10 +28,6 @@ from spark.replication.tombstones import ceiling, units
 from spark.replication.tombstones.plan import TombstonePlan, TombstoneRules, plan_tombstones
 from spark.replication.tombstones.units import (
     STEP,
-<<<<<<< HEAD
-    ReplicaNotWhole,
-=======
->>>>>>> rep
     TombstoneUnit,
     TombstoneWalk,
     run_tombstones,

@@ -21,10 +21,6 @@ from spark.replication.errors import ReplicaNotWhole
 from spark.replication.supplier.decide import Consumer, Outcome, Reason, Strategy, Supplier, decide
 from spark.replication.trimming.plan import plan_trim
 from spark.replication.trimming.units import (
-<<<<<<< HEAD
-    ReplicaNotWhole,
-=======
->>>>>>> rep
     Span,
     TrimRules,
     TrimUnit,
