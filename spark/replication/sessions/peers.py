@@ -144,7 +144,9 @@ def role_of(conn: Connection, peer: str) -> PeerRole | None:
 
 
 def forget_supplier(conn: Connection, peer: str) -> bool:
-    """Forget what a supplier takes: it stands in the way of extinctions no more; whether it was known.
+    """Forget a supplier: it stands in the way of extinctions no more; whether it was known.
+
+    Nor does it hold tombstones, where no change of it is known of.
 
     What it has announced stays: keys that an extinction which never came may cover remain MAYBE_EXTINCT,
     for the extinction may exist elsewhere and still arrive. One that acquires again is noted anew.
