@@ -214,16 +214,21 @@ def _change(seqno: int, row: tuple[Any, ...], sets: dict[int, int | None]) -> Ch
     set_id = None if table_id is None else sets.get(table_id)
     key = values = detail = None
     if cmdtype == "I":
-        values = dict(zip(args[::2], args[1::2], strict=True))
+        values = _pairs(args)
     elif cmdtype == "U":
         count = 2 * updated
-        values = dict(zip(args[0:count:2], args[1:count:2], strict=True))
-        key = dict(zip(args[count::2], args[count + 1 :: 2], strict=True))
+        values, key = _pairs(args[:count]), _pairs(args[count:])
     elif cmdtype == "D":
-        key = dict(zip(args[::2], args[1::2], strict=True))
+        key = _pairs(args)
     elif cmdtype == "S":
         only_on = args[1] if len(args) > 1 and args[1] else None
         detail = {"statement": args[0], "only_on": only_on}
     elif kind == "UNKNOWN":
         detail = {"cmdtype": cmdtype, "arguments": args}
     return Change(seqno, kind, actionseq, txid, set_id, table_id, schema, table, key, values, detail)
+
+
+def _pairs(args: list[str | None]) -> dict[Any, str | None]:
+    """Names and values, which take turns."""
+    each = iter(args)
+    return dict(zip(each, each, strict=True))
