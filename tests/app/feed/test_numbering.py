@@ -5,10 +5,13 @@ from __future__ import annotations
 import threading
 from datetime import timedelta
 from random import Random
+from typing import Any
 
+import pytest
 from sqlmodel import Session, col, select
 
 from app.db import Database
+from app.feed import numbering
 from app.feed.numbering import NAME, forget, give_numbers, in_order
 from app.feed.rows import FeedEvent, FeedNumber
 from app.feed.writing import announce
@@ -41,6 +44,24 @@ def test_transaction_that_commits_late_is_heard_by_who_read_on(
         assert [subject for _, subject, _ in heard] == ["jobs/early"]
         late.commit()
     assert [subject for _, subject, _ in read(postgresql_database, heard[-1][0])] == ["jobs/late"]
+
+
+@pytest.mark.parametrize("comes_before", ["is_any_waiting", "last_number"])
+def test_numbers_that_another_gives_meanwhile_are_told(
+    database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, comes_before: str
+) -> None:
+    # Numbering is no news: who was told a smaller number would not look again before the next commit.
+    with database.transaction() as db:
+        write(db, clock, "jobs/1", 1)
+    asked = getattr(numbering, comes_before)
+
+    def after_another(database: Database) -> Any:
+        monkeypatch.undo()
+        assert give_numbers(database) == 1
+        return asked(database)
+
+    monkeypatch.setattr(numbering, comes_before, after_another)
+    assert give_numbers(database) == 1
 
 
 def test_crowd_of_writers_and_readers_skips_and_doubles_nothing(database: Database, clock: FakeClock) -> None:
