@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from app.auth.scopes import Scope
 from app.console.acting import ActDep, show_again
+from app.console.acts.choices import StoreAct
 from app.console.calls import Api
 from app.console.rendering import render
 from app.console.results.table import tell
@@ -87,11 +88,11 @@ def _plan_page(job: Mapping[str, Any]) -> str | None:
         return None
     try:
         kind, params = CARRIERS[JOB_PLAN].carried(job["params"])
-        acts = verb_of(kind, params).acts
+        verb = verb_of(kind, params)
     except JobKindUnknown:
         return None
-    key = "-".join([kind, *([params["kind"]] if acts else [])]).replace("_", "-").lower()
-    return f"/console/stores/{job['store']}/acts/{key}/plans/{job['id']}"
+    act = StoreAct(verb, params["kind"] if verb.acts else None)
+    return f"/console/stores/{job['store']}/acts/{act.key}/plans/{job['id']}"
 
 
 async def _chain(api: Api, job: Mapping[str, Any]) -> list[Any]:

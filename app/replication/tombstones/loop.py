@@ -80,8 +80,13 @@ class BurialCourse(ReplicaCourse[TombstoneUnit]):
             archive_dir=None if archive is None else str(archive),
         )
 
-    def done(self, unit: TombstoneUnit, result: UnitResult, *, elapsed_s: float) -> Charge:
-        """Count it, and go on behind it: what was needed by then stays for another purge."""
+    def done(self, unit: TombstoneUnit, result: UnitResult, *, elapsed_s: float) -> Charge | None:
+        """Count it, and go on behind it: what was needed by then stays for another purge.
+
+        A unit that was refused, for more may go than it was counted with, is counted anew.
+        """
+        if result.refused is not None:
+            return None
         self._walk.passed(unit.span)
         return self.count(STEP, result, elapsed_s=elapsed_s)
 

@@ -130,11 +130,11 @@ def shorter(conn: Connection, span: KeySpan, rules: TombstoneRules, *, rows: int
 def run_tombstones(conn: Connection, unit: TombstoneUnit) -> UnitResult:
     """Remove the tombstones of a span that nobody needs, in one transaction with the bound and the ledger.
 
-    What is needed by now stays.
+    What is needed by now stays. Where more may go than the span was counted with, it is refused.
 
     Raises: ReplicaNotWhole, ClockSkewed; as `run_in_transaction`.
     """
-    return run_in_transaction(conn, unit, lambda: _remove(conn, unit))
+    return run_in_transaction(conn, unit, lambda: _remove(conn, unit), most=unit.span.rows)
 
 
 def _removable(

@@ -162,8 +162,8 @@ class PostgresqlSession:
             "statement_timeout": f"{limits.statement_timeout_ms}ms",
             "idle_in_transaction_session_timeout": f"{limits.idle_in_transaction_timeout_ms}ms",
             "plan_cache_mode": "force_custom_plan",
-            # Where a table was never analysed the estimates are high, and to compile a statement of a
-            # millisecond takes a second of a core.
+            # Where a table was never analysed the estimates are high, and the server compiles statements
+            # that end in a millisecond without.
             "jit": "off",
             "default_transaction_isolation": "read committed",
             "TimeZone": "UTC",

@@ -177,3 +177,28 @@ def test_rows_of_a_former_version_are_told_and_taken_in(database: Database) -> N
     assert faults(database) == []
     last = Tables.read(database).events[-1]
     assert (last["action"], last["detail"]["first"]) == ("audit.adopt", row["id"])
+
+
+def test_a_chain_that_begins_between_two_statements_of_a_check_is_no_alarm(database: Database) -> None:
+    """The first rows and their head come by one commit, behind each statement of a check in turn."""
+    empty, statements = Tables([], []), 0
+    for at in range(1, 100):
+        seen: list[int] = []
+
+        def begin(*_: object, at: int = at, seen: list[int] = seen) -> None:
+            seen.append(at)
+            if len(seen) == at:
+                other = _other(database)
+                write(other, 3)
+                other.close()
+
+        empty.put(database)
+        sa.event.listen(database.engine, "after_cursor_execute", begin)
+        try:
+            assert faults(database) == [], at
+        finally:
+            sa.event.remove(database.engine, "after_cursor_execute", begin)
+        statements = len(seen)
+        if at > statements:
+            break
+    assert 5 <= statements < 99, statements

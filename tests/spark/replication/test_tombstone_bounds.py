@@ -150,6 +150,23 @@ def test_a_unit_stays_as_small_as_it_was_planned(conn: Connection) -> None:
     assert bound(conn) == csn(10, OWN_RID)
 
 
+def test_a_unit_removes_no_more_than_it_was_counted_with(conn: Connection) -> None:
+    """A delete comes between look and unit: the unit does nothing, and is counted anew."""
+    put_entries(conn, {key: (csn(10, OWN_RID), True) for key in (b"a", b"z")})
+    rules, now_s = TombstoneRules(csn(60, 1).timestamp), int(target_now(conn).timestamp())
+    raise_fence(conn, RESOURCE, token=1, owner="job_a")
+    walk = TombstoneWalk(rules)
+    span = walk.next_span(conn, now_s=now_s, rows_max=9)
+    assert span is not None
+    put_entries(conn, {b"m": (csn(5, OWN_RID), True)})
+    result = run_tombstones(conn, TombstoneUnit("job_a", span, rules, 1, RESOURCE, NOW_S))
+    assert (result.rows, result.refused) == (0, 3)
+    assert (keys_left(conn), bound(conn)) == ({b"a", b"m", b"z"}, None)
+    again = walk.next_span(conn, now_s=now_s, rows_max=9)
+    assert again is not None
+    assert run_tombstones(conn, TombstoneUnit("job_a", again, rules, 1, RESOURCE, NOW_S)).rows == 3
+
+
 # -- what it refuses
 
 
