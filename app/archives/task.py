@@ -1,10 +1,10 @@
 """The tasks of archives: verify every file, restore rows into a file, a schema or the live tables."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from app.archives.models import RestoreInto
 from app.archives.service import entries_on_disk, get_archive
@@ -16,7 +16,7 @@ from app.jobs.running.sql_target import claim, controlled, read_store_of
 from app.jobs.running.suspension import awake_store
 from app.jobs.service import whole_of
 from app.stores.targets import session_limits, target_of
-from spark.targets.archive.archive import verify
+from spark.targets.archive.archive import FileCheck, verify
 from spark.targets.archive.restore import (
     published_before,
     restore_into_file,
@@ -34,6 +34,8 @@ SHOWN_MAX = 200
 CHECKPOINT_FILE = "restored_file"
 """Which file the restore made, before it has its name, and what is in it."""
 UNIT = "files"
+FILES_AT_ONCE: Final = 16
+"""After so many the job looks whether it must stop."""
 
 
 def run_verify(context: JobContext) -> Mapping[str, Any]:
@@ -42,11 +44,7 @@ def run_verify(context: JobContext) -> Mapping[str, Any]:
     Raises: JobFailed: ARCHIVE_CORRUPT, with the files.
     """
     entries, source = _entries(context)
-    checks = []
-    for done, entry in enumerate(entries):
-        context.check()
-        context.progress(unit=UNIT, done=done, total=len(entries))
-        checks += verify([entry])
+    checks = list(_checks(context, entries))
     bad = [check for check in checks if check.state != "OK"]
     result = {
         "files": len(checks),
@@ -62,6 +60,14 @@ def run_verify(context: JobContext) -> Mapping[str, Any]:
         names = ", ".join(Path(check.entry.path).name for check in bad[:10])
         raise JobFailed("ARCHIVE_CORRUPT", f"{len(bad)} of {len(checks)} files: {names}", result=result)
     return result
+
+
+def _checks(context: JobContext, entries: Sequence[ManifestEntry]) -> Iterator[FileCheck]:
+    """Read the files; their checks in their order."""
+    for done in range(0, len(entries), FILES_AT_ONCE):
+        context.check()
+        context.progress(unit=UNIT, done=done, total=len(entries))
+        yield from verify(entries[done : done + FILES_AT_ONCE])
 
 
 def _entries(context: JobContext) -> tuple[list[ManifestEntry], str]:

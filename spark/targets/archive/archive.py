@@ -8,11 +8,12 @@ Source: design.md, 'Purge', `archive`.
 import hashlib
 import io
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -50,8 +51,9 @@ __all__ = [
 
 READ_ROWS = 10_000
 HASH_BYTES = 2**20
+READERS_MAX: Final = 4
+"""Files that are read at once, where there are so many cores."""
 HELD_BYTES_MAX = 64 * 2**20
-ShouldStop = Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,14 +212,10 @@ def _verified(opened: io.FileIO, entry: ManifestEntry) -> Any:
     return pq.ParquetFile(source, page_checksum_verification=True)
 
 
-def verify(entries: Sequence[ManifestEntry], *, should_stop: ShouldStop | None = None) -> list[FileCheck]:
-    """Check files against their entries; fewer checks than entries when `should_stop` said so."""
-    found = []
-    for entry in entries:
-        if should_stop is not None and should_stop():
-            break
-        found.append(verify_file(entry))
-    return found
+def verify(entries: Sequence[ManifestEntry]) -> list[FileCheck]:
+    """Check files against their entries, some at once: hash and reader of one let those of others go on."""
+    with ThreadPoolExecutor(min(READERS_MAX, os.cpu_count() or 1), "lethe-verify") as readers:
+        return list(readers.map(verify_file, entries))
 
 
 def verify_file(entry: ManifestEntry) -> FileCheck:

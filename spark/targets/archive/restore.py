@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from spark.targets.archive.archive import ShouldStop, read_shape
+from spark.targets.archive.archive import read_shape
 from spark.targets.archive.columns import TableShape, describe_table
 from spark.targets.archive.insert import (
     Inserted,
@@ -67,6 +67,7 @@ from spark.targets.ledger import LedgerRow, find_unit, has_ledger, record_unit
 from spark.targets.manifest import ManifestEntry
 from spark.targets.sqlite_opening import OUTSIDE
 
+ShouldStop = Callable[[], bool]
 RESTORE_STEP = "RESTORE"
 FOREIGN_SHOWN = 5
 
