@@ -9,6 +9,7 @@ from app.console.acts.pages import router as acts_router
 from app.console.acts.plan_pages import router as plans_router
 from app.console.help_pages import router as help_router
 from app.console.job_pages import router as jobs_router
+from app.console.lists.archive_pages import router as archives_router
 from app.console.lists.audit_pages import router as audit_router
 from app.console.lists.backup_pages import router as backups_router
 from app.console.lists.doing_pages import router as doings_router
@@ -31,6 +32,7 @@ ROUTERS: Final = (
     help_router,
     acts_router,
     plans_router,
+    archives_router,
     audit_router,
     backups_router,
     doings_router,
