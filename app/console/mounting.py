@@ -16,6 +16,7 @@ from app.console.lists.doing_pages import router as doings_router
 from app.console.lists.schedule_pages import router as schedules_router
 from app.console.overview_pages import router as overview_router
 from app.console.reference.pages import router as reference_router
+from app.console.replicas.pages import router as replicas_router
 from app.console.shared import SharedParts
 from app.console.sign_in_pages import router as sign_in_router
 from app.console.static_files import router as static_router
@@ -39,6 +40,7 @@ ROUTERS: Final = (
     schedules_router,
     reference_router,
     jobs_router,
+    replicas_router,
     stores_router,
 )
 
