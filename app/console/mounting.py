@@ -14,6 +14,7 @@ from app.console.lists.audit_pages import router as audit_router
 from app.console.lists.backup_pages import router as backups_router
 from app.console.lists.doing_pages import router as doings_router
 from app.console.lists.schedule_pages import router as schedules_router
+from app.console.lost.pages import router as lost_router
 from app.console.overview_pages import router as overview_router
 from app.console.reference.pages import router as reference_router
 from app.console.replicas.pages import router as replicas_router
@@ -40,6 +41,7 @@ ROUTERS: Final = (
     schedules_router,
     reference_router,
     jobs_router,
+    lost_router,
     replicas_router,
     stores_router,
 )
