@@ -23,7 +23,7 @@ from app.kit.values import Text
 
 PLACE: Final = "/console/stores/{store}"
 PAGE_SIZE: Final = 50
-STARTS: Final = ("earliest", "latest")
+STARTS: Final = ("newest", "earliest", "latest")
 VERDICTS: Final = ("CONCURRENT", "UNCERTAIN", "SEEN")
 FORBIDDEN: Final = frozenset({401, 403, 404})
 Name = Annotated[Text, Query(max_length=2_800)]
@@ -70,18 +70,21 @@ async def get_changes(
     api: ApiDep,
     store: StoreName,
     cursor: Annotated[Text, Query(max_length=20_000)] = "",
-    starting: Short = STARTS[0],
+    starting: Short = "",
     database: Name = "",
     prefix: Name = "",
 ) -> Response:
-    """What follows a cursor, and the cursor behind it."""
+    """What follows a cursor, and the cursor behind it; without one the newest changes.
+
+    The newest are those of all keys: where some alone are wanted, it begins with the first of them.
+    """
     asked = {"cursor": cursor.strip(), "database": database, "prefix": prefix}
     found, problem = await _asked(
         api,
         ("stores", store, "changes", "feed"),
         {"database": database, "prefix": prefix},
         cursor=asked["cursor"] or None,
-        starting=starting,
+        starting=starting or ("earliest" if database else "newest"),
         page_size=PAGE_SIZE,
     )
     given = {"database": database, "prefix": prefix}
