@@ -228,6 +228,11 @@ def _add_middleware(app: FastAPI, settings: Settings, part: Part) -> None:
             BodyLimit(re.compile(r"/v1/stores/[^/]+/changes"), settings.replication_bulk_max_bytes),
             BodyLimit(re.compile(r"/v1/stores/[^/]+/entries/[^/]+/[^/]+"), ENTRY_BODY_MAX_BYTES),
             BodyLimit(re.compile(r"/v1/stores/[^/]+/extinction-status:query"), STATUS_BODY_MAX_BYTES),
+            BodyLimit(
+                re.compile(r"/console/.*", re.DOTALL),
+                settings.request_body_max_bytes,
+                is_refused_at_once=False,
+            ),
         ),
     )
     app.add_middleware(AnswerDigests)

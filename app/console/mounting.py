@@ -9,12 +9,15 @@ from app.console.acts.pages import router as acts_router
 from app.console.acts.plan_pages import router as plans_router
 from app.console.help_pages import router as help_router
 from app.console.job_pages import router as jobs_router
+from app.console.lists.archive_pages import router as archives_router
 from app.console.lists.audit_pages import router as audit_router
 from app.console.lists.backup_pages import router as backups_router
 from app.console.lists.doing_pages import router as doings_router
 from app.console.lists.schedule_pages import router as schedules_router
+from app.console.lost.pages import router as lost_router
 from app.console.overview_pages import router as overview_router
 from app.console.reference.pages import router as reference_router
+from app.console.replicas.pages import router as replicas_router
 from app.console.shared import SharedParts
 from app.console.sign_in_pages import router as sign_in_router
 from app.console.static_files import router as static_router
@@ -31,12 +34,15 @@ ROUTERS: Final = (
     help_router,
     acts_router,
     plans_router,
+    archives_router,
     audit_router,
     backups_router,
     doings_router,
     schedules_router,
     reference_router,
     jobs_router,
+    lost_router,
+    replicas_router,
     stores_router,
 )
 

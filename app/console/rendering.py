@@ -17,10 +17,12 @@ from app.auth.access import clock_of
 from app.auth.console_sessions import SignedIn
 from app.auth.scopes import Scope
 from app.console import words
+from app.console.octets import octets
 from app.console.sessions import OF_SESSION, may_change
 from app.console.static_files import static_url
 from app.console.streams import TOPICS_MAX
 from app.kit.ids import new_id
+from app.runbook.registry import RUNBOOK
 
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
@@ -57,9 +59,17 @@ def _environment() -> Environment:
         auto_reload=False,
     )
     made.filters |= words.FILTERS
+    made.filters["octets"] = octets
     made.globals |= {"static": static_url, "navigation": NAVIGATION, "new_key": lambda: new_id("key")}
+    made.globals |= {"next_step": _next_step}
     made.globals |= {"topics_max": TOPICS_MAX, "of_session": OF_SESSION}
     return made
+
+
+def _next_step(code: str) -> str:
+    """What the runbook says to do about a code."""
+    entry = RUNBOOK.get(code)
+    return "" if entry is None else entry.next
 
 
 ENVIRONMENT: Final = _environment()

@@ -162,6 +162,15 @@ def prose(text: str) -> Markup:
     return Markup("").join(shown)
 
 
+def faults(problem: Any) -> dict[str, str]:
+    """What is wrong with each field of a form, by its name; of no problem: nothing."""
+    found: dict[str, str] = {}
+    for each in getattr(problem, "errors", None) or ():
+        name = each["pointer"].rpartition(":")[2].strip("/").replace("/", ".")
+        found[name] = f"{found[name]}; {each['detail']}" if name in found else each["detail"]
+    return found
+
+
 def help_url(link: str | None) -> str | None:
     """Where the console explains what a `help` of the API points at."""
     if not link:
@@ -276,6 +285,7 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "prose": prose,
     "decoded": decoded,
     "filled": filled,
+    "faults": faults,
     "plain": plain,
     "help_url": help_url,
     "subject_url": subject_url,

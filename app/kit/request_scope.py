@@ -21,11 +21,16 @@ logger = structlog.get_logger("lethe.http")
 
 @dataclass(frozen=True, slots=True)
 class BodyLimit:
-    """How large a body may be on the paths that match, and what a larger one is called."""
+    """How large a body may be on the paths that match, and what a larger one is called.
+
+    Attributes:
+        is_refused_at_once: by its declared length. Else whoever reads it refuses it, and says so in a page.
+    """
 
     path: re.Pattern[str]
     max_bytes: int
     code: str = "BODY_TOO_LARGE"
+    is_refused_at_once: bool = True
 
 
 class RequestScope:
@@ -91,7 +96,8 @@ class RequestScope:
 
         try:
             declared = headers.get("content-length", "0")
-            if declared.isdigit() and int(declared) > limit.max_bytes:
+            is_known = limit.is_refused_at_once and declared.isdigit()
+            if is_known and int(declared) > limit.max_bytes:
                 error = TooLarge(too_large, code=limit.code)
                 await problem(Request(scope), error)(scope, receive, named_send)
             else:

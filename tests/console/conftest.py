@@ -19,6 +19,7 @@ from tests.console.browsing import MakeTab, Tab, add_session, signed_in
 from tests.http.conftest import assert_quiet_log
 from tests.http.service_process import ServiceProcess
 from tests.http.shop import Shop
+from tests.http.supplying import SECRETS
 from tests.http.targets import copy_reference
 
 SETTINGS = {
@@ -42,7 +43,8 @@ def roots(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def service(roots: Path) -> Iterator[ServiceProcess]:
     """The service whose console is looked at."""
-    settings = SETTINGS | {"LETHE_ALLOWED_ROOTS": str(roots)}
+    (roots / SECRETS).mkdir(mode=0o700)
+    settings = SETTINGS | {"LETHE_ALLOWED_ROOTS": str(roots), "LETHE_SECRETS_DIR": str(roots / SECRETS)}
     service = ServiceProcess(roots / "service", settings=settings).start()
     yield service
     assert service.stop() == 0

@@ -64,7 +64,8 @@ def make_fleet(http: httpx.Client, roots: Path, shop: Shop, *, hostile: bool = T
         )
     )
     plan = _made(shop.plan())["plan_id"]
-    job = accepted(shop.purge(reason=(text + LONG)[:500] if hostile else text))
+    reason = (text + LONG)[:500] if hostile else text
+    job = accepted(shop.purge(reason=reason, archive={"format": "PARQUET"}))
     assert wait_for(http, job)["state"] == "SUCCEEDED"
     names = {"store": shop.id, "environment": environment.id, "job": job, "plan": plan}
     named = {"backup": backup, "protection": protection, "schedule": schedule, "window": window}

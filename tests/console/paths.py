@@ -18,6 +18,7 @@ PATHS: Final = [
     "/console/do/backup-end/{backup}?store={environment}",
     "/console/do/erasure-abort/{protection}?store={environment}",
     "/console/do/archive-verify/{job}?store={store}",
+    "/console/archives/{job}",
     "/console/schedules",
     "/console/schedules/new",
     "/console/schedules/{schedule}",

@@ -29,6 +29,7 @@ class Starting(StrEnum):
     """Where to begin without a cursor."""
 
     EARLIEST = "earliest"
+    NEWEST = "newest"
     LATEST = "latest"
 
 
@@ -209,7 +210,8 @@ def follow(
         str | None, typer.Option(metavar="CURSOR", help="From after it on; see --starting.")
     ] = None,
     starting: Annotated[
-        Starting, typer.Option(help="Without a cursor: all that the changelog holds, or from now on.")
+        Starting,
+        typer.Option(help="Without a cursor: all that the changelog holds, its last 500, or from now on."),
     ] = Starting.EARLIEST,
     database: Annotated[str | None, typer.Option(help="Only of this one.")] = None,
     prefix: Annotated[str | None, typer.Option(help="Only keys that begin so; with --database.")] = None,

@@ -120,7 +120,7 @@ async def post_run(request: Request, signed_in: SignedInDep, place: PlaceDep, ac
     try:
         if place.act.verb.plan is not None:
             raise Unprocessable("this act is planned first", code="CONSOLE_PLAN_FIRST")
-        check_name(place, act)
+        check_named(place.store["id"], act)
         body = _body(place, act) | {"reason": act.reason}
         found = await act.send("POST", *place.path, body=body)
     except ServiceError as error:
@@ -143,13 +143,17 @@ async def _again(
     return render(request, "act.html", signed_in, status=error.status, **values)
 
 
-def check_name(place: Place, act: Act) -> None:
+def check_named(store: str, act: Act) -> None:
     """Return when the name of the store was typed.
 
     Raises: Unprocessable: CONSOLE_NAME_DIFFERS.
     """
-    if act.fields.get("confirm", "").strip() != place.store["id"]:
-        raise Unprocessable("type the store's name as it is shown, then run", code="CONSOLE_NAME_DIFFERS")
+    if act.fields.get("confirm", "").strip() != store:
+        raise Unprocessable(
+            "type the store's name as it is shown, then run",
+            code="CONSOLE_NAME_DIFFERS",
+            errors=[{"pointer": "/confirm", "detail": "this is not the store's name"}],
+        )
 
 
 def job_url(found: Mapping[str, Any]) -> str:

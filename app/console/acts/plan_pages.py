@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from app.console.acting import ActDep, show_again
 from app.console.acts.given import Given, read_given, text_of
-from app.console.acts.pages import FORM, Place, PlaceDep, check_name, job_url
+from app.console.acts.pages import FORM, Place, PlaceDep, check_named, job_url
 from app.console.acts.reading import losses, rest_of, standing
 from app.console.calls import Api
 from app.console.rendering import render
@@ -87,7 +87,7 @@ async def post_run(
     told = act.fields.get("given")
     body = read_given(told) if told else None
     try:
-        check_name(place, act)
+        check_named(place.store["id"], act)
         found = await act.send(
             "POST", *place.path, body=_run_body(place, body, plan_id, act.reason, act.fields)
         )

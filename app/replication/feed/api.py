@@ -125,7 +125,10 @@ async def get_feed(
     ] = "",
     starting: Annotated[
         Starting,
-        Query(description="Without a cursor: all that the changelog holds, or what comes now."),
+        Query(
+            description="Without a cursor: all that the changelog holds, its last `page_size` records, or"
+            " what comes now."
+        ),
     ] = Starting.EARLIEST,
     last_event_id: Annotated[
         str | None,

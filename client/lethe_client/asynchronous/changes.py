@@ -124,7 +124,7 @@ class Changes:
         Keep `cursor` of the page together with what was made of its items: so each change counts once.
 
         Args:
-            cursor: None: from `starting` on, `earliest` or `latest`.
+            cursor: None: from `starting` on, `earliest`, `newest` or `latest`.
             wait_s: so long it waits for a first change, 60 at most.
             prefix: with `database`: only keys that begin with it.
         Raises: Gone, codes CURSOR_TRIMMED, CURSOR_PARTED, CURSOR_GENERATION; Conflict, code CURSOR_AHEAD:
@@ -155,7 +155,8 @@ class Changes:
         """Yield each change once as it comes, over lost connections and restarts, without end.
 
         Args:
-            cursor: of the last change that was taken; None: from `starting` on, `earliest` or `latest`.
+            cursor: of the last change that was taken; None: from `starting` on, `earliest`, `newest` or
+                `latest`.
             prefix: with `database`: only keys that begin with it.
         Raises: as `feed`; TransportFailed: the service cannot be reached.
         """

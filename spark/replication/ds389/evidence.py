@@ -11,14 +11,15 @@ Sources: facts/replication-session sections 3, 9 and 12; files of 389-ds-base 2.
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from spark.formats.csn import Csn, CsnInvalid
 from spark.formats.ruv import Ruv, RuvInvalid, parse_purge_vector, parse_ruv
 
+T = TypeVar("T")
 CSNS_MAX: Final = 5_000_000
 """Of one file: what is larger is given in parts of time."""
 SESSIONS_MAX: Final = 200_000
@@ -73,15 +74,7 @@ def read_changelog(lines: Iterable[str]) -> History:
 
     Raises: EvidenceUnreadable: neither a vector nor a change is in it, a vector is wrong, the end is missing.
     """
-    heads: dict[str, list[str]] = {"clpurgeruv": [], "clmaxruv": []}
-    csns: set[Csn] = set()
-    for line in lines:
-        if (found := _CSN.match(line)) is not None:
-            csns.add(_csn(found.group(1)))
-            if len(csns) > CSNS_MAX:
-                raise EvidenceUnreadable(f"more than {CSNS_MAX} changes in one file")
-        elif (head := _HEAD.search(line)) is not None and not csns:
-            heads[head.group(1)].append(head.group(2))
+    heads, csns = changelog_parts(lines)
     try:
         purged = parse_purge_vector(heads["clpurgeruv"])
         maxima = parse_ruv(heads["clmaxruv"])
@@ -100,6 +93,23 @@ def read_changelog(lines: Iterable[str]) -> History:
     return History(
         purged.maxima, top, frozenset(csns), None if generation is None else str(generation), maxima.minima
     )
+
+
+def changelog_parts(lines: Iterable[str]) -> tuple[Mapping[str, list[str]], set[Csn]]:
+    """The lines of the vectors clpurgeruv and clmaxruv, and the changes, of an export that nobody has judged.
+
+    Raises: EvidenceUnreadable: a CSN is wrong, there are too many.
+    """
+    heads: dict[str, list[str]] = {"clpurgeruv": [], "clmaxruv": []}
+    csns: set[Csn] = set()
+    for line in lines:
+        if (found := _CSN.match(line)) is not None:
+            csns.add(_csn(found.group(1)))
+            if len(csns) > CSNS_MAX:
+                raise EvidenceUnreadable(f"more than {CSNS_MAX} changes in one file")
+        elif (head := _HEAD.search(line)) is not None and not csns:
+            heads[head.group(1)].append(head.group(2))
+    return heads, csns
 
 
 def _ends(csns: Iterable[Csn]) -> dict[int, Csn]:
@@ -131,12 +141,24 @@ def read_sessions(lines: Iterable[str]) -> list[Session]:
 
     Raises: EvidenceUnreadable.
     """
+    return _sessions(lines, lambda line: session_of(_recorded(line)), _closed)
+
+
+def session_documents(lines: Iterable[str]) -> list[dict[str, Any]]:
+    """The sessions of the same files as JSON that `session_of` reads; nobody has judged them.
+
+    Raises: EvidenceUnreadable: there is none, or too many, or a line is no JSON.
+    """
+    return _sessions(lines, _recorded, _document)
+
+
+def _sessions(lines: Iterable[str], recorded: Callable[[str], T], logged: Callable[["_Open"], T]) -> list[T]:
     source = iter(lines)
     first = next((line for line in source if line.strip()), "")
     if first.lstrip().startswith('{"'):
-        found = [_recorded(line) for line in _with(first, source) if line.strip()]
+        found = [recorded(line) for line in _with(first, source) if line.strip()]
     else:
-        found = list(_logged(_with(first, source)))
+        found = [logged(one) for one in _logged(_with(first, source))]
     if not found:
         raise EvidenceUnreadable(
             "no session in it; an error log tells of them with nsslapd-errorlog-level 8192 alone"
@@ -164,12 +186,14 @@ def session_of(document: Mapping[str, Any]) -> Session:
     )
 
 
-def _recorded(line: str) -> Session:
+def _recorded(line: str) -> dict[str, Any]:
     try:
-        document = json.loads(line)
+        found = json.loads(line)
     except ValueError as error:
         raise EvidenceUnreadable(f"no JSON: {error}") from error
-    return session_of(document)
+    if not isinstance(found, dict):
+        raise EvidenceUnreadable("no session: not an object")
+    return found
 
 
 def _session(
@@ -199,16 +223,18 @@ def _session(
 
 @dataclass(slots=True)
 class _Open:
-    """A session of an error log whose end has not come yet."""
+    """A session of an error log, from its first line on."""
 
-    at: datetime | None
+    agreement: str
+    start: str
+    is_ended: bool = False
     seen: list[str] = field(default_factory=list)
     known: list[str] = field(default_factory=list)
     sent: list[Csn] = field(default_factory=list)
     into: list[str] | None = None
 
 
-def _logged(lines: Iterable[str]) -> Iterator[Session]:
+def _logged(lines: Iterable[str]) -> Iterator[_Open]:
     """The sessions of an error log: lines of several agreements stand mixed."""
     open_: dict[str, _Open] = {}
     for line in lines:
@@ -217,7 +243,8 @@ def _logged(lines: Iterable[str]) -> Iterator[Session]:
             continue
         name = found.group(1)
         if "Consumer RUV:" in line:
-            open_[name] = fresh = _Open(_instant(line))
+            stamp = _STAMP.match(line)
+            open_[name] = fresh = _Open(name, "" if stamp is None else stamp.group(0).lstrip("["))
             fresh.into = fresh.seen
             continue
         now = open_.get(name)
@@ -228,19 +255,31 @@ def _logged(lines: Iterable[str]) -> Iterator[Session]:
         elif (sending := _SENDING.search(line)) is not None:
             now.sent.append(_csn(sending.group(1)))
         elif "session end: state=" in line:
-            yield _closed(name, open_.pop(name), ended="state=5" in line)
+            now.is_ended = "state=5" in line
+            yield open_.pop(name)
         elif now.into is not None and (vector := _RUV_LINE.search(line)) is not None:
             now.into.append(vector.group(1))
-    for name, left in open_.items():
-        if left.sent:
-            yield _closed(name, left, ended=False)
+    yield from (left for left in open_.values() if left.sent)
 
 
-def _closed(name: str, one: _Open, *, ended: bool) -> Session:
+def _closed(one: _Open) -> Session:
     try:
-        return _session(name, one.at, parse_ruv(one.seen), parse_ruv(one.known), tuple(one.sent), ended=ended)
+        seen, known = parse_ruv(one.seen), parse_ruv(one.known)
     except RuvInvalid as error:
-        raise EvidenceUnreadable(f"a vector of {name}: {error.detail}") from error
+        raise EvidenceUnreadable(f"a vector of {one.agreement}: {error.detail}") from error
+    at = _instant(one.start)
+    return _session(one.agreement, at, seen, known, tuple(one.sent), ended=one.is_ended)
+
+
+def _document(one: _Open) -> dict[str, Any]:
+    return {
+        "agreement": one.agreement,
+        "start": one.start,
+        "consumer_ruv": one.seen,
+        "supplier_ruv": one.known,
+        "sent": one.sent,
+        "end": {"state": 5 if one.is_ended else 0},
+    }
 
 
 def _instant(text: str) -> datetime | None:

@@ -39,9 +39,10 @@ SCAN_ROWS: Final = 5_000
 
 
 class Starting(StrEnum):
-    """Where a reader without a position begins."""
+    """Where a reader without a position begins; NEWEST: before the last records, as many as a page has."""
 
     EARLIEST = "earliest"
+    NEWEST = "newest"
     LATEST = "latest"
 
 
@@ -125,20 +126,44 @@ def read_feed(
             return FeedPage(begin, begin, is_initializing=True)
         if len(seen.vectors.ruv) > RIDS_MAX:
             raise FeedTooWide(f"the replica knows {len(seen.vectors.ruv)} replica ids, a cursor {RIDS_MAX}")
-        begin = _begin(conn, seen, position)
+        begin = _begin(conn, seen, position, rows_max=rows_max)
         read_by_index(conn)
         return _page(conn, seen, begin, keys, rows_max=rows_max, bytes_max=bytes_max)
 
 
-def _begin(conn: Connection, seen: Snapshot, position: Position | Starting) -> Position:
+def _begin(conn: Connection, seen: Snapshot, position: Position | Starting, *, rows_max: int) -> Position:
     vectors = seen.vectors
     if isinstance(position, Position):
         _judge(conn, seen, position)
         return Position(seen.replica.generation, position.places)
-    start = vectors.purged if position is Starting.EARLIEST else vectors.ruv
+    if position is Starting.NEWEST:
+        start = _before_newest(conn, seen, rows_max)
+    else:
+        start = vectors.purged if position is Starting.EARLIEST else vectors.ruv
     points = find_points(conn, start)
     places = {rid: Place.at(csn, points[rid].chain) for rid, csn in start.items()}
     return Position(seen.replica.generation, places)
+
+
+def _before_newest(conn: Connection, seen: Snapshot, rows_max: int) -> Mapping[int, Csn]:
+    """By replica id the CSN behind which the last records of all of them begin, whatever their keys are."""
+    read_by_index(conn)
+    last: list[tuple[str, str | None, int]] = []
+    for rid, upto in seen.vectors.ruv.items():
+        rows = conn.execute(
+            f"select csn, prev from {tables_of(conn).changelog}"
+            " where rid = :rid and csn <= :upto order by csn desc limit :limit",
+            {"rid": rid, "upto": str(upto), "limit": rows_max},
+        )
+        last += [(csn, prev, rid) for csn, prev in rows]
+    start: dict[int, Csn] = dict(seen.vectors.ruv)
+    for _, prev, rid in sorted(last, key=lambda each: each[0], reverse=True)[:rows_max]:
+        # What has left the changelog may have left behind the record before.
+        before = max(prev or "", seen.vectors.purged.get(rid, ""))
+        start.pop(rid, None)
+        if before:
+            start[rid] = Csn(before)
+    return start
 
 
 def _judge(conn: Connection, seen: Snapshot, position: Position) -> None:

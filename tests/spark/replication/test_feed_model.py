@@ -52,14 +52,16 @@ class Reader:
     text: str | None = None
     covered: set[Record] = field(default_factory=set)
     given: list[Record] = field(default_factory=list)
+    newest: int = 3
 
     def wants(self, record: Record) -> bool:
         return self.keys is None or record[1].startswith(self.keys.prefix)
 
     def begin(self) -> None:
-        """What it does not ask for: all that is there, or what has left already."""
-        is_latest = self.starting is Starting.LATEST
-        self.covered = set(self.site.history if is_latest else self.site.history - self.site.logged())
+        """What it does not ask for: all that is there, but for its last records, or what has left already."""
+        logged = sorted(self.site.logged())
+        wanted = {Starting.LATEST: [], Starting.NEWEST: logged[-self.newest :], Starting.EARLIEST: logged}
+        self.covered = self.site.history - set(wanted[self.starting])
 
     def is_good(self) -> bool:
         """Whether the naive comparison lets it go on."""
@@ -70,7 +72,7 @@ class Reader:
         """Read to the end, as the site is now; sometimes only a part of a page arrives."""
         while True:
             start = self.starting if self.text is None else Position.of(self.text)
-            rows = draw.choice([1, 2, 7, 500])
+            rows = self.newest if start is Starting.NEWEST else draw.choice([1, 2, 7, 500])
             page = read_feed(
                 self.site.machine.conn,
                 start,
@@ -176,7 +178,7 @@ class World:
 
     def open(self, site: Site) -> None:
         keys = self.draw.choice([None, None, Keys(DATABASE, b"a"), Keys(DATABASE)])
-        reader = Reader(site, self.draw.choice(list(Starting)), keys)
+        reader = Reader(site, self.draw.choice(list(Starting)), keys, newest=self.draw.choice([1, 3, 20]))
         reader.begin()
         reader.read(self.draw)
         self.readers.append(reader)
@@ -253,6 +255,24 @@ def test_a_history_that_was_written_anew_is_another_one_though_its_csns_are_the_
     assert machine.write(b"other") > lost
     with pytest.raises(CursorParted):
         read(position)
+    machine.close()
+
+
+def test_the_newest_are_the_last_records_that_are_there(tmp_path: Path) -> None:
+    machine = Machine(1, tmp_path / "1.db")
+
+    def newest(rows: int) -> list[bytes]:
+        page = read_feed(machine.conn, Starting.NEWEST, keys=None, rows_max=rows, bytes_max=10**6)
+        assert not page.more
+        latest = read_feed(machine.conn, Starting.LATEST, keys=None, rows_max=rows, bytes_max=10**6)
+        assert page.end == latest.end
+        return [record.key for record in page.records]
+
+    [_, second, _] = [machine.write(name)[0] for name in (b"a", b"b", b"c")]
+    every = [b"a", b"b", b"c"]
+    assert [newest(rows) for rows in (1, 2, 3, 9)] == [every[2:], every[1:], every, every]
+    machine.trim(str(second), 1)
+    assert [newest(rows) for rows in (1, 2, 9)] == [[b"c"]] * 3
     machine.close()
 
 

@@ -20,6 +20,7 @@ from spark.replication.ds389.evidence import (
     read_changelog,
     read_results,
     read_sessions,
+    session_documents,
     session_of,
 )
 from spark.replication.ds389.lost import Evidence, Why, document_of, find_lost
@@ -88,6 +89,15 @@ def test_the_129_other_sessions_and_both_changelogs_give_no_alarm(
         verdict = find_lost(Evidence(sessions=healthy, histories={1: history}))
         assert verdict.lost == ()
         assert find_lost(Evidence(sessions=sessions, histories={1: history})).lost == everything.lost
+
+
+@pytest.mark.parametrize("path", [DATA / "sessions.jsonl.gz", LOGS / "s1-errors.gz"])
+def test_sessions_as_json_are_the_sessions_of_their_file(path: Path) -> None:
+    with gzip.open(path, "rt") as lines:
+        text = lines.read().splitlines()
+    found = [session_of(json.loads(json.dumps(each))) for each in session_documents(text)]
+    assert found == read_sessions(text)
+    assert found
 
 
 def test_sessions_that_found_no_anchor_hold_changes_back_and_lose_none(sessions: list[Session]) -> None:

@@ -1,0 +1,1 @@
+"""What has changed in a replica, and what became of it."""
