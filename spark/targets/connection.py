@@ -192,7 +192,7 @@ class Connection:
             self.rowcount = self._session.run_rows(sql, rows)
         return self.rowcount
 
-    def execute_made(self, sql: str, make: Callable[[Row], Made]) -> list[Made]:
+    def execute_made(self, sql: str, make: Callable[[Sequence[Any]], Made]) -> list[Made]:
         """PostgreSQL: run one statement; what is made of each row as it is read: rows are not kept."""
         with self._statement():
             return self._session.run_made(sql, make)

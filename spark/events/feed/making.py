@@ -3,14 +3,13 @@
 See `logTrigger` of Slony-I for what stands in log_cmdargs.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from spark.events.feed.records import ROW_KINDS, Change
-from spark.targets.dialects.dialect import Row
 
 
-def change_of(seqno: int, sets: dict[int, int | None]) -> Callable[[Row], Change]:
+def change_of(seqno: int, sets: dict[int, int | None]) -> Callable[[Sequence[Any]], Change]:
     """What makes the records of a unit.
 
     Args:
@@ -19,7 +18,7 @@ def change_of(seqno: int, sets: dict[int, int | None]) -> Callable[[Row], Change
     """
     new, set_of, kinds = tuple.__new__, sets.get, ROW_KINDS  # a tuple's own: a NamedTuple's names its fields
 
-    def make(row: Row) -> Change:
+    def make(row: Sequence[Any]) -> Change:
         actionseq, txid, table_id, schema, table, cmdtype, updated, args = row
         kind = kinds.get(cmdtype, "UNKNOWN")
         key = values = detail = None

@@ -42,7 +42,7 @@ class Session(Protocol):
     def run(self, sql: str, params: Params) -> tuple[list[Row], int]:
         """Run one statement; its rows and its row count (-1 where the driver knows none)."""
 
-    def run_made(self, sql: str, make: Callable[[Row], Made]) -> list[Made]:
+    def run_made(self, sql: str, make: Callable[[Sequence[Any]], Made]) -> list[Made]:
         """Run one statement; what is made of each row (PostgreSQL)."""
 
     def run_many(self, sql: str, rows: Iterable[Mapping[str, Any]]) -> int: ...

@@ -110,7 +110,7 @@ class MysqlSession:
             _execute(cursor, sql, params)
             return (list(cursor.fetchall()) if cursor.description else []), cursor.rowcount
 
-    def run_made(self, _sql: str, _make: Callable[[Row], Made]) -> list[Made]:
+    def run_made(self, _sql: str, _make: Callable[[Sequence[Any]], Made]) -> list[Made]:
         raise TargetSchemaUnsupported("MySQL's rows are read as they are")
 
     def run_many(self, sql: str, rows: Iterable[Mapping[str, Any]]) -> int:

@@ -87,7 +87,7 @@ class PostgresqlSession:
                 cursor.execute(sql)
             return (cursor.fetchall() if cursor.description else []), cursor.rowcount
 
-    def run_made(self, sql: str, make: Callable[[Row], Made]) -> list[Made]:
+    def run_made(self, sql: str, make: Callable[[Sequence[Any]], Made]) -> list[Made]:
         """In the binary format; no row outlives what is made of it."""
         with self._raw.cursor(binary=True, row_factory=lambda _cursor: make) as cursor:
             return cursor.execute(sql).fetchall()

@@ -74,7 +74,7 @@ class SqliteSession:
         finally:
             self._ended(cursor)
 
-    def run_made(self, _sql: str, _make: Callable[[Row], Made]) -> list[Made]:
+    def run_made(self, _sql: str, _make: Callable[[Sequence[Any]], Made]) -> list[Made]:
         raise TargetSchemaUnsupported("SQLite's rows are read as they are")
 
     def run_many(self, sql: str, rows: Iterable[Mapping[str, Any]]) -> int:
