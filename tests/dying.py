@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import psycopg
 
-CALLS = ("begin", "run", "run_rows", "run_many", "copy_in", "commit")
+CALLS = ("begin", "run", "run_made", "run_rows", "run_many", "copy_in", "commit")
 
 
 class Dying:

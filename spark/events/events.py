@@ -111,14 +111,16 @@ def last_seqno(conn: Connection, catalog: Catalog, origin: int, *, config_only: 
     return int(rows[0][0]) if rows else None
 
 
-def config_events(conn: Connection, catalog: Catalog, origin: int, *, after: int, upto: int) -> list[Event]:
-    """An origin's events that are no SYNC, of a range of seqnos without its lower end."""
+def config_events(
+    conn: Connection, catalog: Catalog, origin: int, *, after: int, upto: int, limit: int | None = None
+) -> list[Event]:
+    """An origin's events that are no SYNC, of a range of seqnos without its lower end; the first `limit`."""
     rows = conn.execute(
         f"select {_COLUMNS} from {conn.dialect.qualify(catalog.schema, 'sl_event')} e"
         " where e.ev_origin = cast(:origin as integer) and e.ev_seqno > cast(:after as bigint)"
         f" and e.ev_seqno <= cast(:upto as bigint) and e.ev_type is distinct from '{SYNC}'"
-        " order by e.ev_seqno",
-        {"origin": origin, "after": after, "upto": upto},
+        " order by e.ev_seqno limit cast(:limit as bigint)",
+        {"origin": origin, "after": after, "upto": upto, "limit": limit},
     )
     return [_event(row) for row in rows]
 

@@ -12,7 +12,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -22,7 +22,7 @@ from typing import Any, Self
 import psycopg
 import pymysql
 
-from spark.targets.dialects.dialect import Dialect, Params, Row, Session
+from spark.targets.dialects.dialect import Dialect, Made, Params, Row, Session
 from spark.targets.dialects.mysql import MysqlDialect, MysqlSession
 from spark.targets.dialects.postgresql import PostgresqlDialect, PostgresqlSession
 from spark.targets.dialects.sqlite import SqliteDialect, SqliteSession
@@ -191,6 +191,11 @@ class Connection:
         with self._statement():
             self.rowcount = self._session.run_rows(sql, rows)
         return self.rowcount
+
+    def execute_made(self, sql: str, make: Callable[[Sequence[Any]], Made]) -> list[Made]:
+        """PostgreSQL: run one statement; what is made of each row as it is read: rows are not kept."""
+        with self._statement():
+            return self._session.run_made(sql, make)
 
     def stream(self, sql: str, params: Params = None) -> Generator[Row, None, None]:
         """The rows of one statement, one by one; consume or close it before the next statement."""

@@ -29,6 +29,8 @@ ARROW_SCHEMA: Final = pa.schema(
 """`key`, `values` and `detail` are JSON."""
 _NAMES: Final = tuple(ARROW_SCHEMA.names)
 _JSON_FROM: Final = _NAMES.index("key")
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+"""What json.dumps would make anew for each record."""
 
 
 class Form(Protocol):
@@ -127,8 +129,8 @@ def shown(change: Change) -> dict[str, Any]:
 
 
 def _json(value: Mapping[str, Any] | None) -> str | None:
-    return None if value is None else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return None if value is None else _ENCODER.encode(value)
 
 
 def _line(record: Mapping[str, Any]) -> bytes:
-    return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    return _ENCODER.encode(record).encode() + b"\n"

@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from spark.events.events import config_events
+from spark.events.feed.beside import Beside
 from spark.events.feed.errors import ReaderTooSlow
+from spark.events.feed.making import change_of
 from spark.events.feed.position import (
     copied_position,
     hold_log,
@@ -22,9 +24,9 @@ from spark.events.feed.position import (
     require_origin,
     require_sets,
 )
-from spark.events.feed.records import ROW_KINDS, Change, Position, Sync, Tables
+from spark.events.feed.records import Change, Position, Sync, Tables
 from spark.events.feed.snapshot import TxidSnapshot
-from spark.events.records import Catalog
+from spark.events.records import Catalog, Event
 from spark.formats.slony import LOG_TABLES
 from spark.targets.connection import Connection
 
@@ -34,6 +36,8 @@ HOLD_MAX_S: Final = 900.0
 """So long a page may keep a log table from being emptied."""
 LOG_SCRIPT: Final = "sl_log_script"
 _CURSOR: Final = "lethe_feed"
+_Sequence = tuple[int | None, str | None, str | None, int, int]
+"""Set, schema, name; its number and its last value."""
 _LOG: Final = (
     "select log_actionseq, log_txid, log_tableid, log_tablenspname, log_tablerelname, log_cmdtype::text,"
     " log_cmdupdncols, log_cmdargs from {table} where log_origin = :origin"
@@ -109,11 +113,14 @@ class _Reading:
 
     def blocks(self, start: Position) -> Generator[list[Change], None, None]:
         position, rows = start, 0
-        for sync in next_syncs(self.conn, self.catalog, start, limit=self.asked.units_max):
+        syncs = next_syncs(self.conn, self.catalog, start, limit=self.asked.units_max)
+        last = syncs[-1].seqno if syncs else start.seqno
+        events, sequences = Beside(self._events, last), Beside(self._sequences, last)
+        for sync in syncs:
             if rows >= self.asked.rows_max:
                 return
             count = 0
-            for block in self._unit(position, sync):
+            for block in self._unit(position, sync, events, sequences):
                 count += len(block)
                 self._check()
                 yield block
@@ -129,33 +136,46 @@ class _Reading:
                 " last SYNC, for fewer units, and read faster"
             )
 
-    def _unit(self, before: Position, sync: Sync) -> Iterator[list[Change]]:
+    def _unit(
+        self, before: Position, sync: Sync, events: Beside[Event], sequences: Beside[_Sequence]
+    ) -> Iterator[list[Change]]:
         """Configuration first: slon processes it before the SYNC that follows it."""
-        events = config_events(self.conn, self.catalog, before.origin, after=before.seqno, upto=sync.seqno)
-        if events:
+        configured = events.of_unit(before.seqno, sync.seqno)
+        if configured:
             yield [
                 Change(
                     sync.seqno,
                     "EVENT",
                     detail={"seqno": event.seqno, "type": event.type, "data": list(event.data)},
                 )
-                for event in events
+                for event in configured
             ]
         yield from self._rows(before, sync)
-        sequences = list(self._sequences(before, sync))
-        if sequences:
-            yield sequences
+        last_values = [
+            Change(
+                sync.seqno,
+                "SEQUENCE",
+                set_id=set_id,
+                schema=schema,
+                table=name,
+                detail={"sequence_id": number, "last_value": value},
+            )
+            for set_id, schema, name, number, value in sequences.of_unit(before.seqno, sync.seqno)
+            if not self.asked.sets or set_id is None or set_id in self.asked.sets
+        ]
+        if last_values:
+            yield last_values
 
     def _rows(self, before: Position, sync: Sync) -> Iterator[list[Change]]:
         sql, params = self._selection(before, sync)
         self.conn.execute(f"declare {_CURSOR} no scroll cursor for {sql}", params)
-        while True:
-            rows = self.conn.execute(f"fetch forward {BLOCK_ROWS} from {_CURSOR}")
-            if rows:
-                sets = self.tables.tables
-                yield [_change(sync.seqno, row, sets) for row in rows]
-            if len(rows) < BLOCK_ROWS:
-                break
+        make = change_of(sync.seqno, self.tables.tables)
+        count = BLOCK_ROWS
+        while count == BLOCK_ROWS:
+            block = self.conn.execute_made(f"fetch forward {BLOCK_ROWS} from {_CURSOR}", make)
+            count = len(block)
+            if block:
+                yield block
         self.conn.execute(f"close {_CURSOR}")
 
     def _selection(self, before: Position, sync: Sync) -> tuple[str, dict[str, Any]]:
@@ -189,46 +209,23 @@ class _Reading:
         parts += [f"{script} and {condition}" for condition in conditions]
         return f"{' union all '.join(parts)} order by 1", params
 
-    def _sequences(self, before: Position, sync: Sync) -> Iterator[Change]:
+    def _events(self, after: int, upto: int, limit: int | None) -> list[tuple[int, Event]]:
+        origin = self.asked.origin
+        found = config_events(self.conn, self.catalog, origin, after=after, upto=upto, limit=limit)
+        return [(event.seqno, event) for event in found]
+
+    def _sequences(self, after: int, upto: int, limit: int | None) -> list[tuple[int, _Sequence]]:
         rows = self.conn.execute(
             f"select seql_ev_seqno, seql_seqid, seql_last_value from {self._name('sl_seqlog')}"
             " where seql_origin = :origin and seql_ev_seqno > :after and seql_ev_seqno <= :upto"
-            " order by seql_ev_seqno, seql_seqid",
-            {"origin": before.origin, "after": before.seqno, "upto": sync.seqno},
+            " order by seql_ev_seqno, seql_seqid limit cast(:limit as bigint)",
+            {"origin": self.asked.origin, "after": after, "upto": upto, "limit": limit},
         )
-        for _seqno, number, value in rows:
-            set_id, schema, name = self.tables.sequences.get(int(number), (None, None, None))
-            if self.asked.sets and set_id is not None and set_id not in self.asked.sets:
-                continue
-            detail = {"sequence_id": int(number), "last_value": value}
-            yield Change(sync.seqno, "SEQUENCE", set_id=set_id, schema=schema, table=name, detail=detail)
+        known = self.tables.sequences
+        return [
+            (int(seqno), (*known.get(int(number), (None, None, None)), int(number), value))
+            for seqno, number, value in rows
+        ]
 
     def _name(self, table: str) -> str:
         return self.conn.dialect.qualify(self.catalog.schema, table)
-
-
-def _change(seqno: int, row: tuple[Any, ...], sets: dict[int, int | None]) -> Change:
-    """A row of a log table: see `logTrigger` of Slony-I for what stands in log_cmdargs."""
-    actionseq, txid, table_id, schema, table, cmdtype, updated, args = row
-    kind = ROW_KINDS.get(cmdtype, "UNKNOWN")
-    set_id = None if table_id is None else sets.get(table_id)
-    key = values = detail = None
-    if cmdtype == "I":
-        values = _pairs(args)
-    elif cmdtype == "U":
-        count = 2 * updated
-        values, key = _pairs(args[:count]), _pairs(args[count:])
-    elif cmdtype == "D":
-        key = _pairs(args)
-    elif cmdtype == "S":
-        only_on = args[1] if len(args) > 1 and args[1] else None
-        detail = {"statement": args[0], "only_on": only_on}
-    elif kind == "UNKNOWN":
-        detail = {"cmdtype": cmdtype, "arguments": args}
-    return Change(seqno, kind, actionseq, txid, set_id, table_id, schema, table, key, values, detail)
-
-
-def _pairs(args: list[str | None]) -> dict[Any, str | None]:
-    """Names and values, which take turns."""
-    each = iter(args)
-    return dict(zip(each, each, strict=True))

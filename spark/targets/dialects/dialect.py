@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 Row = tuple[Any, ...]
+Made = TypeVar("Made")
 Params = Mapping[str, Any] | None
 
 
@@ -40,6 +41,9 @@ class Session(Protocol):
 
     def run(self, sql: str, params: Params) -> tuple[list[Row], int]:
         """Run one statement; its rows and its row count (-1 where the driver knows none)."""
+
+    def run_made(self, sql: str, make: Callable[[Sequence[Any]], Made]) -> list[Made]:
+        """Run one statement; what is made of each row (PostgreSQL)."""
 
     def run_many(self, sql: str, rows: Iterable[Mapping[str, Any]]) -> int: ...
 

@@ -9,7 +9,7 @@ Invariants:
 
 import math
 import re
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -19,7 +19,7 @@ import pymysql
 from pymysql.constants import SERVER_STATUS
 from pymysql.cursors import Cursor, SSCursor
 
-from spark.targets.dialects.dialect import Params, Row
+from spark.targets.dialects.dialect import Made, Params, Row
 from spark.targets.dialects.mysql_connect import connected, parse_version
 from spark.targets.dialects.mysql_names import SessionNames
 from spark.targets.dialects.mysql_rows import read_lines
@@ -109,6 +109,9 @@ class MysqlSession:
         with self._driver(), self._raw.cursor() as cursor:
             _execute(cursor, sql, params)
             return (list(cursor.fetchall()) if cursor.description else []), cursor.rowcount
+
+    def run_made(self, _sql: str, _make: Callable[[Sequence[Any]], Made]) -> list[Made]:
+        raise TargetSchemaUnsupported("MySQL's rows are read as they are")
 
     def run_many(self, sql: str, rows: Iterable[Mapping[str, Any]]) -> int:
         with self._driver(), self._raw.cursor() as cursor:

@@ -5,7 +5,7 @@ facts/spark.md (client_connection_check_interval ends a statement whose client d
 """
 
 import re
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, date, datetime
 from functools import lru_cache
@@ -16,7 +16,7 @@ from psycopg.abc import Buffer
 from psycopg.pq import TransactionStatus
 from psycopg.types.datetime import DateLoader, TimestampLoader, TimestamptzLoader
 
-from spark.targets.dialects.dialect import Params, Row
+from spark.targets.dialects.dialect import Made, Params, Row
 from spark.targets.dialects.postgresql_connect import connected
 from spark.targets.errors import TargetError, TargetSchemaUnsupported
 from spark.targets.target import SessionLimits, Target
@@ -86,6 +86,11 @@ class PostgresqlSession:
             else:
                 cursor.execute(sql)
             return (cursor.fetchall() if cursor.description else []), cursor.rowcount
+
+    def run_made(self, sql: str, make: Callable[[Sequence[Any]], Made]) -> list[Made]:
+        """In the binary format; no row outlives what is made of it."""
+        with self._raw.cursor(binary=True, row_factory=lambda _cursor: make) as cursor:
+            return cursor.execute(sql).fetchall()
 
     def run_many(self, sql: str, rows: Iterable[Mapping[str, Any]]) -> int:
         with self._raw.cursor() as cursor:

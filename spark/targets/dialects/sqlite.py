@@ -2,11 +2,11 @@
 
 import sqlite3
 import time
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from typing import Any, Literal
 
-from spark.targets.dialects.dialect import IsCancelled, Params, Row
+from spark.targets.dialects.dialect import IsCancelled, Made, Params, Row
 from spark.targets.errors import TargetSchemaUnsupported
 from spark.targets.sqlite_opening import is_read_only, open_sqlite
 from spark.targets.target import SessionLimits, Target, sqlite_path
@@ -73,6 +73,9 @@ class SqliteSession:
             return cursor.fetchall(), cursor.rowcount
         finally:
             self._ended(cursor)
+
+    def run_made(self, _sql: str, _make: Callable[[Sequence[Any]], Made]) -> list[Made]:
+        raise TargetSchemaUnsupported("SQLite's rows are read as they are")
 
     def run_many(self, sql: str, rows: Iterable[Mapping[str, Any]]) -> int:
         return self._each(sql, rows)
