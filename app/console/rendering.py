@@ -6,11 +6,11 @@ Rules:
 """
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import Request
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
 
 from app.auth.access import clock_of
@@ -21,6 +21,9 @@ from app.console.sessions import OF_SESSION, may_change
 from app.console.static_files import static_url
 from app.console.streams import TOPICS_MAX
 from app.kit.ids import new_id
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
@@ -47,7 +50,11 @@ NAVIGATION: Final = (
 )
 
 
-def _environment() -> Environment:
+@cache
+def environment() -> "Environment":
+    """The templates, read when the first page is shown: most services show none."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
     made = Environment(
         loader=FileSystemLoader(Path(__file__).with_name("templates")),
         autoescape=True,
@@ -62,8 +69,9 @@ def _environment() -> Environment:
     return made
 
 
-ENVIRONMENT: Final = _environment()
-TEMPLATES: Final = frozenset(ENVIRONMENT.list_templates())
+@cache
+def _templates() -> frozenset[str]:
+    return frozenset(environment().list_templates())
 
 
 class Rights:
@@ -103,7 +111,7 @@ def render(
         signed_in: None: a page without navigation.
     """
     live = template.replace(".html", "_live.html")
-    name = live if is_live_part(request) and live in TEMPLATES else template
+    name = live if is_live_part(request) and live in _templates() else template
     given = {
         "request_path": request.url.path,
         "request_url": request.url.path + (f"?{request.url.query}" if request.url.query else ""),
@@ -112,5 +120,5 @@ def render(
         "rights": None if signed_in is None else Rights(signed_in, is_changing=may_change(request)),
         "is_read_only": not may_change(request),
     }
-    text = ENVIRONMENT.get_template(name).render(given | values)
+    text = environment().get_template(name).render(given | values)
     return HTMLResponse(text, status_code=status, headers={**HEADERS, **(headers or {})})
