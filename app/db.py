@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
 from sqlalchemy import event
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 from sqlmodel import Session
 
 from app.clock import Clock, SystemClock
@@ -34,7 +34,9 @@ from app.kit.metadata.engines import (
     sqlite_engine,
 )
 from app.kit.metadata.fifo_lock import FifoLock
-from app.kit.metadata.postgresql_glance import PostgresqlGlance
+
+if TYPE_CHECKING:
+    from app.kit.metadata.postgresql_glance import PostgresqlGlance
 
 WRITER_QUEUE_TIMEOUT_S = 30.0
 MET_PROMPTLY_S, MET_MAX_S = 1.0, 60.0
@@ -140,7 +142,7 @@ class Database:
         )
         self._reading = self.engine.execution_options(**READ_ONLY)
         self._glance = Glance(self.url) if self.is_sqlite and self.url.database else None
-        self._soon = None if self.is_sqlite else PostgresqlGlance(self.url, words, self.engine.dialect)
+        self._soon = None if self.is_sqlite else _postgresql_glance(self.url, words, self.engine.dialect)
 
     def news(self) -> int:
         """A number that grows when anybody may have written; asking costs no statement.
@@ -346,6 +348,12 @@ def _prepare(db: Session) -> None:
         for prepare in notes(db, turn):
             prepare(db)
         db.flush()
+
+
+def _postgresql_glance(url: URL, words: dict[str, Any], dialect: sa.Dialect) -> "PostgresqlGlance":
+    from app.kit.metadata.postgresql_glance import PostgresqlGlance
+
+    return PostgresqlGlance(url, words, dialect)
 
 
 def _service() -> dict[str, str]:

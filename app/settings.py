@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from app.kit.model import Model
 from app.kit.spark.settings import SparkSettings as SparkSettings
 from app.kit.texts.listed import networks, split
 from spark.pool.master import is_on_loopback
@@ -36,27 +37,29 @@ EngineChoice = Literal["AUTO", "INLINE", "SPARK"]
 """What runs the units of a job; AUTO decides by the estimated rows when the job runs."""
 
 
-class OidcSettings(BaseModel):
+class OidcSettings(Model):
     """Tokens of an OpenID Connect provider. Environment: `LETHE_OIDC__` and the name in capitals."""
 
     model_config = ConfigDict(extra="forbid")
 
     issuer: str | None = None
     """As its tokens name it, `https://...`; null: only tokens that Lethe has made are taken."""
-    audience: Annotated[list[str], NoDecode] = []
+    audience: Annotated[list[str], NoDecode] = Field(default=[])
     """A token must be for one of these."""
     jwks_url: str | None = None
     """Where its keys are; null: where its discovery says."""
-    algorithms: Annotated[list[SigningAlgorithm], NoDecode] = ["RS256", "PS256", "ES256", "Ed25519", "EdDSA"]
+    algorithms: Annotated[list[SigningAlgorithm], NoDecode] = Field(
+        default=["RS256", "PS256", "ES256", "Ed25519", "EdDSA"]
+    )
     role_claim: Annotated[str, Field(min_length=1)] = "roles"
     """The claim that names roles; `a.b` looks for b inside of a."""
-    roles: dict[str, Role] = {}
+    roles: dict[str, Role] = Field(default={})
     """From a name in that claim to a role here, as JSON."""
     stores_claim: str | None = None
     """The claim that names the stores a token is limited to (`*`: none); null: no token of it is limited."""
     name_claim: str = "preferred_username"
     """How the caller is called in audit rows and jobs; where a token lacks it, by its claim sub."""
-    hosts: Annotated[list[str], NoDecode] = []
+    hosts: Annotated[list[str], NoDecode] = Field(default=[])
     """Hosts, addresses and networks that the provider may be at; none: any."""
     ca_file: Path | None = None
     """Whom to trust for its certificate; null: whom this machine trusts."""
@@ -85,7 +88,7 @@ class OidcSettings(BaseModel):
         return self
 
 
-class VaultSettings(BaseModel):
+class VaultSettings(Model):
     """HashiCorp Vault, for secrets `vault:MOUNT/PATH#FIELD`. Environment: `LETHE_VAULT__` and the name."""
 
     model_config = ConfigDict(extra="forbid")
@@ -98,7 +101,7 @@ class VaultSettings(BaseModel):
     secret_id_file: Path | None = None
     approle_mount: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*$")] = "approle"
     namespace: str | None = None
-    hosts: Annotated[list[str], NoDecode] = []
+    hosts: Annotated[list[str], NoDecode] = Field(default=[])
     """Hosts, addresses and networks that it may be at; none: any."""
     ca_file: Path | None = None
     """Whom to trust for its certificate; null: whom this machine trusts."""

@@ -34,7 +34,7 @@ from spark.formats.csn import Csn
 from spark.formats.extinction import Extinction, ExtinctionIndex
 from spark.formats.extinction_filter import Filter, encode_base64
 from spark.formats.replica import tables_of
-from spark.replication.records import ENTRY_SCHEMA, LOCAL_SCHEMA
+from spark.replication.records import entry_schema, local_schema
 from spark.targets.connection import Target, connect
 from spark.targets.dialects.postgresql_copy import encode_rows
 
@@ -119,8 +119,8 @@ def fill(target: Target, count: int) -> None:
 def _put(conn: Any, table: str, columns: list[list[Any]]) -> None:
     names = ", ".join(ENTRIES)
     if conn.dialect.name == "postgresql":
-        arrays = [pa.array(values, each.type) for values, each in zip(columns, ENTRY_SCHEMA, strict=True)]
-        batch = pa.RecordBatch.from_arrays(arrays, schema=ENTRY_SCHEMA)
+        arrays = [pa.array(values, each.type) for values, each in zip(columns, entry_schema(), strict=True)]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=entry_schema())
         conn.copy_in(f"copy {table} ({names}) from stdin (format binary)", encode_rows(batch))
         return
     conn.execute_rows(f"insert into {table} ({names}) values (?, ?, ?, ?, ?)", zip(*columns, strict=True))
@@ -206,7 +206,7 @@ def _delete_one_by_one(bench: Bench, store: str, count: int) -> int:
     for begin in range(0, count, BULK_ROWS):
         keys = [key_of(number) for number in range(begin, min(count, begin + BULK_ROWS))]
         columns = [pa.array([BULK] * len(keys)), pa.array(keys), pa.nulls(len(keys), pa.binary())]
-        batch = pa.RecordBatch.from_arrays(columns, schema=LOCAL_SCHEMA)
+        batch = pa.RecordBatch.from_arrays(columns, schema=local_schema())
         http.post(
             f"/v1/stores/{store}/changes",
             content=encode_arrow(batch),

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from spark.formats.csn import Csn
 from spark.formats.replica import ReplicaTables, tables_of
-from spark.replication.records import ENTRY_SCHEMA, RECORD_SCHEMA, RecordKind
+from spark.replication.records import RecordKind, entry_schema, record_schema
 from spark.replication.replica.replica import create_file, ensure_layout
 from spark.replication.replica.upsert import entries_of, rids_of
 from spark.targets.connection import Connection, Target, connect
@@ -56,7 +56,7 @@ def records(count: int, *, seed: int = 1) -> Iterator[pa.RecordBatch]:
                 pa.array([source.randbytes(KEY_BYTES) for _ in numbers], pa.binary()),
                 pa.array([source.randbytes(VALUE_BYTES) for _ in numbers], pa.binary()),
             ],
-            schema=RECORD_SCHEMA,
+            schema=record_schema(),
         )
 
 
@@ -72,7 +72,7 @@ def prepare(dialect: str, batches: list[pa.RecordBatch]) -> Prepared:
     """Bring the rows of both tables into their driver's form."""
     changes = [_logged(batch) for batch in batches]
     entries = [entries_of(batch) for batch in batches]
-    assert all(each.schema.equals(ENTRY_SCHEMA) for each in entries)
+    assert all(each.schema.equals(entry_schema()) for each in entries)
     form: Callable[[list[pa.RecordBatch]], Any] = _copied if dialect == "postgresql" else _tuples
     return Prepared(form(changes), form(entries))
 

@@ -32,9 +32,21 @@ from typing import IO, Any
 
 ROOT = Path(__file__).parents[1]
 LETHE = Path(sys.executable).with_name("lethe")
-LOADED = ("app.cli", "lethe_client")  # with all that is below
+LOADED = ("app", "lethe_client")  # with all that is below
 # What a service imports when it needs it, and most services of tests do.
-NEEDED = ("alembic.command", "alembic.context", "app.jobs.engines.spark_service", "app.kit.http.protocol")
+NEEDED = (
+    "alembic.command",
+    "alembic.context",
+    "jinja2",
+    "numpy",
+    "psycopg",
+    "pyarrow.compute",
+    "pyarrow.csv",
+    "pyarrow.parquet",
+    "pymysql",
+    "spark.targets.dialects.mysql",
+    "spark.targets.dialects.postgresql",
+)
 PROGRAM = "spark.erase.hands.child_program"
 FIRST = "FORGED_FIRST"
 """A variable of a process: the module of tests whose `prepare` it calls before anything else."""

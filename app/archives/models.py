@@ -2,10 +2,11 @@
 
 from pathlib import PurePosixPath
 
-from pydantic import BaseModel, ConfigDict, field_validator, model_validator
+from pydantic import ConfigDict, field_validator, model_validator
 from sqlmodel import Field
 
 from app.archives.rows import ArchiveBase
+from app.kit.model import Model
 from app.kit.values import Text
 from app.stores.fields import Identifier
 
@@ -16,7 +17,7 @@ class ArchiveRead(ArchiveBase):
     job_id: str
 
 
-class ArchiveFileRead(BaseModel):
+class ArchiveFileRead(Model):
     """One Parquet file."""
 
     path: str
@@ -36,7 +37,7 @@ class ArchiveDetail(ArchiveRead):
     file_list: list[ArchiveFileRead]
 
 
-class RestoreInto(BaseModel):
+class RestoreInto(Model):
     """Where the rows go: exactly one."""
 
     model_config = ConfigDict(extra="forbid")
@@ -61,7 +62,7 @@ class RestoreInto(BaseModel):
         return self
 
 
-class RestoreRequest(BaseModel):
+class RestoreRequest(Model):
     """A restore."""
 
     model_config = ConfigDict(
@@ -73,7 +74,7 @@ class RestoreRequest(BaseModel):
     reason: Text | None = Field(default=None, max_length=500)
 
 
-class NewestArchive(BaseModel):
+class NewestArchive(Model):
     """A POST without a body names the archive by its path; a schedule means the newest one."""
 
     model_config = ConfigDict(extra="forbid")

@@ -2,21 +2,22 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from app.archives.models import RestoreInto
+from app.kit.model import Model
 
 Counts = Literal["EXACT", "AT_LEAST"]
 
 
-class ArchiveTrouble(BaseModel):
+class ArchiveTrouble(Model):
     """Why an archive has no manifest yet."""
 
     code: str
     detail: str
 
 
-class KeptArchive(BaseModel):
+class KeptArchive(Model):
     """The archive of what a job removed."""
 
     directory: str
@@ -27,7 +28,7 @@ class KeptArchive(BaseModel):
     error: ArchiveTrouble | None = Field(default=None, description="Its manifest could not be written.")
 
 
-class ArchiveVerifyParams(BaseModel):
+class ArchiveVerifyParams(Model):
     """The archive to verify."""
 
     archive: str = Field(description="Id of the job that archived.")
@@ -39,7 +40,7 @@ class ArchiveRestoreParams(ArchiveVerifyParams):
     into: RestoreInto
 
 
-class BadArchiveFile(BaseModel):
+class BadArchiveFile(Model):
     """A file that is not as it was written."""
 
     path: str
@@ -47,7 +48,7 @@ class BadArchiveFile(BaseModel):
     detail: str
 
 
-class ArchiveVerifyResult(BaseModel):
+class ArchiveVerifyResult(Model):
     """What a verification of an archive has read."""
 
     files: int
@@ -58,7 +59,7 @@ class ArchiveVerifyResult(BaseModel):
     bad: list[BadArchiveFile]
 
 
-class RefusedUnit(BaseModel):
+class RefusedUnit(Model):
     """A unit that was not restored."""
 
     unit_id: str
@@ -67,7 +68,7 @@ class RefusedUnit(BaseModel):
     detail: str
 
 
-class RestoreWarning(BaseModel):
+class RestoreWarning(Model):
     """What a restore does not undo."""
 
     code: str
@@ -75,7 +76,7 @@ class RestoreWarning(BaseModel):
     detail: str
 
 
-class ArchiveRestoreResult(BaseModel):
+class ArchiveRestoreResult(Model):
     """What a restore has brought back."""
 
     units: int

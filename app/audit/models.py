@@ -2,9 +2,10 @@
 
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from app.auth.models import AuditEventRead
+from app.kit.model import Model
 
 _LINK: Final[dict[str, Any]] = {"seq": 4711, "hash": "9f2c" * 16}
 _START: Final[dict[str, Any]] = {"seq": 0, "hash": "0" * 64}
@@ -27,14 +28,14 @@ _SIGNED: Final[dict[str, Any]] = {
 }
 
 
-class LinkRead(BaseModel):
+class LinkRead(Model):
     """A place in the chain, and the hash of the row there."""
 
     seq: int
     hash: str
 
 
-class ChainRead(BaseModel):
+class ChainRead(Model):
     """Where the chain begins and ends."""
 
     model_config = ConfigDict(
@@ -51,13 +52,13 @@ class ChainRead(BaseModel):
     signed: dict[str, Any] = Field(description="The head and its signature, as the last line of an export.")
 
 
-class ChainRows(BaseModel):
+class ChainRows(Model):
     """Rows by their places; the next ones begin after the last of them."""
 
     items: list[AuditEventRead]
 
 
-class ChainProblem(BaseModel):
+class ChainProblem(Model):
     """What does not hold."""
 
     code: str
@@ -65,7 +66,7 @@ class ChainProblem(BaseModel):
     detail: str
 
 
-class ChainVerification(BaseModel):
+class ChainVerification(Model):
     """What a check of some rows has found."""
 
     model_config = ConfigDict(

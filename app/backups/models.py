@@ -2,17 +2,18 @@
 
 from datetime import datetime
 
-from pydantic import BaseModel, Field
+from pydantic import ConfigDict, Field
 from sqlmodel._compat import SQLModelConfig
 
 from app.backups.examples import CREATED, END, FILE, SESSION
 from app.backups.rows import BackupMode, BackupSession, BackupSessionBase, FileFault
+from app.kit.model import Model
 from app.kit.values import Text
 from app.protection.files import LogFileName
 from app.protection.models import LEASE, AbortTimeout, Files, Lease
 
 
-class BackupCreate(BaseModel):
+class BackupCreate(Model):
     """Protect the files of an environment and stop what erases in them."""
 
     mode: BackupMode = BackupMode.BACKUP
@@ -24,10 +25,10 @@ class BackupCreate(BaseModel):
     tool: Text | None = Field(default=None, min_length=1, max_length=100)
     label: Text | None = Field(default=None, min_length=1, max_length=200)
 
-    model_config = {
-        "extra": "forbid",
-        "json_schema_extra": {"examples": [{"mode": "BACKUP", "lease": "PT10M", "tool": "restic"}]},
-    }
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"mode": "BACKUP", "lease": "PT10M", "tool": "restic"}]},
+    )
 
 
 class BackupSessionRead(BackupSessionBase):
@@ -38,10 +39,10 @@ class BackupSessionRead(BackupSessionBase):
     id: str
 
 
-class BackupFileRead(BaseModel):
+class BackupFileRead(Model):
     """One file, and what to expect of it."""
 
-    model_config = {"json_schema_extra": {"examples": [FILE]}}
+    model_config = ConfigDict(json_schema_extra={"examples": [FILE]})
 
     name: LogFileName
     path: str
@@ -64,7 +65,7 @@ class BackupSessionCreated(BackupSessionRead):
     files: list[BackupFileRead] = Field(description="In the order in which to copy them.")
 
 
-class ChangedFile(BaseModel):
+class ChangedFile(Model):
     """A file that is not what it was."""
 
     name: LogFileName

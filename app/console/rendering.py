@@ -6,11 +6,11 @@ Rules:
 """
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import Request
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
 
 from app.auth.access import clock_of
@@ -23,6 +23,9 @@ from app.console.static_files import static_url
 from app.console.streams import TOPICS_MAX
 from app.kit.ids import new_id
 from app.runbook.registry import RUNBOOK
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
@@ -49,7 +52,11 @@ NAVIGATION: Final = (
 )
 
 
-def _environment() -> Environment:
+@cache
+def environment() -> "Environment":
+    """The templates, read when the first page is shown: most services show none."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
     made = Environment(
         loader=FileSystemLoader(Path(__file__).with_name("templates")),
         autoescape=True,
@@ -72,8 +79,9 @@ def _next_step(code: str) -> str:
     return "" if entry is None else entry.next
 
 
-ENVIRONMENT: Final = _environment()
-TEMPLATES: Final = frozenset(ENVIRONMENT.list_templates())
+@cache
+def _templates() -> frozenset[str]:
+    return frozenset(environment().list_templates())
 
 
 class Rights:
@@ -113,7 +121,7 @@ def render(
         signed_in: None: a page without navigation.
     """
     live = template.replace(".html", "_live.html")
-    name = live if is_live_part(request) and live in TEMPLATES else template
+    name = live if is_live_part(request) and live in _templates() else template
     given = {
         "request_path": request.url.path,
         "request_url": request.url.path + (f"?{request.url.query}" if request.url.query else ""),
@@ -122,5 +130,5 @@ def render(
         "rights": None if signed_in is None else Rights(signed_in, is_changing=may_change(request)),
         "is_read_only": not may_change(request),
     }
-    text = ENVIRONMENT.get_template(name).render(given | values)
+    text = environment().get_template(name).render(given | values)
     return HTMLResponse(text, status_code=status, headers={**HEADERS, **(headers or {})})

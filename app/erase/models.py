@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from app.erase.rows import CycleState, EraseKind, FileState, Origin
 from app.jobs.models import ThrottleSetting, WaitingOn
 from app.jobs.plans.reviewed_plan import DRIFT_WITHOUT_PLAN, MaxDrift
 from app.jobs.states import JobState
 from app.kit.durations import Duration, read_duration
+from app.kit.model import Model
 from app.kit.values import Text
 from app.settings import EngineChoice
 from app.stores.models import LimitsRead
@@ -34,7 +35,7 @@ Span = Annotated[Duration, BeforeValidator(read_duration), AfterValidator(_bound
 Period = Annotated[Span, AfterValidator(_positive)]
 
 
-class CycleRequest(BaseModel):
+class CycleRequest(Model):
     """What to erase, and over which time."""
 
     model_config = ConfigDict(
@@ -92,7 +93,7 @@ class CycleRequest(BaseModel):
         return self
 
 
-class CycleParams(BaseModel):
+class CycleParams(Model):
     """The snapshot of a cycle at its submission.
 
     Attributes:
@@ -118,21 +119,21 @@ class CycleParams(BaseModel):
     planned_entries: int | None = None
 
 
-class Place(BaseModel):
+class Place(Model):
     """A place in the log."""
 
     file: str
     offset: int
 
 
-class CauseRead(BaseModel):
+class CauseRead(Model):
     """Why nothing of a file is erased."""
 
     cause: str
     detail: str
 
 
-class AmountRead(BaseModel):
+class AmountRead(Model):
     """So many entries, and the bytes of their items."""
 
     code: str = Field(description="A reason to erase, or a cause to keep.")
@@ -140,7 +141,7 @@ class AmountRead(BaseModel):
     bytes: int
 
 
-class RefusalRead(BaseModel):
+class RefusalRead(Model):
     """What ended the work at a file, or held it up last."""
 
     code: str
@@ -150,7 +151,7 @@ class RefusalRead(BaseModel):
     step: str | None = None
 
 
-class EraserStats(BaseModel):
+class EraserStats(Model):
     """JE's eleven statistics, by JE's names; read and written bytes are real bytes."""
 
     model_config = ConfigDict(populate_by_name=True)
@@ -168,7 +169,7 @@ class EraserStats(BaseModel):
     eraserWriteBytes: int  # noqa: N815
 
 
-class StatsRead(BaseModel):
+class StatsRead(Model):
     """The statistics of a store."""
 
     store: str
@@ -186,7 +187,7 @@ class VetoRead(Place):
     reason: str
 
 
-class PlanFacts(BaseModel):
+class PlanFacts(Model):
     """What a plan says of the log."""
 
     first_active: Place
@@ -206,7 +207,7 @@ class PlanFacts(BaseModel):
     )
 
 
-class CycleThrottleRead(BaseModel):
+class CycleThrottleRead(Model):
     """The cycle's own throttle."""
 
     total_units: int = Field(description="Three for each byte of the selected files.")
@@ -215,7 +216,7 @@ class CycleThrottleRead(BaseModel):
     next_at: datetime | None = Field(description="No work before it.")
 
 
-class CycleRead(BaseModel):
+class CycleRead(Model):
     """A cycle as clients see it."""
 
     id: str
@@ -243,7 +244,7 @@ class CycleRead(BaseModel):
     stats: EraserStats
 
 
-class CycleFileRead(BaseModel):
+class CycleFileRead(Model):
     """A file of a cycle as clients see it."""
 
     file: str
@@ -280,7 +281,7 @@ class CycleFileRead(BaseModel):
     proved_by: str | None
 
 
-class PlannedFileRead(BaseModel):
+class PlannedFileRead(Model):
     """One file of a plan."""
 
     file: str
@@ -293,7 +294,7 @@ class PlannedFileRead(BaseModel):
     deleted: bool = Field(default=False, description="The whole file goes: JE has put it aside.")
 
 
-class ErasurePlanRead(BaseModel):
+class ErasurePlanRead(Model):
     """What a cycle would do now; nothing was written."""
 
     plan_id: str
@@ -309,7 +310,7 @@ class ErasurePlanRead(BaseModel):
     expires_at: datetime = Field(description="Until then `plan_id` may be executed.")
 
 
-class LogEntryRead(BaseModel):
+class LogEntryRead(Model):
     """One entry of the log: what JE calls isEntryErased, and how to know."""
 
     file: str

@@ -1,12 +1,13 @@
 """The result of an erasure cycle's job."""
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from app.erase.models import EraserStats
 from app.erase.rows import CycleState, FileState
+from app.kit.model import Model
 
 
-class CycleWarning(BaseModel):
+class CycleWarning(Model):
     """Files that are not as a cycle wants them."""
 
     code: str
@@ -14,7 +15,7 @@ class CycleWarning(BaseModel):
     count: int
 
 
-class ErasureResult(BaseModel):
+class ErasureResult(Model):
     """What a cycle leaves behind."""
 
     erasure_cycle_id: str

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlmodel import Session, col, select
 
@@ -26,8 +26,10 @@ from app.jobs.rows import JobCheckpoint
 from app.jobs.running.context import JobContext
 from app.stores.rows import Store
 from spark.erase.calls.calls import PlanAnswer, PlannedFile
-from spark.erase.reviewed import ReviewedFile, keys_of, within
 from spark.targets.files.log_place import log_path
+
+if TYPE_CHECKING:
+    from spark.erase.reviewed import ReviewedFile
 
 CHECKPOINT_REVIEWED: Final = "reviewed"
 NO_ENTRIES: Final = "the plan was made by an earlier version, which kept no entries: plan again"
@@ -53,6 +55,8 @@ def keep_reviewed(context: JobContext, answer: PlanAnswer, *, deletes: bool) -> 
     Args:
         deletes: whole files may go, where JE has put them aside.
     """
+    from spark.erase.reviewed import keys_of
+
     files = {}
     for file in answer.files:
         is_whole = is_deleted(file, deletes=deletes)
@@ -166,6 +170,8 @@ def within_reviewed(attempt: Attempt, answer: PlanAnswer) -> PlanAnswer:
 
     Raises: JobFailed: nothing was written yet, and less than somebody wants would go.
     """
+    from spark.erase.reviewed import within
+
     params = CycleParams.model_validate(attempt.context.job.params)
     if params.plan_id is None:
         return answer
@@ -190,7 +196,9 @@ def within_reviewed(attempt: Attempt, answer: PlanAnswer) -> PlanAnswer:
 
 def _reviewed_file(
     attempt: Attempt, plan_id: str, number: int, noted: Mapping[str, Any]
-) -> ReviewedFile | None:
+) -> "ReviewedFile | None":
+    from spark.erase.reviewed import ReviewedFile
+
     found = noted["files"].get(str(number))
     if found is None:
         return None

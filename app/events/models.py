@@ -5,10 +5,11 @@ from enum import StrEnum
 from typing import Annotated, Any, Final, Literal, Self
 
 from annotated_types import Ge, Le
-from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
+from pydantic import ConfigDict, Field, Strict, model_validator
 
 from app.events.cleanup.switch.models import LOG_STATUS, LogStatusRead
 from app.kit.durations import Duration
+from app.kit.model import Model
 from app.kit.values import Text
 from spark.formats.slony import NODE_MAX, SEQNO_MAX
 
@@ -54,7 +55,7 @@ _PAIR: Final[dict[str, Any]] = {
 }
 
 
-class EventRead(BaseModel):
+class EventRead(Model):
     """An event, as a node's sl_event holds it."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_EVENT]})
@@ -67,7 +68,7 @@ class EventRead(BaseModel):
     data: list[str | None] = Field(description="ev_data1 to ev_data8.")
 
 
-class ConfirmedBy(BaseModel):
+class ConfirmedBy(Model):
     """A receiver that has confirmed an event, or a later one of its origin."""
 
     receiver: int
@@ -98,7 +99,7 @@ class EventDetail(EventRead):
     is_confirmed_by_all: bool = Field(description="By every active node but its origin.")
 
 
-class EventCreate(BaseModel):
+class EventCreate(Model):
     """What kind of event to make; the cluster's own function makes it."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"type": "SYNC"}]})
@@ -114,7 +115,7 @@ class ConfirmationState(StrEnum):
     CURRENT = "CURRENT"
 
 
-class ConfirmationRead(BaseModel):
+class ConfirmationRead(Model):
     """How far one receiver has confirmed one origin's events, as the asked node knows it."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_PAIR]})
@@ -136,7 +137,7 @@ class ConfirmationRead(BaseModel):
     )
 
 
-class MatrixRead(BaseModel):
+class MatrixRead(Model):
     """Every pair of origin and receiver of the cluster; none is ever left out."""
 
     model_config = ConfigDict(
@@ -150,7 +151,7 @@ class MatrixRead(BaseModel):
     items: list[ConfirmationRead]
 
 
-class NodeStateRead(BaseModel):
+class NodeStateRead(Model):
     """A node as its last check saw it."""
 
     model_config = ConfigDict(
@@ -180,7 +181,7 @@ class NodeStateRead(BaseModel):
     )
 
 
-class ConfirmRequest(BaseModel):
+class ConfirmRequest(Model):
     """Say that a receiver has processed an origin's events up to `seqno`."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_ASKED]})
@@ -203,7 +204,7 @@ class ConfirmRequest(BaseModel):
         return self
 
 
-class ConfirmRead(BaseModel):
+class ConfirmRead(Model):
     """What became of a confirmation."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_OUTCOME]})

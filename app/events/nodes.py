@@ -30,7 +30,7 @@ from app.stores.models import StoreKind
 from app.stores.rows import Store
 from app.stores.service import require_kind
 from app.stores.targets import session_limits, target_of
-from spark.events.catalog import path_digest, read_addresses, read_catalog, read_server
+from spark.events.catalog import pending_digest, read_addresses, read_catalog, read_server
 from spark.events.records import Address, Catalog, Path, ServerSelf
 from spark.targets.connection import Connection, SessionLimits, connect
 from spark.targets.errors import TargetError
@@ -48,8 +48,6 @@ LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 LOCAL_NODE: Final = "local_node"
 """Among the target's own values that `:check` notes on the store."""
 
-_PENDING: Final = path_digest("<event pending>")
-"""What the program writes into sl_path until the real connection string has arrived."""
 
 T = TypeVar("T")
 NodeReader = Callable[[Connection, Catalog], T]
@@ -291,7 +289,7 @@ def is_same_cluster(one: Catalog, other: Catalog) -> bool:
 
 def _told(catalog: Catalog) -> frozenset[Path]:
     """The paths of a catalog whose connection string has arrived."""
-    return frozenset(path for path in catalog.paths if path.digest != _PENDING)
+    return frozenset(path for path in catalog.paths if path.digest != pending_digest())
 
 
 def ask_all(

@@ -6,10 +6,11 @@ from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
 from annotated_types import MaxLen
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from app.extinction.rows import ExtinctionOrigin, ExtinctionState
 from app.jobs.plans.reviewed_plan import DRIFT_WITHOUT_PLAN, MaxDrift
+from app.kit.model import Model
 from app.kit.values import Text
 from app.replication.replica.models import Base64Bytes, base64_schema
 from app.stores.models import LimitsRead
@@ -37,7 +38,7 @@ DatabaseName = Annotated[str, StringConstraints(min_length=1, max_length=DATABAS
 Key = Annotated[Base64Bytes, MaxLen(KEY_MAX_BYTES), base64_schema(0, KEY_MAX_BYTES)]
 
 
-class ExtinctionRequest(BaseModel):
+class ExtinctionRequest(Model):
     """Records that are not needed, and whose keys will never be used again."""
 
     model_config = ConfigDict(
@@ -84,7 +85,7 @@ class ExtinctionRequest(BaseModel):
         return self
 
 
-class AttestRequest(BaseModel):
+class AttestRequest(Model):
     """An admin says that the application which has the environment has its filter installed."""
 
     model_config = ConfigDict(
@@ -101,7 +102,7 @@ class AttestRequest(BaseModel):
     reason: Annotated[Text, StringConstraints(min_length=1, max_length=500)]
 
 
-class AttestedRead(BaseModel):
+class AttestedRead(Model):
     """Who has attested that the application's filter is installed, when and why."""
 
     by: str
@@ -109,7 +110,7 @@ class AttestedRead(BaseModel):
     reason: str
 
 
-class ExtinctionRead(BaseModel):
+class ExtinctionRead(Model):
     """An extinction at a store."""
 
     model_config = ConfigDict(
@@ -167,7 +168,7 @@ class ExtinctionRead(BaseModel):
     )
 
 
-class ExtinctionPlanRead(BaseModel):
+class ExtinctionPlanRead(Model):
     """What an extinction would reach now; nothing is written."""
 
     model_config = ConfigDict(
@@ -200,7 +201,7 @@ class ExtinctionPlanRead(BaseModel):
     expires_at: datetime = Field(description="Until then `plan_id` may be executed.")
 
 
-class StatusQuery(BaseModel):
+class StatusQuery(Model):
     """Keys of one database that are to be judged."""
 
     model_config = ConfigDict(
@@ -219,7 +220,7 @@ class StatusQuery(BaseModel):
     keys: list[Key] = Field(max_length=KEYS_MAX)
 
 
-class MaybeBecause(BaseModel):
+class MaybeBecause(Model):
     """Why keys may be extinct; `detail` is for people."""
 
     code: str = Field(
@@ -229,7 +230,7 @@ class MaybeBecause(BaseModel):
     detail: str
 
 
-class StatusAnswer(BaseModel):
+class StatusAnswer(Model):
     """A verdict for each key."""
 
     model_config = ConfigDict(
@@ -243,7 +244,7 @@ class StatusAnswer(BaseModel):
     maybe_because: list[MaybeBecause]
 
 
-class BundleExtinction(BaseModel):
+class BundleExtinction(Model):
     """An extinction as the bundle has it."""
 
     id: str
@@ -254,7 +255,7 @@ class BundleExtinction(BaseModel):
     label: str
 
 
-class ExtinctionBundleRead(BaseModel):
+class ExtinctionBundleRead(Model):
     """The whole filter of a store, to be evaluated elsewhere (`lethe_client.extinction_filter`)."""
 
     model_config = ConfigDict(
@@ -284,7 +285,7 @@ class ExtinctionBundleRead(BaseModel):
     maybe: list[BundleExtinction] = Field(description="Their keys are MAYBE_EXTINCT.")
 
 
-class LackingPeerRead(BaseModel):
+class LackingPeerRead(Model):
     """A peer that has not announced that it knows extinctions."""
 
     role: str = Field(description="CONSUMER or SUPPLIER.")
@@ -293,7 +294,7 @@ class LackingPeerRead(BaseModel):
     heard: bool = Field(description="It has said what it knows.")
 
 
-class AvailabilityRead(BaseModel):
+class AvailabilityRead(Model):
     """isRecordExtinctionAvailable, and who stands in the way."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"available": True, "lacking": []}]})
@@ -302,7 +303,7 @@ class AvailabilityRead(BaseModel):
     lacking: list[LackingPeerRead]
 
 
-class ForgetRequest(BaseModel):
+class ForgetRequest(Model):
     """A supplier that will not come again."""
 
     model_config = ConfigDict(
@@ -324,7 +325,7 @@ def read_availability(lacking: Iterable[LackingPeer]) -> AvailabilityRead:
     return AvailabilityRead(available=not found, lacking=found)
 
 
-class AcceptGapRequest(BaseModel):
+class AcceptGapRequest(Model):
     """Why nothing can have been discarded in the files that went unread."""
 
     model_config = ConfigDict(
@@ -335,7 +336,7 @@ class AcceptGapRequest(BaseModel):
     reason: Annotated[Text, StringConstraints(min_length=1, max_length=500)]
 
 
-class AcceptedGapRead(BaseModel):
+class AcceptedGapRead(Model):
     """What was accepted."""
 
     model_config = ConfigDict(
@@ -348,7 +349,7 @@ class AcceptedGapRead(BaseModel):
     gap: str | None = Field(description="What had gone unread; null: nothing had.")
 
 
-class PlanParams(BaseModel):
+class PlanParams(Model):
     """The extinction as its record would be, and the store's target as it was."""
 
     plan: Literal["EXTINCTION"] = "EXTINCTION"

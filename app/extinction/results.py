@@ -1,9 +1,11 @@
 """The parameters and the result of an extinction's job."""
 
-from pydantic import BaseModel, Field
+from pydantic import Field
+
+from app.kit.model import Model
 
 
-class ExtinctionParams(BaseModel):
+class ExtinctionParams(Model):
     """The extinction whose records are removed, or at JE counted."""
 
     extinction_id: str
@@ -11,7 +13,7 @@ class ExtinctionParams(BaseModel):
     planned: dict[str, int] | None = Field(default=None, description="Records of that plan.")
 
 
-class ExtinctionResult(BaseModel):
+class ExtinctionResult(Model):
     """What an extinction has reached."""
 
     extinction_id: str

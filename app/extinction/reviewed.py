@@ -5,13 +5,14 @@ A replica knows it by its history: a record whose CSN the RUV of the plan does n
 a JE log the plan keeps the keys.
 """
 
+from __future__ import annotations
+
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-import numpy as np
 from sqlmodel import Session
 
 from app.extinction.models import ExtinctionPlanRead, PlanParams
@@ -23,6 +24,7 @@ from app.replication.agreements.sessions.service import target_of_store
 from app.stores.models import StoreKind
 from app.stores.rows import Store
 from spark.extinction.counting import count_since
+from spark.formats.arrow import np
 from spark.formats.csn import Csn
 from spark.formats.extinction import Extinction
 from spark.targets.connection import Connection

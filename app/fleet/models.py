@@ -4,17 +4,18 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import ConfigDict, Field
 
 from app.figures.series import Series
 from app.jobs.models import ThrottleSetting
 from app.jobs.states import JobState
 from app.kit.durations import Duration
+from app.kit.model import Model
 from app.stores.checks.models import Finding
 from app.stores.models import StoreKind
 
 
-class FleetEvent(BaseModel):
+class FleetEvent(Model):
     """One event of the stream."""
 
     number: int = Field(description="The id of the event, for Last-Event-ID; it only grows.")
@@ -34,7 +35,7 @@ class FleetEvent(BaseModel):
     )
 
 
-class StreamBegin(BaseModel):
+class StreamBegin(Model):
     """The first event of a stream, `ready` or `reset`."""
 
     number: int = Field(description="Where it begins: every event that follows has a greater one.")
@@ -65,7 +66,7 @@ class AttentionCode(StrEnum):
     INSTANCE_SILENT = "INSTANCE_SILENT"
 
 
-class Attention(BaseModel):
+class Attention(Model):
     """Something that needs somebody."""
 
     code: AttentionCode
@@ -87,7 +88,7 @@ class HealthState(StrEnum):
     UNKNOWN = "UNKNOWN"
 
 
-class HealthRead(BaseModel):
+class HealthRead(Model):
     """The last check of a store."""
 
     state: HealthState = Field(description="STALE: the last check is too old; UNKNOWN: there was none.")
@@ -100,7 +101,7 @@ class HealthRead(BaseModel):
     )
 
 
-class WorkRead(BaseModel):
+class WorkRead(Model):
     """A job that has not ended."""
 
     id: str
@@ -123,7 +124,7 @@ class RunningRead(WorkRead):
     store: str | None
 
 
-class VerbRead(BaseModel):
+class VerbRead(Model):
     """When a verb last succeeded on a store, and when it comes next."""
 
     verb: str
@@ -131,7 +132,7 @@ class VerbRead(BaseModel):
     next_due_at: datetime | None
 
 
-class LagRead(BaseModel):
+class LagRead(Model):
     """How far the consumer that is furthest behind is behind this store."""
 
     seconds: float | None = Field(description="Null: one has never confirmed.")
@@ -139,7 +140,7 @@ class LagRead(BaseModel):
     consumer: str = Field(description="An agreement, or a node.")
 
 
-class BackupUnderWay(BaseModel):
+class BackupUnderWay(Model):
     """A backup that has not ended."""
 
     id: str
@@ -157,7 +158,7 @@ class RunningBackup(BackupUnderWay):
     store: str
 
 
-class StoreOverview(BaseModel):
+class StoreOverview(Model):
     """A store at one look."""
 
     id: str
@@ -172,7 +173,7 @@ class StoreOverview(BaseModel):
     backups: list[BackupUnderWay]
 
 
-class Counters(BaseModel):
+class Counters(Model):
     """What there is, of all that the token may see."""
 
     stores: int
@@ -184,11 +185,11 @@ class Counters(BaseModel):
     instances: int | None = Field(description="Alive; null for a token that is limited to stores.")
 
 
-class OverviewRead(BaseModel):
+class OverviewRead(Model):
     """All stores at one look; no target is asked."""
 
-    model_config = {
-        "json_schema_extra": {
+    model_config = ConfigDict(
+        json_schema_extra={
             "examples": [
                 {
                     "at": "2026-11-23T10:00:00Z",
@@ -262,7 +263,7 @@ class OverviewRead(BaseModel):
                 }
             ]
         }
-    }
+    )
 
     at: datetime
     counters: Counters
@@ -281,7 +282,7 @@ class OverviewRead(BaseModel):
     next_page_token: str
 
 
-class SeriesPointRead(BaseModel):
+class SeriesPointRead(Model):
     """What lies in a piece of time; pieces without any value are left out."""
 
     at: datetime = Field(description="When the piece begins.")
@@ -291,7 +292,7 @@ class SeriesPointRead(BaseModel):
     last: float
 
 
-class SeriesRead(BaseModel):
+class SeriesRead(Model):
     """One series."""
 
     name: Series
@@ -300,11 +301,11 @@ class SeriesRead(BaseModel):
     points: list[SeriesPointRead]
 
 
-class StoreSeries(BaseModel):
+class StoreSeries(Model):
     """The series of a store, for small pictures."""
 
-    model_config = {
-        "json_schema_extra": {
+    model_config = ConfigDict(
+        json_schema_extra={
             "examples": [
                 {
                     "store": "shop",
@@ -331,7 +332,7 @@ class StoreSeries(BaseModel):
                 }
             ]
         }
-    }
+    )
 
     store: str
     window: Literal["DAY", "MONTH"]

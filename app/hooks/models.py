@@ -5,7 +5,6 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -15,6 +14,7 @@ from pydantic import (
 
 from app.auth.rows import StoreName
 from app.kit.durations import Duration, between, read_duration
+from app.kit.model import Model
 from app.kit.texts.web_urls import split_web_url
 from app.kit.values import Instant, Text
 from app.outbox.facts import ASKED_FOR, Fact
@@ -75,7 +75,7 @@ _EXAMPLE: dict[str, Any] = {
 }
 
 
-class Expectation(BaseModel):
+class Expectation(Model):
     """A kind of job that should succeed at a store at least every so often."""
 
     model_config = _STRICT
@@ -88,7 +88,7 @@ class Expectation(BaseModel):
 Expected = Annotated[list[Expectation], Field(max_length=EXPECTATIONS_MAX)]
 
 
-class WebhookCreate(BaseModel):
+class WebhookCreate(Model):
     """A new receiver of events."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_EXAMPLE]})
@@ -106,7 +106,7 @@ class WebhookCreate(BaseModel):
     enabled: bool = True
 
 
-class WebhookPatch(BaseModel):
+class WebhookPatch(Model):
     """Changes of a webhook; what is left out stays. Its secret changes by `:rotate`."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"enabled": False}]})
@@ -131,7 +131,7 @@ class WebhookPatch(BaseModel):
         return self
 
 
-class ExpectationRead(BaseModel):
+class ExpectationRead(Model):
     """What is expected, and when it was so last."""
 
     store: str
@@ -141,7 +141,7 @@ class ExpectationRead(BaseModel):
     overdue: bool = Field(description="The webhook has got the event; the next success ends it.")
 
 
-class WebhookRead(BaseModel):
+class WebhookRead(Model):
     """A receiver of events. Its signing secret is never shown again."""
 
     id: str
@@ -198,7 +198,7 @@ class WebhookCreated(WebhookRead):
     signing_secret: str | None = Field(description="`whsec_...`, shown only now; null: a named secret signs.")
 
 
-class WebhookRotate(BaseModel):
+class WebhookRotate(Model):
     """Another signing secret; the former one signs too for a while."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"overlap": "P1D"}]})
@@ -207,7 +207,7 @@ class WebhookRotate(BaseModel):
     overlap: Overlap = Field(default=timedelta(days=1), description="How long both sign.")
 
 
-class DeliveryRead(BaseModel):
+class DeliveryRead(Model):
     """An event on its way to a webhook, or there."""
 
     id: str
@@ -243,7 +243,7 @@ class DeliveryDetail(DeliveryRead):
     event: dict[str, Any] = Field(description="CloudEvents 1.0.")
 
 
-class ReplayRequest(BaseModel):
+class ReplayRequest(Model):
     """Which deliveries are sent again."""
 
     model_config = ConfigDict(
@@ -256,7 +256,7 @@ class ReplayRequest(BaseModel):
     )
 
 
-class ReplayRead(BaseModel):
+class ReplayRead(Model):
     """How many deliveries are due again."""
 
     replayed: int

@@ -3,19 +3,20 @@
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, Field, FiniteFloat
+from pydantic import ConfigDict, Field, FiniteFloat
 
 from app.jobs.counting import QUEUED
 from app.jobs.rows import InstanceBase, Job, JobBase, JobClass
 from app.jobs.states import JobState
 from app.kit.durations import Duration
+from app.kit.model import Model
 from app.kit.texts.help import help_of
 from app.kit.values import Text
 from app.runbook.entry import Seen
 from app.runbook.schemas import codes_of
 
 
-class WaitingOn(BaseModel):
+class WaitingOn(Model):
     """What a job waits for."""
 
     kind: str
@@ -38,7 +39,7 @@ class WaitingRead(WaitingOn):
     help: str | None = Field(default=None, description="Where the documentation says what to do.")
 
 
-class ThrottleSetting(BaseModel):
+class ThrottleSetting(Model):
     """Upper bounds of the speed; null: none."""
 
     rows_per_s: FiniteFloat | None = Field(default=None, gt=0)
@@ -47,10 +48,10 @@ class ThrottleSetting(BaseModel):
         default=None, gt=0, le=1, description="The share of the time that is worked."
     )
 
-    model_config = {"extra": "forbid", "json_schema_extra": {"examples": [{"rows_per_s": 5000}]}}
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"rows_per_s": 5000}]})
 
 
-class ThrottleRead(BaseModel):
+class ThrottleRead(Model):
     """What was asked for, what is in effect, and why."""
 
     requested: ThrottleSetting | None
@@ -58,7 +59,7 @@ class ThrottleRead(BaseModel):
     cause: str | None
 
 
-class ProgressRead(BaseModel):
+class ProgressRead(Model):
     """How far a job is; computed when it was written, by its pace of late, paused time left out."""
 
     unit: str = Field(description="Of `done` and `total`; a purge counts the rows that it has examined.")
@@ -73,7 +74,7 @@ class ProgressRead(BaseModel):
     eta: datetime | None
 
 
-class JobError(BaseModel):
+class JobError(Model):
     """Why a job failed."""
 
     code: str = Field(
@@ -86,7 +87,7 @@ class JobError(BaseModel):
     help: str | None = Field(default=None, description="Where the documentation says what to do.")
 
 
-class Subject(BaseModel):
+class Subject(Model):
     """The resource that a job works for."""
 
     type: str
@@ -94,7 +95,7 @@ class Subject(BaseModel):
     href: str
 
 
-class SparkUseRead(BaseModel):
+class SparkUseRead(Model):
     """What a job has taken of Spark."""
 
     groups: list[str] = Field(description="Of Spark's jobs, the newest last, 50 at most.")
@@ -121,7 +122,7 @@ class JobRead(JobBase):
     )
 
 
-class JobEventRead(BaseModel):
+class JobEventRead(Model):
     """An event as clients see it."""
 
     seq: int
@@ -148,7 +149,7 @@ def read_waiting(job: Job) -> list[WaitingRead]:
     return [WaitingRead(**(item | times), help=help_of(str(item["kind"]))) for item in shown]
 
 
-class JobSummary(BaseModel):
+class JobSummary(Model):
     """A job in a list: what it is, where it stands and what it waits for."""
 
     id: str
@@ -209,7 +210,7 @@ def read_job(job: Job) -> JobRead:
     return JobRead.model_validate(fields | {"throttle": throttle, "instance": job.lease_instance})
 
 
-class SparkSlot(BaseModel):
+class SparkSlot(Model):
     """One session that can be lent."""
 
     number: int
@@ -219,14 +220,14 @@ class SparkSlot(BaseModel):
     jobs_run: int
 
 
-class SparkWaiting(BaseModel):
+class SparkWaiting(Model):
     """Somebody who waits for a slot."""
 
     job_class: JobClass
     waited: Duration
 
 
-class ExchangeRead(BaseModel):
+class ExchangeRead(Model):
     """Where units of all jobs are gathered into jobs of Spark."""
 
     jobs: int = Field(description="Jobs of Lethe that run on Spark now.")
@@ -239,7 +240,7 @@ class ExchangeRead(BaseModel):
     units_again: int = Field(description="Run again, because a JVM, a worker or a neighbour ended.")
 
 
-class SparkLimits(BaseModel):
+class SparkLimits(Model):
     """The engine's limits."""
 
     slots: int
@@ -251,7 +252,7 @@ class SparkLimits(BaseModel):
     task_duration: Duration = Field(description="How much work is one task.")
 
 
-class SparkThreshold(BaseModel):
+class SparkThreshold(Model):
     """From how much work of one kind on AUTO takes Spark."""
 
     kind: Literal["PURGE", "EXTINCTION", "WINDOW", "ERASURE"] = Field(
@@ -266,7 +267,7 @@ class SparkThreshold(BaseModel):
     basis: str = Field(description="What it follows from.")
 
 
-class SparkCalibration(BaseModel):
+class SparkCalibration(Model):
     """What `lethe spark-pool calibrate` has left in the data directory."""
 
     state: Literal["NONE", "USED", "REFUSED"] = Field(description="REFUSED: nothing of it is used.")
@@ -274,7 +275,7 @@ class SparkCalibration(BaseModel):
     why: str | None = Field(default=None, description="Why it is refused.")
 
 
-class SparkExecutor(BaseModel):
+class SparkExecutor(Model):
     """One process that runs tasks, as Spark itself counts it."""
 
     id: str = Field(description="Spark's own; `driver` where tasks run on this machine.")
@@ -285,7 +286,7 @@ class SparkExecutor(BaseModel):
     memory_used_bytes: int = Field(description="Of `memory_bytes`, now.")
 
 
-class SparkPoolRead(BaseModel):
+class SparkPoolRead(Model):
     """The pooled Spark session of one instance."""
 
     instance: str = Field(description="Whose pool this is: each process has its own.")
@@ -318,40 +319,39 @@ class SparkPoolRead(BaseModel):
     )
 
 
-class JobAction(BaseModel):
+class JobAction(Model):
     """Why it is done."""
 
     reason: Text | None = Field(default=None, max_length=500)
 
-    model_config = {
-        "extra": "forbid",
-        "json_schema_extra": {"examples": [{"reason": "nightly window is over"}]},
-    }
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"reason": "nightly window is over"}]}
+    )
 
 
-class AbandonRequest(BaseModel):
+class AbandonRequest(Model):
     """An admin says that a job's target is gone for good."""
 
     reason: Text = Field(min_length=1, max_length=500)
 
-    model_config = {
-        "extra": "forbid",
-        "json_schema_extra": {"examples": [{"reason": "node 3 burnt down on Friday and is not rebuilt"}]},
-    }
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"reason": "node 3 burnt down on Friday and is not rebuilt"}]},
+    )
 
 
-class PoolRecycle(BaseModel):
+class PoolRecycle(Model):
     """How the JVM is replaced."""
 
     force: bool = Field(default=False, description="Do not wait for what runs: its units are run again.")
     reason: Text | None = Field(default=None, max_length=500)
 
-    model_config = {"extra": "forbid", "json_schema_extra": {"examples": [{"reason": "new Java"}]}}
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"reason": "new Java"}]})
 
 
-class PoolAction(BaseModel):
+class PoolAction(Model):
     """Why it is done."""
 
     reason: Text | None = Field(default=None, max_length=500)
 
-    model_config = {"extra": "forbid", "json_schema_extra": {"examples": [{"reason": "maintenance"}]}}
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"reason": "maintenance"}]})

@@ -3,7 +3,9 @@
 from datetime import datetime
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
+
+from app.kit.model import Model
 
 DATABASE = "lethe.db"
 INSTANCE = "instance.id"
@@ -20,7 +22,7 @@ NOT_INCLUDED = [
 ]
 
 
-class Kept(BaseModel):
+class Kept(Model):
     """One file of a backup; a table of PostgreSQL has its columns, in the order of the file, and its rows."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -38,7 +40,7 @@ class Kept(BaseModel):
         return self.name.removeprefix(TABLE_PREFIX).removesuffix(TABLE_SUFFIX) if is_table else None
 
 
-class Manifest(BaseModel):
+class Manifest(Model):
     """What a backup is: written last, so that a folder without it is none. Names are names, never paths."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -72,7 +74,7 @@ class Manifest(BaseModel):
         return [file for file in self.files if file.table is not None]
 
 
-class Problem(BaseModel):
+class Problem(Model):
     """What a check found, and what to do."""
 
     code: str
@@ -80,7 +82,7 @@ class Problem(BaseModel):
     advice: str
 
 
-class CheckRead(BaseModel):
+class CheckRead(Model):
     """What a check says; `ok` where there is no problem."""
 
     subject: Literal["BACKUP", "LIVE"]
@@ -92,24 +94,24 @@ class CheckRead(BaseModel):
     made_at: datetime | None = None
     instance_id: str | None = None
     signing_key_id: str | None = None
-    stores: list[str] = []
-    rows: dict[str, int] = {}
-    notes: list[str] = []
-    problems: list[Problem] = []
+    stores: list[str] = Field(default=[])
+    rows: dict[str, int] = Field(default={})
+    notes: list[str] = Field(default=[])
+    problems: list[Problem] = Field(default=[])
 
     def blame(self, code: str, detail: str, advice: str) -> None:
         """Note a problem."""
         self.problems.append(Problem(code=code, detail=detail, advice=advice))
 
 
-class BackupRead(BaseModel):
+class BackupRead(Model):
     """What a backup says."""
 
     place: str
     manifest: Manifest
 
 
-class RestoreRead(BaseModel):
+class RestoreRead(Model):
     """What a restore says: what to do next, in this order."""
 
     data_dir: str

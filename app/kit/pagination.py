@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Generic, TypeVar, cast
 
 from fastapi import Query
-from pydantic import BaseModel
 from sqlalchemy.orm import InstrumentedAttribute, Mapped
 from sqlmodel import Session
 from sqlmodel.sql.expression import SelectOfScalar
 
 from app.errors import InvalidPageToken
+from app.kit.model import Model
 
 PAGE_SIZE_DEFAULT = 50
 PAGE_SIZE_MAX = 500
@@ -25,7 +25,7 @@ Row = TypeVar("Row")
 Item = TypeVar("Item")
 
 
-class Page(BaseModel, Generic[Item]):
+class Page(Model, Generic[Item]):
     """One page; `next_page_token` is empty on the last."""
 
     items: list[Item]

@@ -2,22 +2,23 @@
 
 from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from app.errors import PROBLEM_JSON, TYPE_PREFIX
+from app.kit.model import Model
 from app.kit.texts.help import help_of
 from app.runbook.entry import Seen
 from app.runbook.schemas import codes_of
 
 
-class ProblemField(BaseModel):
+class ProblemField(Model):
     """One field that fails."""
 
     pointer: str = Field(description="JSON pointer into the body, or `query:name`, `header:name`.")
     detail: str
 
 
-class Problem(BaseModel):
+class Problem(Model):
     """RFC 9457, with a machine-readable code."""
 
     type: str

@@ -7,6 +7,8 @@ Rules:
 - a time without a connection counts as news.
 """
 
+from __future__ import annotations
+
 import os
 import socket
 import threading
@@ -16,7 +18,8 @@ from typing import Any, Final, Protocol
 
 import sqlalchemy as sa
 import structlog
-from psycopg import Connection, Error
+
+from spark.targets.drivers import psycopg
 
 CHANNEL: Final = "lethe_news"
 LISTEN_S: Final = 5.0
@@ -92,7 +95,7 @@ class Ear:
         while not self._stopped.is_set():
             try:
                 self._listen()
-            except (Error, sa.exc.SQLAlchemyError, OSError) as error:
+            except (psycopg.Error, sa.exc.SQLAlchemyError, OSError) as error:
                 logger.info("listening was cut off", error=type(error).__name__)
                 self._heard()
             self._stopped.wait(LISTEN_S)
@@ -101,7 +104,7 @@ class Ear:
         """Hear until the connection ends or does not answer, or a stop."""
         pooled = self._pool.connect()
         connection = pooled.driver_connection
-        assert isinstance(connection, Connection), "the metadata's driver is psycopg"
+        assert isinstance(connection, psycopg.Connection), "the metadata's driver is psycopg"
         pooled.detach()  # it is kept: the pool must not count it
         with _ended(connection):
             with shut_after(connection, self._answer_s):
@@ -128,17 +131,17 @@ class Ear:
 
 
 @contextmanager
-def _ended(connection: Connection[Any]) -> Iterator[None]:
+def _ended(connection: psycopg.Connection[Any]) -> Iterator[None]:
     """Close it at the end; what cannot be closed in peace is gone anyway."""
     try:
         yield
     finally:
-        with suppress(Error, OSError):
+        with suppress(psycopg.Error, OSError):
             connection.close()
 
 
 @contextmanager
-def shut_after(connection: Connection[Any], seconds: float) -> Iterator[None]:
+def shut_after(connection: psycopg.Connection[Any], seconds: float) -> Iterator[None]:
     """End whatever waits for the server after so many seconds, by shutting the socket under it."""
 
     def shut() -> None:

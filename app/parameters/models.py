@@ -1,19 +1,20 @@
 """Values of parameters as clients see them."""
 
-from pydantic import BaseModel, Field, StrictBool, StrictInt, StrictStr
+from pydantic import ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
 from app.kinds.parameter import ParameterScope, ParameterSpec, ParameterType, ParameterValue
+from app.kit.model import Model
 
 
-class ParameterWrite(BaseModel):
+class ParameterWrite(Model):
     """A new value."""
 
     value: StrictBool | StrictInt | StrictStr = Field(description="A JSON value of the parameter's type.")
 
-    model_config = {"extra": "forbid", "json_schema_extra": {"examples": [{"value": 1440}]}}
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"value": 1440}]})
 
 
-class ParameterRead(BaseModel):
+class ParameterRead(Model):
     """A parameter, its value in effect and where that comes from."""
 
     name: str

@@ -3,10 +3,11 @@
 from datetime import timedelta
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 from sqlmodel._compat import SQLModelConfig
 
 from app.kit.durations import Duration, between, read_duration
+from app.kit.model import Model
 from app.kit.values import Text
 from app.protection.examples import ABORT, PROTECTION
 from app.protection.files import LogFileName, Range, name_of, number_of
@@ -25,13 +26,13 @@ AbortTimeout = Annotated[
 Files = Annotated[list[LogFileName], Field(min_length=1, max_length=FILES_MAX)]
 
 
-class FileRange(BaseModel):
+class FileRange(Model):
     """Files from one number to another, both inclusive."""
 
     first: LogFileName
     last: LogFileName | None = Field(default=None, description="null: without an end.")
 
-    model_config = {"extra": "forbid"}
+    model_config = ConfigDict(extra="forbid")
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -50,7 +51,7 @@ class ProtectionRead(ProtectionBase):
     ranges: list[FileRange] = Field(description="What is kept: these files, and perhaps some between them.")
 
 
-class ProtectionCreate(BaseModel):
+class ProtectionCreate(Model):
     """A new protected set: named files, or ranges."""
 
     kind: ProtectionKind
@@ -59,15 +60,15 @@ class ProtectionCreate(BaseModel):
     ranges: list[FileRange] | None = Field(default=None, min_length=1, max_length=RANGES_MAX)
     lease: Lease = Field(default=LEASE, description="From PT30S to PT24H; renew it in time.")
 
-    model_config = {
-        "extra": "forbid",
-        "json_schema_extra": {
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
             "examples": [
                 {"kind": "SCAN", "name": "nightly count", "files": ["00000003.jdb"], "lease": "PT10M"},
                 {"kind": "FEEDER", "name": "node 2", "ranges": [{"first": "00000003.jdb", "last": None}]},
             ]
         },
-    }
+    )
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
@@ -76,23 +77,23 @@ class ProtectionCreate(BaseModel):
         return self
 
 
-class RenewRequest(BaseModel):
+class RenewRequest(Model):
     """Hold it for longer, from now on."""
 
     lease: Lease | None = Field(default=None, description="null: as long as before.")
 
-    model_config = {"extra": "forbid", "json_schema_extra": {"examples": [{"lease": "PT10M"}]}}
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"lease": "PT10M"}]})
 
 
-class ReleaseRequest(BaseModel):
+class ReleaseRequest(Model):
     """Give back single files."""
 
     files: Files
 
-    model_config = {"extra": "forbid", "json_schema_extra": {"examples": [{"files": ["00000003.jdb"]}]}}
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"files": ["00000003.jdb"]}]})
 
 
-class AbortRequest(BaseModel):
+class AbortRequest(Model):
     """Let no write to the files of a protection happen any more."""
 
     protection_id: str = Field(pattern=r"^prt_[0-9a-z]{26}$")
@@ -101,15 +102,15 @@ class AbortRequest(BaseModel):
         default=None, description="From PT1S; null: the store's je.erase.abortTimeout."
     )
 
-    model_config = {
-        "extra": "forbid",
-        "json_schema_extra": {
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
             "examples": [{"protection_id": "prt_01m7w9fkm3fr0wmcztj953rhw9", "timeout": "PT30S"}]
         },
-    }
+    )
 
 
-class AbortRead(BaseModel):
+class AbortRead(Model):
     """From now on, and until the protection ends, Lethe writes nothing to these files."""
 
     protection_id: str
@@ -117,7 +118,7 @@ class AbortRead(BaseModel):
     erasure_aborted: bool = Field(description="A round was at work in one of them.")
     abort_latency_ms: float = Field(description="From the request to the proof.")
 
-    model_config = {"json_schema_extra": {"examples": [ABORT]}}
+    model_config = ConfigDict(json_schema_extra={"examples": [ABORT]})
 
 
 def read_ranges(ranges: list[Range]) -> list[FileRange]:

@@ -4,11 +4,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from app.jobs.models import ThrottleSetting
 from app.jobs.plans.reviewed_plan import DRIFT_WITHOUT_PLAN, MaxDrift
 from app.kit.durations import Duration
+from app.kit.model import Model
 from app.kit.values import Instant, Text
 from app.rows.models import RowsFields, RowsPlanRead
 from app.settings import EngineChoice
@@ -55,7 +56,7 @@ class Overlap(StrEnum):
     QUEUE = "QUEUE"
 
 
-class ArchiveRequest(BaseModel):
+class ArchiveRequest(Model):
     """Keep what is removed."""
 
     model_config = ConfigDict(extra="forbid")
@@ -178,14 +179,14 @@ class PurgeRequest(RowsFields):
         return self
 
 
-class Sourced(BaseModel):
+class Sourced(Model):
     """A number and where it comes from."""
 
     value: int
     source: str
 
 
-class PurgeParams(BaseModel):
+class PurgeParams(Model):
     """The snapshot of a purge at its submission; every attempt uses it."""
 
     kind: PurgeKind
@@ -218,7 +219,7 @@ class PurgeParams(BaseModel):
     target: dict[str, Any] = Field(description="The store's target as it was.")
 
 
-class PlannedTable(BaseModel):
+class PlannedTable(Model):
     """One table of a plan."""
 
     table: str
@@ -228,7 +229,7 @@ class PlannedTable(BaseModel):
     hi: int | None
 
 
-class StrandedNodeRead(BaseModel):
+class StrandedNodeRead(Model):
     """A node that is not enabled, and its batches that are not OK."""
 
     node_id: str | None
@@ -238,7 +239,7 @@ class StrandedNodeRead(BaseModel):
     )
 
 
-class PlannedStranded(BaseModel):
+class PlannedStranded(Model):
     """What is given up: batches by an UPDATE, which is a step of its own; rows that were never sent."""
 
     mode: StrandedMode
@@ -248,7 +249,7 @@ class PlannedStranded(BaseModel):
     cost: str = Field(default="", description="What the mode means for these nodes.")
 
 
-class PlannedLimits(BaseModel):
+class PlannedLimits(Model):
     """The store's limits and which of them the plan exceeds."""
 
     max_rows: int | None
@@ -256,7 +257,7 @@ class PlannedLimits(BaseModel):
     exceeded: list[str]
 
 
-class PlanWarningRead(BaseModel):
+class PlanWarningRead(Model):
     """Something awkward in the data."""
 
     code: str
@@ -266,7 +267,7 @@ class PlanWarningRead(BaseModel):
     detail: str
 
 
-class PurgePlanRead(BaseModel):
+class PurgePlanRead(Model):
     """What a purge would do; nothing was written to the target."""
 
     plan_id: str
@@ -293,7 +294,7 @@ AnyPurgePlan = PurgePlanRead | ChangelogPlanRead | TombstonePlanRead | RowsPlanR
 """The plan of a purge, whatever its kind."""
 
 
-class PurgeTableStats(BaseModel):
+class PurgeTableStats(Model):
     """One table of a store."""
 
     table: str
@@ -320,7 +321,7 @@ class PurgeTickRead(LastJob):
     last_job_id: str | None
 
 
-class PurgeStatsRead(BaseModel):
+class PurgeStatsRead(Model):
     """What a store still holds."""
 
     store: str

@@ -2,28 +2,29 @@
 
 from datetime import datetime
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from app.archives.results import Counts, KeptArchive
+from app.kit.model import Model
 
 STOPPED = "Null: it was stopped before its end."
 
 
-class MarkedNode(BaseModel):
+class MarkedNode(Model):
     """A node whose batches were given up."""
 
     node_id: str | None
     batches: int
 
 
-class MarkedStranded(BaseModel):
+class MarkedStranded(Model):
     """Batches that were given up as OK: of nodes that are not enabled, or of channels that are gone."""
 
     marked: int
     nodes: list[MarkedNode] | None = Field(default=None, description=STOPPED)
 
 
-class ResentBatchRead(BaseModel):
+class ResentBatchRead(Model):
     """A batch that is to be sent again, and whose data are gone."""
 
     batch_id: int
@@ -32,14 +33,14 @@ class ResentBatchRead(BaseModel):
     cause: str
 
 
-class ResentAfterPurge(BaseModel):
+class ResentAfterPurge(Model):
     """Batches that were asked for again after their data had gone; the first of them."""
 
     count: int
     items: list[ResentBatchRead]
 
 
-class PurgeResult(BaseModel):
+class PurgeResult(Model):
     """What a purge of the tables of a SymmetricDS store has removed."""
 
     cutoff: datetime | None = Field(default=None, description=STOPPED)

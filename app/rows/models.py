@@ -3,12 +3,13 @@
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, Field, StringConstraints, field_validator
+from pydantic import Field, StringConstraints, field_validator
 
 from app.auth.rows import StoreName
 from app.jobs.models import ThrottleSetting
 from app.jobs.plans.reviewed_plan import MaxDrift
 from app.kit.durations import Duration
+from app.kit.model import Model
 from app.kit.values import Instant
 from app.settings import EngineChoice
 from app.stores.models import LimitsRead
@@ -22,7 +23,7 @@ REPLICAS_MAX: Final = 16
 TableName = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 
 
-class RowsFields(BaseModel):
+class RowsFields(Model):
     """What of a purge's request only the kind ROWS knows."""
 
     table: TableName | None = Field(default=None, description="ROWS: the table; its exact name.")
@@ -81,7 +82,7 @@ class RowsRequest(RowsFields):
     max_drift: MaxDrift | None = None
 
 
-class RowsParams(BaseModel):
+class RowsParams(Model):
     """The snapshot of a purge ROWS at its submission; every attempt uses it."""
 
     kind: Literal["ROWS"] = ROWS
@@ -107,7 +108,7 @@ class RowsParams(BaseModel):
     target: dict[str, Any] = Field(description="The store's target as it was.")
 
 
-class RowsTableRead(BaseModel):
+class RowsTableRead(Model):
     """One table of a plan."""
 
     table: str
@@ -115,7 +116,7 @@ class RowsTableRead(BaseModel):
     rows_to_remove: int
 
 
-class RowsWarningRead(BaseModel):
+class RowsWarningRead(Model):
     """Rows that stay although they are old enough, or something that the owner should know."""
 
     code: str
@@ -125,7 +126,7 @@ class RowsWarningRead(BaseModel):
     detail: str
 
 
-class RowsPlanRead(BaseModel):
+class RowsPlanRead(Model):
     """What a purge ROWS would do; nothing was written to the target."""
 
     plan_id: str

@@ -3,16 +3,17 @@
 from datetime import datetime
 from typing import Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from app.archives.results import Counts, KeptArchive
 from app.kit.durations import Duration
+from app.kit.model import Model
 from app.rows.models import RowsWarningRead
 
 STOPPED = "Null: it was stopped before its end."
 
 
-class RowsPurgeResult(BaseModel):
+class RowsPurgeResult(Model):
     """What a purge ROWS has removed, and what it has kept."""
 
     kind: Literal["ROWS"]

@@ -5,12 +5,13 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Final, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from app.auth.rows import StoreName
 from app.jobs.models import JobError
 from app.jobs.states import JobState
 from app.kit.durations import Duration
+from app.kit.model import Model
 from app.schedules.rules import MissedRuns, ScheduleOverlap
 from app.schedules.windows.models import CRON_TEXT, LABELS_MAX, Cron, Labels, ShortName
 from app.stores.fields import TimeZone
@@ -44,7 +45,7 @@ def _short(value: timedelta) -> timedelta:
 Jitter = Annotated[Duration, AfterValidator(_short)]
 
 
-class ScheduleCreate(BaseModel):
+class ScheduleCreate(Model):
     """A new schedule."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_EXAMPLE]})
@@ -98,7 +99,7 @@ class Outcome(StrEnum):
     """Of what recurs by a parameter."""
 
 
-class Firing(BaseModel):
+class Firing(Model):
     """The last due time of a schedule."""
 
     due: datetime | None = Field(description="Of its cron, without the jitter.")
@@ -110,7 +111,7 @@ class Firing(BaseModel):
     job_error: JobError | None = None
 
 
-class ScheduleRead(BaseModel):
+class ScheduleRead(Model):
     """A schedule, or what recurs by a parameter or an agreement: `source` says which."""
 
     model_config = ConfigDict(
@@ -159,7 +160,7 @@ class ScheduleRead(BaseModel):
     last: Firing | None = Field(description="Null: nothing has come yet.")
 
 
-class NextRun(BaseModel):
+class NextRun(Model):
     """A time at which a schedule comes."""
 
     due: datetime = Field(description="By its cron.")
@@ -167,7 +168,7 @@ class NextRun(BaseModel):
     local: str = Field(description="`due` in the schedule's zone.")
 
 
-class NextRuns(BaseModel):
+class NextRuns(Model):
     """The times at which a schedule comes, paused or not."""
 
     items: list[NextRun]

@@ -4,11 +4,12 @@ import re
 from datetime import datetime
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, model_validator
+from pydantic import AfterValidator, ConfigDict, StringConstraints, model_validator
 from sqlmodel import Field
 from sqlmodel._compat import SQLModelConfig
 
 from app.auth.rows import StoreName
+from app.kit.model import Model
 from app.kit.values import Text
 from app.secrets.rows import REFERENCE_MAX_CHARS, HostText, LabelName, Place, SecretBase
 
@@ -53,7 +54,7 @@ class SecretCreate(SecretBase):
         return self
 
 
-class SecretPatch(BaseModel):
+class SecretPatch(Model):
     """Changes of a secret; what is left out stays."""
 
     model_config = ConfigDict(
@@ -73,7 +74,7 @@ class SecretPatch(BaseModel):
         return self
 
 
-class SecretRead(BaseModel):
+class SecretRead(Model):
     """A secret as admins see it; its value is never shown."""
 
     model_config = ConfigDict(

@@ -3,8 +3,9 @@
 from datetime import datetime
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import ConfigDict, Field, StringConstraints
 
+from app.kit.model import Model
 from app.kit.values import Text
 from spark.formats.slony import NODE_MAX
 
@@ -18,7 +19,7 @@ SetId = Annotated[int, Field(ge=0, le=NODE_MAX)]
 TableName = Annotated[str, StringConstraints(pattern=TABLE_PATTERN)]
 
 
-class SlonyFeedRequest(BaseModel):
+class SlonyFeedRequest(Model):
     """Carry what a node has changed into this replica, each SYNC exactly once."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"source": "node1"}]})
@@ -52,7 +53,7 @@ class SlonyFeedRequest(BaseModel):
     reason: Text | None = Field(default=None, max_length=500)
 
 
-class SlonyFeedParams(BaseModel):
+class SlonyFeedParams(Model):
     """The snapshot of a feed at its submission."""
 
     source: str = Field(description="The store of the node.")
@@ -65,7 +66,7 @@ class SlonyFeedParams(BaseModel):
     node: str = Field(description="A digest of the node's URL and cluster as they were.")
 
 
-class SlonyFeedResult(BaseModel):
+class SlonyFeedResult(Model):
     """What a feed has brought, and where it stands."""
 
     origin: int = Field(description="The node whose changes they are.")

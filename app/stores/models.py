@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 from sqlmodel._compat import SQLModelConfig
 
 from app.auth.rows import StoreName
@@ -13,6 +13,7 @@ from app.kinds.rules import StoreMode as StoreMode
 from app.kinds.table import RULES, fields_of_other_kinds
 from app.kinds.table import StoreKind as StoreKind
 from app.kit.durations import Duration
+from app.kit.model import Model
 from app.kit.values import Text
 from app.secrets.models import SecretReference
 from app.stores.fields import (
@@ -31,7 +32,7 @@ from app.stores.rows import Store, StoreBase
 NO_BYTES_LIMIT = "limits.max_bytes is for stores of kind JE; use max_rows or max_fraction"
 
 
-class StoreLimits(BaseModel):
+class StoreLimits(Model):
     """Bounds of a destructive job: its plan must stay below them, or nothing is removed."""
 
     max_rows: int | None = Field(
@@ -45,7 +46,7 @@ class StoreLimits(BaseModel):
     )
     max_parallel_jobs: int = Field(default=4, ge=1, le=64)
 
-    model_config = {"extra": "forbid"}
+    model_config = ConfigDict(extra="forbid")
 
 
 def _wire_name(name: str) -> str:
@@ -96,7 +97,7 @@ class StoreCreate(StoreBase):
         return self
 
 
-class StorePatch(BaseModel):
+class StorePatch(Model):
     """Changes of a store; what is left out stays."""
 
     model_config = ConfigDict(
@@ -129,7 +130,7 @@ class StorePatch(BaseModel):
     suffix: DnText | None = None
 
 
-class SuspensionRead(BaseModel):
+class SuspensionRead(Model):
     """Why a store rests, and until when."""
 
     reason: str | None
@@ -161,13 +162,12 @@ class StoreRead(StoreBase):
     updated_at: datetime
 
 
-class SuspendRequest(BaseModel):
+class SuspendRequest(Model):
     """Let the store's jobs rest."""
 
-    model_config = {
-        "extra": "forbid",
-        "json_schema_extra": {"examples": [{"duration": "PT2H", "reason": "restore test"}]},
-    }
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"duration": "PT2H", "reason": "restore test"}]}
+    )
 
     duration: timedelta | None = Field(default=None, description="ISO 8601; null: until :resume.")
     reason: Text = Field(min_length=1, max_length=500)
@@ -216,7 +216,7 @@ class Reach:
     bytes: int | None = None
 
 
-class LimitsRead(BaseModel):
+class LimitsRead(Model):
     """The store's limits that a plan was judged by, and which of them it exceeds."""
 
     max_rows: int | None = Field(description="Rows; of a JE log, entries.")

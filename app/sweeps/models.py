@@ -4,14 +4,15 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from app.jobs.models import JobError
 from app.jobs.states import JobState
 from app.kit.durations import Duration
+from app.kit.model import Model
 
 
-class RidTrimRead(BaseModel):
+class RidTrimRead(Model):
     """One replica id in a changelog."""
 
     rid: int
@@ -30,7 +31,7 @@ class RidTrimRead(BaseModel):
     )
 
 
-class TrimLimitsRead(BaseModel):
+class TrimLimitsRead(Model):
     """The store's limits, and which of them the plan exceeds."""
 
     max_rows: int | None
@@ -38,7 +39,7 @@ class TrimLimitsRead(BaseModel):
     exceeded: list[str]
 
 
-class ChangelogPlanRead(BaseModel):
+class ChangelogPlanRead(Model):
     """What a purge CHANGELOG would do; nothing was written to the target."""
 
     plan_id: str
@@ -57,7 +58,7 @@ class ChangelogPlanRead(BaseModel):
     expires_at: datetime
 
 
-class RidTombstonesRead(BaseModel):
+class RidTombstonesRead(Model):
     """The tombstones whose delete one replica id has made."""
 
     rid: int
@@ -67,7 +68,7 @@ class RidTombstonesRead(BaseModel):
     rows_held: int = Field(description="Old enough, and an older change may still come.")
 
 
-class TombstonePlanRead(BaseModel):
+class TombstonePlanRead(Model):
     """What a purge TOMBSTONES would do; nothing was written to the target."""
 
     plan_id: str
@@ -99,7 +100,7 @@ class TickOutcome(StrEnum):
     SKIPPED_REFUSED = "SKIPPED_REFUSED"
 
 
-class LastJob(BaseModel):
+class LastJob(Model):
     """What became of the job that a tick submitted last: SUBMITTED alone says nothing of its end."""
 
     last_job_state: JobState | None = Field(

@@ -8,11 +8,10 @@ from app.archives.results import (
     ArchiveVerifyResult,
 )
 from app.archives.submitting import JOB_RESTORE, JOB_VERIFY, submit_newest_verify
-from app.archives.task import run_restore, run_verify
 from app.auth.scopes import Scope
 from app.jobs.running.deadlines import AN_HOUR
 from app.jobs.running.sql_target import prove_silence
-from app.verbs.verb import NOWHERE, Limits, NoBody, Params, Scopes, Verb
+from app.verbs.verb import NOWHERE, Limits, NoBody, Params, Scopes, Task, Tools, Verb
 
 
 def _of_the_place(params: Params) -> Scopes:
@@ -23,6 +22,23 @@ def _of_the_place(params: Params) -> Scopes:
     return frozenset({Scope.STORES_WRITE} if into.file is not None else ())
 
 
+# -- what runs: its modules are loaded with the first job of the kind
+
+
+def _verify(_tools: Tools) -> Task:
+    from app.archives.task import run_verify
+
+    return run_verify
+
+
+def _restore(_tools: Tools) -> Task:
+    from app.archives.task import run_restore
+
+    return run_restore
+
+
+# -- the rows
+
 VERIFY = Verb(
     kind=JOB_VERIFY,
     stores=NOWHERE,
@@ -30,7 +46,7 @@ VERIFY = Verb(
     request=NoBody,
     params=ArchiveVerifyParams,
     result=ArchiveVerifyResult,
-    task=lambda _tools: run_verify,
+    task=_verify,
     proof=prove_silence,
     limits=Limits.REMOVES_NOTHING,
     throttled_at=NOWHERE,
@@ -45,7 +61,7 @@ RESTORE = Verb(
     request=RestoreRequest,
     params=ArchiveRestoreParams,
     result=ArchiveRestoreResult,
-    task=lambda _tools: run_restore,
+    task=_restore,
     proof=prove_silence,
     limits=Limits.REMOVES_NOTHING,
     throttled_at=NOWHERE,

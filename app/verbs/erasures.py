@@ -10,20 +10,17 @@ from app.erase.certificates.models import VerifyRequest
 from app.erase.certificates.results import ErasureVerifyParams, ErasureVerifyResult
 from app.erase.certificates.scheduled import submit_newest_verify
 from app.erase.certificates.verify_service import JOB_ERASURE_VERIFY
-from app.erase.certificates.verify_task import run_erasure_verify
 from app.erase.cycle.batch import submit_cycle_child
-from app.erase.cycle.plan_task import run_erasure_plan
-from app.erase.cycle.silence import prove_erasure_silent
-from app.erase.cycle.task import run_erasure
 from app.erase.cycle.tick import Look
 from app.erase.models import CycleParams, CycleRequest, ErasurePlanRead
 from app.erase.results import ErasureResult
 from app.erase.service import JOB_ERASURE, params_of
+from app.jobs.running.context import JobContext
 from app.jobs.running.deadlines import AN_HOUR
 from app.jobs.running.sql_target import prove_silence
 from app.settings import Settings
 from app.stores.models import StoreKind
-from app.verbs.verb import BOUNDS, NOWHERE, Limits, Loop, Plan, Recurrence, Verb
+from app.verbs.verb import BOUNDS, NOWHERE, Limits, Loop, Plan, Recurrence, Task, Tools, Verb
 
 
 def _look(
@@ -31,6 +28,35 @@ def _look(
 ) -> Sequence[str]:
     return Look(database, settings, now, changed).run()
 
+
+# -- what runs: its modules are loaded with the first job of the kind
+
+
+def _erasure(tools: Tools) -> Task:
+    from app.erase.cycle.task import run_erasure
+
+    return partial(run_erasure, workshop=tools.workshop)
+
+
+def _erasure_plan(tools: Tools) -> Task:
+    from app.erase.cycle.plan_task import run_erasure_plan
+
+    return partial(run_erasure_plan, workshop=tools.workshop)
+
+
+def _prove_erasure(context: JobContext) -> None:
+    from app.erase.cycle.silence import prove_erasure_silent
+
+    prove_erasure_silent(context)
+
+
+def _verify(tools: Tools) -> Task:
+    from app.erase.certificates.verify_task import run_erasure_verify
+
+    return partial(run_erasure_verify, workshop=tools.workshop)
+
+
+# -- the rows
 
 ERASURE = Verb(
     kind=JOB_ERASURE,
@@ -40,15 +66,15 @@ ERASURE = Verb(
     prepare=params_of,
     params=CycleParams,
     result=ErasureResult,
-    task=lambda tools: partial(run_erasure, workshop=tools.workshop),
-    proof=prove_erasure_silent,
+    task=_erasure,
+    proof=_prove_erasure,
     limits=Limits.BEFORE_THE_FIRST_DELETE,
     throttled_at=frozenset({StoreKind.JE}),
     bounds=BOUNDS - {"rows_per_s"},
     plan=Plan(
         params=CycleParams,
         result=ErasurePlanRead,
-        task=lambda tools: partial(run_erasure_plan, workshop=tools.workshop),
+        task=_erasure_plan,
     ),
     recurrence=Recurrence(Loop.ERASER, lambda: _look),
     batch=submit_cycle_child,
@@ -60,7 +86,7 @@ VERIFY = Verb(
     request=VerifyRequest,
     params=ErasureVerifyParams,
     result=ErasureVerifyResult,
-    task=lambda tools: partial(run_erasure_verify, workshop=tools.workshop),
+    task=_verify,
     proof=prove_silence,
     limits=Limits.REMOVES_NOTHING,
     throttled_at=NOWHERE,

@@ -7,16 +7,60 @@ from app.events.batch import submit_cleanup_child, submit_switch_child, submit_s
 from app.events.cleanup.models import JOB_CLEANUP, CleanupParams, CleanupPlanRead, CleanupRequest
 from app.events.cleanup.results import EventCleanupResult, LogSwitchResult
 from app.events.cleanup.switch.models import JOB_SWITCH, SwitchParams, SwitchRequest
-from app.events.cleanup.switch.task import run_switch
-from app.events.cleanup.task import prove_cleanup_silent, run_cleanup, run_cleanup_plan
 from app.events.cleanup.tick import tick_once
 from app.events.syncs.models import JOB_SYNC, SyncParams, SyncRequest, SyncResult
-from app.events.syncs.task import run_sync
 from app.events.waits.models import JOB_WAIT, WaitParams, WaitRequest, WaitResult
-from app.events.waits.task import prove_wait_silent, run_wait
+from app.jobs.running.context import JobContext
 from app.jobs.running.sql_target import prove_silence
 from app.stores.models import StoreKind
-from app.verbs.verb import NOWHERE, Limits, Loop, Plan, Recurrence, Verb
+from app.verbs.verb import NOWHERE, Limits, Loop, Plan, Recurrence, Task, Tools, Verb
+
+# -- what runs: its modules are loaded with the first job of the kind
+
+
+def _cleanup(tools: Tools) -> Task:
+    from app.events.cleanup.task import run_cleanup
+
+    return partial(run_cleanup, engines=tools.engines)
+
+
+def _prove_cleanup(context: JobContext) -> None:
+    from app.events.cleanup.task import prove_cleanup_silent
+
+    prove_cleanup_silent(context)
+
+
+def _cleanup_plan(_tools: Tools) -> Task:
+    from app.events.cleanup.task import run_cleanup_plan
+
+    return run_cleanup_plan
+
+
+def _switch(_tools: Tools) -> Task:
+    from app.events.cleanup.switch.task import run_switch
+
+    return run_switch
+
+
+def _sync(_tools: Tools) -> Task:
+    from app.events.syncs.task import run_sync
+
+    return run_sync
+
+
+def _wait(_tools: Tools) -> Task:
+    from app.events.waits.task import run_wait
+
+    return run_wait
+
+
+def _prove_wait(context: JobContext) -> None:
+    from app.events.waits.task import prove_wait_silent
+
+    prove_wait_silent(context)
+
+
+# -- the rows
 
 CLEANUP = Verb(
     kind=JOB_CLEANUP,
@@ -25,11 +69,11 @@ CLEANUP = Verb(
     request=CleanupRequest,
     params=CleanupParams,
     result=EventCleanupResult,
-    task=lambda tools: partial(run_cleanup, engines=tools.engines),
-    proof=prove_cleanup_silent,
+    task=_cleanup,
+    proof=_prove_cleanup,
     limits=Limits.BEFORE_THE_FIRST_DELETE,
     throttled_at=frozenset({StoreKind.SLONY}),
-    plan=Plan(params=CleanupParams, result=CleanupPlanRead, task=lambda _tools: run_cleanup_plan),
+    plan=Plan(params=CleanupParams, result=CleanupPlanRead, task=_cleanup_plan),
     recurrence=Recurrence(Loop.BEAT, lambda: tick_once),
     batch=submit_cleanup_child,
 )
@@ -40,7 +84,7 @@ SWITCH = Verb(
     request=SwitchRequest,
     params=SwitchParams,
     result=LogSwitchResult,
-    task=lambda _tools: run_switch,
+    task=_switch,
     proof=prove_silence,
     limits=Limits.CONFIRMED_BY_ALL,
     throttled_at=NOWHERE,
@@ -53,7 +97,7 @@ SYNC = Verb(
     request=SyncRequest,
     params=SyncParams,
     result=SyncResult,
-    task=lambda _tools: run_sync,
+    task=_sync,
     proof=prove_silence,
     limits=Limits.REMOVES_NOTHING,
     throttled_at=NOWHERE,
@@ -66,8 +110,8 @@ WAIT = Verb(
     request=WaitRequest,
     params=WaitParams,
     result=WaitResult,
-    task=lambda _tools: run_wait,
-    proof=prove_wait_silent,
+    task=_wait,
+    proof=_prove_wait,
     limits=Limits.REMOVES_NOTHING,
     throttled_at=NOWHERE,
     wait_max=None,

@@ -9,9 +9,6 @@ from app.auth.scopes import Scope
 from app.extinction.models import ExtinctionPlanRead, ExtinctionRequest, PlanParams
 from app.extinction.records import JOB_EXTINCTION
 from app.extinction.results import ExtinctionParams, ExtinctionResult
-from app.extinction.scan.je_task import run_environment_extinction
-from app.extinction.scan.plan_task import run_extinction_plan
-from app.extinction.scan.replica_scan import run_replica_scan
 from app.jobs.running.context import JobContext
 from app.jobs.running.sql_target import prove_silence, read_store_of
 from app.stores.models import StoreKind
@@ -27,6 +24,9 @@ def _hands(tools: Tools) -> Any:
 
 
 def _task(tools: Tools) -> Task:
+    from app.extinction.scan.je_task import run_environment_extinction
+    from app.extinction.scan.replica_scan import run_replica_scan
+
     by_kind = {
         StoreKind.REPLICA: partial(run_replica_scan, engines=tools.engines),
         StoreKind.JE: partial(run_environment_extinction, take_hands=_hands(tools)),
@@ -37,6 +37,12 @@ def _task(tools: Tools) -> Task:
         return by_kind[StoreKind(store.kind)](context, store)
 
     return run
+
+
+def _plan_task(tools: Tools) -> Task:
+    from app.extinction.scan.plan_task import run_extinction_plan
+
+    return partial(run_extinction_plan, take_hands=_hands(tools))
 
 
 EXTINCTION = Verb(
@@ -53,6 +59,6 @@ EXTINCTION = Verb(
     plan=Plan(
         params=PlanParams,
         result=ExtinctionPlanRead,
-        task=lambda tools: partial(run_extinction_plan, take_hands=_hands(tools)),
+        task=_plan_task,
     ),
 )

@@ -6,6 +6,7 @@ from functools import partial
 
 from app.auth.scopes import Scope
 from app.db import Database
+from app.jobs.running.context import JobContext
 from app.jobs.running.deadlines import AN_HOUR
 from app.jobs.running.sql_target import prove_silence
 from app.kit.rests import Rest
@@ -15,7 +16,6 @@ from app.replication.agreements.sessions.service import JOB_SESSION, params_of
 from app.replication.agreements.tick import Look
 from app.replication.audits.models import JOB_AUDIT, AuditParams, AuditRequest, AuditResult
 from app.replication.audits.submitting import submit_scheduled_audit
-from app.replication.audits.task import run_audit
 from app.replication.snapshots.models import (
     JOB_EXPORT,
     JOB_IMPORT,
@@ -27,13 +27,10 @@ from app.replication.snapshots.models import (
     ReplicaImportResult,
 )
 from app.replication.snapshots.scheduled import submit_scheduled_export
-from app.replication.snapshots.task import prove_export_silent, run_export, run_import
 from app.replication.supplier.results import ReplicationSessionResult
-from app.replication.supplier.silence import prove_session_silent
-from app.replication.supplier.task import run_session
 from app.settings import Settings
 from app.stores.models import StoreKind
-from app.verbs.verb import NOWHERE, Limits, Loop, Params, Recurrence, Scopes, Submit, Verb
+from app.verbs.verb import NOWHERE, Limits, Loop, Params, Recurrence, Scopes, Submit, Task, Tools, Verb
 
 
 def _of_a_discard(params: Params) -> Scopes:
@@ -52,6 +49,47 @@ def _look_at_agreements() -> Submit:
     return look
 
 
+# -- what runs: its modules are loaded with the first job of the kind
+
+
+def _session(tools: Tools) -> Task:
+    from app.replication.supplier.task import run_session
+
+    return partial(run_session, engines=tools.engines)
+
+
+def _prove_session(context: JobContext) -> None:
+    from app.replication.supplier.silence import prove_session_silent
+
+    prove_session_silent(context)
+
+
+def _export(_tools: Tools) -> Task:
+    from app.replication.snapshots.task import run_export
+
+    return run_export
+
+
+def _prove_export(context: JobContext) -> None:
+    from app.replication.snapshots.task import prove_export_silent
+
+    prove_export_silent(context)
+
+
+def _import(_tools: Tools) -> Task:
+    from app.replication.snapshots.task import run_import
+
+    return run_import
+
+
+def _audit(_tools: Tools) -> Task:
+    from app.replication.audits.task import run_audit
+
+    return run_audit
+
+
+# -- the rows
+
 SESSION = Verb(
     kind=JOB_SESSION,
     stores=frozenset({StoreKind.REPLICA}),
@@ -61,8 +99,8 @@ SESSION = Verb(
     prepare=params_of,
     params=SessionParams,
     result=ReplicationSessionResult,
-    task=lambda tools: partial(run_session, engines=tools.engines),
-    proof=prove_session_silent,
+    task=_session,
+    proof=_prove_session,
     limits=Limits.OF_THE_CONSUMER,
     throttled_at=frozenset({StoreKind.REPLICA}),
     recurrence=Recurrence(Loop.SUPPLIER, _look_at_agreements),
@@ -75,8 +113,8 @@ EXPORT = Verb(
     request=ReplicaExportRequest,
     params=ReplicaExportParams,
     result=ReplicaExportResult,
-    task=lambda _tools: run_export,
-    proof=prove_export_silent,
+    task=_export,
+    proof=_prove_export,
     limits=Limits.REMOVES_NOTHING,
     throttled_at=NOWHERE,
     scheduled=submit_scheduled_export,
@@ -89,7 +127,7 @@ IMPORT = Verb(
     request=ReplicaImportRequest,
     params=ReplicaImportParams,
     result=ReplicaImportResult,
-    task=lambda _tools: run_import,
+    task=_import,
     proof=prove_silence,
     limits=Limits.REMOVES_NOTHING,
     throttled_at=NOWHERE,
@@ -102,7 +140,7 @@ AUDIT = Verb(
     request=AuditRequest,
     params=AuditParams,
     result=AuditResult,
-    task=lambda _tools: run_audit,
+    task=_audit,
     proof=prove_silence,
     limits=Limits.REMOVES_NOTHING,
     throttled_at=NOWHERE,

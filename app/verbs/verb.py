@@ -16,6 +16,7 @@ from app.jobs.engines.choice import Engines
 from app.jobs.models import ThrottleSetting
 from app.jobs.running.context import JobContext
 from app.jobs.running.deadlines import A_DAY
+from app.kit.model import Model
 from app.settings import Settings
 from app.stores.models import StoreKind
 
@@ -40,7 +41,7 @@ class Limits(StrEnum):
     """What goes has gone where it was copied from."""
 
 
-class NoBody(BaseModel):
+class NoBody(Model):
     """A POST without a body."""
 
 

@@ -5,15 +5,14 @@ Source: slony-events-confirmations, 4.1; facts/slony, section 1.
 
 import hashlib
 import json
+from functools import cache
 from typing import Final
-
-from psycopg import ProgrammingError
-from psycopg.conninfo import conninfo_to_dict
 
 from spark.events.errors import CatalogIncomplete, NodeUninitialised, NotASlonyDatabase, UnknownCluster
 from spark.events.records import Address, Catalog, Node, Path, ServerSelf
 from spark.formats.slony import NODE_UNINITIALISED, TABLES, schema_of
 from spark.targets.connection import Connection, identity
+from spark.targets.drivers import psycopg
 from spark.targets.errors import TargetSchemaUnsupported
 
 NODES_MAX: Final = 200
@@ -141,8 +140,8 @@ def read_addresses(conn: Connection, catalog: Catalog, node: int) -> tuple[Addre
 
 def _address(conninfo: str) -> Address | None:
     try:
-        parts = conninfo_to_dict(conninfo)
-    except ProgrammingError:
+        parts = psycopg.conninfo.conninfo_to_dict(conninfo)
+    except psycopg.ProgrammingError:
         return None
     host, port, database = (parts.get(name) for name in ("host", "port", "dbname"))
     number = int(port) if port is not None and str(port).isdecimal() else None
@@ -157,6 +156,12 @@ def read_server(conn: Connection) -> ServerSelf:
     return ServerSelf(identity(conn), started_at, bool(is_standby))
 
 
+@cache
+def pending_digest() -> str:
+    """Of what Slony-I writes into sl_path until the real connection string has arrived."""
+    return path_digest("<event pending>")
+
+
 def path_digest(conninfo: str) -> str:
     """SHA-256 of a connection string without its secrets, in hexadecimal.
 
@@ -166,8 +171,10 @@ def path_digest(conninfo: str) -> str:
     """
     try:
         parts: object = {
-            key: value for key, value in conninfo_to_dict(conninfo).items() if key not in SECRETS
+            key: value
+            for key, value in psycopg.conninfo.conninfo_to_dict(conninfo).items()
+            if key not in SECRETS
         }
-    except ProgrammingError:
+    except psycopg.ProgrammingError:
         parts = conninfo
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()

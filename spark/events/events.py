@@ -11,15 +11,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from psycopg import ProgrammingError
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
-
 from spark.events.catalog import SECRETS
 from spark.events.errors import FunctionsMissing, NodeUninitialised
 from spark.events.records import Catalog, Event
 from spark.formats.slony import SYNC
 from spark.targets.connection import Connection
 from spark.targets.dialects.dialect import Row
+from spark.targets.drivers import psycopg
 from spark.targets.errors import TargetError
 
 PAGE_MAX: Final = 1_000
@@ -195,8 +193,8 @@ def _masked(conninfo: str | None) -> str | None:
     if conninfo is None:
         return None
     try:
-        parts = conninfo_to_dict(conninfo)
-    except ProgrammingError:
+        parts = psycopg.conninfo.conninfo_to_dict(conninfo)
+    except psycopg.ProgrammingError:
         return MASK  # what cannot be read may hold anything
     found = SECRETS.intersection(parts)
-    return make_conninfo("", **parts | dict.fromkeys(found, MASK)) if found else conninfo
+    return psycopg.conninfo.make_conninfo("", **parts | dict.fromkeys(found, MASK)) if found else conninfo

@@ -4,18 +4,19 @@ A change of other keys travels as WITHHELD: its CSN and the digest that stands f
 and no value. So a partial replica has every CSN, finds every hole, and proves one history with its supplier.
 """
 
+from __future__ import annotations
+
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
-
+from spark.formats.arrow import np, pa, pc
 from spark.formats.replica import DATABASE_MAX_BYTES, KEY_MAX_BYTES
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 PREFIXES_MAX: Final = 100
 
@@ -37,7 +38,7 @@ class Prefix:
         kept = self.prefix.rstrip(b"\xff")
         return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
 
-    def has(self, other: "Prefix") -> bool:
+    def has(self, other: Prefix) -> bool:
         """Whether every key of another one is here."""
         return self.database == other.database and other.prefix.startswith(self.prefix)
 

@@ -1,11 +1,12 @@
 """A little of everything, so that the first job does not pay for the loading of classes and workers."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import pyarrow as pa
-
+from spark.formats.arrow import pa
 from spark.pool.started import StartedSession, release_thread
 
 

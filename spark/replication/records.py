@@ -1,51 +1,64 @@
 """What replicas exchange: records, entries, vectors; as columns, and as single values."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
 from typing import Final
 
-import pyarrow as pa
-
+from spark.formats.arrow import pa
 from spark.formats.csn import Csn
 from spark.formats.part import Part
 from spark.replication.csn_generator import GeneratorState
 
-RECORD_SCHEMA: Final = pa.schema(
-    [
-        pa.field("csn", pa.string(), nullable=False),
-        pa.field("prev", pa.string()),
-        pa.field("kind", pa.string(), nullable=False),
-        pa.field("database", pa.binary(), nullable=False),
-        pa.field("key", pa.binary(), nullable=False),
-        pa.field("payload", pa.binary()),
-    ]
-)
-"""Records of a changelog as they travel; `payload` null of a CHANGE is a delete."""
 
-ENTRY_SCHEMA: Final = pa.schema(
-    [
-        pa.field("database", pa.binary(), nullable=False),
-        pa.field("key", pa.binary(), nullable=False),
-        pa.field("value", pa.binary()),
-        pa.field("csn", pa.string(), nullable=False),
-        pa.field("is_tombstone", pa.bool_(), nullable=False),
-    ]
-)
-"""Entries as a total initialisation carries them."""
-
-LOCAL_SCHEMA: Final = pa.schema(
-    [
-        pa.field("database", pa.binary(), nullable=False),
-        pa.field("key", pa.binary(), nullable=False),
-        pa.field("value", pa.binary()),
-    ]
-)
-"""Changes as a client writes them; `value` null deletes."""
+@cache
+def record_schema() -> pa.Schema:
+    """Records of a changelog as they travel; `payload` null of a CHANGE is a delete."""
+    return pa.schema(
+        [
+            pa.field("csn", pa.string(), nullable=False),
+            pa.field("prev", pa.string()),
+            pa.field("kind", pa.string(), nullable=False),
+            pa.field("database", pa.binary(), nullable=False),
+            pa.field("key", pa.binary(), nullable=False),
+            pa.field("payload", pa.binary()),
+        ]
+    )
 
 
-WRITE_SCHEMA: Final = LOCAL_SCHEMA.append(pa.field("if_csn", pa.string()))
-"""The same with what each depends on: a CSN, `none`, or null."""
+@cache
+def entry_schema() -> pa.Schema:
+    """Entries as a total initialisation carries them."""
+    return pa.schema(
+        [
+            pa.field("database", pa.binary(), nullable=False),
+            pa.field("key", pa.binary(), nullable=False),
+            pa.field("value", pa.binary()),
+            pa.field("csn", pa.string(), nullable=False),
+            pa.field("is_tombstone", pa.bool_(), nullable=False),
+        ]
+    )
+
+
+@cache
+def local_schema() -> pa.Schema:
+    """Changes as a client writes them; `value` null deletes."""
+    return pa.schema(
+        [
+            pa.field("database", pa.binary(), nullable=False),
+            pa.field("key", pa.binary(), nullable=False),
+            pa.field("value", pa.binary()),
+        ]
+    )
+
+
+@cache
+def write_schema() -> pa.Schema:
+    """The same with what each depends on: a CSN, `none`, or null."""
+    return local_schema().append(pa.field("if_csn", pa.string()))
 
 
 class RecordKind(StrEnum):

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from spark.formats.changes.batch import decode_arrow
 from spark.replication.proofs.proved_batches import encode_proved
-from spark.replication.records import RECORD_SCHEMA
+from spark.replication.records import record_schema
 from spark.replication.supplier.decide import Window
 from spark.replication.supplier.slices import (
     Bounds,
@@ -52,7 +52,7 @@ class SlicedBatch:
 
     def records(self) -> pa.RecordBatch:
         """Read it back."""
-        return decode_arrow(self.body, RECORD_SCHEMA, rows_max=self.rows, bytes_max=2**31 - 1)
+        return decode_arrow(self.body, record_schema(), rows_max=self.rows, bytes_max=2**31 - 1)
 
 
 @contextmanager

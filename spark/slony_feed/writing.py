@@ -17,7 +17,7 @@ from spark.events.feed.errors import NeedsTotal
 from spark.events.feed.records import Change
 from spark.formats.extinction import ExtinctionIndex
 from spark.formats.replica import KEY_MAX_BYTES, VALUE_MAX_BYTES, ReplicaTables
-from spark.replication.records import LOCAL_SCHEMA
+from spark.replication.records import local_schema
 from spark.replication.replica.appending import Appender
 from spark.replication.replica.entries import read_entries
 from spark.replication.replica.extinction_index import judge
@@ -82,7 +82,7 @@ class UnitWriter:
         self._pending = []
         database = pa.array([self._feed.database] * len(keys), pa.binary())
         columns = [database, pa.array(keys, pa.binary()), pa.array(values, pa.binary())]
-        batch = pa.RecordBatch.from_arrays(columns, schema=LOCAL_SCHEMA)
+        batch = pa.RecordBatch.from_arrays(columns, schema=local_schema())
         judged = judge(self._index, batch)
         extinct = judged.those_of(batch)  # their deletes are the scan's
         refused = extinct.filter(extinct.column("value").is_valid()).column("key")

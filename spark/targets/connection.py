@@ -19,13 +19,9 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
 
-import psycopg
-import pymysql
-
 from spark.targets.dialects.dialect import Dialect, Made, Params, Row, Session
-from spark.targets.dialects.mysql import MysqlDialect, MysqlSession
-from spark.targets.dialects.postgresql import PostgresqlDialect, PostgresqlSession
 from spark.targets.dialects.sqlite import SqliteDialect, SqliteSession
+from spark.targets.drivers import psycopg, pymysql
 from spark.targets.errors import (
     TargetAuthFailed,
     TargetCancelled,
@@ -63,7 +59,10 @@ CANCEL_TIMEOUT_S = 5.0
 STARTED = "started-"
 """Begins the name of a server that may not be asked for its system identifier."""
 CANCEL_WAIT_S = 0.1
-_DRIVER_ERRORS = (psycopg.Error, pymysql.Error, sqlite3.Error)
+
+
+def _driver_errors() -> tuple[type[Exception], ...]:
+    return psycopg.Error, pymysql.Error, sqlite3.Error
 
 
 def connect(
@@ -133,16 +132,20 @@ class Connection:
     def _tried(self, application_name: str) -> Session:
         try:
             return self._opened(application_name)
-        except _DRIVER_ERRORS as exc:
+        except _driver_errors() as exc:
             raise classify(exc, secret=self.target.password) from None
 
     def _opened(self, application_name: str) -> Session:
         if self.target.dialect == "postgresql":
+            from spark.targets.dialects.postgresql import PostgresqlDialect, PostgresqlSession
+
             self.dialect = PostgresqlDialect()
             return PostgresqlSession(
                 self.target, application_name=application_name, limits=self.limits, read_only=self.read_only
             )
         if self.target.dialect == "mysql":
+            from spark.targets.dialects.mysql import MysqlDialect, MysqlSession
+
             self.dialect = MysqlDialect()
             return MysqlSession(
                 self.target, application_name=application_name, limits=self.limits, read_only=self.read_only
@@ -314,7 +317,7 @@ class Connection:
             self._running = True
         try:
             yield
-        except _DRIVER_ERRORS as exc:
+        except _driver_errors() as exc:
             raise self._classified(exc) from exc
         finally:
             with self._state:
@@ -330,7 +333,9 @@ class Connection:
     def _roll_back(self) -> None:
         try:
             self._session.rollback()
-        except (*_DRIVER_ERRORS, TargetError):
+        except TargetError:
+            self._session.close()
+        except _driver_errors():
             # The server rolls back what a closed connection left; the first error is the one to report.
             self._session.close()
 

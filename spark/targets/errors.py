@@ -27,12 +27,13 @@ TargetError                     TARGET_ERROR             anything that has no na
 └── RestoreConflict             RESTORE_CONFLICT
 """
 
+from __future__ import annotations
+
 import errno
 import sqlite3
 from typing import ClassVar, Final
 
-import psycopg
-import pymysql
+from spark.targets.drivers import psycopg, pymysql
 
 
 class TargetError(Exception):

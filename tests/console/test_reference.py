@@ -8,7 +8,7 @@ import pytest
 from markupsafe import escape
 
 from app.console.reference.document import by_tag, fields_of, operations_of, type_of
-from app.console.rendering import ENVIRONMENT
+from app.console.rendering import environment
 from app.db import Database
 from app.description import describe
 from app.main import create_app
@@ -24,7 +24,7 @@ def document() -> dict[str, Any]:
 
 def shown(template: str, **values: Any) -> str:
     given = OUTSIDE | {"type_of": type_of, "fields_of": fields_of} | values
-    return ENVIRONMENT.get_template(template).render(given)
+    return environment().get_template(template).render(given)
 
 
 def test_list_has_every_operation(document: dict[str, Any]) -> None:

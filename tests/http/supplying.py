@@ -12,7 +12,7 @@ import httpx
 import pyarrow as pa
 
 from spark.formats.changes.batch import ARROW_MEDIA_TYPE, encode_arrow
-from spark.replication.records import LOCAL_SCHEMA
+from spark.replication.records import local_schema
 from tests.http.replica_stores import ConsumerStore, make_replica
 from tests.http.service_process import ServiceProcess
 from tests.http.shop import accepted, wait_for
@@ -26,7 +26,7 @@ GENERATION = "64000000000000010000"
 def write(store: ConsumerStore, count: int, *, prefix: str = "k", value: bytes = b"v" * 50) -> dict[str, Any]:
     """Local changes of so many keys."""
     keys = [f"{prefix}{number:06}".encode() for number in range(count)]
-    batch = pa.record_batch([[b"db"] * count, keys, [value] * count], schema=LOCAL_SCHEMA)
+    batch = pa.record_batch([[b"db"] * count, keys, [value] * count], schema=local_schema())
     answer = store.http.post(
         f"/v1/stores/{store.id}/changes",
         content=encode_arrow(batch),

@@ -14,7 +14,7 @@ import httpx
 import pyarrow as pa
 
 from spark.formats.changes.batch import ARROW_MEDIA_TYPE, NDJSON_MEDIA_TYPE, encode_arrow, encode_ndjson
-from spark.replication.records import LOCAL_SCHEMA
+from spark.replication.records import local_schema
 
 _numbers = itertools.count(1)
 
@@ -38,7 +38,7 @@ def change(key: bytes, value: bytes | None, database: bytes = b"orders") -> dict
 def local_batch(changes: Mapping[bytes, bytes | None], database: bytes = b"orders") -> pa.RecordBatch:
     """Changes as columns."""
     columns = {"database": [database] * len(changes), "key": [*changes], "value": [*changes.values()]}
-    return pa.RecordBatch.from_pydict(columns, schema=LOCAL_SCHEMA)
+    return pa.RecordBatch.from_pydict(columns, schema=local_schema())
 
 
 @dataclass(frozen=True)

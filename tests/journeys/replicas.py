@@ -15,7 +15,7 @@ import httpx
 import pyarrow as pa
 
 from spark.formats.changes.batch import ARROW_MEDIA_TYPE, encode_arrow
-from spark.replication.records import LOCAL_SCHEMA
+from spark.replication.records import local_schema
 from spark.targets.connection import Connection, Target, connect
 from spark.targets.errors import TargetDatabaseMissing, TargetTablesMissing
 from tests.http.service_process import NO_TLS
@@ -99,7 +99,7 @@ class Site:
     def write(self, count: int, *, prefix: str = "k", value: bytes = b"v" * 60) -> None:
         """Local changes of so many keys."""
         keys = [f"{prefix}{number:07}".encode() for number in range(count)]
-        batch = pa.record_batch([[b"db"] * count, keys, [value] * count], schema=LOCAL_SCHEMA)
+        batch = pa.record_batch([[b"db"] * count, keys, [value] * count], schema=local_schema())
         self.done(
             "POST",
             f"{self.path}/changes",

@@ -23,7 +23,7 @@ from app.replication.peer.content_digest import TARGET_HEADER, target_digest
 from spark.formats.csn import Csn
 from spark.replication.proofs.chain import chain_of, seed_of
 from spark.replication.proofs.values import History
-from spark.replication.records import ENTRY_SCHEMA, RECORD_SCHEMA
+from spark.replication.records import entry_schema, record_schema
 from tests.journeys.sick_wire import DamagingWire, Faults, SickWire
 from tests.journeys.wire_attacker import DAY_S, Attacker
 from tests.journeys.wire_lives import live
@@ -116,8 +116,8 @@ def test_t4_a_clock_a_day_ahead(level: Star) -> None:
 
 
 def _records(*rows: tuple[object, ...]) -> pa.RecordBatch:
-    dicts = [dict(zip(RECORD_SCHEMA.names, row, strict=True)) for row in rows]
-    return pa.RecordBatch.from_pylist(dicts, schema=RECORD_SCHEMA)
+    dicts = [dict(zip(record_schema().names, row, strict=True)) for row in rows]
+    return pa.RecordBatch.from_pylist(dicts, schema=record_schema())
 
 
 def test_t5_forged_changes_of_another_replica(level: Star) -> None:
@@ -158,8 +158,8 @@ def test_t6_a_peer_that_empties_a_replica_and_forges_a_copy(level: Star, discard
             code = error.code
         else:
             rows = [(b"db", b"of 1", b"forged", str(seen.ruv[1]), False)]
-            entries = [dict(zip(ENTRY_SCHEMA.names, row, strict=True)) for row in rows]
-            nine.send(name, granted.epoch, pa.RecordBatch.from_pylist(entries, schema=ENTRY_SCHEMA), None)
+            entries = [dict(zip(entry_schema().names, row, strict=True)) for row in rows]
+            nine.send(name, granted.epoch, pa.RecordBatch.from_pylist(entries, schema=entry_schema()), None)
             nine.client.complete_total(
                 name, epoch=granted.epoch, batch_seq=1, ruv=seen.ruv, generation=str(seen.generation)
             )

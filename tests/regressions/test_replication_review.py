@@ -27,7 +27,7 @@ from app.stores.rows import Store
 from app.stores.service import create_store
 from spark.formats.replica import tables_of
 from spark.replication.agreements import acknowledge, floors, read_agreements, register_agreement, take_back
-from spark.replication.records import LOCAL_SCHEMA, ReplicaStatus, Snapshot
+from spark.replication.records import ReplicaStatus, Snapshot, local_schema
 from spark.replication.replica import replica as replica_module
 from spark.replication.replica.local_write import LocalRequest, write_group
 from spark.replication.replica.replica import Expected, find_replica, lock_replica, save_replica, snapshot
@@ -50,7 +50,7 @@ def store(sqlite_database: Database, settings: Settings, clock: FakeClock, tmp_p
 
 def _write(database: Database, conn: Connection, clock: FakeClock, expected: Expected) -> None:
     batch = pa.RecordBatch.from_pylist(
-        [{"database": b"db", "key": b"key", "value": b"value"}], schema=LOCAL_SCHEMA
+        [{"database": b"db", "key": b"key", "value": b"value"}], schema=local_schema()
     )
     now = clock.now()
     written = write_group(conn, [LocalRequest(batch)], now_s=int(now.timestamp()), expected=expected)

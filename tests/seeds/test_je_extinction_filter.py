@@ -35,7 +35,7 @@ from spark.erase.rule.extinct import primary_key
 from spark.formats.extinction import Extinction, ExtinctionIndex, ExtinctionStatus
 from spark.formats.replica import tables_of
 from spark.replication.agreements import register_agreement
-from spark.replication.records import LOCAL_SCHEMA
+from spark.replication.records import local_schema
 from spark.replication.replica.local_write import LocalRequest, write_group
 from tests.spark.extinction.cases import World, naive_status, near, random_extinction, random_key
 
@@ -75,7 +75,7 @@ def replica(database: Database, settings: Settings, tmp_path: Path) -> Store:
     store = _store(database, kind=StoreKind.REPLICA, rid=1, url=url, table_prefix="replica_")
     keys = [b"k%06d" % number for number in range(ENTRIES)]
     columns = {"database": [b"orders"] * ENTRIES, "key": keys, "value": [b"v"] * ENTRIES}
-    request = LocalRequest(pa.RecordBatch.from_pydict(columns, schema=LOCAL_SCHEMA))
+    request = LocalRequest(pa.RecordBatch.from_pydict(columns, schema=local_schema()))
     with opened_replica(database, settings, store) as conn, writer_turn(conn):
         expected = find_expected(database, store.id)
         assert expected is not None

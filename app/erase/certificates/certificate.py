@@ -6,13 +6,14 @@ Rules:
 - what only the environment tells (its medium, other files in it) is taken when it is issued, and says so.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-import pyarrow as pa
 from lethe_client.certificates import FORMAT
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Session, col, select
@@ -37,6 +38,7 @@ from app.outbox.facts import Fact
 from app.outbox.writing import tell
 from app.settings import Settings
 from app.stores.rows import Store
+from spark.formats.arrow import pa
 from spark.formats.je.log import file_name, show_lsn
 
 CODEC = "zstd"

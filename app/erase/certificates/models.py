@@ -1,12 +1,13 @@
 """The request of a verification, as clients send it."""
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
+from app.kit.model import Model
 from app.kit.values import Text
 from app.settings import EngineChoice
 
 
-class VerifyRequest(BaseModel):
+class VerifyRequest(Model):
     """How to read an environment again."""
 
     model_config = ConfigDict(

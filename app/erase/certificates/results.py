@@ -1,18 +1,19 @@
 """The parameters and the result of a verification: an environment read again."""
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
+from app.kit.model import Model
 from app.settings import EngineChoice
 
 
-class ErasureVerifyParams(BaseModel):
+class ErasureVerifyParams(Model):
     """The cycle whose proof is held against the environment."""
 
     cycle: str
     engine: EngineChoice | None
 
 
-class VerificationFault(BaseModel):
+class VerificationFault(Model):
     """Something that must not be."""
 
     code: str
@@ -21,7 +22,7 @@ class VerificationFault(BaseModel):
     detail: str
 
 
-class ExplainedDifference(BaseModel):
+class ExplainedDifference(Model):
     """Something that differs, and rightly."""
 
     code: str
@@ -29,7 +30,7 @@ class ExplainedDifference(BaseModel):
     detail: str
 
 
-class ErasureVerifyResult(BaseModel):
+class ErasureVerifyResult(Model):
     """What a verification has compared."""
 
     erasure_cycle_id: str

@@ -4,11 +4,12 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from app.jobs.models import ThrottleSetting
 from app.jobs.plans.reviewed_plan import DRIFT_WITHOUT_PLAN, MaxDrift
 from app.kit.durations import Duration
+from app.kit.model import Model
 from app.kit.values import Instant, Text
 from app.settings import EngineChoice
 
@@ -99,7 +100,7 @@ class EventOverlap(StrEnum):
     QUEUE = "QUEUE"
 
 
-class EventArchive(BaseModel):
+class EventArchive(Model):
     """Keep the events that are removed."""
 
     model_config = ConfigDict(extra="forbid")
@@ -123,7 +124,7 @@ def _age(value: timedelta) -> timedelta:
 Age = Annotated[Duration, BeforeValidator(written), AfterValidator(_age)]
 
 
-class CleanupRequest(BaseModel):
+class CleanupRequest(Model):
     """What to clean of a node's catalog, and how."""
 
     model_config = ConfigDict(
@@ -195,7 +196,7 @@ class CleanupRequest(BaseModel):
         return [name for name, is_asked in asked.items() if is_asked]
 
 
-class CleanupParams(BaseModel):
+class CleanupParams(Model):
     """The snapshot of a cleanup at its submission; every attempt uses it."""
 
     plan: Literal["EVENT_CLEANUP"] = Field(default=JOB_CLEANUP, description="What a PLAN job plans.")
@@ -223,7 +224,7 @@ class CleanupParams(BaseModel):
     target: dict[str, Any] = Field(description="The store's target as it was.")
 
 
-class HoldRead(BaseModel):
+class HoldRead(Model):
     """What keeps an origin's events."""
 
     why: Literal["NEVER_CONFIRMED", "YOUNG_CONFIRMATION", "BEHIND", "NO_SYNC"]
@@ -231,7 +232,7 @@ class HoldRead(BaseModel):
     seqno: int | None = Field(description="How far it counts as having confirmed; null: not at all.")
 
 
-class OriginCleanupRead(BaseModel):
+class OriginCleanupRead(Model):
     """The events of one origin."""
 
     origin: int
@@ -247,7 +248,7 @@ class OriginCleanupRead(BaseModel):
     log_script_rows_to_remove: int
 
 
-class PairCleanupRead(BaseModel):
+class PairCleanupRead(Model):
     """The confirmations of one origin by one receiver."""
 
     origin: int
@@ -258,7 +259,7 @@ class PairCleanupRead(BaseModel):
     aged_seqno: int | None = Field(description="Confirmed before the instant; null: all are younger.")
 
 
-class LogOriginRead(BaseModel):
+class LogOriginRead(Model):
     """An origin that has rows in the log table that is to be emptied."""
 
     origin: int
@@ -270,7 +271,7 @@ class LogOriginRead(BaseModel):
     receiver: int | None = Field(description="NOT_CONFIRMED: the node that has not confirmed that SYNC.")
 
 
-class SwitchForecastRead(BaseModel):
+class SwitchForecastRead(Model):
     """What the log switch at the end of the cleanup would do, were nobody in its way."""
 
     status: int = Field(description="Of sl_log_status, 0 to 3.")
@@ -279,7 +280,7 @@ class SwitchForecastRead(BaseModel):
     origins: list[LogOriginRead]
 
 
-class HazardRead(BaseModel):
+class HazardRead(Model):
     """Where Slony-I's own cleanup would lose what not everybody has confirmed."""
 
     kind: str
@@ -289,7 +290,7 @@ class HazardRead(BaseModel):
     detail: str
 
 
-class CleanupLimitsRead(BaseModel):
+class CleanupLimitsRead(Model):
     """The store's limits, and which of them the plan exceeds."""
 
     max_rows: int | None
@@ -297,14 +298,14 @@ class CleanupLimitsRead(BaseModel):
     exceeded: list[str]
 
 
-class CleanupWarning(BaseModel):
+class CleanupWarning(Model):
     """Something that an operator should know."""
 
     code: str
     detail: str
 
 
-class CleanupPlanRead(BaseModel):
+class CleanupPlanRead(Model):
     """What a cleanup would do; nothing was written to the target."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_PLAN]})

@@ -3,17 +3,18 @@
 from datetime import datetime
 from typing import Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from app.archives.results import KeptArchive
 from app.events.cleanup.models import CleanupRule, CleanupVia, CleanupWarning, LogOriginRead
 from app.events.cleanup.switch.models import LogSessionRead, SwitchAction
 from app.kit.durations import Duration
+from app.kit.model import Model
 
 STOPPED = "Null: it was stopped before its end."
 
 
-class CleanedOrigin(BaseModel):
+class CleanedOrigin(Model):
     """The events of one origin after a cleanup."""
 
     origin: int
@@ -25,7 +26,7 @@ class CleanedOrigin(BaseModel):
     held: str | None = Field(description="Why no more went.")
 
 
-class LogBlockedRead(BaseModel):
+class LogBlockedRead(Model):
     """What keeps a log table from being emptied."""
 
     why: str = Field(description="NOT_DRAINED, LOCKED or OLD_TRANSACTION.")
@@ -34,7 +35,7 @@ class LogBlockedRead(BaseModel):
     sessions: list[LogSessionRead] | None = None
 
 
-class LogStepRead(BaseModel):
+class LogStepRead(Model):
     """What the step of the log switch came to."""
 
     step: str = Field(
@@ -49,7 +50,7 @@ class LogStepRead(BaseModel):
     warning: CleanupWarning | None = None
 
 
-class EventCleanupResult(BaseModel):
+class EventCleanupResult(Model):
     """What a cleanup has removed, what stays, and what became of the log tables."""
 
     via: CleanupVia | None = Field(default=None, description=STOPPED)
@@ -79,7 +80,7 @@ class EventCleanupResult(BaseModel):
     warnings: list[CleanupWarning] | None = Field(default=None, description=STOPPED)
 
 
-class LogSwitchResult(BaseModel):
+class LogSwitchResult(Model):
     """How a log switch has ended."""
 
     action: SwitchAction

@@ -1,36 +1,46 @@
 """The two forms that a feed is sent in: a JSON object on each line, or an Arrow IPC stream."""
 
+from __future__ import annotations
+
 import io
 import json
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, Final, Protocol
-
-import pyarrow as pa
 
 from spark.events.feed.records import Change, Position
 from spark.events.feed.snapshot import TxidSnapshot
+from spark.formats.arrow import pa
 from spark.formats.changes.batch import ARROW_MEDIA_TYPE, NDJSON_MEDIA_TYPE
 
-ARROW_SCHEMA: Final = pa.schema(
-    [
-        pa.field("seqno", pa.int64(), nullable=False),
-        pa.field("kind", pa.string(), nullable=False),
-        pa.field("actionseq", pa.int64()),
-        pa.field("txid", pa.int64()),
-        pa.field("set", pa.int32()),
-        pa.field("table_id", pa.int32()),
-        pa.field("schema", pa.string()),
-        pa.field("table", pa.string()),
-        pa.field("key", pa.string()),
-        pa.field("values", pa.string()),
-        pa.field("detail", pa.string()),
-    ]
-)
-"""`key`, `values` and `detail` are JSON."""
-_NAMES: Final = tuple(ARROW_SCHEMA.names)
-_JSON_FROM: Final = _NAMES.index("key")
+_COLUMNS: Final = {
+    "seqno": "int64",
+    "kind": "string",
+    "actionseq": "int64",
+    "txid": "int64",
+    "set": "int32",
+    "table_id": "int32",
+    "schema": "string",
+    "table": "string",
+    "key": "string",
+    "values": "string",
+    "detail": "string",
+}
+_ALWAYS: Final = frozenset({"seqno", "kind"})
+_JSON_FROM: Final = list(_COLUMNS).index("key")
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 """What json.dumps would make anew for each record."""
+
+
+@cache
+def arrow_schema() -> pa.Schema:
+    """`key`, `values` and `detail` are JSON."""
+    return pa.schema(
+        [
+            pa.field(name, pa.type_for_alias(alias), nullable=name not in _ALWAYS)
+            for name, alias in _COLUMNS.items()
+        ]
+    )
 
 
 class Form(Protocol):
@@ -91,7 +101,7 @@ class ArrowForm:
         metadata = {"origin": str(start.origin), "seqno": str(start.seqno), "snapshot": str(start.snapshot)}
         if copied is not None:
             metadata["copied"] = str(copied)
-        self._writer = pa.ipc.new_stream(self._sink, ARROW_SCHEMA.with_metadata(metadata))
+        self._writer = pa.ipc.new_stream(self._sink, arrow_schema().with_metadata(metadata))
         return self._taken()
 
     def block(self, changes: Sequence[Change]) -> bytes:
@@ -100,9 +110,9 @@ class ArrowForm:
         columns = list(zip(*changes, strict=True))
         arrays = [
             pa.array(map(_json, column) if at >= _JSON_FROM else column, field.type)
-            for at, (field, column) in enumerate(zip(ARROW_SCHEMA, columns, strict=True))
+            for at, (field, column) in enumerate(zip(arrow_schema(), columns, strict=True))
         ]
-        self._writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA))
+        self._writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=arrow_schema()))
         return self._taken()
 
     def end(self) -> bytes:
@@ -125,7 +135,7 @@ class ArrowForm:
 
 def shown(change: Change) -> dict[str, Any]:
     """A record as a line has it."""
-    return {name: value for name, value in zip(_NAMES, change, strict=True) if value is not None}
+    return {name: value for name, value in zip(_COLUMNS, change, strict=True) if value is not None}
 
 
 def _json(value: Mapping[str, Any] | None) -> str | None:

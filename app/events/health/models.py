@@ -4,9 +4,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from app.kit.durations import Duration
+from app.kit.model import Model
 
 
 class HealthStatus(StrEnum):
@@ -43,7 +44,7 @@ _NODE: Final[dict[str, Any]] = {
 }
 
 
-class HealthFindingRead(BaseModel):
+class HealthFindingRead(Model):
     """One thing that is wrong."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_FINDING]})
@@ -63,7 +64,7 @@ class HealthFindingRead(BaseModel):
     unit: Literal["SECONDS", "ROWS"] | None = Field(description="Of `measured` and `limit`.")
 
 
-class NodeHealthRead(BaseModel):
+class NodeHealthRead(Model):
     """One node of the cluster as it was looked at."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_NODE]})
@@ -84,7 +85,7 @@ class NodeHealthRead(BaseModel):
     )
 
 
-class SlonyHealthRead(BaseModel):
+class SlonyHealthRead(Model):
     """What is wrong, the worst first, and how each node was found."""
 
     model_config = ConfigDict(

@@ -3,9 +3,10 @@
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from app.events.models import NodeId
+from app.kit.model import Model
 from spark.events.preconditions.records import Command, What
 from spark.events.waiting import Why
 
@@ -65,7 +66,7 @@ _HELD: Final[dict[str, Any]] = {
 SetId = Annotated[int, Field(strict=True, ge=1, le=SET_MAX)]
 
 
-class AwaitedEvent(BaseModel):
+class AwaitedEvent(Model):
     """Up to where an origin must be confirmed, as it was fixed at the first look."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_AWAITED]})
@@ -79,7 +80,7 @@ class AwaitedEvent(BaseModel):
     type: Annotated[str, Field(max_length=100)] | None = Field(description="Of the event.")
 
 
-class PreconditionRequest(BaseModel):
+class PreconditionRequest(Model):
     """A command of slonik, with the nodes that its wait is about."""
 
     model_config = ConfigDict(
@@ -136,7 +137,7 @@ class NotEvaluatedWhy(StrEnum):
     NOT_PERMITTED = "NOT_PERMITTED"
 
 
-class MissingRead(BaseModel):
+class MissingRead(Model):
     """An event that a node has not confirmed."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_MISSING]})
@@ -151,7 +152,7 @@ class MissingRead(BaseModel):
     why: Why
 
 
-class NotEvaluatedRead(BaseModel):
+class NotEvaluatedRead(Model):
     """A node whose own word is needed, and that was not asked."""
 
     node: int
@@ -178,7 +179,7 @@ class HeldWhy(StrEnum):
     NOT_A_FORWARDER = "NOT_A_FORWARDER"
 
 
-class HeldRead(BaseModel):
+class HeldRead(Model):
     """A node that holds the command back, and what to do."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_HELD]})
@@ -189,7 +190,7 @@ class HeldRead(BaseModel):
     advice: str = Field(description="What to do.")
 
 
-class PreconditionRead(BaseModel):
+class PreconditionRead(Model):
     """Whether slonik's command need not wait."""
 
     model_config = ConfigDict(

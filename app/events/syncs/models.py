@@ -4,10 +4,11 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
 from app.events.cleanup.models import written
 from app.kit.durations import Duration
+from app.kit.model import Model
 from app.kit.values import Text
 
 JOB_SYNC: Final = "EVENT_SYNC"
@@ -26,7 +27,7 @@ def _bounded(value: timedelta) -> timedelta:
 SyncInterval = Annotated[Duration, BeforeValidator(written), AfterValidator(_bounded)]
 
 
-class SyncRequest(BaseModel):
+class SyncRequest(Model):
     """Make a SYNC of a node that has made none for a while."""
 
     model_config = ConfigDict(
@@ -41,7 +42,7 @@ class SyncRequest(BaseModel):
     reason: Text | None = Field(default=None, max_length=500)
 
 
-class SyncParams(BaseModel):
+class SyncParams(Model):
     """The snapshot of a request for a SYNC at its submission; every attempt uses it."""
 
     interval: Duration
@@ -60,7 +61,7 @@ class SyncMaking(StrEnum):
     NOT_DUE = "NOT_DUE"
 
 
-class SyncResult(BaseModel):
+class SyncResult(Model):
     """What became of a request for a SYNC."""
 
     outcome: SyncMaking

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -17,6 +16,7 @@ from pydantic import (
 from app.events.cleanup.models import written
 from app.events.models import NodeId, Seqno
 from app.kit.durations import Duration
+from app.kit.model import Model
 from app.kit.values import Text
 from spark.events.waiting import Outstanding, Why
 from spark.formats.slony import NODE_MAX, WAIT_TIMEOUT_DEFAULT_S
@@ -62,7 +62,7 @@ WaitTimeout = Annotated[Duration, AfterValidator(_bounded), WrapValidator(_meant
 NodeOrAll = Annotated[NodeId | Literal["ALL"], BeforeValidator(_node_or_all)]
 
 
-class WaitRequest(BaseModel):
+class WaitRequest(Model):
     """What is to be confirmed, by whom, and where that is looked at: slonik's WAIT FOR EVENT."""
 
     model_config = ConfigDict(
@@ -94,7 +94,7 @@ class WaitRequest(BaseModel):
     reason: Text | None = Field(default=None, max_length=500)
 
 
-class AwaitedRead(BaseModel):
+class AwaitedRead(Model):
     """An event that is waited for; every older one of its origin is confirmed with it."""
 
     origin: int
@@ -102,7 +102,7 @@ class AwaitedRead(BaseModel):
     known_by: int = Field(description="The node that knows of it, or of a newer one.")
 
 
-class WaitParams(BaseModel):
+class WaitParams(Model):
     """The snapshot of a wait at its submission; every attempt uses it."""
 
     origin: NodeOrAll
@@ -113,7 +113,7 @@ class WaitParams(BaseModel):
     awaited: list[AwaitedRead]
 
 
-class OutstandingRead(BaseModel):
+class OutstandingRead(Model):
     """A receiver that has not confirmed an event."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_OUTSTANDING]})
@@ -128,7 +128,7 @@ class OutstandingRead(BaseModel):
     why: Why
 
 
-class WaitTold(BaseModel):
+class WaitTold(Model):
     """What a wait tells every ten seconds, as the event `outstanding` of its job."""
 
     outstanding: list[OutstandingRead] = Field(description=f"The first {OUTSTANDING_SHOWN_MAX}.")
@@ -138,7 +138,7 @@ class WaitTold(BaseModel):
     problem: str | None = Field(description="Why the node cannot be asked now.")
 
 
-class Noted(BaseModel):
+class Noted(Model):
     """What a wait knows of its own past.
 
     Args:
@@ -152,7 +152,7 @@ class Noted(BaseModel):
     away_tries: int = 0
 
 
-class WaitResult(BaseModel):
+class WaitResult(Model):
     """How a wait has ended."""
 
     awaited: list[AwaitedRead]

@@ -2,15 +2,16 @@
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from app.auth.rows import StoreName
 from app.jobs.service import CHILDREN_MAX
+from app.kit.model import Model
 from app.kit.values import Text
 from app.stores.fields import Label
 
 
-class BatchRequest(BaseModel):
+class BatchRequest(Model):
     """The same job for many stores."""
 
     model_config = ConfigDict(

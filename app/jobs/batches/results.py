@@ -2,17 +2,19 @@
 
 from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import Field
+
+from app.kit.model import Model
 
 
-class BatchRefusal(BaseModel):
+class BatchRefusal(Model):
     """Why a store has no job."""
 
     code: str
     detail: str
 
 
-class BatchParams(BaseModel):
+class BatchParams(Model):
     """What each store is to do."""
 
     kind: str
@@ -30,7 +32,7 @@ class ChildError(BatchRefusal):
     retryable: bool | None = None
 
 
-class ChildRead(BaseModel):
+class ChildRead(Model):
     """What became of one store."""
 
     job_id: str | None = Field(description="Null: it was refused.")
@@ -40,7 +42,7 @@ class ChildRead(BaseModel):
     removed: dict[str, int] | None = Field(default=None, description="Rows by table.")
 
 
-class BatchResult(BaseModel):
+class BatchResult(Model):
     """What became of each store."""
 
     stores: dict[str, ChildRead]

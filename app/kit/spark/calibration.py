@@ -17,8 +17,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
+from app.kit.model import Model
 from app.kit.spark.thresholds import (
     Speeds,
     Thresholds,
@@ -37,7 +38,7 @@ CalibrationState = Literal["NONE", "USED", "REFUSED"]
 STRICT: Final = ConfigDict(extra="forbid", frozen=True)
 
 
-class MeasuredSpeeds(BaseModel):
+class MeasuredSpeeds(Model):
     """What was measured of one kind of work."""
 
     model_config = STRICT
@@ -50,7 +51,7 @@ class MeasuredSpeeds(BaseModel):
     """What it was measured with."""
 
 
-class Ground(BaseModel):
+class Ground(Model):
     """What a measurement depends on."""
 
     model_config = STRICT
@@ -63,7 +64,7 @@ class Ground(BaseModel):
     task_ms: int
 
 
-class Calibration(BaseModel):
+class Calibration(Model):
     """The file."""
 
     model_config = STRICT

@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
+from app.kit.model import Model
 from spark.pool.master import check_master
 from spark.pool.refused import check_conf
 
@@ -15,7 +16,7 @@ ACCOUNT_NAME: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z
 ACCOUNT_NAME_MAX_CHARS: Final = 253
 
 
-class SparkSettings(BaseModel):
+class SparkSettings(Model):
     """The pooled Spark session. Environment: `LETHE_SPARK__` and the name in capitals; no other names."""
 
     model_config = ConfigDict(extra="forbid")
@@ -48,7 +49,7 @@ class SparkSettings(BaseModel):
         None
     )
     """Of executors on Kubernetes, which ask its API nothing; null: the namespace's own."""
-    archives: list[str] = []
+    archives: list[str] = Field(default=[])
     """Sent to the executors and unpacked there, as `env.tar.gz#environment`; `python` may lie in one."""
     encryption: bool | None = None
     """Authentication and encryption between driver and executors; null: where the master is not here."""
@@ -64,12 +65,12 @@ class SparkSettings(BaseModel):
     local_dir: Path | None = None
     """For shuffles and our zip; null: `spark` in the data directory. A start removes what the dead left."""
     java_home: Path | None = None
-    java_options: list[str] = []
+    java_options: list[str] = Field(default=[])
     start_timeout_s: Annotated[float, Field(gt=0)] = 120.0
     stop_timeout_s: Annotated[float, Field(gt=0, le=10)] = 3.0
     max_age_s: Annotated[float, Field(gt=0)] = 86_400.0
     max_jobs: Annotated[int, Field(ge=1)] = 5_000
-    conf: dict[str, str] = {}
+    conf: dict[str, str] = Field(default={})
     """More of Spark's own configuration, as JSON; never a secret: `ps` shows it."""
     min_rows: Annotated[int, Field(ge=0)] = 100_000
     """AUTO takes Spark from so many rows on; counts where it is named, else AUTO goes by measurement."""

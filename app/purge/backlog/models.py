@@ -4,9 +4,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from app.kit.durations import Duration
+from app.kit.model import Model
 
 
 class BacklogStatus(StrEnum):
@@ -29,7 +30,7 @@ class HolderWhy(StrEnum):
     UNDER_WAY = "UNDER_WAY"
 
 
-class PairKept(BaseModel):
+class PairKept(Model):
     """What of a channel waited for a node."""
 
     node: str
@@ -45,7 +46,7 @@ class PairKept(BaseModel):
     heartbeat_at: datetime | None
 
 
-class LookKept(BaseModel):
+class LookKept(Model):
     """What a look found, as it is kept."""
 
     batches: int
@@ -99,7 +100,7 @@ _TREND: Final[dict[str, Any]] = {
 }
 
 
-class BacklogHolderRead(BaseModel):
+class BacklogHolderRead(Model):
     """The oldest batch that waits for a node."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_HOLDER]})
@@ -121,7 +122,7 @@ class BacklogHolderRead(BaseModel):
     advice: str = Field(description="What to do next.")
 
 
-class BacklogPairRead(BaseModel):
+class BacklogPairRead(Model):
     """What of a channel waits for a node."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_PAIR]})
@@ -139,7 +140,7 @@ class BacklogPairRead(BaseModel):
     is_growing: bool | None = Field(description="As of the trend of all; null: too few looks.")
 
 
-class BacklogTrendRead(BaseModel):
+class BacklogTrendRead(Model):
     """How a backlog has changed in the window that ends with the last look."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_TREND]})
@@ -158,7 +159,7 @@ class BacklogTrendRead(BaseModel):
     since: datetime | None = Field(description="When this growth was noticed first; null: none is under way.")
 
 
-class BacklogSampleRead(BaseModel):
+class BacklogSampleRead(Model):
     """What waited at a look: the last of five minutes, or of six hours where it is older than two days."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_SAMPLE]})
@@ -170,7 +171,7 @@ class BacklogSampleRead(BaseModel):
     is_at_least: bool = Field(description="There was more than was read.")
 
 
-class BacklogRead(BaseModel):
+class BacklogRead(Model):
     """What waits to be delivered by SymmetricDS: now, over time, and what holds the purge back."""
 
     model_config = ConfigDict(

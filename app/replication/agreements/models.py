@@ -5,7 +5,6 @@ from typing import Annotated, Any, Final
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -15,6 +14,7 @@ from pydantic import (
 
 from app.auth.rows import StoreName
 from app.kit.durations import Duration, between, read_duration
+from app.kit.model import Model
 from app.kit.texts.web_urls import split_web_url
 from app.replication.agreements.examples import AGREEMENT
 from app.replication.decide.models import StrategyName
@@ -60,7 +60,7 @@ _KEYS = "Which keys are sent; null: all. Only a new consumer takes a part. They 
 _INTERVAL = "A session begins by itself when something is unsent, at most this often; null: on request."
 
 
-class AgreementConsumer(BaseModel):
+class AgreementConsumer(Model):
     """Where the consumer is, and what is shown to it."""
 
     model_config = _STRICT
@@ -71,7 +71,7 @@ class AgreementConsumer(BaseModel):
     ca_file: EnvironmentPath | None = Field(default=None, description=_CA_FILE)
 
 
-class ConsumerPatch(BaseModel):
+class ConsumerPatch(Model):
     """What of a consumer's address can change; another store is another agreement."""
 
     model_config = _STRICT
@@ -91,7 +91,7 @@ _EXAMPLE: dict[str, Any] = {
 }
 
 
-class AgreementCreate(BaseModel):
+class AgreementCreate(Model):
     """A consumer that the store brings its changes to."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_EXAMPLE]})
@@ -107,7 +107,7 @@ class AgreementCreate(BaseModel):
     keys: KeyPrefixes | None = Field(default=None, description=_KEYS)
 
 
-class AgreementPatch(BaseModel):
+class AgreementPatch(Model):
     """Changes of an agreement; what is left out stays."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"interval": "PT1M"}]})
@@ -133,7 +133,7 @@ class AgreementPatch(BaseModel):
         return self
 
 
-class ConsumerRead(BaseModel):
+class ConsumerRead(Model):
     """A consumer's address; the token's reference is not shown."""
 
     url: str
@@ -142,21 +142,21 @@ class ConsumerRead(BaseModel):
     rid: int | None = Field(description="As its last answer said.")
 
 
-class UnsentRead(BaseModel):
+class UnsentRead(Model):
     """A change that the consumer has not acknowledged."""
 
     csn: str
     at: datetime = Field(description="The time of its CSN.")
 
 
-class LastUpdateRead(BaseModel):
+class LastUpdateRead(Model):
     """When the last session ran."""
 
     start: datetime | None
     end: datetime | None = Field(description="null: it runs, or none ever did.")
 
 
-class AgreementStatusRead(BaseModel):
+class AgreementStatusRead(Model):
     """How a consumer stands, by what it has acknowledged; it is not asked."""
 
     lag_changes: int | None = Field(
@@ -183,7 +183,7 @@ class AgreementStatusRead(BaseModel):
     target_code: str | None = Field(default=None, description="Why the target could not be read.")
 
 
-class AgreementRead(BaseModel):
+class AgreementRead(Model):
     """An agreement as clients see it."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [AGREEMENT]})

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
+from pydantic import ConfigDict, Field, PlainValidator, WithJsonSchema
 
+from app.kit.model import Model
 from app.kit.values import Text
 from app.replication.agreements.sessions.models import AGREEMENT_PATTERN
 from app.replication.consumer.fields import CsnText, RuvRead
@@ -64,7 +65,7 @@ def read_ranges(value: Any) -> dict[int, CsnRange]:
 RangesMap = Annotated[dict[int, CsnRange], PlainValidator(read_ranges), WithJsonSchema(_RANGES_SCHEMA)]
 
 
-class EntryPoint(BaseModel):
+class EntryPoint(Model):
     """A place among the entries, by standard base64."""
 
     model_config = ConfigDict(extra="forbid")
@@ -78,7 +79,7 @@ class EntryPoint(BaseModel):
         return self.database, self.key
 
 
-class EntriesRange(BaseModel):
+class EntriesRange(Model):
     """A stretch of the entries, behind `after`, up to and with `upto`; null: from the first, to the last."""
 
     model_config = ConfigDict(extra="forbid")
@@ -87,7 +88,7 @@ class EntriesRange(BaseModel):
     upto: EntryPoint | None = None
 
 
-class DigestRequest(BaseModel):
+class DigestRequest(Model):
     """What to count and hash. Members that a later version adds are passed over."""
 
     model_config = ConfigDict(
@@ -105,7 +106,7 @@ class DigestRequest(BaseModel):
     )
 
 
-class RangeDigestRead(BaseModel):
+class RangeDigestRead(Model):
     """The changes of one range."""
 
     count: int
@@ -113,7 +114,7 @@ class RangeDigestRead(BaseModel):
     whole: bool = Field(description="The changelog had all of the range while it was read.")
 
 
-class EntriesDigestRead(BaseModel):
+class EntriesDigestRead(Model):
     """The entries, tombstones among them."""
 
     count: int
@@ -136,7 +137,7 @@ _DIGESTS_EXAMPLE: Final[dict[str, Any]] = {
 }
 
 
-class DigestsRead(BaseModel):
+class DigestsRead(Model):
     """What a replica holds; the vectors are those after the reading."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_DIGESTS_EXAMPLE]})
@@ -153,7 +154,7 @@ class DigestsRead(BaseModel):
 JOB_AUDIT: Final = "AUDIT"
 
 
-class AuditRequest(BaseModel):
+class AuditRequest(Model):
     """Compare what a replica and a consumer hold; nothing is written on either side."""
 
     model_config = ConfigDict(
@@ -170,7 +171,7 @@ class AuditRequest(BaseModel):
     reason: Text | None = Field(default=None, max_length=500)
 
 
-class AuditParams(BaseModel):
+class AuditParams(Model):
     """The snapshot of an audit at its submission."""
 
     agreement_id: str
@@ -201,14 +202,14 @@ class DifferenceKind(StrEnum):
     DIFFERENT = "DIFFERENT"
 
 
-class SideRead(BaseModel):
+class SideRead(Model):
     """What one side holds; a range that was read in pieces has the checksum of their checksums."""
 
     count: int
     checksum: str
 
 
-class RidAuditRead(BaseModel):
+class RidAuditRead(Model):
     """The changes of one replica id over the range that both sides hold."""
 
     rid: int
@@ -220,7 +221,7 @@ class RidAuditRead(BaseModel):
     not_compared: NotCompared | None = None
 
 
-class ChangeDifferenceRead(BaseModel):
+class ChangeDifferenceRead(Model):
     """A change, or a narrow range of changes, of which the sides hold different things."""
 
     rid: int
@@ -232,14 +233,14 @@ class ChangeDifferenceRead(BaseModel):
     consumer: int
 
 
-class EntryPlace(BaseModel):
+class EntryPlace(Model):
     """A key, in base64."""
 
     database: str
     key: str
 
 
-class EntryDifferenceRead(BaseModel):
+class EntryDifferenceRead(Model):
     """Entries behind `after` (null: from the first), up to and with `upto` (null: to the last)."""
 
     kind: DifferenceKind
@@ -249,17 +250,17 @@ class EntryDifferenceRead(BaseModel):
     consumer: int
 
 
-class EntriesAuditRead(BaseModel):
+class EntriesAuditRead(Model):
     """The entries, tombstones among them."""
 
     supplier: SideRead | None = None
     consumer: SideRead | None = None
     agrees: bool | None = Field(default=None, description="Null: not compared.")
     not_compared: NotCompared | None = None
-    differing: list[EntryDifferenceRead] = []
+    differing: list[EntryDifferenceRead] = Field(default=[])
 
 
-class AuditResult(BaseModel):
+class AuditResult(Model):
     """What an audit found.
 
     `agrees`: nothing that was compared differs. `complete`: all of both sides was compared, RUVs are equal.

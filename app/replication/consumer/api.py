@@ -56,7 +56,7 @@ from spark.replication.consumer.apply import Applied, apply_batch, apply_entries
 from spark.replication.errors import ReplicaMissing
 from spark.replication.proofs.history_points import find_points
 from spark.replication.proofs.shown_proofs import shown_history
-from spark.replication.records import RECORD_SCHEMA, ReplicaStatus, Snapshot
+from spark.replication.records import ReplicaStatus, Snapshot, record_schema
 from spark.replication.replica.replica import snapshot
 from spark.replication.session_errors import ProofsMissing
 from spark.replication.sessions.begin import CAPABILITIES
@@ -209,7 +209,7 @@ async def post_batch(
         ahead_max_s = await run_in_threadpool(lambda: consumer.ahead_max_s)
 
         def transact(conn: Connection) -> Applied:
-            if batch.schema != RECORD_SCHEMA:
+            if batch.schema != record_schema():
                 return apply_entries(conn, ticket, batch, now_s=consumer.now_s, ahead_max_s=ahead_max_s)
             return apply_batch(
                 conn,

@@ -1,14 +1,16 @@
 """The body of a batch: read within its bound, and told apart as changes or as entries of a copy."""
 
+from __future__ import annotations
+
 import json
 
-import pyarrow as pa
 from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 
 from app.errors import UnsupportedMediaType
 from app.replication.peer.content_digest import HEADER, require_digest
 from app.settings import Settings
+from spark.formats.arrow import pa
 from spark.formats.changes.batch import (
     ARROW_MEDIA_TYPE,
     NDJSON_MEDIA_TYPE,
@@ -18,7 +20,7 @@ from spark.formats.changes.batch import (
 from spark.formats.changes.json_form import LINE_MAX_BYTES
 from spark.replication.proofs.proved_batches import proof_in
 from spark.replication.proofs.values import BatchProof
-from spark.replication.records import ENTRY_SCHEMA, RECORD_SCHEMA
+from spark.replication.records import entry_schema, record_schema
 
 _ENTRIES_ONLY = "is_tombstone"
 
@@ -44,12 +46,12 @@ def read_batch(body: bytes, media_type: str, settings: Settings) -> tuple[pa.Rec
     Raises: UnsupportedMediaType, BatchUnreadable, BatchTooLarge.
     """
     batch = decode_batch(body, media_type, settings)
-    has_proof = media_type == ARROW_MEDIA_TYPE and batch.schema == RECORD_SCHEMA
+    has_proof = media_type == ARROW_MEDIA_TYPE and batch.schema == record_schema()
     return batch, proof_in(body) if has_proof else None
 
 
 def decode_batch(body: bytes, media_type: str, settings: Settings) -> pa.RecordBatch:
-    """Read a batch of RECORD_SCHEMA, or of ENTRY_SCHEMA where it has that one's columns.
+    """Read a batch of record_schema(), or of entry_schema() where it has that one's columns.
 
     Raises: UnsupportedMediaType, BatchUnreadable, BatchTooLarge.
     """
@@ -65,7 +67,7 @@ def decode_batch(body: bytes, media_type: str, settings: Settings) -> pa.RecordB
 
 
 def _schema_of(names: list[str]) -> pa.Schema:
-    return ENTRY_SCHEMA if _ENTRIES_ONLY in names else RECORD_SCHEMA
+    return entry_schema() if _ENTRIES_ONLY in names else record_schema()
 
 
 def _arrow_names(body: bytes) -> list[str]:

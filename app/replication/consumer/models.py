@@ -7,7 +7,6 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
     AwareDatetime,
-    BaseModel,
     ConfigDict,
     Field,
     StringConstraints,
@@ -15,6 +14,7 @@ from pydantic import (
     model_validator,
 )
 
+from app.kit.model import Model
 from app.replication.consumer import examples as peer_examples
 from app.replication.consumer.errors import ProtocolUnknown
 from app.replication.consumer.fields import (
@@ -45,7 +45,7 @@ def _shown(example: dict[str, Any], *, extra: Literal["forbid", "ignore"] = "for
     return ConfigDict(extra=extra, json_schema_extra={"examples": [example]})
 
 
-class SupplierIntroduction(BaseModel):
+class SupplierIntroduction(Model):
     """Who asks, and what it has: all of one snapshot. Members that a later version adds are passed over."""
 
     model_config = ConfigDict(extra="ignore")
@@ -68,14 +68,14 @@ class SupplierIntroduction(BaseModel):
     holds: KeyPrefixes | None = Field(default=None, description="Which keys it has itself; null: all.")
 
 
-class EntryPosition(BaseModel):
+class EntryPosition(Model):
     """An entry, by standard base64."""
 
     database: str
     key: str
 
 
-class ResumingBody(BaseModel):
+class ResumingBody(Model):
     """TOTAL: which copy the supplier would go on with. Members that a later version adds are passed over."""
 
     model_config = ConfigDict(extra="ignore")
@@ -101,7 +101,7 @@ class ResumingBody(BaseModel):
         return Resuming(tuple(self.sessions), after, self.is_anew)
 
 
-class AcquireRequest(BaseModel):
+class AcquireRequest(Model):
     """Asks for the lease of a replica. Members that a later version adds are passed over."""
 
     model_config = _shown(peer_examples.ACQUIRE, extra="ignore")
@@ -133,7 +133,7 @@ class AcquireRequest(BaseModel):
         return value
 
 
-class ConsumerState(BaseModel):
+class ConsumerState(Model):
     """The consumer as it stands; `ruv` null: it has none, or half a copy."""
 
     rid: int
@@ -144,7 +144,7 @@ class ConsumerState(BaseModel):
     part: list[KeyPrefix] | None = Field(default=None, description=HOLDS)
 
 
-class PeerLimits(BaseModel):
+class PeerLimits(Model):
     """What the consumer takes at a time; `batch_bytes` as a batch arrives, and when it is decoded."""
 
     batch_rows: int
@@ -152,7 +152,7 @@ class PeerLimits(BaseModel):
     in_flight: int
 
 
-class CopyRead(BaseModel):
+class CopyRead(Model):
     """How far a total initialisation has come; `is_copied`: changes follow, no entries."""
 
     resume_after: EntryPosition | None
@@ -166,7 +166,7 @@ class CopyRead(BaseModel):
     )
 
 
-class AcquiredRead(BaseModel):
+class AcquiredRead(Model):
     """A granted lease."""
 
     model_config = _shown(peer_examples.ACQUIRED)
@@ -213,7 +213,7 @@ class AcquiredRead(BaseModel):
         )
 
 
-class RejectedRead(BaseModel):
+class RejectedRead(Model):
     """A record that the consumer cannot keep; later ones of its replica are not applied."""
 
     rid: int
@@ -222,7 +222,7 @@ class RejectedRead(BaseModel):
     detail: str
 
 
-class AppliedRead(BaseModel):
+class AppliedRead(Model):
     """The acknowledgement of a batch: each of its rows is applied, covered, rejected or halted."""
 
     model_config = _shown(peer_examples.APPLIED)
@@ -260,7 +260,7 @@ class AppliedRead(BaseModel):
         )
 
 
-class RenewLeaseRequest(BaseModel):
+class RenewLeaseRequest(Model):
     """Asks for more time."""
 
     model_config = _shown(peer_examples.RENEW)
@@ -269,7 +269,7 @@ class RenewLeaseRequest(BaseModel):
     lease: Lease = timedelta(seconds=60)
 
 
-class LeaseRead(BaseModel):
+class LeaseRead(Model):
     """Until when the lease is the supplier's."""
 
     model_config = _shown({"expires_at": peer_examples.EXPIRES_AT})
@@ -277,7 +277,7 @@ class LeaseRead(BaseModel):
     expires_at: AwareDatetime
 
 
-class CompleteTotalRequest(BaseModel):
+class CompleteTotalRequest(Model):
     """All entries were sent; what the supplier had when the copy began."""
 
     model_config = _shown(peer_examples.COMPLETE_TOTAL)
@@ -297,7 +297,7 @@ class CompleteTotalRequest(BaseModel):
     )
 
 
-class ReplicaRuvRead(BaseModel):
+class ReplicaRuvRead(Model):
     """A RUV."""
 
     model_config = _shown({"ruv": peer_examples.RELEASED["ruv"]})
@@ -305,7 +305,7 @@ class ReplicaRuvRead(BaseModel):
     ruv: RuvRead
 
 
-class ReleasedRead(BaseModel):
+class ReleasedRead(Model):
     """The replica as a session has left it."""
 
     model_config = _shown(peer_examples.RELEASED)
@@ -314,7 +314,7 @@ class ReleasedRead(BaseModel):
     status: str
 
 
-class PointRead(BaseModel):
+class PointRead(Model):
     """A CSN in the history of a replica."""
 
     csn: str
@@ -322,7 +322,7 @@ class PointRead(BaseModel):
     chain: str | None = Field(description="null: it is from before there was a chain, or not here.")
 
 
-class PeerReplicaRead(BaseModel):
+class PeerReplicaRead(Model):
     """A replica as its peers may see it at any time."""
 
     model_config = _shown(peer_examples.REPLICA)

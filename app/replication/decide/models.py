@@ -2,8 +2,9 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import ConfigDict, Field, WithJsonSchema
 
+from app.kit.model import Model
 from spark.formats.ruv import ELEMENTS_MAX, LINES_MAX
 
 GENERATION_MAX_CHARS = 64
@@ -42,7 +43,7 @@ CsnBody = Annotated[Any, WithJsonSchema(_CSN)]
 _STRICT = ConfigDict(extra="forbid")
 
 
-class SupplierBody(BaseModel):
+class SupplierBody(Model):
     """The supplier's vectors, all of one snapshot."""
 
     model_config = _STRICT
@@ -57,7 +58,7 @@ class SupplierBody(BaseModel):
     generation: Generation = None
 
 
-class ConsumerBody(BaseModel):
+class ConsumerBody(Model):
     """What the consumer presents."""
 
     model_config = _STRICT
@@ -66,7 +67,7 @@ class ConsumerBody(BaseModel):
     generation: Generation = None
 
 
-class PreviousBody(BaseModel):
+class PreviousBody(Model):
     """The load before, for CLASSIC; WINDOW looks at none."""
 
     model_config = _STRICT
@@ -75,7 +76,7 @@ class PreviousBody(BaseModel):
     csn_buffer: CsnBody = Field(description="The last CSN that its buffer held.")
 
 
-class DecideRequest(BaseModel):
+class DecideRequest(Model):
     """Two sides to compare."""
 
     model_config = _STRICT
@@ -86,14 +87,14 @@ class DecideRequest(BaseModel):
     previous: PreviousBody | None = None
 
 
-class AnchorRead(BaseModel):
+class AnchorRead(Model):
     """Where CLASSIC begins to read the changelog."""
 
     csn: str | None = Field(description="null: at the beginning, where the first CSN is not known.")
     inclusive: bool
 
 
-class DecisionRead(BaseModel):
+class DecisionRead(Model):
     """The outcome with its grounds."""
 
     outcome: OutcomeName

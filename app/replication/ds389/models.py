@@ -4,9 +4,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from app.kit.durations import Duration
+from app.kit.model import Model
 
 
 class Ds389Status(StrEnum):
@@ -84,7 +85,7 @@ _AGREEMENT: Final[dict[str, Any]] = {
 }
 
 
-class Ds389LagRead(BaseModel):
+class Ds389LagRead(Model):
     """How far behind in the changes of one replica."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_LAG]})
@@ -96,7 +97,7 @@ class Ds389LagRead(BaseModel):
     at_most: Duration | None = Field(description="Age of the newest change that it has; null: it has none.")
 
 
-class Ds389FindingRead(BaseModel):
+class Ds389FindingRead(Model):
     """One thing that is wrong."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_FINDING]})
@@ -114,7 +115,7 @@ class Ds389FindingRead(BaseModel):
     limit: float | None = Field(description="What it may be, in seconds.")
 
 
-class Ds389RuvRead(BaseModel):
+class Ds389RuvRead(Model):
     """What a server has of one replica."""
 
     rid: int = Field(description="The replica.")
@@ -123,7 +124,7 @@ class Ds389RuvRead(BaseModel):
     max_csn: str | None = Field(description="All of its changes up to this one are here.")
 
 
-class Ds389ServerRead(BaseModel):
+class Ds389ServerRead(Model):
     """One server as it was looked at."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_SERVER]})
@@ -143,7 +144,7 @@ class Ds389ServerRead(BaseModel):
     lags: list[Ds389LagRead] = Field(description="What it lacks of what any other server has.")
 
 
-class Ds389AgreementRead(BaseModel):
+class Ds389AgreementRead(Model):
     """One agreement as its supplier tells of it."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_AGREEMENT]})
@@ -166,7 +167,7 @@ class Ds389AgreementRead(BaseModel):
     lags: list[Ds389LagRead] = Field(description="What the consumer lacks of what this supplier has.")
 
 
-class Ds389HealthRead(BaseModel):
+class Ds389HealthRead(Model):
     """What is wrong, the worst first, and how each server was found."""
 
     model_config = ConfigDict(
@@ -190,7 +191,7 @@ class Ds389HealthRead(BaseModel):
     findings: list[Ds389FindingRead] = Field(description="Each fault once, the worst first.")
 
 
-class Ds389TopologyRead(BaseModel):
+class Ds389TopologyRead(Model):
     """Who supplies whom, and how far everybody is."""
 
     model_config = ConfigDict(

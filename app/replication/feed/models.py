@@ -3,8 +3,9 @@
 from datetime import datetime
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
+from app.kit.model import Model
 from app.replication.replica.models import Base64, ChangeRead
 from spark.replication.feed.key_history import Outcome
 from spark.replication.feed.overwritten import Verdict
@@ -14,7 +15,7 @@ _WON: Final = "6aff000b000000020000"
 _CURSOR: Final = "AWr_AAAAAAAAAQAAav8ACgAAAAEAAKqqqqqqqgvXyWk"
 
 
-class ChangeFeedPage(BaseModel):
+class ChangeFeedPage(Model):
     """What follows a cursor; of each replica id in the order of the CSNs, each change once."""
 
     model_config = ConfigDict(
@@ -34,13 +35,13 @@ class ChangeFeedPage(BaseModel):
     more: bool = Field(description="More was there already: ask again at once.")
 
 
-class ChangeFeedBegin(BaseModel):
+class ChangeFeedBegin(Model):
     """The first event of a stream: from where it tells."""
 
     cursor: str
 
 
-class KeyChangeRead(BaseModel):
+class KeyChangeRead(Model):
     """A change of a key, and what it is now."""
 
     rid: int = Field(description="The replica that made the change.")
@@ -55,7 +56,7 @@ class KeyChangeRead(BaseModel):
     overwritten_by_rid: int | None = Field(description="The replica that made that one.")
 
 
-class KeyHistoryRead(BaseModel):
+class KeyHistoryRead(Model):
     """Changes of a key, the greatest CSN first."""
 
     model_config = ConfigDict(
@@ -87,7 +88,7 @@ class KeyHistoryRead(BaseModel):
     )
 
 
-class OverwrittenRead(BaseModel):
+class OverwrittenRead(Model):
     """A change that lost against one of another replica id."""
 
     model_config = ConfigDict(

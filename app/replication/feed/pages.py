@@ -1,11 +1,11 @@
 """A page of a replica's change feed: what is asked for, and what the replica has of it."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
-
-import pyarrow as pa
 
 from app.db import Database
 from app.errors import InvalidRequest
@@ -15,11 +15,12 @@ from app.replication.replica.refusals import NoReplicaYet, ReplicaInitializing
 from app.replication.replica.replicas import opened_replica
 from app.settings import Settings
 from app.stores.rows import Store
+from spark.formats.arrow import pa
 from spark.formats.changes.batch import encode_arrow
 from spark.replication.feed.errors import CursorAhead, CursorRefused
 from spark.replication.feed.position import Position, PositionUnreadable
 from spark.replication.feed.reading import FeedPage, FeedRecord, Keys, Starting, read_feed
-from spark.replication.replica.history import HISTORY_SCHEMA
+from spark.replication.replica.history import history_schema
 
 PAGE_MAX_BYTES: Final = 4_194_304
 STREAM_MAX_BYTES: Final = 262_144
@@ -96,8 +97,8 @@ def shown(record: FeedRecord) -> ChangeRead:
 
 
 def encode_records(records: Sequence[FeedRecord]) -> bytes:
-    """An Arrow IPC stream of HISTORY_SCHEMA."""
-    names = HISTORY_SCHEMA.names
+    """An Arrow IPC stream of history_schema()."""
+    names = history_schema().names
     columns = [[getattr(record, name) for record in records] for name in names]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, HISTORY_SCHEMA, strict=True)]
-    return encode_arrow(pa.RecordBatch.from_arrays(arrays, schema=HISTORY_SCHEMA))
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, history_schema(), strict=True)]
+    return encode_arrow(pa.RecordBatch.from_arrays(arrays, schema=history_schema()))

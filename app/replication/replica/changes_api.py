@@ -1,5 +1,7 @@
 """`POST /v1/stores/{s}/changes`: local writes, one or many, in groups."""
 
+from __future__ import annotations
+
 import asyncio
 import hashlib
 import json
@@ -7,7 +9,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Annotated, Any, Final, cast
 
-import pyarrow as pa
 from fastapi import Depends, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
@@ -28,6 +29,7 @@ from app.settings import Settings
 from app.stores.api import StoreId, read_row
 from app.stores.rows import StoreKind
 from app.stores.service import require_kind
+from spark.formats.arrow import pa
 from spark.formats.changes.batch import (
     ARROW_MEDIA_TYPE,
     NDJSON_MEDIA_TYPE,
@@ -37,7 +39,7 @@ from spark.formats.changes.batch import (
     decode_ndjson,
 )
 from spark.formats.csn import Csn, CsnInvalid
-from spark.replication.records import LOCAL_SCHEMA, WRITE_SCHEMA
+from spark.replication.records import local_schema, write_schema
 from spark.replication.replica.conditions import NONE, conditions_of
 from spark.replication.replica.local_write import LocalRequest, RequestKey
 
@@ -137,7 +139,7 @@ async def written(
     """Hand changes to the writer of their store, and answer when they are durable.
 
     Args:
-        read: gives them, of WRITE_SCHEMA; called once the store is known to be a replica.
+        read: gives them, of write_schema(); called once the store is known to be a replica.
         body: as it came, where it is not JSON: an Idempotency-Key is compared by it.
     Raises: ServiceError: nothing of them was written, or nobody knows.
     """
@@ -183,7 +185,7 @@ def _waiting(
 
 
 def _request_of(batch: pa.RecordBatch, key: RequestKey | None) -> LocalRequest:
-    """The changes of a batch of WRITE_SCHEMA, and what they depend on.
+    """The changes of a batch of write_schema(), and what they depend on.
 
     Raises: Unprocessable: an `if_csn` is neither a CSN nor `none`.
     """
@@ -196,11 +198,11 @@ def _request_of(batch: pa.RecordBatch, key: RequestKey | None) -> LocalRequest:
                 detail = f"if_csn of change {one.row} is neither a CSN nor `{NONE}`: {error.detail}"
                 wrong = BatchUnreadable(detail)
                 raise Unprocessable(wrong.detail, code=wrong.code) from error
-    return LocalRequest(batch.select(LOCAL_SCHEMA.names), key, conditions)
+    return LocalRequest(batch.select(local_schema().names), key, conditions)
 
 
 def _read_batch(media_type: str, body: bytes, settings: Settings) -> pa.RecordBatch:
-    """The changes of a body, of WRITE_SCHEMA, in their order."""
+    """The changes of a body, of write_schema(), in their order."""
     if media_type == JSON_MEDIA_TYPE:
         return batch_of(_read_json(body))
     read = {NDJSON_MEDIA_TYPE: decode_ndjson, ARROW_MEDIA_TYPE: decode_arrow}.get(media_type)
@@ -208,7 +210,7 @@ def _read_batch(media_type: str, body: bytes, settings: Settings) -> pa.RecordBa
         known = f"{JSON_MEDIA_TYPE}, {NDJSON_MEDIA_TYPE} or {ARROW_MEDIA_TYPE}"
         raise UnsupportedMediaType(f"changes come as {known}")
     try:
-        return read(body, WRITE_SCHEMA, rows_max=ROWS_MAX, bytes_max=settings.replication_bulk_max_bytes)
+        return read(body, write_schema(), rows_max=ROWS_MAX, bytes_max=settings.replication_bulk_max_bytes)
     except BatchUnreadable as error:
         raise Unprocessable(error.detail, code=error.code) from error
     except BatchTooLarge as error:
@@ -232,10 +234,10 @@ def _read_json(body: bytes) -> list[ChangeWrite]:
 
 
 def batch_of(changes: list[ChangeWrite]) -> pa.RecordBatch:
-    """Changes as columns of WRITE_SCHEMA."""
-    names = WRITE_SCHEMA.names
+    """Changes as columns of write_schema()."""
+    names = write_schema().names
     columns = {name: [getattr(change, name) for change in changes] for name in names}
-    return pa.RecordBatch.from_pydict(columns, schema=WRITE_SCHEMA)
+    return pa.RecordBatch.from_pydict(columns, schema=write_schema())
 
 
 def _fingerprint(media_type: str, body: bytes, batch: pa.RecordBatch) -> str:
@@ -244,7 +246,7 @@ def _fingerprint(media_type: str, body: bytes, batch: pa.RecordBatch) -> str:
         return hashlib.sha256(f"{media_type}\n".encode() + body).hexdigest()
     rows = [
         # What depends on nothing has the fingerprint that it had before there were conditions.
-        [None if row[name] is None else base64_text(row[name]) for name in LOCAL_SCHEMA.names]
+        [None if row[name] is None else base64_text(row[name]) for name in local_schema().names]
         + ([] if row[IF_CSN] is None else [row[IF_CSN]])
         for row in batch.to_pylist()
     ]

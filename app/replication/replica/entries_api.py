@@ -1,5 +1,7 @@
 """`/v1/stores/{s}/entries` and `GET /v1/stores/{s}/changes`: what a replica holds, and how it came there."""
 
+from __future__ import annotations
+
 import base64
 import binascii
 from collections.abc import Callable
@@ -8,7 +10,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
-import pyarrow as pa
 from fastapi import Depends, Path, Query
 from starlette.responses import JSONResponse, Response
 
@@ -27,6 +28,7 @@ from app.replication.replica.replicas import opened_replica, require_readable
 from app.settings import Settings
 from app.stores.api import StoreId, read_row
 from app.stores.rows import Store
+from spark.formats.arrow import pa
 from spark.formats.csn import RID_MAX, RID_MIN, Csn
 from spark.formats.replica import DATABASE_MAX_BYTES, KEY_MAX_BYTES
 from spark.replication.replica.entries import get_entry, read_entries

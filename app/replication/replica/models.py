@@ -7,8 +7,9 @@ from datetime import datetime
 from typing import Annotated, Any, Final
 
 from annotated_types import Len, MaxLen
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
+from app.kit.model import Model
 from spark.formats.part import PREFIXES_MAX, Part, Prefix
 from spark.formats.replica import DATABASE_MAX_BYTES, KEY_MAX_BYTES, VALUE_MAX_BYTES
 from spark.replication.replica.conditions import NONE
@@ -73,7 +74,7 @@ IfCsn = Annotated[
 ]
 
 
-class ChangeWrite(BaseModel):
+class ChangeWrite(Model):
     """One change: `value` is what the key has from now on; null deletes it."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_CHANGE]})
@@ -93,7 +94,7 @@ class ChangeWrite(BaseModel):
     if_csn: IfCsn = None
 
 
-class EntryWrite(BaseModel):
+class EntryWrite(Model):
     """What an entry has from now on."""
 
     model_config = ConfigDict(
@@ -106,7 +107,7 @@ class EntryWrite(BaseModel):
     if_csn: IfCsn = None
 
 
-class ChangesWrite(BaseModel):
+class ChangesWrite(Model):
     """Several changes, written together or not at all, in this order."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"changes": [_CHANGE]}]})
@@ -114,7 +115,7 @@ class ChangesWrite(BaseModel):
     changes: list[ChangeWrite] = Field(max_length=CHANGES_MAX)
 
 
-class ChangesWritten(BaseModel):
+class ChangesWritten(Model):
     """What was written: every change has a CSN of its own, and they follow one another."""
 
     model_config = ConfigDict(
@@ -129,7 +130,7 @@ class ChangesWritten(BaseModel):
     last_csn: str | None
 
 
-class EntryRead(BaseModel):
+class EntryRead(Model):
     """The newest state of a key: that of its greatest CSN, whatever arrived when."""
 
     model_config = ConfigDict(
@@ -144,7 +145,7 @@ class EntryRead(BaseModel):
     is_tombstone: bool = Field(description="The key is deleted; shown only where it was asked for.")
 
 
-class ChangeRead(BaseModel):
+class ChangeRead(Model):
     """A record of the changelog."""
 
     model_config = ConfigDict(
@@ -183,7 +184,7 @@ _Bytes = Annotated[
 ]
 
 
-class KeyPrefix(BaseModel):
+class KeyPrefix(Model):
     """All keys of a database that begin so."""
 
     model_config = ConfigDict(extra="forbid")

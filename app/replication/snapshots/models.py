@@ -3,8 +3,9 @@
 from datetime import datetime
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import ConfigDict, Field, StringConstraints
 
+from app.kit.model import Model
 from app.kit.values import Text
 from app.replication.consumer.fields import RuvRead
 from app.stores.fields import EnvironmentPath
@@ -18,7 +19,7 @@ _THERE = "The file on the machine of the worker, within LETHE_ALLOWED_ROOTS."
 _SIGNED_BY = "Public key of the replica that must have signed it, as its export tells; null: any replica's."
 
 
-class ReplicaExportRequest(BaseModel):
+class ReplicaExportRequest(Model):
     """Asks for a file of all that a replica holds."""
 
     model_config = ConfigDict(
@@ -29,7 +30,7 @@ class ReplicaExportRequest(BaseModel):
     reason: Text | None = Field(default=None, max_length=500)
 
 
-class ReplicaImportRequest(BaseModel):
+class ReplicaImportRequest(Model):
     """Asks for a file's content in a blank replica."""
 
     model_config = ConfigDict(
@@ -41,14 +42,14 @@ class ReplicaImportRequest(BaseModel):
     reason: Text | None = Field(default=None, max_length=500)
 
 
-class ReplicaExportParams(BaseModel):
+class ReplicaExportParams(Model):
     """The snapshot of an export at its submission."""
 
     path: str
     target: dict[str, Any] = Field(description="The store's target as it was.")
 
 
-class ReplicaImportParams(BaseModel):
+class ReplicaImportParams(Model):
     """The snapshot of an import at its submission."""
 
     path: str
@@ -56,7 +57,7 @@ class ReplicaImportParams(BaseModel):
     target: dict[str, Any] = Field(description="The store's target as it was.")
 
 
-class _SnapshotRead(BaseModel):
+class _SnapshotRead(Model):
     """What a file holds."""
 
     path: str

@@ -3,9 +3,10 @@
 from datetime import datetime
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from app.kit.durations import Duration
+from app.kit.model import Model
 from app.kit.values import Text
 
 _STANDING: Final[Any] = {"next_at": "2026-11-21T10:54:39Z", "ahead": "P1D", "by_peers": "P1D"}
@@ -13,7 +14,7 @@ _LEVEL: Final[Any] = {"next_at": "2026-11-20T10:54:39Z", "ahead": "PT0S", "by_pe
 _NOW: Final = "2026-11-20T10:54:39Z"
 
 
-class ClockStandingRead(BaseModel):
+class ClockStandingRead(Model):
     """Where the generator stands."""
 
     next_at: datetime = Field(description="The second that the next CSN carries.")
@@ -21,7 +22,7 @@ class ClockStandingRead(BaseModel):
     by_peers: Duration = Field(description="What of it peers have left: it ends by a repair alone.")
 
 
-class ClockRead(BaseModel):
+class ClockRead(Model):
     """The generator of a replica."""
 
     model_config = ConfigDict(
@@ -36,7 +37,7 @@ class ClockRead(BaseModel):
     ahead_max: Duration = Field(description="Peers that are further ahead are refused (CLOCK_SKEW).")
 
 
-class ClockRepairRequest(BaseModel):
+class ClockRepairRequest(Model):
     """Asks for a generator's return to the clock."""
 
     model_config = ConfigDict(
@@ -51,7 +52,7 @@ class ClockRepairRequest(BaseModel):
     )
 
 
-class ClockRepairRead(BaseModel):
+class ClockRepairRead(Model):
     """What a repair has done."""
 
     model_config = ConfigDict(

@@ -1,12 +1,13 @@
 """The result of a replication session's job."""
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
+from app.kit.model import Model
 from app.replication.agreements.sessions.models import ProblemRead, SessionCounters
 from app.replication.rows import SessionOutcome
 
 
-class ReplicationSessionResult(BaseModel):
+class ReplicationSessionResult(Model):
     """What a session has sent, and how it ended."""
 
     replication_session_id: str

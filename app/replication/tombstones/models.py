@@ -3,16 +3,17 @@
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from app.jobs.models import ThrottleSetting
 from app.jobs.plans.reviewed_plan import MaxDrift
 from app.kit.durations import Duration
+from app.kit.model import Model
 from app.sweeps.purging import TOMBSTONES
 from spark.replication.tombstones.plan import TombstoneRules
 
 
-class TombstoneFields(BaseModel):
+class TombstoneFields(Model):
     """What of a purge's request this kind knows; the route has checked the values."""
 
     retention_minutes: int | None = None
@@ -27,7 +28,7 @@ class TombstoneFields(BaseModel):
     max_drift: MaxDrift | None = None
 
 
-class TombstoneParams(BaseModel):
+class TombstoneParams(Model):
     """The snapshot of a purge of tombstones at its submission; every attempt uses it."""
 
     kind: Literal["TOMBSTONES"] = TOMBSTONES

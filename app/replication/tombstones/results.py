@@ -3,12 +3,13 @@
 from datetime import datetime
 from typing import Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from app.archives.results import Counts, KeptArchive
+from app.kit.model import Model
 
 
-class RidTombstonesLeft(BaseModel):
+class RidTombstonesLeft(Model):
     """The tombstones that stay of the deletes of one replica id."""
 
     rid: int
@@ -16,7 +17,7 @@ class RidTombstonesLeft(BaseModel):
     rows_held: int = Field(description="Old enough, and an older change may still come.")
 
 
-class TombstonePurgeResult(BaseModel):
+class TombstonePurgeResult(Model):
     """What a purge TOMBSTONES has removed."""
 
     kind: Literal["TOMBSTONES"]

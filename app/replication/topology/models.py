@@ -3,9 +3,10 @@
 from datetime import datetime
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from app.kit.durations import Duration
+from app.kit.model import Model
 from app.replication.consumer.fields import RuvRead
 from app.replication.replica.models import KeyPrefix
 from app.replication.rows import AgreementState, SessionOutcome
@@ -76,7 +77,7 @@ _EXAMPLE: Final[dict[str, Any]] = {
 }
 
 
-class TopologyNodeRead(BaseModel):
+class TopologyNodeRead(Model):
     """A replica: a store of this service, or a consumer of another one, which is not asked."""
 
     store: str
@@ -89,7 +90,7 @@ class TopologyNodeRead(BaseModel):
     target_code: str | None = Field(description="Why it could not be read now.")
 
 
-class TopologyConsumerRead(BaseModel):
+class TopologyConsumerRead(Model):
     """Whom an agreement brings changes to."""
 
     url: str
@@ -97,7 +98,7 @@ class TopologyConsumerRead(BaseModel):
     rid: int | None
 
 
-class TopologyLagRead(BaseModel):
+class TopologyLagRead(Model):
     """What a consumer has not acknowledged of one replica id."""
 
     rid: int
@@ -108,7 +109,7 @@ class TopologyLagRead(BaseModel):
     needs_total: bool = Field(description="Some of them have left the changelog.")
 
 
-class TopologySessionRead(BaseModel):
+class TopologySessionRead(Model):
     """The last session of an agreement."""
 
     id: str
@@ -119,7 +120,7 @@ class TopologySessionRead(BaseModel):
     ended_at: datetime | None
 
 
-class TopologyAgreementRead(BaseModel):
+class TopologyAgreementRead(Model):
     """An agreement, with its lag by RID; null: its supplier could not be read."""
 
     id: str
@@ -139,7 +140,7 @@ class TopologyAgreementRead(BaseModel):
     target_code: str | None = Field(description="Why the supplier could not be read now.")
 
 
-class TopologyRead(BaseModel):
+class TopologyRead(Model):
     """Every replica that is seen and every agreement between them, at one moment for each supplier."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})

@@ -3,16 +3,17 @@
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from app.jobs.models import ThrottleSetting
 from app.jobs.plans.reviewed_plan import MaxDrift
 from app.kit.durations import Duration
+from app.kit.model import Model
 from app.sweeps.purging import CHANGELOG
 from spark.formats.csn import Csn
 
 
-class TrimFields(BaseModel):
+class TrimFields(Model):
     """What of a purge's request this kind knows; the route has checked the values."""
 
     retention_minutes: int | None = None
@@ -26,7 +27,7 @@ class TrimFields(BaseModel):
     max_drift: MaxDrift | None = None
 
 
-class TrimParams(BaseModel):
+class TrimParams(Model):
     """The snapshot of a trimming at its submission; every attempt uses it."""
 
     kind: Literal["CHANGELOG"] = CHANGELOG

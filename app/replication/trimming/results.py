@@ -3,12 +3,13 @@
 from datetime import datetime
 from typing import Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from app.archives.results import Counts, KeptArchive
+from app.kit.model import Model
 
 
-class RidTrimmed(BaseModel):
+class RidTrimmed(Model):
     """What became of one replica id's records; only `rid` and `rows_removed` of a purge that was stopped."""
 
     rid: int
@@ -24,7 +25,7 @@ class RidTrimmed(BaseModel):
     )
 
 
-class ChangelogPurgeResult(BaseModel):
+class ChangelogPurgeResult(Model):
     """What a purge CHANGELOG has removed."""
 
     kind: Literal["CHANGELOG"]

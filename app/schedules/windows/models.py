@@ -3,10 +3,11 @@
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints
+from pydantic import AfterValidator, ConfigDict, Field, FiniteFloat, StringConstraints
 
 from app.kit.cron import InvalidCron
 from app.kit.durations import Duration
+from app.kit.model import Model
 from app.kit.values import Text
 from app.schedules.crontab import CRON_MAX_CHARS, parse_crontab
 from app.schedules.windows.rows import Window
@@ -49,7 +50,7 @@ _EXAMPLE: Final[dict[str, Any]] = {
 }
 
 
-class WindowCreate(BaseModel):
+class WindowCreate(Model):
     """A new window."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_EXAMPLE]})
@@ -73,7 +74,7 @@ class WindowCreate(BaseModel):
     )
 
 
-class WindowRead(BaseModel):
+class WindowRead(Model):
     """A window, and whether it is open."""
 
     model_config = ConfigDict(

@@ -3,9 +3,10 @@
 from datetime import datetime
 from enum import StrEnum
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from app.kit.durations import Duration
+from app.kit.model import Model
 
 
 class FindingSeverity(StrEnum):
@@ -16,7 +17,7 @@ class FindingSeverity(StrEnum):
     INFO = "INFO"
 
 
-class Finding(BaseModel):
+class Finding(Model):
     """One thing that a check found."""
 
     code: str
@@ -24,7 +25,7 @@ class Finding(BaseModel):
     detail: str
 
 
-class TableSize(BaseModel):
+class TableSize(Model):
     """How large a table is, as the target's own statistics say."""
 
     table: str
@@ -32,14 +33,14 @@ class TableSize(BaseModel):
     bytes: int | None
 
 
-class MissingPermission(BaseModel):
+class MissingPermission(Model):
     """A right that the role lacks."""
 
     table: str
     right: str
 
 
-class SlonyNodeRead(BaseModel):
+class SlonyNodeRead(Model):
     """A node of the cluster."""
 
     id: int
@@ -48,14 +49,14 @@ class SlonyNodeRead(BaseModel):
     comment: str | None
 
 
-class SlonyPathRead(BaseModel):
+class SlonyPathRead(Model):
     """Whose slon connects to which node; the connection string is never shown."""
 
     server: int
     client: int
 
 
-class SlonRead(BaseModel):
+class SlonRead(Model):
     """A session of a slon at the node."""
 
     pid: int
@@ -68,7 +69,7 @@ class SlonRead(BaseModel):
     event: int | None
 
 
-class SlonySessionRead(BaseModel):
+class SlonySessionRead(Model):
     """A session in the way of emptying a log table."""
 
     pid: int | None = Field(description="null: a prepared transaction.")
@@ -80,7 +81,7 @@ class SlonySessionRead(BaseModel):
     is_older: bool = Field(description="Began before the switch: it may still write to that table.")
 
 
-class SlonyCheck(BaseModel):
+class SlonyCheck(Model):
     """SLONY: the cluster as its node knows it."""
 
     cluster: str
@@ -95,7 +96,7 @@ class SlonyCheck(BaseModel):
     oldest_event_at: datetime | None
 
 
-class StoreCheck(BaseModel):
+class StoreCheck(Model):
     """What `:check` found."""
 
     ok: bool = Field(description="Nothing of severity ERROR was found.")
@@ -117,7 +118,7 @@ class StoreCheck(BaseModel):
     slony: SlonyCheck | None = Field(default=None, description="SLONY only.")
 
 
-class GivenUpRead(BaseModel):
+class GivenUpRead(Model):
     """Own changes of a restored replica that are lost for good: above `after`, up to and with `upto`."""
 
     rid: int
@@ -125,7 +126,7 @@ class GivenUpRead(BaseModel):
     upto: str | None
 
 
-class RecoveryRead(BaseModel):
+class RecoveryRead(Model):
     """What `:recover` did."""
 
     epoch_before: int

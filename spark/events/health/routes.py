@@ -6,13 +6,11 @@ Source: slony-events-confirmations, 4.1; what test_slony_state finds in sl_liste
 from collections.abc import Iterator
 from typing import Final
 
-from spark.events.catalog import path_digest
+from spark.events.catalog import pending_digest
 from spark.events.health.ages import NOTHING, is_over, words
 from spark.events.health.records import HealthFinding, NodeReading, Severity, Thresholds
 
 NAMED_MAX: Final = 10
-_PENDING: Final = path_digest("<event pending>")
-"""What Slony-I writes into sl_path until the real connection string has arrived."""
 
 STORE_PATH: Final = "Store the path by slonik (STORE PATH); Slony-I then makes the listen paths by itself."
 
@@ -24,7 +22,9 @@ def judge_routes(reading: NodeReading) -> Iterator[HealthFinding]:
     active = set(reading.catalog.active)
     for receiver in sorted(active):
         yield from _listens(reading, receiver, active)
-    pending = {(path.server, path.client) for path in reading.catalog.paths if path.digest == _PENDING}
+    pending = {
+        (path.server, path.client) for path in reading.catalog.paths if path.digest == pending_digest()
+    }
     used = {(each.provider, each.receiver) for each in reading.listens}
     used |= {(each.provider, each.receiver) for each in reading.subscriptions or ()}
     for server, client in sorted(pending & used):

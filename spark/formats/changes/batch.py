@@ -9,12 +9,13 @@ any order; large, dictionary-encoded and view forms of strings and bytes are cas
 null); `value` and `payload` may not, for null deletes there. Unknown columns are refused.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from typing import Final
+from functools import cache
+from typing import Final, NamedTuple
 
-import numpy as np
-import pyarrow as pa
-
+from spark.formats.arrow import np, pa
 from spark.formats.changes.checks import byte_lengths, check_values
 from spark.formats.changes.errors import BatchTooLarge, BatchUnreadable
 from spark.formats.changes.json_form import decode_ndjson, encode_ndjson
@@ -39,18 +40,38 @@ BATCH_BYTES: Final = 2_048
 """What a batch of one row takes beside `row_bytes`: its buffers begin at round addresses."""
 ROW_BYTES: Final = 32
 """Offsets and validity bits of the widest row."""
-_READ: Final = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.DataTypeSpecific, use_threads=False)
-_WRITE: Final = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_level=1), use_threads=False)
 _VIEW_BYTES: Final = 16
-_REFUSALS: Final = (pa.ArrowException, OSError, EOFError, ValueError, TypeError, KeyError)
-"""What pyarrow raises of hostile bytes; UnicodeDecodeError, of names, is a ValueError."""
-_FORMS: Final = {
-    pa.string(): (pa.string(), pa.large_string(), pa.string_view()),
-    pa.binary(): (pa.binary(), pa.large_binary(), pa.binary_view()),
-    pa.bool_(): (pa.bool_(),),
-}
-_VIEWS: Final = (pa.string_view(), pa.binary_view())
 _NULL_DELETES: Final = frozenset({"value", "payload"})
+
+
+class _Ways(NamedTuple):
+    """How pyarrow reads and writes a batch, and what it may be handed.
+
+    Args:
+        refusals: what it raises of hostile bytes; UnicodeDecodeError, of names, is a ValueError.
+        forms: the type of a column to those that are taken for it.
+    """
+
+    read: pa.ipc.IpcReadOptions
+    write: pa.ipc.IpcWriteOptions
+    refusals: tuple[type[Exception], ...]
+    forms: Mapping[pa.DataType, tuple[pa.DataType, ...]]
+    views: tuple[pa.DataType, ...]
+
+
+@cache
+def _ways() -> _Ways:
+    return _Ways(
+        read=pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.DataTypeSpecific, use_threads=False),
+        write=pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_level=1), use_threads=False),
+        refusals=(pa.ArrowException, OSError, EOFError, ValueError, TypeError, KeyError),
+        forms={
+            pa.string(): (pa.string(), pa.large_string(), pa.string_view()),
+            pa.binary(): (pa.binary(), pa.large_binary(), pa.binary_view()),
+            pa.bool_(): (pa.bool_(),),
+        },
+        views=(pa.string_view(), pa.binary_view()),
+    )
 
 
 def row_bytes(batch: pa.RecordBatch) -> np.typing.NDArray[np.int64]:
@@ -68,7 +89,7 @@ def encode_arrow(batch: pa.RecordBatch) -> bytes:
         # Of an empty slice Arrow would write all that it is a slice of.
         batch = _nothing(batch.schema)
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema, options=_WRITE) as writer:
+    with pa.ipc.new_stream(sink, batch.schema, options=_ways().write) as writer:
         writer.write_batch(batch)
     return bytes(sink.getvalue())
 
@@ -84,14 +105,14 @@ def decode_arrow(
     """
     try:
         return _decoded(pa.py_buffer(body), schema, rows_max=rows_max, bytes_max=bytes_max)
-    except _REFUSALS as error:
+    except _ways().refusals as error:
         text = " ".join(str(error).split())[:300]
         raise BatchUnreadable(f"no readable Arrow stream: {text or type(error).__name__}") from error
 
 
 def _decoded(body: pa.Buffer, schema: pa.Schema, *, rows_max: int, bytes_max: int) -> pa.RecordBatch:
     measure_stream(body, rows_max=rows_max, bytes_max=bytes_max)
-    with pa.ipc.open_stream(body, options=_READ) as reader:
+    with pa.ipc.open_stream(body, options=_ways().read) as reader:
         _check_schema(reader.schema, schema)
         parts = []
         left = bytes_max
@@ -120,7 +141,7 @@ def _check_schema(found: pa.Schema, wanted: pa.Schema) -> None:
         if field.name not in wanted.names:
             raise BatchUnreadable(f"unknown column {field.name[:60]!r}")
         plain = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-        forms = _FORMS[wanted.field(field.name).type]
+        forms = _ways().forms[wanted.field(field.name).type]
         if plain not in forms:
             raise BatchUnreadable(
                 f"column {field.name} is {str(field.type)[:100]}, not {wanted.field(field.name).type}"
@@ -135,7 +156,7 @@ def _without_hidden(column: pa.Array) -> pa.Array:
 
     Nobody validates a view behind a null, and Arrow's casts follow it all the same, wherever it points.
     """
-    if column.type not in _VIEWS or not column.null_count:
+    if column.type not in _ways().views or not column.null_count:
         return column
     views = np.frombuffer(column.buffers()[1], dtype=np.int32).reshape(-1, _VIEW_BYTES // 4)
     views = views[column.offset : column.offset + len(column)].copy()
@@ -150,13 +171,13 @@ def _cast_bytes(column: pa.Array) -> int:
     if pa.types.is_dictionary(column.type):
         indices = column.indices.drop_null().cast(pa.int64())
         return int(_value_lengths(column.dictionary)[np.asarray(indices)].sum())
-    if column.type in _VIEWS:
+    if column.type in _ways().views:
         return int(_value_lengths(column).sum())
     return 0
 
 
 def _value_lengths(column: pa.Array) -> np.typing.NDArray[np.int64]:
-    if column.type not in _VIEWS:
+    if column.type not in _ways().views:
         return byte_lengths(column).astype(np.int64)
     if not len(column):
         return np.empty(0, dtype=np.int64)

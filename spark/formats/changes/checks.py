@@ -5,23 +5,23 @@ entries. A database, key or value that is too long makes a batch of local change
 among records it refuses one record, not the batch: `record_faults`.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import Final
+from functools import cache
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
-
+from spark.formats.arrow import np, pa, pc
 from spark.formats.changes.errors import BatchUnreadable
 from spark.formats.csn import CSN_CHARS, RID_MAX, RID_MIN
 from spark.formats.replica import DATABASE_MAX_BYTES, KEY_MAX_BYTES, VALUE_MAX_BYTES
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 KIND_MAX_CHARS: Final = 40
 _NO_DIGIT: Final = 255
-_DIGITS: Final = np.full(256, _NO_DIGIT, dtype=np.uint8)
-_DIGITS[np.frombuffer(b"0123456789abcdef", dtype=np.uint8)] = np.arange(16)
-_RID_PLACES: Final = np.array([4096, 256, 16, 1], dtype=np.int32)
+_RID_PLACES: Final = (4096, 256, 16, 1)
 _BYTES_BOUNDS: Final = {
     "database": (1, DATABASE_MAX_BYTES),
     "key": (1, KEY_MAX_BYTES),
@@ -31,8 +31,16 @@ _BYTES_BOUNDS: Final = {
 _CHANGE: Final = "CHANGE"
 _SHOWN_MAX: Final = 60
 
-Csns = NDArray[np.bytes_]
-Numbers = NDArray[np.integer]
+Csns: TypeAlias = "NDArray[np.bytes_]"
+Numbers: TypeAlias = "NDArray[np.integer]"
+
+
+@cache
+def _digits() -> NDArray[np.uint8]:
+    """The value of each byte as a hexadecimal digit."""
+    values = np.full(256, _NO_DIGIT, dtype=np.uint8)
+    values[np.frombuffer(b"0123456789abcdef", dtype=np.uint8)] = np.arange(16)
+    return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +123,7 @@ def _checked_rids(name: str, csns: pa.Array, rows: Numbers | None = None) -> Num
     lengths = byte_lengths(csns)
     _refuse(name, lengths != CSN_CHARS, f"not {CSN_CHARS} hexadecimal digits", rows)
     digits = _as_bytes(csns)
-    _refuse(name, (_DIGITS[digits] == _NO_DIGIT).any(axis=1), "no lower-case hexadecimal digits", rows)
+    _refuse(name, (_digits()[digits] == _NO_DIGIT).any(axis=1), "no lower-case hexadecimal digits", rows)
     rids = _rids(digits)
     _refuse(name, (rids < RID_MIN) | (rids > RID_MAX), f"of a replica outside {RID_MIN}..{RID_MAX}", rows)
     return rids
@@ -172,7 +180,7 @@ def _as_bytes(csns: pa.Array) -> NDArray[np.uint8]:
 
 
 def _rids(digits: NDArray[np.uint8]) -> Numbers:
-    found: Numbers = _DIGITS[digits[:, 12:16]].astype(np.int32) @ _RID_PLACES
+    found: Numbers = _digits()[digits[:, 12:16]].astype(np.int32) @ np.array(_RID_PLACES, dtype=np.int32)
     return found
 
 

@@ -1,13 +1,14 @@
 """Batches as NDJSON: an object a line, its fields named like the columns, bytes in standard base64."""
 
+from __future__ import annotations
+
 import base64
 import binascii
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import pyarrow as pa
-
+from spark.formats.arrow import pa
 from spark.formats.changes.checks import check_values
 from spark.formats.changes.errors import BatchTooLarge, BatchUnreadable
 from spark.formats.replica import DATABASE_MAX_BYTES, KEY_MAX_BYTES, VALUE_MAX_BYTES

@@ -11,13 +11,14 @@ Rules:
 Source: the Arrow columnar format, Message.fbs.
 """
 
+from __future__ import annotations
+
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-import pyarrow as pa
-
+from spark.formats.arrow import pa
 from spark.formats.changes.errors import BatchTooLarge, BatchUnreadable
 
 MESSAGES_MAX: Final = 10_000
@@ -46,14 +47,14 @@ class _Table:
         self._fields_bytes = _number(data, "<H", self._fields)
 
     @classmethod
-    def root(cls, data: memoryview) -> "_Table":
+    def root(cls, data: memoryview) -> _Table:
         return cls(data, _number(data, "<I", 0))
 
     def scalar(self, field: int, form: str, default: int = 0) -> int:
         place = self._place(field)
         return default if place is None else _number(self._data, form, place)
 
-    def table(self, field: int) -> "_Table | None":
+    def table(self, field: int) -> _Table | None:
         place = self._place(field)
         return None if place is None else _Table(self._data, place + _number(self._data, "<I", place))
 

@@ -1,7 +1,8 @@
 """The chain of a batch's records: computed, proved, and cut down to those that are applied."""
 
-import pyarrow as pa
+from __future__ import annotations
 
+from spark.formats.arrow import pa
 from spark.formats.changes.checks import csn_column, rids_of
 from spark.formats.replica import tables_of
 from spark.replication.consumer.arrival import Arrival, Sorted

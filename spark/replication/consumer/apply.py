@@ -12,15 +12,14 @@ entry is not written.
 Source: design.md, Replication; facts/replication-decision-table, sections 6 and 7.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import NamedTuple
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
+from spark.formats.arrow import np, pa, pc
 from spark.formats.changes.checks import rids_of
 from spark.formats.csn import Csn
 from spark.formats.replica import ReplicaTables, tables_of
@@ -117,7 +116,7 @@ def apply_batch(
     """Apply changes, in one transaction.
 
     Args:
-        batch: of RECORD_SCHEMA, as it was decoded and checked.
+        batch: of `record_schema`, as it was decoded and checked.
         now_s: this service's clock, by which CSNs are made.
         ahead_max_s: how far ahead of it a CSN may be.
         trusted_rids: suppliers whom an admin lets bring changes of others without their signature.
@@ -178,7 +177,7 @@ def apply_entries(
     """Put entries of a total initialisation in their place, in one transaction with the copy's cursor.
 
     Args:
-        batch: of ENTRY_SCHEMA, by ascending (database, key), as it was decoded and checked.
+        batch: of `entry_schema`, by ascending (database, key), as it was decoded and checked.
         now_s, ahead_max_s: as for apply_batch.
     Raises: SessionNotFound, SessionEnded, StaleEpoch, BatchGap, TotalNotUnderWay, ClockSkewed, PartDiffers:
         nothing has changed. TargetLockTimeout: try again.

@@ -8,16 +8,14 @@ A record is, looked at in this order within its replica:
 Source: facts/replication-decision-table, sections 3 and 7; design.md ("halts its RID; never a silent skip").
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
-
+from spark.formats.arrow import np, pa, pc
 from spark.formats.changes.checks import csn_column, record_faults, rids_of
 from spark.formats.csn import CSN_CHARS, FIELD_MAX, TIMESTAMP_MAX, Csn
 from spark.formats.extinction import Extinction, ExtinctionInvalid
@@ -26,6 +24,9 @@ from spark.replication.dead_letters import Refused
 from spark.replication.records import RecordKind
 from spark.replication.session_errors import PrevGap
 from spark.replication.sessions.clock_bound import AHEAD_MAX_S, require_in_time
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 KIND_UNKNOWN: Final = "KIND_UNKNOWN"
 RECORD_TOO_LONG: Final = "RECORD_TOO_LONG"
@@ -36,8 +37,8 @@ _NO_CSN: Final = b""
 """Compares below every CSN, as NULL does there."""
 _LETTER: Final = ("kind", "database", "key", "payload")
 
-Rows = NDArray[np.integer]
-Flags = NDArray[np.bool_]
+Rows: TypeAlias = "NDArray[np.integer]"
+Flags: TypeAlias = "NDArray[np.bool_]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class Sorted:
     """A batch, sorted out.
 
     Attributes:
-        applied: RECORD_SCHEMA, in the order of the batch.
+        applied: `record_schema`, in the order of the batch.
         halted: how many stand behind a refused one of their replica.
         advances: by RID.
     """
@@ -104,7 +105,7 @@ def arrange(batch: pa.RecordBatch) -> Arrival:
     """Bring the records of each replica together.
 
     Args:
-        batch: of RECORD_SCHEMA, whose values were checked when it was decoded: well-formed CSNs, ascending
+        batch: of `record_schema`, whose values were checked when it was decoded: well-formed CSNs, ascending
             within each replica, `prev` of the same replica and below its csn.
     """
     rids = rids_of(batch.column("csn"))

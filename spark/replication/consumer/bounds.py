@@ -4,12 +4,13 @@ A change from below it is harmless where the entry of its key is newer: it would
 its key is extinct: no entry ever shows that. Only a value for another key may bring back what was deleted.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import pyarrow as pa
-
+from spark.formats.arrow import pa
 from spark.formats.csn import Csn
 from spark.formats.extinction import ExtinctionStatus
 from spark.formats.replica import ReplicaTables
@@ -31,7 +32,7 @@ class Buried:
         """Of each change whether its key is extinct, or has an entry here with a greater CSN.
 
         Args:
-            records: of RECORD_SCHEMA, all of them changes.
+            records: of `record_schema`, all of them changes.
         """
         index = read_index(self.conn, self.tables)
         names = ("database", "key", "csn")

@@ -1,10 +1,10 @@
 """How far a copy has come, in the transaction that writes its entries."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 
-import numpy as np
-import pyarrow as pa
-
+from spark.formats.arrow import np, pa
 from spark.formats.changes.checks import csn_column, rids_of
 from spark.formats.csn import Csn
 from spark.replication.sessions.row import SessionRow
@@ -15,7 +15,7 @@ def after_entries(row: SessionRow, batch: pa.RecordBatch) -> SessionRow:
     """The session's row with the entries of one more batch: the last, their number, the greatest CSNs.
 
     Args:
-        batch: of ENTRY_SCHEMA, by ascending (database, key).
+        batch: of `entry_schema`, by ascending (database, key).
     Raises: TotalNotUnderWay.
     """
     total = require_total(row)

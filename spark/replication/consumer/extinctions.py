@@ -8,20 +8,21 @@ Invariants:
 Source: design.md, Extinction; je-extinction-filter.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
-import pyarrow as pa
-
+from spark.formats.arrow import pa
 from spark.formats.csn import Csn
 from spark.formats.extinction import Extinction
 from spark.formats.replica import ReplicaTables, tables_of
 from spark.replication.csn_generator import adjust
 from spark.replication.errors import ReplicaMissing, ReplicaNotOnline
 from spark.replication.proofs.chain import chain_of
-from spark.replication.records import RECORD_SCHEMA, RecordKind, ReplicaRow, ReplicaStatus
+from spark.replication.records import RecordKind, ReplicaRow, ReplicaStatus, record_schema
 from spark.replication.replica.appending import Own, give_csns, read_own
 from spark.replication.replica.extinction_index import parse_stored
 from spark.replication.replica.replica import (
@@ -119,7 +120,7 @@ def put_extinctions(conn: Connection, tables: ReplicaTables, records: pa.RecordB
     The caller holds the locks of session and generator. One that is known already stays as it is.
 
     Args:
-        records: of RECORD_SCHEMA, each with a payload that can be read.
+        records: of record_schema(), each with a payload that can be read.
         now_s: by the target's clock.
     """
     assert conn.in_transaction, "an extinction and what it forbids share one transaction"
@@ -172,7 +173,7 @@ def find_extinction(conn: Connection, extinction_id: str) -> KnownExtinction | N
 
 
 def read_records(conn: Connection) -> pa.RecordBatch:
-    """All extinctions as records (RECORD_SCHEMA) in the order of their CSNs, as a total copy takes them."""
+    """All extinctions as records (record_schema()) in the order of their CSNs, as a total copy takes them."""
     rows = conn.execute(f"select csn, payload from {tables_of(conn).extinctions} order by csn")
     return _records([(csn, None, bytes(payload)) for csn, payload in rows])
 
@@ -217,8 +218,8 @@ def _records(rows: Sequence[tuple[str, str | None, bytes]]) -> pa.RecordBatch:
     csns, prevs, payloads = zip(*rows, strict=True) if rows else ((), (), ())
     count = len(rows)
     columns = [csns, prevs, [RecordKind.EXTINCTION.value] * count, [b""] * count, [b""] * count, payloads]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, RECORD_SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=RECORD_SCHEMA)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, record_schema(), strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=record_schema())
 
 
 def _values(extinction: Extinction, csn: Csn, *, now_s: int) -> dict[str, Any]:

@@ -8,12 +8,13 @@ batches were; whoever was put back and wrote on has another one. A value is None
 come from a version that kept none.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Final
 
-import pyarrow as pa
-
+from spark.formats.arrow import pa
 from spark.formats.changes.checks import rids_of
 from spark.replication.records import RecordKind
 
@@ -34,7 +35,7 @@ def base_of(rid: int, csn: str) -> bytes:
 
 
 def digests_of(batch: pa.RecordBatch) -> list[bytes]:
-    """d(n) of each record of RECORD_SCHEMA; one that was withheld carries it."""
+    """d(n) of each record of `record_schema`; one that was withheld carries it."""
     columns = [
         batch.column(name).to_pylist() for name in ("csn", "prev", "kind", "database", "key", "payload")
     ]

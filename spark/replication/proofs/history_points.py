@@ -5,17 +5,18 @@ copy (`points`); or it was here and was trimmed, and nothing is known of it any 
 point that has no record was never a change of this history.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-import pyarrow as pa
-
+from spark.formats.arrow import pa
 from spark.formats.csn import Csn
 from spark.formats.replica import ReplicaTables, tables_of
 from spark.replication.proofs.chain import base_of, chain_of, seed_of
-from spark.replication.records import RECORD_SCHEMA
+from spark.replication.records import record_schema
 from spark.targets.connection import Connection
 
 _PAGE_ROWS: Final = 5_000
@@ -152,7 +153,7 @@ def _fill(conn: Connection, tables: ReplicaTables, rid: int) -> None:
     while True:
         with conn.transaction():
             rows = conn.execute(
-                f"select {', '.join(RECORD_SCHEMA.names)} from {tables.changelog}"
+                f"select {', '.join(record_schema().names)} from {tables.changelog}"
                 " where rid = :rid and csn > :after and chain is null order by csn limit :rows",
                 {"rid": rid, "after": after, "rows": _PAGE_ROWS},
             )
@@ -184,7 +185,7 @@ def read_records_between(
 ) -> pa.RecordBatch:
     """Records of one replica above a CSN, up to and with another."""
     rows = conn.execute(
-        f"select {', '.join(RECORD_SCHEMA.names)} from {tables_of(conn).changelog}"
+        f"select {', '.join(record_schema().names)} from {tables_of(conn).changelog}"
         " where rid = :rid and csn > :after and csn <= :upto order by csn limit :rows",
         {"rid": rid, "after": str(after), "upto": str(upto), "rows": rows_max},
     )
@@ -192,11 +193,11 @@ def read_records_between(
 
 
 def _batch(rows: list[tuple[object, ...]]) -> pa.RecordBatch:
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(RECORD_SCHEMA)
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(record_schema())
     arrays = [
-        pa.array(list(column), field.type) for column, field in zip(columns, RECORD_SCHEMA, strict=True)
+        pa.array(list(column), field.type) for column, field in zip(columns, record_schema(), strict=True)
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=RECORD_SCHEMA)
+    return pa.RecordBatch.from_arrays(arrays, schema=record_schema())
 
 
 def _bytes(value: bytes | memoryview | None) -> bytes | None:

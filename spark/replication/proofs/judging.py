@@ -11,11 +11,12 @@ A CSN without a value comes from before there were chains: then it counts that t
 Source: decisions/0016.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import pyarrow as pa
-
+from spark.formats.arrow import pa
 from spark.formats.csn import Csn
 from spark.formats.replica import ReplicaTables, tables_of
 from spark.replication.proofs.chain import chain_of, follow

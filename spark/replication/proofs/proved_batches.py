@@ -1,9 +1,10 @@
 """Batches with their proof: it travels in the metadata of the Arrow schema, under the digest of the body."""
 
+from __future__ import annotations
+
 from typing import Final
 
-import pyarrow as pa
-
+from spark.formats.arrow import pa
 from spark.formats.changes.batch import encode_arrow
 from spark.formats.changes.errors import BatchUnreadable
 from spark.replication.proofs.shown_proofs import proof_of

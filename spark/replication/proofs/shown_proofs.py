@@ -1,9 +1,10 @@
 """What a replica shows of its history: at acquire, and beside the records of a batch."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
-import pyarrow as pa
-
+from spark.formats.arrow import pa
 from spark.formats.changes.checks import rids_of
 from spark.formats.csn import Csn
 from spark.formats.replica import ReplicaTables, tables_of

@@ -7,16 +7,17 @@ Invariants:
 Source: design.md, Replication.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import pyarrow as pa
-
+from spark.formats.arrow import pa
 from spark.formats.csn import FIELD_MAX, Csn
 from spark.formats.replica import ReplicaTables
 from spark.replication.csn_generator import GeneratorState, adjust, next_csn
 from spark.replication.proofs.chain import chain_of, seed_of
-from spark.replication.records import LOCAL_SCHEMA, RECORD_SCHEMA, RecordKind, ReplicaRow, ReplicaStatus
+from spark.replication.records import RecordKind, ReplicaRow, ReplicaStatus, local_schema, record_schema
 from spark.replication.replica.extinction_index import mark_of
 from spark.replication.replica.replica import advance_ruv, save_generator, save_replica
 from spark.replication.replica.upsert import clock_of, entries_of, put_changes, put_entries
@@ -72,7 +73,7 @@ class Appender:
         self._state = adjust(self._state, remote=csn, now_s=self._now_s)
 
     def append(self, batches: Sequence[pa.RecordBatch]) -> list[str]:
-        """Write changes of LOCAL_SCHEMA in their order; the CSN of each.
+        """Write changes of local_schema() in their order; the CSN of each.
 
         Raises: ClockSkewExceeded, TimestampOutOfRange.
         """
@@ -130,7 +131,7 @@ def read_own(conn: Connection, tables: ReplicaTables, rid: int) -> Own:
 
 
 def _records(batches: Sequence[pa.RecordBatch], csns: list[str], *, before: str | None) -> pa.RecordBatch:
-    assert all(batch.schema.equals(LOCAL_SCHEMA) for batch in batches), "changes as clients write them"
+    assert all(batch.schema.equals(local_schema()) for batch in batches), "changes as clients write them"
     changes = pa.Table.from_batches(batches)
     columns = [pa.concat_arrays(column.chunks) for column in changes.columns]
     return pa.RecordBatch.from_arrays(
@@ -140,5 +141,5 @@ def _records(batches: Sequence[pa.RecordBatch], csns: list[str], *, before: str 
             pa.repeat(pa.scalar(RecordKind.CHANGE.value), len(csns)),
             *columns,
         ],
-        schema=RECORD_SCHEMA,
+        schema=record_schema(),
     )

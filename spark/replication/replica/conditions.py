@@ -8,12 +8,13 @@ Rules:
 - a key without an entry and a deleted one are both `none`; a tombstone may be named by its CSN as well.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import pyarrow as pa
-
+from spark.formats.arrow import pa
 from spark.formats.replica import ReplicaTables
 from spark.targets.connection import Connection
 

@@ -13,20 +13,20 @@ What is read at once is bounded in rows and bytes, each page in a statement of i
 it lies within the RUV and above the purge vector, entries are quiet as long as the RUV stays.
 """
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
-import pyarrow as pa
-
+from spark.formats.arrow import np, pa
 from spark.formats.csn import Csn
 from spark.formats.extinction import ExtinctionIndex, ExtinctionStatus
 from spark.formats.part import Part
 from spark.formats.replica import tables_of
 from spark.replication.proofs.withholding import withhold
-from spark.replication.records import RECORD_SCHEMA
+from spark.replication.records import record_schema
 from spark.replication.replica.extinction_index import read_index
 from spark.targets.connection import Connection
 from spark.targets.key_order import select_by_index
@@ -255,9 +255,9 @@ def _as_held(rows: list[tuple[Any, ...]], part: Part | None) -> Iterator[tuple[A
     if part is not None:
         columns = (csns, prevs, kinds, map(bytes, databases), map(bytes, keys), payloads)
         arrays = [
-            pa.array(list(values), field.type) for values, field in zip(columns, RECORD_SCHEMA, strict=True)
+            pa.array(list(values), field.type) for values, field in zip(columns, record_schema(), strict=True)
         ]
-        batch = withhold(pa.RecordBatch.from_arrays(arrays, schema=RECORD_SCHEMA), part)
+        batch = withhold(pa.RecordBatch.from_arrays(arrays, schema=record_schema()), part)
         names = ("kind", "database", "key", "payload")
         kinds, databases, keys, payloads = (tuple(batch.column(name).to_pylist()) for name in names)
     return iter((csns, kinds, databases, keys, payloads))

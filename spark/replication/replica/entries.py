@@ -1,14 +1,15 @@
 """The entries of a replica, read by their keys: one, or pages in the order of (database, key)."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
+from spark.formats.arrow import pa
 from spark.formats.csn import Csn
 from spark.formats.replica import tables_of
 from spark.replication.errors import ReplicaMissing
-from spark.replication.records import ENTRY_SCHEMA
+from spark.replication.records import entry_schema
 from spark.targets.connection import Connection
 from spark.targets.errors import TargetTablesMissing
 from spark.targets.key_order import read_by_index
@@ -46,7 +47,7 @@ def read_entries(
     prefix: bytes | None = None,
     tombstones: bool = True,
 ) -> pa.RecordBatch:
-    """One page in the order of (database, key), of ENTRY_SCHEMA; an empty page is the end.
+    """One page in the order of (database, key), of entry_schema(); an empty page is the end.
 
     Args:
         after: the last key of the page before.
@@ -82,11 +83,11 @@ def read_entries(
     else:
         with conn.transaction(read_only=True):
             rows = _read_page(conn, sql, params)
-    columns: list[tuple[Any, ...]] = list(zip(*rows, strict=True)) if rows else [()] * len(ENTRY_SCHEMA)
+    columns: list[tuple[Any, ...]] = list(zip(*rows, strict=True)) if rows else [()] * len(entry_schema())
     if conn.dialect.name == "sqlite":
         columns[-1] = tuple(bool(each) for each in columns[-1])
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, ENTRY_SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=ENTRY_SCHEMA)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, entry_schema(), strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=entry_schema())
 
 
 def end_of(prefix: bytes) -> bytes | None:

@@ -6,20 +6,21 @@ session's), which whoever commits an extinction holds too: no key of it is writt
 The CSNs of all extinctions name an index; it is built once for each set of them and process.
 """
 
+from __future__ import annotations
+
 import threading
 from collections import Counter, OrderedDict
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
-
+from spark.formats.arrow import np, pa, pc
 from spark.formats.extinction import Extinction, ExtinctionIndex, ExtinctionInvalid, ExtinctionStatus
 from spark.formats.replica import ReplicaTables
 from spark.replication.errors import ReplicationRefused
 from spark.targets.connection import Connection, Target
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 INDEXES_KEPT: Final = 64
 NO_EXTINCTIONS: Final = ExtinctionIndex(())

@@ -1,24 +1,27 @@
 """The changelog as it is shown: pages in the order of (rid, csn)."""
 
-from typing import Final
+from __future__ import annotations
 
-import pyarrow as pa
+from functools import cache
 
+from spark.formats.arrow import pa
 from spark.formats.replica import tables_of
 from spark.replication.errors import ReplicaMissing
-from spark.replication.records import RECORD_SCHEMA
+from spark.replication.records import record_schema
 from spark.targets.connection import Connection
 from spark.targets.errors import TargetTablesMissing
 
-HISTORY_SCHEMA: Final = pa.schema(
-    [pa.field("rid", pa.int32()), *RECORD_SCHEMA, pa.field("logged_at_s", pa.int64())]
-)
+
+@cache
+def history_schema() -> pa.Schema:
+    """A page of a changelog."""
+    return pa.schema([pa.field("rid", pa.int32()), *record_schema(), pa.field("logged_at_s", pa.int64())])
 
 
 def read_history(
     conn: Connection, *, rid: int | None, after: tuple[int, str] | None, rows_max: int
 ) -> pa.RecordBatch:
-    """One page of records, of HISTORY_SCHEMA; fewer than `rows_max` are the end.
+    """One page of records, of `history_schema`; fewer than `rows_max` are the end.
 
     Args:
         rid: only this replica's.
@@ -41,6 +44,6 @@ def read_history(
         )
     except TargetTablesMissing as error:
         raise ReplicaMissing(error.detail) from error
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(HISTORY_SCHEMA)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, HISTORY_SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=HISTORY_SCHEMA)
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(history_schema())
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, history_schema(), strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=history_schema())

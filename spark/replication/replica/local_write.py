@@ -10,13 +10,14 @@ Invariants:
 Source: design.md, Replication; facts/replication-session, sections 2 and 4.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-import pyarrow as pa
-
+from spark.formats.arrow import pa
 from spark.formats.extinction import ExtinctionIndex
 from spark.formats.replica import ReplicaTables, tables_of
 from spark.replication.csn_generator import GeneratorState
@@ -65,7 +66,7 @@ class RequestKey:
 
 @dataclass(frozen=True, slots=True)
 class LocalRequest:
-    """The changes of one request, a batch of LOCAL_SCHEMA in the writer's order, and what they depend on."""
+    """The changes of one request and what they depend on: a batch of `local_schema` in the writer's order."""
 
     batch: pa.RecordBatch
     idempotency: RequestKey | None = None

@@ -6,14 +6,14 @@ Invariants:
 - both run inside the caller's transaction and change nothing but the one table.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any, Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
+from spark.formats.arrow import pa, pc
 from spark.formats.replica import ReplicaTables
-from spark.replication.records import ENTRY_SCHEMA, RECORD_SCHEMA
+from spark.replication.records import entry_schema, record_schema
 from spark.targets.connection import Connection
 from spark.targets.dialects.postgresql_copy import encode_rows
 from spark.targets.errors import TargetRowConflict
@@ -45,13 +45,13 @@ def put_changes(
     """Append records to the changelog, inside the caller's transaction.
 
     Args:
-        batch: of RECORD_SCHEMA, without records that are there already.
+        batch: of record_schema(), without records that are there already.
         logged_at_s: seconds since 1970 by the target's clock; None asks it.
         chain: of each record (chain.py).
     Raises: TargetRowConflict: one of the CSNs is there already.
     """
     assert conn.in_transaction, "records and the RUV share one transaction"
-    assert batch.schema.equals(RECORD_SCHEMA), batch.schema
+    assert batch.schema.equals(record_schema()), batch.schema
     if batch.num_rows == 0:
         return
     at_s = clock_s(conn) if logged_at_s is None else logged_at_s
@@ -77,10 +77,10 @@ def put_entries(conn: Connection, tables: ReplicaTables, batch: pa.RecordBatch) 
     """Bring entries up to the greatest CSN of each key, inside the caller's transaction.
 
     Args:
-        batch: of ENTRY_SCHEMA, in any order, keys as often as they come.
+        batch: of entry_schema(), in any order, keys as often as they come.
     """
     assert conn.in_transaction, "entries and the RUV share one transaction"
-    assert batch.schema.equals(ENTRY_SCHEMA), batch.schema
+    assert batch.schema.equals(entry_schema()), batch.schema
     if batch.num_rows == 0:
         return
     rows = newest_of(batch)
@@ -99,10 +99,10 @@ def put_entries(conn: Connection, tables: ReplicaTables, batch: pa.RecordBatch) 
 
 
 def entries_of(records: pa.RecordBatch) -> pa.RecordBatch:
-    """The entries that records of kind CHANGE make; RECORD_SCHEMA in, ENTRY_SCHEMA out, row by row."""
+    """The entries that records of kind CHANGE make; record_schema() in, entry_schema() out, row by row."""
     payload = records.column("payload")
     columns = [records.column("database"), records.column("key"), payload, records.column("csn")]
-    return pa.RecordBatch.from_arrays([*columns, payload.is_null()], schema=ENTRY_SCHEMA)
+    return pa.RecordBatch.from_arrays([*columns, payload.is_null()], schema=entry_schema())
 
 
 def newest_of(batch: pa.RecordBatch) -> pa.RecordBatch:

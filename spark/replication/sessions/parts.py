@@ -8,10 +8,9 @@ Rules:
   replicas alone.
 """
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
+from __future__ import annotations
 
+from spark.formats.arrow import np, pa, pc
 from spark.formats.changes.checks import byte_lengths
 from spark.formats.part import Part, shown_part
 from spark.formats.replica import ReplicaTables

@@ -1,7 +1,7 @@
 """The file of a replica's snapshot: a tar that any tar reads, of Parquet files and a signed manifest.
 
-    extinctions.parquet          RECORD_SCHEMA, first, where there are any
-    entries-000002.parquet ...   ENTRY_SCHEMA, by ascending (database, key) over all files
+    extinctions.parquet          record_schema(), first, where there are any
+    entries-000002.parquet ...   entry_schema(), by ascending (database, key) over all files
     manifest.json                last: RUV, generation and history; SHA-256 of each file; signature
 
 The signature is by the key of the replica, over the manifest without it. A file that was cut short has no
@@ -30,7 +30,7 @@ from spark.formats.replica import DATABASE_MAX_BYTES, KEY_MAX_BYTES, VALUE_MAX_B
 from spark.formats.ruv import parse_rid
 from spark.replication.errors import ReplicationRefused
 from spark.replication.proofs.values import SIGNATURE_BYTES, History
-from spark.replication.records import ENTRY_SCHEMA, RECORD_SCHEMA, RecordKind
+from spark.replication.records import RecordKind, entry_schema, record_schema
 
 FORMAT: Final = 1
 MANIFEST: Final = "manifest.json"
@@ -221,7 +221,7 @@ def read_parts(path: Path, manifest: Manifest) -> Iterator[tuple[str, pa.RecordB
             continue
         if name not in told or told[name].sha256 != sha256(body).hexdigest():
             raise SnapshotDamaged(f"{name} has changed while it was read")
-        schema = RECORD_SCHEMA if name == EXTINCTIONS else ENTRY_SCHEMA
+        schema = record_schema() if name == EXTINCTIONS else entry_schema()
         rows = _rows(name, body, schema, wanted=told[name].rows)
         rules.check(name, rows)
         yield name, rows

@@ -7,20 +7,21 @@ Invariants:
   that is left for every page.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-import numpy as np
-import pyarrow as pa
-
+from spark.formats.arrow import np, pa
 from spark.formats.csn import CSN_CHARS
 from spark.formats.replica import tables_of
 from spark.replication.errors import ReplicationRefused
-from spark.replication.records import RECORD_SCHEMA
+from spark.replication.records import record_schema
 from spark.targets.connection import Connection
 
-_COLUMNS: Final = ", ".join(RECORD_SCHEMA.names)
+_COLUMNS: Final = "csn, prev, kind, database, key, payload"
+"""Of `record_schema`, in its order."""
 _BYTES: Final = "octet_length(database) + octet_length(key) + coalesce(octet_length(payload), 0)"
 ONLY_BY_KEY: Final = (
     "select set_config('enable_sort', 'off', true), set_config('enable_seqscan', 'off', true),"
@@ -68,7 +69,7 @@ class Page:
     """What a page may hold.
 
     Args:
-        source: a select of RECORD_SCHEMA's columns without an order, or several in `union all`, each over a
+        source: a select of record_schema()'s columns without an order, or several in `union all`, each over a
             range of one replica's CSNs.
         params: of `source`.
         bytes_max: of databases, keys and payloads before its last row; the last row may exceed it.
@@ -95,7 +96,7 @@ def range_source(conn: Connection, *, rid: int, is_open: bool = True) -> str:
 
 
 def read_page(conn: Connection, page: Page) -> pa.RecordBatch:
-    """Read one page, of RECORD_SCHEMA; empty: there is nothing (more).
+    """Read one page, of record_schema(); empty: there is nothing (more).
 
     Raises: ChangelogDamaged. TargetError.
     """
@@ -132,12 +133,14 @@ def _read_stepwise(conn: Connection, page: Page) -> pa.RecordBatch:
                 break
     finally:
         found.close()
-    columns: list[Any] = list(zip(*rows, strict=True)) if rows else [()] * len(RECORD_SCHEMA)
+    columns: list[Any] = list(zip(*rows, strict=True)) if rows else [()] * len(record_schema())
     try:
-        arrays = [pa.array(values, field.type) for values, field in zip(columns, RECORD_SCHEMA, strict=True)]
+        arrays = [
+            pa.array(values, field.type) for values, field in zip(columns, record_schema(), strict=True)
+        ]
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise ChangelogDamaged(f"the changelog holds what no replica writes: {error}") from error
-    return pa.RecordBatch.from_arrays(arrays, schema=RECORD_SCHEMA)
+    return pa.RecordBatch.from_arrays(arrays, schema=record_schema())
 
 
 def _read_postgresql(conn: Connection, page: Page) -> pa.RecordBatch:
@@ -149,7 +152,7 @@ def _read_postgresql(conn: Connection, page: Page) -> pa.RecordBatch:
 
 
 def decode_rows(messages: Iterable[bytes]) -> pa.RecordBatch:
-    """Read a `COPY ... TO STDOUT (FORMAT BINARY)` of the columns of RECORD_SCHEMA, without a loop over rows.
+    """Read a `COPY ... TO STDOUT (FORMAT BINARY)` of `record_schema`, without a loop over rows.
 
     Args:
         messages: one for each row, the header before the first or with it, the trailer after the last.
@@ -166,19 +169,19 @@ def decode_rows(messages: Iterable[bytes]) -> pa.RecordBatch:
     ends = np.cumsum(np.fromiter(map(len, parts), dtype=np.int64, count=len(parts)))
     place = np.concatenate((np.zeros(1, dtype=np.int64), ends[:-1])) if parts else ends
     fields = _big_endian(data, place, size=2)
-    assert bool(np.all(fields == len(RECORD_SCHEMA))), "a message is a row"
+    assert bool(np.all(fields == len(record_schema()))), "a message is a row"
     place = place + 2
     columns = []
-    for field in RECORD_SCHEMA:
+    for field in record_schema():
         lengths = _big_endian(data, place, size=4).astype(np.int32)
         begins = place + 4
         place = begins + np.maximum(lengths, 0)
         columns.append(_cut(data, begins, place, lengths < 0).cast(field.type))
     assert bool(np.all(place == ends)), "a row ends with its message"
-    return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
+    return pa.RecordBatch.from_arrays(columns, schema=record_schema())
 
 
-_Numbers = np.typing.NDArray[np.integer]
+_Numbers: TypeAlias = "np.typing.NDArray[np.integer]"
 
 
 def _big_endian(data: np.typing.NDArray[np.uint8], place: _Numbers, *, size: int) -> _Numbers:

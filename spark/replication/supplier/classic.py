@@ -22,7 +22,7 @@ from spark.formats.csn import Csn
 from spark.formats.part import Part
 from spark.formats.replica import tables_of
 from spark.replication.proofs.withholding import withhold
-from spark.replication.records import RECORD_SCHEMA
+from spark.replication.records import record_schema
 from spark.replication.supplier.changelog_pages import (
     AFTER_ALL,
     BEFORE_ALL,
@@ -50,7 +50,7 @@ REPLICAS_AT_ONCE: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One load: what was decided, and of its buffer what is sent (RECORD_SCHEMA; may be empty)."""
+    """One load: what was decided, and of its buffer what is sent (record_schema(); may be empty)."""
 
     decision: Decision
     batch: pa.RecordBatch
@@ -144,7 +144,7 @@ class ClassicReader:
 
 
 def _nothing() -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([], schema=RECORD_SCHEMA)
+    return pa.RecordBatch.from_pylist([], schema=record_schema())
 
 
 def _rids_logged(conn: Connection) -> list[int]:

@@ -75,7 +75,7 @@ class _Stream:
 
 
 class WindowReader:
-    """An iterator of batches (RECORD_SCHEMA) in the order of all CSNs; ends when all windows were given.
+    """An iterator of batches (`record_schema`) in the order of all CSNs; ends when all windows were given.
 
     Args:
         conn: used for each page, free between two batches.

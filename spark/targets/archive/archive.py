@@ -5,6 +5,8 @@ there is no manifest: then every whole file counts, and readers keep each key on
 Source: design.md, 'Purge', `archive`.
 """
 
+from __future__ import annotations
+
 import hashlib
 import io
 import os
@@ -15,9 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
+from spark.formats.arrow import pa, pq
 from spark.targets.archive import mariadb as archive_mariadb
 from spark.targets.archive import mysql as archive_mysql
 from spark.targets.archive import postgresql as archive_postgresql

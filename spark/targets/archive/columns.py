@@ -17,14 +17,15 @@ The file's metadata keeps dialect, table, primary key, encoding and the identity
 metadata keeps the source type.
 """
 
+from __future__ import annotations
+
 import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-import pyarrow as pa
-
+from spark.formats.arrow import pa
 from spark.targets.connection import Connection, DialectName
 from spark.targets.errors import ArchiveCorrupt, TargetTablesMissing
 
@@ -33,16 +34,19 @@ EXACT_SUFFIX = "#exact"
 Kind = Literal["integer", "timestamp", "text", "bytes", "sqlite"]
 
 # Text in #exact.text are the bytes of a text that is no valid text in the database's encoding.
-STORAGE_CLASSES = pa.struct(
-    [("integer", pa.int64()), ("real", pa.float64()), ("text", pa.binary()), ("blob", pa.binary())]
-)
-_INTEGERS = {"smallint": pa.int16(), "integer": pa.int32(), "bigint": pa.int64()}
+_STORAGE_CLASSES: Final = (("integer", "int64"), ("real", "float64"), ("text", "binary"), ("blob", "binary"))
+_INTEGERS: Final = {"smallint": "int16", "integer": "int32", "bigint": "int64"}
 _TIMESTAMP = re.compile(r"timestamp(\(\d\))? (?P<zone>with|without) time zone")
 _MYSQL_INTEGERS = {"tinyint": 8, "smallint": 16, "mediumint": 32, "int": 32, "integer": 32, "bigint": 64}
 _MYSQL_BINARY = re.compile(
     r"(tiny|medium|long)?blob|(var)?binary|bit|geometry|point|linestring|polygon|multi.*"
 )
-_AFFINITY_TYPES = {"INTEGER": pa.int64(), "REAL": pa.float64(), "TEXT": pa.string(), "BLOB": pa.binary()}
+_AFFINITY_TYPES: Final = {"INTEGER": "int64", "REAL": "float64", "TEXT": "string", "BLOB": "binary"}
+
+
+def storage_classes() -> pa.DataType:
+    """The type of `#exact` of a value of SQLite."""
+    return pa.struct([(name, pa.type_for_alias(alias)) for name, alias in _STORAGE_CLASSES])
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +81,13 @@ class TableShape:
     def arrow_type(self, column: Column) -> Any:
         kind = self.kind(column)
         if kind == "sqlite":
-            return _AFFINITY_TYPES[main_class(column.source_type)]
+            return pa.type_for_alias(_AFFINITY_TYPES[main_class(column.source_type)])
         if kind == "integer":
-            return _mysql_integer(column) if self.dialect == "mysql" else _INTEGERS[column.source_type]
+            return (
+                _mysql_integer(column)
+                if self.dialect == "mysql"
+                else pa.type_for_alias(_INTEGERS[column.source_type])
+            )
         if kind == "timestamp":
             return pa.timestamp("us", tz="UTC" if has_zone(column) else None)
         return pa.binary() if kind == "bytes" else pa.string()
@@ -93,7 +101,7 @@ class TableShape:
                     column.name, self.arrow_type(column), metadata={"lethe.source_type": column.source_type}
                 )
             )
-            exact = {"timestamp": pa.string(), "sqlite": STORAGE_CLASSES}.get(self.kind(column))
+            exact = {"timestamp": pa.string(), "sqlite": storage_classes()}.get(self.kind(column))
             if exact is not None:
                 fields.append(
                     pa.field(column.name + EXACT_SUFFIX, exact, metadata={"lethe.exact_of": column.name})

@@ -7,6 +7,8 @@ Invariants:
 - `finish` returns only after the file and the names on its path were fsynced.
 """
 
+from __future__ import annotations
+
 import hashlib
 import io
 import os
@@ -16,9 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
+from spark.formats.arrow import pa, pq
 from spark.targets.errors import ArchiveFailed, ArchiveFull, archive_failure
 from spark.targets.files.beneath import make_directory_beneath, open_beneath
 from spark.targets.manifest import sync_directory

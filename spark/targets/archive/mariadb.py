@@ -5,15 +5,15 @@ differ, as PostgreSQL's COPY does; Arrow reads the lines. MySQL, which returns n
 types whose text is not what the server sends for them go the way of `mysql.py`.
 """
 
+from __future__ import annotations
+
 import io
 import re
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.csv as pa_csv
-
+from spark.formats.arrow import pa, pa_csv
 from spark.targets.archive.columns import Column, TableShape, mysql_word
 from spark.targets.archive.mysql import split_moments
 from spark.targets.connection import Connection

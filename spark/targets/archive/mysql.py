@@ -5,15 +5,15 @@ condition of the delete once more. As many must go as were read, else the unit i
 Text comes and goes as utf8mb4, times in UTC (a DATETIME as it stands).
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from itertools import islice
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
+from spark.formats.arrow import pa, pc
 from spark.targets.archive.columns import Column, TableShape, mysql_word
 from spark.targets.connection import Connection
 from spark.targets.dialects.dialect import Params

@@ -4,15 +4,14 @@ Out: `COPY (DELETE ... RETURNING ...) TO STDOUT` as CSV with every value quoted,
 (two quotes) differ. In: COPY's text format, escaped here.
 """
 
+from __future__ import annotations
+
 import io
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv as pa_csv
-
+from spark.formats.arrow import pa, pa_csv, pc
 from spark.targets.archive.columns import TableShape, has_zone, quoted_columns
 from spark.targets.connection import Connection
 from spark.targets.dialects.dialect import Params

@@ -1,13 +1,14 @@
 """Rows of SQLite on their way into an archive file and back, each value with its own storage class."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from itertools import islice
 from typing import Any
 
-import pyarrow as pa
-
-from spark.targets.archive.columns import STORAGE_CLASSES, TableShape, main_class
+from spark.formats.arrow import pa
+from spark.targets.archive.columns import TableShape, main_class, storage_classes
 from spark.targets.connection import Connection
 from spark.targets.dialects.dialect import Params
 
@@ -102,7 +103,7 @@ def _table(shape: TableShape, block: list[tuple[Any, ...]], schema: Any) -> Any:
             main.append(value)
             exact.append(other)
         arrays.append(pa.array(main, shape.arrow_type(column)))
-        arrays.append(pa.array(exact, STORAGE_CLASSES))
+        arrays.append(pa.array(exact, storage_classes()))
     return pa.Table.from_arrays(arrays, schema=schema)
 
 

@@ -4,11 +4,11 @@ A row is a count of its fields (int16), then for each field its length (int32, -
 big-endian. Source: PostgreSQL's manual, COPY, "Binary Format".
 """
 
+from __future__ import annotations
+
 from typing import Any, Final
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
+from spark.formats.arrow import np, pa, pc
 
 _BEGIN: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _END: Final = b"\xff\xff"

@@ -19,7 +19,7 @@ from app.settings import Settings
 from app.stores.errors import StoreNotFound
 from app.stores.models import StoreCreate
 from app.stores.service import create_store
-from spark.replication.records import LOCAL_SCHEMA
+from spark.replication.records import local_schema
 from spark.replication.replica.local_write import LocalRequest, RequestKey, RequestWritten
 from tests.app.fake_clock import FakeClock
 
@@ -48,7 +48,7 @@ class Watched(ChangeWriters):
 
 def waiting(*keys: bytes, idempotency: str | None = None, fingerprint: str = "f") -> Waiting:
     columns = {"database": [b"d"] * len(keys), "key": list(keys), "value": [b"v"] * len(keys)}
-    batch = pa.RecordBatch.from_pydict(columns, schema=LOCAL_SCHEMA)
+    batch = pa.RecordBatch.from_pydict(columns, schema=local_schema())
     found = None if idempotency is None else RequestKey(idempotency, fingerprint)
     return Waiting(LocalRequest(batch, found), Writer("tok_1", "writer", None))
 

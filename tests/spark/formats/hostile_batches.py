@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from spark.replication.records import ENTRY_SCHEMA, LOCAL_SCHEMA, RECORD_SCHEMA
+from spark.replication.records import entry_schema, local_schema, record_schema
 
-SCHEMAS = {"record": RECORD_SCHEMA, "entry": ENTRY_SCHEMA, "local": LOCAL_SCHEMA}
+SCHEMAS = {"record": record_schema(), "entry": entry_schema(), "local": local_schema()}
 FORMS = ("plain", "large", "view", "dictionary")
 COMPRESSIONS = (None, "zstd", "lz4")
 _LARGE = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
@@ -35,18 +35,18 @@ def sample(name: str, rows: int = 12) -> pa.RecordBatch:
     """Some rows with nulls, empty values and several replicas."""
     values = [None if number % 3 == 1 else b"v" * (number * 9) for number in range(rows)]
     if name == "local":
-        return batch_of(LOCAL_SCHEMA, [(b"db", b"k%d" % number, values[number]) for number in range(rows)])
+        return batch_of(local_schema(), [(b"db", b"k%d" % number, values[number]) for number in range(rows)])
     csns = [csn_of(number, number % 3 + 1) for number in range(rows)]
     if name == "entry":
         return batch_of(
-            ENTRY_SCHEMA,
+            entry_schema(),
             [
                 (b"db", b"k%03d" % number, values[number], csns[number], values[number] is None)
                 for number in range(rows)
             ],
         )
     return batch_of(
-        RECORD_SCHEMA,
+        record_schema(),
         [
             (csns[number], csns[number - 3] if number >= 3 else None, "CHANGE", b"db", b"k", values[number])
             for number in range(rows)
@@ -167,14 +167,14 @@ def batches(draw: st.DrawFn, name: str) -> pa.RecordBatch:
     count = draw(st.integers(0, 12))
     if name == "local":
         rows = st.tuples(_NAMES, _NAMES, st.none() | _BYTES)
-        return batch_of(LOCAL_SCHEMA, draw(st.lists(rows, min_size=count, max_size=count)))
+        return batch_of(local_schema(), draw(st.lists(rows, min_size=count, max_size=count)))
     numbers = st.lists(st.integers(0, 10**9), min_size=count, max_size=count, unique=True)
     csns = [csn_of(number, draw(st.sampled_from((1, 0x00FF, 65_534)))) for number in sorted(draw(numbers))]
     if name == "entry":
         keys = st.lists(st.tuples(_NAMES, _NAMES), min_size=count, max_size=count, unique=True)
         values = [draw(st.none() | _BYTES) for _ in range(count)]
         found = zip(sorted(draw(keys)), values, draw(st.permutations(csns)), strict=True)
-        return batch_of(ENTRY_SCHEMA, [(*key, value, csn, value is None) for key, value, csn in found])
+        return batch_of(entry_schema(), [(*key, value, csn, value is None) for key, value, csn in found])
     records = []
     newest: dict[str, str] = {}
     kinds = st.text(
@@ -184,4 +184,4 @@ def batches(draw: st.DrawFn, name: str) -> pa.RecordBatch:
         prev = newest.get(csn[12:16])
         newest[csn[12:16]] = csn
         records.append((csn, prev, draw(kinds), draw(_BYTES), draw(_BYTES), draw(st.none() | _BYTES)))
-    return batch_of(RECORD_SCHEMA, records)
+    return batch_of(record_schema(), records)

@@ -21,7 +21,7 @@ from spark.formats.changes.batch import (
 )
 from spark.formats.changes.checks import record_faults
 from spark.formats.changes.messages import MESSAGES_MAX
-from spark.replication.records import LOCAL_SCHEMA, RECORD_SCHEMA
+from spark.replication.records import local_schema, record_schema
 from tests.spark.formats.hostile_batches import (
     COMPRESSIONS,
     FORMS,
@@ -120,7 +120,7 @@ def test_no_rows_are_a_batch(name: str) -> None:
 
 
 def test_buffers_are_compressed() -> None:
-    batch = batch_of(LOCAL_SCHEMA, [(b"db", b"key%d" % n, b"v" * 200) for n in range(500)])
+    batch = batch_of(local_schema(), [(b"db", b"key%d" % n, b"v" * 200) for n in range(500)])
     assert len(encode_arrow(batch)) < batch.nbytes / 10
 
 
@@ -199,9 +199,9 @@ def record(**changes: object) -> tuple[object, ...]:
     ],
 )
 def test_records_with_wrong_values_are_refused_by_row(row: dict[str, object], detail: str) -> None:
-    batch = batch_of(RECORD_SCHEMA, [record(csn=csn_of(1, 4)), record(**row)])
+    batch = batch_of(record_schema(), [record(csn=csn_of(1, 4)), record(**row)])
     assert refusal(stream_of(batch)) == detail
-    nullable = [pa.field(field.name, field.type) for field in RECORD_SCHEMA]
+    nullable = [pa.field(field.name, field.type) for field in record_schema()]
     declared = pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(nullable))
     assert refusal(stream_of(declared)) == detail
 
@@ -210,7 +210,7 @@ def test_wrong_link_is_told_by_its_own_row() -> None:
     rows = [record(csn=csn_of(n, 5), prev=csn_of(n - 1, 5) if n in (3, 6) else None) for n in range(8)]
     rows[6] = record(csn=csn_of(6, 5), prev=csn_of(5, 7))
     assert (
-        refusal(stream_of(batch_of(RECORD_SCHEMA, rows)))
+        refusal(stream_of(batch_of(record_schema(), rows)))
         == "prev of row 6 is of another replica than its csn"
     )
 
@@ -220,10 +220,10 @@ def test_records_of_one_replica_ascend_and_those_of_several_need_not(
     order: list[int], fault_row: int
 ) -> None:
     rows = [record(csn=csn_of(number, 5)) for number in order]
-    detail = refusal(stream_of(batch_of(RECORD_SCHEMA, rows)))
+    detail = refusal(stream_of(batch_of(record_schema(), rows)))
     assert detail == f"csn of row {fault_row} is not after the one before it of the same replica"
     apart = [record(csn=csn_of(number, rid)) for rid, number in enumerate(order, start=1)]
-    assert decoded(stream_of(batch_of(RECORD_SCHEMA, apart)), "record").num_rows == len(order)
+    assert decoded(stream_of(batch_of(record_schema(), apart)), "record").num_rows == len(order)
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ def test_entries_ascend_by_their_keys(keys: list[tuple[bytes, bytes]], is_right:
 
 
 def test_longest_values_are_read() -> None:
-    batch = batch_of(LOCAL_SCHEMA, [(b"d" * 255, b"k" * 2_000, b"v" * MIB), (b"d", b"k", b"")])
+    batch = batch_of(local_schema(), [(b"d" * 255, b"k" * 2_000, b"v" * MIB), (b"d", b"k", b"")])
     assert decoded(stream_of(batch), "local", bytes_max=2 * MIB).equals(batch)
 
 
@@ -281,7 +281,7 @@ def test_text_that_is_no_utf8_is_refused() -> None:
     batch = sample("record")
     kinds = pa.array([b"CHANGE"] * 11 + [b"CH\xffNGE"], pa.binary())
     text = pa.Array.from_buffers(pa.string(), len(kinds), kinds.buffers())
-    body = stream_of(batch.set_column(2, RECORD_SCHEMA.field("kind"), text))
+    body = stream_of(batch.set_column(2, record_schema().field("kind"), text))
     assert "UTF8" in refusal(body)
 
 
@@ -294,7 +294,7 @@ def test_records_that_no_replica_keeps_are_told_but_not_refused() -> None:
         record(csn=csn_of(5, 1), key=b"k" * 2_000, payload=b"p" * MIB, database=b"d" * 255),
         record(csn=csn_of(6, 1), kind="KEEPALIVE", key=b"k" * 2_001),
     ]
-    batch = decoded(stream_of(batch_of(RECORD_SCHEMA, rows)), "record", bytes_max=4 * MIB)
+    batch = decoded(stream_of(batch_of(record_schema(), rows)), "record", bytes_max=4 * MIB)
     assert [(fault.row, fault.detail) for fault in record_faults(batch)] == [
         (1, "key has 0 bytes, 1 to 2000 are kept"),
         (3, "database has 256 bytes, 1 to 255 are kept"),
@@ -317,7 +317,7 @@ def test_more_rows_than_agreed_are_too_large(name: str) -> None:
 def test_honest_bomb_is_refused_before_anything_is_decompressed(
     counted: pa.MemoryPool, compression: str
 ) -> None:
-    big = batch_of(LOCAL_SCHEMA, [(b"d", b"k", bytes(64 * MIB))])
+    big = batch_of(local_schema(), [(b"d", b"k", bytes(64 * MIB))])
     body = stream_of(big, compression=compression)
     assert len(body) < 300_000
     del big
@@ -347,7 +347,7 @@ def test_claim_that_is_not_what_comes_out_is_unreadable(claim: int) -> None:
 
 def with_claim(compression: str, claim: int) -> bytes:
     """A stream whose one big buffer claims so many bytes instead of its 5,000."""
-    body = stream_of(batch_of(LOCAL_SCHEMA, [(b"d", b"k", b"v" * 5_000)]), compression=compression)
+    body = stream_of(batch_of(local_schema(), [(b"d", b"k", b"v" * 5_000)]), compression=compression)
     # The offsets hold the same number, before the buffer of the values.
     before, honest, after = body.rpartition(struct.pack("<q", 5_000))
     assert honest
@@ -357,7 +357,7 @@ def with_claim(compression: str, claim: int) -> bytes:
 def test_dictionary_that_unfolds_to_gigabytes_is_refused(counted: pa.MemoryPool) -> None:
     values = pa.DictionaryArray.from_arrays(pa.array([0] * 900, pa.int16()), pa.array([b"v" * 200_000]))
     keys = pa.array([b"k"] * 900)
-    batch = pa.RecordBatch.from_arrays([keys, keys, values], names=LOCAL_SCHEMA.names)
+    batch = pa.RecordBatch.from_arrays([keys, keys, values], names=local_schema().names)
     body = stream_of(batch)
     before = counted.max_memory()
     with pytest.raises(BatchTooLarge):
@@ -372,7 +372,7 @@ def test_views_of_one_buffer_that_unfold_to_gigabytes_are_refused(counted: pa.Me
         pa.binary_view(), 900, [None, pa.py_buffer(view[:16] * 900), one.buffers()[2]]
     )
     keys = pa.array([b"k"] * 900)
-    body = stream_of(pa.RecordBatch.from_arrays([keys, keys, many], names=LOCAL_SCHEMA.names))
+    body = stream_of(pa.RecordBatch.from_arrays([keys, keys, many], names=local_schema().names))
     before = counted.max_memory()
     with pytest.raises(BatchTooLarge):
         decoded(body, "local")
@@ -424,7 +424,7 @@ def test_messages_of_an_older_version_are_refused() -> None:
 
 
 def test_broken_zstd_is_unreadable() -> None:
-    body = encode_arrow(batch_of(LOCAL_SCHEMA, [(b"d", b"k", random.Random(1).randbytes(5_000))]))
+    body = encode_arrow(batch_of(local_schema(), [(b"d", b"k", random.Random(1).randbytes(5_000))]))
     magic = b"\x28\xb5\x2f\xfd"
     assert magic in body
     assert "ZSTD" in refusal(body.replace(magic, b"\x28\xb5\x2f\xfe"), "local")
@@ -439,7 +439,7 @@ def test_view_behind_a_null_that_points_anywhere_is_not_followed() -> None:
         pa.binary_view(), 3, [column.buffers()[0], pa.py_buffer(bytes(views)), column.buffers()[2]]
     )
     keys = pa.array([b"a", b"b", b"c"])
-    body = stream_of(pa.RecordBatch.from_arrays([keys, keys, hostile], names=LOCAL_SCHEMA.names))
+    body = stream_of(pa.RecordBatch.from_arrays([keys, keys, hostile], names=local_schema().names))
     assert decoded(body, "local").column("value").to_pylist() == [b"v" * 50, None, b"w" * 50]
 
 

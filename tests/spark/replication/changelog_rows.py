@@ -11,14 +11,14 @@ import pytest
 
 from spark.formats.csn import Csn
 from spark.formats.replica import create_statements, tables_of
-from spark.replication.records import RECORD_SCHEMA
+from spark.replication.records import record_schema
 from spark.replication.supplier.decide import Window
 from spark.targets.connection import Connection, Target
 from tests.oracles.changelog_export import read_export
 from tests.spark.replication.replica_tables import NOW_S, opened, postgresql_target, sqlite_target
 
 Row = tuple[str, str | None, str, bytes, bytes, bytes | None]
-"""As in RECORD_SCHEMA."""
+"""As in record_schema()."""
 
 
 def target_of(request: pytest.FixtureRequest, folder: Path) -> Target:
@@ -73,7 +73,7 @@ def put_rows(conn: Connection, rows: Iterable[Row]) -> None:
             f"insert into {tables_of(conn).changelog}"
             " (rid, csn, prev, kind, database, key, payload, logged_at_s)"
             f" values (:rid, :csn, :prev, :kind, :database, :key, :payload, {NOW_S})",
-            [{"rid": Csn(row[0]).rid, **dict(zip(RECORD_SCHEMA.names, row, strict=True))} for row in rows],
+            [{"rid": Csn(row[0]).rid, **dict(zip(record_schema().names, row, strict=True))} for row in rows],
         )
 
 
@@ -88,9 +88,9 @@ def windows_over(rows: Iterable[Row]) -> dict[int, Window]:
 
 
 def as_rows(batches: Iterable[pa.RecordBatch]) -> list[Row]:
-    """All rows of batches, which are of RECORD_SCHEMA."""
+    """All rows of batches, which are of record_schema()."""
     found: list[Row] = []
     for batch in batches:
-        assert batch.schema.equals(RECORD_SCHEMA)
+        assert batch.schema.equals(record_schema())
         found += zip(*(column.to_pylist() for column in batch.columns), strict=True)
     return found

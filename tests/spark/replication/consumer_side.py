@@ -14,7 +14,7 @@ import pytest
 from spark.formats.csn import RID_MAX, Csn
 from spark.formats.replica import COLUMNS, tables_of
 from spark.replication.consumer.apply import Applied, apply_batch, apply_entries
-from spark.replication.records import ENTRY_SCHEMA, RECORD_SCHEMA, SessionMode
+from spark.replication.records import SessionMode, entry_schema, record_schema
 from spark.replication.replica.replica import create_file, ensure_layout
 from spark.replication.sessions.calls import Resuming
 from spark.replication.sessions.row import Ticket
@@ -181,12 +181,12 @@ def chain(
 
 def records(rows: Sequence[Row]) -> pa.RecordBatch:
     """Records as they were decoded."""
-    return _batch(rows, RECORD_SCHEMA)
+    return _batch(rows, record_schema())
 
 
 def entries(rows: Sequence[tuple[bytes, bytes, bytes | None, Csn]]) -> pa.RecordBatch:
     """Entries as they were decoded."""
-    return _batch([(*row, row[2] is None) for row in rows], ENTRY_SCHEMA)
+    return _batch([(*row, row[2] is None) for row in rows], entry_schema())
 
 
 def _batch(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:

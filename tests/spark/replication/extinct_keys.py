@@ -9,7 +9,7 @@ import pyarrow as pa
 from spark.formats.csn import Csn
 from spark.formats.extinction import Extinction
 from spark.formats.extinction_filter import Filter
-from spark.replication.records import LOCAL_SCHEMA
+from spark.replication.records import local_schema
 from spark.replication.replica.local_write import (
     Expected,
     GroupWritten,
@@ -41,7 +41,7 @@ def local(rows: Sequence[tuple[bytes, bytes | None]], *, key: str | None = None)
     """A request with changes of the database, (key, value)."""
     columns = [[b"db"] * len(rows), [name for name, _ in rows], [value for _, value in rows]]
     arrays = [pa.array(column, pa.binary()) for column in columns]
-    batch = pa.RecordBatch.from_arrays(arrays, schema=LOCAL_SCHEMA)
+    batch = pa.RecordBatch.from_arrays(arrays, schema=local_schema())
     return LocalRequest(batch, None if key is None else RequestKey(key, "same"))
 
 

@@ -21,7 +21,7 @@ from spark.replication.consumer.extinctions import read_records
 from spark.replication.errors import ReplicaNotOnline, ReplicaNotWhole, ReplicationRefused, ReplicaWasRestored
 from spark.replication.proofs.judging import judge_consumer
 from spark.replication.proofs.shown_proofs import proof_of, shown_history
-from spark.replication.records import LOCAL_SCHEMA, ReplicaStatus, SessionMode
+from spark.replication.records import ReplicaStatus, SessionMode, local_schema
 from spark.replication.replica import local_write, replica
 from spark.replication.replica.entries import read_entries
 from spark.replication.sessions.row import Ticket
@@ -90,7 +90,7 @@ class Machine:
         """Local changes of one request; the CSNs that were answered. Nothing where the replica refuses."""
         self.clock_s += 1
         rows = [{"database": DATABASE, "key": key, "value": value} for key in keys]
-        batch = pa.RecordBatch.from_pylist(rows, schema=LOCAL_SCHEMA)
+        batch = pa.RecordBatch.from_pylist(rows, schema=local_schema())
         try:
             done = local_write.write_group(
                 self.conn, [local_write.LocalRequest(batch)], now_s=self.clock_s, expected=self.expected()

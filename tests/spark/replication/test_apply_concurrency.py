@@ -11,7 +11,7 @@ from random import Random
 import pyarrow as pa
 
 from spark.formats.csn import Csn
-from spark.replication.records import LOCAL_SCHEMA
+from spark.replication.records import local_schema
 from spark.replication.replica.local_write import Expected, LocalRequest, write_group
 from spark.targets.connection import SessionLimits, Target
 from spark.targets.errors import TargetLockTimeout
@@ -59,7 +59,7 @@ def write_locally(side: ConsumerSide) -> None:
     for number in range(GROUPS):
         rows = [(b"db", b"%d" % random.randrange(KEYS), b"local %d" % number) for _ in range(5)]
         columns = [pa.array(list(column), pa.binary()) for column in zip(*rows, strict=True)]
-        request = LocalRequest(pa.RecordBatch.from_arrays(columns, schema=LOCAL_SCHEMA))
+        request = LocalRequest(pa.RecordBatch.from_arrays(columns, schema=local_schema()))
         again(
             lambda request=request: write_group(
                 side.conn, [request], now_s=NOW_S, expected=Expected("inc_first", None)
@@ -120,6 +120,6 @@ def test_a_local_write_after_a_received_change_of_its_key_wins(place: Target) ->
         rows = [change(Csn.of(NOW_S + 600, 50, 1), None, key=b"0", value=b"received")]
         side.apply(rows, epoch=epoch, seq=1)
         columns = [pa.array([value], pa.binary()) for value in (b"db", b"0", b"local")]
-        request = LocalRequest(pa.RecordBatch.from_arrays(columns, schema=LOCAL_SCHEMA))
+        request = LocalRequest(pa.RecordBatch.from_arrays(columns, schema=local_schema()))
         write_group(side.conn, [request], now_s=NOW_S, expected=Expected("inc_first", None))
         assert side.entries()[b"db", b"0"][0] == b"local"

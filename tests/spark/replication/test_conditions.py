@@ -13,7 +13,7 @@ import pytest
 from spark.formats.csn import RID_MAX, Csn
 from spark.formats.replica import tables_of
 from spark.replication.consumer.apply import apply_batch
-from spark.replication.records import ENTRY_SCHEMA, LOCAL_SCHEMA, SessionMode
+from spark.replication.records import SessionMode, entry_schema, local_schema
 from spark.replication.replica.conditions import Condition, CsnDiffers
 from spark.replication.replica.entries import get_entry
 from spark.replication.replica.local_write import (
@@ -52,7 +52,7 @@ def request(writes: Sequence[Write], key: str | None = None) -> LocalRequest:
         for row, (_, _, text) in enumerate(writes)
         if text is not None
     )
-    batch = pa.RecordBatch.from_pylist(rows, schema=LOCAL_SCHEMA)
+    batch = pa.RecordBatch.from_pylist(rows, schema=local_schema())
     return LocalRequest(batch, None if key is None else RequestKey(key, "body"), conditions)
 
 
@@ -229,7 +229,7 @@ def test_what_a_session_is_about_to_commit_is_waited_for(place: Target) -> None:
         prepare(conn)
         with conn.transaction():
             lock_session(conn, tables_of(conn))  # as every batch does, first of all
-            put_entries(conn, tables_of(conn), pa.RecordBatch.from_pylist([entry], schema=ENTRY_SCHEMA))
+            put_entries(conn, tables_of(conn), pa.RecordBatch.from_pylist([entry], schema=entry_schema()))
             writer.start()
             writer.join(1.0)
             assert answers == []

@@ -10,7 +10,7 @@ import pytest
 
 from spark.formats.replica import tables_of
 from spark.replication.errors import ReplicaMissing
-from spark.replication.records import ENTRY_SCHEMA
+from spark.replication.records import entry_schema
 from spark.replication.replica.entries import Entry, get_entry, read_entries
 from spark.replication.replica.replica import ensure_layout
 from spark.replication.replica.upsert import put_entries
@@ -38,11 +38,11 @@ def _put(conn: Connection, values: dict[Key, bytes | None]) -> None:
         for at, (key, value) in enumerate(values.items())
     ]
     with conn.transaction():
-        put_entries(conn, tables_of(conn), pa.RecordBatch.from_pylist(rows, schema=ENTRY_SCHEMA))
+        put_entries(conn, tables_of(conn), pa.RecordBatch.from_pylist(rows, schema=entry_schema()))
 
 
 def _keys(page: pa.RecordBatch) -> list[Key]:
-    assert page.schema == ENTRY_SCHEMA
+    assert page.schema == entry_schema()
     return list(zip(page.column("database").to_pylist(), page.column("key").to_pylist(), strict=True))
 
 

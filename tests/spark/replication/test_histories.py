@@ -21,7 +21,7 @@ from spark.replication.proofs.history_points import find_points, heads_of
 from spark.replication.proofs.identity import sign_head
 from spark.replication.proofs.shown_proofs import proof_of, shown_history
 from spark.replication.proofs.values import BatchProof, Head, History, RidProof
-from spark.replication.records import RECORD_SCHEMA, ReplicaStatus, SessionMode
+from spark.replication.records import ReplicaStatus, SessionMode, record_schema
 from spark.replication.session_errors import ChangesUnproven, HistoryDiverged, HistoryUnproven
 from spark.replication.sessions.row import Ticket
 from spark.replication.sessions.session import Acquire, acquire
@@ -198,7 +198,7 @@ def test_a_claim_about_our_own_changes_that_we_have_not_signed_is_not_believed(
 def _forged(of_rid: int, at: int, prev: Csn | None) -> pa.RecordBatch:
     row = (Csn.of(at, 0, of_rid), prev, "CHANGE", b"db", b"key", b"forged")
     return pa.RecordBatch.from_pylist(
-        [dict(zip(RECORD_SCHEMA.names, row, strict=True))], schema=RECORD_SCHEMA
+        [dict(zip(record_schema().names, row, strict=True))], schema=record_schema()
     )
 
 

@@ -16,7 +16,7 @@ from spark.formats.csn import Csn
 from spark.formats.replica import tables_of
 from spark.replication.csn_generator import ClockSkewExceeded, GeneratorState, next_csn
 from spark.replication.errors import ReplicaMissing, ReplicaNotOnline, ReplicaWasRestored
-from spark.replication.records import LOCAL_SCHEMA, RECORD_SCHEMA, ReplicaStatus
+from spark.replication.records import ReplicaStatus, local_schema, record_schema
 from spark.replication.replica.appending import give_csns
 from spark.replication.replica.local_write import (
     REQUESTS_KEPT_S,
@@ -68,8 +68,8 @@ def conn(empty: Connection) -> Connection:
 
 
 def _request(changes: Sequence[Change], key: str | None = None, body: str = "body") -> LocalRequest:
-    rows = [dict(zip(LOCAL_SCHEMA.names, change, strict=True)) for change in changes]
-    batch = pa.RecordBatch.from_pylist(rows, schema=LOCAL_SCHEMA)
+    rows = [dict(zip(local_schema().names, change, strict=True)) for change in changes]
+    batch = pa.RecordBatch.from_pylist(rows, schema=local_schema())
     return LocalRequest(batch, None if key is None else RequestKey(key, body))
 
 
@@ -405,7 +405,7 @@ def _remote(conn: Connection, *, rid: int, turn: int) -> None:
         }
         for at in range(10)
     ]
-    batch = pa.RecordBatch.from_pylist(rows, schema=RECORD_SCHEMA)
+    batch = pa.RecordBatch.from_pylist(rows, schema=record_schema())
     while True:
         try:
             with conn.transaction():
@@ -508,8 +508,8 @@ def test_any_interleaving_of_local_and_remote_writes_is_a_map_of_greatest_csns(
                 rows.append([at, None, "CHANGE", *change])
             rng.shuffle(rows)
             columns = zip(*rows, strict=True)
-            arrays = [pa.array(each, kind.type) for each, kind in zip(columns, RECORD_SCHEMA, strict=True)]
-            batch = pa.RecordBatch.from_arrays(arrays, schema=RECORD_SCHEMA)
+            arrays = [pa.array(each, kind.type) for each, kind in zip(columns, record_schema(), strict=True)]
+            batch = pa.RecordBatch.from_arrays(arrays, schema=record_schema())
             with conn.transaction():
                 lock_replica(conn, tables_of(conn))
                 put_changes(conn, tables_of(conn), batch)

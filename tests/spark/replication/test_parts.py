@@ -27,7 +27,7 @@ from spark.replication.errors import LayoutUnknown, ReplicaNotOnline, ReplicaPar
 from spark.replication.feed.key_history import read_key_history
 from spark.replication.feed.reading import Keys, Starting, read_feed
 from spark.replication.proofs.chain import digests_of
-from spark.replication.records import ENTRY_SCHEMA, LOCAL_SCHEMA, RECORD_SCHEMA, ReplicaStatus, SessionMode
+from spark.replication.records import ReplicaStatus, SessionMode, entry_schema, local_schema, record_schema
 from spark.replication.replica import local_write
 from spark.replication.replica.digest import digest_changes, digest_entries
 from spark.replication.replica.entries import read_entries
@@ -94,10 +94,10 @@ def test_the_condition_of_sql_chooses_what_the_mask_chooses(
         columns = [[d for d, _ in places], [k for _, k in places], [b"v"] * len(places), csns]
         batch = pa.RecordBatch.from_arrays(
             [
-                *(pa.array(c, f.type) for c, f in zip(columns, ENTRY_SCHEMA, strict=False)),
+                *(pa.array(c, f.type) for c, f in zip(columns, entry_schema(), strict=False)),
                 pa.array([False] * len(places)),
             ],
-            schema=ENTRY_SCHEMA,
+            schema=entry_schema(),
         )
         table = tables_of(side.conn).entries
         with side.conn.transaction():
@@ -158,7 +158,7 @@ class World:
             }
             for _ in range(self.rng.randint(1, 4))
         ]
-        batch = pa.RecordBatch.from_pylist(rows, schema=LOCAL_SCHEMA)
+        batch = pa.RecordBatch.from_pylist(rows, schema=local_schema())
         with suppress(ReplicaNotOnline, ReplicaWasRestored):
             done = local_write.write_group(
                 at.conn, [local_write.LocalRequest(batch)], now_s=at.clock_s, expected=at.expected()
@@ -374,7 +374,7 @@ def test_changes_of_other_keys_travel_without_key_and_value(pair: tuple[Machine,
     supplier, _ = pair
     whole, sent = _window(supplier, None), _window(supplier, PART)
     assert digests_of(whole) == digests_of(sent)
-    rows = decode_arrow(encode_arrow(sent), RECORD_SCHEMA, rows_max=10, bytes_max=10**6).to_pylist()
+    rows = decode_arrow(encode_arrow(sent), record_schema(), rows_max=10, bytes_max=10**6).to_pylist()
     assert [(row["kind"], row["key"]) for row in rows] == [("CHANGE", b"eu-1"), ("WITHHELD", b"")]
     assert b"us-1" not in encode_arrow(sent)
     bounds = Bounds(rows_max=10, bytes_max=10**6, part=PART)
@@ -407,7 +407,9 @@ def test_small_changes_of_other_keys_fit_into_a_batch(pair: tuple[Machine, Machi
     )
     for batch in (load.batch, *window):
         assert len(batch) > 1
-        assert decode_arrow(encode_arrow(batch), RECORD_SCHEMA, rows_max=1_000, bytes_max=bytes_max) == batch
+        assert (
+            decode_arrow(encode_arrow(batch), record_schema(), rows_max=1_000, bytes_max=bytes_max) == batch
+        )
 
 
 def test_a_key_that_a_leaf_does_not_hold_has_no_history_there(pair: tuple[Machine, Machine]) -> None:

@@ -15,7 +15,7 @@ import pytest
 from spark.formats.changes.batch import decode_arrow
 from spark.formats.csn import Csn
 from spark.formats.replica import tables_of
-from spark.replication.records import RECORD_SCHEMA
+from spark.replication.records import record_schema
 from spark.replication.run import MapSlices, SlicedReader, slice_work, spool_folder
 from spark.replication.supplier.changelog_pages import ChangelogIncomplete
 from spark.replication.supplier.decide import Window
@@ -92,7 +92,7 @@ def sliced(
     found = []
     for batch in reader:
         records = decode_arrow(
-            batch.body, RECORD_SCHEMA, rows_max=bounds.rows_max, bytes_max=bounds.bytes_max
+            batch.body, record_schema(), rows_max=bounds.rows_max, bytes_max=bounds.bytes_max
         )
         assert records.equals(batch.records())
         assert (batch.rows, batch.ranges) == (len(records), ranges_of(records))

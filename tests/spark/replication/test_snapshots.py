@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from spark.formats.csn import Csn
 from spark.replication.errors import ReplicationRefused
 from spark.replication.proofs.values import History
-from spark.replication.records import ENTRY_SCHEMA, RECORD_SCHEMA
+from spark.replication.records import entry_schema, record_schema
 from spark.replication.replica import replica
 from spark.replication.snapshots import form
 from spark.replication.snapshots import take as taking
@@ -246,8 +246,8 @@ def test_a_small_file_that_stands_for_more_than_fits_into_memory_is_refused(
     keys = [b"%04d" % number for number in range(500)]
     columns = [[b"d"] * 500, keys, [bytes(10_000)] * 500, [AT] * 500, [False] * 500]
     rows = pa.RecordBatch.from_arrays(
-        [pa.array(column, each.type) for column, each in zip(columns, ENTRY_SCHEMA, strict=True)],
-        schema=ENTRY_SCHEMA,
+        [pa.array(column, each.type) for column, each in zip(columns, entry_schema(), strict=True)],
+        schema=entry_schema(),
     )
     path = _made_up(tmp_path / "bomb", "entries-000001.parquet", rows)
     assert path.stat().st_size < 40_000
@@ -262,7 +262,7 @@ def test_a_record_that_is_no_extinction_is_refused(
     two: Machine, tmp_path: Path, kind: str, payload: bytes | None
 ) -> None:
     record = {"csn": AT, "kind": kind, "database": b"d", "key": b"k", "payload": payload}
-    rows = pa.RecordBatch.from_pylist([record], schema=RECORD_SCHEMA)
+    rows = pa.RecordBatch.from_pylist([record], schema=record_schema())
     assert refused(two, _made_up(tmp_path / "made-up", EXTINCTIONS, rows)) == "SNAPSHOT_DAMAGED"
 
 

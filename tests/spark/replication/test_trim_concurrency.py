@@ -15,7 +15,7 @@ import pytest
 from spark.formats.csn import Csn
 from spark.formats.replica import tables_of
 from spark.replication.agreements import acknowledge, register_agreement, remove_agreement
-from spark.replication.records import LOCAL_SCHEMA
+from spark.replication.records import local_schema
 from spark.replication.replica.local_write import Expected, LocalRequest, write_group
 from spark.replication.replica.replica import create_file, ensure_layout, read_vectors
 from spark.replication.supplier.decide import Consumer, Outcome, Strategy, Supplier, Vector, decide
@@ -177,7 +177,7 @@ class Trimmer:
 
 
 def _write(conn: Connection) -> None:
-    batch = pa.record_batch([[b"db"] * 5, [b"k%d" % n for n in range(5)], [b"v"] * 5], schema=LOCAL_SCHEMA)
+    batch = pa.record_batch([[b"db"] * 5, [b"k%d" % n for n in range(5)], [b"v"] * 5], schema=local_schema())
     write_group(
         conn, [LocalRequest(batch)], now_s=int(time.time()), expected=Expected(INCARNATION, own_max=None)
     )

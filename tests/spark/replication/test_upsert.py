@@ -12,7 +12,7 @@ import pytest
 
 from spark.formats.csn import Csn
 from spark.formats.replica import TABLES, tables_of
-from spark.replication.records import ENTRY_SCHEMA, RECORD_SCHEMA
+from spark.replication.records import entry_schema, record_schema
 from spark.replication.replica import upsert
 from spark.replication.replica.entries import read_entries
 from spark.replication.replica.inspect import inspect_replica
@@ -47,9 +47,9 @@ def _entries(rows: Sequence[Row]) -> pa.RecordBatch:
     dead = [each is None for each in value]
     arrays = [
         pa.array(column, field.type)
-        for column, field in zip((database, key, value, csns, dead), ENTRY_SCHEMA, strict=True)
+        for column, field in zip((database, key, value, csns, dead), entry_schema(), strict=True)
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=ENTRY_SCHEMA)
+    return pa.RecordBatch.from_arrays(arrays, schema=entry_schema())
 
 
 def _put(conn: Connection, *batches: Sequence[Row]) -> None:
@@ -212,8 +212,8 @@ Record = tuple[str, str | None, str, bytes, bytes, bytes | None]
 
 def _records(rows: Sequence[Record]) -> pa.RecordBatch:
     columns = zip(*rows, strict=True) if rows else [()] * 6
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, RECORD_SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=RECORD_SCHEMA)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, record_schema(), strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=record_schema())
 
 
 def _logged(conn: Connection) -> list[tuple[object, ...]]:

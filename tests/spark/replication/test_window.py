@@ -14,7 +14,7 @@ import pytest
 from spark.formats.changes.batch import decode_arrow, encode_arrow, row_bytes
 from spark.formats.csn import Csn
 from spark.formats.replica import tables_of
-from spark.replication.records import RECORD_SCHEMA
+from spark.replication.records import record_schema
 from spark.replication.supplier.changelog_pages import (
     ONLY_BY_KEY,
     ChangelogIncomplete,
@@ -80,7 +80,7 @@ def test_every_change_comes_once_and_in_the_order_of_all_csns(
         assert len(batch) <= rows_max
         # The wire's own measure: what the consumer would allocate.
         assert decode_arrow(
-            encode_arrow(batch), RECORD_SCHEMA, rows_max=rows_max, bytes_max=bytes_max
+            encode_arrow(batch), record_schema(), rows_max=rows_max, bytes_max=bytes_max
         ).equals(batch)
 
 

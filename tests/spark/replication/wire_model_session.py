@@ -21,7 +21,7 @@ from spark.replication.consumer import apply
 from spark.replication.proofs.judging import judge_consumer
 from spark.replication.proofs.shown_proofs import proof_of, shown_history
 from spark.replication.proofs.values import BatchProof
-from spark.replication.records import RECORD_SCHEMA, ReplicaStatus, SessionMode, Snapshot
+from spark.replication.records import ReplicaStatus, SessionMode, Snapshot, record_schema
 from spark.replication.replica import replica
 from spark.replication.replica.entries import read_entries
 from spark.replication.session_errors import (
@@ -535,7 +535,7 @@ def _source(lease: Lease, wanted: dict[int, Window], halted: set[int]) -> Iterat
         vectors = seen.vectors
         ruv = {rid: csn for rid, csn in vectors.ruv.items() if rid not in halted}
         known = Supplier(ruv, vectors.min, vectors.purged, seen.replica.generation)
-        yield pa.RecordBatch.from_pylist([], schema=RECORD_SCHEMA)  # others may act after the snapshot
+        yield pa.RecordBatch.from_pylist([], schema=record_schema())  # others may act after the snapshot
         load = reader.next_load(known, lease.consumer)
         if load.decision.outcome is not Outcome.SEND:
             return

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from spark.formats.csn import Csn
 from spark.replication.errors import ReplicaNotOnline, ReplicaWasRestored
-from spark.replication.records import LOCAL_SCHEMA, ReplicaStatus
+from spark.replication.records import ReplicaStatus, local_schema
 from spark.replication.replica import local_write, replica
 from spark.targets.connection import Connection, SessionLimits, Target, connect
 
@@ -170,7 +170,7 @@ class Site:
         """A local write; what became of it. `dies`: the service ends before it has noted the commit."""
         batch = pa.RecordBatch.from_pylist(
             [{"database": DATABASE, "key": key, "value": value} for key, value in request.rows],
-            schema=LOCAL_SCHEMA,
+            schema=local_schema(),
         )
         expected = request.expected or self.remember()
         try:

@@ -23,7 +23,7 @@ from app.stores.rows import Store
 from spark.events.catalog import read_catalog
 from spark.events.feed.errors import NeedsTotal
 from spark.formats.replica import tables_of
-from spark.replication.records import LOCAL_SCHEMA
+from spark.replication.records import local_schema
 from spark.replication.replica.local_write import Expected, LocalRequest, write_group
 from spark.replication.replica.replica import ensure_layout
 from spark.replication.snapshots.place import ReplicaNotBlank
@@ -128,7 +128,7 @@ def changes_nothing(place: Target) -> Iterator[None]:
 def stranger(place: Target, *, database: bytes = b"other", key: bytes = b"k", value: bytes = b"v") -> None:
     """A local write beside the feed."""
     columns = [pa.array([each], pa.binary()) for each in (database, key, value)]
-    batch = pa.RecordBatch.from_arrays(columns, schema=LOCAL_SCHEMA)
+    batch = pa.RecordBatch.from_arrays(columns, schema=local_schema())
     limits = SessionLimits(lock_timeout_ms=200)
     with connect(place, application_name="stranger", limits=limits) as conn:
         ensure_layout(conn, rid=RID, generation=None, incarnation=INCARNATION)

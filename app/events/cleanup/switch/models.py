@@ -4,10 +4,11 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
 from app.events.cleanup.models import EventOverlap, LogOriginRead, written
 from app.kit.durations import Duration
+from app.kit.model import Model
 from app.kit.values import Text
 
 JOB_SWITCH: Final = "LOG_SWITCH"
@@ -71,7 +72,7 @@ def _bounded(value: timedelta) -> timedelta:
 SwitchTimeout = Annotated[Duration, BeforeValidator(written), AfterValidator(_bounded)]
 
 
-class SwitchRequest(BaseModel):
+class SwitchRequest(Model):
     """Switch the log tables of a node."""
 
     model_config = ConfigDict(
@@ -93,7 +94,7 @@ class SwitchRequest(BaseModel):
     reason: Text | None = Field(default=None, max_length=500)
 
 
-class SwitchParams(BaseModel):
+class SwitchParams(Model):
     """The snapshot of a switch at its submission; every attempt uses it."""
 
     action: SwitchAction
@@ -102,7 +103,7 @@ class SwitchParams(BaseModel):
     target: dict[str, Any] = Field(description="The store's target as it was.")
 
 
-class LogTableRead(BaseModel):
+class LogTableRead(Model):
     """One of the two log tables."""
 
     name: str
@@ -112,7 +113,7 @@ class LogTableRead(BaseModel):
     is_empty: bool
 
 
-class LogSessionRead(BaseModel):
+class LogSessionRead(Model):
     """A session of the target that stands in the way of emptying the other table."""
 
     pid: int | None = Field(description="Null: a prepared transaction.")
@@ -126,7 +127,7 @@ class LogSessionRead(BaseModel):
     is_older: bool = Field(description="Its transaction began before the switch: it may still write there.")
 
 
-class LogStatusRead(BaseModel):
+class LogStatusRead(Model):
     """Where the log switch of a node stands."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [LOG_STATUS]})

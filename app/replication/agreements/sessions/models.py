@@ -3,10 +3,11 @@
 from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from app.jobs.models import ThrottleSetting
 from app.kit.durations import Duration
+from app.kit.model import Model
 from app.kit.values import Text
 from app.replication.agreements.examples import COMPARISON, SESSION
 from app.replication.agreements.models import MaxChanges, Span
@@ -18,7 +19,7 @@ AGREEMENT_PATTERN = r"^agr_[0-9a-z]{26}$"
 ModeName = Literal["INCREMENTAL", "TOTAL"]
 
 
-class SessionRequest(BaseModel):
+class SessionRequest(Model):
     """Bring the consumer of an agreement up to date, or make it a copy of this replica."""
 
     model_config = ConfigDict(
@@ -41,7 +42,7 @@ class SessionRequest(BaseModel):
     reason: Text | None = Field(default=None, max_length=500)
 
 
-class SessionParams(BaseModel):
+class SessionParams(Model):
     """The snapshot of a session at its submission.
 
     Attributes:
@@ -64,7 +65,7 @@ class SessionParams(BaseModel):
     target: dict[str, Any]
 
 
-class CompareRequest(BaseModel):
+class CompareRequest(Model):
     """Which consumer to compare with."""
 
     model_config = ConfigDict(
@@ -76,7 +77,7 @@ class CompareRequest(BaseModel):
     strategy: StrategyName | None = Field(default=None, description="null: the agreement's.")
 
 
-class ReplicaVectorsRead(BaseModel):
+class ReplicaVectorsRead(Model):
     """A replica's vectors at one moment; CSN by RID."""
 
     rid: int
@@ -89,7 +90,7 @@ class ReplicaVectorsRead(BaseModel):
 ComparedName = Literal["UP_TO_DATE", "SEND", "NEEDS_TOTAL", "DIVERGED", "DUPLICATE_RID", "UNPROVEN"]
 
 
-class CompareRead(BaseModel):
+class CompareRead(Model):
     """What a session would decide now."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [COMPARISON]})
@@ -116,7 +117,7 @@ class CompareRead(BaseModel):
     consumer: ReplicaVectorsRead
 
 
-class SessionCounters(BaseModel):
+class SessionCounters(Model):
     """What became of the changes of one replica id.
 
     `read` counts rows of the changelog, so a window that was begun again counts them again.
@@ -135,16 +136,16 @@ class SessionCounters(BaseModel):
     acknowledged: int = 0
 
 
-class ProblemRead(BaseModel):
+class ProblemRead(Model):
     """What ended a session, or last held it up."""
 
     code: str
     detail: str
-    rids: list[int] = []
+    rids: list[int] = Field(default=[])
     reason: str | None = None
 
 
-class TotalRead(BaseModel):
+class TotalRead(Model):
     """How far a total initialisation is.
 
     Attributes:
@@ -165,7 +166,7 @@ class TotalRead(BaseModel):
     is_complete: bool
 
 
-class SessionRead(BaseModel):
+class SessionRead(Model):
     """A session as its supplier's clients see it."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [SESSION]})

@@ -3,8 +3,9 @@
 from datetime import datetime
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
+from app.kit.model import Model
 from app.replication.replica.models import Base64
 from spark.replication.dead_letters import Direction
 
@@ -29,7 +30,7 @@ _EXAMPLE: Final[dict[str, Any]] = {
 }
 
 
-class DeadLetterRead(BaseModel):
+class DeadLetterRead(Model):
     """A refused record; its replica id is not sent any further until it is accepted."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})

@@ -4,9 +4,10 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
 from app.kit.durations import Duration, between, read_duration
+from app.kit.model import Model
 from app.kit.values import Text
 from spark.formats.csn import RID_MAX, RID_MIN
 
@@ -35,7 +36,7 @@ ExpiresIn = Annotated[
 ]
 
 
-class DiscardGrantCreate(BaseModel):
+class DiscardGrantCreate(Model):
     """Grants one supplier to discard, once, what only this replica has."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_EXAMPLE]})
@@ -53,7 +54,7 @@ class DiscardGrantCreate(BaseModel):
     reason: Text = Field(min_length=1, max_length=500)
 
 
-class DiscardGrantRead(BaseModel):
+class DiscardGrantRead(Model):
     """A grant as clients see it."""
 
     model_config = ConfigDict(

@@ -2,8 +2,9 @@
 
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import ConfigDict, Field, StringConstraints
 
+from app.kit.model import Model
 from app.kit.values import Text
 from spark.formats.csn import RID_MAX, RID_MIN
 
@@ -14,7 +15,7 @@ Rid = Annotated[int, Field(ge=RID_MIN, le=RID_MAX)]
 _KNOWN: Final[Any] = {"rid": 2, "key": KEY}
 
 
-class ReplicaKeyRead(BaseModel):
+class ReplicaKeyRead(Model):
     """A replica id, and the key that its changes are believed by."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_KNOWN]})
@@ -23,7 +24,7 @@ class ReplicaKeyRead(BaseModel):
     key: str = Field(description=_KEY_TEXT)
 
 
-class ReplicaKeysRead(BaseModel):
+class ReplicaKeysRead(Model):
     """The key of a replica, and those that it knows of others."""
 
     model_config = ConfigDict(
@@ -34,7 +35,7 @@ class ReplicaKeysRead(BaseModel):
     known: list[ReplicaKeyRead] = Field(description="Learned when first heard of, or pinned; by RID.")
 
 
-class ReplicaKeyPin(BaseModel):
+class ReplicaKeyPin(Model):
     """Says which key another replica id has: a peer that shows, or knows, another one is refused."""
 
     model_config = ConfigDict(
@@ -49,7 +50,7 @@ class ReplicaKeyPin(BaseModel):
     reason: Text = Field(min_length=1, max_length=500)
 
 
-class ReplicaKeyForget(BaseModel):
+class ReplicaKeyForget(Model):
     """Forgets the key of another replica id; the next one that is heard of is learned."""
 
     model_config = ConfigDict(

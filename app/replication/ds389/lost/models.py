@@ -3,8 +3,9 @@
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import ConfigDict, Field, StringConstraints
 
+from app.kit.model import Model
 from spark.formats.csn import CSN_CHARS, RID_MAX, RID_MIN
 
 CSNS_MAX: Final = 100_000
@@ -35,7 +36,7 @@ _CHANGELOG: Final[dict[str, Any]] = {"server": 4, "csns": ["6b0002e7000000010000
 _EXAMPLE: Final[dict[str, Any]] = {"sessions": [_SESSION], "changelogs": [_CHANGELOG]}
 
 
-class SessionBody(BaseModel):
+class SessionBody(Model):
     """One session of a supplier, as its error log tells it at the level of replication."""
 
     model_config = ConfigDict(extra="ignore", json_schema_extra={"examples": [_SESSION]})
@@ -49,7 +50,7 @@ class SessionBody(BaseModel):
     end: dict[str, Any] = Field(default={"state": 5}, description="`state` 5: it came to its own end.")
 
 
-class ChangelogBody(BaseModel):
+class ChangelogBody(Model):
     """What the changelog of a server holds."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_CHANGELOG]})
@@ -60,7 +61,7 @@ class ChangelogBody(BaseModel):
     csns: Csns = Field(description="All changes that it holds.")
 
 
-class ResultsBody(BaseModel):
+class ResultsBody(Model):
     """What a server answered to changes that it was sent."""
 
     model_config = ConfigDict(
@@ -74,7 +75,7 @@ class ResultsBody(BaseModel):
     )
 
 
-class LostRequest(BaseModel):
+class LostRequest(Model):
     """All that is known; the more, the more is found."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_EXAMPLE]})
@@ -84,7 +85,7 @@ class LostRequest(BaseModel):
     results: list[ResultsBody] = Field(default=[], max_length=1_000, description="Of access logs.")
 
 
-class LostChange(BaseModel):
+class LostChange(Model):
     """One change that a server does not have although its RUV says so."""
 
     csn: str = Field(description="The change.")
@@ -105,7 +106,7 @@ class LostChange(BaseModel):
     result: int | None = Field(description="REFUSED: the LDAP result.")
 
 
-class JudgedSession(BaseModel):
+class JudgedSession(Model):
     """A session beside the lossless rule."""
 
     agreement: str = Field(description="Whose session it was.")
@@ -119,7 +120,7 @@ class JudgedSession(BaseModel):
     lost: int = Field(description="Of those not sent, the ones that no later session sends.")
 
 
-class LostRead(BaseModel):
+class LostRead(Model):
     """The answer: nothing is lost as far as is known where `lost` is empty."""
 
     model_config = ConfigDict(
