@@ -18,9 +18,11 @@ from app.jobs.running.context import JobContext
 from app.jobs.running.deadlines import AN_HOUR
 from app.jobs.running.sql_target import prove_silence
 from app.jobs.running.tasks import TaskKind, TaskKinds
+from app.kit.texts.distribution import installed_version
 from app.stores.models import StoreKind
 from app.sweeps.purging import JOB_PURGE
 from app.verbs import archives, erasures, events, extinctions, feeds, purges, replications
+from app.verbs.installation import require_installation
 from app.verbs.verb import Carrier, Params, Plan, Recurrence, Scopes, Task, Tools, Verb
 
 VERBS: Final = (
@@ -148,6 +150,7 @@ def _plan_task(tools: Tools) -> Task:
             detail = "this version does not know what the job is to plan"
             raise JobFailed(error.code, detail) from error
         assert plan is not None, "looked at by _planned"
+        require_installation(context)
         return ending(plan.task(tools), context)
 
     return run
@@ -161,6 +164,7 @@ def _task_of(kind: str, tools: Tools) -> TaskKind:
             verb = verb_of(kind, context.job.params)
         except JobKindUnknown as error:
             raise JobFailed(error.code, error.detail) from error
+        require_installation(context)
         return verb.task(tools)(context)
 
     def prove(context: JobContext) -> None:
@@ -177,6 +181,7 @@ def _task_of(kind: str, tools: Tools) -> TaskKind:
 
 def task_kinds(tools: Tools) -> TaskKinds:
     """Job kind to its task."""
+    installed_version()  # while it is surely that of this process
     kinds = {verb.kind: _task_of(verb.kind, tools) for verb in VERBS}
     carriers = {
         carrier.kind: TaskKind(

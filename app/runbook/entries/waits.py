@@ -44,6 +44,13 @@ ENTRIES: Final = (
         Passes.MAYBE,
     ),
     Entry(
+        "INSTALLATION_REPLACED",
+        (Seen.WAIT,),
+        "Another version of Lethe, `ref`, was installed over the running one: no job begins with both.",
+        "Restart the process: its jobs go on by themselves.",
+        Passes.MAYBE,
+    ),
+    Entry(
         "TARGET_SILENCE",
         (Seen.WAIT,),
         "Nobody can ask the target whether anything of the job still writes.",
