@@ -12,7 +12,8 @@ class Model(BaseModel):
     """A model whose validators are made with its first value, once, by whichever thread comes first.
 
     Rules:
-    - only the declaration defers: an adapter that FastAPI makes of a model is whole when it is made.
+    - only the declaration defers: an adapter that FastAPI makes of a model is whole when it is made;
+    - pydantic compiles under a lock of its own (2.14 and later).
     """
 
     def __init_subclass__(cls, **given: Any) -> None:
