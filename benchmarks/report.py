@@ -116,6 +116,7 @@ RUNS: Final = (
         "benchmarks.mixed",
         ("--metadata", "postgresql", "--api-processes", "2"),
     ),
+    Run("start", "Start of the service", "the import of its libraries alone", "benchmarks.start"),
     Run("console", "Open consoles", "the same service without consoles", "benchmarks.console"),
     Run("walk", "Code that one purge enters", "nothing: a count", "benchmarks.walk"),
 )
