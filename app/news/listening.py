@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 import sqlalchemy as sa
 import structlog
 
-from spark.targets.drivers import psycopg
+from spark.targets.dialects.drivers import psycopg
 
 CHANNEL: Final = "lethe_news"
 LISTEN_S: Final = 5.0

@@ -12,7 +12,7 @@ from spark.events.errors import CatalogIncomplete, NodeUninitialised, NotASlonyD
 from spark.events.records import Address, Catalog, Node, Path, ServerSelf
 from spark.formats.slony import NODE_UNINITIALISED, TABLES, schema_of
 from spark.targets.connection import Connection, identity
-from spark.targets.drivers import psycopg
+from spark.targets.dialects.drivers import psycopg
 from spark.targets.errors import TargetSchemaUnsupported
 
 NODES_MAX: Final = 200

@@ -17,7 +17,7 @@ from spark.events.records import Catalog, Event
 from spark.formats.slony import SYNC
 from spark.targets.connection import Connection
 from spark.targets.dialects.dialect import Row
-from spark.targets.drivers import psycopg
+from spark.targets.dialects.drivers import psycopg
 from spark.targets.errors import TargetError
 
 PAGE_MAX: Final = 1_000

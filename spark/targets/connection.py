@@ -20,8 +20,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from spark.targets.dialects.dialect import Dialect, Made, Params, Row, Session
+from spark.targets.dialects.drivers import psycopg, pymysql
 from spark.targets.dialects.sqlite import SqliteDialect, SqliteSession
-from spark.targets.drivers import psycopg, pymysql
 from spark.targets.errors import (
     TargetAuthFailed,
     TargetCancelled,

@@ -33,7 +33,7 @@ import errno
 import sqlite3
 from typing import ClassVar, Final
 
-from spark.targets.drivers import psycopg, pymysql
+from spark.targets.dialects.drivers import psycopg, pymysql
 
 
 class TargetError(Exception):
