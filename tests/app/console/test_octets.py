@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.console.octets import CODED, coded, octets, spelled
-from app.console.rendering import ENVIRONMENT
+from app.console.rendering import environment
 from app.errors import InvalidRequest
 
 
@@ -62,7 +62,7 @@ def test_nothing_is_none_and_what_is_no_base64_is_said_of_its_field() -> None:
 
 
 def test_bytes_are_escaped_on_a_page() -> None:
-    template = ENVIRONMENT.from_string(
+    template = environment().from_string(
         '{% import "replica_macros.html" as r %}{{ r.octets(value) }}|{{ r.octets(long) }}|{{ r.octets("") }}'
     )
     page = template.render(value=b64(b"<script>\"'"), long=b64(b"x" * 2_000))

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from app.console.calls import Api
-from app.console.rendering import ENVIRONMENT, Rights
+from app.console.rendering import Rights, environment
 from app.console.store_parts import PARTS, parts_of
 from app.events.health.models import SlonyHealthRead
 from app.replication.ds389.models import Ds389HealthRead, Ds389TopologyRead
@@ -118,7 +118,7 @@ def shown(
     found = asyncio.run(part.read(api, store))
     rights: Any = Rights(SignedIn(*scopes), is_changing=True)  # type: ignore[arg-type]
     values = {"part": part, "shown": found, "store_id": store, "now": datetime.fromisoformat(NOW)}
-    return ENVIRONMENT.get_template("part_live.html").render(values, rights=rights), api.asked
+    return environment().get_template("part_live.html").render(values, rights=rights), api.asked
 
 
 def text_of(page: str) -> str:
