@@ -9,7 +9,6 @@ Invariants:
 """
 
 import os
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from spark.targets.dialects.dialect import Dialect, Made, Params, Row, Session
-from spark.targets.dialects.drivers import psycopg, pymysql
+from spark.targets.dialects.drivers import driver_errors
 from spark.targets.dialects.sqlite import SqliteDialect, SqliteSession
 from spark.targets.errors import (
     TargetAuthFailed,
@@ -59,10 +58,6 @@ CANCEL_TIMEOUT_S = 5.0
 STARTED = "started-"
 """Begins the name of a server that may not be asked for its system identifier."""
 CANCEL_WAIT_S = 0.1
-
-
-def _driver_errors() -> tuple[type[Exception], ...]:
-    return psycopg.Error, pymysql.Error, sqlite3.Error
 
 
 def connect(
@@ -132,7 +127,7 @@ class Connection:
     def _tried(self, application_name: str) -> Session:
         try:
             return self._opened(application_name)
-        except _driver_errors() as exc:
+        except driver_errors() as exc:
             raise classify(exc, secret=self.target.password) from None
 
     def _opened(self, application_name: str) -> Session:
@@ -317,7 +312,7 @@ class Connection:
             self._running = True
         try:
             yield
-        except _driver_errors() as exc:
+        except driver_errors() as exc:
             raise self._classified(exc) from exc
         finally:
             with self._state:
@@ -333,9 +328,7 @@ class Connection:
     def _roll_back(self) -> None:
         try:
             self._session.rollback()
-        except TargetError:
-            self._session.close()
-        except _driver_errors():
+        except (TargetError, *driver_errors()):
             # The server rolls back what a closed connection left; the first error is the one to report.
             self._session.close()
 

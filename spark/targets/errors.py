@@ -33,7 +33,7 @@ import errno
 import sqlite3
 from typing import ClassVar, Final
 
-from spark.targets.dialects.drivers import psycopg, pymysql
+from spark.targets.dialects.drivers import is_raised_by, psycopg, pymysql
 
 
 class TargetError(Exception):
@@ -301,9 +301,9 @@ def classify(exc: BaseException, *, cancelled: bool = False, secret: str | None 
         detail = detail.replace(secret, "***")
     if isinstance(exc, sqlite3.Error):
         found = _sqlite_class(exc, detail)
-    elif isinstance(exc, psycopg.Error):
+    elif is_raised_by(psycopg, exc):
         found = _postgresql_class(exc, detail)
-    elif isinstance(exc, pymysql.Error):
+    elif is_raised_by(pymysql, exc):
         return _mysql_error(exc, cancelled=cancelled, secret=secret)
     else:
         found = TargetError
