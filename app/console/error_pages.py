@@ -58,6 +58,6 @@ def _to_login(request: Request) -> Response:
 
 
 def _page(request: Request, problem: dict[str, Any], headers: dict[str, str]) -> Response:
-    values = {"problem": problem, "entry": RUNBOOK.get(problem["code"])}
+    entry = RUNBOOK.get(problem["code"])
     signed_in = getattr(request.state, "signed_in", None)
-    return render(request, "error.html", signed_in, status=problem["status"], headers=headers, **values)
+    return render(request, "error.html", signed_in, headers=headers, problem=problem, entry=entry)

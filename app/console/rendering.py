@@ -21,6 +21,7 @@ from app.console.octets import octets
 from app.console.sessions import OF_SESSION, may_change
 from app.console.static_files import static_url
 from app.console.streams import TOPICS_MAX
+from app.errors import ServiceError
 from app.kit.ids import new_id
 from app.runbook.registry import RUNBOOK
 
@@ -105,13 +106,20 @@ def is_live_part(request: Request) -> bool:
     return request.headers.get("hx-request") == "true"
 
 
+def _status_of(problem: ServiceError | Mapping[str, Any] | None) -> int:
+    if problem is None:
+        return 200
+    return int(problem["status"]) if isinstance(problem, Mapping) else problem.status
+
+
 def render(
     request: Request,
     template: str,
     signed_in: SignedIn | None,
     *,
-    status: int = 200,
+    status: int | None = None,
     headers: Mapping[str, str] | None = None,
+    problem: ServiceError | Mapping[str, Any] | None = None,
     **values: Any,
 ) -> Response:
     """A page, or the part of it that is live where an open page asks for that.
@@ -119,6 +127,8 @@ def render(
     Args:
         template: `overview.html`; its live part is `overview_live.html`.
         signed_in: None: a page without navigation.
+        status: None: that of the problem, 200 where there is none.
+        problem: shown by the template; an error, or its problem+json.
     """
     live = template.replace(".html", "_live.html")
     name = live if is_live_part(request) and live in _templates() else template
@@ -129,6 +139,9 @@ def render(
         "signed_in": signed_in,
         "rights": None if signed_in is None else Rights(signed_in, is_changing=may_change(request)),
         "is_read_only": not may_change(request),
+        "problem": problem,
     }
     text = environment().get_template(name).render(given | values)
-    return HTMLResponse(text, status_code=status, headers={**HEADERS, **(headers or {})})
+    return HTMLResponse(
+        text, status_code=status or _status_of(problem), headers={**HEADERS, **(headers or {})}
+    )

@@ -326,9 +326,10 @@ class Connection:
         return found
 
     def _roll_back(self) -> None:
+        failures: tuple[type[Exception], ...] = (TargetError, *driver_errors())
         try:
             self._session.rollback()
-        except (TargetError, *driver_errors()):
+        except failures:
             # The server rolls back what a closed connection left; the first error is the one to report.
             self._session.close()
 

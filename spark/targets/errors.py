@@ -33,7 +33,7 @@ import errno
 import sqlite3
 from typing import ClassVar, Final
 
-from spark.targets.dialects.drivers import is_raised_by, psycopg, pymysql
+from spark.targets.dialects.drivers import is_loaded, psycopg, pymysql
 
 
 class TargetError(Exception):
@@ -301,9 +301,9 @@ def classify(exc: BaseException, *, cancelled: bool = False, secret: str | None 
         detail = detail.replace(secret, "***")
     if isinstance(exc, sqlite3.Error):
         found = _sqlite_class(exc, detail)
-    elif is_raised_by(psycopg, exc):
+    elif is_loaded(psycopg) and isinstance(exc, psycopg.Error):
         found = _postgresql_class(exc, detail)
-    elif is_raised_by(pymysql, exc):
+    elif is_loaded(pymysql) and isinstance(exc, pymysql.Error):
         return _mysql_error(exc, cancelled=cancelled, secret=secret)
     else:
         found = TargetError

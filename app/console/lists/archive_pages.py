@@ -76,7 +76,6 @@ async def _page(
         request,
         "archive.html",
         signed_in,
-        status=200 if problem is None else problem.status,
         archive=archive,
         store=store,
         files=archive["file_list"][:FILES_MAX],

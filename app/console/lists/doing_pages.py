@@ -47,7 +47,6 @@ def _page(
         request,
         "doing.html",
         signed_in,
-        status=200 if problem is None else problem.status,
         doing=_doing(doing),
         subject=subject,
         store=store,

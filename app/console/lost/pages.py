@@ -83,7 +83,6 @@ def _page(
         request,
         "lost.html",
         signed_in,
-        status=200 if problem is None else problem.status,
         store_id=store,
         servers=servers,
         servers_max=SERVERS_MAX,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from spark.formats.arrow import Later
 
-__all__ = ["driver_errors", "is_raised_by", "psycopg", "pymysql"]
+__all__ = ["driver_errors", "is_loaded", "psycopg", "pymysql"]
 
 if TYPE_CHECKING:
     import psycopg
@@ -21,12 +21,12 @@ else:
     psycopg, pymysql = Later("psycopg"), Later("pymysql")
 
 
+def is_loaded(driver: ModuleType) -> bool:
+    """Whether a driver is there; one that is not has raised nothing."""
+    return driver.__name__ in sys.modules
+
+
 def driver_errors() -> tuple[type[Exception], ...]:
-    """What drivers raise: one that is not loaded has raised nothing."""
-    loaded: list[ModuleType] = [each for each in (psycopg, pymysql) if each.__name__ in sys.modules]
+    """What drivers that are there raise."""
+    loaded: list[ModuleType] = [each for each in (psycopg, pymysql) if is_loaded(each)]
     return sqlite3.Error, *(each.Error for each in loaded)
-
-
-def is_raised_by(driver: ModuleType, exc: BaseException) -> bool:
-    """Whether an exception is one of this driver's."""
-    return driver.__name__ in sys.modules and isinstance(exc, driver.Error)
