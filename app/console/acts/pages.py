@@ -140,7 +140,7 @@ async def _again(
     told = act.fields.get("given")
     filled = act.fields if told is None else given_of(place.fields, read_given(told))
     values = await form_values(act.api, place, filled, error)
-    return render(request, "act.html", signed_in, status=error.status, **values)
+    return render(request, "act.html", signed_in, **values)
 
 
 def check_named(store: str, act: Act) -> None:

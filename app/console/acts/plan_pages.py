@@ -94,7 +94,7 @@ async def post_run(
     except ServiceError as error:
         job = await _plan_job(act.api, place, plan_id)
         values = _values(place, job, body, error)
-        return render(request, "plan.html", signed_in, status=error.status, **values)
+        return render(request, "plan.html", signed_in, **values)
     return show_again(job_url(found))
 
 

@@ -71,8 +71,7 @@ def _form(
     problem: ServiceError | None = None,
 ) -> Response:
     filled = {} if act is None else act.fields
-    values: dict[str, Any] = {"what": what, "fields": fields, "filled": filled, "problem": problem}
-    return render(request, "make.html", signed_in, status=problem.status if problem else 200, **values)
+    return render(request, "make.html", signed_in, problem=problem, what=what, fields=fields, filled=filled)
 
 
 @router.post(SCHEDULES + "/new")
