@@ -64,6 +64,8 @@ EXIT_FAILED = 1
 MEGABYTE = 1_048_576
 ROOT = 0
 OFFLINE = "lethe recover --offline"
+NO_START = (InstanceBusy, CannotStart, MetadataUnavailable, MetadataBusy)
+"""What ends a start. The metadata may be gone at every step of it, not only where it is opened."""
 logger = structlog.get_logger("lethe.server")
 
 
@@ -93,12 +95,8 @@ def serve(settings: Settings) -> int:
                 ensure_admin_token(db, settings.data_dir, now=database.now(db))
             sockets = bind(settings.host, settings.port)
             beside = None if nursery is None else _Beside(nursery, bind_first(settings.data_dir))
-    except InstanceBusy as error:
-        return _refuse(str(error), EXIT_BUSY)
-    except (MetadataUnavailable, MetadataBusy) as error:  # it has gone since it was looked at
-        return _refuse(error.detail, EXIT_BUSY)
-    except CannotStart as error:
-        return _refuse(str(error), error.exit_code)
+    except NO_START as error:
+        return _refuse_start(error)
     return _run_server(settings, database, worker, sockets, beside)
 
 
@@ -217,10 +215,8 @@ def run_worker(settings: Settings) -> int:
         tell_unusable_secrets(database, settings)
         with using(settings.data_dir):
             worker = Worker(settings, database, role="worker")
-    except InstanceBusy as error:
-        return _refuse(str(error), EXIT_BUSY)
-    except CannotStart as error:
-        return _refuse(str(error), error.exit_code)
+    except NO_START as error:
+        return _refuse_start(error)
     return _wait_for_signal(worker, database)
 
 
@@ -262,8 +258,8 @@ def migrate(settings: Settings) -> int:
         database = open_metadata(settings)
         with using(settings.data_dir):
             bring_to_head(database, may_migrate=True)
-    except CannotStart as error:
-        return _refuse(str(error), error.exit_code)
+    except NO_START as error:
+        return _refuse_start(error)
     database.close()
     return EXIT_OK
 
@@ -292,13 +288,18 @@ def recover(settings: Settings, store_id: str) -> tuple[int, RecoveryRead | None
             )
     except InstanceBusy as error:
         return _refuse(f"{error}: ask it, without --offline", EXIT_BUSY), None
-    except CannotStart as error:
-        return _refuse(str(error), error.exit_code), None
+    except NO_START as error:
+        return _refuse_start(error), None
     except ServiceError as error:
         return _refuse(f"{error.code}: {error.detail}", EXIT_FAILED), None
     database.close()
     lock.release()
     return EXIT_OK, done
+
+
+def _refuse_start(error: Exception) -> int:
+    detail = error.detail if isinstance(error, ServiceError) else str(error)
+    return _refuse(detail, error.exit_code if isinstance(error, CannotStart) else EXIT_BUSY)
 
 
 def _refuse(detail: str, code: int) -> int:
