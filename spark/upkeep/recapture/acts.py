@@ -180,7 +180,7 @@ class Recapture:
             self.conn.execute(f"release savepoint {SAVEPOINT}")
 
     def _standing(self, wish: Wish, copies: dict[str, _Copy]) -> Iterator[_Copy]:
-        """The copies that say what is there; where a row has come that nothing captures, they are taken back."""
+        """The copies that say what is there; where nothing captures a row that came, they go."""
         if not copies:
             return
         touched = self._touch(wish)

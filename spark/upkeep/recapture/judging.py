@@ -27,7 +27,7 @@ DETAILS: Final = {
     NO_TABLE: "its table or a column of its key is not there for this account: it stays",
     KEY_UNREADABLE: "its key is not in what was captured, or of a type that Lethe does not compare: it stays",
     ROW_GONE: "its row is not there any more, and it is no delete: there is nothing to capture, it stays",
-    NOT_CAPTURED: "it could be captured: no trigger did when it was touched, or it was not looked at; it stays",
+    NOT_CAPTURED: "it could be captured: no trigger did, or nobody looked at it; it stays",
 }
 Wanted = tuple[SourceTable, tuple[Any, ...]]
 """A table, and the values of a key in it."""
