@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from spark.formats.symmetricds import KindName, Layout
+from spark.formats.symmetricds import DATA, KindName, Layout
 from spark.purge.cutoff import CutoffValue
 from spark.purge.findings import SAMPLE_MAX, PlanWarning
 from spark.purge.keys import KeySink
@@ -17,6 +17,7 @@ from spark.rows.sql import Sql
 from spark.rows.walk import each_chunk, within
 from spark.targets.connection import Connection
 from spark.upkeep.parts import Part, parts_of
+from spark.upkeep.recapture.judging import DETAILS, kept_of
 
 
 @dataclass(slots=True)
@@ -40,6 +41,7 @@ def plan_upkeep(
     marks: bool,
     now: CutoffValue,
     keys: KeySink | None = None,
+    recaptures: bool = False,
 ) -> PurgePlan:
     """Count what would go, table by table, as if the steps before had run.
 
@@ -47,6 +49,8 @@ def plan_upkeep(
         marks: batches would be turned to OK first.
         now: the target's clock, converted like the cut-off.
         keys: gets the keys of every row that would be marked or removed, as texts.
+        recaptures: stranded rows would be captured anew: those of which a look tells that they will stay are
+            counted, and named in the warnings.
     Raises: PlanStopped; any TargetError.
     """
     tables: list[TablePlan] = []
@@ -60,12 +64,23 @@ def plan_upkeep(
             for item in counted[1:]
             if item.count
         ]
+        if recaptures and part.rule.table == DATA:
+            warnings += _kept(conn, part, should_stop)
         if part.rule.action == "MARK":
             marked = counted[0].count
         else:
             tables.append(TablePlan(part.at.table, rows, counted[0].count, None, None))
     warnings += _absent(conn, kind, layout)
     return PurgePlan(tables=tuple(tables), warnings=tuple(warnings), marked=marked)
+
+
+def _kept(conn: Connection, part: Part, should_stop: ShouldStop) -> list[PlanWarning]:
+    found = kept_of(conn, part, part.at.planned, should_stop, otherwise=None)
+    if should_stop():
+        raise PlanStopped
+    return [
+        PlanWarning(each.code, part.at.table, each.count, each.sample, DETAILS[each.code]) for each in found
+    ]
 
 
 def _absent(conn: Connection, kind: KindName, layout: Layout) -> list[PlanWarning]:

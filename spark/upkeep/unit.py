@@ -4,17 +4,19 @@ Invariants, beside those of every unit (spark.targets.transaction):
 - What may still need a row is asked for in the transaction that removes it. On MariaDB and MySQL by a read of
   its own just before the delete: in the delete it would lock rows that somebody captures at this moment.
 - Where a kind says so, the outgoing batches that a row is in are locked first: none is sent again meanwhile.
+- Where rows are captured anew, only those go that were.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from spark.formats.symmetricds import DATA
 from spark.purge.batch_locks import lock_batches
 from spark.purge.cutoff import CutoffValue
 from spark.purge.statements import PurgeSpec, Statements
 from spark.rows.keys import KeyTexts, texts_of, value_of
-from spark.rows.sql import Sql
+from spark.rows.sql import Binder, Sql
 from spark.rows.walk import within
 from spark.targets.connection import Connection
 from spark.targets.ledger import name_of_keys
@@ -22,6 +24,8 @@ from spark.targets.manifest import ManifestEntry
 from spark.targets.transaction import Done, UnitResult, delete_rows, run_in_transaction
 from spark.targets.walk import Key
 from spark.upkeep.parts import Part
+from spark.upkeep.recapture.acts import Recapture, reset_clock
+from spark.upkeep.recapture.judging import stranded_rows
 
 ROWS_MAX = 5_000
 """Keys that one unit names: of a plan, and on MariaDB and MySQL."""
@@ -35,6 +39,8 @@ class UpkeepUnit:
         after, upto: the range of keys, the first excluded; () begins with the first row.
         only: the keys of the plan's rows, in the place of a range; None: every row that the rule removes.
         most: rows that it may remove; None: as many as it finds.
+        recapture: rows of sym_data are captured anew, and only then removed.
+        time_zone: of naive columns of the target.
     """
 
     job_id: str
@@ -49,6 +55,8 @@ class UpkeepUnit:
     archive_dir: str | None = None
     only: tuple[KeyTexts, ...] | None = None
     most: int | None = None
+    recapture: bool = False
+    time_zone: str = "UTC"
 
     @property
     def step(self) -> str:
@@ -66,13 +74,19 @@ def run_upkeep(conn: Connection, unit: UpkeepUnit) -> UnitResult:
 
     Raises: as `run_in_transaction`.
     """
+    assert not unit.recapture or unit.part.rule.table == DATA, "only captured rows are captured anew"
 
     def work() -> Done:
         locked = _lock(conn, unit) if unit.part.rule.locks_batches else None
         rows, entry = _remove(conn, unit)
         return Done(rows, entry, locked, {"table": unit.part.at.table})
 
-    return run_in_transaction(conn, unit, work, most=unit.most)
+    try:
+        return run_in_transaction(conn, unit, work, most=unit.most)
+    except BaseException:
+        if unit.recapture:
+            reset_clock(conn)
+        raise
 
 
 def _range(unit: UpkeepUnit) -> Sql:
@@ -97,10 +111,26 @@ def _ids(keys: Sequence[KeyTexts]) -> list[int]:
     return sorted(int(value_of(key[0])) for key in keys)
 
 
+def _captured(conn: Connection, unit: UpkeepUnit, condition: Sql) -> Sql | None:
+    """The rows of a condition that were captured anew; None: there is none."""
+    rows = stranded_rows(conn, unit.part, condition)
+    ids = Recapture(conn, unit.cutoff, unit.time_zone).run(rows)
+    if not ids:
+        return None
+    binder = Binder("captured")
+    listed = ", ".join(binder.add(data_id) for data_id in sorted(ids))
+    return Sql(f"{unit.part.at.row}.data_id in ({listed})", binder.bound)
+
+
 def _remove(conn: Connection, unit: UpkeepUnit) -> tuple[int, ManifestEntry | None]:
     at, rule = unit.part.at, unit.part.rule
     condition = _both(_range(unit), at.removable)
-    if conn.dialect.name == "mysql":
+    if unit.recapture:
+        ids = _captured(conn, unit, condition)
+        if not ids:
+            return 0, None
+        condition = _both(ids, unit.part.own)
+    elif conn.dialect.name == "mysql":
         chosen = conn.execute(
             f"select {at.key.selected} from {at.source} where {condition.text}", dict(condition.bound)
         )

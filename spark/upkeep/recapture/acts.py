@@ -1,0 +1,252 @@
+"""Captures stranded rows anew, within the transaction that removes them.
+
+Invariants:
+- A row counts as captured only by a row of sym_data that this transaction sees behind its touch, of the same
+  trigger and the same key. The row of the table is locked before, so nobody else can have captured that key
+  meanwhile.
+- A delete is copied first and looked at afterwards: who is just writing to its table is waited for. A row
+  that has come by then is touched behind the copy; one that comes later is captured later. So the last of a
+  key's captures says what is there.
+
+Source: DataService.reCaptureData of SymmetricDS 3.15, which sends old inserts again; this does not.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+from spark.formats.symmetricds import DATA, TimeEncoding
+from spark.purge.cutoff import CutoffValue, convert
+from spark.rows.catalog import read_table
+from spark.rows.sql import Sql
+from spark.targets.connection import Connection, target_now
+from spark.targets.errors import TargetError
+from spark.upkeep.recapture.judging import Judge, Stranded
+from spark.upkeep.recapture.tables import Source, SourceTable
+from spark.upkeep.recapture.texts import DELETE, UPDATE, key_of
+
+SAVEPOINT: Final = "lethe_recapture"
+_MYSQL_UTC: Final = "set time_zone = '+00:00'"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A row of a captured table, and who has captured it."""
+
+    source: Source
+    key: tuple[str, ...]
+    table: SourceTable
+    values: tuple[Any, ...]
+
+    @property
+    def at(self) -> Sql:
+        """True for it."""
+        return self.table.at(self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    data_id: int
+    trigger: str
+    rows: list[int]
+
+
+@dataclass(slots=True)
+class Recapture:
+    """One unit's captures.
+
+    Attributes:
+        cutoff: of the purge; tells how the target keeps times.
+        time_zone: of naive columns of the target.
+    """
+
+    conn: Connection
+    cutoff: CutoffValue
+    time_zone: str
+    _judge: Judge = field(init=False)
+    _touched: dict[Wish, frozenset[str]] = field(default_factory=dict)
+    _absent: dict[Wish, dict[str, _Copy]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._judge = Judge(self.conn)
+
+    def run(self, rows: Sequence[Stranded]) -> frozenset[int]:
+        """Capture what can be captured; the data ids of rows that are captured anew."""
+        assert self.conn.in_transaction, "what is captured is committed with what is removed"
+        found: set[int] = set()
+        with local_clock(self.conn, self.time_zone):
+            for row in rows:
+                wanted = self._judge.wanted(row)
+                if not isinstance(wanted, str):
+                    assert row.source is not None, "a table was found by it"
+                    if self._take(row, Wish(row.source, row.key, *wanted)):
+                        found.add(row.data_id)
+            for wish, copies in self._absent.items():
+                self._wait_for_writers(wish.table)
+                for copy in self._standing(wish, copies):
+                    found.update(copy.rows)
+        return frozenset(found)
+
+    def _take(self, row: Stranded, wish: Wish) -> bool:
+        """Whether it is captured; a delete of a row that is not there is copied, and told later."""
+        assert row.trigger is not None, "a history has its trigger"
+        if wish not in self._touched and wish not in self._absent:
+            touched = self._touch(wish)
+            if touched is None:
+                self._absent[wish] = {}
+            else:
+                self._touched[wish] = touched
+        if wish in self._touched:
+            return row.trigger in self._touched[wish]
+        if row.event == DELETE:
+            copies = self._absent[wish]
+            if row.trigger not in copies:
+                copies[row.trigger] = _Copy(self._copy(row.data_id), row.trigger, [])
+            copies[row.trigger].rows.append(row.data_id)
+        return False
+
+    def _touch(self, wish: Wish) -> frozenset[str] | None:
+        """Set a column of a row to itself: the triggers that have captured it; None: it is not there."""
+        conn, table, at = self.conn, wish.table, wish.at
+        lock = "" if conn.dialect.name == "sqlite" else " for update"
+        if not conn.execute(f"select 1 from {table.name} where {at.text}{lock}", dict(at.bound)):
+            return None
+        [(last,)] = conn.execute(f"select coalesce(max(d.data_id), 0) from {self._data} d")
+        conn.execute(
+            f"update {table.name} set {table.touched} = {table.touched} where {at.text}", dict(at.bound)
+        )
+        return frozenset(self._captured_since(int(last), wish))
+
+    def _captured_since(self, last: int, wish: Wish) -> Iterator[str]:
+        """The triggers of the rows of sym_data that are there for a key, behind a data id."""
+        catalog, schema, name = wish.source
+        rows = self.conn.execute(
+            "select d.event_type, d.row_data, d.pk_data, d.old_data, h.trigger_id, h.column_names,"
+            f" h.pk_column_names from {self._data} d join {self._history} h"
+            " on h.trigger_hist_id = d.trigger_hist_id"
+            " where d.data_id > :last and h.source_table_name = :name"
+            " and coalesce(h.source_schema_name, '') = :schema"
+            " and coalesce(h.source_catalog_name, '') = :catalog",
+            {"last": last, "name": name, "schema": schema or "", "catalog": catalog or ""},
+        )
+        for event, row_data, pk_data, old_data, trigger, columns, key in rows:
+            names = tuple(key.split(",")) if key else ()
+            texts = key_of(
+                UPDATE if event not in ("I", "D") else event,
+                row_data=row_data,
+                pk_data=pk_data,
+                old_data=old_data,
+                columns=tuple(columns.split(",")) if columns else (),
+                key=names,
+            )
+            if texts is None or set(names) != set(wish.key):
+                continue
+            ordered = [texts[names.index(each)] for each in wish.key]
+            if wish.table.values(ordered) == wish.values:
+                yield str(trigger)
+
+    # -- deletes of rows that are not there
+
+    def _copy(self, data_id: int) -> int:
+        """Capture a delete again: the same row of sym_data under a new id and of now; the new id."""
+        conn = self.conn
+        columns = [each.name for each in read_table(conn, f"{conn.target.table_prefix}{DATA}").columns]
+        quote = conn.dialect.quote
+        same = ", ".join(quote(name) for name in columns if name not in ("data_id", "create_time"))
+        statement = (
+            f"insert into {self._data} ({same}, create_time)"
+            f" select {same}, {self._now_mark} from {self._data} where data_id = :data_id"
+        )
+        bound = {"data_id": data_id, "now": self._now()}
+        if conn.dialect.name == "mysql":
+            conn.execute(statement, bound)
+            [(made,)] = conn.execute("select last_insert_id()")
+        else:
+            [(made,)] = conn.execute(f"{statement} returning data_id", bound)
+        return int(made)
+
+    def _wait_for_writers(self, table: SourceTable) -> None:
+        """PostgreSQL: nobody who began to write to a table before this has not ended; the lock is given back.
+
+        Elsewhere the read that locks a row waits for who has just written it.
+        """
+        if self.conn.dialect.name == "postgresql":
+            self.conn.execute(f"savepoint {SAVEPOINT}")
+            self.conn.execute(f"lock table {table.name} in share mode")
+            self.conn.execute(f"rollback to savepoint {SAVEPOINT}")
+            self.conn.execute(f"release savepoint {SAVEPOINT}")
+
+    def _standing(self, wish: Wish, copies: dict[str, _Copy]) -> Iterator[_Copy]:
+        """The copies that say what is there; where nothing captures a row that came, they go."""
+        if not copies:
+            return
+        touched = self._touch(wish)
+        for copy in copies.values():
+            if touched is None or copy.trigger in touched:
+                yield copy
+            else:
+                self.conn.execute(f"delete from {self._data} where data_id = :made", {"made": copy.data_id})
+
+    # -- names and times
+
+    @property
+    def _data(self) -> str:
+        target = self.conn.target
+        return self.conn.dialect.qualify(target.schema, f"{target.table_prefix}{DATA}")
+
+    @property
+    def _history(self) -> str:
+        target = self.conn.target
+        return self.conn.dialect.qualify(target.schema, f"{target.table_prefix}trigger_hist")
+
+    @property
+    def _now_mark(self) -> str:
+        if self.conn.dialect.name != "postgresql":
+            return ":now"
+        aware = isinstance(self.cutoff, datetime) and self.cutoff.tzinfo is not None
+        return "cast(:now as timestamptz)" if aware else "cast(:now as timestamp)"
+
+    def _now(self) -> CutoffValue:
+        encoding: TimeEncoding = "timestamp"
+        if isinstance(self.cutoff, int):
+            encoding = "epoch_ms"
+        elif isinstance(self.cutoff, str):
+            encoding = "text"
+        elif self.cutoff.tzinfo is not None:
+            encoding = "timestamptz"
+        return convert(target_now(self.conn), time_zone=self.time_zone, encoding=encoding)
+
+
+@contextmanager
+def local_clock(conn: Connection, time_zone: str) -> Iterator[None]:
+    """Triggers write the time of day of the session: within the block, that of the target's columns.
+
+    Behind an error it stays so: `reset_clock` when the transaction has ended.
+    """
+    if conn.dialect.name == "postgresql":
+        _set_zone(conn, time_zone)
+        yield
+        _set_zone(conn, "UTC")
+    elif conn.dialect.name == "mysql":
+        offset = target_now(conn).astimezone(ZoneInfo(time_zone)).strftime("%z")
+        conn.execute("set time_zone = :zone", {"zone": f"{offset[:3]}:{offset[3:5]}"})
+        yield
+        conn.execute(_MYSQL_UTC)
+    else:
+        yield
+
+
+def reset_clock(conn: Connection) -> None:
+    """The session's own zone again, behind a transaction that failed; a session that cannot is closed."""
+    if conn.dialect.name == "mysql":  # PostgreSQL's ended with the transaction
+        try:
+            conn.execute(_MYSQL_UTC)
+        except TargetError:
+            conn.close()
+
+
+def _set_zone(conn: Connection, name: str) -> None:
+    conn.execute("select set_config('TimeZone', :name, true)", {"name": name})

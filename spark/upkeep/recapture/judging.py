@@ -1,0 +1,197 @@
+"""What of stranded rows can be captured anew, and why the others stay."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from spark.formats.symmetricds import DATA
+from spark.purge.findings import SAMPLE_MAX
+from spark.rows.catalog import read_table
+from spark.rows.sql import Sql
+from spark.targets.connection import Connection
+from spark.upkeep.parts import Part
+from spark.upkeep.recapture.tables import Source, SourceTable, source_table
+from spark.upkeep.recapture.texts import DELETE, INSERT, UPDATE, key_of
+
+PAGE_ROWS: Final = 500
+ASKED_AT_ONCE: Final = 50
+NOT_A_ROW: Final = "RECAPTURE_NOT_A_ROW"
+NO_HISTORY: Final = "RECAPTURE_NO_HISTORY"
+NO_TABLE: Final = "RECAPTURE_NO_TABLE"
+KEY_UNREADABLE: Final = "RECAPTURE_KEY_UNREADABLE"
+ROW_GONE: Final = "RECAPTURE_ROW_GONE"
+NOT_CAPTURED: Final = "RECAPTURE_NOT_CAPTURED"
+DETAILS: Final = {
+    NOT_A_ROW: "a load, SQL or DDL, or routed beforehand: no change of one row, it stays",
+    NO_HISTORY: "its trigger history is not there, or names no table and no key: it stays",
+    NO_TABLE: "its table or a column of its key is not there for this account: it stays",
+    KEY_UNREADABLE: "its key is not in what was captured, or of a type that Lethe does not compare: it stays",
+    ROW_GONE: "its row is not there any more, and it is no delete: there is nothing to capture, it stays",
+    NOT_CAPTURED: "it could be captured: no trigger did, or nobody looked at it; it stays",
+}
+Wanted = tuple[SourceTable, tuple[Any, ...]]
+"""A table, and the values of a key in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stranded:
+    """A stranded row of sym_data with the history that wrote it."""
+
+    data_id: int
+    event: str
+    row_data: str | None
+    pk_data: str | None
+    old_data: str | None
+    is_prerouted: bool
+    trigger: str | None
+    source: Source | None
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+
+    @property
+    def texts(self) -> tuple[str, ...] | None:
+        """Its key as captured."""
+        return key_of(
+            self.event,
+            row_data=self.row_data,
+            pk_data=self.pk_data,
+            old_data=self.old_data,
+            columns=self.columns,
+            key=self.key,
+        )
+
+
+@dataclass(slots=True)
+class Judge:
+    """Looks at stranded rows of one target; keeps what it has read of its tables."""
+
+    conn: Connection
+    _tables: dict[tuple[Source, tuple[str, ...]], SourceTable | None] = field(default_factory=dict)
+
+    def wanted(self, row: Stranded) -> str | Wanted:
+        """What has to be captured; or why nothing can be."""
+        if row.event not in (INSERT, UPDATE, DELETE) or row.is_prerouted:
+            return NOT_A_ROW
+        if row.source is None or row.trigger is None or not row.key:
+            return NO_HISTORY
+        table = self.table(row.source, row.key)
+        if table is None:
+            return NO_TABLE
+        texts = row.texts
+        values = None if texts is None else table.values(texts)
+        return KEY_UNREADABLE if values is None else (table, values)
+
+    def table(self, source: Source, key: tuple[str, ...]) -> SourceTable | None:
+        """See `source_table`."""
+        if (source, key) not in self._tables:
+            self._tables[source, key] = source_table(self.conn, source, key)
+        return self._tables[source, key]
+
+    def reasons(self, rows: Sequence[Stranded]) -> list[str | None]:
+        """Why each row stays, as far as a look can tell; None: it can be captured anew."""
+        found = [self.wanted(row) for row in rows]
+        asked = [
+            (place, each)
+            for place, (row, each) in enumerate(zip(rows, found, strict=True))
+            if not isinstance(each, str) and row.event != DELETE
+        ]
+        there = self._there([each for _, each in asked])
+        gone = {place for (place, _), is_there in zip(asked, there, strict=True) if not is_there}
+        return [
+            each if isinstance(each, str) else ROW_GONE if place in gone else None
+            for place, each in enumerate(found)
+        ]
+
+    def _there(self, wanted: Sequence[Wanted]) -> list[bool]:
+        found: set[int] = set()
+        dual = " from dual" if self.conn.dialect.name == "mysql" else ""
+        for first in range(0, len(wanted), ASKED_AT_ONCE):
+            looks, bound = [], dict[str, Any]()
+            for place, (table, values) in enumerate(wanted[first : first + ASKED_AT_ONCE], start=first):
+                at = table.at(values, prefix=f"k{place}_")
+                is_there = f"exists (select 1 from {table.name} where {at.text})"
+                looks.append(f"select {place}{dual} where {is_there}")
+                bound.update(at.bound)
+            found.update(int(place) for (place,) in self.conn.execute(" union all ".join(looks), bound))
+        return [place in found for place in range(len(wanted))]
+
+
+def stranded_rows(conn: Connection, part: Part, condition: Sql, *, most: int | None = None) -> list[Stranded]:
+    """The rows of a condition, by their data id."""
+    at, row = part.at, part.at.row
+    prerouted = f"{row}.is_prerouted" if read_table(conn, at.table).column("is_prerouted") else "0"
+    history = conn.dialect.qualify(conn.target.schema, f"{conn.target.table_prefix}trigger_hist")
+    rows = conn.execute(
+        f"select {row}.data_id, {row}.event_type, {row}.row_data, {row}.pk_data, {row}.old_data, {prerouted},"
+        " h.trigger_id, h.source_catalog_name, h.source_schema_name, h.source_table_name,"
+        f" h.column_names, h.pk_column_names from {at.source}"
+        f" left join {history} h on h.trigger_hist_id = {row}.trigger_hist_id"
+        f" where {condition.text} order by {row}.data_id" + ("" if most is None else " limit :most"),
+        {**condition.bound, **({} if most is None else {"most": most})},
+    )
+    return [_stranded(row) for row in rows]
+
+
+def _stranded(row: Sequence[Any]) -> Stranded:
+    data_id, event, row_data, pk_data, old_data, prerouted, trigger, catalog, schema, table, columns, key = (
+        row
+    )
+    return Stranded(
+        int(data_id),
+        str(event),
+        row_data,
+        pk_data,
+        old_data,
+        bool(prerouted),
+        trigger,
+        (catalog or None, schema or None, str(table)) if table else None,
+        _names(columns),
+        _names(key),
+    )
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip()) if text else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Stranded rows that stay for one reason; `sample`: the first of their data ids."""
+
+    code: str
+    count: int
+    sample: tuple[int, ...]
+
+
+def kept_of(
+    conn: Connection, part: Part, condition: Sql, should_stop: Callable[[], bool], *, otherwise: str | None
+) -> tuple[Kept, ...]:
+    """The rows of a condition by why they stay; an early end says what it has seen by then.
+
+    Args:
+        otherwise: the reason of those that could be captured; None: they are left out.
+    """
+    counts, samples, judge = dict[str, int](), dict[str, list[int]](), Judge(conn)
+    for page in _pages(conn, part, condition, should_stop):
+        for row, reason in zip(page, judge.reasons(page), strict=True):
+            code = reason or otherwise
+            if code is not None:
+                counts[code] = counts.get(code, 0) + 1
+                sample = samples.setdefault(code, [])
+                if len(sample) < SAMPLE_MAX:
+                    sample.append(row.data_id)
+    return tuple(Kept(code, counts[code], tuple(samples[code])) for code in DETAILS if code in counts)
+
+
+def _pages(
+    conn: Connection, part: Part, condition: Sql, should_stop: Callable[[], bool]
+) -> Iterator[list[Stranded]]:
+    assert part.rule.table == DATA, "only captured rows are captured anew"
+    after = -(2**63)
+    while not should_stop():
+        text = f"({condition.text}) and {part.at.row}.data_id > :after_id"
+        page = stranded_rows(conn, part, Sql(text, {**condition.bound, "after_id": after}), most=PAGE_ROWS)
+        if not page:
+            return
+        yield page
+        after = page[-1].data_id
