@@ -17,9 +17,11 @@ def check_rows(model: Model, after: Rows, users: Users, *, case: str) -> None:
     """Every row of every table, but for the captures that are new, is as the model has it."""
     assert users == model.users, f"{case}: a table of users has changed"
     greatest = max((row["data_id"] for row in model.before["data"]), default=0)
-    gone = set(model.gone())
-    left = [row for row in model.before["data"] if row["data_id"] not in gone]
-    assert [row for row in after["data"] if row["data_id"] <= greatest] == left, case
+    gone, now = set(model.gone()), [row for row in after["data"] if row["data_id"] <= greatest]
+    there = {row["data_id"] for row in now}
+    wrong = [each for each in model.verdicts if (each.code is None) == (each.data_id in there)]
+    assert not wrong, f"{case}: went or stayed wrongly: {wrong}"
+    assert now == [row for row in model.before["data"] if row["data_id"] not in gone], case
     others = {name for name in after if name not in ("data", "lock")}
     assert {name: after[name] for name in others} == {name: model.before[name] for name in others}, case
 

@@ -38,7 +38,7 @@ def keys_named(ground: Ground, row: Row) -> set[tuple[Any, ...]]:
 
 
 def _apply(ground: Ground, made: Copy, capture: Capture, row: Row) -> None:
-    old = values_of(row["pk_data"], list(capture.key))
+    old = values_of(row["pk_data"], list(capture.key)) or values_of(row["old_data"], list(capture.columns))
     new = values_of(row["row_data"], list(capture.columns))
     before = made.pop(_key(ground, capture, old), {}) if old is not None else {}
     if row["event_type"] == "D":

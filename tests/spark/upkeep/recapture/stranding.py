@@ -123,4 +123,7 @@ def _spoil_history(worker: Hand, ground: Ground, rng: Random) -> None:
             ("source_catalog_name", "elsewhere"),
         ]
     )
+    if any(capture.hist_id == hist_id for capture in ground.captures):  # of what it captures now too: of all
+        trigger_id = ground.histories[hist_id].trigger_id
+        at = f"where trigger_id = {literal(trigger_id, place.dialect)}"
     worker.run(f"update {history} set {column} = {literal(value, place.dialect)} {at}")
