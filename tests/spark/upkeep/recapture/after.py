@@ -57,15 +57,10 @@ def count_copies(model: Model, after: Rows) -> int:
     return sum(1 for row in new_rows(model, after) if row["event_type"] == "D")
 
 
-def absent_keys(model: Model) -> int:
-    """How many keys are not there and have a stranded delete, each once for every trigger and spelling."""
-    return len(
-        {
-            (*_own(each), each.row["pk_data"])
-            for each in model.verdicts
-            if each.code is None and not each.is_there
-        }
-    )
+def absent_keys(model: Model) -> tuple[int, int]:
+    """How many keys are not there and have a stranded delete, for each trigger; and in how many spellings."""
+    gone = [each for each in model.verdicts if each.code is None and not each.is_there]
+    return len({_own(each) for each in gone}), len({(_own(each), each.row["pk_data"]) for each in gone})
 
 
 def _own(verdict: Verdict) -> tuple[str, Key]:

@@ -63,7 +63,10 @@ class Case:
         codes: dict[Any, set[str | None]] = defaultdict(set)
         for verdict in self.model.verdicts:
             captured = self.ground.captured.get(verdict.data_id)
-            if captured is None or self.ground.histories[captured["trigger_hist_id"]].trigger_id != trigger_id:
+            if (
+                captured is None
+                or self.ground.histories[captured["trigger_hist_id"]].trigger_id != trigger_id
+            ):
                 continue
             keys = keys_named(self.ground, captured)
             for key in keys:

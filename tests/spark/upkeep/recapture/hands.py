@@ -63,7 +63,9 @@ def _sqlite(url: str, commits: bool) -> Any:
 
 def _postgresql(url: str, commits: bool) -> Any:
     bare = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
-    return psycopg.connect(bare, autocommit=commits, prepare_threshold=None)
+    # The tests' account has the name of the ledger's schema, which would come first.
+    path = "-c search_path=public"
+    return psycopg.connect(bare, autocommit=commits, prepare_threshold=None, options=path)
 
 
 def _mariadb(url: str, commits: bool) -> Any:

@@ -18,16 +18,30 @@ Kind = Literal["int", "text", "numeric", "uuid", "date", "double", "moment", "ch
 
 TYPES: dict[Dialect, dict[Kind, str]] = {
     "sqlite": {
-        **{"int": "INTEGER", "text": "VARCHAR(60)", "numeric": "NUMERIC(10,2)", "date": "DATE"},
-        **{"double": "REAL", "moment": "TIMESTAMP"},
+        "int": "INTEGER",
+        "text": "VARCHAR(60)",
+        "numeric": "NUMERIC(10,2)",
+        "date": "DATE",
+        "double": "REAL",
+        "moment": "TIMESTAMP",
     },
     "postgresql": {
-        **{"int": "bigint", "text": "varchar(60)", "numeric": "numeric(10,2)", "uuid": "uuid"},
-        **{"date": "date", "double": "double precision", "moment": "timestamp"},
+        "int": "bigint",
+        "text": "varchar(60)",
+        "numeric": "numeric(10,2)",
+        "uuid": "uuid",
+        "date": "date",
+        "double": "double precision",
+        "moment": "timestamp",
     },
     "mariadb": {
-        **{"int": "integer", "text": "varchar(60)", "numeric": "decimal(10,2)", "date": "date"},
-        **{"double": "double", "moment": "datetime", "choice": "enum('a', 'b', 'c')"},
+        "int": "integer",
+        "text": "varchar(60)",
+        "numeric": "decimal(10,2)",
+        "date": "date",
+        "double": "double",
+        "moment": "datetime",
+        "choice": "enum('a', 'b', 'c')",
     },
 }
 """The types of each kind; a dialect may lack one."""
@@ -41,7 +55,7 @@ READABLE: dict[Dialect, frozenset[Kind]] = {
 
 KEY_TEXTS = (
     *("", "a", "A", "it's", 'say "x"', "back\\slash", "com,ma", "line\nbreak", "two\r\nlines", "Grüße"),
-    *("漢字", "%s", "100%", ":k", "?", "{t}", "NULL", "\\", '","', "'; --", "tab\t", "\\\\\"", "0", "007"),
+    *("漢字", "%s", "100%", ":k", "?", "{t}", "NULL", "\\", '","', "'; --", "tab\t", '\\\\"', "0", "007"),
 )
 VALUE_TEXTS = (*KEY_TEXTS, None, None, "\U0001f600", 'a\\"b', "ends\\", " spaced ", "\n", '"')
 UUIDS = tuple(f"0000000{n}-aaaa-4bbb-8ccc-00000000000{n}" for n in range(6))
@@ -49,10 +63,11 @@ UUIDS = tuple(f"0000000{n}-aaaa-4bbb-8ccc-00000000000{n}" for n in range(6))
 
 @dataclass(frozen=True)
 class Column:
-    """A column; None is never in a key."""
+    """A column; None is never in a key. `declared` stands for the type of its kind."""
 
     name: str
     kind: Kind
+    declared: str | None = None
 
 
 @dataclass(frozen=True)
@@ -85,7 +100,7 @@ class Shape:
     def create(self, dialect: Dialect) -> str:
         """The statement that creates it."""
         columns = [
-            f"{quoted(column.name, dialect)} {TYPES[dialect][column.kind]}"
+            f"{quoted(column.name, dialect)} {column.declared or TYPES[dialect][column.kind]}"
             f"{' not null' if column.name in self.key else ''}"
             for column in self.columns
         ]

@@ -13,7 +13,7 @@ from tests.spark.upkeep.recapture.texts import parse, write
 
 
 def strand(ground: Ground, edge: int) -> None:
-    """All captured rows below `edge` are stranded; the row `edge` has an event in a batch, below a live gap."""
+    """All captured rows below `edge` are stranded; the row `edge` has an event, and a live gap follows."""
     place = ground.place
     ground.captured = {row["data_id"]: row for row in snapshot(place)["data"]}
     with hand(place) as worker:

@@ -107,8 +107,10 @@ def _value(column: Column, side: str, dialect: Dialect) -> str:
 
 def _line(capture: Capture, names: tuple[str, ...], side: str, dialect: Dialect) -> str:
     values = [_value(capture.shape.of(name), side, dialect) for name in names]
-    return f"concat({(chr(44) + repr(',') + chr(44)).join(values)})" if dialect == "mariadb" else (
-        "||','||".join(values)
+    return (
+        f"concat({(chr(44) + repr(',') + chr(44)).join(values)})"
+        if dialect == "mariadb"
+        else ("||','||".join(values))
     )
 
 
@@ -123,6 +125,8 @@ def _insert(place: Place, capture: Capture, event: str) -> str:
     names = [name for name, text in written.items() if text is not None]
     texts = [text for text in written.values() if text is not None]
     now = "strftime('%Y-%m-%d %H:%M:%f','now','localtime')" if dialect == "sqlite" else "current_timestamp"
+    if place.encoding == "epoch_ms":
+        now = "cast(strftime('%s','now') as integer) * 1000"
     transaction = "cast(txid_current() as varchar)" if dialect == "postgresql" else "null"
     return (
         f"insert into {place.name('data')} (table_name, event_type, trigger_hist_id, {', '.join(names)},"
