@@ -31,7 +31,8 @@ CAPTURE = """
     create table orders (id bigint primary key, note text);
     insert into orders select each, 'first ' || each from generate_series(41, 400) each;
     create function capture_orders() returns trigger language plpgsql as $$ begin
-        insert into sym_data (table_name, event_type, trigger_hist_id, pk_data, row_data, channel_id, create_time)
+        insert into sym_data
+            (table_name, event_type, trigger_hist_id, pk_data, row_data, channel_id, create_time)
         values ('orders', 'U', 1, '"' || old.id || '"', '"' || new.id || '","' || new.note || '"', 'default',
                 current_timestamp);
         return null;
