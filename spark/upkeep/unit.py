@@ -35,6 +35,7 @@ class UpkeepUnit:
         after, upto: the range of keys, the first excluded; () begins with the first row.
         only: the keys of the plan's rows, in the place of a range; None: every row that the rule removes.
         most: rows that it may remove; None: as many as it finds.
+        recapture: a captured row goes only when it was captured again.
     """
 
     job_id: str
@@ -49,6 +50,7 @@ class UpkeepUnit:
     archive_dir: str | None = None
     only: tuple[KeyTexts, ...] | None = None
     most: int | None = None
+    recapture: bool = False
 
     @property
     def step(self) -> str:
