@@ -269,6 +269,7 @@ NO_PROBLEMS: Final = frozenset(
         "_places",
         "Complaint",
         "NotKept",
+        "Kept",
         "misconfigured",
         "not_now",
         "AuditProblem",
