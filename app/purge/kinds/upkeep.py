@@ -22,7 +22,7 @@ from spark.upkeep.recapture.remaining import remaining
 from spark.upkeep.unit import ROWS_MAX, UpkeepUnit, run_upkeep, unit_id
 from spark.upkeep.walk import UpkeepWalk
 
-RECAPTURED_ROWS_MAX = 200
+RECAPTURED_ROWS_MAX = 50
 """Rows of sym_data that one unit captures again: it holds the locks of as many rows of users meanwhile."""
 
 
