@@ -44,6 +44,7 @@ class StrandedMode(StrEnum):
     MARK = "MARK"
     SKIP = "SKIP"
     REMOVE = "REMOVE"
+    RECAPTURE = "RECAPTURE"
 
 
 class Overlap(StrEnum):
@@ -74,7 +75,8 @@ StrandedOption = Annotated[
         "--stranded",
         case_sensitive=False,
         help="Batches of absent or disabled nodes, or of gone channels: SKIP (unless said) keeps them;"
-        " MARK gives them up as OK, and nobody ever gets them. STRANDED: REMOVE, which has to be said.",
+        " MARK gives them up as OK, and nobody ever gets them. STRANDED: REMOVE, or RECAPTURE, which removes"
+        " only rows that were captured again; one of them has to be said.",
     ),
 ]
 Strict = Annotated[

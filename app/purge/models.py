@@ -36,11 +36,16 @@ class PurgeKind(StrEnum):
 
 
 class StrandedMode(StrEnum):
-    """What happens to what is stranded: SKIP leaves it, MARK gives batches up as OK, REMOVE removes rows."""
+    """What happens to what is stranded.
+
+    SKIP leaves it. MARK gives batches up as OK. REMOVE removes rows. RECAPTURE removes rows of sym_data only
+    when they were captured again.
+    """
 
     MARK = "MARK"
     SKIP = "SKIP"
     REMOVE = "REMOVE"
+    RECAPTURE = "RECAPTURE"
 
 
 class Strategy(StrEnum):
@@ -120,7 +125,9 @@ class PurgeRequest(RowsFields):
         " are absent or disabled become OK, and those nodes never get their rows; the plan counts them."
         " Without it the plan's mode, else MARK where the store has `purge.mark.stranded`, else SKIP."
         " CHANNELS: MARK does the same with old batches of channels that are gone."
-        " STRANDED: REMOVE, which has to be said: these rows may never have been sent.",
+        " STRANDED: RECAPTURE or REMOVE, one of which has to be said: these rows may never have been sent."
+        " REMOVE removes them. RECAPTURE has SymmetricDS's triggers capture each row of sym_data again, by an"
+        " update of the user's table that changes nothing, and removes only what was captured again.",
     )
     strict: bool = Field(
         default=False,
@@ -245,7 +252,11 @@ class PlannedStranded(Model):
     mode: StrandedMode
     nodes: list[StrandedNodeRead]
     batches: int = Field(default=0, description="Of all these nodes.")
-    rows: int = Field(default=0, description="Changes in these batches, counted once for each node.")
+    rows: int = Field(
+        default=0,
+        description="Changes in these batches, counted once for each node. STRANDED: rows that may go; with"
+        " RECAPTURE the warnings say which of them stay.",
+    )
     cost: str = Field(default="", description="What the mode means for these nodes.")
 
 

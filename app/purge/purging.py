@@ -63,7 +63,10 @@ def _request(fields: Mapping[str, Any], *, at: str = "") -> PurgeRequest:
     if said is not None and said not in kind.words:
         detail = f"{said} makes no sense for {request.kind}: say {known}"
     elif said is None and kind.must_say and request.plan_id is None:
-        detail = f"say {known}: these rows may never have been sent, and SymmetricDS would capture them again"
+        detail = (
+            f"say {known}: these rows may never have been sent, and SymmetricDS would capture them again,"
+            " as RECAPTURE does"
+        )
     if detail:
         raise InvalidRequest(
             "1 field(s) are not valid", errors=[{"pointer": f"{at}/stranded", "detail": detail}]

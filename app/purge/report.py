@@ -101,12 +101,13 @@ def _stranded(params: PurgeParams, plan: PurgePlan) -> PlannedStranded | None:
         return PlannedStranded(mode=params.stranded, nodes=[], batches=plan.marked, cost=cost)
     if params.kind is PurgeKind.STRANDED:
         rows = plan.rows_to_remove
-        cost = (
-            f"{rows} rows that no batch holds; SymmetricDS would capture those of sym_data again"
-            if rows
-            else ""
-        )
-        return PlannedStranded(mode=params.stranded, nodes=[], rows=rows, cost=cost)
+        cost = f"{rows} rows that no batch holds; SymmetricDS would capture those of sym_data again"
+        if params.stranded is StrandedMode.RECAPTURE:
+            cost = (
+                f"{rows} rows that no batch holds: those of sym_data go when they were captured again, by an"
+                " update of the users' rows that changes nothing; the warnings name those that stay"
+            )
+        return PlannedStranded(mode=params.stranded, nodes=[], rows=rows, cost=cost if rows else "")
     if params.kind is not PurgeKind.OUTGOING:
         return None
     nodes = [

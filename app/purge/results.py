@@ -17,11 +17,30 @@ class MarkedNode(Model):
     batches: int
 
 
+class KeptStranded(Model):
+    """Stranded rows of sym_data that RECAPTURE has left, and why."""
+
+    code: str = Field(description="Why they stay: RECAPTURE_ROW_GONE and others, see the runbook.")
+    count: int
+    sample: list[int] = Field(description="Data ids of some of them.")
+
+
 class MarkedStranded(Model):
-    """Batches that were given up as OK: of nodes that are not enabled, or of channels that are gone."""
+    """Batches that were given up as OK: of nodes that are not enabled, or of channels that are gone.
+
+    STRANDED with RECAPTURE: what was captured again, and what stays.
+    """
 
     marked: int
     nodes: list[MarkedNode] | None = Field(default=None, description=STOPPED)
+    recaptured: int | None = Field(
+        default=None,
+        description="Rows of sym_data that went, each captured again before; null: nobody said RECAPTURE.",
+    )
+    kept: list[KeptStranded] | None = Field(
+        default=None,
+        description="Stranded rows of sym_data that are still there, by reason; null: nobody said RECAPTURE.",
+    )
 
 
 class ResentBatchRead(Model):
@@ -56,7 +75,9 @@ class PurgeResult(Model):
     plan_id: str | None = Field(default=None, description="The plan that was executed.")
     planned: dict[str, int] | None = Field(default=None, description="Rows of that plan, by table.")
     fewer_than_planned: int | None = None
-    stranded: MarkedStranded | None = Field(default=None, description="OUTGOING and CHANNELS.")
+    stranded: MarkedStranded | None = Field(
+        default=None, description="OUTGOING, CHANNELS; STRANDED with RECAPTURE."
+    )
     resent_after_purge: ResentAfterPurge | None = Field(default=None, description="OUTGOING only.")
     nodes: int | None = Field(default=None, description="INCOMING: nodes that had a range of batches.")
     compared: str | None = Field(default=None, description="DATA_GAP: what showed that a gap is over.")

@@ -143,12 +143,33 @@ def test_what_is_stranded_goes_only_by_the_word_of_its_kind(shop: Shop) -> None:
         ("CHANNELS", {"stranded": "REMOVE"}),
         ("OUTGOING", {"stranded": "REMOVE"}),
         ("STATISTICS", {"stranded": "REMOVE"}),
+        ("CHANNELS", {"stranded": "RECAPTURE"}),
+        ("OUTGOING", {"stranded": "RECAPTURE"}),
+        ("TRIGGER_HIST", {"stranded": "RECAPTURE"}),
     ):
         body = problem(shop.purge(kind=kind, **words), 422, "INVALID_REQUEST")
         assert [item["pointer"] for item in body["errors"]] == ["/stranded"], kind
     batch = {"kind": "PURGE", "stores": [shop.id], "params": {"kind": "STRANDED"}}
     body = problem(shop.http.post("/v1/jobs:batch", json=batch), 422, "INVALID_REQUEST")
     assert [item["pointer"] for item in body["errors"]] == ["/params/stranded"]
+    assert shop.digest == digest
+
+
+def test_who_says_nothing_or_another_word_is_shown_both_words(shop: Shop) -> None:
+    for words in ({}, {"stranded": "SKIP"}):
+        body = problem(shop.purge(kind="STRANDED", **words), 422, "INVALID_REQUEST")
+        [error] = body["errors"]
+        assert "say RECAPTURE or REMOVE" in error["detail"], error
+
+
+def test_recapture_is_a_word_of_stranded_rows(shop: Shop) -> None:
+    digest = shop.digest
+    answer = shop.plan(kind="STRANDED", stranded="RECAPTURE")
+    assert answer.status_code == 200, answer.text
+    plan = answer.json()
+    assert plan["stranded"]["mode"] == "RECAPTURE"
+    other = shop.purge(kind="STRANDED", stranded="REMOVE", plan_id=plan["plan_id"])
+    problem(other, 422, "PLAN_DIFFERS")
     assert shop.digest == digest
 
 

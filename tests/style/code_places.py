@@ -269,6 +269,7 @@ NO_PROBLEMS: Final = frozenset(
         "_places",
         "Complaint",
         "NotKept",
+        "Kept",
         "misconfigured",
         "not_now",
         "AuditProblem",
@@ -291,8 +292,7 @@ NO_PROBLEMS: Final = frozenset(
         "order_of",
     ]
 )
-"""What takes a `code` that is no error's: findings of checks, warnings of plans and results, faults of a
-verification, complaints of the command itself, and what reads others' codes. Each says its own words."""
+"""What takes a `code` that is no error: findings, warnings, faults, complaints, readers of others' codes."""
 FINDINGS: Final = frozenset(
     [
         "Finding",

@@ -17,7 +17,7 @@ CHOICES: Final[dict[str, set[str]]] = {
         *("EAGER", "FILTER_INSTALLED", "FORBID", "FORCE", "FULL", "GENTLE", "INLINE", "INSTALLED", "LAZY"),
         *("LIVE", "MANUAL", "MARK", "MONTH", "MS", "NATIVE", "ON", "OFF", "PARQUET", "PROGRAM", "QUEUE"),
         *("READ_ONLY", "REFUSE", "REMOVE", "RUN_ONCE", "S", "SKIP", "SPARK", "STOP", "SYNC", "VIA_LETHE"),
-        *("INCREMENTAL", "TOTAL", "ES256", "ES384", "ES512", "PS256", "PS384", "PS512"),
+        *("INCREMENTAL", "TOTAL", "RECAPTURE", "ES256", "ES384", "ES512", "PS256", "PS384", "PS512"),
         *("RS256", "RS384", "RS512"),
     },
     "a kind of record, of parameter, of job's class, or a command of slonik; the word says it": {

@@ -30,6 +30,11 @@ GRANT SELECT ON {schema}.{prefix}channel TO {role};
 GRANT SELECT, INSERT, UPDATE ON {schema}.{prefix}lock TO {role};
 -- `archive restore --live` alone; leave it out where nobody restores
 GRANT INSERT ON {schema}.{prefix}data, {schema}.{prefix}data_event, {schema}.{prefix}outgoing_batch TO {role};
+-- `--stranded recapture` alone: it updates rows of the tables that are captured, and their triggers write
+-- to sym_data. Where you use it, take away the dashes and write the first line for each of these tables
+-- GRANT SELECT, UPDATE ON {schema}.captured_table TO {role};
+-- GRANT INSERT ON {schema}.{prefix}data TO {role};
+-- GRANT USAGE ON SEQUENCE {schema}.{prefix}data_data_id_seq TO {role};
 """
 
 _SYMMETRICDS_MARIADB = """\
@@ -60,6 +65,10 @@ GRANT CREATE, INSERT, UPDATE, DELETE ON {schema}.lethe_archive_manifest TO {role
 GRANT INSERT ON {schema}.{prefix}data TO {role};
 GRANT INSERT ON {schema}.{prefix}data_event TO {role};
 GRANT INSERT ON {schema}.{prefix}outgoing_batch TO {role};
+-- `--stranded recapture` alone: it updates rows of the tables that are captured, and their triggers write
+-- to sym_data. Where you use it, take away the dashes and write the first line for each of these tables
+-- GRANT SELECT, UPDATE ON {schema}.captured_table TO {role};
+-- GRANT INSERT ON {schema}.{prefix}data TO {role};
 """
 COMMANDS = CommandsOfKind(
     grants={POSTGRESQL: _SYMMETRICDS + LEDGER, MARIADB: _SYMMETRICDS_MARIADB, SQLITE: FILE},

@@ -108,6 +108,7 @@ def _purge_result(session: Session, result: Mapping[str, Any], *, engine: str) -
             "cut-off": result.get("cutoff"),
             "rows of the plan that stayed": result.get("fewer_than_planned") or None,
             "batches of stranded nodes marked OK": stranded.get("marked") or None,
+            "stranded rows captured again": stranded.get("recaptured"),
             "archive": archive.get("directory"),
             "archive files": archive.get("files"),
             "archived rows": archive.get("rows"),
@@ -116,6 +117,13 @@ def _purge_result(session: Session, result: Mapping[str, Any], *, engine: str) -
             "longest hold (ms)": result.get("longest_hold_ms"),
         }
     )
+    if stranded.get("kept"):
+        columns = ["stranded rows that stay", "rows", "data ids such as"]
+        stay = [
+            [each["code"], each["count"], ", ".join(map(str, each["sample"]))] for each in stranded["kept"]
+        ]
+        session.out.table(columns, stay)
+        session.out.note(f"What it means: lethe explain {stranded['kept'][0]['code']}")
     if result.get("kind") == "CHANGELOG":
         columns = ["rid", "removed", "left", "held", "held by", "purged up to"]
         names = ("rows_removed", "rows_left", "rows_held", "held_by", "purged")

@@ -43,9 +43,15 @@ def _of_tables(plan: Plan) -> Iterator[Loss]:
 
 def _of_stranded(plan: Plan) -> Iterator[Loss]:
     stranded = plan.get("stranded")
-    if stranded and stranded["mode"] == "MARK" and stranded["nodes"]:
+    if not stranded:
+        return
+    if stranded["mode"] == "MARK" and stranded["nodes"]:
         nodes = ", ".join(str(each["node_id"]) for each in stranded["nodes"])
         yield Loss(f"changes that nodes {nodes} never get", count(stranded["rows"], "rows"), stranded["cost"])
+    if stranded["mode"] in ("REMOVE", "RECAPTURE") and stranded["rows"]:
+        yield Loss(
+            "events and changes that no batch holds", count(stranded["rows"], "rows"), stranded["cost"]
+        )
 
 
 def _of_log(plan: Plan) -> Iterator[Loss]:

@@ -48,6 +48,7 @@ def purge(result: Result) -> Iterator[str]:
     """Of the tables of a SymmetricDS store."""
     yield from removed(result)
     yield from bounded(result)
+    yield from _recaptured(result.get("stranded") or {})
     marked = (result.get("stranded") or {}).get("marked")
     if marked:
         nodes = [str(each["node_id"]) for each in result["stranded"].get("nodes") or ()]
@@ -57,6 +58,23 @@ def purge(result: Result) -> Iterator[str]:
     if resent:
         yield f"To be sent again, and their data are gone: {count(resent, 'batches')}."
     yield from kept(result)
+
+
+def _recaptured(stranded: Result) -> Iterator[str]:
+    """What was captured again before it went, and what of the stranded rows stays."""
+    if stranded.get("recaptured") is not None:
+        yield f"Captured again before they went: {count(stranded['recaptured'], 'rows')} of sym_data."
+    for each in stranded.get("kept") or ():
+        sample = listed([str(number) for number in each["sample"]], PLACES_MAX)
+        such = f", such as data ids {sample}" if sample else ""
+        yield Markup("Left: {} of sym_data{}, by {}.").format(
+            count(each["count"], "rows"), such, _code(each["code"])
+        )
+
+
+def _code(name: str) -> Markup:
+    """A code, and the way to what it means."""
+    return Markup('<a class="code" href="/console/help#{}">{}</a>').format(name.lower(), name)
 
 
 def rows(result: Result) -> Iterator[str]:

@@ -6,9 +6,10 @@ from typing import Any
 
 from app.purge.kinds.kind import NOT_OUTGOING, STRICT, Kind, Look, MakeUnit, Purge, Start, UnitHead
 from app.purge.models import PurgeKind, PurgeParams, StrandedMode
+from app.purge.results import KeptStranded, MarkedStranded
 from app.settings import Settings
 from app.sweeps.windows import LoopState
-from spark.formats.symmetricds import PURGED_TABLES, KindName
+from spark.formats.symmetricds import DATA, PURGED_TABLES, KindName
 from spark.purge.cutoff import CutoffValue
 from spark.purge.forecast import Reach
 from spark.purge.planned import PurgePlan
@@ -17,8 +18,16 @@ from spark.rows.walk import texts
 from spark.targets.walk import Piece
 from spark.upkeep.parts import Part, parts_of
 from spark.upkeep.plan import plan_upkeep
+from spark.upkeep.recapture.remaining import remaining
 from spark.upkeep.unit import ROWS_MAX, UpkeepUnit, run_upkeep, unit_id
 from spark.upkeep.walk import UpkeepWalk
+
+RECAPTURED_ROWS_MAX = 50
+"""Rows of sym_data that one unit captures again: it holds the locks of as many rows of users meanwhile."""
+
+
+def _recaptures(params: PurgeParams) -> bool:
+    return params.stranded is StrandedMode.RECAPTURE
 
 
 def _marks(params: PurgeParams) -> bool:
@@ -38,6 +47,7 @@ def _plan(name: KindName, look: Look, now: CutoffValue) -> PurgePlan:
         look.local,
         look.should_stop,
         marks=_marks(look.params),
+        recaptures=_recaptures(look.params),
         now=now,
         keys=look.keys,
     )
@@ -53,11 +63,19 @@ def _walk(name: KindName, look: Look, _start: Start) -> UpkeepWalk:
 
 def _units(name: KindName, purge: Purge, head: UnitHead, _start: Start) -> MakeUnit:
     parts = {part.step: part for part in _parts(name, purge)}
-    return partial(_unit, head, parts, purge.local)
+    recaptures, zone = _recaptures(purge.params), purge.store.time_zone
+    return partial(_unit, head, parts, purge.local, recaptures=recaptures, time_zone=zone)
 
 
 def _unit(
-    head: UnitHead, parts: Mapping[str, Part], cutoff: CutoffValue, step: str, piece: Piece
+    head: UnitHead,
+    parts: Mapping[str, Part],
+    cutoff: CutoffValue,
+    step: str,
+    piece: Piece,
+    *,
+    recaptures: bool,
+    time_zone: str,
 ) -> UpkeepUnit:
     return UpkeepUnit(
         job_id=head.job_id,
@@ -70,6 +88,8 @@ def _unit(
         resource=head.resource,
         has_ledger=head.has_ledger,
         archive_dir=head.archive_dir,
+        recapture=recaptures and step == DATA,
+        time_zone=time_zone,
     )
 
 
@@ -77,7 +97,10 @@ def _most_rows(name: KindName, params: PurgeParams, settings: Settings) -> dict[
     names_keys = params.plan_id is not None or str(params.target["url"]).startswith(("mysql", "mariadb"))
     cap = min(settings.purge_unit_rows, ROWS_MAX) if names_keys else settings.purge_unit_rows
     asked = params.batches_in_tx
-    return {rule.step: cap if asked is None else min(asked, cap) for rule in RULES[name]}
+    most = {rule.step: cap if asked is None else min(asked, cap) for rule in RULES[name]}
+    if _recaptures(params):
+        most[DATA] = min(most[DATA], RECAPTURED_ROWS_MAX)
+    return most
 
 
 def _reach(name: KindName, purge: Purge, _start: Start) -> Mapping[str, Reach]:
@@ -87,11 +110,25 @@ def _reach(name: KindName, purge: Purge, _start: Start) -> Mapping[str, Reach]:
 
 
 def _finish(
-    name: KindName, _purge: Purge, _state: LoopState, rows: Mapping[str, int], _start: Start
+    name: KindName, purge: Purge, _state: LoopState, rows: Mapping[str, int], _start: Start
 ) -> dict[str, Any]:
-    if name != "CHANNELS":
+    if name == "CHANNELS":
+        return {"stranded": {"marked": rows.get(MARK_STEP, 0), "nodes": []}}
+    if not _recaptures(purge.params):
         return {}
-    return {"stranded": {"marked": rows.get(MARK_STEP, 0), "nodes": []}}
+    stranded = MarkedStranded(marked=0, nodes=[], recaptured=rows.get(DATA, 0), kept=_kept(name, purge))
+    return {"stranded": stranded.model_dump(mode="json")}
+
+
+def _kept(name: KindName, purge: Purge) -> list[KeptStranded]:
+    """The rows that are stranded still, by reason.
+
+    Raises: JobSignal: it was stopped meanwhile.
+    """
+    part = next((part for part in _parts(name, purge) if part.step == DATA), None)
+    left = () if part is None else remaining(purge.conn, part, purge.should_stop)
+    purge.context.check()
+    return [KeptStranded(code=each.code, count=each.count, sample=list(each.sample)) for each in left]
 
 
 def _kind(
@@ -124,6 +161,11 @@ UPKEEP = (
     _kind("STATISTICS", resource="statistics"),
     _kind("TRIGGER_HIST", resource="trigger_hist"),
     # These two write what OUTGOING writes: only one of the three runs at a time.
-    _kind("STRANDED", resource="outgoing", words=frozenset({StrandedMode.REMOVE}), must_say=True),
+    _kind(
+        "STRANDED",
+        resource="outgoing",
+        words=frozenset({StrandedMode.REMOVE, StrandedMode.RECAPTURE}),
+        must_say=True,
+    ),
     _kind("CHANNELS", resource="outgoing", words=frozenset({StrandedMode.MARK, StrandedMode.SKIP})),
 )

@@ -146,7 +146,7 @@ SENTENCES: Final = {
     "stores": "Stores by their ids.",
     "stores_stale": "Stores that nobody has looked at in time.",
     "stores_unready": "Stores whose last check found an error.",
-    "stranded": "What becomes of batches of nodes that are gone: MARK or SKIP.",
+    "stranded": "What becomes of what is stranded: MARK, SKIP, REMOVE or RECAPTURE.",
     "strategy": "How it is decided what is sent: WINDOW or CLASSIC.",
     "strict": "Batches without a status protect their data too.",
     "subject": "What it is about, as a path or a reference.",

@@ -4,16 +4,16 @@ Invariants:
 - A row counts as captured only by a row of sym_data that this transaction sees behind its touch, of the same
   trigger and the same key. The row of the table is locked before, so nobody else can have captured that key
   meanwhile.
-- A delete is copied first and looked at afterwards: who is just writing to its table is waited for. A row
-  that has come by then is touched behind the copy; one that comes later is captured later. So the last of a
-  key's captures says what is there.
+- A delete is copied first, before any row is locked, and its row is looked for afterwards: who is just
+  writing to the table is waited for. A row that has come by then is touched behind the copy; one that comes
+  later is captured later. So the last of a key's captures says what is there.
 
 Source: DataService.reCaptureData of SymmetricDS 3.15, which sends old inserts again; this does not.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 from zoneinfo import ZoneInfo
@@ -24,7 +24,7 @@ from spark.rows.catalog import read_table
 from spark.rows.sql import Sql
 from spark.targets.connection import Connection, target_now
 from spark.targets.errors import TargetError
-from spark.upkeep.recapture.judging import Judge, Stranded
+from spark.upkeep.recapture.judging import Judge, Stranded, are_there
 from spark.upkeep.recapture.tables import Source, SourceTable
 from spark.upkeep.recapture.texts import DELETE, UPDATE, key_of
 
@@ -48,13 +48,6 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class _Copy:
-    data_id: int
-    trigger: str
-    rows: list[int]
-
-
-@dataclass(slots=True)
 class Recapture:
     """One unit's captures.
 
@@ -66,47 +59,54 @@ class Recapture:
     conn: Connection
     cutoff: CutoffValue
     time_zone: str
-    _judge: Judge = field(init=False)
-    _touched: dict[Wish, frozenset[str]] = field(default_factory=dict)
-    _absent: dict[Wish, dict[str, _Copy]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self._judge = Judge(self.conn)
 
     def run(self, rows: Sequence[Stranded]) -> frozenset[int]:
         """Capture what can be captured; the data ids of rows that are captured anew."""
         assert self.conn.in_transaction, "what is captured is committed with what is removed"
-        found: set[int] = set()
+        asked = self._asked(rows)
         with local_clock(self.conn, self.time_zone):
-            for row in rows:
-                wanted = self._judge.wanted(row)
-                if not isinstance(wanted, str):
-                    assert row.source is not None, "a table was found by it"
-                    if self._take(row, Wish(row.source, row.key, *wanted)):
-                        found.add(row.data_id)
-            for wish, copies in self._absent.items():
-                self._wait_for_writers(wish.table)
-                for copy in self._standing(wish, copies):
-                    found.update(copy.rows)
-        return frozenset(found)
+            copies = self._copies(asked)
+            for table in dict.fromkeys(wish.table for wish in copies):
+                self._wait_for_writers(table)
+            found = [self._captured(wish, each, copies.get(wish, {})) for wish, each in asked.items()]
+        return frozenset(data_id for ids in found for data_id in ids)
 
-    def _take(self, row: Stranded, wish: Wish) -> bool:
-        """Whether it is captured; a delete of a row that is not there is copied, and told later."""
-        assert row.trigger is not None, "a history has its trigger"
-        if wish not in self._touched and wish not in self._absent:
-            touched = self._touch(wish)
-            if touched is None:
-                self._absent[wish] = {}
-            else:
-                self._touched[wish] = touched
-        if wish in self._touched:
-            return row.trigger in self._touched[wish]
-        if row.event == DELETE:
-            copies = self._absent[wish]
-            if row.trigger not in copies:
-                copies[row.trigger] = _Copy(self._copy(row.data_id), row.trigger, [])
-            copies[row.trigger].rows.append(row.data_id)
-        return False
+    def _asked(self, rows: Sequence[Stranded]) -> dict[Wish, list[Stranded]]:
+        """What has to be captured, and the stranded rows for which; without those that cannot be."""
+        judge, found = Judge(self.conn), dict[Wish, list[Stranded]]()
+        for row in rows:
+            wanted = judge.wanted(row)
+            if not isinstance(wanted, str):
+                assert row.source is not None, "a table was found by it"
+                found.setdefault(Wish(row.source, row.key, *wanted), []).append(row)
+        return found
+
+    def _copies(self, asked: Mapping[Wish, Sequence[Stranded]]) -> dict[Wish, dict[str, int]]:
+        """Deletes of rows that are not there, captured again: trigger to data id."""
+        deleted = {
+            wish: {row.trigger: row.data_id for row in rows if row.event == DELETE and row.trigger}
+            for wish, rows in asked.items()
+        }
+        wishes = [wish for wish, by_trigger in deleted.items() if by_trigger]
+        there = are_there(self.conn, [(wish.table, wish.values) for wish in wishes])
+        return {
+            wish: {trigger: self._copy(data_id) for trigger, data_id in deleted[wish].items()}
+            for wish, is_there in zip(wishes, there, strict=True)
+            if not is_there
+        }
+
+    def _captured(self, wish: Wish, rows: Sequence[Stranded], copies: Mapping[str, int]) -> list[int]:
+        """Touch a row, or let the copies of its deletes stand: the stranded rows that are captured anew so.
+
+        Where a row has come that nothing captures, a copy would be the last word: it is removed.
+        """
+        touched = self._touch(wish)
+        if touched is None:
+            return [row.data_id for row in rows if row.event == DELETE and row.trigger in copies]
+        for trigger, made in copies.items():
+            if trigger not in touched:
+                self.conn.execute(f"delete from {self._data} where data_id = :made", {"made": made})
+        return [row.data_id for row in rows if row.trigger in touched]
 
     def _touch(self, wish: Wish) -> frozenset[str] | None:
         """Set a column of a row to itself: the triggers that have captured it; None: it is not there."""
@@ -178,17 +178,6 @@ class Recapture:
             self.conn.execute(f"lock table {table.name} in share mode")
             self.conn.execute(f"rollback to savepoint {SAVEPOINT}")
             self.conn.execute(f"release savepoint {SAVEPOINT}")
-
-    def _standing(self, wish: Wish, copies: dict[str, _Copy]) -> Iterator[_Copy]:
-        """The copies that say what is there; where nothing captures a row that came, they go."""
-        if not copies:
-            return
-        touched = self._touch(wish)
-        for copy in copies.values():
-            if touched is None or copy.trigger in touched:
-                yield copy
-            else:
-                self.conn.execute(f"delete from {self._data} where data_id = :made", {"made": copy.data_id})
 
     # -- names and times
 

@@ -95,25 +95,27 @@ class Judge:
             for place, (row, each) in enumerate(zip(rows, found, strict=True))
             if not isinstance(each, str) and row.event != DELETE
         ]
-        there = self._there([each for _, each in asked])
+        there = are_there(self.conn, [each for _, each in asked])
         gone = {place for (place, _), is_there in zip(asked, there, strict=True) if not is_there}
         return [
             each if isinstance(each, str) else ROW_GONE if place in gone else None
             for place, each in enumerate(found)
         ]
 
-    def _there(self, wanted: Sequence[Wanted]) -> list[bool]:
-        found: set[int] = set()
-        dual = " from dual" if self.conn.dialect.name == "mysql" else ""
-        for first in range(0, len(wanted), ASKED_AT_ONCE):
-            looks, bound = [], dict[str, Any]()
-            for place, (table, values) in enumerate(wanted[first : first + ASKED_AT_ONCE], start=first):
-                at = table.at(values, prefix=f"k{place}_")
-                is_there = f"exists (select 1 from {table.name} where {at.text})"
-                looks.append(f"select {place}{dual} where {is_there}")
-                bound.update(at.bound)
-            found.update(int(place) for (place,) in self.conn.execute(" union all ".join(looks), bound))
-        return [place in found for place in range(len(wanted))]
+
+def are_there(conn: Connection, wanted: Sequence[Wanted]) -> list[bool]:
+    """Whether each row is in its table, without waiting for anybody."""
+    found: set[int] = set()
+    dual = " from dual" if conn.dialect.name == "mysql" else ""
+    for first in range(0, len(wanted), ASKED_AT_ONCE):
+        looks, bound = [], dict[str, Any]()
+        for place, (table, values) in enumerate(wanted[first : first + ASKED_AT_ONCE], start=first):
+            at = table.at(values, prefix=f"k{place}_")
+            is_there = f"exists (select 1 from {table.name} where {at.text})"
+            looks.append(f"select {place}{dual} where {is_there}")
+            bound.update(at.bound)
+        found.update(int(place) for (place,) in conn.execute(" union all ".join(looks), bound))
+    return [place in found for place in range(len(wanted))]
 
 
 def stranded_rows(conn: Connection, part: Part, condition: Sql, *, most: int | None = None) -> list[Stranded]:

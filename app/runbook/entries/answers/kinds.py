@@ -225,7 +225,8 @@ ENTRIES: Final = (
         "STRANDED",
         (Seen.ANSWER,),
         "A kind of purge: events and captured rows below every batch, which SymmetricDS would capture again.",
-        "`lethe purge plan STORE --kind stranded --stranded remove` shows what would go.",
+        "`lethe purge plan STORE --kind stranded --stranded remove` shows what would go; with"
+        " `--stranded recapture` only what was captured again goes.",
         Passes.FINE,
     ),
     Entry(

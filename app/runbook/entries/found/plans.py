@@ -218,6 +218,58 @@ ENTRIES: Final = (
         Passes.MAYBE,
     ),
     Entry(
+        "RECAPTURE_NOT_A_ROW",
+        (Seen.FINDING,),
+        "Stranded rows of `sym_data` are no change of one row (a reload, SQL, DDL), or were routed before"
+        " they were captured: there is nothing to capture again. They stay.",
+        "Look at them. If no node needs them, `--stranded remove` removes them.",
+        Passes.NO,
+    ),
+    Entry(
+        "RECAPTURE_NO_HISTORY",
+        (Seen.FINDING,),
+        "The trigger history that stranded rows name is not there, or says no table or no key: nobody can say"
+        " which row they speak of. They stay.",
+        "`--stranded remove` removes them. If nodes may lack these rows, load the table anew in SymmetricDS.",
+        Passes.NO,
+    ),
+    Entry(
+        "RECAPTURE_NO_TABLE",
+        (Seen.FINDING,),
+        "The table of stranded rows, or a column of its key, is not there for this role, or lies in another"
+        " database: it cannot be updated. They stay.",
+        "If the table is there, give the role SELECT and UPDATE on it:"
+        " `lethe store grants SYMMETRICDS --role ROLE` says how. If it is gone, `--stranded remove` removes"
+        " the rows.",
+        Passes.NO,
+    ),
+    Entry(
+        "RECAPTURE_KEY_UNREADABLE",
+        (Seen.FINDING,),
+        "The key of stranded rows is not in what was captured, has NULL, or is of a type that Lethe does not"
+        " compare: it takes whole numbers, decimals, texts, UUIDs and dates. They stay.",
+        "Update these rows of the table by hand, so that they are captured; then `--stranded remove` removes"
+        " what is stranded.",
+        Passes.NO,
+    ),
+    Entry(
+        "RECAPTURE_ROW_GONE",
+        (Seen.FINDING,),
+        "Stranded inserts or updates speak of rows that are not in their table today. There is nothing to"
+        " capture, and an old insert would bring the row to the nodes again. They stay.",
+        "If the nodes do not need the old values, `--stranded remove` removes them.",
+        Passes.NO,
+    ),
+    Entry(
+        "RECAPTURE_NOT_CAPTURED",
+        (Seen.FINDING,),
+        "The rows that stranded rows speak of were updated, and no trigger captured that: updates are not"
+        " captured, only changed values are, or a condition leaves them out. They stay.",
+        "Look at the trigger in SymmetricDS. If the nodes have these rows, `--stranded remove` removes what"
+        " is stranded; else send the table by a reload.",
+        Passes.NO,
+    ),
+    Entry(
         "TABLE_NOT_PURGED",
         (Seen.FINDING,),
         "A table of this purge, or a column that it needs, is not in this version of SymmetricDS.",
