@@ -10,9 +10,10 @@ import pytest
 from tests.oracles.symmetricds import Place, snapshot
 from tests.spark.upkeep.recapture import ground as grounds
 from tests.spark.upkeep.recapture.by_hand import recapture_by_hand
-from tests.spark.upkeep.recapture.case import random_case
+from tests.spark.upkeep.recapture.case import case_of, random_case
 from tests.spark.upkeep.recapture.hands import hand
 from tests.spark.upkeep.recapture.shapes import ITEM
+from tests.spark.upkeep.recapture.stranding import strand_all
 from tests.spark.upkeep.recapture.texts import NotReadable, parse, write
 from tests.spark.upkeep.recapture.triggers import Capture
 
@@ -71,3 +72,39 @@ def test_purge_by_hand_is_what_the_checks_ask_for(place: Place) -> None:
     assert compared > 5
     assert reasons[None] > 20
     assert place.dialect != "sqlite" or len(reasons) == 7, reasons
+
+
+FAULTS = {
+    "a copy is lacking": "delete from sym_data where event_type = 'D' and data_id > {greatest}",
+    "a touch is lacking": "delete from sym_data where event_type = 'U' and data_id > {greatest}",
+    "a copy too many": "insert into sym_data (table_name, event_type, trigger_hist_id, pk_data, create_time)"
+    " values ('item', 'D', 1, '\"1\"', '2026-11-01 00:00:00.000')",
+    "values of yesterday": 'update sym_data set row_data = \'"1","first","1.5"\''
+    " where event_type = 'U' and data_id > {greatest}",
+    "a value has changed": "update item set price = 2",
+    "what went is still there": "insert into sym_data select * from spare where data_id not in"
+    " (select data_id from sym_data)",
+    "what stays has gone": "delete from sym_data where event_type = 'I' and pk_data is null"
+    " and row_data like '\"2\"%'",
+}
+
+
+@pytest.mark.parametrize("place", ["sqlite-3.x"], indirect=True)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_checks_see_what_is_wrong(place: Place, fault: str) -> None:
+    capture = Capture("t", 1, ITEM, ITEM.names, ITEM.key)
+    ground = grounds.make(place, [ITEM], [capture])
+    with hand(place) as worker:
+        for key in (1, 2):
+            grounds.insert(worker, ITEM, {"id": key, "name": "first", "price": Decimal("1.5")})
+        grounds.update(worker, ITEM, (1,), {"name": "second"})
+        grounds.delete(worker, ITEM, (2,))
+        strand_all(ground)
+        case = case_of(ground, fault)
+        worker.run("create table spare as select * from sym_data")
+        recapture_by_hand(case.model)
+        case.check()
+        greatest = max(row["data_id"] for row in case.original["data"])
+        worker.run(FAULTS[fault].format(greatest=greatest))
+    with pytest.raises(AssertionError):
+        case.check()

@@ -151,6 +151,43 @@ def test_row_that_goes_meanwhile_is_deleted_at_last(served: Place, peer: Hand) -
     assert left >= set(own)
 
 
+def test_row_that_was_there_again_and_goes_meanwhile_is_deleted_at_last(served: Place, peer: Hand) -> None:
+    """Its stranded delete is captured anew, or it stays; the last word is a delete."""
+    ground = make(served, [ITEM], [Capture("t", 1, ITEM, ITEM.names, ITEM.key)])
+    with hand(served) as worker:
+        for _ in range(2):
+            insert(worker, ITEM, {"id": THERE, "name": "first", "price": None})
+            delete(worker, ITEM, (THERE,))
+        insert(worker, ITEM, {"id": THERE, "name": "again", "price": None})
+    strand_all(ground)
+    case = case_of(ground, "race")
+    delete(peer, ITEM, (THERE,))
+    with _running(served) as unit:
+        time.sleep(1.0)
+        peer.commit()
+        unit.result()
+    rows = _of_key(served, case, THERE)
+    assert _events(rows)[-1:] == "D", rows
+    left = {row["data_id"] for row in snapshot(served)["data"]}
+    gone = [each.row["event_type"] for each in case.model.verdicts if each.data_id not in left]
+    assert set(gone) <= {"D"}, "what is not there any more was not captured anew"
+    assert not gone or _events(rows).count("D") == 2
+
+
+def test_writer_of_touched_rows_and_unit_do_not_lock_each_other_out(served: Place) -> None:
+    """The unit touches a row that somebody changes again and again, and has deletes to copy."""
+    ground = _ground(served)
+    _slow_down(served, THERE)
+    case = case_of(ground, "race")
+    with _running(served) as unit, hand(served) as other:
+        for number in range(6):
+            time.sleep(0.4)
+            update(other, ITEM, (OTHER,), {"name": f"other {number}"})
+        assert unit.result().rows == len(case.model.gone())
+    rows = _of_key(served, case, OTHER)
+    assert '"other 5"' in rows[-1]["row_data"]
+
+
 @pytest.mark.parametrize("key", [THERE, GONE])
 def test_lock_that_is_not_given_leaves_everything_as_it_was(served: Place, peer: Hand, key: int) -> None:
     case = case_of(_ground(served), "race")
