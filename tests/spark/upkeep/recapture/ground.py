@@ -127,7 +127,7 @@ def random_ground(place: Place, rng: Random) -> Ground:
                 schema = rng.choice([None, "public"]) if place.dialect == "postgresql" else None
                 install(ground, worker, [capture], catalog=catalog, schema=schema)
             for _ in range(rng.choice([4, 15, 30])):
-                _work(rng, worker, rng.choice(ground.shapes))
+                work(rng, worker, rng.choice(ground.shapes))
     ground.captured = {row["data_id"]: row for row in snapshot(place)["data"]}
     return ground
 
@@ -167,7 +167,8 @@ def _in_some_order(rng: Random, capture: Capture) -> Capture:
     return replace(capture, columns=tuple(names), key=tuple(key))
 
 
-def _work(rng: Random, worker: Hand, shape: Shape) -> None:
+def work(rng: Random, worker: Hand, shape: Shape, *, changes_keys: bool = True) -> None:
+    """One insert, update or delete of a key of few."""
     rows = rows_of(worker, shape)
     row = {
         column.name: random_value(rng, column.kind, of_key=column.name in shape.key)
@@ -180,7 +181,7 @@ def _work(rng: Random, worker: Hand, shape: Shape) -> None:
             insert(worker, shape, row)
     elif chance < 0.7:
         delete(worker, shape, rng.choice(there))
-    elif chance < 0.95 or _is_there(worker, shape, row):
+    elif chance < 0.95 or not changes_keys or _is_there(worker, shape, row):
         values = {name: row[name] for name in shape.names if name not in shape.key}
         update(worker, shape, rng.choice(there), values)
     else:  # the key changes
