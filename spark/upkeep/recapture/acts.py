@@ -20,6 +20,7 @@ from zoneinfo import ZoneInfo
 
 from spark.formats.symmetricds import DATA, TimeEncoding
 from spark.purge.cutoff import CutoffValue, convert
+from spark.purge.findings import Finding
 from spark.rows.catalog import read_table
 from spark.rows.sql import Sql
 from spark.targets.connection import Connection, target_now
@@ -76,7 +77,7 @@ class Recapture:
         judge, found = Judge(self.conn), dict[Wish, list[Stranded]]()
         for row in rows:
             wanted = judge.wanted(row)
-            if not isinstance(wanted, str):
+            if not isinstance(wanted, Finding):
                 assert row.source is not None, "a table was found by it"
                 found.setdefault(Wish(row.source, row.key, *wanted), []).append(row)
         return found
