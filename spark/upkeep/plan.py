@@ -17,7 +17,7 @@ from spark.rows.sql import Sql
 from spark.rows.walk import each_chunk, within
 from spark.targets.connection import Connection
 from spark.upkeep.parts import Part, parts_of
-from spark.upkeep.recapture.judging import DETAILS, kept_of
+from spark.upkeep.recapture.judging import kept_of
 
 
 @dataclass(slots=True)
@@ -78,9 +78,7 @@ def _kept(conn: Connection, part: Part, should_stop: ShouldStop) -> list[PlanWar
     found = kept_of(conn, part, part.at.planned, should_stop, otherwise=None)
     if should_stop():
         raise PlanStopped
-    return [
-        PlanWarning(each.code, part.at.table, each.count, each.sample, DETAILS[each.code]) for each in found
-    ]
+    return [PlanWarning(each.code, part.at.table, each.count, each.sample, each.detail) for each in found]
 
 
 def _absent(conn: Connection, kind: KindName, layout: Layout) -> list[PlanWarning]:

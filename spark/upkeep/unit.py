@@ -8,6 +8,7 @@ Invariants, beside those of every unit (spark.targets.transaction):
 """
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +25,7 @@ from spark.targets.manifest import ManifestEntry
 from spark.targets.transaction import Done, UnitResult, delete_rows, run_in_transaction
 from spark.targets.walk import Key
 from spark.upkeep.parts import Part
-from spark.upkeep.recapture.acts import Recapture, reset_clock
+from spark.upkeep.recapture.acts import Recapture, clock_kept
 from spark.upkeep.recapture.judging import stranded_rows
 
 ROWS_MAX = 5_000
@@ -81,12 +82,8 @@ def run_upkeep(conn: Connection, unit: UpkeepUnit) -> UnitResult:
         rows, entry = _remove(conn, unit)
         return Done(rows, entry, locked, {"table": unit.part.at.table})
 
-    try:
+    with clock_kept(conn) if unit.recapture else nullcontext():
         return run_in_transaction(conn, unit, work, most=unit.most)
-    except BaseException:
-        if unit.recapture:
-            reset_clock(conn)
-        raise
 
 
 def _range(unit: UpkeepUnit) -> Sql:

@@ -35,6 +35,9 @@ WALKERS = {
     "app/purge/kinds/upkeep.py",
     "spark/upkeep/parts.py",
     "spark/upkeep/plan.py",
+    "spark/upkeep/recapture/acts.py",
+    "spark/upkeep/recapture/judging.py",
+    "spark/upkeep/recapture/tables.py",
     "spark/upkeep/unit.py",
     "spark/upkeep/walk.py",
 }

@@ -20,6 +20,7 @@ from zoneinfo import ZoneInfo
 
 from spark.formats.symmetricds import DATA, TimeEncoding
 from spark.purge.cutoff import CutoffValue, convert
+from spark.purge.findings import Finding
 from spark.rows.catalog import read_table
 from spark.rows.sql import Sql
 from spark.targets.connection import Connection, target_now
@@ -76,7 +77,7 @@ class Recapture:
         judge, found = Judge(self.conn), dict[Wish, list[Stranded]]()
         for row in rows:
             wanted = judge.wanted(row)
-            if not isinstance(wanted, str):
+            if not isinstance(wanted, Finding):
                 assert row.source is not None, "a table was found by it"
                 found.setdefault(Wish(row.source, row.key, *wanted), []).append(row)
         return found
@@ -213,7 +214,7 @@ class Recapture:
 def local_clock(conn: Connection, time_zone: str) -> Iterator[None]:
     """Triggers write the time of day of the session: within the block, that of the target's columns.
 
-    Behind an error it stays so: `reset_clock` when the transaction has ended.
+    Behind an error it stays so: see `clock_kept`.
     """
     if conn.dialect.name == "postgresql":
         _set_zone(conn, time_zone)
@@ -228,13 +229,19 @@ def local_clock(conn: Connection, time_zone: str) -> Iterator[None]:
         yield
 
 
-def reset_clock(conn: Connection) -> None:
-    """The session's own zone again, behind a transaction that failed; a session that cannot is closed."""
-    if conn.dialect.name == "mysql":  # PostgreSQL's ended with the transaction
-        try:
-            conn.execute(_MYSQL_UTC)
-        except TargetError:
-            conn.close()
+@contextmanager
+def clock_kept(conn: Connection) -> Iterator[None]:
+    """Around a transaction: the session's own zone again where it failed; a session that cannot is closed."""
+    is_done = False
+    try:
+        yield
+        is_done = True
+    finally:
+        if not is_done and conn.dialect.name == "mysql":  # PostgreSQL's ended with the transaction
+            try:
+                conn.execute(_MYSQL_UTC)
+            except TargetError:
+                conn.close()
 
 
 def _set_zone(conn: Connection, name: str) -> None:

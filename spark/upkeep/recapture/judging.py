@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from spark.formats.symmetricds import DATA
-from spark.purge.findings import SAMPLE_MAX
+from spark.purge.findings import SAMPLE_MAX, Finding
 from spark.rows.catalog import read_table
 from spark.rows.sql import Sql
 from spark.targets.connection import Connection
@@ -15,20 +15,25 @@ from spark.upkeep.recapture.texts import DELETE, INSERT, UPDATE, key_of
 
 PAGE_ROWS: Final = 500
 ASKED_AT_ONCE: Final = 50
-NOT_A_ROW: Final = "RECAPTURE_NOT_A_ROW"
-NO_HISTORY: Final = "RECAPTURE_NO_HISTORY"
-NO_TABLE: Final = "RECAPTURE_NO_TABLE"
-KEY_UNREADABLE: Final = "RECAPTURE_KEY_UNREADABLE"
-ROW_GONE: Final = "RECAPTURE_ROW_GONE"
-NOT_CAPTURED: Final = "RECAPTURE_NOT_CAPTURED"
-DETAILS: Final = {
-    NOT_A_ROW: "a load, SQL or DDL, or routed beforehand: no change of one row, it stays",
-    NO_HISTORY: "its trigger history is not there, or names no table and no key: it stays",
-    NO_TABLE: "its table or a column of its key is not there for this account: it stays",
-    KEY_UNREADABLE: "its key is not in what was captured, or of a type that Lethe does not compare: it stays",
-    ROW_GONE: "its row is not there any more, and it is no delete: there is nothing to capture, it stays",
-    NOT_CAPTURED: "it could be captured: no trigger did, or nobody looked at it; it stays",
-}
+NOT_A_ROW: Final = Finding(
+    "RECAPTURE_NOT_A_ROW", "", "a load, SQL or DDL, or routed beforehand: no change of one row, it stays"
+)
+NO_HISTORY: Final = Finding(
+    "RECAPTURE_NO_HISTORY", "", "its trigger history is not there, or names no table and no key: it stays"
+)
+NO_TABLE: Final = Finding(
+    "RECAPTURE_NO_TABLE", "", "its table or a column of its key is not there for this account: it stays"
+)
+KEY_UNREADABLE: Final = Finding(
+    "RECAPTURE_KEY_UNREADABLE", "", "its key was not captured, or is of a type that is not compared: it stays"
+)
+ROW_GONE: Final = Finding(
+    "RECAPTURE_ROW_GONE", "", "no delete, and its row is not there any more: nothing to capture, it stays"
+)
+NOT_CAPTURED: Final = Finding(
+    "RECAPTURE_NOT_CAPTURED", "", "it could be captured: no trigger did, or nobody looked at it; it stays"
+)
+REASONS: Final = (NOT_A_ROW, NO_HISTORY, NO_TABLE, KEY_UNREADABLE, ROW_GONE, NOT_CAPTURED)
 Wanted = tuple[SourceTable, tuple[Any, ...]]
 """A table, and the values of a key in it."""
 
@@ -68,7 +73,7 @@ class Judge:
     conn: Connection
     _tables: dict[tuple[Source, tuple[str, ...]], SourceTable | None] = field(default_factory=dict)
 
-    def wanted(self, row: Stranded) -> str | Wanted:
+    def wanted(self, row: Stranded) -> Finding | Wanted:
         """What has to be captured; or why nothing can be."""
         if row.event not in (INSERT, UPDATE, DELETE) or row.is_prerouted:
             return NOT_A_ROW
@@ -87,18 +92,18 @@ class Judge:
             self._tables[source, key] = source_table(self.conn, source, key)
         return self._tables[source, key]
 
-    def reasons(self, rows: Sequence[Stranded]) -> list[str | None]:
+    def reasons(self, rows: Sequence[Stranded]) -> list[Finding | None]:
         """Why each row stays, as far as a look can tell; None: it can be captured anew."""
         found = [self.wanted(row) for row in rows]
         asked = [
             (place, each)
             for place, (row, each) in enumerate(zip(rows, found, strict=True))
-            if not isinstance(each, str) and row.event != DELETE
+            if not isinstance(each, Finding) and row.event != DELETE
         ]
         there = are_there(self.conn, [each for _, each in asked])
         gone = {place for (place, _), is_there in zip(asked, there, strict=True) if not is_there}
         return [
-            each if isinstance(each, str) else ROW_GONE if place in gone else None
+            each if isinstance(each, Finding) else ROW_GONE if place in gone else None
             for place, each in enumerate(found)
         ]
 
@@ -163,26 +168,34 @@ class Kept:
     code: str
     count: int
     sample: tuple[int, ...]
+    detail: str
 
 
 def kept_of(
-    conn: Connection, part: Part, condition: Sql, should_stop: Callable[[], bool], *, otherwise: str | None
+    conn: Connection,
+    part: Part,
+    condition: Sql,
+    should_stop: Callable[[], bool],
+    *,
+    otherwise: Finding | None,
 ) -> tuple[Kept, ...]:
     """The rows of a condition by why they stay; an early end says what it has seen by then.
 
     Args:
         otherwise: the reason of those that could be captured; None: they are left out.
     """
-    counts, samples, judge = dict[str, int](), dict[str, list[int]](), Judge(conn)
+    counts, samples, judge = dict[Finding, int](), dict[Finding, list[int]](), Judge(conn)
     for page in _pages(conn, part, condition, should_stop):
         for row, reason in zip(page, judge.reasons(page), strict=True):
-            code = reason or otherwise
-            if code is not None:
-                counts[code] = counts.get(code, 0) + 1
-                sample = samples.setdefault(code, [])
+            why = reason or otherwise
+            if why is not None:
+                counts[why] = counts.get(why, 0) + 1
+                sample = samples.setdefault(why, [])
                 if len(sample) < SAMPLE_MAX:
                     sample.append(row.data_id)
-    return tuple(Kept(code, counts[code], tuple(samples[code])) for code in DETAILS if code in counts)
+    return tuple(
+        Kept(why.code, counts[why], tuple(samples[why]), why.detail) for why in REASONS if why in counts
+    )
 
 
 def _pages(
