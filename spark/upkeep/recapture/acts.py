@@ -19,14 +19,14 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from spark.formats.symmetricds import DATA, TimeEncoding
-from spark.purge.cutoff import CutoffValue, convert
+from spark.purge.cutoff import CutoffValue, convert, local_reading
 from spark.purge.findings import Finding
 from spark.rows.catalog import read_table
 from spark.rows.sql import Sql
 from spark.targets.connection import Connection, target_now
 from spark.targets.errors import TargetError
 from spark.upkeep.recapture.judging import Judge, Stranded, are_there
-from spark.upkeep.recapture.tables import Source, SourceTable
+from spark.upkeep.recapture.tables import Source, SourceTable, qualified
 from spark.upkeep.recapture.texts import DELETE, UPDATE, key_of
 
 SAVEPOINT: Final = "lethe_recapture"
@@ -123,17 +123,14 @@ class Recapture:
 
     def _captured_since(self, last: int, wish: Wish) -> Iterator[str]:
         """The triggers of the rows of sym_data that are there for a key, behind a data id."""
-        catalog, schema, name = wish.source
         rows = self.conn.execute(
             "select d.event_type, d.row_data, d.pk_data, d.old_data, h.trigger_id, h.column_names,"
-            f" h.pk_column_names from {self._data} d join {self._history} h"
-            " on h.trigger_hist_id = d.trigger_hist_id"
-            " where d.data_id > :last and h.source_table_name = :name"
-            " and coalesce(h.source_schema_name, '') = :schema"
-            " and coalesce(h.source_catalog_name, '') = :catalog",
-            {"last": last, "name": name, "schema": schema or "", "catalog": catalog or ""},
+            " h.pk_column_names, h.source_catalog_name, h.source_schema_name"
+            f" from {self._data} d join {self._history} h on h.trigger_hist_id = d.trigger_hist_id"
+            " where d.data_id > :last and h.source_table_name = :name",
+            {"last": last, "name": wish.source[2]},
         )
-        for event, row_data, pk_data, old_data, trigger, columns, key in rows:
+        for event, row_data, pk_data, old_data, trigger, columns, key, *place in rows:
             names = tuple(key.split(",")) if key else ()
             texts = key_of(
                 UPDATE if event not in ("I", "D") else event,
@@ -143,7 +140,8 @@ class Recapture:
                 columns=tuple(columns.split(",")) if columns else (),
                 key=names,
             )
-            if texts is None or set(names) != set(wish.key):
+            is_there = qualified(self.conn, (place[0], place[1], wish.source[2])) == wish.table.name
+            if texts is None or set(names) != set(wish.key) or not is_there:
                 continue
             ordered = [texts[names.index(each)] for each in wish.key]
             if wish.table.values(ordered) == wish.values:
@@ -204,7 +202,8 @@ class Recapture:
         if isinstance(self.cutoff, int):
             encoding = "epoch_ms"
         elif isinstance(self.cutoff, str):
-            encoding = "text"
+            local = local_reading(target_now(self.conn), time_zone=self.time_zone)
+            return local.isoformat(sep=" ", timespec="milliseconds")
         elif self.cutoff.tzinfo is not None:
             encoding = "timestamptz"
         return convert(target_now(self.conn), time_zone=self.time_zone, encoding=encoding)

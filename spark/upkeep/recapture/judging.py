@@ -27,13 +27,16 @@ NO_TABLE: Final = Finding(
 KEY_UNREADABLE: Final = Finding(
     "RECAPTURE_KEY_UNREADABLE", "", "its key was not captured, or is of a type that is not compared: it stays"
 )
+KEY_CHANGED: Final = Finding(
+    "RECAPTURE_KEY_CHANGED", "", "an update that changed the key of its row: of two keys, it stays"
+)
 ROW_GONE: Final = Finding(
     "RECAPTURE_ROW_GONE", "", "no delete, and its row is not there any more: nothing to capture, it stays"
 )
 NOT_CAPTURED: Final = Finding(
     "RECAPTURE_NOT_CAPTURED", "", "it could be captured: no trigger did, or nobody looked at it; it stays"
 )
-REASONS: Final = (NOT_A_ROW, NO_HISTORY, NO_TABLE, KEY_UNREADABLE, ROW_GONE, NOT_CAPTURED)
+REASONS: Final = (NOT_A_ROW, NO_HISTORY, NO_TABLE, KEY_UNREADABLE, KEY_CHANGED, ROW_GONE, NOT_CAPTURED)
 Wanted = tuple[SourceTable, tuple[Any, ...]]
 """A table, and the values of a key in it."""
 
@@ -55,9 +58,17 @@ class Stranded:
 
     @property
     def texts(self) -> tuple[str, ...] | None:
-        """Its key as captured."""
+        """Its key as captured, of before the change."""
+        return self._key(self.event)
+
+    @property
+    def texts_after(self) -> tuple[str, ...] | None:
+        """Its key as captured behind the change."""
+        return self._key(INSERT)
+
+    def _key(self, event: str) -> tuple[str, ...] | None:
         return key_of(
-            self.event,
+            event,
             row_data=self.row_data,
             pk_data=self.pk_data,
             old_data=self.old_data,
@@ -84,7 +95,10 @@ class Judge:
             return NO_TABLE
         texts = row.texts
         values = None if texts is None else table.values(texts)
-        return KEY_UNREADABLE if values is None else (table, values)
+        if values is None:
+            return KEY_UNREADABLE
+        after = row.texts_after if row.event == UPDATE else None
+        return KEY_CHANGED if after is not None and table.values(after) != values else (table, values)
 
     def table(self, source: Source, key: tuple[str, ...]) -> SourceTable | None:
         """See `source_table`."""

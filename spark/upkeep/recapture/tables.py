@@ -15,11 +15,12 @@ from uuid import UUID
 from spark.rows.sql import Sql
 from spark.targets.connection import Connection
 
-Family = Literal["integer", "decimal", "text", "uuid", "date"]
+Family = Literal["integer", "wide", "decimal", "text", "uuid", "date"]
 Source = tuple[str | None, str | None, str]
 """Catalog, schema and table, as a trigger's history names them."""
 INTEGER_MAX: Final = 2**63
-_INTEGER = re.compile(r"-?\d{1,19}")
+_INTEGER = re.compile(r"-?\d{1,20}")
+_MIDNIGHT = re.compile(r" 00:00:00(\.0+)?\Z")
 _DECIMAL = re.compile(r"-?\d{1,200}(\.\d{1,200})?")
 _POSTGRESQL: Final[Mapping[str, tuple[Family, str]]] = {
     "smallint": ("integer", "bigint"),
@@ -33,7 +34,7 @@ _POSTGRESQL: Final[Mapping[str, tuple[Family, str]]] = {
     "date": ("date", "date"),
 }
 _MYSQL: Final[Mapping[str, Family]] = {
-    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint"), "integer"),
+    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint"), "wide"),
     "decimal": "decimal",
     **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"), "text"),
     "uuid": "uuid",
@@ -115,7 +116,7 @@ def source_table(conn: Connection, source: Source, key: Sequence[str]) -> Source
     if not settable:
         return None
     return SourceTable(
-        _qualified(conn, source),
+        qualified(conn, source),
         tuple(KeyColumn(quote(name), *_family(conn, columns[name][0])) for name in key),
         quote(settable[0]),
         conn.dialect.name != "sqlite",
@@ -137,7 +138,8 @@ def _columns(conn: Connection, source: Source) -> dict[str, tuple[str, bool]]:
     return {str(column): (str(kind), bool(is_made)) for column, kind, is_made in rows}
 
 
-def _qualified(conn: Connection, source: Source) -> str:
+def qualified(conn: Connection, source: Source) -> str:
+    """A table as statements name it: a history of the same table may leave its place out."""
     catalog, schema, name = source
     if conn.dialect.name == "sqlite":
         return conn.dialect.qualify(None, name)
@@ -166,14 +168,16 @@ def _value(family: Family | None, text: str) -> Any:
     """A captured text as its value; None: it is none of the family."""
     if family == "text":
         return None if "\0" in text else text
-    if family == "integer":
+    if family in ("integer", "wide"):
+        most = 2 * INTEGER_MAX if family == "wide" else INTEGER_MAX
         found = int(text) if _INTEGER.fullmatch(text) else None
-        return found if found is not None and -INTEGER_MAX <= found < INTEGER_MAX else None
+        return found if found is not None and -INTEGER_MAX <= found < most else None
     if family == "decimal":
         return Decimal(text) if _DECIMAL.fullmatch(text) else None
     try:
         if family == "uuid":
             return str(UUID(text))
-        return date.fromisoformat(text).isoformat() if family == "date" else None
+        # On PostgreSQL a date is captured as its midnight.
+        return date.fromisoformat(_MIDNIGHT.sub("", text)).isoformat() if family == "date" else None
     except ValueError:
         return None

@@ -253,6 +253,15 @@ ENTRIES: Final = (
         Passes.NO,
     ),
     Entry(
+        "RECAPTURE_KEY_CHANGED",
+        (Seen.FINDING,),
+        "Stranded updates changed the key of their rows: each speaks of two keys, and no capture of one of"
+        " them says what became of the other. They stay.",
+        "Look at both keys at the nodes. Where a node has the old key, delete it there; then"
+        " `--stranded remove` removes what is stranded.",
+        Passes.NO,
+    ),
+    Entry(
         "RECAPTURE_ROW_GONE",
         (Seen.FINDING,),
         "Stranded inserts or updates speak of rows that are not in their table today. There is nothing to"

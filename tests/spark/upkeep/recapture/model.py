@@ -20,9 +20,10 @@ NOT_A_ROW = "RECAPTURE_NOT_A_ROW"
 NO_HISTORY = "RECAPTURE_NO_HISTORY"
 NO_TABLE = "RECAPTURE_NO_TABLE"
 KEY_UNREADABLE = "RECAPTURE_KEY_UNREADABLE"
+KEY_CHANGED = "RECAPTURE_KEY_CHANGED"
 ROW_GONE = "RECAPTURE_ROW_GONE"
 NOT_CAPTURED = "RECAPTURE_NOT_CAPTURED"
-STATIC = (NOT_A_ROW, NO_HISTORY, NO_TABLE, KEY_UNREADABLE, ROW_GONE)
+STATIC = (NOT_A_ROW, NO_HISTORY, NO_TABLE, KEY_UNREADABLE, KEY_CHANGED, ROW_GONE)
 
 Key = tuple[str, tuple[Any, ...]]
 Users = dict[str, dict[tuple[Any, ...], Row]]
@@ -100,6 +101,9 @@ class Model:
         if key is None:
             return Verdict(row, KEY_UNREADABLE)
         trigger_id = str(history["trigger_id"])
+        after = self.key_of({**row, "event_type": "I"}, history) if event == "U" else None
+        if after not in (None, key):
+            return Verdict(row, KEY_CHANGED, key, trigger_id)
         today = self.users[key[0]].get(key[1])
         if today is None:
             return Verdict(row, None if event == "D" else ROW_GONE, key, trigger_id)

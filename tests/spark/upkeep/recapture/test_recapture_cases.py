@@ -201,7 +201,6 @@ def test_column_that_notes_the_time_of_changes_stays_as_it_is(mariadb_url: str) 
     case.check()
 
 
-@pytest.mark.xfail(strict=True, reason="the key is that of pk_data: nobody asks for the new one")
 def test_key_that_an_update_has_changed_is_not_lost(place: Place) -> None:
     """The update of key 1 to key 2 is the only row that says of key 2; then key 1 came again."""
 
