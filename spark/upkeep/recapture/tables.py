@@ -14,6 +14,7 @@ from uuid import UUID
 
 from spark.rows.sql import Sql
 from spark.targets.connection import Connection
+from spark.targets.target import mysql_arguments
 
 Family = Literal["integer", "wide", "decimal", "text", "uuid", "date"]
 Source = tuple[str | None, str | None, str]
@@ -54,7 +55,7 @@ _COLUMNS_OF_MYSQL = """
     select c.column_name, lower(c.data_type), c.extra like '%GENERATED%'
     from information_schema.columns c join information_schema.tables t
         on t.table_schema = c.table_schema and t.table_name = c.table_name and t.table_type = 'BASE TABLE'
-    where c.table_schema = coalesce(nullif(:catalog, ''), database()) and c.table_name = :name
+    where c.table_schema = :catalog and c.table_name = :name
     order by c.ordinal_position"""
 _COLUMNS_OF_SQLITE = (
     "select name, lower(type), hidden <> 0 from pragma_table_xinfo(:name) where hidden <> 1 and exists"
@@ -133,7 +134,7 @@ def _columns(conn: Connection, source: Source) -> dict[str, tuple[str, bool]]:
             return {}
         bound = {"name": name}
     elif conn.dialect.name == "mysql":
-        bound = {"name": name, "catalog": catalog or schema or conn.target.schema or ""}
+        bound = {"name": name, "catalog": catalog or schema or _database(conn)}
     rows = conn.execute(texts.get(conn.dialect.name, _COLUMNS_OF_SQLITE), bound)
     return {str(column): (str(kind), bool(is_made)) for column, kind, is_made in rows}
 
@@ -143,8 +144,13 @@ def qualified(conn: Connection, source: Source) -> str:
     catalog, schema, name = source
     if conn.dialect.name == "sqlite":
         return conn.dialect.qualify(None, name)
-    place = (catalog or schema) if conn.dialect.name == "mysql" else schema
-    return conn.dialect.qualify(place or conn.target.schema, name)
+    if conn.dialect.name == "mysql":
+        return conn.dialect.qualify(catalog or schema or _database(conn), name)
+    return conn.dialect.qualify(schema or conn.target.schema, name)
+
+
+def _database(conn: Connection) -> str:
+    return str(mysql_arguments(conn.target)["database"])
 
 
 def _family(conn: Connection, kind: str) -> tuple[Family | None, str | None]:

@@ -201,6 +201,33 @@ def test_column_that_notes_the_time_of_changes_stays_as_it_is(mariadb_url: str) 
     case.check()
 
 
+@pytest.mark.parametrize("is_named_today", [False, True])
+def test_histories_with_and_without_a_place_are_of_one_table(served: Place, is_named_today: bool) -> None:
+    """SymmetricDS leaves the place out where it is its own; a setting of the trigger may name it."""
+    ground = _ground(served, _here_and_gone)
+    columns = "trigger_id, source_table_name, column_names, pk_column_names, last_trigger_build_reason"
+    catalog = f"'{ground.database}'"
+    schema = "'public'" if served.dialect == "postgresql" else "null"
+    own, other = ("null", "null"), (catalog, schema)
+    before, today = (own, other) if is_named_today else (other, own)
+    history = served.name("trigger_hist")
+    with hand(served) as worker:
+        worker.run(
+            f"insert into {history} (trigger_hist_id, {columns}, create_time, source_catalog_name,"
+            f" source_schema_name) select 900, {columns}, create_time, {before[0]}, {before[1]}"
+            f" from {history} where trigger_hist_id = 1"
+        )
+        worker.run(
+            f"update {history} set source_catalog_name = {today[0]}, source_schema_name = {today[1]}"
+            " where trigger_hist_id = 1"
+        )
+        worker.run(f"update {served.name('data')} set trigger_hist_id = 900 where trigger_hist_id = 1")
+    case, _, kept = _purged(ground)
+    assert len(case.model.gone()) > 1
+    assert NOT_CAPTURED not in kept
+    case.check()
+
+
 def test_key_that_an_update_has_changed_is_not_lost(place: Place) -> None:
     """The update of key 1 to key 2 is the only row that says of key 2; then key 1 came again."""
 
