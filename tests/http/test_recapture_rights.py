@@ -32,6 +32,12 @@ TABLE = """
         return null;
     end $$;
     create trigger captures after update on "Shop".orders for each row execute function "Shop".capture()"""
+ALL_STAY = {
+    "marked": 0,
+    "nodes": [],
+    "recaptured": 0,
+    "kept": [{"code": "RECAPTURE_NO_TABLE", "count": ROWS, "sample": list(range(1, 11))}],
+}
 COMMENTED = re.compile(r"^-- (GRANT (?:SELECT, UPDATE|INSERT) .*)$", re.MULTILINE)
 
 
@@ -79,6 +85,12 @@ def _purged(http: httpx.Client, store: str) -> dict[str, Any]:
     return result
 
 
+def _run(database: str, statements: list[str]) -> None:
+    with psycopg.connect(_plain(database), autocommit=True) as owner:
+        for statement in statements:
+            owner.execute(statement.encode())
+
+
 @pytest.mark.postgresql
 def test_printed_rights_are_enough_and_without_them_rows_stay(http: httpx.Client, database: str) -> None:
     name, store = _new_role("recapture"), f"recapture-{uuid.uuid4().hex[:8]}"
@@ -89,15 +101,11 @@ def test_printed_rights_are_enough_and_without_them_rows_stay(http: httpx.Client
         body = {"id": store, "kind": "SYMMETRICDS", "url": url, "schema": "Shop"}
         made = http.post("/v1/stores", json=body)
         assert made.status_code == 201, made.text
-        assert _purged(http, store) == {
-            "marked": 0,
-            "nodes": [],
-            "recaptured": 0,
-            "kept": [{"code": "RECAPTURE_NO_TABLE", "count": ROWS, "sample": list(range(1, 11))}],
-        }
-        with psycopg.connect(_plain(database), autocommit=True) as owner:
-            for statement in more:
-                owner.execute(statement.encode())
+        assert _purged(http, store) == ALL_STAY
+        _run(database, more)
+        _run(database, ['alter table "Shop".orders enable row level security'])
+        assert _purged(http, store) == ALL_STAY, "a row that is hidden was taken for gone"
+        _run(database, ['alter table "Shop".orders disable row level security'])
         assert _purged(http, store) == {"marked": 0, "nodes": [], "recaptured": ROWS, "kept": []}
     with psycopg.connect(_plain(database)) as owner:
         captured = owner.execute(

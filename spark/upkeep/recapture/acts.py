@@ -25,7 +25,7 @@ from spark.rows.catalog import read_table
 from spark.rows.sql import Sql
 from spark.targets.connection import Connection, target_now
 from spark.targets.errors import TargetError
-from spark.upkeep.recapture.judging import Judge, Stranded, are_there
+from spark.upkeep.recapture.judging import Judge, Stranded, are_there, names_of
 from spark.upkeep.recapture.tables import Source, SourceTable, qualified
 from spark.upkeep.recapture.texts import DELETE, UPDATE, key_of
 
@@ -131,13 +131,13 @@ class Recapture:
             {"last": last, "name": wish.source[2]},
         )
         for event, row_data, pk_data, old_data, trigger, columns, key, *place in rows:
-            names = tuple(key.split(",")) if key else ()
+            names = names_of(key)
             texts = key_of(
                 UPDATE if event not in ("I", "D") else event,
                 row_data=row_data,
                 pk_data=pk_data,
                 old_data=old_data,
-                columns=tuple(columns.split(",")) if columns else (),
+                columns=names_of(columns),
                 key=names,
             )
             is_there = qualified(self.conn, (place[0], place[1], wish.source[2])) == wish.table.name

@@ -166,12 +166,13 @@ def _stranded(row: Sequence[Any]) -> Stranded:
         bool(prerouted),
         trigger,
         (catalog or None, schema or None, str(table)) if table else None,
-        _names(columns),
-        _names(key),
+        names_of(columns),
+        names_of(key),
     )
 
 
-def _names(text: str | None) -> tuple[str, ...]:
+def names_of(text: str | None) -> tuple[str, ...]:
+    """The names in a list of a trigger's history."""
     return tuple(name.strip() for name in text.split(",") if name.strip()) if text else ()
 
 

@@ -1,7 +1,8 @@
 """The tables whose rows were captured, as the target has them today.
 
 Only keys of types of which the captured text is the value itself are taken: numbers, texts, UUIDs, dates. A
-text that no value of the type has is no key.
+text that no value of the type has is no key. Row security may hide a row that is there, and a delete would be
+sent for it: a table that has it counts as not there.
 """
 
 import re
@@ -49,7 +50,7 @@ _COLUMNS_OF_POSTGRESQL = """
     where n.nspname = :schema and c.relname = :name and c.relkind in ('r', 'p')
         and has_schema_privilege(n.oid, 'USAGE') and has_any_column_privilege(c.oid, 'SELECT')
         and has_any_column_privilege(c.oid, 'UPDATE')
-        and cast(:catalog as text) in (current_database(), '')
+        and not pg_catalog.row_security_active(c.oid) and cast(:catalog as text) in (current_database(), '')
     order by a.attnum"""
 _COLUMNS_OF_MYSQL = """
     select c.column_name, lower(c.data_type), c.extra like '%GENERATED%'
@@ -79,13 +80,11 @@ class SourceTable:
     Attributes:
         name: qualified and quoted.
         touched: a column that may be set, quoted: the first of the key where that is one.
-        binds_decimals: the driver takes them; SQLite compares their texts as numbers.
     """
 
     name: str
     key: tuple[KeyColumn, ...]
     touched: str
-    binds_decimals: bool
 
     def values(self, texts: Sequence[str]) -> tuple[Any, ...] | None:
         """The values of a key as statements bind them, equal for equal keys; None: not of these types."""
@@ -94,12 +93,7 @@ class SourceTable:
 
     def at(self, values: Sequence[Any], prefix: str = "k") -> Sql:
         """True for the row with a key."""
-        marks = {
-            f"{prefix}{place}": str(value)
-            if isinstance(value, Decimal) and not self.binds_decimals
-            else value
-            for place, value in enumerate(values)
-        }
+        marks = {f"{prefix}{place}": value for place, value in enumerate(values)}
         texts = [
             f"{column.quoted} = {f'cast(:{mark} as {column.cast})' if column.cast else f':{mark}'}"
             for column, mark in zip(self.key, marks, strict=True)
@@ -120,7 +114,6 @@ def source_table(conn: Connection, source: Source, key: Sequence[str]) -> Source
         qualified(conn, source),
         tuple(KeyColumn(quote(name), *_family(conn, columns[name][0])) for name in key),
         quote(settable[0]),
-        conn.dialect.name != "sqlite",
     )
 
 
@@ -167,7 +160,8 @@ def _sqlite_family(kind: str) -> Family | None:
         return "integer"
     if any(word in kind for word in ("char", "clob", "text")):
         return "text"
-    return "decimal" if kind.startswith(("numeric", "decimal")) else None
+    # Of fractions it keeps a double, whose text is shorter than it.
+    return "integer" if kind.startswith(("numeric", "decimal")) else None
 
 
 def _value(family: Family | None, text: str) -> Any:

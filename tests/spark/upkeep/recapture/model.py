@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.oracles.symmetricds import Row, Rows
 from tests.spark.upkeep.recapture.ground import Ground
-from tests.spark.upkeep.recapture.shapes import canonical
+from tests.spark.upkeep.recapture.shapes import can_be_read, canonical
 from tests.spark.upkeep.recapture.texts import NotReadable, parse
 from tests.spark.upkeep.recapture.triggers import Capture
 
@@ -130,6 +130,8 @@ class Model:
             text, names = (row["pk_data"], key_names) if row["pk_data"] else (row["old_data"], columns)
         values = values_of(text, names)
         if values is None or any(values.get(name) is None for name in key_names):
+            return None
+        if any(not can_be_read(shape.of(name).kind, values[name], dialect) for name in shape.key):
             return None
         key = tuple(canonical(shape.of(name).kind, values[name], dialect) for name in shape.key)
         return shape.name, key

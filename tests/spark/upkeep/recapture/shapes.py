@@ -156,6 +156,11 @@ def random_value(rng: Random, kind: Kind, *, of_key: bool) -> Any:
     )
 
 
+def can_be_read(kind: Kind, text: str | None, dialect: Dialect) -> bool:
+    """Whether a captured text is the value itself: SQLite keeps fractions as doubles."""
+    return dialect != "sqlite" or kind != "numeric" or str(text).lstrip("-").isdigit()
+
+
 def canonical(kind: Kind, value: Any, dialect: Dialect) -> Any:
     """A value of a key, read from the table or from a captured text, so that the same are equal."""
     if kind == "int":
