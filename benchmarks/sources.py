@@ -22,6 +22,7 @@ from pathlib import Path
 from lethe_spark import register
 from pyspark.sql import SparkSession
 
+from benchmarks.gates import Gate
 from benchmarks.process_tree import tree_cpu_s
 from lethe_samples.je_writer.sample import write_sample
 from spark.erase.reading.directory import file_names, opened
@@ -107,10 +108,13 @@ def main(arguments: list[str] | None = None) -> int:
     for name, took in (("inline", inline), ("lethe_je, 1 core", one), ("lethe_je, 2 cores", two)):
         speed = f"{rows / took.cpu_s:12,.0f} rows a CPU second"
         print(f"{name:18} {took.cpu_s:7.2f} s CPU {took.wall_s:7.2f} s wall {speed}")
-    per_cpu, speed_up = inline.cpu_s / two.cpu_s, one.wall_s / two.wall_s
-    print(f"of the inline reader per CPU second: {per_cpu:.0%} (at least {PER_CPU_LEAST:.0%})")
-    print(f"from one core to two: {speed_up:.2f}x (at least {SPEED_UP_LEAST}x)")
-    return 0 if per_cpu >= PER_CPU_LEAST and speed_up >= SPEED_UP_LEAST else 1
+    gates = (
+        Gate("rows a CPU second, to the inline reader", inline.cpu_s / two.cpu_s, PER_CPU_LEAST, "x"),
+        Gate("from one core to two", one.wall_s / two.wall_s, SPEED_UP_LEAST, "x"),
+    )
+    for gate in gates:
+        print(gate.line())
+    return 0 if all(gate.is_met for gate in gates) else 1
 
 
 if __name__ == "__main__":
