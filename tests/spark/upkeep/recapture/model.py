@@ -101,14 +101,20 @@ class Model:
         if key is None:
             return Verdict(row, KEY_UNREADABLE)
         trigger_id = str(history["trigger_id"])
-        after = self.key_of({**row, "event_type": "I"}, history) if event == "U" else None
-        if after not in (None, key):
+        if event == "U" and self._has_moved(row, history, key):
             return Verdict(row, KEY_CHANGED, key, trigger_id)
         today = self.users[key[0]].get(key[1])
         if today is None:
             return Verdict(row, None if event == "D" else ROW_GONE, key, trigger_id)
         code = None if self._is_captured(key, trigger_id, today) else NOT_CAPTURED
         return Verdict(row, code, key, trigger_id, is_there=True)
+
+    def _has_moved(self, row: Row, history: Row, key: Key) -> bool:
+        """Whether an update says another key of its row than before, be it one that cannot be read."""
+        values = values_of(row["row_data"], history["column_names"].split(",")) or {}
+        if any(values.get(name) is None for name in history["pk_column_names"].split(",")):
+            return False
+        return self.key_of({**row, "event_type": "I"}, history) != key
 
     def _has_table(self, history: Row) -> bool:
         table, catalog = history["source_table_name"], history["source_catalog_name"]
