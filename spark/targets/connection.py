@@ -251,6 +251,13 @@ class Connection:
             self._in_transaction = False
             self._session.answer_within(silent_max_s(self.limits.statement_timeout_ms))
 
+    def back_to(self, savepoint: str) -> None:
+        """Undo a statement that failed, and what else was done since a savepoint; the transaction goes on."""
+        try:
+            self._session.back_to(savepoint)
+        except driver_errors() as exc:
+            raise self._classified(exc) from exc
+
     def allow(self, statement_timeout_ms: int, *, silent_ms: int | None = None) -> None:
         """PostgreSQL: let statements take so long, to the end of the transaction.
 

@@ -148,7 +148,7 @@ def _insert_new(conn: Connection, tables: ReplicaTables, rows: pa.RecordBatch) -
     try:
         conn.copy_in(_copy_of(tables.entries, _ENTRY), encode_rows(rows))
     except TargetRowConflict:
-        conn.execute("rollback to savepoint lethe_entries")
+        conn.back_to("lethe_entries")
         conn.noted[_MET] = str(_BATCHES_BETWEEN_TRIES)
         return False
     conn.execute("release savepoint lethe_entries")

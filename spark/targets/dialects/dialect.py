@@ -71,6 +71,9 @@ class Session(Protocol):
 
     def rollback(self) -> None: ...
 
+    def back_to(self, savepoint: str, /) -> None:
+        """Undo what was done since a savepoint, also behind a statement that failed."""
+
     def interrupt(self) -> None:
         """End the running statement; called from another thread, never raises."""
 

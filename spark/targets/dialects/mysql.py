@@ -179,6 +179,11 @@ class MysqlSession:
         self._begun = False
         self._end_work()
 
+    def back_to(self, savepoint: str) -> None:
+        with self._driver():  # an error where the server has rolled all of it back
+            self._command(f"rollback to savepoint {savepoint}")
+        self._failed = False
+
     def rollback(self) -> None:
         for _ in range(ROLLBACK_ATTEMPTS):
             if self.closed or not self._begun:

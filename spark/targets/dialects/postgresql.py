@@ -141,6 +141,9 @@ class PostgresqlSession:
             # The server answers ROLLBACK, without an error, when a statement before had failed.
             raise TargetError(f"the transaction had failed: COMMIT ended in {status}")
 
+    def back_to(self, savepoint: str) -> None:
+        self._raw.execute(f"rollback to savepoint {savepoint}")
+
     def rollback(self) -> None:
         for _ in range(ROLLBACK_ATTEMPTS):
             if self.closed or not self.in_transaction:

@@ -120,6 +120,9 @@ class SqliteSession:
     def commit(self) -> None:
         self._raw.execute("commit")
 
+    def back_to(self, savepoint: str) -> None:
+        self._raw.execute(f"rollback to savepoint {savepoint}")
+
     def rollback(self) -> None:
         self._deadline = None
         if not self.closed and self._raw.in_transaction:
