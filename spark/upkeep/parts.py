@@ -23,11 +23,13 @@ class Part:
     Attributes:
         at: the table, its key, and the conditions under which rows of it go.
         own: what a row that goes fulfils by itself, whatever other tables hold.
+        columns: of the table, all of them.
     """
 
     rule: Rule
     at: TableStep
     own: Sql
+    columns: tuple[str, ...]
 
     @property
     def step(self) -> str:
@@ -71,7 +73,7 @@ def _part(conn: Connection, rule: Rule, cutoff: CutoffValue, *, marks: bool) -> 
         held=(),
         must_lock=False,
     )
-    return Part(rule, at, own)
+    return Part(rule, at, own, tuple(column.name for column in table.columns))
 
 
 def _in_place(conn: Connection, text: str, row: str) -> str:

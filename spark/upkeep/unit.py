@@ -111,7 +111,7 @@ def _ids(keys: Sequence[KeyTexts]) -> list[int]:
 def _captured(conn: Connection, unit: UpkeepUnit, condition: Sql) -> Sql | None:
     """The rows of a condition that were captured anew; None: there is none."""
     rows = stranded_rows(conn, unit.part, condition)
-    ids = Recapture(conn, unit.cutoff, unit.time_zone).run(rows)
+    ids = Recapture(conn, unit.part.columns, unit.cutoff, unit.time_zone).run(rows)
     if not ids:
         return None
     binder = Binder("captured")
@@ -126,8 +126,8 @@ def _remove(conn: Connection, unit: UpkeepUnit) -> tuple[int, ManifestEntry | No
         ids = _captured(conn, unit, condition)
         if not ids:
             return 0, None
-        condition = _both(ids, unit.part.own)
-    elif conn.dialect.name == "mysql":
+        condition = _both(ids, at.removable)  # captures wait for locks: a batch may hold a row by now
+    if conn.dialect.name == "mysql":
         chosen = conn.execute(
             f"select {at.key.selected} from {at.source} where {condition.text}", dict(condition.bound)
         )

@@ -18,7 +18,7 @@ from spark.rows.walk import texts
 from spark.targets.walk import Piece
 from spark.upkeep.parts import Part, parts_of
 from spark.upkeep.plan import plan_upkeep
-from spark.upkeep.recapture.remaining import remaining
+from spark.upkeep.recapture.judging import remaining
 from spark.upkeep.unit import ROWS_MAX, UpkeepUnit, run_upkeep, unit_id
 from spark.upkeep.walk import UpkeepWalk
 

@@ -21,10 +21,9 @@ from zoneinfo import ZoneInfo
 from spark.formats.symmetricds import DATA, TimeEncoding
 from spark.purge.cutoff import CutoffValue, convert, local_reading
 from spark.purge.findings import Finding
-from spark.rows.catalog import read_table
 from spark.rows.sql import Sql
 from spark.targets.connection import Connection, target_now
-from spark.targets.errors import TargetError
+from spark.targets.errors import TargetError, TargetRowConflict
 from spark.upkeep.recapture.judging import Judge, Stranded, are_there, names_of
 from spark.upkeep.recapture.tables import Source, SourceTable, qualified
 from spark.upkeep.recapture.texts import DELETE, UPDATE, key_of
@@ -53,11 +52,13 @@ class Recapture:
     """One unit's captures.
 
     Attributes:
+        columns: of sym_data.
         cutoff: of the purge; tells how the target keeps times.
         time_zone: of naive columns of the target.
     """
 
     conn: Connection
+    columns: Sequence[str]
     cutoff: CutoffValue
     time_zone: str
 
@@ -90,8 +91,9 @@ class Recapture:
         }
         wishes = [wish for wish, by_trigger in deleted.items() if by_trigger]
         there = are_there(self.conn, [(wish.table, wish.values) for wish in wishes])
+        now = self._now()
         return {
-            wish: {trigger: self._copy(data_id) for trigger, data_id in deleted[wish].items()}
+            wish: {trigger: self._copy(data_id, now) for trigger, data_id in deleted[wish].items()}
             for wish, is_there in zip(wishes, there, strict=True)
             if not is_there
         }
@@ -116,10 +118,26 @@ class Recapture:
         if not conn.execute(f"select 1 from {table.name} where {at.text}{lock}", dict(at.bound)):
             return None
         [(last,)] = conn.execute(f"select coalesce(max(d.data_id), 0) from {self._data} d")
-        conn.execute(
-            f"update {table.name} set {table.touched} = {table.touched} where {at.text}", dict(at.bound)
+        is_done = self._tried(
+            f"update {table.name} set {table.touched} = {table.touched} where {at.text}", at.bound
         )
-        return frozenset(self._captured_since(int(last), wish))
+        return frozenset(self._captured_since(int(last), wish)) if is_done else frozenset()
+
+    def _tried(self, statement: str, bound: Mapping[str, Any]) -> bool:
+        """Whether a statement was done: one that a trigger or a constraint refuses must not hold back others.
+
+        Raises: TargetError: it was no such refusal.
+        """
+        self.conn.execute(f"savepoint {SAVEPOINT}")
+        try:
+            self.conn.execute(statement, bound)
+        except TargetError as error:
+            if not isinstance(error, TargetRowConflict) and type(error) is not TargetError:
+                raise
+            self.conn.back_to(SAVEPOINT)
+            return False
+        self.conn.execute(f"release savepoint {SAVEPOINT}")
+        return True
 
     def _captured_since(self, last: int, wish: Wish) -> Iterator[str]:
         """The triggers of the rows of sym_data that are there for a key, behind a data id."""
@@ -149,17 +167,15 @@ class Recapture:
 
     # -- deletes of rows that are not there
 
-    def _copy(self, data_id: int) -> int:
+    def _copy(self, data_id: int, now: CutoffValue) -> int:
         """Capture a delete again: the same row of sym_data under a new id and of now; the new id."""
-        conn = self.conn
-        columns = [each.name for each in read_table(conn, f"{conn.target.table_prefix}{DATA}").columns]
-        quote = conn.dialect.quote
-        same = ", ".join(quote(name) for name in columns if name not in ("data_id", "create_time"))
+        conn, quote = self.conn, self.conn.dialect.quote
+        same = ", ".join(quote(name) for name in self.columns if name not in ("data_id", "create_time"))
         statement = (
             f"insert into {self._data} ({same}, create_time)"
             f" select {same}, {self._now_mark} from {self._data} where data_id = :data_id"
         )
-        bound = {"data_id": data_id, "now": self._now()}
+        bound = {"data_id": data_id, "now": now}
         if conn.dialect.name == "mysql":
             conn.execute(statement, bound)
             [(made,)] = conn.execute("select last_insert_id()")
@@ -175,8 +191,7 @@ class Recapture:
         if self.conn.dialect.name == "postgresql":
             self.conn.execute(f"savepoint {SAVEPOINT}")
             self.conn.execute(f"lock table {table.name} in share mode")
-            self.conn.execute(f"rollback to savepoint {SAVEPOINT}")
-            self.conn.execute(f"release savepoint {SAVEPOINT}")
+            self.conn.back_to(SAVEPOINT)
 
     # -- names and times
 

@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from spark.formats.symmetricds import DATA
 from spark.purge.findings import SAMPLE_MAX, Finding
-from spark.rows.catalog import read_table
 from spark.rows.sql import Sql
 from spark.targets.connection import Connection
 from spark.upkeep.parts import Part
@@ -34,7 +33,9 @@ ROW_GONE: Final = Finding(
     "RECAPTURE_ROW_GONE", "", "no delete, and its row is not there any more: nothing to capture, it stays"
 )
 NOT_CAPTURED: Final = Finding(
-    "RECAPTURE_NOT_CAPTURED", "", "it could be captured: no trigger did, or nobody looked at it; it stays"
+    "RECAPTURE_NOT_CAPTURED",
+    "",
+    "it could be captured: its update was refused or not captured, or nobody looked; it stays",
 )
 REASONS: Final = (NOT_A_ROW, NO_HISTORY, NO_TABLE, KEY_UNREADABLE, KEY_CHANGED, ROW_GONE, NOT_CAPTURED)
 Wanted = tuple[SourceTable, tuple[Any, ...]]
@@ -95,10 +96,10 @@ class Judge:
             return NO_TABLE
         texts = row.texts
         values = None if texts is None else table.values(texts)
-        if values is None:
+        after = row.texts_after if row.event == UPDATE else texts
+        if values is None or after is None:
             return KEY_UNREADABLE
-        after = row.texts_after if row.event == UPDATE else None
-        return KEY_CHANGED if after is not None and table.values(after) != values else (table, values)
+        return (table, values) if table.values(after) == values else KEY_CHANGED
 
     def table(self, source: Source, key: tuple[str, ...]) -> SourceTable | None:
         """See `source_table`."""
@@ -140,7 +141,7 @@ def are_there(conn: Connection, wanted: Sequence[Wanted]) -> list[bool]:
 def stranded_rows(conn: Connection, part: Part, condition: Sql, *, most: int | None = None) -> list[Stranded]:
     """The rows of a condition, by their data id."""
     at, row = part.at, part.at.row
-    prerouted = f"{row}.is_prerouted" if read_table(conn, at.table).column("is_prerouted") else "0"
+    prerouted = f"{row}.is_prerouted" if "is_prerouted" in part.columns else "0"
     history = conn.dialect.qualify(conn.target.schema, f"{conn.target.table_prefix}trigger_hist")
     rows = conn.execute(
         f"select {row}.data_id, {row}.event_type, {row}.row_data, {row}.pk_data, {row}.old_data, {prerouted},"
@@ -184,6 +185,11 @@ class Kept:
     count: int
     sample: tuple[int, ...]
     detail: str
+
+
+def remaining(conn: Connection, part: Part, should_stop: Callable[[], bool]) -> tuple[Kept, ...]:
+    """The stranded rows of a table that are there now, by why they stay."""
+    return kept_of(conn, part, part.at.removable, should_stop, otherwise=NOT_CAPTURED)
 
 
 def kept_of(

@@ -48,15 +48,16 @@ _COLUMNS_OF_POSTGRESQL = """
     from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
     join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
     where n.nspname = :schema and c.relname = :name and c.relkind in ('r', 'p')
-        and has_schema_privilege(n.oid, 'USAGE') and has_any_column_privilege(c.oid, 'SELECT')
-        and has_any_column_privilege(c.oid, 'UPDATE')
+        and has_schema_privilege(n.oid, 'USAGE') and has_table_privilege(c.oid, 'SELECT')
+        and has_table_privilege(c.oid, 'UPDATE')
         and not pg_catalog.row_security_active(c.oid) and cast(:catalog as text) in (current_database(), '')
     order by a.attnum"""
 _COLUMNS_OF_MYSQL = """
-    select c.column_name, lower(c.data_type), c.extra like '%GENERATED%'
+    select c.column_name, lower(c.data_type),
+        c.extra like '%GENERATED%' or not find_in_set('update', c.privileges)
     from information_schema.columns c join information_schema.tables t
         on t.table_schema = c.table_schema and t.table_name = c.table_name and t.table_type = 'BASE TABLE'
-    where c.table_schema = :catalog and c.table_name = :name
+    where c.table_schema = :catalog and c.table_name = :name and find_in_set('select', c.privileges)
     order by c.ordinal_position"""
 _COLUMNS_OF_SQLITE = (
     "select name, lower(type), hidden <> 0 from pragma_table_xinfo(:name) where hidden <> 1 and exists"

@@ -273,7 +273,8 @@ ENTRIES: Final = (
         "RECAPTURE_NOT_CAPTURED",
         (Seen.FINDING,),
         "The rows that stranded rows speak of were updated, and no trigger captured that: updates are not"
-        " captured, only changed values are, or a condition leaves them out. They stay.",
+        " captured, only changed values are, a condition leaves them out, or something refuses the update."
+        " They stay.",
         "Look at the trigger in SymmetricDS. If the nodes have these rows, `--stranded remove` removes what"
         " is stranded; else send the table by a reload.",
         Passes.NO,

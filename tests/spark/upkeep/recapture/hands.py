@@ -15,6 +15,7 @@ import psycopg
 import pymysql
 from sqlalchemy.engine import make_url
 
+from tests.journeys.service import until
 from tests.oracles.symmetricds import Place
 from tests.oracles.symmetricds_schema import Dialect
 
@@ -89,6 +90,20 @@ def hand(place: Place, *, commits: bool = True) -> Iterator[Hand]:
     """A hand that is taken away at the end."""
     with closing(Hand(place, commits=commits)) as opened:
         yield opened
+
+
+_WAITING = {
+    "postgresql": "select 1 from pg_stat_activity where datname = current_database()"
+    " and wait_event_type = 'Lock'",
+    "mariadb": "select 1 from information_schema.innodb_trx t join information_schema.processlist p"
+    " on p.id = t.trx_mysql_thread_id where t.trx_state = 'LOCK WAIT' and p.db = database()",
+}
+
+
+def until_somebody_waits(place: Place) -> None:
+    """Return when the server shows somebody who waits for a lock in the database."""
+    with hand(place) as watcher:
+        until(lambda: watcher.run(_WAITING[place.dialect]), timeout_s=20.0)
 
 
 def literal(value: Any, dialect: Dialect) -> str:

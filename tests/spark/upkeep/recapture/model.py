@@ -101,20 +101,20 @@ class Model:
         if key is None:
             return Verdict(row, KEY_UNREADABLE)
         trigger_id = str(history["trigger_id"])
-        if event == "U" and self._has_moved(row, history, key):
-            return Verdict(row, KEY_CHANGED, key, trigger_id)
+        if event == "U" and (code := self._of_update(row, history, key)) is not None:
+            return Verdict(row, code, key, trigger_id)
         today = self.users[key[0]].get(key[1])
         if today is None:
             return Verdict(row, None if event == "D" else ROW_GONE, key, trigger_id)
         code = None if self._is_captured(key, trigger_id, today) else NOT_CAPTURED
         return Verdict(row, code, key, trigger_id, is_there=True)
 
-    def _has_moved(self, row: Row, history: Row, key: Key) -> bool:
-        """Whether an update says another key of its row than before, be it one that cannot be read."""
+    def _of_update(self, row: Row, history: Row, key: Key) -> str | None:
+        """Why an update stays whose row has another key after it, be it one that cannot be read, or none."""
         values = values_of(row["row_data"], history["column_names"].split(",")) or {}
         if any(values.get(name) is None for name in history["pk_column_names"].split(",")):
-            return False
-        return self.key_of({**row, "event_type": "I"}, history) != key
+            return KEY_UNREADABLE
+        return None if self.key_of({**row, "event_type": "I"}, history) == key else KEY_CHANGED
 
     def _has_table(self, history: Row) -> bool:
         table, catalog = history["source_table_name"], history["source_catalog_name"]

@@ -39,7 +39,7 @@ class RecaptureRun(UpkeepRun):
 
     def remaining(self) -> dict[str, tuple[int, list[int]]]:
         """What is still stranded: count and sample by reason."""
-        from spark.upkeep.recapture.remaining import remaining
+        from spark.upkeep.recapture.judging import remaining
 
         with closing(connect(target_of(self.place), application_name="test", read_only=True)) as conn:
             part = self.part(conn)

@@ -22,7 +22,7 @@ from tests.oracles.symmetricds_schema import quoted
 from tests.spark.purge.outgoing_run import target_of
 from tests.spark.upkeep.recapture.case import Case, case_of
 from tests.spark.upkeep.recapture.ground import Ground, delete, insert, make, update
-from tests.spark.upkeep.recapture.hands import Hand, hand
+from tests.spark.upkeep.recapture.hands import Hand, hand, until_somebody_waits
 from tests.spark.upkeep.recapture.recapture_run import run_of
 from tests.spark.upkeep.recapture.shapes import ITEM
 from tests.spark.upkeep.recapture.stranding import strand_all
@@ -90,7 +90,7 @@ def test_key_that_comes_back_meanwhile_is_deleted_first_and_captured_then(served
     case = case_of(_ground(served), "race")
     insert(peer, ITEM, {"id": GONE, "name": "back", "price": None})
     with _running(served) as unit:
-        time.sleep(1.5)
+        until_somebody_waits(served)
         assert not unit.done(), "it did not wait for whoever is writing to the table"
         peer.commit()
         # The inserts of the deleted key have their row now, and go too or stay: both is right.
@@ -105,7 +105,7 @@ def test_key_that_does_not_come_back_after_all_is_deleted(served: Place, peer: H
     case = case_of(_ground(served), "race")
     insert(peer, ITEM, {"id": GONE, "name": "back", "price": None})
     with _running(served) as unit:
-        time.sleep(1.0)
+        until_somebody_waits(served)
         peer.rollback()
         assert unit.result().rows == len(case.model.gone())
     case.check()
@@ -116,7 +116,7 @@ def test_row_that_changes_meanwhile_is_captured_with_its_newest_values(served: P
     case = case_of(_ground(served), "race")
     update(peer, ITEM, (THERE,), {"name": "third"})
     with _running(served) as unit:
-        time.sleep(1.0)
+        until_somebody_waits(served)
         assert not unit.done()
         peer.commit()
         assert unit.result().rows == len(case.model.gone())
@@ -130,7 +130,7 @@ def test_row_that_does_not_change_after_all_is_captured_as_it_was(served: Place,
     case = case_of(_ground(served), "race")
     update(peer, ITEM, (THERE,), {"name": "third"})
     with _running(served) as unit:
-        time.sleep(1.0)
+        until_somebody_waits(served)
         peer.rollback()
         assert unit.result().rows == len(case.model.gone())
     case.check()
@@ -141,7 +141,7 @@ def test_row_that_goes_meanwhile_is_deleted_at_last(served: Place, peer: Hand) -
     case = case_of(_ground(served), "race")
     delete(peer, ITEM, (THERE,))
     with _running(served) as unit:
-        time.sleep(1.0)
+        until_somebody_waits(served)
         peer.commit()
         unit.result()
     assert _events(_of_key(served, case, THERE))[-1:] == "D"
@@ -163,7 +163,7 @@ def test_row_that_was_there_again_and_goes_meanwhile_is_deleted_at_last(served: 
     case = case_of(ground, "race")
     delete(peer, ITEM, (THERE,))
     with _running(served) as unit:
-        time.sleep(1.0)
+        until_somebody_waits(served)
         peer.commit()
         unit.result()
     rows = _of_key(served, case, THERE)
