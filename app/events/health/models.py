@@ -54,7 +54,7 @@ class HealthFindingRead(Model):
         description="UNKNOWN: it could not be looked at."
     )
     node: int | None = Field(description="The node that it is about; null: its id is not known.")
-    seen_by: list[str] = Field(description="The stores whose nodes see it, by id.")
+    seen_by: list[str] = Field(description="The stores whose nodes see it, in the order of their nodes.")
     detail: str = Field(description="What is wrong, with numbers.")
     advice: str = Field(description="What to do next.")
     measured: float | None = Field(
@@ -98,5 +98,5 @@ class SlonyHealthRead(Model):
     status: HealthStatus = Field(
         description="The worst of all findings: CRITICAL, then WARNING, then UNKNOWN; OK: there is none."
     )
-    nodes: list[NodeHealthRead] = Field(description="The nodes that were to be asked, by store.")
+    nodes: list[NodeHealthRead] = Field(description="The nodes that were to be asked, by number; last those of which none is known.")
     findings: list[HealthFindingRead] = Field(description="Each fault once, the worst first.")

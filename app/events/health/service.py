@@ -91,6 +91,7 @@ def _without_copies(members: Sequence[View]) -> _Group:
         group.copies += copies
         if found is not None:
             group.views.append(found)
+    group.views.sort(key=lambda view: view.node)
     return group
 
 
@@ -190,7 +191,7 @@ def _report(
     return SlonyHealthRead(
         cluster=stores[0].cluster or "",
         status=HealthStatus(worst([Severity(each.severity.value) for each in findings]).value),
-        nodes=sorted(nodes, key=lambda each: each.store),
+        nodes=sorted(nodes, key=lambda each: (each.node is None, each.node or 0, each.store)),
         findings=sorted(findings, key=_order),
     )
 
