@@ -13,6 +13,7 @@ CARRIED = (
     "spark/erase/reading",
     "spark/formats",
     "spark/targets",
+    "spark/worker.py",
 )
 
 

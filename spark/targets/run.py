@@ -17,6 +17,7 @@ from pyspark.accumulators import Accumulator, AccumulatorParam, _accumulatorRegi
 from pyspark.sql import SparkSession
 
 from spark.targets.task import NO_TICKET, Deliver, Report, Task, TaskRun, pack, run_task
+from spark.worker import keep_modules
 
 
 class _Reports(AccumulatorParam[list[Report]]):
@@ -58,6 +59,7 @@ def _measured(task: Task) -> list[Report]:
     reports = run_task(task)
     context = TaskContext.get()
     assert context is not None, "only a worker of Spark runs this"
+    keep_modules()
     ran = TaskRun(
         group=context.getLocalProperty("spark.jobGroup.id") or "",
         stage=context.stageId(),

@@ -20,6 +20,7 @@ from lethe_spark.archive_values import ROWS, column_batches, json_batches, table
 from lethe_spark.options import Options
 from spark.targets.archive.archive import verify_file
 from spark.targets.manifest import ManifestEntry
+from spark.worker import keep_modules
 
 VIEWS: Final = ("rows", "files")
 OPTIONS: Final = ("path", "view", "table", "jobs")
@@ -117,6 +118,7 @@ class ArchiveReader(DataSourceReader):
         """The rows of some files. Raises: ArchiveCorrupt: the name of the first that is not as it was."""
         if not isinstance(partition, FilesPart):  # a frame without partitions gets one of Spark's own
             return
+        keep_modules()
         for entry in partition.entries:
             if self._asked.view == "files":
                 yield _checked(entry)

@@ -20,6 +20,7 @@ from lethe_client.certificates import (
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from lethe_spark.options import Options
+from spark.worker import keep_modules
 
 VIEWS: Final = {
     "certificates": (
@@ -104,6 +105,7 @@ class CertificateReader(DataSourceReader):
         """The rows of one certificate. Raises: CertificateInvalid: `view=files`, and it does not hold."""
         if not isinstance(partition, CertificatePart):
             return
+        keep_modules()
         path, file = partition.path, str(partition.path)
         try:
             found = _verified(path, self._asked.trusted)

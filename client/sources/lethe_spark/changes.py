@@ -17,6 +17,7 @@ from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from lethe_spark.options import Options
 from lethe_spark.service import SERVICE_OPTIONS, ReadService
+from spark.worker import keep_modules
 
 SCHEMA: Final = (
     "rid int, csn string, prev string, kind string, database binary, key binary, payload binary, "
@@ -206,6 +207,7 @@ def read_window(asked: Asked, partition: InputPartition) -> Iterator[tuple[Any, 
     """
     if not isinstance(partition, Window):  # a frame without partitions gets one of Spark's own
         return
+    keep_modules()
     with asked.service.connect() as lethe:
         for record in lethe.changes.list(asked.store, rid=partition.rid, after=partition.after):
             if record.csn > partition.upto:

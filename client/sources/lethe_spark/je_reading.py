@@ -1,6 +1,7 @@
 """One file of a log into batches, as it was when the frame was planned."""
 
 import os
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -10,17 +11,29 @@ from lethe_spark.je_keys import key_batches
 from lethe_spark.je_parts import CLEANED, Asked, LogFilePart
 from spark.erase.errors import EnvironmentUnreadable, LogFileChanged, LogFileVanished
 from spark.erase.reading.directory import Descriptors, identity_of
-from spark.erase.reading.files import read_file
+from spark.erase.reading.files import Room, read_file
 from spark.erase.reading.live_reading import MovingFile
 from spark.formats.je import log as je_log
+from spark.worker import keep_modules
+
+
+class _Buffers(threading.local):
+    """Those of this thread: a worker reads one file after another."""
+
+    def __init__(self) -> None:
+        self.room = Room.make()
+
+
+_buffers = _Buffers()
 
 
 def read_part(wanted: Asked, part: LogFilePart) -> Iterator[Any]:
     """The rows of one file as record batches. Raises: LogRefused: naming file and offset."""
+    keep_modules()
     descriptors = Descriptors(1)
     try:
         file = _opened(part, descriptors)
-        found = read_file(file, is_last=part.is_last, verify=wanted.verify)
+        found = read_file(file, is_last=part.is_last, verify=wanted.verify, room=_buffers.room)
         if wanted.view == "keys":
             yield from key_batches(file, found, str(wanted.directory))
         else:
