@@ -38,6 +38,7 @@ from spark.erase.reading.properties import refuse_own_eraser
 from spark.erase.unit import do, refused_by_log, with_witness
 from spark.pool.errors import SparkRunError
 from spark.pool.lease import Lease
+from spark.worker import keep_modules
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
@@ -58,7 +59,7 @@ class SparkSpread:
 
     def each(self, function: Callable[[Argument], Result], arguments: Sequence[Argument]) -> list[Result]:
         """Run a task for each argument; results in their order."""
-        return self._context.parallelize(arguments, len(arguments)).map(function).collect()
+        return self._context.parallelize(arguments, len(arguments)).map(partial(_kept, function)).collect()
 
     def exchange(
         self,
@@ -69,8 +70,15 @@ class SparkSpread:
         gather: Callable[[Iterable[bytes]], bytes],
     ) -> list[bytes]:
         """Run a task for each argument, and one for each part with all that was made for it."""
-        made = self._context.parallelize(arguments, len(arguments)).flatMap(function)
+        made = self._context.parallelize(arguments, len(arguments)).flatMap(partial(_kept, function))
         return made.partitionBy(parts, int).mapPartitions(partial(_gathered, gather=gather)).collect()
+
+
+def _kept(function: Callable[[Argument], Result], argument: Argument) -> Result:
+    """In a worker: call it; by then all that it needs is loaded."""
+    result = function(argument)
+    keep_modules()
+    return result
 
 
 def _gathered(
@@ -190,4 +198,6 @@ def _do_here(call: Call) -> tuple[int, Done | None]:
     attempt = 0 if context is None else context.attemptNumber()
     if attempt > 0 and isinstance(call, WRITES):
         return attempt, None
-    return attempt, do(cast(PlanCall, call), clock=time.perf_counter)
+    done = do(cast(PlanCall, call), clock=time.perf_counter)
+    keep_modules()
+    return attempt, done
