@@ -67,6 +67,14 @@ def environment(settings: Mapping[str, str]) -> dict[str, str]:
     return kept | dict(settings)
 
 
+def put_metadata_at_head(data_dir: Path) -> None:
+    """Make a data directory with metadata at head: to make them takes longer than the rest of a start."""
+    data_dir.mkdir(mode=0o700, parents=True)
+    path = data_dir / "lethe.db"
+    path.write_bytes(metadata_at_head())
+    path.chmod(0o600)
+
+
 class ServiceProcess:
     """`lethe serve` in a data directory.
 
@@ -114,18 +122,11 @@ class ServiceProcess:
         assert self._process is None
         self.port = self.port or free_port()
         if self.metadata_url is None and not self.data_dir.exists():
-            self._begin_at_head()
+            put_metadata_at_head(self.data_dir)
         with self.log_file.open("ab") as log:
             self._process = start_lethe(self.command(), env=environment(self.settings), log=log)
         self._wait_ready()
         return self
-
-    def _begin_at_head(self) -> None:
-        """Put metadata at head there: to make them takes longer than the rest of the start."""
-        self.data_dir.mkdir(mode=0o700)
-        path = self.data_dir / "lethe.db"
-        path.write_bytes(metadata_at_head())
-        path.chmod(0o600)
 
     def _wait_ready(self) -> None:
         assert self._process is not None
