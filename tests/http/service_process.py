@@ -11,6 +11,7 @@ import ssl
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -35,6 +36,9 @@ STOP_MAX_S = 30.0
 REQUEST_TIMEOUT_S = 30.0
 # Tests are refused by the hundred from one address, and compare the rows of the metadata.
 USUAL = {"LETHE_REFUSAL_DELAY_MAX_S": "0", "LETHE_REFUSALS_WRITTEN_S": "3600", "LETHE_STORE_CHECK_S": "0"}
+
+
+_making = threading.Lock()
 
 
 @cache
@@ -71,7 +75,9 @@ def put_metadata_at_head(data_dir: Path) -> None:
     """Make a data directory with metadata at head: to make them takes longer than the rest of a start."""
     data_dir.mkdir(mode=0o700, parents=True)
     path = data_dir / "lethe.db"
-    path.write_bytes(metadata_at_head())
+    with _making:  # Alembic is one for all threads
+        content = metadata_at_head()
+    path.write_bytes(content)
     path.chmod(0o600)
 
 
