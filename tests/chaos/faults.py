@@ -53,11 +53,18 @@ class Faults:
             self._jump_metadata,
         ]
         self._left: list[Callable[[], None]] = []
+        self._turns = 0
+
+    @property
+    def had_all(self) -> bool:
+        """Whether every kind has had its turn."""
+        return self._turns >= len(self._kinds)
 
     def one(self) -> None:
         """Make the next fault: every kind has its turn before one comes again."""
         if not self._left:
             self._left = self._rng.sample(self._kinds, len(self._kinds))
+        self._turns += 1
         self._left.pop()()
 
     def end(self) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -16,6 +15,7 @@ from pathlib import Path
 import httpx
 from lethe_client import Lethe, RetryPolicy
 
+from tests.chaos.clocked import clock_of
 from tests.chaos.clocks import MetadataClock
 from tests.forge import forked_child
 from tests.http.service_process import NO_TLS
@@ -204,7 +204,7 @@ def _processes(
     for process in made[1::2]:  # one of each kind has a clock that jumps
         clock = directory / f"{process.data_dir.name}.clock"
         clocks[process.data_dir.name] = clock
-        process.command = [sys.executable, "-m", "tests.chaos.clocked", clock]
+        clock_of(process, clock)
     for process in made:
         stack.callback(lambda process=process: None if process.has_ended() else process.kill9())
     return made

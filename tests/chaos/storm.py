@@ -44,6 +44,7 @@ class Storm:
 
     Args:
         seed: of all that is drawn; the moments at which it meets the processes are the machine's.
+        seconds: how long faults are made; longer where not every kind of them has had its turn by then.
     """
 
     def __init__(self, made: Fleet, *, seed: int, seconds: float) -> None:
@@ -83,7 +84,7 @@ class Storm:
     def _make_faults(self) -> None:
         rng = Random(f"{self.seed} pauses")
         until = time.monotonic() + self.seconds
-        while time.monotonic() < until and not self._wrong():
+        while (time.monotonic() < until or not self.faults.had_all) and not self._wrong():
             time.sleep(rng.uniform(*PAUSE_S))
             self.faults.one()
 

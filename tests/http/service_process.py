@@ -11,6 +11,7 @@ import ssl
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -35,6 +36,9 @@ STOP_MAX_S = 30.0
 REQUEST_TIMEOUT_S = 30.0
 # Tests are refused by the hundred from one address, and compare the rows of the metadata.
 USUAL = {"LETHE_REFUSAL_DELAY_MAX_S": "0", "LETHE_REFUSALS_WRITTEN_S": "3600", "LETHE_STORE_CHECK_S": "0"}
+
+
+_making = threading.Lock()
 
 
 @cache
@@ -65,6 +69,16 @@ def environment(settings: Mapping[str, str]) -> dict[str, str]:
     """This process's environment without any setting of Lethe, and the given ones."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("LETHE_")}
     return kept | dict(settings)
+
+
+def put_metadata_at_head(data_dir: Path) -> None:
+    """Make a data directory with metadata at head: to make them takes longer than the rest of a start."""
+    data_dir.mkdir(mode=0o700, parents=True)
+    path = data_dir / "lethe.db"
+    with _making:  # Alembic is one for all threads
+        content = metadata_at_head()
+    path.write_bytes(content)
+    path.chmod(0o600)
 
 
 class ServiceProcess:
@@ -114,18 +128,11 @@ class ServiceProcess:
         assert self._process is None
         self.port = self.port or free_port()
         if self.metadata_url is None and not self.data_dir.exists():
-            self._begin_at_head()
+            put_metadata_at_head(self.data_dir)
         with self.log_file.open("ab") as log:
             self._process = start_lethe(self.command(), env=environment(self.settings), log=log)
         self._wait_ready()
         return self
-
-    def _begin_at_head(self) -> None:
-        """Put metadata at head there: to make them takes longer than the rest of the start."""
-        self.data_dir.mkdir(mode=0o700)
-        path = self.data_dir / "lethe.db"
-        path.write_bytes(metadata_at_head())
-        path.chmod(0o600)
 
     def _wait_ready(self) -> None:
         assert self._process is not None

@@ -19,6 +19,7 @@ from typing import Any
 from lethe_client import Job, Lethe, RetryPolicy
 
 from tests.forge import Forked, start_lethe
+from tests.http.service_process import put_metadata_at_head
 
 LETHE = Path(sys.executable).with_name("lethe")
 START_TIMEOUT_S = 60.0
@@ -171,7 +172,9 @@ class Service(Process):
         return self._client
 
     def start(self) -> None:
-        """Start and wait until it is ready."""
+        """Start and wait until it is ready; a new one begins with metadata at head, where they are a file."""
+        if not self.data_dir.exists() and "LETHE_METADATA_URL" not in self.settings:
+            put_metadata_at_head(self.data_dir)
         self.spawn()
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline:

@@ -19,6 +19,7 @@ from pathlib import Path
 from random import Random
 
 from spark.pool.jvm import spark_home
+from spark.pool.options import default_cds_archive
 from tests.journeys.service import Service, _die_with_the_test, free_port, until
 from tests.journeys.spark_processes import DAEMON, children_of, command_of, descendants_of, ended
 
@@ -26,10 +27,12 @@ CHECKOUT = Path(__file__).parents[2]
 START_TIMEOUT_S = 90.0
 EXECUTOR = "CoarseGrainedExecutorBackend"
 REGISTERED = "Registering worker"
+QUICK_JAVA = f"-XX:TieredStopAtLevel=1 -XX:SharedArchiveFile={default_cds_archive()}"
+"""Half of the compiler, and the classes of an archive; one that is missing or stale does no harm."""
 # Daemons of a test: small, and up soon.
 DAEMONS = {
     "SPARK_DAEMON_MEMORY": "192m",
-    "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "SPARK_DAEMON_JAVA_OPTS": f"{QUICK_JAVA} -XX:+UseSerialGC",
 }
 
 
@@ -104,6 +107,13 @@ class Cluster:
             self.start_worker()
         self.await_registrations(workers)
 
+    def have_workers(self, count: int) -> None:
+        """Start workers until so many are there."""
+        while sum(worker.poll() is None for worker in self.workers or []) < count:
+            registered = self.registrations()
+            self.start_worker()
+            self.await_registrations(registered + 1)
+
     def await_registrations(self, count: int) -> None:
         """Wait until so many workers have registered, since the first master."""
         until(lambda: self.registrations() >= count, timeout_s=START_TIMEOUT_S, pause_s=0.1)
@@ -136,6 +146,11 @@ class Cluster:
         lines = ["spark.authenticate true", f"spark.authenticate.secret {self.secret}"]
         file.write_text("\n".join([*lines, "spark.network.crypto.enabled true", ""]))
         return ["--properties-file", str(file)]
+
+    def processes_with(self, service: Service) -> list[int]:
+        """Those of a service and of the workers, and all below them."""
+        roots = [service.pid, *(worker.pid for worker in self.workers or [])]
+        return [pid for root in roots for pid in [root, *descendants_of(root)]]
 
     def executors(self) -> list[int]:
         """The executors of all workers."""
@@ -227,3 +242,8 @@ def installed_service(directory: Path, python: Path, settings: dict[str, str]) -
     service = Service(directory, {**settings, "PYTHONPATH": paths})
     service.command = [python, "-m", "app.cli.main"]
     return service
+
+
+def pool_of(service: Service) -> dict[str, object]:
+    """What a service says of its pool."""
+    return dict(service.client.spark_pool.get().raw)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.journey
 
 LANES = 2
 WORKERS = (1, 2, 3, 4)
-CASES_PER_WORKERS = 5  # four counts of workers: 20 databases
+CASES_PER_WORKERS = 3  # four counts of workers: 12 databases
 LONG_CASES_PER_WORKERS = 250
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import threading
@@ -31,8 +32,15 @@ from tests.journeys.ground import (
     purge_request,
 )
 from tests.journeys.service import Service, await_job, free_port, succeeded, until
-from tests.journeys.spark_cluster import Cluster, bare_python, cluster_of, installed_service
-from tests.journeys.spark_processes import command_of, descendants_of, ended
+from tests.journeys.spark_cluster import (
+    QUICK_JAVA,
+    Cluster,
+    bare_python,
+    cluster_of,
+    installed_service,
+    pool_of,
+)
+from tests.journeys.spark_processes import command_of, descendants_of, ended, send_all
 from tests.oracles.symmetricds import Place, snapshot
 from tests.postgresql_server import GUARDED_ROLE, PostgresqlServer
 
@@ -40,6 +48,7 @@ pytestmark = pytest.mark.journey
 
 SECRET = "s3cret-of-the-cluster"
 QUIET_S = 5.0
+LOOK_S = 0.1  # much shorter than a worker or an executor lives
 # What makes tests quick; the cluster itself is LETHE_SPARK__MASTER and nothing else.
 AROUND = {
     **CRASHING,
@@ -48,6 +57,7 @@ AROUND = {
     "LETHE_SPARK__DRIVER_MEMORY": "512m",
     "LETHE_SPARK__CDS_ARCHIVE": str(default_cds_archive()),
     "LETHE_SPARK__JAVA_OPTIONS": '["-XX:TieredStopAtLevel=1"]',
+    "LETHE_SPARK__CONF": json.dumps({"spark.executor.defaultJavaOptions": QUICK_JAVA}),
     "LETHE_PURGE_WORKERS": "2",
     "LETHE_SECRET_CLUSTER": SECRET,
 }
@@ -61,7 +71,8 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with cluster_of(tmp_path_factory.mktemp("cluster")) as made:
+    """One worker; some tests have two."""
+    with cluster_of(tmp_path_factory.mktemp("cluster"), workers=1) as made:
         yield made
 
 
@@ -90,13 +101,9 @@ def _served(directory: Path, python: Path, master: str, **settings: str) -> Iter
             made.kill9()
 
 
-def _pool(service: Service) -> dict[str, object]:
-    return dict(service.client.spark_pool.get().raw)
-
-
 def _await_executors(service: Service, count: int = 1, *, timeout_s: float = 120) -> None:
     def has() -> bool:
-        pool = _pool(service)
+        pool = pool_of(service)
         executors = pool["executors"]
         return pool["state"] == "READY" and isinstance(executors, int) and executors >= count
 
@@ -144,6 +151,7 @@ def test_executor_killed_below_purges_on_a_cluster_leaves_rows_ledger_and_archiv
     service: Service, cluster: Cluster, standing_postgresql: PostgresqlServer, tmp_path: Path
 ) -> None:
     """Two stores at once. Executors can import Lethe from the zip only: what they do proves that it came."""
+    cluster.have_workers(2)
     _await_executors(service, 2)
     killers = _killers(cluster, service, Random(1))
     on_postgresql = Place(standing_postgresql.create_database("cluster_killed"))
@@ -153,7 +161,7 @@ def test_executor_killed_below_purges_on_a_cluster_leaves_rows_ledger_and_archiv
         only = {"executor": killers["executor"]}
         kills = _crash(service, only, on_postgresql, tmp_path, seed=11, kills=1)
         beside.result()
-    print(kills, _pool(service)["exchange"])
+    print(kills, pool_of(service)["exchange"])
     assert kills == {"executor": 1}
     assert list(cluster.directory.glob("worker-*/app-*/*/lethe_spark.zip"))
 
@@ -163,7 +171,7 @@ def test_password_of_a_store_lies_in_no_argument_configuration_or_file_of_the_cl
 ) -> None:
     """The executors do need it: the server asks this role for it."""
     place, client = Place(standing_postgresql.create_database("cluster_secret")), service.client
-    build_large(place, 21, rows=400)
+    build_large(place, 21, rows=300)
     with connection_to(place.url) as admin:
         admin.execute(f"drop role if exists {GUARDED_ROLE}")
         admin.execute(f"create role {GUARDED_ROLE} login superuser password '{SECRET}'")
@@ -173,10 +181,11 @@ def test_password_of_a_store_lies_in_no_argument_configuration_or_file_of_the_cl
     )
     add_store(client, "cluster-secret", place, url=url, password="secret:cluster")
     expected = expect(place, snapshot(place))
-    job = client.purges.create("cluster-secret", purge_request(place, archive=True, max_rows_in_tx=20))
+    job = client.purges.create("cluster-secret", purge_request(place, archive=True, max_rows_in_tx=50))
     below: set[int] = set()
     while client.jobs.get(job.id).state in ("QUEUED", "RUNNING", "WAITING"):
-        below |= {pid for pid in _processes(service, cluster) if SECRET in command_of(pid)}
+        below |= {pid for pid in cluster.processes_with(service) if SECRET in command_of(pid)}
+        time.sleep(LOOK_S)
     assert_exact(place, expected, succeeded(client, job.id))
     assert not below
     of_executors = [pid for executor in cluster.executors() for pid in [executor, *descendants_of(executor)]]
@@ -190,17 +199,13 @@ def test_password_of_a_store_lies_in_no_argument_configuration_or_file_of_the_cl
     assert [path for path in files if SECRET.encode() in path.read_bytes()] == []
 
 
-def _processes(service: Service, cluster: Cluster) -> list[int]:
-    roots = [service.pid, *(worker.pid for worker in cluster.workers or [])]
-    return [pid for root in roots for pid in [root, *descendants_of(root)]]
-
-
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_many_kills_on_a_cluster_leave_rows_ledger_and_archives_exact(
     service: Service, cluster: Cluster, standing_postgresql: PostgresqlServer, tmp_path: Path
 ) -> None:
     """Executors, Python workers, and workers with all that they run, until ten executors have been killed."""
+    cluster.have_workers(2)
     killers = _killers(cluster, service, Random(2))
     only = {name: killers[name] for name in ("executor", "python", "worker")}
     kills: Counter[str] = Counter()
@@ -210,7 +215,7 @@ def test_many_kills_on_a_cluster_leave_rows_ledger_and_archives_exact(
         place = Place(standing_postgresql.create_database(f"cluster_killed_{seed}"))
         wanted = only if seed % 2 else {"executor": only["executor"]}
         kills += _crash(service, wanted, place, tmp_path, seed=seed, kills=4)
-        print(kills, _pool(service)["exchange"])
+        print(kills, pool_of(service)["exchange"])
 
 
 @pytest.mark.long
@@ -219,6 +224,7 @@ def test_machine_that_sleeps_through_a_restart_of_the_service_writes_nothing_tha
     service: Service, cluster: Cluster, standing_postgresql: PostgresqlServer
 ) -> None:
     """Its Python workers sleep inside a transaction; the service is killed, comes back and ends their job."""
+    cluster.have_workers(2)
     _await_executors(service, 2)
     place, client = Place(standing_postgresql.create_database("cluster_zombies")), service.client
     build_large(place, 41, rows=2_000)
@@ -236,19 +242,13 @@ def test_machine_that_sleeps_through_a_restart_of_the_service_writes_nothing_tha
         rows = fingerprint(place)
         assert frozen
         assert not any(ended([pid]) for pid in frozen), "they have outlived it"
-        _signal(frozen, signal.SIGCONT)  # before anybody can end them
+        send_all(frozen, signal.SIGCONT)  # before anybody can end them
         time.sleep(QUIET_S)
         assert fingerprint(place) == rows
     finally:
-        _signal([*frozen, *above], signal.SIGCONT)
+        send_all([*frozen, *above], signal.SIGCONT)
     until(lambda: ended(frozen), timeout_s=60)
     assert fingerprint(place) == rows
-
-
-def _signal(pids: list[int], number: int) -> None:
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
 
 
 def _freeze_a_machine_inside_a_unit(
@@ -276,12 +276,12 @@ def _freeze_a_machine_inside_a_unit(
                 *descendants_of(machine),
             ]  # known beforehand: a unit is over before they are found
             began = until(inside, timeout_s=60, pause_s=0)
-            _signal(tree, signal.SIGSTOP)
+            send_all(tree, signal.SIGSTOP)
             time.sleep(0.5)
             if began & inside():
                 workers = [pid for pid in cluster.python_workers() if pid in tree]
                 return [pid for pid in tree if pid not in workers], workers
-            _signal(tree, signal.SIGCONT)
+            send_all(tree, signal.SIGCONT)
     raise AssertionError("never caught inside a unit")
 
 
@@ -291,25 +291,26 @@ def test_purge_outlives_its_master_and_the_pool_finds_the_next_one(
     service: Service, cluster: Cluster, standing_postgresql: PostgresqlServer, tmp_path: Path
 ) -> None:
     """kill -9 of the master in the middle of a purge, and again while nothing runs."""
+    cluster.have_workers(2)
     _await_executors(service, 2)
     place = Place(standing_postgresql.create_database("cluster_master"))
     kills = _crash(service, {"master": cluster.kill_master}, place, tmp_path, seed=51, kills=1)
     assert kills == {"master": 1}
-    pool = _pool(service)
+    pool = pool_of(service)
     print("without a master:", pool["state"], pool["executors"], pool["rebuilds"])
     assert (pool["state"], pool["rebuilds"]) == ("READY", 0)
     _come_back(service, cluster, Place(standing_postgresql.create_database("cluster_master_2")), tmp_path, 52)
     cluster.kill_master()  # idle
     time.sleep(3)
-    assert _pool(service)["state"] == "READY"
+    assert pool_of(service)["state"] == "READY"
     _come_back(service, cluster, Place(standing_postgresql.create_database("cluster_master_3")), tmp_path, 53)
 
 
 def _come_back(service: Service, cluster: Cluster, place: Place, directory: Path, seed: int) -> None:
-    began, rebuilds = time.monotonic(), _pool(service)["rebuilds"]
+    began, rebuilds = time.monotonic(), pool_of(service)["rebuilds"]
     cluster.start_master()
     _crash(service, {}, place, directory, seed=seed, kills=0)
-    pool = _pool(service)
+    pool = pool_of(service)
     print(
         f"served {time.monotonic() - began:.1f} s after the master's start:",
         pool["rebuilds"],
@@ -317,7 +318,7 @@ def _come_back(service: Service, cluster: Cluster, place: Place, directory: Path
     )
     assert pool["state"] == "READY"
     if pool["rebuilds"] == rebuilds:  # workers come back later than a small purge ends
-        until(lambda: _pool(service)["rebuilds"] != rebuilds, timeout_s=180, pause_s=0.5)
+        until(lambda: pool_of(service)["rebuilds"] != rebuilds, timeout_s=180, pause_s=0.5)
         print(f"rebuilt after {time.monotonic() - began:.1f} s")
     _await_executors(service)
 
@@ -336,11 +337,11 @@ def test_master_that_is_away_fails_the_pool_in_time_and_serves_when_it_comes(
         began = time.monotonic()
         service = ground.enter_context(_served(tmp_path / "service", python, late.url, **auto))
         client = service.client
-        assert _pool(service)["state"] == "STARTING"
+        assert pool_of(service)["state"] == "STARTING"
         assert client.is_ready()
-        until(lambda: _pool(service)["state"] == "FAILED", timeout_s=120, pause_s=0.2)
-        print(f"FAILED after {time.monotonic() - began:.1f} s: {_pool(service)['last_error']}")
-        assert str(_pool(service)["last_error"]).startswith(f"MASTER_AWAY: nobody listens at {late.url}")
+        until(lambda: pool_of(service)["state"] == "FAILED", timeout_s=120, pause_s=0.2)
+        print(f"FAILED after {time.monotonic() - began:.1f} s: {pool_of(service)['last_error']}")
+        assert str(pool_of(service)["last_error"]).startswith(f"MASTER_AWAY: nobody listens at {late.url}")
         assert not client.is_ready()
         for name in ("late", "inline"):
             place = Place(f"sqlite:///{tmp_path}/{name}.db")

@@ -1,12 +1,17 @@
-"""Purges on Spark: the oracle's rows, kills at random moments, aborts that leave nothing behind."""
+"""Purges on Spark: the oracle's rows, kills at random moments, aborts that leave nothing behind.
+
+And of a fleet: one request over many stores, a child for each, their units together, results per store.
+"""
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -17,6 +22,7 @@ from lethe_client import Lethe
 
 from tests.journeys.crashes import CRASHING, CrashedPurge, build_large
 from tests.journeys.ground import (
+    Expected,
     add_store,
     assert_exact,
     connection_to,
@@ -40,12 +46,18 @@ SPARK = {
     "LETHE_SPARK__DRIVER_MEMORY": "512m",
     "LETHE_SPARK__JAVA_OPTIONS": '["-XX:TieredStopAtLevel=1"]',
     "LETHE_PURGE_WORKERS": "2",
+    "LETHE_RUNNER_JOBS_MAX": "2",
 }
 JOB_TIMEOUT_S = 240.0
 ABORT_MAX_S = 8.0
 STOP_MAX_S = 15.0
 QUIET_S = 4.0
 """Longer than a cancelled worker of Spark lives."""
+
+FLEET = {"fleet": "north"}
+ON_SQLITE = 3
+ON_POSTGRESQL = 1
+ROWS = 600
 
 LOCKED_SQL = (
     "select count(*) from pg_stat_activity where application_name like %s and wait_event_type = 'Lock'"
@@ -54,7 +66,10 @@ LOCKED_SQL = (
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """One service and one JVM for all of this; what a test kills comes back by itself."""
+    """One service and one JVM for all of this; what a test kills comes back by itself.
+
+    It has room for two jobs of its own: what runs beside them runs on Spark.
+    """
     with serving(tmp_path_factory.mktemp("spark") / "service", SPARK) as made:
         yield made
         below = descendants_of(made.pid)
@@ -83,6 +98,97 @@ def _run_lanes(service: Service, directory: Path, url: str, seeds: range, *, lan
 
     with ThreadPoolExecutor(lanes) as pool:
         return [job_id for jobs in pool.map(run, made) for job_id in jobs]
+
+
+def test_abort_of_a_job_that_waits_for_the_pool_is_quick(service: Service, tmp_path: Path) -> None:
+    """Its units lie in the queue of a pool that has no JVM yet: the job says so, and stays stoppable."""
+    client = service.client
+    place = Place(f"sqlite:///{tmp_path}/queued.db")
+    build_large(place, 71, rows=400)
+    add_store(client, "spark-queued", place)
+    if client.spark_pool.get().raw["state"] == "READY":  # not where this comes first
+        client.spark_pool.recycle(force=True, reason="test")
+    job = client.purges.create("spark-queued", purge_request(place))
+    # Until a runner takes it, it waits for one.
+    until(lambda: "SPARK_POOL" in str(client.jobs.get(job.id).raw["waiting_on"]), timeout_s=20)
+    print(f"abort in the queue: {_abort(client, place, job.id):.2f} s")
+    again = client.purges.create("spark-queued", purge_request(place))
+    succeeded(client, again.id, timeout_s=JOB_TIMEOUT_S)
+
+
+def _places(postgresql: PostgresqlServer, directory: Path) -> dict[str, Place]:
+    places = {f"lite-{n}": Place(f"sqlite:///{directory}/{n}.db") for n in range(ON_SQLITE)}
+    return places | {
+        f"post-{n}": Place(postgresql.create_database(f"fleet_{n}")) for n in range(ON_POSTGRESQL)
+    }
+
+
+def _register(client: Lethe, places: dict[str, Place]) -> dict[str, Expected]:
+    expected = {}
+    for number, (name, place) in enumerate(places.items()):
+        build_large(place, 900 + number, rows=ROWS)
+        add_store(client, name, place, labels=FLEET)
+        expected[name] = expect(place, snapshot(place))
+    return expected
+
+
+def test_fleet_is_purged_together_and_a_store_that_fails_stops_nobody(
+    service: Service, standing_postgresql: PostgresqlServer, tmp_path: Path
+) -> None:
+    """All rows as the oracle says; more stores at once than the service has room for in its own process."""
+    client = service.client
+    places = _places(standing_postgresql, tmp_path)
+    expected = _register(client, places)
+    empty = tmp_path / "empty.db"
+    with closing(sqlite3.connect(empty)) as db:
+        db.execute("create table unrelated (id integer)")
+    client.stores.create("broken", f"sqlite:///{empty}", kind="SYMMETRICDS", labels=FLEET)
+    request = purge_request(next(iter(places.values())), max_rows_in_tx=100, archive=True)
+    parent = client.jobs.batch(kind="PURGE", params=request.document(), labels=FLEET)
+    most = 0
+
+    def look() -> bool:
+        nonlocal most
+        most = max(most, client.spark_pool.get().raw["exchange"]["jobs"])
+        return client.jobs.get(parent.id).ended
+
+    until(look, timeout_s=JOB_TIMEOUT_S, pause_s=0.05)
+    ended = await_job(client, parent.id, timeout_s=5)
+    assert (ended.state, ended.error.code) == ("FAILED", "CHILDREN_FAILED")  # type: ignore[union-attr]
+    stores = (ended.result or {})["stores"]
+    assert {name: child["state"] for name, child in stores.items()} == {
+        **dict.fromkeys(places, "SUCCEEDED"),
+        "broken": "FAILED",
+    }
+    assert stores["broken"]["error"]["code"]
+    for name, place in places.items():
+        child = client.jobs.get(stores[name]["job_id"])
+        assert stores[name]["engine"] == "SPARK"
+        assert_exact(place, expected[name], dict(child.result or {}))
+        verified = await_job(client, client.archives.verify(child.id).id, timeout_s=60)
+        assert verified.state == "SUCCEEDED"
+    exchange = client.spark_pool.get().raw["exchange"]
+    assert most > 2, "jobs on Spark leave room for others"
+    assert exchange["spark_jobs"] < exchange["units_done"] / 2, "units go together"
+
+
+def test_abort_of_a_fleet_ends_every_child(
+    service: Service, standing_postgresql: PostgresqlServer, tmp_path: Path
+) -> None:
+    """The parent is ABORTED only when all its children are."""
+    client = service.client
+    labels = {"fleet": "south"}
+    for number in range(4):
+        place = Place(f"sqlite:///{tmp_path}/south-{number}.db")
+        build_large(place, 950 + number, rows=ROWS)
+        add_store(client, f"south-{number}", place, labels=labels)
+    request = purge_request(place, max_rows_in_tx=20, rows_per_s=200)
+    parent = client.jobs.batch(kind="PURGE", params=request.document(), labels=labels)
+    until(lambda: client.spark_pool.get().raw["exchange"]["units_under_way"] > 0, timeout_s=60)
+    client.jobs.abort(parent.id)
+    assert await_job(client, parent.id, timeout_s=30).state == "ABORTED"
+    children = client.jobs.list(parent=parent.id)
+    assert {child.state for child in children} == {"ABORTED"}
 
 
 @pytest.mark.long  # one at a time: tests/seeds/test_symmetricds_purge_http_random.py
@@ -140,11 +246,11 @@ def test_stop_in_the_middle_of_a_purge_on_spark_gives_it_back(
     """SIGTERM: exit 0 in time, no process left; the next start goes on to the oracle's rows."""
     client = service.client
     place = Place(standing_postgresql.create_database("spark_stop"))
-    build_large(place, 21, rows=3_000)
+    build_large(place, 21, rows=1_500)
     add_store(client, "spark-stop", place)
     expected = expect(place, snapshot(place))
-    job = client.purges.create("spark-stop", purge_request(place, max_rows_in_tx=50, rows_per_s=1_500))
-    until(lambda: _done(client, job.id) > 300, timeout_s=JOB_TIMEOUT_S)
+    job = client.purges.create("spark-stop", purge_request(place, max_rows_in_tx=50, rows_per_s=500))
+    until(lambda: _done(client, job.id) > 150, timeout_s=JOB_TIMEOUT_S, pause_s=0.1)
     below, begun = descendants_of(service.pid), time.monotonic()
     assert service.stop() == 0
     print(f"stopped at work within {time.monotonic() - begun:.1f} s")
@@ -259,7 +365,7 @@ def test_abort_of_a_purge_at_work_on_spark_is_silent(
     """In the middle of many units; the next purge brings the rest to the oracle's rows."""
     client = service.client
     place = Place(standing_postgresql.create_database("spark_abort"))
-    build_large(place, 51, rows=8_000)
+    build_large(place, 51, rows=4_000)
     add_store(client, "spark-abort", place)
     job = client.purges.create("spark-abort", purge_request(place, archive=True, max_rows_in_tx=50))
     until(lambda: _done(client, job.id) > 500)
@@ -279,7 +385,7 @@ def test_abort_of_a_unit_that_is_blocked_in_a_statement_is_bounded(
     client = service.client
     blocked, beside = (Place(standing_postgresql.create_database(f"spark_blocked_{n}")) for n in (1, 2))
     for number, place in enumerate((blocked, beside)):
-        build_large(place, 61 + number, rows=2_000)
+        build_large(place, 61 + number, rows=1_000)
         add_store(client, f"spark-blocked-{number}", place)
     expected = expect(beside, snapshot(beside))
     with connection_to(blocked.url) as holder, connection_to(blocked.url) as look, holder.transaction():
@@ -289,18 +395,3 @@ def test_abort_of_a_unit_that_is_blocked_in_a_statement_is_bounded(
         until(lambda: look.execute(LOCKED_SQL, (f"{job.id}:%",)).fetchone()[0], pause_s=0.002)  # type: ignore[index]
         print(f"abort of a blocked unit: {_abort(client, blocked, job.id):.2f} s")
     assert_exact(beside, expected, succeeded(client, other.id, timeout_s=JOB_TIMEOUT_S))
-
-
-def test_abort_of_a_job_that_waits_for_the_pool_is_quick(service: Service, tmp_path: Path) -> None:
-    """Its units lie in the queue of a pool that has no JVM now: the job says so, and stays stoppable."""
-    client = service.client
-    place = Place(f"sqlite:///{tmp_path}/queued.db")
-    build_large(place, 71, rows=400)
-    add_store(client, "spark-queued", place)
-    client.spark_pool.recycle(force=True, reason="test")
-    job = client.purges.create("spark-queued", purge_request(place))
-    # Until a runner takes it, it waits for one.
-    until(lambda: "SPARK_POOL" in str(client.jobs.get(job.id).raw["waiting_on"]), timeout_s=20)
-    print(f"abort in the queue: {_abort(client, place, job.id):.2f} s")
-    again = client.purges.create("spark-queued", purge_request(place))
-    succeeded(client, again.id, timeout_s=JOB_TIMEOUT_S)
