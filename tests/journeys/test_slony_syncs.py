@@ -15,7 +15,7 @@ from tests.slony_cluster import SlonyCluster
 
 pytestmark = [pytest.mark.journey, pytest.mark.slony]
 
-PIECES = 5
+PIECES = 3
 ROWS = 20
 PIECE_S = 1.1
 COMPONENT_S = 3

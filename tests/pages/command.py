@@ -1,7 +1,8 @@
 """The command as pages have it run: forked from the forge, where it would load the same modules sixty times.
 
 It is a program of its own, and stands in PATH as `lethe`: it hands its words, environment, folder and streams
-to the forge, signals to the process that it gets, and ends as that does. What serves is started as it is.
+to the forge, signals to the process that it gets, and ends as that does. The page that everybody reads first
+has the command itself (test_blocks.py).
 """
 
 from __future__ import annotations
@@ -14,8 +15,6 @@ from tests.forge import LETHE, forge_place
 TEXT = """#!{python} -SIE
 import json, os, signal, socket, sys
 
-if sys.argv[1:2] and sys.argv[1] in ("serve", "worker"):
-    os.execv({lethe!r}, [{lethe!r}, *sys.argv[1:]])
 connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 connection.connect({place!r})
 request = dict(arguments=[{lethe!r}, *sys.argv[1:]], env=dict(os.environ), cwd=os.getcwd())
