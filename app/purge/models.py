@@ -127,7 +127,8 @@ class PurgeRequest(RowsFields):
         " CHANNELS: MARK does the same with old batches of channels that are gone."
         " STRANDED: RECAPTURE or REMOVE, one of which has to be said: these rows may never have been sent."
         " REMOVE removes them. RECAPTURE has SymmetricDS's triggers capture each row of sym_data again, by an"
-        " update of the user's table that changes nothing, and removes only what was captured again.",
+        " update of the user's table that changes nothing, and removes only what was captured again. It does"
+        " so too with rows that came late into expired gaps; REMOVE leaves these.",
     )
     strict: bool = Field(
         default=False,

@@ -345,7 +345,7 @@ def _kept(rule: GapRule) -> tuple[Finding, ...]:
             "GAP_HOLDS_UNROUTED_ROWS",
             f"{rule.over('g.')} and {rule.holds_unrouted('g.')}",
             "rows that came late and were never routed lie in it: it stays, for by it SymmetricDS knows to"
-            " capture them again; its own outgoing purge does so",
+            " capture them again; its own outgoing purge does so, and a purge STRANDED with RECAPTURE",
         ),
         Finding(
             "GAP_NOT_BELOW_PURGED_ID",

@@ -8,7 +8,9 @@ Lethe removes what SymmetricDS 3.16 removes, and keeps more in these cases:
 - INCOMING_ERROR and CHANNELS ask for an age, which SymmetricDS does not;
 - TRIGGER_HIST: an inactive history that a captured row still names stays, or nobody could read it;
 - CHANNELS: a captured row in a batch that is not delivered stays, and where there is no channel at all
-  everything stays; STRANDED and CHANNELS leave the greatest data id.
+  everything stays; STRANDED and CHANNELS leave the greatest data id;
+- STRANDED with recapture: of the rows in expired gaps those go that are old, have no event, and lie below the
+  first live gap.
 Source: PurgeService and PurgeServiceSqlMap of SymmetricDS 3.16; facts/symmetricds-purge, section 5.
 """
 
@@ -45,6 +47,7 @@ class Rule:
         columns: of the table, which the conditions name; `needs`: those of other tables.
         planned_guard: the guard as it will be when the steps before have run; "": the guard itself.
         marked_guard: the same where the step MARK runs before; "": it changes nothing.
+        late_guard, planned_late_guard: where rows are captured anew, those go too of which this is true.
         kept: what a plan says of rows that only the guard keeps.
         action: MARK turns batches to OK.
         locks_batches: the outgoing batches that rows of the table reach are locked first.
@@ -58,6 +61,8 @@ class Rule:
     needs: Columns = field(default_factory=dict)
     planned_guard: str = ""
     marked_guard: str = ""
+    late_guard: str = ""
+    planned_late_guard: str = ""
     kept: Finding | None = None
     action: Action = "DELETE"
     locks_batches: bool = False
@@ -93,8 +98,8 @@ _OF_LOAD = {
 _LOWEST_BATCH = "(select min(b.batch_id) from {outgoing_batch} b)"
 _STRANDED_EVENT = "{e}.create_time < :cutoff and {e}.batch_id < " + _LOWEST_BATCH
 _BELOW_GAPS = "{t}.data_id < (select min(g.start_id) from {data_gap} g where g.is_expired = 0)"
-_IN_NO_GAP = (
-    "not exists (select 1 from {data_gap} x where x.is_expired = 1"
+_IN_A_GAP = (
+    "exists (select 1 from {data_gap} x where x.is_expired = 1"
     " and {t}.data_id between x.start_id and x.end_id)"
 )
 _NOT_GREATEST = "{t}.data_id < (select max(m.data_id) from {data} m)"
@@ -110,7 +115,14 @@ _MARKED = f"({_GONE.replace('{a}', 'b')} and b.status <> '{OK}' and b.create_tim
 def _stranded_data(*, planned: bool) -> str:
     stays = f" where ({_STRANDED_EVENT.replace('{e}', 'e')}) is not true" if planned else ""
     below_events = f"{{t}}.data_id < (select min(e.data_id) from {{data_event}} e{stays})"
-    return f"{below_events} and {_BELOW_GAPS} and {_IN_NO_GAP} and {_NOT_GREATEST}"
+    return f"{below_events} and {_BELOW_GAPS} and not {_IN_A_GAP} and {_NOT_GREATEST}"
+
+
+def _late_data(*, planned: bool) -> str:
+    """Rows that came into a gap when it had expired: they have no event, and are never routed."""
+    stays = f" and ({_STRANDED_EVENT.replace('{e}', 'e')}) is not true" if planned else ""
+    routed = f"exists (select 1 from {{data_event}} e where e.data_id = {{t}}.data_id{stays})"
+    return f"not {routed} and {_BELOW_GAPS} and {_IN_A_GAP} and {_NOT_GREATEST}"
 
 
 def _statistics(table: str) -> Rule:
@@ -195,6 +207,8 @@ RULES: Mapping[KindName, tuple[Rule, ...]] = {
             columns=("data_id",),
             guard=_stranded_data(planned=False),
             planned_guard=_stranded_data(planned=True),
+            late_guard=_late_data(planned=False),
+            planned_late_guard=_late_data(planned=True),
             needs={
                 DATA_EVENT: ("data_id", "batch_id", "create_time"),
                 OUTGOING_BATCH: ("batch_id",),

@@ -38,24 +38,35 @@ class Part:
 
 
 def parts_of(
-    conn: Connection, kind: KindName, layout: Layout, cutoff: CutoffValue, *, marks: bool = False
+    conn: Connection,
+    kind: KindName,
+    layout: Layout,
+    cutoff: CutoffValue,
+    *,
+    marks: bool = False,
+    recaptures: bool = False,
 ) -> tuple[Part, ...]:
     """The tables of a kind that are there, in the order in which rows go.
 
     Args:
         marks: batches are turned to OK first, where the kind knows that step.
+        recaptures: rows are captured anew.
     Raises: TargetSchemaUnsupported: a table has no key.
     """
     rules = rules_of(kind, layout, prefix=conn.target.table_prefix, marks=marks)
-    return tuple(_part(conn, rule, cutoff, marks=marks) for rule in rules)
+    return tuple(_part(conn, rule, cutoff, marks=marks, recaptures=recaptures) for rule in rules)
 
 
-def _part(conn: Connection, rule: Rule, cutoff: CutoffValue, *, marks: bool) -> Part:
+def _part(conn: Connection, rule: Rule, cutoff: CutoffValue, *, marks: bool, recaptures: bool) -> Part:
     name = f"{conn.target.table_prefix}{rule.table}"
     table, row = read_table(conn, name), row_name(conn, name)
     if not table.key:
         raise TargetSchemaUnsupported(f"{name} has neither a primary key nor a unique index without NULLs")
     planned = (rule.marked_guard if marks else "") or rule.planned_guard or rule.guard
+    guard = rule.guard
+    if recaptures and rule.late_guard:
+        guard = f"({guard}) or ({rule.late_guard})"
+        planned = f"({planned}) or ({rule.planned_late_guard})"
 
     def sql(*conditions: str) -> Sql:
         text = " and ".join(f"({condition})" for condition in conditions if condition)
@@ -69,7 +80,7 @@ def _part(conn: Connection, rule: Rule, cutoff: CutoffValue, *, marks: bool) -> 
         key=KeyColumns.of(conn, table, row),
         chosen=own,
         planned=sql(rule.own, planned),
-        removable=sql(rule.own, rule.guard),
+        removable=sql(rule.own, guard),
         held=(),
         must_lock=False,
     )

@@ -56,7 +56,7 @@ def plan_upkeep(
     tables: list[TablePlan] = []
     warnings: list[PlanWarning] = []
     marked = 0
-    for part in parts_of(conn, kind, layout, cutoff, marks=marks):
+    for part in parts_of(conn, kind, layout, cutoff, marks=marks, recaptures=recaptures):
         take = None if keys is None else partial(keys, part.step)
         rows, counted = _count(conn, part, now, should_stop, take)
         warnings += [

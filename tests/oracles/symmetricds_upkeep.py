@@ -136,6 +136,24 @@ def _without_stranded(rows: Rows, cutoff: Any) -> Rows:
     return {"data_event": events, "data": [row for row in rows["data"] if not goes(row)]}
 
 
+def late_in_gaps(place: Place, rows: Rows, cutoff: Any) -> list[Row]:
+    """purgeDataGapsExpired: the rows that it captures again, of a snapshot without stranded events."""
+    bound, live = place.encode(cutoff), [row["start_id"] for row in rows["data_gap"] if not row["is_expired"]]
+    routed = {row["data_id"] for row in rows["data_event"]}
+    greatest = max((row["data_id"] for row in rows["data"]), default=0)
+    gaps = [range(row["start_id"], row["end_id"] + 1) for row in rows["data_gap"] if row["is_expired"]]
+    return [
+        row
+        for row in rows["data"]
+        if any(row["data_id"] in gap for gap in gaps)
+        and row["data_id"] not in routed  # stricter, as is all that follows
+        and live
+        and row["data_id"] < min(live)
+        and row["data_id"] != greatest
+        and _is_old(row, "create_time", bound)
+    ]
+
+
 def _without_channels(rows: Rows, cutoff: Any, *, marks: bool) -> Rows:
     """purgeStrandedBatches of channels, and purgeStrandedChannels.
 

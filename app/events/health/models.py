@@ -98,5 +98,7 @@ class SlonyHealthRead(Model):
     status: HealthStatus = Field(
         description="The worst of all findings: CRITICAL, then WARNING, then UNKNOWN; OK: there is none."
     )
-    nodes: list[NodeHealthRead] = Field(description="The nodes that were to be asked, by number; last those of which none is known.")
+    nodes: list[NodeHealthRead] = Field(
+        description="The nodes that were to be asked, by number; last those of which none is known."
+    )
     findings: list[HealthFindingRead] = Field(description="Each fault once, the worst first.")

@@ -35,8 +35,14 @@ def _marks(params: PurgeParams) -> bool:
 
 
 def _parts(name: KindName, look: Look) -> tuple[Part, ...]:
-    marks = _marks(look.params)
-    return parts_of(look.conn, name, look.inspection.layout, look.local, marks=marks)
+    return parts_of(
+        look.conn,
+        name,
+        look.inspection.layout,
+        look.local,
+        marks=_marks(look.params),
+        recaptures=_recaptures(look.params),
+    )
 
 
 def _plan(name: KindName, look: Look, now: CutoffValue) -> PurgePlan:

@@ -39,6 +39,7 @@ class UpkeepRun:
     cutoff: CutoffValue
     rows: int = 5_000
     marks: bool = False
+    recaptures: bool = False
     archive_dir: str | None = None
     job_id: str = field(default_factory=lambda: f"job_{next(_numbers):026d}")
     planned: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)
@@ -53,6 +54,7 @@ class UpkeepRun:
                 self.cutoff,
                 lambda: False,
                 marks=self.marks,
+                recaptures=self.recaptures,
                 now=self.cutoff,
                 keys=lambda step, keys: self.planned.setdefault(step, []).extend(keys),
             )
@@ -71,7 +73,9 @@ class UpkeepRun:
             assert ensure_ledger(conn)
             raise_fence(conn, RESOURCE, token=1, owner="job")
             layout = self._layout(conn)
-            parts = parts_of(conn, self.kind, layout, self.cutoff, marks=self.marks)
+            parts = parts_of(
+                conn, self.kind, layout, self.cutoff, marks=self.marks, recaptures=self.recaptures
+            )
             for unit in self._of_plan(parts) if of_plan else self._units(conn, parts):
                 assert UNIT_ID.fullmatch(unit.unit_id), unit.unit_id
                 if before is not None:

@@ -172,7 +172,8 @@ ENTRIES: Final = (
         "GAP_HOLDS_UNROUTED_ROWS",
         (Seen.FINDING,),
         "Rows that came late lie in an expired gap and were never routed; the gap stays.",
-        "Let SymmetricDS's own outgoing purge run once: it captures such rows again.",
+        "Run a purge STRANDED with RECAPTURE, or let SymmetricDS's own outgoing purge run once: both capture"
+        " such rows again.",
         Passes.NO,
     ),
     Entry(

@@ -6,12 +6,10 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from spark.purge.planned import PurgePlan
 from spark.targets.archive.archive import read_rows, read_shape
 from spark.targets.connection import connect
 from spark.targets.ledger import archive_manifest
 from spark.upkeep.parts import Part, parts_of
-from spark.upkeep.plan import plan_upkeep
 from spark.upkeep.unit import UpkeepUnit
 from tests.oracles.symmetricds import CUTOFF, Place
 from tests.spark.purge.outgoing_run import target_of
@@ -21,21 +19,6 @@ from tests.spark.upkeep.upkeep_run import UpkeepRun
 @dataclass
 class RecaptureRun(UpkeepRun):
     """One purge of kind STRANDED whose rows are captured anew."""
-
-    def plan(self) -> PurgePlan:
-        """What would go; its keys are kept."""
-        with closing(connect(target_of(self.place), application_name="test", read_only=True)) as conn:
-            return plan_upkeep(
-                conn,
-                self.kind,
-                self._layout(conn),
-                self.cutoff,
-                lambda: False,
-                marks=False,
-                now=self.cutoff,
-                keys=lambda step, keys: self.planned.setdefault(step, []).extend(keys),
-                recaptures=True,
-            )
 
     def remaining(self) -> dict[str, tuple[int, list[int]]]:
         """What is still stranded: count and sample by reason."""
@@ -62,7 +45,7 @@ class RecaptureRun(UpkeepRun):
 
     def part(self, conn: Any) -> Part:
         """Of sym_data."""
-        parts = parts_of(conn, self.kind, self._layout(conn), self.cutoff)
+        parts = parts_of(conn, self.kind, self._layout(conn), self.cutoff, recaptures=self.recaptures)
         return next(part for part in parts if part.step == "data")
 
     def units(self, conn: Any) -> list[UpkeepUnit]:
@@ -76,4 +59,6 @@ class RecaptureRun(UpkeepRun):
 
 def run_of(place: Place, *, rows: int = 200, archive_dir: str | None = None) -> RecaptureRun:
     """A purge of a place."""
-    return RecaptureRun(place, "STRANDED", place.encode(CUTOFF), rows=rows, archive_dir=archive_dir)
+    return RecaptureRun(
+        place, "STRANDED", place.encode(CUTOFF), rows=rows, recaptures=True, archive_dir=archive_dir
+    )

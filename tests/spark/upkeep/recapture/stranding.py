@@ -6,7 +6,7 @@ from datetime import timedelta
 from random import Random
 
 from tests.oracles.symmetricds import CUTOFF, Place, Row, load, snapshot
-from tests.oracles.symmetricds_upkeep import expected_after_upkeep
+from tests.oracles.symmetricds_upkeep import expected_after_upkeep, late_in_gaps
 from tests.spark.upkeep.recapture.ground import LOWEST_BATCH, MISSING_HISTORY, OLD, Ground
 from tests.spark.upkeep.recapture.hands import Hand, hand, literal
 from tests.spark.upkeep.recapture.texts import parse, write
@@ -57,16 +57,18 @@ def strand_by_chance(ground: Ground, rng: Random) -> None:
     if rng.random() < 0.5:  # an old event of a batch that is gone: its row is stranded from the first step on
         events = [{"data_id": rng.choice(ids), "batch_id": LOWEST_BATCH - 1, "create_time": OLD}]
         load(place, {"data_event": [each for each in events if each["data_id"] < edge]})
-    if rng.random() < 0.3:
-        start = rng.choice(ids)
-        gap = {"start_id": start, "end_id": start + 1, "is_expired": 1, "create_time": CUTOFF}
-        load(place, {"data_gap": [gap]})
+    for start in rng.sample(ids, rng.choice([0, 0, 1, 3]) if len(ids) > 3 else 0):
+        gap = {"start_id": start, "end_id": start + rng.choice([0, 1, 4]), "is_expired": 1}
+        load(place, {"data_gap": [{**gap, "create_time": CUTOFF}]})
 
 
 def stranded_rows(place: Place) -> list[Row]:
-    """The rows of sym_data that a purge without recapture would remove, in order."""
+    """The rows of sym_data that wait for a recapture: stranded, or late in an expired gap; in order."""
     before = snapshot(place)
-    left = {row["data_id"] for row in expected_after_upkeep("STRANDED", place, before, CUTOFF)["data"]}
+    expected = expected_after_upkeep("STRANDED", place, before, CUTOFF)
+    left = {row["data_id"] for row in expected["data"]}
+    routed = {**before, "data_event": expected["data_event"]}
+    left -= {row["data_id"] for row in late_in_gaps(place, routed, CUTOFF)}
     return [row for row in before["data"] if row["data_id"] not in left]
 
 
