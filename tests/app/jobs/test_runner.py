@@ -499,7 +499,7 @@ def test_what_did_not_answer_in_time_is_tried_again(bench: Workbench, met: Excep
         job_id = bench.submit()
         while (job := bench.until(job_id, "WAITING", "SUCCEEDED", "FAILED")).state == "WAITING":
             assert [item["kind"] for item in job.waiting_on] == ["UNANSWERED_IN_TIME"]
-            bench.make_due(job_id)
+            bench.make_due_again(job)
     assert job.state == "SUCCEEDED"
     assert len(attempts) == 3
 
@@ -510,8 +510,7 @@ def test_what_never_answers_in_time_fails_by_its_own_name(bench: Workbench) -> N
 
     with bench.running(kind(slow), job_retries_max=4):
         job_id = bench.submit()
-        while bench.until(job_id, "WAITING", "FAILED").state == "WAITING":
-            bench.make_due(job_id)
-    job = bench.job(job_id)
+        while (job := bench.until(job_id, "WAITING", "FAILED")).state == "WAITING":
+            bench.make_due_again(job)
     assert job.error is not None
     assert (job.error["code"], job.error["retryable"]) == ("UNANSWERED_IN_TIME", True)
