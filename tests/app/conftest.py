@@ -2,7 +2,9 @@
 
 import shutil
 import uuid
+from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import psycopg
@@ -24,14 +26,37 @@ _EMPTYING = [
 ]
 
 
+CASES_MANY, EACH_SO_MANYTH = 4, 3
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a test with many cases each is on SQLite, and a third on PostgreSQL; all in the long run."""
+    cases: dict[tuple[Path, str], list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        params = getattr(getattr(item, "callspec", None), "params", {})
+        if params.get("database") == "postgresql" and item.path.is_relative_to(Path(__file__).parent):
+            cases[item.path, getattr(item, "originalname", item.name)].append(item)
+    for found in cases.values():
+        if len(found) >= CASES_MANY:
+            for number, item in enumerate(found):
+                if number % EACH_SO_MANYTH:
+                    item.add_marker(pytest.mark.long)
+
+
 @pytest.fixture
 def clock() -> FakeClock:
     return FakeClock()
 
 
+@cache
+def _usual_settings() -> Settings:
+    """Read and checked once: that takes longer than many a test."""
+    return Settings(runner_poll_interval_s=0.02, lease_renew_interval_s=0.05)
+
+
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return Settings(data_dir=tmp_path, runner_poll_interval_s=0.02, lease_renew_interval_s=0.05)
+    return _usual_settings().model_copy(update={"data_dir": tmp_path}, deep=True)
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from app.jobs.states import JobState
 from tests.app.forged import forged
 from tests.app.jobs.workbench import Workbench, claimer, drain, in_threads
 
-MANY = 200
+MANY = 120
 
 
 def test_oldest_job_is_claimed_first(bench: Workbench) -> None:
