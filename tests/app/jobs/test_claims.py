@@ -13,6 +13,7 @@ from app.jobs.service import request_resume
 from app.jobs.states import JobState
 from tests.app.forged import forged
 from tests.app.jobs.workbench import Workbench, claimer, drain, in_threads
+from tests.forge import forge_place
 
 MANY = 120
 
@@ -184,7 +185,8 @@ def test_two_processes_never_claim_the_same_job(
     postgresql_bench: Workbench, migrated_postgresql: str
 ) -> None:
     ids = {postgresql_bench.submit() for _ in range(MANY)}
-    begin = str(time.time() + 1.0)
+    forge_place()  # it takes seconds to make, and both are to begin together
+    begin = str(time.time() + 3.0)
     with (
         forged(drain, migrated_postgresql, "ins_0", begin) as (_, one),
         forged(drain, migrated_postgresql, "ins_1", begin) as (_, other),
