@@ -2,7 +2,9 @@
 
 import shutil
 import uuid
+from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import psycopg
@@ -24,14 +26,37 @@ _EMPTYING = [
 ]
 
 
+CASES_MANY, EACH_SO_MANYTH = 4, 3
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a test with many cases each is on SQLite, and a third on PostgreSQL; all in the long run."""
+    cases: dict[tuple[Path, str], list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        params = getattr(getattr(item, "callspec", None), "params", {})
+        if params.get("database") == "postgresql" and item.path.is_relative_to(Path(__file__).parent):
+            cases[item.path, getattr(item, "originalname", item.name)].append(item)
+    for found in cases.values():
+        if len(found) >= CASES_MANY:
+            for number, item in enumerate(found):
+                if number % EACH_SO_MANYTH:
+                    item.add_marker(pytest.mark.long)
+
+
 @pytest.fixture
 def clock() -> FakeClock:
     return FakeClock()
 
 
+@cache
+def _usual_settings() -> Settings:
+    """Read and checked once: that takes longer than many a test."""
+    return Settings(runner_poll_interval_s=0.02, lease_renew_interval_s=0.05)
+
+
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return Settings(data_dir=tmp_path, runner_poll_interval_s=0.02, lease_renew_interval_s=0.05)
+    return _usual_settings().model_copy(update={"data_dir": tmp_path}, deep=True)
 
 
 @pytest.fixture(scope="session")
@@ -62,19 +87,48 @@ def migrated_postgresql(postgresql_server: SharedServer) -> Iterator[str]:
     postgresql_server.execute(f"drop database if exists {name} with (force)")
 
 
-def _emptied(conninfo: str) -> None:
-    """By one message: a few rows each, for which truncate would take longer."""
-    with psycopg.connect(conninfo, autocommit=True) as connection:  # tests end those that stand open
-        connection.execute("; ".join(_EMPTYING).encode())
+class Emptier:
+    """Empties the tables by one message: a few rows each, for which truncate would take longer.
+
+    Over one connection: a new one has every table and its indexes looked up again.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._conninfo = make_url(url).set(drivername="postgresql").render_as_string(False)
+        self._connection: psycopg.Connection | None = None
+
+    def __call__(self) -> None:
+        try:
+            self._empty()
+        except psycopg.OperationalError:  # a test has ended all that stand open
+            self.close()
+            self._empty()
+
+    def _empty(self) -> None:
+        if self._connection is None:
+            self._connection = psycopg.connect(self._conninfo, autocommit=True)
+        self._connection.execute("; ".join(_EMPTYING).encode())
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+@pytest.fixture(scope="session")
+def emptier(migrated_postgresql: str) -> Iterator[Emptier]:
+    found = Emptier(migrated_postgresql)
+    yield found
+    found.close()
 
 
 @pytest.fixture
-def postgresql_database(migrated_postgresql: str, clock: FakeClock) -> Iterator[Database]:
+def postgresql_database(migrated_postgresql: str, emptier: Emptier, clock: FakeClock) -> Iterator[Database]:
     """The lease clock is the server's; the fake one serves the rest."""
     database = Database(migrated_postgresql, clock=clock, pool_size=20)
     yield database
     database.close()
-    _emptied(make_url(migrated_postgresql).set(drivername="postgresql").render_as_string(False))
+    emptier()
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])

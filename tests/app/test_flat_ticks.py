@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlmodel import Session, insert
+from sqlmodel import Session
 
 from app.backups.settling import keep_backups
 from app.db import Database
@@ -26,6 +26,7 @@ from app.stores.service import suspended_stores
 from app.verbs.table import recurrences
 from tests.app.fake_clock import FakeClock
 from tests.app.jobs.test_flat_looks import Cost, cost_of
+from tests.app.many import add_many, padded
 
 FEW, MANY = 100, 1_000
 SCHEDULES_FEW = 250
@@ -87,13 +88,12 @@ def fill_schedules(database: Database, clock: FakeClock, first: int, upto: int) 
 def fill_jobs(database: Database, clock: FakeClock, count: int) -> None:
     """Jobs that are queued."""
     now = clock.now()
-    shape = Job(id="", kind="PURGE", created_at=now, updated_at=now, requested_by="ann").model_dump()
-    shape |= {"state": JobState.QUEUED, "waiting_cause": QUEUED, "waiting_since": now}
-    rows = [
-        shape | {"id": f"job_{number:026}", "store": f"store-{number % MANY:04}"} for number in range(count)
-    ]
+    row = Job(
+        id=f"job_{0:026}", kind="PURGE", store="store-0000", created_at=now, updated_at=now,
+        requested_by="ann", state=JobState.QUEUED, waiting_cause=QUEUED, waiting_since=now,
+    )  # fmt: skip
     with database.transaction() as db:
-        db.execute(insert(Job), rows)
+        add_many(db, row, count, store=lambda number: "store-" + padded(number % MANY, 4))
 
 
 Look = Callable[[], object]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -18,6 +17,8 @@ from opentelemetry.trace import StatusCode
 from app.settings import Settings
 from app.starting import Misconfigured, start_tracing
 from app.tracing import TRACING, Tracing
+from tests.app.forged import ended
+from tests.app.starts_forged import loaded
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 JOB = SimpleNamespace(id="job_01", kind="PURGE", store="shop", attempt=2)
@@ -141,9 +142,7 @@ def test_without_the_setting_nothing_is_made_and_nothing_imported() -> None:
     with TRACING.attempt(JOB, rests=()):
         TRACING.unit("DATA", unit_id="1", took_s=0.1, now=NOW, error=None)
     TRACING.job_ended(ENDED, NOW, NOW)
-    looked = "import sys, app.server; print([n for n in sys.modules if n.startswith('opentelemetry.sdk')])"
-    done = subprocess.run([sys.executable, "-c", looked], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert ended(loaded, "opentelemetry.sdk") == (0, "[]\n")
 
 
 def test_setting_without_the_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

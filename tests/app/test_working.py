@@ -1,11 +1,9 @@
 """A process gives back what it holds, whatever becomes of its metadata."""
 
 import asyncio
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -38,9 +36,10 @@ from app.sweeps.rows import SweepTick
 from app.verbs.verb import Loop
 from app.working import Worker
 from tests.app.fake_clock import FakeClock
+from tests.app.forged import Process, ended, forged
 from tests.app.jobs.workbench import Workbench, kind
+from tests.app.starts_forged import metadata_gone, signalled_elsewhere
 
-ROOT = Path(__file__).parents[2]
 PATIENCE_S = 60.0
 
 
@@ -52,99 +51,41 @@ def test_worker_without_its_metadata_stops_and_frees_its_directory(
     InstanceLock(settings.data_dir).release()
 
 
-GONE = """
-import sys
-from contextlib import contextmanager
-from pathlib import Path
-from app import main, server
-from app.db import Database
-from app.errors import MetadataUnavailable
-from app.settings import Settings
-verb, act, times, directory, url, *rest = sys.argv[1:]
-left, whole = [int(times)], getattr(Database, act)
-@contextmanager
-def gone(self, **more):
-    if left[0]:
-        left[0] -= 1
-        raise MetadataUnavailable("connection refused")
-    with whole(self, **more) as db:
-        yield db
-setattr(Database, act, gone)
-code = getattr(server, verb)(Settings(data_dir=Path(directory), metadata_url=url, port=0), *rest)
-sys.exit(code if isinstance(code, int) else code[0])
-"""
-"""A process whose metadata goes away right after its start has looked at it, for so many acts of a kind."""
-
-
-def _started(
-    verb: str, times: int, directory: Path, url: str, *rest: str, act: str = "transaction"
-) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", GONE, verb, act, str(times), str(directory), url, *rest],
-        cwd=ROOT, env=os.environ | {"LETHE_SPARK__ENABLED": "false"}, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
-
-
 @pytest.mark.postgresql
 def test_worker_whose_metadata_goes_while_it_starts_waits_for_it(
     tmp_path: Path, migrated_postgresql: str
 ) -> None:
     """The storm: it ended with 70, as by a bug, and a file to report."""
-    process = _started("run_worker", 2, tmp_path, migrated_postgresql)
-    said = _stopped(process, when='"started"')
-    assert process.returncode == 0, said
+    order = ("run_worker", "transaction", "2", str(tmp_path), migrated_postgresql)
+    with forged(metadata_gone, *order) as (process, lines):
+        said = []
+        with patience(process):
+            for line in lines:
+                said.append(line)
+                if '"started"' in line:
+                    process.terminate()
+        assert process.wait(PATIENCE_S) == 0, said
     assert [line for line in said if "metadata away" in line], said
 
 
-def _stopped(process: subprocess.Popen[str], *, when: str) -> list[str]:
-    """SIGTERM at a line of the log; all lines. One that goes on all the same is killed."""
-    said = []
+@contextmanager
+def patience(process: Process) -> Iterator[None]:
+    """One that goes on all the same is killed."""
     alarm = threading.Timer(PATIENCE_S, process.kill)
     alarm.start()
     try:
-        with process:
-            assert process.stdout is not None
-            for line in process.stdout:
-                said.append(line)
-                if when in line:
-                    process.terminate()
+        yield
     finally:
         alarm.cancel()
-    return said
-
-
-ELSEWHERE = """
-import os, signal, sys, threading, time
-from pathlib import Path
-from app import server
-from app.settings import Settings
-from app.working import Worker
-start = Worker.start_when_possible
-def started(self):
-    start(self)
-    time.sleep(1)  # the first thread waits
-    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
-Worker.start_when_possible = started
-sys.exit(server.run_worker(Settings(data_dir=Path(sys.argv[1]), metadata_url=sys.argv[2])))
-"""
-"""A worker whose kernel gives SIGTERM to a thread of it that is not the one that waits for it."""
 
 
 @pytest.mark.postgresql
 def test_signal_that_another_thread_is_given_ends_a_worker(tmp_path: Path, migrated_postgresql: str) -> None:
     """It stood for ever: the handler runs in the first thread, which waited for a lock."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", ELSEWHERE, str(tmp_path), migrated_postgresql],
-        cwd=ROOT, env=os.environ | {"LETHE_SPARK__ENABLED": "false"}, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
-    try:
-        said, _ = process.communicate(timeout=PATIENCE_S)
-    finally:
-        process.kill()
-        process.wait()
-    assert process.returncode == 0, said
+    with forged(signalled_elsewhere, str(tmp_path), migrated_postgresql) as (process, lines):
+        with patience(process):
+            said = lines.read()
+        assert process.wait(PATIENCE_S) == 0, said
     assert '"signal": "SIGTERM"' in said
 
 
@@ -162,9 +103,9 @@ def test_process_whose_metadata_goes_while_it_starts_says_try_again(
     tmp_path: Path, migrated_postgresql: str, act: str, command: list[str]
 ) -> None:
     """The storm: a worker ended with 70, as by a bug, where it asked for secrets at that moment."""
-    process = _started(command[0], 1, tmp_path, migrated_postgresql, *command[1:], act=act)
-    said, _ = process.communicate(timeout=60)
-    assert process.returncode == 75, said
+    verb, *rest = command
+    code, said = ended(metadata_gone, verb, act, "1", str(tmp_path), migrated_postgresql, *rest)
+    assert code == 75, said
     assert said.splitlines()[-1] == "lethe: the metadata database cannot be reached"
 
 

@@ -6,8 +6,9 @@ import copy
 import random
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import sqlalchemy as sa
 from lethe_client.audit_chain import Fault, row_hash
@@ -52,6 +53,17 @@ def write(database: Database, rows: int) -> None:
             for _ in range(1 + number % 3):
                 db.add(event(number))
                 number += 1
+
+
+def write_for_ever(url: str) -> NoReturn:
+    """A row in each transaction until the process is killed; says so behind the third."""
+    database = Database(url)
+    for number in count():
+        with database.transaction() as db:
+            db.add(event(number))
+        if number == 2:
+            print("ready", flush=True)
+    raise AssertionError
 
 
 def faults(database: Database, data_dir: Path | None = None) -> list[Fault]:

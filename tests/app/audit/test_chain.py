@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-import subprocess
-import sys
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -20,23 +16,9 @@ from app.audit.reading import check_chain
 from app.audit.witness import Witness
 from app.auth.chain import adopt, forget
 from app.db import Database
-from tests.app.audit.ledger import EVENTS, Tables, event, faults, write
+from tests.app.audit.ledger import EVENTS, Tables, event, faults, write, write_for_ever
+from tests.app.forged import forged
 from tests.app.jobs.workbench import in_threads
-
-ROOT = Path(__file__).parents[3]
-WRITER = """
-import sys
-from app.db import Database
-from tests.app.audit.ledger import event
-database = Database(sys.argv[1])
-number = 0
-while True:
-    with database.transaction() as db:
-        db.add(event(number))
-    number += 1
-    if number == 3:
-        print("ready", flush=True)
-"""
 
 
 def _other(database: Database) -> Database:
@@ -89,17 +71,10 @@ def _killed_writers(database: Database, rounds: int) -> None:
     rng = random.Random(17)
     for _ in range(rounds):
         url = database.url.render_as_string(hide_password=False)
-        command = [sys.executable, "-c", WRITER, url]
-        writers = [subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) for _ in range(2)]
-        try:
-            for writer in writers:
-                assert writer.stdout is not None
-                assert writer.stdout.readline() == b"ready\n"
+        with forged(write_for_ever, url) as (_, one), forged(write_for_ever, url) as (_, other):
+            for said in (one, other):
+                assert said.readline() == "ready\n"
             time.sleep(rng.random() / 10)
-        finally:
-            for writer in writers:
-                os.kill(writer.pid, signal.SIGKILL)
-                writer.communicate()
         assert faults(database) == []
     rows = Tables.read(database).events
     assert [row["seq"] for row in rows] == [*range(1, len(rows) + 1)]

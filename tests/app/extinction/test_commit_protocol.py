@@ -36,7 +36,7 @@ from spark.replication.consumer.extinctions import read_extinctions
 from tests.app.fake_clock import FakeClock
 from tests.spark.extinction.cases import DATABASES, World, naive_status, near, random_extinction, random_key
 
-RUNS = 8
+RUNS = 5
 RUNS_LONG = 300
 LONG = (pytest.mark.long, pytest.mark.timeout(3_600))
 ACTIONS = 18

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
-import threading
 import time
 from collections import Counter
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -21,28 +18,10 @@ from app.jobs.rows import Job
 from app.jobs.states import JobState
 from app.outbox.rows import DeliveryState
 from app.settings import Settings
-from tests.app.hooks.outboxes import deliveries_of, end_job, make_hook, make_job
+from tests.app.forged import forged
+from tests.app.hooks.dying import READY, live
+from tests.app.hooks.outboxes import deliveries_of, make_hook
 from tests.receivers import receiving
-
-WRITERS = 2
-_processes = multiprocessing.get_context("forkserver")
-_processes.set_forkserver_preload(["tests.app.hooks.test_killed"])
-
-
-def live(url: str, data_dir: str, ready: Connection) -> None:
-    """An instance that ends jobs and delivers, until it is killed."""
-    database = Database(url)
-    Deliverer(database, Settings(data_dir=Path(data_dir)), instance_id="ins_1").start()
-
-    def write() -> None:
-        while True:
-            end_job(database, make_job(database))
-
-    end_job(database, make_job(database))
-    for _ in range(WRITERS):
-        threading.Thread(target=write, daemon=True).start()
-    ready.send(True)
-    threading.Event().wait()
 
 
 @pytest.mark.parametrize("kills", [6, pytest.param(1_000, marks=pytest.mark.long)])
@@ -55,16 +34,9 @@ def test_every_event_arrives_however_often_its_writer_and_sender_die(
     with receiving() as receiver:
         receiver.key = make_hook(database, receiver.url).own_key
         for _ in range(kills):
-            ready, told = _processes.Pipe(duplex=False)
-            process = _processes.Process(target=live, args=(url, str(tmp_path), told), daemon=True)
-            process.start()
-            assert ready.recv()
-            time.sleep(chance.uniform(0, 0.1))
-            process.kill()
-            process.join()
-            process.close()
-            ready.close()
-            told.close()
+            with forged(live, url, str(tmp_path)) as (_, said):
+                assert READY in said
+                time.sleep(chance.uniform(0, 0.1))
         last = Deliverer(database, Settings(data_dir=tmp_path), instance_id="ins_1")
         database.clock = SystemClock()  # on SQLite leases are judged by it
         last.start()

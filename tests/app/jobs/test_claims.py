@@ -1,22 +1,21 @@
 """api.md, Jobs: the claim. Its order, its limits, its tokens, and that two runners never share a job."""
 
-import multiprocessing
+import json
 import time
 from collections import Counter as Tally
 
 import pytest
 from sqlalchemy import text
 
-from app.db import Database
 from app.jobs.rows import JobClass
 from app.jobs.running.claims import current_epoch, raise_epoch
 from app.jobs.service import request_resume
 from app.jobs.states import JobState
-from app.settings import Settings
-from tests.app.fake_clock import FakeClock
-from tests.app.jobs.workbench import Workbench, claimer, in_threads
+from tests.app.forged import forged
+from tests.app.jobs.workbench import Workbench, claimer, drain, in_threads
+from tests.forge import forge_place
 
-MANY = 200
+MANY = 120
 
 
 def test_oldest_job_is_claimed_first(bench: Workbench) -> None:
@@ -166,13 +165,13 @@ def test_limit_per_store_is_exact_under_races(bench: Workbench) -> None:
 def test_threads_of_two_runners_never_claim_the_same_job(bench: Workbench) -> None:
     ids = {bench.submit() for _ in range(MANY)}
 
-    def drain(number: int) -> list[tuple[str, int]]:
+    def claim_all(number: int) -> list[tuple[str, int]]:
         by, mine = claimer(f"ins_{number % 2}"), []
         while (claimed := bench.claim(by)) is not None:
             mine.append((claimed.id, claimed.token))
         return mine
 
-    results = in_threads(8, drain)
+    results = in_threads(8, claim_all)
     claimed = [pair for mine in results for pair in mine]
     assert Tally(job_id for job_id, _ in claimed) == Tally(ids)
     assert len({token for _, token in claimed}) == MANY
@@ -182,35 +181,17 @@ def test_threads_of_two_runners_never_claim_the_same_job(bench: Workbench) -> No
     assert set(holders) <= {"ins_0", "ins_1"}
 
 
-def _drain_process(
-    url: str, instance: str, begin: float, answers: "multiprocessing.Queue[list[str]]"
-) -> None:
-    database = Database(url)
-    bench = Workbench(database, FakeClock(), Settings())
-    time.sleep(max(0.0, begin - time.time()))
-    mine = []
-    while (claimed := bench.claim(claimer(instance))) is not None:
-        mine.append(claimed.id)
-    database.close()
-    answers.put(mine)
-
-
 def test_two_processes_never_claim_the_same_job(
     postgresql_bench: Workbench, migrated_postgresql: str
 ) -> None:
     ids = {postgresql_bench.submit() for _ in range(MANY)}
-    spawn = multiprocessing.get_context("spawn")
-    answers = spawn.Queue()
-    begin = time.time() + 3.0
-    processes = [
-        spawn.Process(target=_drain_process, args=(migrated_postgresql, f"ins_{number}", begin, answers))
-        for number in range(2)
-    ]
-    for process in processes:
-        process.start()
-    shares = [answers.get(timeout=60) for _ in processes]
-    for process in processes:
-        process.join(20)
+    forge_place()  # it takes seconds to make, and both are to begin together
+    begin = str(time.time() + 3.0)
+    with (
+        forged(drain, migrated_postgresql, "ins_0", begin) as (_, one),
+        forged(drain, migrated_postgresql, "ins_1", begin) as (_, other),
+    ):
+        shares = [json.loads(said.read().splitlines()[-1]) for said in (one, other)]
     claimed = [job_id for share in shares for job_id in share]
     assert Tally(claimed) == Tally(ids)
     assert all(shares), "one process claimed everything: nothing was raced"

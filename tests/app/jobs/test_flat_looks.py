@@ -26,6 +26,7 @@ from app.stores.rows import Store
 from app.stores.service import parallel_limits
 from tests.app.fake_clock import FakeClock
 from tests.app.jobs.workbench import claimer
+from tests.app.many import add_many, padded
 
 FEW, MANY = 100, 10_000
 GROWTH_MAX = 2.0
@@ -84,12 +85,9 @@ def fill(database: Database, clock: FakeClock, count: int, **fields: Any) -> Non
     with database.transaction() as db:
         if not database.is_sqlite:
             now = database.now(db)
-        base = Job(id="", kind="TOY", created_at=now, updated_at=now, requested_by="ann", **values)
-        shape = base.model_dump()
-        rows = [
-            shape | {"id": new_id("job"), "store": f"store-{number % 1000:04}"} for number in range(count)
-        ]
-        db.execute(insert(Job), rows)
+        fields = {"kind": "TOY", "created_at": now, "updated_at": now, "requested_by": "ann", **values}
+        row = Job(id=new_id("job"), store="store-0000", **fields)
+        add_many(db, row, count, store=lambda number: "store-" + padded(number % 1000, 4))
 
 
 def fill_stores(database: Database, clock: FakeClock, count: int, *, first: int = 0) -> None:

@@ -72,25 +72,27 @@ def test_a_failure_and_orders_are_told_with_cause_and_actor(bench: Workbench) ->
     assert (aborting["actor"], aborting["reason"]) == ("ann", "wrong store")
 
 
+RETRIES = 8
+
+
 def test_each_attempt_at_a_target_that_is_away_leaves_a_line(bench: Workbench) -> None:
-    # 31 attempts left none.
     def away(context: JobContext) -> Mapping[str, Any]:
         bench.make_due(context.job.id)
         waiting_on = [WaitingOn(kind="TARGET_UNREACHABLE", ref="shop")]
         raise JobWaiting(waiting_on, not_before=None, transient=True, detail="connection refused")
 
-    at_once = {"job_retries_max": 30, "job_retry_backoff_max_s": 0.0}
+    at_once = {"job_retries_max": RETRIES, "job_retry_backoff_max_s": 0.0}
     with capture_logs() as lines, bench.running(kind(away), **at_once):
         job_id = bench.submit()
         bench.until(job_id, "FAILED")
     assert names(lines, job_id) == [
         "job submitted",
         "job started",
-        *["job attempt failed"] * 30,
+        *["job attempt failed"] * RETRIES,
         "job failed",
     ]
     attempts = [line for line in told(lines, job_id) if line["event"] == "job attempt failed"]
-    assert [line["retries"] for line in attempts] == list(range(1, 31))
+    assert [line["retries"] for line in attempts] == list(range(1, RETRIES + 1))
     assert attempts[0]["waiting_on"] == ["TARGET_UNREACHABLE shop"]
     assert attempts[0]["detail"] == "connection refused"
 

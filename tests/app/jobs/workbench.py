@@ -1,5 +1,6 @@
 """Jobs of toy kinds on a metadata database: submitted, claimed, run and looked at as values."""
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -154,6 +155,14 @@ class Workbench:
             past = text("'2001-01-01 00:00:00.000000'" + ("" if self.database.is_sqlite else "::timestamptz"))
             db.execute(update(Job).where(col(Job.id) == job_id).values(not_before=past))
 
+    def make_due_again(self, job: Job) -> None:
+        """Have a job that rests tried again, and wait until somebody has taken it."""
+        self.make_due(job.id)
+        deadline = time.monotonic() + PATIENCE_S
+        while self.job(job.id).attempt == job.attempt:
+            assert time.monotonic() < deadline, f"nobody tries {job.id} again"
+            time.sleep(0.01)
+
     def until(self, job_id: str, *states: str) -> Job:
         """Wait until the job stands in one of the states."""
         deadline = time.monotonic() + PATIENCE_S
@@ -238,3 +247,15 @@ def until_somebody_waits_for_a_row(bench: Workbench) -> None:
                 return
         time.sleep(0.005)
     raise AssertionError("nobody waits")
+
+
+def drain(url: str, instance: str, begin: str) -> None:
+    """In a process of its own: claim from an instant on until nothing is left, and tell what it was."""
+    database = Database(url)
+    bench = Workbench(database, SystemClock(), Settings())
+    time.sleep(max(0.0, float(begin) - time.time()))
+    mine = []
+    while (claimed := bench.claim(claimer(instance))) is not None:
+        mine.append(claimed.id)
+    database.close()
+    print(json.dumps(mine), flush=True)

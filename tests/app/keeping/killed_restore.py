@@ -1,7 +1,6 @@
-"""Restores that are killed at a line of theirs: a program that forks one for each line of its input.
+"""A restore that is killed at a line of its program, in a process of its own (tests/app/forged.py).
 
-A line is JSON: `data_dir`, `metadata_url`, `backup`, `step`. The answer is `killed`, or `ended` and how many
-steps there were. A step is a line of app/keeping that is about to run.
+It tells `ended` and how many steps there were. A step is a line of app/keeping that is about to run.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from app.settings import Settings
 FOLDER = str(Path(restoring.__file__).parent)
 
 
-def run(order: dict[str, Any]) -> None:
-    """Restore, and be killed before the step; the steps that there were go to stdout."""
-    steps = 0
+def run(data_dir: str, metadata_url: str, backup: str, step: str) -> None:
+    """Restore, and be killed before the step."""
+    steps, last = 0, int(step)
 
     def trace(frame: FrameType, event: str, _argument: object) -> Any:
         nonlocal steps
@@ -30,30 +29,12 @@ def run(order: dict[str, Any]) -> None:
             return None
         if event == "line":
             steps += 1
-            if steps == order["step"]:
+            if steps == last:
                 os.kill(os.getpid(), signal.SIGKILL)
         return trace
 
-    settings = Settings(data_dir=Path(order["data_dir"]), metadata_url=order["metadata_url"])
+    settings = Settings(data_dir=Path(data_dir), metadata_url=metadata_url or None)
     sys.settrace(trace)
-    restoring.restore(settings, Path(order["backup"]), lambda _text: None)
+    restoring.restore(settings, Path(backup), lambda _text: None)
     sys.settrace(None)
     print(json.dumps(["ended", steps]), flush=True)
-
-
-def main() -> None:
-    """One restore for each line."""
-    for line in sys.stdin:
-        child = os.fork()
-        if child == 0:
-            run(json.loads(line))
-            os._exit(0)
-        _, status = os.waitpid(child, 0)
-        if os.WIFSIGNALED(status):
-            print(json.dumps(["killed", os.WTERMSIG(status)]), flush=True)
-        elif os.WEXITSTATUS(status):
-            print(json.dumps(["failed", os.WEXITSTATUS(status)]), flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
-from collections.abc import Iterator
+import signal
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,34 +19,28 @@ from app.keeping.postgresql_copy import check_empty
 from app.keeping.restore import SIDE_FILES, restore
 from app.settings import Settings
 from app.starting import Misconfigured, open_metadata, using
+from tests.app.forged import ended
 from tests.app.keeping.conftest import rows_of
+from tests.app.keeping.killed_restore import run
 
-ROOT = Path(__file__).parents[3]
-KILLS = 4
+KILLS = 3
 NEVER = 10**9
 
 
+@dataclass(frozen=True)
 class Restorer:
-    """The program that forks them."""
+    """Restores in processes of their own."""
 
-    def __init__(self, settings: Settings, folder: Path) -> None:
-        self._order = {
-            "data_dir": str(settings.data_dir),
-            "metadata_url": settings.metadata_url,
-            "backup": str(folder),
-        }
-        command = [sys.executable, "-m", "tests.app.keeping.killed_restore"]
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, text=True
-        )
+    settings: Settings
+    folder: Path
 
     def restore(self, step: int) -> list[Any]:
         """What became of one."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps(self._order | {"step": step}) + "\n")
-        self.process.stdin.flush()
-        return list(json.loads(self.process.stdout.readline()))
+        settings = self.settings
+        code, said = ended(
+            run, str(settings.data_dir), settings.metadata_url or "", str(self.folder), str(step)
+        )
+        return ["killed"] if code == -signal.SIGKILL else list(json.loads(said.splitlines()[-1]))
 
 
 @pytest.fixture
@@ -57,10 +50,8 @@ def elsewhere(database: Database, request: pytest.FixtureRequest, tmp_path: Path
 
 
 @pytest.fixture
-def restorer(elsewhere: Settings, folder: Path) -> Iterator[Restorer]:
-    found = Restorer(elsewhere, folder)
-    yield found
-    found.process.communicate()
+def restorer(elsewhere: Settings, folder: Path) -> Restorer:
+    return Restorer(elsewhere, folder)
 
 
 def _empty(settings: Settings) -> None:

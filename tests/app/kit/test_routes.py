@@ -21,7 +21,7 @@ from app.settings import Settings
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "BREW")
 SAMPLES = ("job_" + "0" * 26, "store-1", "a:b", "x", "ä ö", "1", ".", "a%2Fb")
 TAILS = ("", "", "", "/", "\n", ":pause", ":batch", "//", "/x", " ", "?", "/..")
-RANDOM_PATHS = 1_000
+RANDOM_PATHS, RANDOM_PATHS_LONG = 300, 3_000
 PARAMETER = re.compile(r"{[^}]*}")
 
 
@@ -71,13 +71,13 @@ def templates(app: FastAPI) -> list[str]:
     return [str(context.path) for context in iter_route_contexts(app.routes)]
 
 
-def paths(app: FastAPI) -> Iterator[str]:
+def paths(app: FastAPI, drawn_paths: int) -> Iterator[str]:
     rng = random.Random(5)
     known = templates(app)
     pieces = sorted({piece for template in known for piece in template.split("/")})
     for template in known:
         yield PARAMETER.sub(lambda _: rng.choice(SAMPLES), template)
-    for _ in range(RANDOM_PATHS):
+    for _ in range(drawn_paths):
         path = PARAMETER.sub(lambda _: rng.choice(SAMPLES), rng.choice(known))
         if rng.random() < 0.4:
             drawn = [rng.choice(pieces) for _ in range(rng.randint(0, 5))]
@@ -85,13 +85,14 @@ def paths(app: FastAPI) -> Iterator[str]:
         yield path + rng.choice(TAILS)
 
 
-def test_every_path_is_led_where_all_routes_lead_it(app: FastAPI, led: list[Any]) -> None:
+@pytest.mark.parametrize("count", [RANDOM_PATHS, pytest.param(RANDOM_PATHS_LONG, marks=pytest.mark.long)])
+def test_every_path_is_led_where_all_routes_lead_it(app: FastAPI, led: list[Any], count: int) -> None:
     rng = random.Random(6)
     groups = app.router.middleware_stack
     assert isinstance(groups, RouteGroups)
     outcomes = set()
     first = len(templates(app))
-    for number, path in enumerate(paths(app)):
+    for number, path in enumerate(paths(app, count)):
         for method in METHODS if number < first else (*rng.sample(METHODS, 2), "GET"):
             grouped = outcome(groups, app, method, path, led)
             assert grouped == outcome(app.router.app, app, method, path, led), (method, path)

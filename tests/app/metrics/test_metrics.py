@@ -37,6 +37,7 @@ from app.sweeps.rows import SweepTick
 from spark.events.records import Confirmed
 from tests.app.fake_clock import FakeClock
 from tests.app.jobs.workbench import Workbench, in_threads, kind
+from tests.app.many import add_many, padded
 
 LINE = re.compile(r"^(\w+(?:\{.*\})?) (\S+)$", re.MULTILINE)
 
@@ -168,27 +169,12 @@ def fill(database: Database, bench: Workbench, number: int) -> None:
     """Ended purges, each with a result that takes some reading."""
     now = bench.clock.now()
     result = {"removed": {f"table_{place}": place for place in range(20)}, "notes": ["x" * 500] * 8}
-    rows = [
-        {
-            "id": new_id("job"),
-            "kind": "PURGE",
-            "store": f"shop{place % 5}",
-            "state": "SUCCEEDED",
-            "requested_by": "ann",
-            "engine": "INLINE",
-            "params": {},
-            "result": result,
-            "created_at": now,
-            "updated_at": now,
-            "finished_at": now,
-            "runs_on": [],
-            "waiting_on": [],
-        }
-        for place in range(number)
-    ]
+    row = Job(
+        id=new_id("job"), kind="PURGE", store="shop0", state="SUCCEEDED", requested_by="ann", engine="INLINE",
+        params={}, result=result, created_at=now, updated_at=now, finished_at=now, runs_on=[], waiting_on=[],
+    )  # fmt: skip
     with database.transaction() as db:
-        for first in range(0, number, 1_000):
-            db.execute(sa.insert(Job), rows[first : first + 1_000])
+        add_many(db, row, number, store=lambda place: "shop" + padded(place % 5, 1))
 
 
 def test_a_scrape_asks_the_same_at_24_jobs_and_10_000(bench: Workbench) -> None:

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Barrier
+from typing import Any
 
 import pytest
+from sqlmodel import col, update
 
 from app.db import Database
 from app.kit.rests import Rest
@@ -16,6 +18,7 @@ from app.replication.rows import Agreement, AgreementState
 from app.settings import Settings
 from app.stores.models import StoreKind
 from app.stores.rows import Store
+from tests.app.many import add_many, padded
 
 NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 
@@ -95,12 +98,11 @@ def test_target_is_asked_again_after_the_rest_or_a_shorter_interval(
 
 def test_every_agreement_has_its_turn_however_many_there_are(database: Database, settings: Settings) -> None:
     with database.transaction() as db:
-        db.add_all(_store(f"s{number:04}", "sqlite:////nowhere/gone.db") for number in range(1_200))
-        db.flush()
-        db.add_all(
-            _agreement(f"s{number:04}", interval_s=60.0 if number == 1_199 else None)
-            for number in range(1_200)
-        )
+        named: dict[str, Any] = {"id": lambda number: "s" + padded(number, 4)}
+        add_many(db, _store("s0000", "sqlite:////nowhere/gone.db"), 1_200, **named)
+        named = {"id": lambda number: "agr_s" + padded(number, 4), "store": named["id"]}
+        add_many(db, _agreement("s0000", interval_s=None), 1_200, **named)
+        db.execute(update(Agreement).where(col(Agreement.id) == "agr_s1199").values(interval_s=60.0))
     look = Watched(database, settings, NOON)
     assert look.run() == []
     assert look.asked == ["agr_s1199"]

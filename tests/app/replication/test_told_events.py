@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from sqlalchemy import event
 
 from app.db import Database
 from app.outbox.facts import Fact
@@ -31,11 +27,12 @@ from spark.formats.csn import Csn
 from spark.replication.dead_letters import Direction, Refused, put_dead_letters, resolve_dead_letters
 from spark.targets.connection import Connection
 from tests.app.fake_clock import FakeClock
+from tests.app.forged import ended
 from tests.app.hooks.outboxes import events_of, make_hook
+from tests.app.replication.dying_reader import use, use_until
 
 COMMITS_MAX = 4
 """The event, the mark at the target, the name of the event; then nothing is left to be killed at."""
-_processes = multiprocessing.get_context("forkserver")
 
 
 def csn(second: int, rid: int = 1) -> Csn:
@@ -52,45 +49,11 @@ def store(sqlite_database: Database, settings: Settings, clock: FakeClock, tmp_p
     close_idle_replicas()
 
 
-def use(database: Database, settings: Settings) -> None:
-    with database.reading() as db:
-        store = db.get_one(Store, "r")
-    with opened_replica(database, settings, store) as conn:
-        compare_with_memory(database, conn, "r")
-
-
-def use_until(url: str, data_dir: str, commit: int) -> None:
-    """A service that is killed before that commit, of metadata and target together."""
-    database = Database(url)
-    commits = 0
-
-    def count(*_: object) -> None:
-        nonlocal commits
-        commits += 1
-        if commits == commit:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    event.listen(database.engine, "commit", count)
-    real = Connection.transaction
-
-    @contextmanager
-    def counted(conn: Connection, *, read_only: bool = False) -> Iterator[Connection]:
-        with real(conn, read_only=read_only) as inner:
-            yield inner
-            if not read_only:
-                count()
-
-    Connection.transaction = counted  # type: ignore[method-assign]
-    use(database, Settings(data_dir=Path(data_dir)))
-
-
 def is_killed_at(database: Database, settings: Settings, commit: int) -> bool:
     url = database.url.render_as_string(hide_password=False)
-    process = _processes.Process(target=use_until, args=(url, str(settings.data_dir), commit), daemon=True)
-    process.start()
-    process.join(60)
-    assert process.exitcode in (0, -signal.SIGKILL)
-    return process.exitcode != 0
+    code, said = ended(use_until, url, str(settings.data_dir), str(commit))
+    assert code in (0, -signal.SIGKILL), said
+    return code != 0
 
 
 @pytest.mark.parametrize("commit", range(1, COMMITS_MAX + 1))
