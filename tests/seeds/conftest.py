@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.oracles.ready_places import ready_place
 from tests.oracles.symmetricds import Place
-from tests.oracles.symmetricds_engines import ENGINES, PLACES, Engine, named_place
+from tests.oracles.symmetricds_engines import ENGINES, PLACES, Engine
 from tests.seeds.purging import Purging, purging_service
 
 # Every sentence on every ground would take minutes, since a server needs a database for each test; the random
@@ -57,13 +58,12 @@ def engine(request: pytest.FixtureRequest) -> Engine:
         for name in PLACES
     ]
 )
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """A database without tables, for each layout on each kind of target."""
-    return named_place(
-        request.param,
-        directory=tmp_path,
-        server_url=lambda dialect: str(request.getfixturevalue(f"{dialect}_url")),
-    )
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """A database for each layout on each kind of target; `create` and `build` make what is not there."""
+    chosen = getattr(request.node, "callspec", None)
+    loose = chosen is not None and chosen.params.get("loose", False)
+    with ready_place(request, request.param, tmp_path, loose=loose) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")
