@@ -178,7 +178,7 @@ def create(place: Place, *, loose: bool = False) -> None:
 
 
 def load(place: Place, rows: Rows) -> None:
-    """Insert rows into existing tables, in one transaction; columns that a row leaves out get their defaults."""
+    """Insert rows into existing tables, in one transaction; left out columns get their defaults."""
     with session(place) as target:
         target.run("begin")
         for table, content in rows.items():
