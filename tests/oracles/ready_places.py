@@ -18,7 +18,7 @@ import pymysql
 import pytest
 
 from spark.targets.ledger_schema import TABLES
-from tests.oracles.symmetricds_database import Place, create, empty, session
+from tests.oracles.symmetricds_database import Layout, Place, create, empty, session
 from tests.oracles.symmetricds_schema import Dialect, Version, tables
 
 LOCK_TIMEOUT = {"postgresql": "set lock_timeout = '5s'", "mariadb": "set lock_wait_timeout = 5"}
@@ -62,7 +62,7 @@ class ReadyPlaces:
             self._drop(place)
 
     def _taken(self, version: Version, *, loose: bool) -> Place:
-        layout = "loose" if loose else "strict"
+        layout: Layout = "loose" if loose else "strict"
         for place in self.free:
             if (place.version, place.layout) == (version, layout):
                 self.free.remove(place)
