@@ -31,6 +31,7 @@ from tests.forge import forked_child
 from tests.mariadb_server import FAST_SETTINGS as FAST_MARIADB
 from tests.mariadb_server import PrivateMariadb, private_mariadb
 from tests.mariadb_server import is_installed as mariadb_is_installed
+from tests.oracles.ready_places import ReadyPlaces
 from tests.postgresql_server import PostgresqlServer, find_binaries, scratch_directory
 from tests.slony_cluster import SlonyCluster, bare_cluster, slony_cluster
 from tests.slony_programs import missing as missing_of_slony
@@ -248,7 +249,7 @@ class MariadbServer:
         url = make_url(self.address)
         password = str(url.password or "")
         with pymysql.connect(
-            host=url.host, port=url.port or 3306, user=url.username, password=password
+            host=url.host, port=url.port or 3306, user=url.username, password=password, ssl_disabled=True
         ) as connection:
             connection.cursor().execute(statement)
 
@@ -359,3 +360,19 @@ def mariadb_url(mariadb_server: MariadbServer) -> Iterator[str]:
     mariadb_server.execute(f"create database {name}")
     yield mariadb_server.url(name)
     mariadb_server.execute(f"drop database if exists {name}")
+
+
+@pytest.fixture(scope="session")
+def ready_postgresql(postgresql_server: SharedServer) -> Iterator[ReadyPlaces]:
+    """Databases with the tables of SymmetricDS, emptied behind each test."""
+    places = ReadyPlaces(postgresql_server, "postgresql")
+    yield places
+    places.drop()
+
+
+@pytest.fixture(scope="session")
+def ready_mariadb(mariadb_server: MariadbServer) -> Iterator[ReadyPlaces]:
+    """The same on MariaDB."""
+    places = ReadyPlaces(mariadb_server, "mariadb")
+    yield places
+    places.drop()

@@ -20,7 +20,7 @@ from tests.oracles.symmetricds import Place, snapshot
 
 pytestmark = pytest.mark.postgresql
 
-SECONDS, SECONDS_LONG = 12.0, 300.0
+SECONDS, SECONDS_LONG = 6.0, 300.0
 ROWS = 120
 
 

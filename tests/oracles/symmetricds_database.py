@@ -23,6 +23,7 @@ from tests.oracles.symmetricds_text import Collation, exact, general_ci
 Row = dict[str, Any]
 Rows = dict[str, list[Row]]
 TimeEncoding = Literal["timestamp", "text", "text_ms", "text_s", "epoch_ms"]
+Layout = Literal["none", "strict", "loose"]
 
 TABLES_SQL = {
     "sqlite": "select name from sqlite_master where type = 'table'",
@@ -37,7 +38,8 @@ class Place:
     """Where a SymmetricDS database lies and how it is laid out.
 
     `encoding` is how SQLite keeps times ('timestamp' is the only one of the servers): text with 6, 3 or no
-    digits of a second, or milliseconds since 1970 of the naive time. `schema` is PostgreSQL's.
+    digits of a second, or milliseconds since 1970 of the naive time. `schema` is PostgreSQL's. `layout` says
+    which empty tables are there already, see symmetricds_ready.
     """
 
     url: str
@@ -45,6 +47,7 @@ class Place:
     schema: str | None = None
     prefix: str = "sym_"
     encoding: TimeEncoding = "text"
+    layout: Layout = "none"
 
     @property
     def dialect(self) -> Dialect:
@@ -102,8 +105,12 @@ class Session:
         if not rows:
             return
         self._execute("begin", None)
-        self._connection.cursor().executemany(self._form(sql, rows[0]), rows)
+        self.insert(sql, rows)
         self._execute("commit", None)
+
+    def insert(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Run one statement for many rows."""
+        self._connection.cursor().executemany(self._form(sql, rows[0]), rows)
 
     def _execute(self, sql: str, parameters: Mapping[str, Any] | None) -> Any:
         cursor = self._connection.cursor()
@@ -146,6 +153,7 @@ def _open_mariadb(url: str) -> Any:
         database=parts.database,
         charset="utf8mb4",
         autocommit=True,
+        ssl_disabled=True,  # else each session would read the system's certificates
     )
 
 
@@ -158,6 +166,9 @@ def session(place: Place) -> Iterator[Session]:
 
 def create(place: Place, *, loose: bool = False) -> None:
     """Create the empty tables and indexes of the layout; `loose` lets every column but a key be NULL."""
+    if place.layout != "none":
+        assert place.layout == ("loose" if loose else "strict")
+        return
     with session(place) as target:
         made = statements(
             place.version, dialect=place.dialect, prefix=place.prefix, schema=place.schema, loose=loose
@@ -167,15 +178,17 @@ def create(place: Place, *, loose: bool = False) -> None:
 
 
 def load(place: Place, rows: Rows) -> None:
-    """Insert rows into existing tables; columns that a row leaves out get their defaults."""
+    """Insert rows into existing tables, in one transaction; left out columns get their defaults."""
     with session(place) as target:
+        target.run("begin")
         for table, content in rows.items():
             for names, group in _by_columns(content).items():
                 columns, values = ", ".join(names), ", ".join(f":{name}" for name in names)
                 encoded = [{name: place.encode(row[name]) for name in names} for row in group]
-                target.write(f"insert into {place.name(table)} ({columns}) values ({values})", encoded)
+                target.insert(f"insert into {place.name(table)} ({columns}) values ({values})", encoded)
         if place.dialect == "postgresql":
             _advance_identities(target, place)
+        target.run("commit")
 
 
 def _by_columns(content: list[Row]) -> dict[tuple[str, ...], list[Row]]:
@@ -201,10 +214,12 @@ def build(place: Place, rows: Rows) -> None:
 
 
 def empty(place: Place) -> None:
-    """Delete every row of every table."""
+    """Delete every row of every table, in one transaction."""
     with session(place) as target:
+        target.run("begin")
         for table in tables(place.version):
             target.run(f"delete from {place.name(table)}")
+        target.run("commit")
 
 
 def snapshot(place: Place) -> Rows:

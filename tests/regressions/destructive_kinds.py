@@ -51,7 +51,7 @@ ELSEWHERE = {
     "REPLICATION_SESSION": "it removes at the consumer, by its changes: tests/spark/replication",
 }
 """What removes something too, and is tested elsewhere."""
-ROWS = 120
+ROWS = 80
 OLD_S = int(time.time()) - 100_000
 A_DAY = 1_440
 """Minutes: what was deleted later goes by force only."""
@@ -138,7 +138,7 @@ def _incoming() -> dict[str, list[dict[str, Any]]]:
     batches = [
         {"batch_id": 1_000 + number, "node_id": node, "status": "OK", "create_time": old}
         for node in ("north", "south")
-        for number in range(ROWS)
+        for number in range(ROWS // 2)
     ]
     gaps = [
         {

@@ -4,14 +4,15 @@ named them still: nobody knew the columns of such a row any more, and routing fa
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from app.jobs.errors import PlanNoLongerHolds
+from tests.oracles.ready_places import ready_place
 from tests.oracles.symmetricds import CUTOFF, Place, build, create, session, snapshot
-from tests.oracles.symmetricds_engines import named_place
 from tests.regressions.old_rows import MUST_BE_THERE, OLD_ROWS, UPKEEP, insert
 from tests.regressions.purges import Purges
 from tests.regressions.test_a_plan_is_not_the_act import Reviewed
@@ -21,16 +22,12 @@ NEEDED = 7
 
 
 @pytest.fixture(params=["sqlite-3.x", "postgresql-3.x", "mariadb-3.x"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """Twenty old inactive histories."""
-    found = named_place(
-        request.param,
-        directory=tmp_path,
-        server_url=lambda dialect: str(request.getfixturevalue(f"{dialect}_url")),
-    )
-    create(found)
-    insert(found, "TRIGGER_HIST", range(1, 21))
-    return found
+    with ready_place(request, request.param, tmp_path) as found:
+        create(found)
+        insert(found, "TRIGGER_HIST", range(1, 21))
+        yield found
 
 
 def capture(place: Place, history: int) -> None:

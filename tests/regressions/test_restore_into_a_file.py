@@ -27,7 +27,7 @@ class Died(BaseException):
 
 @pytest.fixture
 def archived(purges: Purges, tmp_path: Path) -> str:
-    place = purges.fill(Place(f"sqlite:///{tmp_path}/shop.db"))
+    place = purges.fill(Place(f"sqlite:///{tmp_path}/shop.db"), rows=60)
     purges.store(place)
     job_id = purges.submit(cutoff=OLD_CUTOFF, archive={"format": "PARQUET"})
     assert purges.run(job_id).state == "SUCCEEDED"

@@ -22,7 +22,7 @@ from tests.spark.purge.outgoing_run import target_of
 
 @pytest.fixture
 def archived(purges: Purges, postgresql_url: str) -> tuple[Place, str]:
-    place = purges.fill(Place(postgresql_url))
+    place = purges.fill(Place(postgresql_url), rows=60)
     purges.store(place)
     job_id = purges.submit(cutoff=OLD_CUTOFF, archive={"format": "PARQUET"})
     assert purges.run(job_id).state == "SUCCEEDED"

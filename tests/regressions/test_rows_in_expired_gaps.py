@@ -6,7 +6,7 @@ program deleted the row by a range of ids, delivered to nobody, captured by nobo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
@@ -17,8 +17,8 @@ import pytest
 
 from spark.purge.data_gap import plan_data_gap, run_data_gap
 from spark.targets.connection import connect
+from tests.oracles.ready_places import ready_place
 from tests.oracles.symmetricds import CUTOFF, Place, Row, Rows, create, empty, load, session, snapshot
-from tests.oracles.symmetricds_engines import named_place
 from tests.oracles.symmetricds_incoming import noted_purge
 from tests.oracles.symmetricds_program import Program, kept_rows
 from tests.oracles.symmetricds_random import random_time
@@ -32,15 +32,11 @@ ENGINES = ["sqlite-3.x", "postgresql-3.x", "mariadb-3.x"]
 
 
 @pytest.fixture(params=ENGINES)
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """Empty tables of 3.16."""
-    found = named_place(
-        request.param,
-        directory=tmp_path,
-        server_url=lambda dialect: str(request.getfixturevalue(f"{dialect}_url")),
-    )
-    create(found)
-    return found
+    with ready_place(request, request.param, tmp_path) as found:
+        create(found)
+        yield found
 
 
 def _random(rng: Random) -> tuple[Rows, list[tuple[int, int]]]:

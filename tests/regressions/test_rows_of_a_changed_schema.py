@@ -6,6 +6,7 @@ table's rows had in the plan. The same with a primary key that moved to another 
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -14,6 +15,8 @@ from typing import Any
 import pytest
 
 from app.clock import SystemClock
+from app.jobs.again import set_throttle
+from app.jobs.models import ThrottleSetting
 from app.jobs.rows import JobCheckpoint
 from tests.regressions.purges import Purges
 from tests.regressions.row_purges import RowPurges
@@ -130,6 +133,7 @@ def _half_done(rows: RowPurges, target: Target, purges: Purges) -> str:
     with purges.bench.running(purges.kinds):
         while target.rows() == before:
             assert purges.bench.job(job_id).state in ("QUEUED", "RUNNING")
+            time.sleep(0.01)
     assert target.rows()["item"] == ITEMS
     assert purges.bench.job(job_id).state == "QUEUED"
     return job_id
@@ -165,6 +169,7 @@ def test_a_purge_does_not_go_on_with_bounds_of_other_rows(
 def test_a_purge_of_the_version_before_goes_on(rows: RowPurges, target: Target, purges: Purges) -> None:
     job_id = _half_done(rows, target, purges)
     _forget(purges, job_id, "limits", ["key_columns"])
+    purges.bench.do(set_throttle, job_id, setting=ThrottleSetting())
     job = purges.run(job_id)
     assert (job.state, job.error) == ("SUCCEEDED", None)
     assert target.rows() == {"item": 0, "left_note": 0, "right_note": 0}

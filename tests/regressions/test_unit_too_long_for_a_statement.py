@@ -11,14 +11,14 @@ from tests.regressions.purges import OLD_CUTOFF, Purges
 
 SLEEPY = """
     create function slow() returns trigger language plpgsql as
-    $$ begin perform pg_sleep(0.02); return old; end $$;
+    $$ begin perform pg_sleep(0.01); return old; end $$;
 """
 
 
 def test_unit_is_divided_until_it_ends_within_the_timeout(
     purges: Purges, settings: Settings, postgresql_url: str
 ) -> None:
-    place = purges.fill(Place(postgresql_url), rows=400)
+    place = purges.fill(Place(postgresql_url), rows=300)
     twin = snapshot(place)
     with session(place) as target:
         target.run(SLEEPY)

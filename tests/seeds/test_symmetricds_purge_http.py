@@ -184,13 +184,14 @@ def test_live_gaps_and_gaps_of_the_cutoff_or_younger_stay(purging: Purging, plac
     assert starts_of(left) == [30, 40, 50, 60]
 
 
-def test_gap_without_a_state_stays(purging: Purging, place: Place) -> None:
+@pytest.mark.parametrize("loose", [True])
+def test_gap_without_a_state_stays(purging: Purging, place: Place, loose: bool) -> None:
     """The document: "... and status != 'GP'": unknown for NULL; so is is_expired = 1."""
     gap = {"end_id": 99, "create_time": OLD}
     states = (None, 0, 1) if place.version == "3.x" else (None, "GP", "OK")
     column = "is_expired" if place.version == "3.x" else "status"
     times = {"last_update_time": OLD} if place.version == "2.x" else {}
-    create(place, loose=True)
+    create(place, loose=loose)
     gaps = [{"start_id": start, **gap, **times, column: state} for start, state in enumerate(states, 1)]
     noted = {"context": noted_purge(PURGED_UP_TO)} if place.version == "3.x" else {}
     load(place, in_the_past({"data_gap": gaps, **noted}))
