@@ -146,6 +146,7 @@ def _open_mariadb(url: str) -> Any:
         database=parts.database,
         charset="utf8mb4",
         autocommit=True,
+        ssl_disabled=True,  # else each connection reads all certificates of this machine
     )
 
 

@@ -216,7 +216,7 @@ class Templates:
         """The name of a new database with that catalog."""
         template = self._databases.get((state, node)) or self._make(state, node)
         name = f"lethe_{uuid.uuid4().hex[:16]}"
-        self.server.execute(f"create database {name} template {template}")
+        self.server.create_database(name, template=template)
         return name
 
     def drop(self) -> None:
