@@ -2,8 +2,8 @@
 
 `LETHE_TEST_POSTGRESQL_URL` names a server whose role may create databases; without it one is started from the
 wheel. Servers for crash tests are always private. `LETHE_TEST_MARIADB_URL` names a MariaDB or MySQL server in
-the same way; without it root's at 127.0.0.1:3306, else a private one where the program is installed. Where
-there is none, or no Slony-I, the tests are skipped, or fail if `LETHE_REQUIRE_PEERS=1`.
+the same way; without it a private one is started where it is installed, else root's at 127.0.0.1:3306 is
+taken. Where there is none, or no Slony-I, the tests are skipped, or fail if `LETHE_REQUIRE_PEERS=1`.
 """
 
 from __future__ import annotations
@@ -83,10 +83,19 @@ FAST_SETTINGS = {
 
 @dataclass(frozen=True)
 class SharedServer:
-    """A server on which each test gets a database of its own."""
+    """A server on which each test gets a database of its own.
+
+    Args:
+        copies: how it makes a database: files are copied at once where no fsync is waited for.
+    """
 
     maintenance_url: str
     password: str | None
+    copies: str = ""
+
+    def create_database(self, name: str, *, template: str = "template1") -> None:
+        """An empty database, or a copy of another one."""
+        self.execute(f"create database {name} template {template} {self.copies}")
 
     def execute(self, statement: str) -> None:
         """Run one statement outside a transaction in the maintenance database."""
@@ -203,7 +212,7 @@ def postgresql_server(request: pytest.FixtureRequest) -> Iterator[SharedServer]:
         server = PostgresqlServer(binaries, directory, settings=FAST_SETTINGS)
         server.start()
         try:
-            yield SharedServer(server.url(), None)
+            yield SharedServer(server.url(), None, copies="strategy file_copy")
         finally:
             server.stop()
 
@@ -223,7 +232,7 @@ def _given_server(given: str) -> Iterator[SharedServer]:
 def postgresql_url(postgresql_server: SharedServer) -> Iterator[str]:
     """Address of a fresh, empty database: `postgresql+psycopg://user@host:port/db`, without a password."""
     name = f"lethe_{uuid.uuid4().hex[:16]}"
-    postgresql_server.execute(f"create database {name}")
+    postgresql_server.create_database(name)
     yield postgresql_server.url(name)
     postgresql_server.execute(f"drop database if exists {name} with (force)")
 
@@ -260,8 +269,12 @@ class MariadbServer:
 
 @pytest.fixture(scope="session")
 def mariadb_server() -> Iterator[MariadbServer]:
-    """The given server, else root's on this machine, else a private one."""
+    """The given server, else a private one in the folder of temporary files, else root's on this machine."""
     given = os.environ.get("LETHE_TEST_MARIADB_URL")
+    if given is None and mariadb_is_installed():
+        with private_mariadb(settings=FAST_MARIADB) as private:
+            yield MariadbServer(private.address())
+        return
     server = MariadbServer(given or MARIADB_URL)
     try:
         server.execute("select 1")
@@ -269,10 +282,7 @@ def mariadb_server() -> Iterator[MariadbServer]:
         if given:
             raise
         need_mariadb(f"no MariaDB server at 127.0.0.1:3306 ({exc}), and none is installed")
-        with private_mariadb(settings=FAST_MARIADB) as private:
-            yield MariadbServer(private.address())
-    else:
-        yield server
+    yield server
 
 
 def need_mariadb(reason: str) -> None:

@@ -78,7 +78,7 @@ def sqlite_database(sqlite_template: Path, tmp_path: Path, clock: FakeClock) -> 
 @pytest.fixture(scope="session")
 def migrated_postgresql(postgresql_server: SharedServer) -> Iterator[str]:
     name = f"lethe_app_{uuid.uuid4().hex[:12]}"
-    postgresql_server.execute(f"create database {name}")
+    postgresql_server.create_database(name)
     url = postgresql_server.url(name)
     database = Database(url)
     upgrade(database)

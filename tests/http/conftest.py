@@ -89,7 +89,7 @@ def settings(roots: Path) -> dict[str, str]:
 def metadata_url(postgresql_server: SharedServer) -> Iterator[str]:
     """A PostgreSQL database for the metadata of the session's services."""
     name = f"lethe_metadata_{uuid.uuid4().hex[:12]}"
-    postgresql_server.execute(f"create database {name}")
+    postgresql_server.create_database(name)
     yield postgresql_server.url(name)
     postgresql_server.execute(f"drop database if exists {name} with (force)")
 

@@ -20,6 +20,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -87,6 +88,12 @@ class LoadedCatalog:
         """The same database by another role, see `Catalogs.role`."""
         return LoadedCatalog(make_url(self.url).set(username=role).render_as_string(), self.cluster)
 
+    def counts(self) -> dict[str, int]:
+        """How many rows every table has that the recorded files have."""
+        tables = list(recorded_columns())
+        [found] = self.query(f"select {', '.join(f'(select count(*) from {table})' for table in tables)}")
+        return dict(zip(tables, found, strict=True))
+
     def rows(self) -> dict[str, Any]:
         """All rows in the form of the recorded `rows` and `after`: see `recorded_rows`."""
         with self.raw() as raw:
@@ -105,6 +112,13 @@ def recorded(name: str) -> dict[str, Any]:
     return found
 
 
+@cache
+def recorded_columns() -> dict[str, list[str]]:
+    """The tables of the recorded files, with their columns."""
+    found: dict[str, list[str]] = recorded("fxa/n1.rows")["columns"]
+    return found
+
+
 def recorded_rows(state: State, node: int) -> dict[str, Any]:
     """What `LoadedCatalog.rows` of that catalog gives while nothing has changed it."""
     found: dict[str, Any] = recorded(f"{state}/n{node}.rows")["rows"]
@@ -118,9 +132,8 @@ def oracle_cases() -> list[str]:
 
 def read_rows(raw: psycopg.Connection[tuple[Any, ...]]) -> dict[str, Any]:
     """The rows of every table that the recorded files have, their columns, their order."""
-    columns: dict[str, list[str]] = recorded("fxa/n1.rows")["columns"]
     found: dict[str, Any] = {}
-    for table, names in columns.items():
+    for table, names in recorded_columns().items():
         chosen = [f"{name}::text" if name.endswith("_snapshot") else name for name in names]
         rows = raw.execute(f"select {', '.join(chosen)} from {table}").fetchall()
         found[table] = sorted(([_plain(value) for value in row] for row in rows), key=_order)
@@ -216,7 +229,7 @@ class Templates:
         """The name of a new database with that catalog."""
         template = self._databases.get((state, node)) or self._make(state, node)
         name = f"lethe_{uuid.uuid4().hex[:16]}"
-        self.server.execute(f"create database {name} template {template}")
+        self.server.create_database(name, template=template)
         return name
 
     def drop(self) -> None:

@@ -24,6 +24,7 @@ from tests.spark.events.catalogs import (
     LoadedCatalog,
     oracle_cases,
     recorded,
+    recorded_columns,
     recorded_rows,
 )
 from tests.spark.events.cleaning import clean_up
@@ -101,13 +102,13 @@ def _clean_up(conn: Connection, node: LoadedCatalog, sql: str, *, rows_max: int 
     rough = plan_cleanup(conn, catalog, confirmed_before=instant, is_counted=False)
     assert _certain(rough) == _certain(plan)
     assert plan.hazards == ()
-    before = {table: len(rows) for table, rows in node.rows().items() if isinstance(rows, list)}
+    before = node.counts()
 
     removed = clean_up(conn, rough, catalog, JOB, rows_max=rows_max)
     step = log_step(conn, catalog)
 
     assert removed == {name: rows for name, rows in plan.to_remove.items() if rows}
-    after = {table: len(rows) for table, rows in node.rows().items() if isinstance(rows, list)}
+    after = node.counts()
     for name, rows in plan.to_remove.items():
         if name != "NODELOCK":
             assert before[TABLE_OF[name]] - after[TABLE_OF[name]] == rows
@@ -135,7 +136,7 @@ def _certain(plan: CleanupPlan) -> dict[str, Any]:
 
 
 def _write_changes(node: LoadedCatalog, step: dict[str, Any]) -> None:
-    columns = recorded("fxa/n1.rows")["columns"]
+    columns = recorded_columns()
     with node.raw(autocommit=False) as raw:
         raw.execute("set local session_replication_role = replica")  # foreign keys, in no order of ours
         for table, changes in step["tables"].items():

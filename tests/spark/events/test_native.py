@@ -32,7 +32,7 @@ from tests.spark.events.random_catalogs import (
     settled_catalog,
 )
 
-RANDOM_CASES = 12
+RANDOM_CASES = 6
 JOB = UnitJob("job-1", 1, "cleanup", has_ledger=False)
 NATIVE = NativeUnit("job-1", 1, "cleanup", False, CUTOFF, 60_000)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 
@@ -23,7 +23,8 @@ from spark.targets.connection import Target, connect
 from tests.slony_cluster import SlonyCluster
 
 pytestmark = pytest.mark.postgresql
-SEEDS, SEEDS_LONG = range(10), range(10, 110)
+SEEDS = (0, 1, 2, 5, 6)  # one of each wait that comes often
+SEEDS_LONG = [seed for seed in range(110) if seed not in SEEDS]
 QUIET_S, PATIENCE_S = 1.2, 60.0
 NO_SET = 77
 EMPTY_SET = 50
@@ -208,7 +209,7 @@ def judged_after(
     return judge_now(cluster, script)
 
 
-def check(cluster: SlonyCluster, seeds: range) -> None:
+def check(cluster: SlonyCluster, seeds: Sequence[int]) -> None:
     for node in cluster.nodes:
         for other in cluster.nodes:
             cluster.run(

@@ -21,7 +21,7 @@ _NUMBERS = itertools.count(1)
 def module_database(postgresql_server: SharedServer) -> Iterator[str]:
     """The address of a database that the tests of a module share: to make one costs more than most tests."""
     name = f"lethe_{uuid.uuid4().hex[:16]}"
-    postgresql_server.execute(f"create database {name}")
+    postgresql_server.create_database(name)
     yield postgresql_server.url(name)
     postgresql_server.execute(f"drop database if exists {name} with (force)")
 

@@ -152,7 +152,7 @@ def _check_histories(world: World, machine: Machine) -> None:
 
 
 def test_who_lost_and_who_knew_beside_the_model(tmp_path: Path) -> None:
-    seen = _run(tmp_path, range(60))
+    seen = _run(tmp_path, range(24))
     assert min(seen[verdict] for verdict in Verdict) > 60, seen
 
 

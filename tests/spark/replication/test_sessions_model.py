@@ -8,7 +8,7 @@ import pytest
 
 from tests.spark.replication.session_model import NeverEnds, Variant, run_session
 
-SEEDS = 1_000
+SEEDS = 400
 SEEDS_LONG = 50_000
 
 

@@ -133,7 +133,7 @@ def _check_archive(conn: Connection, case: oracle.Case, job: str, left: dict[str
 
 
 def test_random_tables_end_as_the_model_says(conn: Connection, tmp_path: Path) -> None:
-    for seed in [*range(20), *FREE_LATER]:
+    for seed in [*range(16 if conn.dialect.name == "sqlite" else 8), *FREE_LATER]:
         check_case(conn, seed, tmp_path / str(seed))
 
 

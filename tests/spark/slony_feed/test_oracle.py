@@ -24,20 +24,21 @@ from tests.replica_feed import (
 from tests.slony_cluster import SlonyCluster
 from tests.slony_feed import content, odd_work
 
-ROUNDS = 3
-KILLS = 6
+ROUNDS, ROUNDS_LONG = 2, 6
+KILLS = 3
 KILLS_LONG = 100
 CALLS_MAX = 60
 
 
+@pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(ROUNDS_LONG, marks=pytest.mark.long)])
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_random_work_leaves_both_sides_equal_after_each_round(
-    request: pytest.FixtureRequest, slony: SlonyCluster, kind: str
+    request: pytest.FixtureRequest, slony: SlonyCluster, kind: str, rounds: int
 ) -> None:
     place: Target = request.getfixturevalue(f"{kind}_place")
     rng = Random(7)
     slony.catch_up()
-    for _round in range(ROUNDS):
+    for _round in range(rounds):
         with slony.load(linger=0.2, seed=rng.randrange(100)) as load:
             for _ in range(2):
                 load.await_committed(10)
@@ -50,7 +51,7 @@ def test_random_work_leaves_both_sides_equal_after_each_round(
         agrees(place, slony)
     changelog_is_whole(place)
     assert cursor.copies == 1
-    assert cursor.units > ROUNDS
+    assert cursor.units > rounds
 
 
 def kills(place: Target, slony: SlonyCluster, count: int, *, seed: int) -> None:

@@ -25,7 +25,7 @@ from tests.spark.events.feed.random_logs import (
 )
 
 pytestmark = pytest.mark.postgresql
-CASES = 60
+CASES = 24
 CASES_LONG = 1_000
 
 

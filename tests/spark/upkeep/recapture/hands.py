@@ -79,6 +79,7 @@ def _mariadb(url: str, commits: bool) -> Any:
         database=parts.database,
         charset="utf8mb4",
         autocommit=commits,
+        ssl_disabled=True,  # else each connection reads all certificates of this machine
     )
 
 
@@ -103,7 +104,9 @@ _WAITING = {
 def until_somebody_waits(place: Place) -> None:
     """Return when the server shows somebody who waits for a lock in the database."""
     with hand(place) as watcher:
-        until(lambda: watcher.run(_WAITING[place.dialect]), timeout_s=20.0)
+        # InnoDB shows what it showed before to whoever looks again within 100 ms.
+        pause_s = 0.15 if place.dialect == "mariadb" else 0.02
+        until(lambda: watcher.run(_WAITING[place.dialect]), timeout_s=20.0, pause_s=pause_s)
 
 
 def literal(value: Any, dialect: Dialect) -> str:

@@ -105,8 +105,8 @@ def _check_many(place: Place, seeds: range, directory: Path) -> None:
 
 
 def test_random_databases_are_left_as_the_model_says(place: Place, tmp_path: Path) -> None:
-    """Thirty-two over the three engines."""
-    _check_many(place, range(20 if place.dialect == "sqlite" else 6), tmp_path)
+    """Sixteen over the three engines."""
+    _check_many(place, range(10 if place.dialect == "sqlite" else 3), tmp_path)
 
 
 @pytest.mark.long
