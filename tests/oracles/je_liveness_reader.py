@@ -124,7 +124,7 @@ def read_environment(directory: Path) -> Log:
 
 @lru_cache(maxsize=12)
 def entries_of(number: int, data: bytes) -> tuple[Entry, ...]:
-    """All entries of a file; bytes that were read a moment ago are not read again. Nobody changes an entry."""
+    """All entries of a file, which nobody changes; bytes that were read a moment ago are not read again."""
     return tuple(read_file(number, data))
 
 

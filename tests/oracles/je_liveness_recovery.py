@@ -82,7 +82,7 @@ class Recovery:
 
     @cached_property
     def roots(self) -> dict[int, int]:
-        """Database -> the root that the last MapLN of it names; for the two trees of JE's own, the last DbTree."""
+        """Database -> its root by the last MapLN; of the two trees that find these, by the last DbTree."""
         maps = [e.map for e in self.log.entries if e.map is not None and not e.is_deletion]
         trees = [tree for e in self.log.entries for tree in e.trees]
         found = {each.id: each.root for each in maps if each.id not in {MAPPING_DB, NAMING_DB}}
