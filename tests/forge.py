@@ -48,6 +48,7 @@ NEEDED = (
     "spark.targets.dialects.postgresql",
 )
 PROGRAM = "spark.erase.hands.child_program"
+MODULE = "-m"
 FIRST = "FORGED_FIRST"
 """A variable of a process: the module of tests whose `prepare` it calls before anything else."""
 STREAMS = 3
@@ -98,6 +99,18 @@ class Forked:
             time.sleep(0.005)
         assert self.returncode is not None
         return self.returncode
+
+    def communicate(self, timeout: float | None = None) -> tuple[bytes, None]:
+        """Close its standard input, read its standard output to the end, and wait for its own."""
+        said = b""
+        if self.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self.stdin.close()
+        if self.stdout is not None and not self.stdout.closed:
+            said = self.stdout.read()
+            self.stdout.close()
+        self.wait(timeout)
+        return said, None
 
     def _end(self, code: int) -> None:
         self.returncode = code
@@ -167,10 +180,21 @@ def forked_child() -> Forked:
 
 def forked_program(place: Path, environment: Mapping[str, str] | None) -> Forked:
     """A child that erases, forked from a forge: what `spark.erase.hands.child.start_program` starts."""
+    return _piped(place, [PROGRAM], os.environ if environment is None else environment)
+
+
+def forked_module(name: str, *arguments: str) -> subprocess.Popen[bytes] | Forked:
+    """A module of tests as a program, as `python -m` runs it: its `main`, with pipes for its streams."""
+    if os.environ.get("LETHE_TEST_FORGE") == "0":
+        command = [sys.executable, MODULE, name, *arguments]
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
+    return _piped(forge_place(), [MODULE, name, *arguments], os.environ)
+
+
+def _piped(place: Path, arguments: list[str], env: Mapping[str, str]) -> Forked:
     (theirs_in, ours_in), (ours_out, theirs_out) = os.pipe(), os.pipe()
     try:
-        env = os.environ if environment is None else environment
-        found = _forked(place, [PROGRAM], env, (theirs_in, theirs_out, 2))
+        found = _forked(place, arguments, env, (theirs_in, theirs_out, 2))
     finally:
         os.close(theirs_in)
         os.close(theirs_out)
@@ -250,8 +274,11 @@ class Forge:
             connection.close()
             return None
         request = json.loads(data)
-        if request["arguments"] == [PROGRAM]:
+        first = request["arguments"][0]
+        if first in (PROGRAM, MODULE):
             load_program()
+        if first == MODULE:
+            import_module(request["arguments"][1])
         forge = os.getpid()
         pid = os.fork()
         if pid == 0:
@@ -351,6 +378,10 @@ def main() -> int:
     if sys.argv == [PROGRAM]:
         os.setsid()
         import_module(PROGRAM).main()
+        return 0
+    if sys.argv[0] == MODULE:
+        del sys.argv[0]
+        import_module(sys.argv[0]).main()
         return 0
     first = os.environ.get(FIRST)
     if first is not None:

@@ -7,6 +7,7 @@ on, which is right only where nothing has been cleaned away or erased.
 
 from collections.abc import Container
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from tests.oracles.je_liveness import ERASED, Rule, merged_slots
 from tests.oracles.je_liveness_reader import (
@@ -73,12 +74,22 @@ class Recovery:
         self.versions(MAPPING_DB, self.root_of(MAPPING_DB))
         return self.result
 
+    @cached_property
+    def recent(self) -> list[Entry]:
+        """The LNs of all trees from the first active LSN on."""
+        kinds, first = USER_LNS | {3, 4, 5, 6}, self.rule.first_active
+        return [e for e in self.log.entries if e.lsn >= first and e.type in kinds]
+
+    @cached_property
+    def roots(self) -> dict[int, int]:
+        """Database -> its root by the last MapLN; of the two trees that find these, by the last DbTree."""
+        maps = [e.map for e in self.log.entries if e.map is not None and not e.is_deletion]
+        trees = [tree for e in self.log.entries for tree in e.trees]
+        found = {each.id: each.root for each in maps if each.id not in {MAPPING_DB, NAMING_DB}}
+        return found | {each.id: each.root for each in trees if each.id in {MAPPING_DB, NAMING_DB}}
+
     def root_of(self, db: int) -> int:
-        if db in {MAPPING_DB, NAMING_DB}:
-            trees = [tree for e in self.log.entries for tree in e.trees if tree.id == db]
-            return trees[-1].root if trees else NONE
-        maps = [e.map for e in self.log.entries if e.map is not None and e.map.id == db and not e.is_deletion]
-        return maps[-1].root if maps else NONE
+        return self.roots.get(db, NONE)
 
     def names(self) -> dict[str, int]:
         """The databases that can be opened, by name."""
@@ -96,8 +107,7 @@ class Recovery:
         slots: dict[bytes, Version] = {}
         if root != NONE:
             self.collect(db, root, slots)
-        lns = [e for e in self.log.entries if e.db == db and (e.type in USER_LNS or e.type in {3, 4, 5, 6})]
-        recent = [ln for ln in lns if ln.lsn >= self.rule.first_active]
+        recent = [ln for ln in self.recent if ln.db == db]
         for ln in reversed(recent):
             current = slots.get(ln.key)
             if self.rule.outcome(ln) != "COMMITTED" and current is not None and current.lsn == ln.lsn:

@@ -20,24 +20,32 @@ class Item:
     at: int = 0
 
     def raw(self, count: int) -> bytes:
-        if count < 0 or self.at + count > len(self.data):
-            raise Wrong(f"{count} bytes at {self.at} of {len(self.data)}")
-        self.at += count
-        return self.data[self.at - count : self.at]
+        at, end = self.at, self.at + count
+        if count < 0 or end > len(self.data):
+            raise Wrong(f"{count} bytes at {at} of {len(self.data)}")
+        self.at = end
+        return self.data[at:end]
 
     def u8(self) -> int:
-        return self.raw(1)[0]
+        at = self.at
+        if at >= len(self.data):
+            raise Wrong(f"1 byte at {at} of {len(self.data)}")
+        self.at = at + 1
+        return self.data[at]
 
     def integer(self, widest: int) -> int:
-        (first,) = struct.unpack("b", self.raw(1))
-        if -119 <= first <= 119:
-            return int(first)
-        width = first - 119 if first > 0 else -119 - first
+        first = self.u8()
+        if first <= 119:
+            return first
+        if first >= 256 - 119:
+            return first - 256
+        is_positive = first < 128
+        width = first - 119 if is_positive else 256 - 119 - first
         if width > widest:
             raise Wrong("packed integer too wide")
-        value = sum(byte << (8 * place) for place, byte in enumerate(self.raw(width)))
-        value = value + 119 if first > 0 else -value - 119
-        limit = 2 ** (31 if widest == 4 else 63)
+        value = int.from_bytes(self.raw(width), "little")
+        value = value + 119 if is_positive else -value - 119
+        limit = 1 << (31 if widest == 4 else 63)
         if not -limit <= value < limit or (widest == 8 and value == -limit):
             raise Wrong("packed integer out of range")
         return value
@@ -80,11 +88,8 @@ def read_ln(data: bytes, kind: int) -> dict[str, Any]:
             if (abort_lsn >> 32) % 2**32 == 2**32 - 1:
                 abort_lsn = -1
         txn, previous = item.l(), item.l()
-    abort_data = None
-    if one & 4:
-        item.array()
-    if one & 8:
-        abort_data = item.array()
+    abort_key = item.array() if one & 4 else None
+    abort_data = item.array() if one & 8 else None
     for present, wide in ((one & 0x10, 8), (one & 0x40, 4), (two & 0x10, 8), (two & 0x80, 8)):
         if present:
             item.integer(wide)
@@ -96,6 +101,7 @@ def read_ln(data: bytes, kind: int) -> dict[str, Any]:
         "db": db, "txn": txn, "txn_previous": previous, "abort_lsn": abort_lsn, "expiration": expiration,
         "value_bytes": -1 if value is None else len(value), "flags": one + 256 * two + 65536 * three,
         "abort_data_bytes": -1 if abort_data is None else len(abort_data), "key": key, "value": value,
+        "abort_key": abort_key, "abort_data": abort_data,
     }  # fmt: skip
 
 

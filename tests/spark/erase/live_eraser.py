@@ -94,7 +94,7 @@ class Eraser:
         return True
 
 
-def main(directory: Path, node_grace_ms: int) -> None:
+def run(directory: Path, node_grace_ms: int) -> None:
     eraser, parent = Eraser(directory, node_grace_ms), os.getppid()
     eraser.plan()
     print("READY", flush=True)
@@ -102,5 +102,9 @@ def main(directory: Path, node_grace_ms: int) -> None:
         eraser.make_pass()
 
 
+def main() -> None:
+    run(Path(sys.argv[1]), int(sys.argv[2]))
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.forge import Forked, forked_module
 from tests.spark.erase.live_judge import Judged, judge
 from tests.spark.erase.live_log import DURABLE_NAME
 
@@ -41,7 +42,7 @@ class Run:
         """Let the writer work."""
         wait_until_ready(self.process)
         assert self.process.stdin is not None
-        self.process.stdin.write("\n")
+        self.process.stdin.write(b"\n")
         self.process.stdin.flush()
 
     def kill(self) -> None:
@@ -87,14 +88,19 @@ class Run:
             yield
 
 
-def start(module: str, *arguments: object) -> "subprocess.Popen[str]":
+def start(module: str, *arguments: object) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", f"tests.spark.erase.{module}", *map(str, arguments)]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, text=True)
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
 
 
-def wait_until_ready(process: "subprocess.Popen[str]") -> None:
+def start_eraser(directory: Path, node_grace_ms: int) -> subprocess.Popen[bytes] | Forked:
+    """An eraser with its modules and its machine code loaded."""
+    return forked_module("tests.spark.erase.live_eraser", str(directory), str(node_grace_ms))
+
+
+def wait_until_ready(process: subprocess.Popen[bytes] | Forked) -> None:
     assert process.stdout is not None
-    assert process.stdout.readline() == "READY\n", process.communicate(timeout=READY_TIMEOUT_S)
+    assert process.stdout.readline() == b"READY\n", process.communicate(timeout=READY_TIMEOUT_S)
 
 
 @contextmanager

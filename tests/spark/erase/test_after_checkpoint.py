@@ -98,12 +98,13 @@ def plan_of(directory: Path) -> Plan | None:
 
 
 @pytest.mark.parametrize(
-    "first", [0, *(pytest.param(first, marks=pytest.mark.long) for first in range(60, 1_020, 60))]
+    ("first", "count"),
+    [(0, 20), *(pytest.param(first, 60, marks=pytest.mark.long) for first in range(0, 1_020, 60))],
 )
-def test_checkpoint_frees_what_was_told_of_random_logs(first: int, tmp_path: Path) -> None:
-    freed = [check(seed, tmp_path) for seed in range(first, first + 60)]
-    assert sum(freed) > 1_000
-    assert sum(count > 0 for count in freed) > 30
+def test_checkpoint_frees_what_was_told_of_random_logs(first: int, count: int, tmp_path: Path) -> None:
+    freed = [check(seed, tmp_path) for seed in range(first, first + count)]
+    assert sum(freed) > 1_000 * count // 60
+    assert sum(entries > 0 for entries in freed) > count // 2
 
 
 def test_file_that_something_else_holds_is_not_told(tmp_path: Path) -> None:

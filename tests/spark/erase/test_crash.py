@@ -30,7 +30,7 @@ from tests.spark.erase.hands_at_work import (
 from tests.spark.erase.random_environments import random_environment
 
 SECTOR_BYTES = 512
-SEEDS = [4, 7]
+SEEDS = [7, pytest.param(4, marks=pytest.mark.long)]
 LIKELIHOODS = (0.05, 0.3, 0.6, 0.95)
 
 

@@ -207,7 +207,7 @@ def parse_plain(kind: int, item: bytes) -> dict[str, Any] | None:
         ln = oracle.read_ln(item, kind)
     except oracle.Wrong:
         return None
-    del ln["value"]
+    del ln["value"], ln["abort_key"], ln["abort_data"]
     return ln
 
 

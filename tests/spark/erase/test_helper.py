@@ -44,7 +44,16 @@ def helper(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., subprocess
 
 
 @pytest.mark.parametrize(
-    "words", [(), ("a", "show", "b"), ("a", "erase"), ("a", "--keep", "0"), ("a", "--keep"), ("a", "-x")]
+    "words",
+    [
+        (),
+        ("a", "erase"),
+        ("a", "--keep"),
+        *(
+            pytest.param(words, marks=pytest.mark.long)
+            for words in (("a", "show", "b"), ("a", "--keep", "0"), ("a", "-x"))
+        ),
+    ],
 )
 def test_wrong_words_end_with_64(
     helper: Callable[..., subprocess.CompletedProcess[str]], words: tuple[str, ...]

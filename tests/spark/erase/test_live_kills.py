@@ -18,7 +18,7 @@ from spark.erase.reading.log import Checkpoint, Log
 from spark.formats.je.log import lsn_of
 from tests.spark.erase.live_eraser import Eraser
 from tests.spark.erase.live_judge import Judged
-from tests.spark.erase.live_runs import NODE_GRACE_MS, Run, killed_after, start, wait_until_ready
+from tests.spark.erase.live_runs import NODE_GRACE_MS, Run, killed_after, start_eraser, wait_until_ready
 
 WRITER_KILLS, WRITER_KILLS_LONG = 4, 140
 ERASER_KILLS, ERASER_KILLS_LONG = 4, 60
@@ -30,18 +30,20 @@ RUNS_MAX = 40
 
 def each_run(root: Path, count: int, *, seed: int) -> Iterator[Run]:
     """Writers one after another; the next one starts while the one before is looked at."""
-    following = Run(root / "run-0", seed)
+    following: Run | None = Run(root / "run-0", seed)
     try:
         for number in range(1, count + 1):
-            run = following
-            following = Run(root / f"run-{number}", seed + number)
-            run.go()
+            run, following = following, None
+            assert run is not None
             try:
+                following = Run(root / f"run-{number}", seed + number) if number < count else None
+                run.go()
                 yield run
             finally:
                 run.end()
     finally:
-        following.end()
+        if following is not None:
+            following.end()
 
 
 def run_until_killed(
@@ -84,7 +86,7 @@ def kill_erasers(root: Path, count: int, *, seed: int) -> None:
     half_erased = leaves = 0
     for run in each_run(root, count // ERASER_KILLS_PER_WRITER, seed=seed):
         for _ in range(ERASER_KILLS_PER_WRITER):
-            process = start("live_eraser", run.directory, NODE_GRACE_MS)
+            process = start_eraser(run.directory, NODE_GRACE_MS)
             wait_until_ready(process)
             run.process.send_signal(signal.SIGCONT)
             with pytest.raises(subprocess.TimeoutExpired):

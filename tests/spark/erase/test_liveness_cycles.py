@@ -74,13 +74,13 @@ def live_through(seed: int, directory: Path) -> int:
 
 
 def test_log_that_is_erased_while_it_grows_keeps_its_records(tmp_path: Path) -> None:
-    assert sum(live_through(seed, tmp_path / str(seed)) for seed in range(15)) > 4_000
+    assert sum(live_through(seed, tmp_path / str(seed)) for seed in range(6)) > 1_600
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_many_logs_that_are_erased_while_they_grow_keep_their_records(tmp_path: Path) -> None:
-    for seed in range(1_000, 1_300):
+    for seed in (*range(15), *range(1_000, 1_300)):
         live_through(seed, tmp_path / str(seed))
 
 
@@ -120,13 +120,13 @@ def check_replica(seed: int, directory: Path) -> int:
 
 
 def test_replicated_log_is_erased_before_its_index_only(tmp_path: Path) -> None:
-    counts = [check_replica(seed, tmp_path / str(seed)) for seed in range(25)]
-    assert sum(counts) > 1_000
+    counts = [check_replica(seed, tmp_path / str(seed)) for seed in range(10)]
+    assert sum(counts) > 400
     assert 0 in counts
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_many_replicated_logs_are_erased_before_their_index_only(tmp_path: Path) -> None:
-    for seed in range(1_000, 1_400):
+    for seed in (*range(25), *range(1_000, 1_400)):
         check_replica(seed, tmp_path / str(seed))

@@ -152,11 +152,14 @@ def check(seed: int, directory: Path, size: int) -> dict[str, int]:
     return {"entries": len(log.entries), "planned": len(chosen), "gone": len(gone)}
 
 
-@pytest.mark.parametrize("first", [0, *(pytest.param(first, marks=pytest.mark.long) for first in (10, 20))])
-def test_random_environment_is_erased_and_lives_on(first: int, tmp_path: Path) -> None:
-    found = [check(seed, tmp_path / str(seed), SIZE) for seed in range(first, first + 10)]
-    assert sum(each["planned"] for each in found) > 1_000
-    assert sum(each["gone"] for each in found) > 200
+@pytest.mark.parametrize(
+    ("first", "count"),
+    [(0, 4), *(pytest.param(first, 10, marks=pytest.mark.long) for first in (0, 10, 20))],
+)
+def test_random_environment_is_erased_and_lives_on(first: int, count: int, tmp_path: Path) -> None:
+    found = [check(seed, tmp_path / str(seed), SIZE) for seed in range(first, first + count)]
+    assert sum(each["planned"] for each in found) > 100 * count
+    assert sum(each["gone"] for each in found) > 20 * count
 
 
 @pytest.mark.long

@@ -30,8 +30,14 @@ from tests.spark.erase.live_records import live_records
 ERASABLE = ["closed", "crash", "swept", "halted"]
 
 
-@pytest.mark.parametrize("mode", [Mode.CLOSED, Mode.LIVE])
-@pytest.mark.parametrize("name", ERASABLE)
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [
+        *((name, Mode.CLOSED) for name in ERASABLE),
+        ("crash", Mode.LIVE),
+        *(pytest.param(name, Mode.LIVE, marks=pytest.mark.long) for name in ERASABLE if name != "crash"),
+    ],
+)
 def test_whole_erasure_changes_what_is_planned_and_not_a_byte_more(
     samples: dict[str, Sample], copy_of: Callable[[str], Path], name: str, mode: Mode
 ) -> None:

@@ -15,9 +15,10 @@ import pytest
 from spark.exchange.board import ExchangeLimits
 from spark.exchange.dispatch import Exchange
 from spark.exchange.errors import TaskBroken
-from spark.exchange.lease import LeaseTerms
+from spark.exchange.lease import ExchangeLease, LeaseTerms
 from spark.pool.pool import SparkPool
 from spark.targets.errors import TargetCancelled
+from tests.spark.conftest import wait_until
 from tests.spark.exchange.work import blunder, die_once, done, made_target, note, think_long, work_of
 
 GONE_MAX_S = 10.0
@@ -71,7 +72,7 @@ def test_cancel_of_a_unit_in_a_numpy_loop_ends_its_map_at_once_and_its_worker_so
 ) -> None:
     target = made_target(tmp_path)
     with exchange.lease(work_of(target, think_long), LeaseTerms(workers=1)) as lease:
-        cancel = threading.Timer(3.0, lease.cancel)
+        cancel = threading.Thread(target=_cancel_at_work, args=(lease, tmp_path / "thinking"))
         cancel.start()
         [outcome] = lease.map(iter(range(1)))
         cancelled = time.monotonic()
@@ -81,6 +82,12 @@ def test_cancel_of_a_unit_in_a_numpy_loop_ends_its_map_at_once_and_its_worker_so
         assert time.monotonic() - cancelled < GONE_MAX_S
         time.sleep(0.02)
     print(f"the worker was gone after {time.monotonic() - cancelled:.2f} s")
+
+
+def _cancel_at_work(lease: ExchangeLease[Any, Any], thinking: Path) -> None:
+    """Cancel once a worker is in its loop."""
+    wait_until(lambda: thinking.exists() and thinking.read_text() != "", within_s=60, what="a worker thinks")
+    lease.cancel()
 
 
 def _lives(pid: int) -> bool:

@@ -21,7 +21,7 @@ from tests.spark.sources.archives import Archives, job_id, make_table
 from tests.spark.sources.conftest import Reading
 from tests.spark.targets.conftest import Connect
 
-SEEDS = [*range(20), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(20, 200))]
+SEEDS = [*range(8), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(8, 200))]
 
 
 def direct(path: Path, **options: str) -> DataSourceReader:

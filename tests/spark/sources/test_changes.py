@@ -28,7 +28,7 @@ from pyspark.sql.streaming import StreamingQuery
 from tests.http.service_process import ServiceProcess
 from tests.spark.sources.conftest import Reading
 
-SEEDS = [*range(20), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(20, 200))]
+SEEDS = [*range(6), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(6, 200))]
 _numbers = itertools.count(1)
 
 
