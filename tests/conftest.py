@@ -14,6 +14,7 @@ import re
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ from tests.postgresql_server import PostgresqlServer, find_binaries, scratch_dir
 from tests.slony_cluster import SlonyCluster, bare_cluster, slony_cluster
 from tests.slony_programs import missing as missing_of_slony
 from tests.statements import share_compiled_statements
+from tests.templates import templates_of_this_run
 
 POSTGRESQL_FIXTURES = {"postgresql_server", "postgresql_url", "own_postgresql", "postgresql_binaries"}
 
@@ -107,6 +109,13 @@ class SharedServer:
     def url(self, database: str) -> str:
         """Address of a database of this server, without the password."""
         return make_url(self.maintenance_url).set(database=database).render_as_string(hide_password=False)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Workers of a run share the templates of its first process."""
+    stack = ExitStack()
+    stack.enter_context(templates_of_this_run())
+    config.add_cleanup(stack.close)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

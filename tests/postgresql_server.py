@@ -129,6 +129,7 @@ class PostgresqlServer:
         *,
         settings: dict[str, str] | None = None,
         primary: PostgresqlServer | None = None,
+        template: Path | None = None,
     ) -> None:
         """Initialise the data directory; the server is not started.
 
@@ -137,6 +138,7 @@ class PostgresqlServer:
             directory: an empty directory that the server's account may enter; it is given to that account.
             settings: server parameters beyond the defaults.
             primary: a running server whose standby this one becomes.
+            template: the data directory of a stopped server, of which this one has a copy.
         """
         self._binaries = binaries
         self._data = directory / "data"
@@ -148,6 +150,9 @@ class PostgresqlServer:
         account = _server_account()
         if account is not None:
             os.chown(self._data, account.pw_uid, account.pw_gid)
+        if template is not None:
+            subprocess.run(["cp", "-a", f"{template}/.", self._data], check=True)
+            return
         if primary is not None:
             self._run("pg_basebackup", "-R", "-c", "fast", "--no-sync", "-d", primary.conninfo())
             return
@@ -164,6 +169,11 @@ class PostgresqlServer:
         )
         if run.returncode != 0:
             raise ServerStartError(run.stderr.decode(errors="replace"))
+
+    def copy_data(self, place: Path) -> None:
+        """Copy the data directory of this server, which is stopped, to where nothing is."""
+        assert self._process is None
+        subprocess.run(["cp", "-a", self._data, place], check=True)
 
     @property
     def postmaster_pid(self) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import psycopg
 from tests.postgresql_server import PostgresqlServer, scratch_directory
 from tests.slony_load import Load
 from tests.slony_programs import Slon, postgresql_binaries, run_slonik
+from tests.templates import made_once
 
 CLUSTER = "Shop"
 """With a capital, so that whoever forgets to quote the schema's name is found."""
@@ -45,6 +46,7 @@ CONTENT: Mapping[str, str] = {
     "movement": "select account, number, amount, note from movement order by 1, 2",
     "ticket": "select last_value from ticket",
 }
+CONFIRMED = "select con_origin, con_received, max(con_seqno) from sl_confirm group by 1, 2"
 
 
 class SlonyCluster:
@@ -52,6 +54,7 @@ class SlonyCluster:
 
     Args:
         server: a started server with the library of Slony-I; the databases are made in it.
+        is_copy: they are there, with all of the cluster; only their addresses are others.
         directory: for configurations and logs of the slons; their account may enter it.
     """
 
@@ -63,17 +66,27 @@ class SlonyCluster:
         name: str = CLUSTER,
         nodes: Sequence[int] = NODES,
         slon_settings: Mapping[str, str] | None = None,
+        is_copy: bool = False,
     ) -> None:
         self.server = server
         self.name = name
         self.nodes = tuple(nodes)
         self.schema = f"_{name}"
         for node in self.nodes:
-            server.create_database(self.database(node))
+            if is_copy:
+                self._move(node)
+            else:
+                server.create_database(self.database(node))
         self.slons = {
             node: Slon(name, self.conninfo(node), directory / f"slon-{node}", slon_settings)
             for node in self.nodes
         }
+
+    def _move(self, node: int) -> None:
+        """Tell a node where each of them is now."""
+        for server in self.nodes:
+            path = "update sl_path set pa_conninfo = %s where pa_server = %s"
+            self.run(node, path, self.conninfo(server), server)
 
     def database(self, node: int) -> str:
         """The name of a node's database."""
@@ -161,7 +174,11 @@ class SlonyCluster:
 
     def sync(self, node: int = 1) -> int:
         """Make a SYNC on a node by the cluster's function; its seqno."""
-        [(seqno,)] = self.run(node, "select createEvent(%s, 'SYNC', null)", self.schema)
+        with closing(self.connect(node)) as session:
+            return self._sync(session)
+
+    def _sync(self, session: psycopg.Connection[Any]) -> int:
+        [(seqno,)] = session.execute("select createEvent(%s, 'SYNC', null)", (self.schema,)).fetchall()
         return int(seqno)
 
     def confirmed(self, node: int, origin: int, receiver: int) -> int | None:
@@ -184,20 +201,32 @@ class SlonyCluster:
 
     def catch_up(self, *, timeout_s: float = CATCH_UP_TIMEOUT_S) -> None:
         """Wait until every node knows that every other has confirmed all that is there now."""
-        newest = {origin: self.sync(origin) for origin in self.nodes}
-        behind: list[tuple[int, int, int]] = []
+        with ExitStack() as stack:
+            sessions = {node: stack.enter_context(closing(self.connect(node))) for node in self.nodes}
+            newest = {origin: self._sync(session) for origin, session in sessions.items()}
+            behind: dict[int, list[tuple[int, int]]] = {node: [] for node in self.nodes}
 
-        def is_over() -> bool:
-            behind[:] = [
-                (node, origin, receiver)
-                for node in self.nodes
-                for origin in self.nodes
-                for receiver in self.nodes
-                if origin != receiver and (self.confirmed(node, origin, receiver) or 0) < newest[origin]
-            ]
-            return not behind
+            def is_over() -> bool:
+                """A node that knew all of it once is not asked again: confirmations stay."""
+                for node in list(behind):
+                    behind[node] = self._unconfirmed(sessions[node], newest)
+                    if not behind[node]:
+                        del behind[node]
+                return not behind
 
-        self._await(is_over, timeout_s, lambda: f"(node, origin, receiver) behind: {behind}")
+            self._await(is_over, timeout_s, lambda: f"(origin, receiver) behind, by node: {behind}")
+
+    def _unconfirmed(
+        self, session: psycopg.Connection[Any], newest: Mapping[int, int]
+    ) -> list[tuple[int, int]]:
+        """Whose events up to a given one have not been confirmed by whom, as a node knows it."""
+        known = {(origin, receiver): seqno for origin, receiver, seqno in session.execute(CONFIRMED)}
+        return [
+            (origin, receiver)
+            for origin in self.nodes
+            for receiver in self.nodes
+            if origin != receiver and known.get((origin, receiver), 0) < newest[origin]
+        ]
 
     def _await(self, condition: Callable[[], bool], timeout_s: float, told: Callable[[], str]) -> None:
         deadline = time.monotonic() + timeout_s
@@ -209,7 +238,8 @@ class SlonyCluster:
 
     def content(self, node: int) -> dict[str, list[tuple[Any, ...]]]:
         """Everything that a node replicates."""
-        return {name: self.run(node, sql) for name, sql in CONTENT.items()}
+        with closing(self.connect(node)) as session:
+            return {name: session.execute(sql.encode()).fetchall() for name, sql in CONTENT.items()}
 
     def differing(self) -> list[str]:
         """What is not the same on every node, as `node 2: table`; nothing: all are equal."""
@@ -241,12 +271,20 @@ class SlonyCluster:
 
 
 @contextmanager
-def slony_server(settings: Mapping[str, str] | None = None) -> Iterator[tuple[PostgresqlServer, Path]]:
-    """A started server that has the library, and a directory that its account may enter; gone afterwards."""
+def slony_server(
+    settings: Mapping[str, str] | None = None, *, template: Path | None = None
+) -> Iterator[tuple[PostgresqlServer, Path]]:
+    """A started server that has the library, and a directory that its account may enter; gone afterwards.
+
+    Args:
+        settings: server parameters beyond SERVER_SETTINGS.
+        template: the data directory of which it has a copy.
+    """
     binaries = postgresql_binaries()
     assert binaries is not None, "ask slony_programs.missing() first"
+    chosen = {**SERVER_SETTINGS, **(settings or {})}
     with scratch_directory("lethe-slony-") as directory:
-        server = PostgresqlServer(binaries, directory, settings={**SERVER_SETTINGS, **(settings or {})})
+        server = PostgresqlServer(binaries, directory, settings=chosen, template=template)
         server.start()
         try:
             yield server, directory
@@ -265,18 +303,38 @@ def bare_cluster(*, name: str = CLUSTER, settings: Mapping[str, str] | None = No
 
 @contextmanager
 def slony_cluster(
-    *,
-    name: str = CLUSTER,
-    slon_settings: Mapping[str, str] | None = None,
-    settings: Mapping[str, str] | None = None,
+    *, slon_settings: Mapping[str, str] | None = None, settings: Mapping[str, str] | None = None
 ) -> Iterator[SlonyCluster]:
-    """Three nodes that replicate; slons, server and files are gone afterwards, whatever state they are in."""
-    with slony_server(settings) as (server, directory):
-        cluster = SlonyCluster(server, directory, name=name, slon_settings=slon_settings)
+    """Three nodes that replicate; slons, server and files are gone afterwards, whatever state they are in.
+
+    All of a run are copies of one: to make it anew takes several times as long.
+    """
+    template = made_once("slony-cluster", _make_replicating)
+    with slony_server(settings, template=template) as (server, directory):
+        is_copy = template is not None
+        cluster = SlonyCluster(server, directory, slon_settings=slon_settings, is_copy=is_copy)
+        if not is_copy:
+            cluster.initialise()
+        try:
+            cluster.start_slons()
+            if is_copy:
+                cluster.catch_up()
+            else:
+                cluster.subscribe()
+            yield cluster
+        finally:
+            cluster.kill_slons()
+
+
+def _make_replicating(place: Path) -> None:
+    """The data directory of a cluster whose nodes replicate, and hold nothing yet."""
+    with slony_server() as (server, directory):
+        cluster = SlonyCluster(server, directory)
         cluster.initialise()
         try:
             cluster.start_slons()
             cluster.subscribe()
-            yield cluster
         finally:
             cluster.kill_slons()
+        server.stop()
+        server.copy_data(place)

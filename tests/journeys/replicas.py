@@ -170,7 +170,7 @@ class Pair:
                 return job
             assert job["state"] not in TERMINAL, job
             assert time.monotonic() < deadline, job
-            time.sleep(0.05)
+            time.sleep(0.1)
 
     def session(self, job: dict[str, Any]) -> dict[str, Any]:
         """The session of a job."""

@@ -36,7 +36,8 @@ COPYING = (
 )
 """The last statement is a COPY also while the replica writes what has come."""
 LOOK_S = 0.2
-"""So often it is asked whether the job has ended; what is waited for is looked at all the time."""
+"""So often it is asked whether the job has ended; what is waited for is looked at all the time, nearly."""
+PAUSE_S = 0.01
 WORK = """
 insert into movement values (-2, {new}, 1, null);
 delete from movement where account = -2 and number between -{old} and 0;
@@ -158,6 +159,7 @@ class Carrying:
                 if found.ended:
                     return False
                 assert now < began + JOB_TIMEOUT_S, found.raw
+            time.sleep(PAUSE_S)
         return True
 
     def _copies(self) -> int:

@@ -155,9 +155,9 @@ def test_paused_and_aborted_show_no_statement_of_the_job(
 ) -> None:
     """Paused and resumed in full work, then aborted: silent and unchanged each time."""
     client = standing_service.client
-    place = new_place(server, "silence", seed=8, rows=2_000)
+    place = new_place(server, "silence", seed=8, rows=1_000)
     add_store(client, "mariadb-silent", place)
-    request = purge_request(place, archive=True, max_rows_in_tx=50, rows_per_s=750)
+    request = purge_request(place, archive=True, max_rows_in_tx=25, rows_per_s=375)
     job = client.purges.create("mariadb-silent", request)
     latencies = []
     for order in ("pause", "abort"):

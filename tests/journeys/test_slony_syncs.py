@@ -29,7 +29,7 @@ def standing(slony: SlonyCluster, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture
 def ground(standing: Ground) -> Iterator[Ground]:
-    """The same, with every slon running again after a test that stopped one, and proved to be healthy."""
+    """All have caught up: every slon runs again after a test that stopped one, and all are healthy."""
     yield standing
     standing.assert_healthy()
 
@@ -84,7 +84,6 @@ def await_named(ground: Ground, *wanted: tuple[str, int]) -> None:
 
 def test_after_a_weekend_without_slons_the_subscribers_get_many_small_syncs(ground: Ground) -> None:
     cluster = ground.cluster
-    cluster.catch_up()
     cluster.stop_slons()
     start = cluster.sync(1)
     for number in range(1, PIECES + 1):
@@ -103,7 +102,6 @@ def test_after_a_weekend_without_slons_the_subscribers_get_many_small_syncs(grou
 def test_without_them_all_of_it_is_one_piece(ground: Ground) -> None:
     """What the SYNCs are for: the same work, and nobody makes any."""
     cluster = ground.cluster
-    cluster.catch_up()
     cluster.stop_slons()
     start = cluster.sync(1)
     for number in range(101, PIECES + 101):
@@ -114,7 +112,6 @@ def test_without_them_all_of_it_is_one_piece(ground: Ground) -> None:
 
 
 def test_beside_a_slon_that_makes_its_own_none_is_due(ground: Ground) -> None:
-    ground.cluster.catch_up()
     job = ground.client.slony.sync_if_older(store(1), interval="PT1M")
     found = succeeded(ground.client, job.id)
     assert (found["outcome"], found["seqno"], found["has_own_slon"]) == ("NOT_DUE", None, True)
@@ -123,7 +120,6 @@ def test_beside_a_slon_that_makes_its_own_none_is_due(ground: Ground) -> None:
 def test_the_origins_slon_alone_is_down_and_still_named_while_its_syncs_are_applied(ground: Ground) -> None:
     """The other slons fetch events from its database: what it wrote arrives, and nothing comes to it."""
     cluster = ground.cluster
-    cluster.catch_up()
     cluster.slons[1].stop()
     work(cluster, 200)
     time.sleep(PIECE_S)
@@ -136,7 +132,6 @@ def test_the_origins_slon_alone_is_down_and_still_named_while_its_syncs_are_appl
 
 def test_a_slon_that_hangs_is_named_though_syncs_are_made(ground: Ground) -> None:
     cluster, stores = ground.cluster, ground.client.stores
-    cluster.catch_up()
     limits = {"parameters": {"health.component.age": f"PT{COMPONENT_S}S"}}
     changed = stores.update(stores.get(store(1)), limits)
     with cluster.slons[1].frozen():

@@ -207,7 +207,8 @@ def test_t7_unfinished_bodies_of_one_token(level: Star) -> None:
 def _flip(star: Star, count: int) -> str:
     """Send batches after so many damaged copies of them each; a line that tells how many were refused."""
     a, b = star.nodes
-    copies, number = 25, 0
+    # A session sends at least ten batches: the small count in one, the large one in many.
+    copies, number = min(25, count // 10), 0
     with DamagingWire(b.service.port, copies=copies, seed=SEED) as wire:
         damaged = Star(star.nodes, [wire])
         while wire.answers.total() < count:

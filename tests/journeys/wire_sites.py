@@ -286,7 +286,7 @@ def _session(pair: Pair, *, mode: str, discard: bool) -> str:
             pair.supplier.call("POST", f"/v1/jobs/{job_id}:abort")
             pair.wait(job_id)
             return waits[0].split(": ")[-1] if waits else "TOO_SLOW"
-        time.sleep(0.02)
+        time.sleep(0.05)
 
 
 def _base64(text: str) -> str:

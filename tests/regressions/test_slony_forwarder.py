@@ -21,7 +21,6 @@ WAITING = """
 
 def test_slon_that_waits_for_its_provider_keeps_the_switch_of_its_node_open(slony: SlonyCluster) -> None:
     forwarder = LoadedCatalog(slony.url(2), slony.name)
-    slony.catch_up()
     with closing(slony.connect(1, autocommit=False)) as provider, forwarder.connect() as conn:
         catalog = read_catalog(conn, slony.name)
         provider.execute("lock table sl_log_1, sl_log_2 in access exclusive mode")

@@ -1,12 +1,11 @@
 """`lethe job abandon` and `lethe store grants`: an admin's word, and the rights of a role."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from app.cli.grant_scripts import grant_script
+from app.cli.main import main
 
 OPERATIONS = Path(__file__).parents[3] / "docs" / "reference" / "operations.md"
 
@@ -42,11 +41,11 @@ def test_watching_an_abandoned_job_ends(lethe, service) -> None:
         (("REPLICA", "--role", "lethe"), 'GRANT USAGE, CREATE ON SCHEMA "public" TO "lethe";'),
     ],
 )
-def test_grants_are_printed_without_a_service(arguments: tuple[str, ...], line: str) -> None:
-    command = [sys.executable, "-m", "app.cli.main", "store", "grants", *arguments]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
-    assert line in run.stdout.splitlines()
+def test_grants_are_printed_without_a_service(
+    arguments: tuple[str, ...], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["store", "grants", *arguments]) == 0
+    assert line in capsys.readouterr().out.splitlines()
 
 
 def test_the_documented_grants_are_the_printed_ones() -> None:

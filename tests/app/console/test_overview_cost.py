@@ -34,7 +34,7 @@ def browser(fleet: Fleet) -> Browser:
 
 
 def test_page_takes_few_statements_and_bytes(fleet: Fleet, browser: Browser) -> None:
-    crowd(fleet, 60, 1_200)
+    crowd(fleet, 60, 300)
     with fleet.statements() as seen:
         answer = browser.get("/console/")
     assert answer.status_code == 200
