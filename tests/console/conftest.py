@@ -1,13 +1,15 @@
-"""One service for the console's tests of a worker, a browser for each file, tabs that are signed in.
+"""One service and one browser for the console's tests of a worker, tabs that are signed in.
 
-The browser is each file's own: while its driver lives, nothing else may run an event loop in this thread.
+The browser ends where another folder follows: while its driver lives, nothing else may run an event loop in
+this thread.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,8 @@ SETTINGS = {
 ELSEWHERE = "lethe.test"
 """A name of this machine that no browser takes for it."""
 _numbers = itertools.count(1)
+_browsers: list[Browser] = []
+_open = ExitStack()
 MakeShop = Callable[..., Shop]
 
 
@@ -105,14 +109,26 @@ def viewer(service: ServiceProcess, make_token: Callable[..., str]) -> Iterator[
         yield client
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
+    """Behind the last test of this folder the browser ends."""
+    try:
+        return (yield)
+    finally:
+        if nextitem is None or nextitem.path.parent != item.path.parent:
+            _browsers.clear()
+            _open.close()
+
+
 @pytest.fixture(scope="module")
-def browser(chromium: str) -> Iterator[Browser]:
-    """Chromium, without a window."""
-    with sync_playwright() as playwright:
+def browser(chromium: str) -> Browser:
+    """Chromium, without a window, for all files of this folder that follow one another."""
+    if not _browsers:
+        playwright = _open.enter_context(sync_playwright())
         arguments = ["--no-sandbox", f"--host-resolver-rules=MAP {ELSEWHERE} 127.0.0.1"]
-        browser = playwright.chromium.launch(executable_path=chromium, args=arguments)
-        yield browser
-        browser.close()
+        launched = playwright.chromium.launch(executable_path=chromium, args=arguments)
+        _browsers.append(_open.enter_context(launched))
+    return _browsers[0]
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +153,15 @@ def make_tab(context: BrowserContext, service: ServiceProcess) -> Iterator[MakeT
     for tab in tabs:
         tab.assert_quiet()
         tab.page.close()
+
+
+@pytest.fixture(scope="module")
+def one_tab(context: BrowserContext, service: ServiceProcess) -> Iterator[Tab]:
+    """A tab in which one page is opened after the other; each test asserts that nothing was complained of."""
+    tab = Tab(context, service)
+    yield tab
+    tab.assert_quiet()
+    tab.page.close()
 
 
 @pytest.fixture

@@ -75,9 +75,16 @@ def press(page: Page, selector: str) -> None:
     page.keyboard.press("Enter")
 
 
-BY_HAND = pytest.mark.parametrize(
-    ("fill", "push"), [(click_fill, click), (type_fill, press)], ids=["mouse", "keyboard"]
-)
+def by_hand(first: str) -> pytest.MarkDecorator:
+    """By mouse and by keyboard, the one of them in the long run only: the other act goes its way."""
+    hands = {"mouse": (click_fill, click), "keyboard": (type_fill, press)}
+    return pytest.mark.parametrize(
+        ("fill", "push"),
+        [
+            pytest.param(*hand, id=name, marks=[pytest.mark.long] * (name != first))
+            for name, hand in hands.items()
+        ],
+    )
 
 
 def plan_and_run(page: Page, fill: Fill, push: Push, *, store: str, act: str, fields: dict[str, str]) -> str:
@@ -146,7 +153,7 @@ def assert_shown_in_time(page: Page, http: httpx.Client, job_id: str) -> None:
     assert sorted(took)[int(0.95 * (len(took) - 1))] <= SHOWN_MAX_S, took
 
 
-@BY_HAND
+@by_hand("mouse")
 def test_purge_goes_all_the_way(
     make_tab: MakeTab, make_shop: MakeShop, http: httpx.Client, fill: Fill, push: Push
 ) -> None:
@@ -165,7 +172,7 @@ def sample(roots: Path) -> Path:
     return unpack("closed", roots / "closed-of-the-whole-way")
 
 
-@BY_HAND
+@by_hand("keyboard")
 def test_cycle_goes_all_the_way(
     make_tab: MakeTab, http: httpx.Client, roots: Path, sample: Path, fill: Fill, push: Push
 ) -> None:
