@@ -2,7 +2,8 @@
 
 The imports of one `lethe serve` take two seconds of processor time, those of a child that erases one and a
 half, and tests start hundreds of both. A forked one runs the same `main` with its own arguments, environment,
-standard streams and process id, and is killed, stopped and frozen as any other. `LETHE_TEST_FORGE=0` has each
+standard streams and process id, and is killed, stopped and frozen as any other; when it ends its threads are
+joined and its exit functions run, but its modules are not taken down. `LETHE_TEST_FORGE=0` has each
 started from its file, and so has whoever puts another program around one.
 """
 
@@ -28,7 +29,7 @@ from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 ROOT = Path(__file__).parents[1]
 LETHE = Path(sys.executable).with_name("lethe")
@@ -391,5 +392,22 @@ def main() -> int:
     return int(import_module("app.cli.main").main())
 
 
+def leave_at_once(code: int) -> NoReturn:
+    """End as an interpreter does, but take down no modules: that would copy all that was loaded."""
+    with contextlib.suppress(BaseException):
+        threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, and tells executors
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        ended: Any = main()
+    except SystemExit as exc:
+        ended = exc.code or 0
+    if not isinstance(ended, int):
+        print(ended, file=sys.stderr)
+    leave_at_once(ended if isinstance(ended, int) else 1)

@@ -129,7 +129,7 @@ def test_many_differences_are_all_named_or_cut_off_with_a_word(pair: Pair) -> No
         _execute(pair.consumer, "update replica_changelog set key = x'ff' where csn = ?", csns[number])
     found = _audit(pair, entries=False)
     assert [item["csn"] for item in found["differing"]] == [csns[number] for number in (3, 4, 19, 38)]
-    write(pair.supplier, 150, prefix="many")
+    write(pair.supplier, 65, prefix="many")
     pair.run("SUCCEEDED")
     _execute(pair.consumer, "update replica_changelog set payload = x'01'")
     found = _audit(pair, entries=False)

@@ -313,7 +313,7 @@ def _write(service: ServiceProcess, store_id: str, stopping: threading.Event, an
             time.sleep(0.01)
 
 
-@pytest.mark.parametrize("kills", [5, pytest.param(50, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [3, pytest.param(50, marks=pytest.mark.long)])
 def test_readers_miss_nothing_over_kills_and_cuts(
     own_service: ServiceProcess, tmp_path: Path, kills: int
 ) -> None:

@@ -16,7 +16,7 @@ from tests.http.service_process import ServiceProcess
 from tests.http.shop import wait_for
 from tests.http.slony_nodes import new_name
 
-CONNECT_S, AWAY_S = "2", "1"
+CONNECT_S, AWAY_S = "1", "1"
 
 
 @contextmanager

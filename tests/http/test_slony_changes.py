@@ -234,3 +234,20 @@ def test_another_nodes_changes_and_bad_questions_are_refused(
         json={"id": (name := new_name("r")), "kind": "REPLICA", "url": "sqlite:////tmp/no", "rid": 1},
     )
     assert http.get(f"/v1/stores/{name}/slony-changes").status_code in (404, 409)
+
+
+def test_a_check_of_a_running_cluster_finds_its_slons(node: NodeStore) -> None:
+    deadline = time.monotonic() + 30
+    while True:
+        check = node.check()
+        codes = {each["code"]: each["severity"] for each in check["findings"]}
+        if check["slony"]["slons"] and "OWN_CLEANUP" in codes:
+            break
+        assert time.monotonic() < deadline, check
+        time.sleep(0.2)
+    assert (check["ok"], codes["OWN_CLEANUP"]) == (True, "INFO")
+    assert check["layout"].startswith("Slony-I 2.2.")
+    assert check["layout"].endswith("node 1 of 3")
+    assert {"CREATE_SYNC", "CONFIRM", "CLEANUP_NATIVE", "CLEANUP_BUILTIN", "LOG_SWITCH"} <= set(check["can"])
+    assert all(each["application"].startswith("slon.") for each in check["slony"]["slons"])
+    assert check["slony"]["has_functions"] is True

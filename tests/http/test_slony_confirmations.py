@@ -12,7 +12,6 @@ import pytest
 from tests.http.problem import pointers, problem
 from tests.http.service_process import ServiceProcess
 from tests.http.slony_nodes import NodeStore, new_name, recorded_nodes, register
-from tests.slony_cluster import SlonyCluster
 from tests.spark.events.catalogs import Catalogs
 
 BASE = 5_000_000_000
@@ -255,19 +254,3 @@ def test_a_role_that_may_not_write_is_refused_by_the_target(http: httpx.Client, 
         assert limited.matrix()[1, 2]["confirmed_seqno"] == BASE + 141
     finally:
         loaded.execute(f"drop owned by {role}", f"drop role {role}")
-
-
-@pytest.mark.slony
-def test_the_cluster_s_own_function_is_used_where_it_is(http: httpx.Client, bare_slony: SlonyCluster) -> None:
-    first = register(http, url=bare_slony.url(1), cluster=bare_slony.name)
-    register(http, url=bare_slony.url(2), cluster=bare_slony.name)
-    made = http.post(f"{first.url}/events", json={"type": "SYNC"}).json()
-    # No slon has ever run: the two catalogs have no path in common, nothing tells that they are one cluster.
-    problem(first.confirm(1, 2, made["seqno"]), 409, "RECEIVER_NOT_ASKED")
-    forced = first.confirm(1, 2, made["seqno"], force=True, reason="no slon runs here")
-    assert (forced.status_code, forced.json()["changed"]) == (200, True)
-    [(rows,)] = bare_slony.run(
-        1, f"select count(*) from sl_confirm where con_received = 2 and con_seqno = {made['seqno']}"
-    )
-    assert rows == 1
-    assert first.matrix()[1, 2]["state"] == "CURRENT"

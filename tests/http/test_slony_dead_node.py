@@ -30,10 +30,13 @@ PATIENCE_S = 60.0
 DEATHS = [0, *(pytest.param(number, marks=pytest.mark.long) for number in range(1, 50))]
 
 
-@pytest.fixture(scope="session")
-def service(sqlite_service: ServiceProcess) -> ServiceProcess:
-    """One kind of metadata is enough: what is claimed is one row there."""
-    return sqlite_service
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
+    """One kind of metadata is enough: what is claimed is one row there. It looks again at once."""
+    settings = {"LETHE_JOB_RETRY_BACKOFF_MAX_S": "1", "LETHE_TARGET_CONNECT_TIMEOUT_S": "1"}
+    found = ServiceProcess(tmp_path_factory.mktemp("dead-node"), settings=settings).start()
+    yield found
+    assert found.stop() == 0
 
 
 @dataclass

@@ -12,7 +12,6 @@ from tests.http.problem import pointers, problem
 from tests.http.service_process import ServiceProcess
 from tests.http.shop import Shop
 from tests.http.slony_nodes import NodeStore, new_name, recorded_nodes, register
-from tests.slony_cluster import SlonyCluster
 from tests.spark.events.catalogs import Catalogs, recorded_rows
 
 BASE = 5_000_000_000
@@ -211,37 +210,6 @@ def test_a_sync_needs_the_functions_of_the_cluster(node: NodeStore) -> None:
 @pytest.mark.parametrize("body", [{}, {"type": "DROP_NODE"}, {"type": "SYNC", "data": []}, []])
 def test_nothing_but_a_sync_is_made(node: NodeStore, body: Any) -> None:
     problem(node.http.post(f"{node.url}/events", json=body), 422, "INVALID_REQUEST")
-
-
-@pytest.mark.slony
-def test_a_sync_is_made_by_the_cluster_and_once_for_a_key(
-    http: httpx.Client, bare_slony: SlonyCluster
-) -> None:
-    node = register(http, url=bare_slony.url(1), cluster=bare_slony.name)
-    count = "select count(*) from sl_event where ev_type = 'SYNC'"
-    [(before,)] = bare_slony.run(1, count)
-    headers = {"Idempotency-Key": new_name("sync")}
-    made = http.post(f"{node.url}/events", json={"type": "SYNC"}, headers=headers)
-    assert made.status_code == 201, made.text
-    body = made.json()
-    assert (body["origin"], body["type"], body["data"]) == (1, "SYNC", [None] * 8)
-    assert made.headers["location"] == f"{node.url}/events/1/{body['seqno']}"
-    shown = http.get(made.headers["location"]).json()
-    assert {name: shown[name] for name in body} == body
-    again = http.post(f"{node.url}/events", json={"type": "SYNC"}, headers=headers)
-    assert (again.status_code, again.json(), again.headers["location"]) == (
-        201,
-        body,
-        made.headers["location"],
-    )
-    assert again.headers["idempotency-replayed"] == "true"
-    assert bare_slony.run(1, count) == [(before + 1,)]
-    [row] = [
-        row
-        for row in http.get("/v1/audit-events").json()["items"]
-        if row["store"] == node.id and row["action"] == "event.create"
-    ]
-    assert (row["subject_type"], row["subject_id"], row["detail"]) == ("event", "SYNC", {"type": "SYNC"})
 
 
 def reads(node_url: str) -> list[str]:

@@ -73,7 +73,7 @@ def _until(condition: Callable[[], bool], *, timeout_s: float = PATIENCE_S) -> N
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline
-        time.sleep(0.01)
+        time.sleep(0.04)  # each look at the node is a session of its own
 
 
 def _finished(service: ServiceProcess, job_id: str) -> dict[str, Any]:

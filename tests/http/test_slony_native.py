@@ -1,4 +1,4 @@
-"""NATIVE over HTTP: the cluster's own function is called where it is there and would lose nothing."""
+"""NATIVE and SYNC over HTTP: the cluster's own functions are called where they are and would lose nothing."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.http.problem import problem
 from tests.http.service_process import ServiceProcess
 from tests.http.shop import accepted, wait_for
 from tests.http.slony_cleaning import clean, cleaned, plan, switched
-from tests.http.slony_nodes import NodeStore, register
+from tests.http.slony_nodes import NodeStore, new_name, register
 from tests.slony_cluster import SlonyCluster
 
 SYNCS = 20
@@ -105,3 +106,48 @@ def test_sessions_from_before_a_switch_are_waited_for(node: NodeStore, bare_slon
     job = wait_for(node.http, job_id)
     assert (job["state"], job["result"]["classification"]) == ("SUCCEEDED", "AS_PLANNED")
     assert bare_slony.log_status(1) != before
+
+
+def test_a_sync_is_made_by_the_cluster_and_once_for_a_key(
+    http: httpx.Client, bare_slony: SlonyCluster
+) -> None:
+    node = register(http, url=bare_slony.url(1), cluster=bare_slony.name)
+    count = "select count(*) from sl_event where ev_type = 'SYNC'"
+    [(before,)] = bare_slony.run(1, count)
+    headers = {"Idempotency-Key": new_name("sync")}
+    made = http.post(f"{node.url}/events", json={"type": "SYNC"}, headers=headers)
+    assert made.status_code == 201, made.text
+    body = made.json()
+    assert (body["origin"], body["type"], body["data"]) == (1, "SYNC", [None] * 8)
+    assert made.headers["location"] == f"{node.url}/events/1/{body['seqno']}"
+    shown = http.get(made.headers["location"]).json()
+    assert {name: shown[name] for name in body} == body
+    again = http.post(f"{node.url}/events", json={"type": "SYNC"}, headers=headers)
+    assert (again.status_code, again.json(), again.headers["location"]) == (
+        201,
+        body,
+        made.headers["location"],
+    )
+    assert again.headers["idempotency-replayed"] == "true"
+    assert bare_slony.run(1, count) == [(before + 1,)]
+    [row] = [
+        row
+        for row in http.get("/v1/audit-events").json()["items"]
+        if row["store"] == node.id and row["action"] == "event.create"
+    ]
+    assert (row["subject_type"], row["subject_id"], row["detail"]) == ("event", "SYNC", {"type": "SYNC"})
+
+
+def test_the_cluster_s_own_function_is_used_where_it_is(http: httpx.Client, bare_slony: SlonyCluster) -> None:
+    first = register(http, url=bare_slony.url(1), cluster=bare_slony.name)
+    register(http, url=bare_slony.url(2), cluster=bare_slony.name)
+    made = http.post(f"{first.url}/events", json={"type": "SYNC"}).json()
+    # No slon has ever run: the two catalogs have no path in common, nothing tells that they are one cluster.
+    problem(first.confirm(1, 2, made["seqno"]), 409, "RECEIVER_NOT_ASKED")
+    forced = first.confirm(1, 2, made["seqno"], force=True, reason="no slon runs here")
+    assert (forced.status_code, forced.json()["changed"]) == (200, True)
+    [(rows,)] = bare_slony.run(
+        1, f"select count(*) from sl_confirm where con_received = 2 and con_seqno = {made['seqno']}"
+    )
+    assert rows == 1
+    assert first.matrix()[1, 2]["state"] == "CURRENT"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import datetime
@@ -17,7 +16,6 @@ from tests.http.metadata_rows import MetadataRows
 from tests.http.problem import problem
 from tests.http.service_process import ServiceProcess
 from tests.http.slony_nodes import NodeStore, new_name, recorded_nodes, register
-from tests.slony_cluster import SlonyCluster
 from tests.spark.events.catalogs import Catalogs
 from tests.spark.events.health.catalogs_now import freshen
 
@@ -290,21 +288,3 @@ def test_a_plan_writes_nothing_and_needs_no_epoch(node: NodeStore) -> None:
     planned = node.http.post(f"{node.url}/event-cleanups?validate_only=true", json={})
     assert planned.status_code in (200, 202), planned.text
     node.http.post(f"{node.url}:recover")
-
-
-@pytest.mark.slony
-def test_a_check_of_a_running_cluster_finds_its_slons(http: httpx.Client, slony: SlonyCluster) -> None:
-    node = register(http, url=slony.url(1), cluster=slony.name)
-    deadline = time.monotonic() + 30
-    while True:
-        check = node.check()
-        if check["slony"]["slons"] and "OWN_CLEANUP" in codes(check):
-            break
-        assert time.monotonic() < deadline, check
-        time.sleep(0.2)
-    assert (check["ok"], codes(check)["OWN_CLEANUP"]) == (True, "INFO")
-    assert check["layout"].startswith("Slony-I 2.2.")
-    assert check["layout"].endswith("node 1 of 3")
-    assert {"CREATE_SYNC", "CONFIRM", "CLEANUP_NATIVE", "CLEANUP_BUILTIN", "LOG_SWITCH"} <= set(check["can"])
-    assert all(each["application"].startswith("slon.") for each in check["slony"]["slons"])
-    assert check["slony"]["has_functions"] is True

@@ -42,8 +42,9 @@ def _changelog(store: ConsumerStore) -> list[tuple[int, str]]:
             return found
 
 
+@pytest.mark.parametrize("rounds", [3, pytest.param(20, marks=pytest.mark.long)])
 def test_lags_are_what_the_changelogs_and_the_consumers_say(
-    http: httpx.Client, service: ServiceProcess, roots: Path
+    http: httpx.Client, service: ServiceProcess, roots: Path, rounds: int
 ) -> None:
     """Random writes and sessions in a ring of three, each looked at against both sides' own lists."""
     dice = random.Random(3)
@@ -54,7 +55,7 @@ def test_lags_are_what_the_changelogs_and_the_consumers_say(
         made = agree(http, store.id, stores[(number + 1) % 3].id, url=service.url, token=token)
         assert made.status_code == 201, made.text
         ids.append(made.json()["id"])
-    for _ in range(5):
+    for _ in range(rounds):
         write(dice.choice(stores), dice.randrange(1, 6), prefix=f"p{dice.randrange(9)}")
         number = dice.randrange(3)
         path = f"/v1/stores/{stores[number].id}/replication-sessions"
