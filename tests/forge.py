@@ -29,7 +29,9 @@ from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
-from typing import IO, Any, NoReturn
+from typing import IO, Any
+
+from tests.leaving import run_and_leave
 
 ROOT = Path(__file__).parents[1]
 LETHE = Path(sys.executable).with_name("lethe")
@@ -392,22 +394,5 @@ def main() -> int:
     return int(import_module("app.cli.main").main())
 
 
-def leave_at_once(code: int) -> NoReturn:
-    """End as an interpreter does, but take down no modules: that would copy all that was loaded."""
-    with contextlib.suppress(BaseException):
-        threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, and tells executors
-    atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
-    os._exit(code)
-
-
 if __name__ == "__main__":
-    try:
-        ended: Any = main()
-    except SystemExit as exc:
-        ended = exc.code or 0
-    if not isinstance(ended, int):
-        print(ended, file=sys.stderr)
-    leave_at_once(ended if isinstance(ended, int) else 1)
+    run_and_leave(main)

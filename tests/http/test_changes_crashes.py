@@ -16,7 +16,7 @@ from tests.http.service_process import ServiceProcess
 from tests.http.writers import WrittenStore, check_chain, make_written, text64
 
 WRITERS = 6
-RUN_S = 0.7
+RUN_S = 1.2
 KILLS = 2
 
 
