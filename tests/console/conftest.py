@@ -1,7 +1,7 @@
 """One service and one browser for the console's tests of a worker, tabs that are signed in.
 
-The browser ends where another folder follows: while its driver lives, nothing else may run an event loop in
-this thread.
+The browser ends where a file follows that does not begin with it: while its driver lives, nothing else may
+run an event loop in this thread.
 """
 
 from __future__ import annotations
@@ -109,13 +109,20 @@ def viewer(service: ServiceProcess, make_token: Callable[..., str]) -> Iterator[
         yield client
 
 
+def _may_go_on(item: pytest.Item, following: pytest.Item) -> bool:
+    if following.path == item.path:
+        return True
+    here = following.path.parent == item.path.parent
+    return here and "browser" in getattr(following, "fixturenames", ())
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
-    """Behind the last test of this folder the browser ends."""
+    """Before a file that does not begin with the browser it ends."""
     try:
         return (yield)
     finally:
-        if nextitem is None or nextitem.path.parent != item.path.parent:
+        if nextitem is None or not _may_go_on(item, nextitem):
             _browsers.clear()
             _open.close()
 

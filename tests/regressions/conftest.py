@@ -9,6 +9,7 @@ from app.settings import Settings
 from tests.app.conftest import (  # noqa: F401 -- fixtures
     clock,
     database,
+    emptier,
     migrated_postgresql,
     postgresql_database,
     settings,
