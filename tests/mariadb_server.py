@@ -78,7 +78,7 @@ class PrivateMariadb:
     def _install(self) -> None:
         installer = find_program(INSTALLERS)
         assert installer is not None
-        options = ["--no-defaults", f"--datadir={self._data}", "--auth-root-authentication-method=normal"]
+        options = ["--no-defaults", *self._places(), "--auth-root-authentication-method=normal"]
         run = subprocess.run(
             [installer, *options, "--skip-test-db", *_fast_options(FAST_SETTINGS)],
             capture_output=True,
@@ -87,6 +87,10 @@ class PrivateMariadb:
         )
         if run.returncode != 0:
             raise MariadbStartError((run.stdout + run.stderr).decode(errors="replace")[-4000:])
+
+    def _places(self) -> list[str]:
+        """Temporary files too: the server's account may not write where those of the tests lie."""
+        return [f"--datadir={self._data}", f"--tmpdir={self._data}"]
 
     @property
     def pid(self) -> int:
@@ -152,7 +156,7 @@ class PrivateMariadb:
                 [
                     str(program),
                     "--no-defaults",
-                    f"--datadir={self._data}",
+                    *self._places(),
                     *(f"--{name}={value}" for name, value in settings.items()),
                 ],
                 stdin=subprocess.DEVNULL,

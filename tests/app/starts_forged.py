@@ -46,7 +46,7 @@ def signalled_elsewhere(directory: str, url: str) -> int:
 
     def started(self: Worker) -> None:
         start(self)
-        time.sleep(0.5)  # the first thread waits
+        time.sleep(1)  # the first thread waits
         signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
 
     setattr(Worker, "start_when_possible", started)  # noqa: B010 -- a method of a class

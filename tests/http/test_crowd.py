@@ -20,7 +20,7 @@ POLLERS = 80
 STREAMERS = 80
 LIBRARY_WAITERS = 40
 WORKERS = 50
-WORK_S = 2.0
+WORK_S = 3.0
 PAUSE_S = 0.35
 # app/settings.py: 24 threads of the API, 10 connections to the metadata; beside them the runner's jobs with
 # their keepers and workers, and the service's own few.

@@ -29,11 +29,14 @@ def service(sqlite_service: ServiceProcess) -> ServiceProcess:
 
 @pytest.fixture(scope="module")
 def nodes(service: ServiceProcess, slony_templates: Templates) -> Iterator[Cluster]:
-    """Three nodes that have caught up, their slons connected; whoever changes one takes it back."""
+    """Three nodes that have caught up, their slons connected; whoever changes one takes it back.
+
+    The order of their stores' ids is not that of their numbers.
+    """
     catalogs = Catalogs(slony_templates)
     with service.http() as http, ExitStack() as slons:
         slons.callback(catalogs.drop)
-        found = recorded_nodes(http, catalogs, state="fxc")
+        found = recorded_nodes(http, catalogs, nodes=(3, 1, 2), state="fxc")
         for number, node in found.items():
             slons.enter_context(slon_of(node.loaded, number))
         yield found

@@ -23,7 +23,7 @@ from tests.spark.events.catalogs import LoadedCatalog
 
 __all__ = ["node", "store", "waits"]
 pytestmark = pytest.mark.postgresql
-MANY, SOME = 13, 6
+MANY, SOME = 31, 6
 
 
 def due(waits: Waits) -> str | None:

@@ -15,7 +15,7 @@ from tests.app.forged import forged
 from tests.app.jobs.workbench import Workbench, claimer, drain, in_threads
 from tests.forge import forge_place
 
-MANY = 120
+MANY = 200
 
 
 def test_oldest_job_is_claimed_first(bench: Workbench) -> None:

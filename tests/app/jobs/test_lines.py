@@ -72,7 +72,7 @@ def test_a_failure_and_orders_are_told_with_cause_and_actor(bench: Workbench) ->
     assert (aborting["actor"], aborting["reason"]) == ("ann", "wrong store")
 
 
-RETRIES = 8
+RETRIES = 30
 
 
 def test_each_attempt_at_a_target_that_is_away_leaves_a_line(bench: Workbench) -> None:

@@ -379,7 +379,7 @@ def test_two_runners_share_jobs_and_run_each_once(postgresql_bench: Workbench) -
         runs.append(context.job.id)
         return {}
 
-    ids = [bench.submit() for _ in range(30)]
+    ids = [bench.submit() for _ in range(60)]
     with (
         bench.running(kind(task), by=claimer("ins_a")),
         bench.running(kind(task), by=claimer("ins_b")),

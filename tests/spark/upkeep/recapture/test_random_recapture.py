@@ -15,8 +15,7 @@ from spark.purge.findings import SAMPLE_MAX
 from spark.purge.planned import PurgePlan
 from tests.oracles.symmetricds import Place, snapshot
 from tests.spark.upkeep.recapture.after import absent_keys, count_copies
-from tests.spark.upkeep.recapture.case import Case, case_of, random_case
-from tests.spark.upkeep.recapture.model import NOT_CAPTURED
+from tests.spark.upkeep.recapture.case import Case, random_case
 from tests.spark.upkeep.recapture.recapture_run import RecaptureRun, run_of
 
 pytestmark = pytest.mark.skipif(
@@ -40,7 +39,7 @@ def hold(place: Place, seed: int, directory: Path) -> Case:
         assert keys <= count_copies(case.model, snapshot(place)) <= written, case.name
     gone = {"data": len(case.model.gone()), "data_event": _events_gone(case)}
     assert {step: removed.get(step, 0) for step in gone} == gone, case.name
-    assert run.remaining() == _sampled(_kept_now(case)), case.name
+    assert run.remaining() == _sampled(case.model.kept()), case.name
     if archive is not None:
         _check_archive(case, run)
     return case
@@ -48,16 +47,6 @@ def hold(place: Place, seed: int, directory: Path) -> Case:
 
 def _events_gone(case: Case) -> int:
     return len(case.original["data_event"]) - len(case.model.before["data_event"])
-
-
-def _kept_now(case: Case) -> dict[str, list[int]]:
-    """What waits still; the row that was the greatest too, where a gap holds it and others came behind it."""
-    kept = case.model.kept()
-    greatest = max((row["data_id"] for row in case.original["data"]), default=0)
-    for verdict in case_of(case.ground, case.name).model.verdicts:
-        if verdict.data_id == greatest:
-            kept.setdefault(verdict.code or NOT_CAPTURED, []).append(greatest)
-    return kept
 
 
 def _sampled(kept: dict[str, list[int]]) -> dict[str, tuple[int, list[int]]]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from tests.oracles.symmetricds import CUTOFF, Place, load, snapshot
+from tests.oracles.symmetricds_incoming import noted_purge
+from tests.spark.purge.kind_run import KindRun
 from tests.spark.upkeep.recapture.ground import LOWEST_BATCH, OLD, Ground, insert, make
 from tests.spark.upkeep.recapture.hands import hand
 from tests.spark.upkeep.recapture.recapture_run import RecaptureRun, run_of
@@ -62,6 +65,10 @@ def _new(ground: Ground) -> list[dict[str, Any]]:
     return [row for row in snapshot(ground.place)["data"] if row["data_id"] > _ids(ground)[-1]]
 
 
+def _gap_starts(ground: Ground) -> set[int]:
+    return {row["start_id"] for row in snapshot(ground.place)["data_gap"]}
+
+
 def _purge(ground: Ground) -> RecaptureRun:
     run = run_of(ground.place)
     run.plan()
@@ -77,7 +84,19 @@ def test_a_late_row_is_captured_anew(ground: Ground, of_plan: bool) -> None:
     [row] = _new(ground)
     assert (row["event_type"], row["pk_data"]) == ("U", '"1"')
     assert run.remaining() == {}
-    assert {row["start_id"] for row in snapshot(ground.place)["data_gap"]} >= {_ids(ground)[LATE]}
+
+
+def test_the_next_purge_of_gaps_takes_the_gap(ground: Ground) -> None:
+    load(ground.place, {"context": noted_purge(_ids(ground)[-1])})
+    gaps = KindRun(ground.place, "DATA_GAP", ground.place.encode(CUTOFF))
+    with hand(ground.place) as worker:  # it holds one late row, and none that is young
+        at = f"where start_id = {_ids(ground)[LATE]}"
+        worker.run(f"update {ground.place.name('data_gap')} set end_id = {_ids(ground)[ROUTED]} {at}")
+    gaps.run()
+    assert _ids(ground)[LATE] in _gap_starts(ground)
+    assert _purge(ground).run()["data"] == 1
+    replace(gaps, job_id="job_01ABCDEFGHJKMNPQRSTVWXYZ02", units=[]).run()
+    assert _ids(ground)[LATE] not in _gap_starts(ground)
 
 
 def test_a_row_that_is_routed_behind_the_plan_stays(ground: Ground) -> None:
@@ -95,6 +114,26 @@ def test_a_row_whose_capture_cannot_be_read_keeps_its_gap(ground: Ground) -> Non
     assert run.run().get("data", 0) == 0
     assert (_gone(ground), _new(ground)) == ([], [])
     assert run.remaining() == {"RECAPTURE_KEY_UNREADABLE": (1, [late])}
+
+
+def test_the_greatest_row_waits_until_another_is_captured(ground: Ground) -> None:
+    """Without it SQLite would give its id again."""
+    ids, data = _ids(ground), ground.place.name("data")
+    greatest, gap = ids[-1], ground.place.name("data_gap")
+    with hand(ground.place) as worker:
+        worker.run(f"delete from {gap} where is_expired = 0")
+        here = f"start_id = {greatest}, end_id = {greatest}"
+        worker.run(f"update {gap} set {here} where start_id = {ids[ABOVE]}")
+        worker.run(f"update {data} set is_prerouted = 1 where data_id = {ids[LATE]}")
+    live = {"start_id": greatest + 1, "end_id": greatest + 50_000, "is_expired": 0, "create_time": OLD}
+    load(ground.place, {"data_gap": [live]})
+    assert _purge(ground).run().get("data", 0) == 0
+    with hand(ground.place) as worker:
+        insert(worker, ITEM, {"id": ROWS, "name": "n", "price": Decimal("1.5")})
+        worker.run(f"update {gap} set start_id = start_id + 9 where is_expired = 0")
+    assert _purge(ground).run()["data"] == 1
+    assert _gone(ground) == [ROWS - 1]
+    assert [row["event_type"] for row in _new(ground)] == ["I", "U"]
 
 
 def test_without_recapture_it_stays(ground: Ground) -> None:

@@ -181,7 +181,7 @@ def test_writer_of_touched_rows_and_unit_do_not_lock_each_other_out(served: Plac
     case = case_of(ground, "race")
     with _running(served) as unit, hand(served) as other:
         for number in range(6):
-            time.sleep(0.2)
+            time.sleep(0.4)
             update(other, ITEM, (OTHER,), {"name": f"other {number}"})
         assert unit.result().rows == len(case.model.gone())
     rows = _of_key(served, case, OTHER)
@@ -212,14 +212,14 @@ def _slow_down(place: Place, key: int) -> None:
         if place.dialect == "postgresql":
             worker.run(
                 "create function slow() returns trigger as $$ begin"
-                f" if new.id = {key} then perform pg_sleep(1); end if; return null; end $$ language plpgsql"
+                f" if new.id = {key} then perform pg_sleep(2); end if; return null; end $$ language plpgsql"
             )
             worker.run('create trigger "aa_slow" after update on item for each row execute procedure slow()')
         else:
             name = quoted("aa_slow", place.dialect)
             worker.run(
                 f"create trigger {name} after update on item for each row"
-                f" begin declare x int; if new.id = {key} then set x = sleep(1); end if; end"
+                f" begin declare x int; if new.id = {key} then set x = sleep(2); end if; end"
             )
 
 
@@ -235,7 +235,7 @@ def test_captures_of_others_at_that_time_are_not_taken_for_own(served: Place) ->
     case = case_of(ground, "race")
     with _running(served) as unit, hand(served) as other:
         for number in range(6):
-            time.sleep(0.25)
+            time.sleep(0.5)
             update(other, ITEM, (OTHER,), {"name": f"other {number}"})
         unit.result()
     assert len(_of_key(served, case, OTHER)) == 6
