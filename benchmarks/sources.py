@@ -5,7 +5,8 @@
 Both read every entry of a log, with all checksums, into Arrow. Inline: one process, file after file, as a
 plan of an erasure does. Spark: entries are counted, bytes of items and keys added up, over `lethe_je`.
 So every column of every row crosses into the JVM, and Spark is asked for nothing but to read. CPU is user and
-system time of this process with its JVM and workers. The first round of each counts not.
+system time of this process with its JVM and workers. One core: all of them on that one. The first round of
+each counts not.
 """
 
 from __future__ import annotations
@@ -83,12 +84,15 @@ def on_spark(directory: Path, rows: int, *, cores: int, rounds: int, local_dir: 
         cds_archive=default_cds_archive(),
         start_timeout_s=START_TIMEOUT_S,
     )
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(allowed)[:cores])
     started = start_session(options)
     try:
         register(started.session)
         return measured(lambda: spark_rows(started.session, directory), rows, rounds)
     finally:
         discard(started)
+        os.sched_setaffinity(0, allowed)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -133,6 +133,9 @@ class PurgeFleet:
     def ready(self) -> None:
         """Copy the first database."""
         for path in self._paths:
+            # Whoever has the last one open still keeps it to himself.
+            for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
+                path.with_name(name).unlink(missing_ok=True)
             shutil.copy(self._first, path)
 
     def run(self, crew: Crew) -> Left:

@@ -102,11 +102,14 @@ def default_cds_archive() -> Path:
     return Path(sys.prefix) / "share" / "lethe" / "spark-classes.jsa"
 
 
-def spark_conf(options: SparkOptions, *, directory: Path, packages: tuple[Path, ...]) -> dict[str, str]:
+def spark_conf(
+    options: SparkOptions, *, directory: Path, packages: tuple[Path, ...], sockets: Path | None = None
+) -> dict[str, str]:
     """The configuration of a session.
 
     Args:
         directory: a folder of this JVM alone, for whatever it wants to keep for a while.
+        sockets: a folder of this JVM alone whose path is short enough for Unix sockets; None: there is none.
         packages: zips that executors put on their path.
     """
     conf = {
@@ -145,7 +148,18 @@ def spark_conf(options: SparkOptions, *, directory: Path, packages: tuple[Path, 
         conf |= _cluster_conf(options, packages)
     else:
         conf |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+        conf |= _sockets_conf(sockets)
     return conf | dict(options.conf)
+
+
+def _sockets_conf(sockets: Path | None) -> dict[str, str]:
+    """Between JVM and Python workers; over TCP each task waits 40 ms for an acknowledgement that is delayed."""
+    if sockets is None:
+        return {}
+    return {
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.dir": str(sockets),
+    }
 
 
 def _java_options(options: SparkOptions, directory: Path) -> list[str]:

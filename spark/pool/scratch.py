@@ -1,6 +1,9 @@
 """The folder of one JVM: shuffles, handshake, our zip. It goes with the JVM, or with the next start.
 
 Invariant: a folder whose lock is held belongs to a process that lives; no other start removes it.
+
+Unix sockets lie in a folder of the JVM too. Linux takes paths of 107 bytes for them: where the folder's own is too
+long for that, they lie in one below the system's folder for temporary files, which a link here names.
 """
 
 import fcntl
@@ -14,6 +17,10 @@ from typing import Final
 
 PREFIX: Final = "jvm-"
 LEFTOVERS_MAX: Final = 1_000
+SOCKET_PATH_BYTES_MAX: Final = 107
+SOCKET_NAME_BYTES: Final = len("/.01234567-89ab-cdef-0123-456789abcdef.sock")
+_SOCKETS: Final = "sockets"
+_TEMPORARY: Final = "lethe-spark-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +31,18 @@ class Scratch:
         parent: what outlives the JVM, the log above all, lies here.
         lock: descriptor of the file that holds the lock.
         own_parent: whether the parent was made for this JVM alone.
+        sockets: where Unix sockets can be made; None: no folder has a short enough path.
     """
 
     path: Path
     parent: Path
     lock: int
     own_parent: bool
+    sockets: Path | None = None
 
     def remove(self) -> None:
         """Remove the folder with all that the JVM left in it."""
+        _remove_sockets(self.path)
         shutil.rmtree(self.parent if self.own_parent else self.path, ignore_errors=True)
         os.close(self.lock)
 
@@ -41,13 +51,33 @@ def make_scratch(parent: Path | None) -> Scratch:
     """Make a folder below `parent`, or below a new one; removes what dead processes left there."""
     own_parent = parent is None
     if parent is None:
-        parent = Path(tempfile.mkdtemp(prefix="lethe-spark-"))
+        parent = Path(tempfile.mkdtemp(prefix=_TEMPORARY))
     parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(parent)
     path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent)).resolve()
     lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    return Scratch(path, parent.resolve(), lock, own_parent)
+    return Scratch(path, parent.resolve(), lock, own_parent, _make_sockets(path))
+
+
+def _make_sockets(path: Path) -> Path | None:
+    """A folder that is ours alone, as `path` is."""
+    if _is_short(path):
+        return path
+    sockets = Path(tempfile.mkdtemp(prefix=_TEMPORARY))
+    (path / _SOCKETS).symlink_to(sockets)
+    return sockets if _is_short(sockets) else None
+
+
+def _is_short(path: Path) -> bool:
+    return len(os.fsencode(path)) + SOCKET_NAME_BYTES <= SOCKET_PATH_BYTES_MAX
+
+
+def _remove_sockets(path: Path) -> None:
+    with suppress(OSError):
+        sockets = Path(os.readlink(path / _SOCKETS))
+        if sockets.name.startswith(_TEMPORARY):
+            shutil.rmtree(sockets, ignore_errors=True)
 
 
 def _remove_leftovers(parent: Path) -> None:
@@ -56,6 +86,7 @@ def _remove_leftovers(parent: Path) -> None:
             lock = os.open(path / "lock", os.O_RDWR | os.O_CLOEXEC)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _remove_sockets(path)
                 shutil.rmtree(path, ignore_errors=True)
             finally:
                 os.close(lock)

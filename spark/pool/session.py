@@ -107,7 +107,7 @@ def _start(options: SparkOptions, should_stop: Callable[[], bool]) -> StartedSes
             options.event_log_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         packages = () if options.is_local else (write_package(scratch.path), *options.packages)
         jvm = launch(
-            spark_conf(options, directory=scratch.path, packages=packages),
+            spark_conf(options, directory=scratch.path, sockets=scratch.sockets, packages=packages),
             environment=_environment(options),
             directory=scratch.path,
             log_file=log_file,

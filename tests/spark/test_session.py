@@ -2,8 +2,12 @@
 
 import os
 import signal
+import socket
+import stat
 import subprocess
 import sys
+import tempfile
+import uuid
 import zipfile
 from pathlib import Path
 
@@ -12,7 +16,7 @@ import pytest
 from spark.pool.cluster.packages import write_package
 from spark.pool.options import SparkOptions, spark_conf
 from spark.pool.pool import SparkPool
-from spark.pool.scratch import make_scratch
+from spark.pool.scratch import SOCKET_NAME_BYTES, SOCKET_PATH_BYTES_MAX, make_scratch
 from tests.spark.conftest import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -73,6 +77,57 @@ def test_folder_of_a_dead_process_is_removed_by_the_next_start_and_a_living_one_
     for scratch in (first, second):
         scratch.remove()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_sockets_lie_in_the_folder_of_the_jvm_where_its_path_is_short_enough(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="s") as short:
+        scratch = make_scratch(Path(short))
+        assert scratch.sockets == scratch.path
+        scratch.remove()
+    edge = SOCKET_PATH_BYTES_MAX - SOCKET_NAME_BYTES
+    with tempfile.TemporaryDirectory(prefix="s") as short:
+        folder = Path(short, "é" * ((edge - len(short) - len("/jvm-01234567")) // 2 + 1))
+        scratch = make_scratch(folder)
+        assert scratch.sockets not in {None, scratch.path}
+        scratch.remove()
+
+
+@pytest.mark.parametrize("ending", ["remove", "killed"])
+def test_sockets_below_the_temporary_folder_go_with_the_folder_of_their_jvm(
+    tmp_path: Path, ending: str
+) -> None:
+    folder = tmp_path / ("long-" * 20)
+    scratch = make_scratch(folder)
+    assert scratch.sockets is not None
+    assert stat.S_IMODE(scratch.sockets.stat().st_mode) == 0o700
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(f"{scratch.sockets}/.{uuid.uuid4()}.sock")
+    if ending == "remove":
+        scratch.remove()
+    else:
+        os.close(scratch.lock)
+        make_scratch(folder).remove()
+    assert not scratch.sockets.exists()
+
+
+def test_a_leftover_that_links_to_a_folder_of_somebody_else_does_not_take_it_along(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    scratch = make_scratch(tmp_path / "spark")
+    (scratch.path / "sockets").unlink(missing_ok=True)
+    (scratch.path / "sockets").symlink_to(kept)
+    scratch.remove()
+    assert kept.is_dir()
+
+
+def test_jvm_and_workers_speak_by_unix_sockets_in_a_folder_of_ours_alone(pool: SparkPool) -> None:
+    with pool.lease(job_id="sockets", job_class="INTERACTIVE") as lease:
+        assert lease.run(lambda session: session.sparkContext.parallelize([1, 2]).sum()) == 3
+        conf = lease.run(lambda session: dict(session.sparkContext.getConf().getAll()))
+    assert conf["spark.python.unix.domain.socket.enabled"] == "true"
+    folder = Path(conf["spark.python.unix.domain.socket.dir"])
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert any(stat.S_ISSOCK(path.stat().st_mode) for path in folder.iterdir())
 
 
 def test_signals_for_the_service_do_not_reach_the_jvm(pool: SparkPool) -> None:

@@ -15,9 +15,10 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from lethe_spark.archive_files import in_parts, named_files
+from lethe_spark.archive_files import PART_BYTES, named_files
 from lethe_spark.archive_values import ROWS, column_batches, json_batches, table_schema
 from lethe_spark.options import Options
+from lethe_spark.parts import in_parts
 from spark.targets.archive.archive import verify_file
 from spark.targets.manifest import ManifestEntry
 from spark.worker import keep_modules
@@ -112,7 +113,8 @@ class ArchiveReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Files that lie together. Raises: ArchiveCorrupt."""
-        return [FilesPart(part) for part in in_parts(self._asked.entries())]
+        parts = in_parts(self._asked.entries(), lambda entry: entry.bytes, bytes_most=PART_BYTES)
+        return [FilesPart(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The rows of some files. Raises: ArchiveCorrupt: the name of the first that is not as it was."""

@@ -10,7 +10,6 @@ from spark.targets.manifest import MANIFEST_NAME, ManifestEntry, read_manifest_j
 
 MANIFESTS_MAX: Final = 100_000
 PART_BYTES: Final = 16 * 2**20
-PART_FILES_MAX: Final = 500
 
 
 def named_files(path: Path) -> list[ManifestEntry]:
@@ -54,16 +53,3 @@ def _refuse_twice(entries: Sequence[ManifestEntry]) -> None:
         if entry.path in files:
             raise ArchiveCorrupt(f"{entry.path} is named by two units; its manifest is not as it was written")
         files.add(entry.path)
-
-
-def in_parts(entries: Sequence[ManifestEntry]) -> list[tuple[ManifestEntry, ...]]:
-    """Neighbours together, as far as they are small."""
-    parts: list[list[ManifestEntry]] = []
-    room = 0
-    for entry in entries:
-        if not parts or room < entry.bytes or len(parts[-1]) >= PART_FILES_MAX:
-            parts.append([])
-            room = PART_BYTES
-        parts[-1].append(entry)
-        room -= entry.bytes
-    return [tuple(part) for part in parts]

@@ -1,4 +1,4 @@
-"""`lethe_je`: the log of a Berkeley DB JE environment, a file a partition.
+"""`lethe_je`: the log of a Berkeley DB JE environment, some files a partition.
 
 Nothing is locked and nothing written: JE may run beside it. What is read is a beginning of the log, as it was
 when the frame was planned: the files that were there then, each up to the size that it had.
@@ -11,9 +11,10 @@ from typing import Any, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from lethe_spark.je_parts import CLEANED, Asked, LogFilePart
+from lethe_spark.je_parts import CLEANED, PART_BYTES, Asked, LogPart, SeenFile
 from lethe_spark.je_schema import ENTRIES, KEYS, ddl
 from lethe_spark.options import Options
+from lethe_spark.parts import in_parts
 from spark.erase.errors import EnvironmentUnreadable, LogFileVanished, NotAnEnvironment
 from spark.erase.reading.directory import Descriptors, stable_names
 from spark.formats.je import log as je_log
@@ -69,7 +70,7 @@ class JeSource(DataSource):
 
 
 class JeReader(DataSourceReader):
-    """Reads one file a partition."""
+    """Reads the files of a partition, one after the other."""
 
     def __init__(self, asked: Asked) -> None:
         self._asked = asked
@@ -87,27 +88,29 @@ class JeReader(DataSourceReader):
             raise NotAnEnvironment(f"{directory} has no file {lacking[0]}; it has {names[0]} to {names[-1]}")
         paths = log_paths(directory, names)
         growing = paths[-1:] if _has_header(paths[-1]) else paths[-2:]
-        return [_part(path, is_last=path in growing) for path in paths if path.name in wanted]
+        files = [_seen(path, is_last=path in growing) for path in paths if path.name in wanted]
+        return [LogPart(part) for part in in_parts(files, lambda file: file.size, bytes_most=PART_BYTES)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The rows of one file.
+        """The rows of some files.
 
         Raises: LogRefused: naming file and offset.
         """
-        if not isinstance(partition, LogFilePart):  # a frame without partitions gets one of Spark's own
+        if not isinstance(partition, LogPart):  # a frame without partitions gets one of Spark's own
             return
         # What reads wants a compiler, whose import costs a second: processes that only plan do without.
-        from lethe_spark.je_reading import read_part
+        from lethe_spark.je_reading import read_file_of
 
-        yield from read_part(self._asked, partition)
+        for file in partition.files:
+            yield from read_file_of(self._asked, file)
 
 
-def _part(path: Path, *, is_last: bool) -> LogFilePart:
+def _seen(path: Path, *, is_last: bool) -> SeenFile:
     try:
         status = os.stat(path, follow_symlinks=False)
     except FileNotFoundError as error:
         raise LogFileVanished(CLEANED, file=path.name) from error
-    return LogFilePart(path, status.st_ino, status.st_size, is_last)
+    return SeenFile(path, status.st_ino, status.st_size, is_last)
 
 
 def _has_header(path: Path) -> bool:

@@ -6,6 +6,8 @@ from typing import Final
 
 from pyspark.sql.datasource import InputPartition
 
+PART_BYTES: Final = 64 * 2**20
+"""A task of Spark costs as much as reading three files of 10 MB."""
 CLEANED: Final = "JE has deleted it since the frame was planned, after it had moved what is live; read again"
 
 
@@ -21,11 +23,18 @@ class Asked:
     verify: bool
 
 
-@dataclass(frozen=True)
-class LogFilePart(InputPartition):
-    """One file as it was when the frame was planned; it may lie in a data directory."""
+@dataclass(frozen=True, slots=True)
+class SeenFile:
+    """A file as it was when the frame was planned; it may lie in a data directory."""
 
     path: Path
     inode: int
     size: int
     is_last: bool
+
+
+@dataclass(frozen=True)
+class LogPart(InputPartition):
+    """Some files of a log, in their order."""
+
+    files: tuple[SeenFile, ...]

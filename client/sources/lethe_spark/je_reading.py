@@ -8,7 +8,7 @@ from typing import Any
 
 from lethe_spark.je_columns import batches
 from lethe_spark.je_keys import key_batches
-from lethe_spark.je_parts import CLEANED, Asked, LogFilePart
+from lethe_spark.je_parts import CLEANED, Asked, SeenFile
 from spark.erase.errors import EnvironmentUnreadable, LogFileChanged, LogFileVanished
 from spark.erase.reading.directory import Descriptors, identity_of
 from spark.erase.reading.files import Room, read_file
@@ -27,13 +27,13 @@ class _Buffers(threading.local):
 _buffers = _Buffers()
 
 
-def read_part(wanted: Asked, part: LogFilePart) -> Iterator[Any]:
+def read_file_of(wanted: Asked, seen: SeenFile) -> Iterator[Any]:
     """The rows of one file as record batches. Raises: LogRefused: naming file and offset."""
     keep_modules()
     descriptors = Descriptors(1)
     try:
-        file = _opened(part, descriptors)
-        found = read_file(file, is_last=part.is_last, verify=wanted.verify, room=_buffers.room)
+        file = _opened(seen, descriptors)
+        found = read_file(file, is_last=seen.is_last, verify=wanted.verify, room=_buffers.room)
         if wanted.view == "keys":
             yield from key_batches(file, found, str(wanted.directory))
         else:
@@ -42,18 +42,18 @@ def read_part(wanted: Asked, part: LogFilePart) -> Iterator[Any]:
         descriptors.close()
 
 
-def _opened(part: LogFilePart, descriptors: Descriptors) -> MovingFile:
-    """The file of a partition, up to the size that it had; a device has another number on each machine."""
-    name = part.path.name
+def _opened(seen: SeenFile, descriptors: Descriptors) -> MovingFile:
+    """The file as it was seen, up to the size that it had; a device has another number on each machine."""
+    name = seen.path.name
     try:
-        descriptor, _ = descriptors.of(part.path)
+        descriptor, _ = descriptors.of(seen.path)
     except EnvironmentUnreadable as error:
         if isinstance(error.__cause__, FileNotFoundError):
             raise LogFileVanished(CLEANED, file=name) from error
         raise
     now = identity_of(os.fstat(descriptor))
-    if now.inode != part.inode:
+    if now.inode != seen.inode:
         raise LogFileChanged("another file has its name since the frame was planned", file=name)
-    if now.size < part.size or (now.size > part.size and not part.is_last):
-        raise LogFileChanged(f"{part.size} bytes became {now.size}", file=name)
-    return MovingFile(je_log.file_number(name), part.path, replace(now, size=part.size), descriptors)
+    if now.size < seen.size or (now.size > seen.size and not seen.is_last):
+        raise LogFileChanged(f"{seen.size} bytes became {now.size}", file=name)
+    return MovingFile(je_log.file_number(name), seen.path, replace(now, size=seen.size), descriptors)

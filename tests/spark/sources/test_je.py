@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from lethe_spark import OptionInvalid
 from lethe_spark.je import JeReader, JeSource, asked
+from lethe_spark.je_parts import LogPart
 
 from spark.erase.errors import LogChecksumWrong, LogFileChanged, LogFileVanished, LogRefused
 from spark.erase.plan.describe import FLAG_NAMES, each_entry
@@ -69,6 +70,11 @@ def direct(directory: Path, **options: Any) -> JeReader:
 def rows_of(reader: JeReader, parts: Any = None) -> list[dict[str, Any]]:
     parts = reader.partitions() if parts is None else parts
     return [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+
+
+def alone(parts: Any, name: str) -> list[LogPart]:
+    """A part of only one of the files that were planned."""
+    return [LogPart((file,)) for part in parts for file in part.files if file.path.name == name]
 
 
 def check_sample(sample: Sample, rows: list[dict[str, Any]]) -> None:
@@ -150,7 +156,8 @@ def test_the_end_of_a_file_counts_as_torn_until_the_next_one_has_begun(
     shutil.copyfile(first, tmp_path / first.name)
     (tmp_path / first.name).write_bytes(first.read_bytes()[:-3])
     (tmp_path / second.name).write_bytes(bytes(38))
-    assert [part.is_last for part in direct(tmp_path).partitions()] == [True, True]  # type: ignore[attr-defined]
+    [part] = direct(tmp_path).partitions()
+    assert [file.is_last for file in part.files] == [True, True]  # type: ignore[attr-defined]
     (tmp_path / second.name).write_bytes(second.read_bytes())
     with pytest.raises(LogRefused):
         rows_of(direct(tmp_path))
@@ -166,13 +173,29 @@ def test_a_file_that_was_cleaned_or_replaced_since_the_plan_is_named(
     gone, other = tmp_path / "00000000.jdb", tmp_path / "00000001.jdb"
     gone.unlink()
     with pytest.raises(LogFileVanished, match=r"00000000\.jdb.*read again"):
-        rows_of(reader, parts[:1])
+        rows_of(reader, alone(parts, gone.name))
     data = other.read_bytes()
     with tempfile.NamedTemporaryFile(dir=tmp_path, delete=False) as made:
         made.write(data)
     os.replace(made.name, other)
     with pytest.raises(LogFileChanged, match="another file has its name"):
-        rows_of(reader, parts[1:2])
+        rows_of(reader, alone(parts, other.name))
+    with pytest.raises(LogFileVanished):
+        rows_of(reader, parts)
+
+
+def test_small_files_are_read_together_and_batches_that_are_kept_stay_as_they_were(
+    samples: dict[str, Sample], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random_environment(tmp_path, 7, size=400)
+    reader = direct(tmp_path)
+    [together] = reader.partitions()
+    kept = list(reader.read(together))
+    monkeypatch.setattr("lethe_spark.je.PART_BYTES", 1)
+    single = direct(tmp_path).partitions()
+    assert [part.files for part in single] == [(file,) for file in together.files]  # type: ignore[attr-defined]
+    assert len(single) > 2
+    assert [row for batch in kept for row in batch.to_pylist()] == rows_of(reader, single)
 
 
 def test_damage_in_the_middle_of_the_last_file_is_no_torn_end(
