@@ -153,7 +153,7 @@ def spark_conf(
 
 
 def _sockets_conf(sockets: Path | None) -> dict[str, str]:
-    """Between JVM and Python workers; over TCP each task waits 40 ms for an acknowledgement that is delayed."""
+    """Between JVM and Python workers; by TCP each task waits 40 ms for a delayed acknowledgement."""
     if sockets is None:
         return {}
     return {

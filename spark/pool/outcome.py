@@ -1,7 +1,7 @@
 """What an error that came out of Spark means."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
@@ -9,6 +9,8 @@ from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untype
 from spark.pool.errors import SparkJobCancelled, SparkJobFailed, SparkLost, SparkRunError
 
 CANCELLED: Final = "[SPARK_JOB_CANCELLED]"
+WRAPPER: Final = "java.util.concurrent.ExecutionException"
+CAUSE: Final = "Caused by: "
 LINE_CHARS_MAX: Final = 500
 
 # A socket breaks before the process can be reaped; so long a broken call waits for the proof.
@@ -57,12 +59,20 @@ def telling_line(error: BaseException) -> str:
         return type(error).__name__
     line = lines[0]
     if isinstance(error, Py4JJavaError) and len(lines) > 1:
-        line = lines[1].removeprefix(": ")
+        line = _of_java(lines)
     elif "Traceback (most recent call last)" in text:
         line = next((found for found in reversed(lines) if _is_python_error(found)), lines[-1])
     elif not _is_of_spark(error):
         line = f"{type(error).__name__}: {line}"
     return line[:LINE_CHARS_MAX]
+
+
+def _of_java(lines: Sequence[str]) -> str:
+    """The exception, or what it wraps where it says no more than that something failed."""
+    line = lines[1].removeprefix(": ")
+    if not line.startswith(WRAPPER):
+        return line
+    return next((each.removeprefix(CAUSE) for each in lines if each.startswith(CAUSE)), line)
 
 
 def _is_python_error(line: str) -> bool:

@@ -2,8 +2,9 @@
 
 Invariant: a folder whose lock is held belongs to a process that lives; no other start removes it.
 
-Unix sockets lie in a folder of the JVM too. Linux takes paths of 107 bytes for them: where the folder's own is too
-long for that, they lie in one below the system's folder for temporary files, which a link here names.
+Unix sockets lie in a folder of the JVM too. Linux takes only short paths for them, so Spark takes only folders
+of up to 60 bytes: where the JVM's is longer, they lie in one below the system's folder for temporary files,
+which a link here names.
 """
 
 import fcntl
@@ -17,8 +18,7 @@ from typing import Final
 
 PREFIX: Final = "jvm-"
 LEFTOVERS_MAX: Final = 1_000
-SOCKET_PATH_BYTES_MAX: Final = 107
-SOCKET_NAME_BYTES: Final = len("/.01234567-89ab-cdef-0123-456789abcdef.sock")
+SOCKETS_PATH_BYTES_MAX: Final = 60
 _SOCKETS: Final = "sockets"
 _TEMPORARY: Final = "lethe-spark-"
 
@@ -70,7 +70,7 @@ def _make_sockets(path: Path) -> Path | None:
 
 
 def _is_short(path: Path) -> bool:
-    return len(os.fsencode(path)) + SOCKET_NAME_BYTES <= SOCKET_PATH_BYTES_MAX
+    return len(os.fsencode(path)) <= SOCKETS_PATH_BYTES_MAX
 
 
 def _remove_sockets(path: Path) -> None:

@@ -35,7 +35,7 @@ class Slot:
         self.jobs_run = 0
         self._started: StartedSession | None = None
         self._session: SparkSession | None = None
-        self._confs: Any = None
+        self._java: _Java | None = None
         self._thread = self._new_thread()
 
     def submit(self, function: Callable[..., T], *args: Any, **named: Any) -> "Future[T]":
@@ -62,9 +62,9 @@ class Slot:
         if self._session is None or self._started is not started:
             self._started = started
             self._session = started.session.newSession()
-            self._confs = self._session._jsparkSession.conf().getAll()
-        session: Any = self._session
-        started.gateway.jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
+            self._java = _Java(started, self._session)
+        assert self._java is not None, "made with the session"
+        self._java.activate()
         return self._session
 
     def clean(self, group: str, *, timeout_s: float) -> None:
@@ -74,17 +74,14 @@ class Slot:
             group: the job group of the lease, already cancelled; jobs of it that still run are waited for.
         """
         self._assert_own_thread()
-        session, started = self._session, self._started
-        if session is None or started is None:
+        session, java = self._session, self._java
+        if session is None or java is None:
             return
         self._session = None  # for the case that a call fails: what is half clean is not used again
-        jvm = started.gateway.jvm
-        context = session.sparkContext._jsc.sc()
-        context.setLocalProperties(jvm.java.util.Properties())
-        settled = _settle(context, group, timeout_s=timeout_s)
-        java_session = session._jsparkSession
-        java_session.sessionState().catalog().clearTempTables()
-        if settled and java_session.conf().getAll().equals(self._confs) and _is_pristine(java_session):
+        java.forget_properties()
+        settled = _settle(java.context, group, timeout_s=timeout_s)
+        java.catalog.clearTempTables()
+        if settled and java.is_pristine():
             self._session = session
 
     def _new_thread(self) -> ThreadPoolExecutor:
@@ -112,23 +109,42 @@ def _settle(context: Any, group: str, *, timeout_s: float) -> bool:
         time.sleep(SETTLE_POLL_S)
 
 
-def _is_pristine(java_session: Any) -> bool:
-    """Whether nothing is registered or selected that a new session would not have."""
-    with suppress(Py4JError):
-        state = java_session.sessionState()
-        catalog = state.catalogManager()
-        return bool(
-            state.catalog().listTemporaryFunctions().isEmpty()
-            and catalog.tempVariableManager().isEmpty()
-            and catalog.currentCatalog().name() == "spark_catalog"
-            and list(catalog.currentNamespace()) == ["default"]
-            and _runtime_data_sources(state.dataSourceManager()).isEmpty()
-        )
-    return False
+class _Java:
+    """The Java side of a slot's session, looked up once: py4j asks the JVM for each part of each name."""
 
+    def __init__(self, started: StartedSession, session: Any) -> None:
+        jvm: Any = started.gateway.jvm
+        self._class_of_sessions = jvm.org.apache.spark.sql.classic.SparkSession
+        self._class_of_properties = jvm.java.util.Properties
+        self._session: Any = session._jsparkSession
+        self.context: Any = session.sparkContext._jsc.sc()
+        state = self._session.sessionState()
+        self.catalog: Any = state.catalog()
+        self._catalogs = state.catalogManager()
+        self._variables = self._catalogs.tempVariableManager()
+        self._sources = state.dataSourceManager()
+        # Spark can register sources and look them up by name, but not list or drop them.
+        self._registered = self._sources.getClass().getDeclaredField("runtimeDataSourceBuilders")
+        self._registered.setAccessible(True)
+        self._confs = self._session.conf().getAll()
 
-def _runtime_data_sources(manager: Any) -> Any:
-    """Sources registered by somebody; Spark can register and look up by name, but not list or drop them."""
-    field = manager.getClass().getDeclaredField("runtimeDataSourceBuilders")
-    field.setAccessible(True)
-    return field.get(manager)
+    def activate(self) -> None:
+        """Make the session that of this thread."""
+        self._class_of_sessions.setActiveSession(self._session)
+
+    def forget_properties(self) -> None:
+        """Local properties of this thread: groups, pools, descriptions."""
+        self.context.setLocalProperties(self._class_of_properties())
+
+    def is_pristine(self) -> bool:
+        """Whether nothing is set, registered or selected that a new session would not have."""
+        with suppress(Py4JError):
+            return bool(
+                self._session.conf().getAll().equals(self._confs)
+                and self.catalog.listTemporaryFunctions().isEmpty()
+                and self._variables.isEmpty()
+                and self._catalogs.currentCatalog().name() == "spark_catalog"
+                and list(self._catalogs.currentNamespace()) == ["default"]
+                and self._registered.get(self._sources).isEmpty()
+            )
+        return False

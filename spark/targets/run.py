@@ -11,6 +11,7 @@ import resource
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from pyspark import RDD, SparkContext, TaskContext
 from pyspark.accumulators import Accumulator, AccumulatorParam, _accumulatorRegistry
@@ -101,7 +102,10 @@ def run_tasks(spark: SparkSession, tasks: Sequence[Task], deliver: Deliver) -> N
     context = spark.sparkContext
     reports: Accumulator[list[Report]] = context.accumulator([], _Reports(deliver))
     try:
-        _empty(context, len(tasks)).mapPartitionsWithIndex(_Mapped(tasks, reports)).collect()
+        mapped: Any = _empty(context, len(tasks)).mapPartitionsWithIndex(_Mapped(tasks, reports))
+        # There are no rows to collect. An action that waits by itself reads the bytecode of Spark's largest
+        # classes each time, to clean its closure: half of what a small job costs.
+        mapped._jrdd.countAsync().get()
     finally:
         # pyspark keeps every accumulator of the process for ever.
         _accumulatorRegistry.pop(reports.aid, None)

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from spark.pool.cluster.packages import write_package
-from spark.pool.options import SparkOptions, spark_conf
+from spark.pool.options import SparkOptions, default_cds_archive, spark_conf
 from spark.pool.pool import SparkPool
-from spark.pool.scratch import SOCKET_NAME_BYTES, SOCKET_PATH_BYTES_MAX, make_scratch
+from spark.pool.scratch import SOCKETS_PATH_BYTES_MAX, make_scratch
+from spark.pool.session import discard, start_session
 from tests.spark.conftest import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -79,17 +80,20 @@ def test_folder_of_a_dead_process_is_removed_by_the_next_start_and_a_living_one_
     assert list(tmp_path.iterdir()) == []
 
 
-def test_sockets_lie_in_the_folder_of_the_jvm_where_its_path_is_short_enough(tmp_path: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix="s") as short:
-        scratch = make_scratch(Path(short))
-        assert scratch.sockets == scratch.path
-        scratch.remove()
-    edge = SOCKET_PATH_BYTES_MAX - SOCKET_NAME_BYTES
-    with tempfile.TemporaryDirectory(prefix="s") as short:
-        folder = Path(short, "é" * ((edge - len(short) - len("/jvm-01234567")) // 2 + 1))
+@pytest.mark.parametrize(("too_long", "letter"), [(0, "é"), (1, "x")])
+def test_sockets_of_a_folder_of_any_length_can_be_used(too_long: int, letter: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="s", dir="/tmp") as short:
+        room = SOCKETS_PATH_BYTES_MAX + too_long - len(short) - len("//jvm-01234567")
+        folder = Path(short, letter * (room // len(letter.encode())) + "x" * (room % len(letter.encode())))
         scratch = make_scratch(folder)
-        assert scratch.sockets not in {None, scratch.path}
-        scratch.remove()
+        assert len(os.fsencode(scratch.path)) == SOCKETS_PATH_BYTES_MAX + too_long
+        assert (scratch.sockets == scratch.path) is (too_long == 0)
+        started = start_session(SparkOptions(cores=1, local_dir=folder, cds_archive=default_cds_archive()))
+        try:
+            assert started.session.sparkContext.parallelize([1, 2], 1).sum() == 3
+        finally:
+            discard(started)
+            scratch.remove()
 
 
 @pytest.mark.parametrize("ending", ["remove", "killed"])

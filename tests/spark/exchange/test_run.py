@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,13 @@ from spark.exchange.board import ExchangeLimits
 from spark.exchange.dispatch import Exchange
 from spark.exchange.errors import TaskBroken
 from spark.exchange.lease import ExchangeLease, LeaseTerms
+from spark.pool.errors import SparkJobFailed
 from spark.pool.pool import SparkPool
 from spark.targets.errors import TargetCancelled
+from spark.targets.run import run_tasks
+from spark.targets.task import Report, Task, pack
 from tests.spark.conftest import wait_until
-from tests.spark.exchange.work import blunder, die_once, done, made_target, note, think_long, work_of
+from tests.spark.exchange.work import blunder, die, die_once, done, made_target, note, think_long, work_of
 
 GONE_MAX_S = 10.0
 
@@ -57,6 +61,22 @@ def test_worker_killed_before_and_after_its_commit_is_replaced(exchange: Exchang
     assert [(outcome.unit, outcome.error) for outcome in outcomes] == [(0, None)]
     assert {file.name for file in tmp_path.glob("*-0")} == {"before-0", "after-0"}
     assert done(target) == [0]
+
+
+def test_worker_that_dies_at_each_attempt_fails_the_job_in_the_words_of_spark(
+    pool: SparkPool, tmp_path: Path
+) -> None:
+    task = Task(0, pack(work_of(made_target(tmp_path), die)), ((1, pack(0)),))
+    good = pack(work_of(made_target(tmp_path, "good.db"), note))
+    heard: list[Report] = []
+    with pool.lease(job_id="dies", job_class="BULK") as lease:
+        with pytest.raises(SparkJobFailed) as failed:
+            lease.run(lambda session: run_tasks(session, [task], heard.extend))
+        assert "Job aborted due to stage failure" in str(failed.value)
+        assert "ExecutionException" not in str(failed.value)
+        assert heard == []
+        lease.run(lambda session: run_tasks(session, [replace(task, work=good)], heard.extend))
+    assert [report.kind for report in heard] == ["RAN", "DONE"]
 
 
 def test_mistake_of_a_program_comes_back_as_one(exchange: Exchange, tmp_path: Path) -> None:
