@@ -2,7 +2,7 @@
 
 Invariant: a folder whose lock is held belongs to a process that lives; no other start removes it.
 
-Unix sockets lie in a folder of the JVM too. Linux takes only short paths for them, so Spark takes only folders
+Unix sockets lie in a folder of the JVM too. Linux takes only short paths for them, and Spark only folders
 of up to 60 bytes: where the JVM's is longer, they lie in one below the system's folder for temporary files,
 which a link here names.
 """
