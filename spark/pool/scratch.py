@@ -64,7 +64,10 @@ def _make_sockets(path: Path) -> Path | None:
     """A folder that is ours alone, as `path` is."""
     if _is_short(path):
         return path
-    sockets = Path(tempfile.mkdtemp(prefix=_TEMPORARY))
+    try:
+        sockets = Path(tempfile.mkdtemp(prefix=_TEMPORARY))
+    except OSError:  # a machine need not let us write there
+        return None
     (path / _SOCKETS).symlink_to(sockets)
     return sockets if _is_short(sockets) else None
 

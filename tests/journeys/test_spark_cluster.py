@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
+import httpx
 import pytest
 from lethe_client import Lethe
 
@@ -342,7 +343,9 @@ def test_master_that_is_away_fails_the_pool_in_time_and_serves_when_it_comes(
         until(lambda: pool_of(service)["state"] == "FAILED", timeout_s=120, pause_s=0.2)
         print(f"FAILED after {time.monotonic() - began:.1f} s: {pool_of(service)['last_error']}")
         assert str(pool_of(service)["last_error"]).startswith(f"MASTER_AWAY: nobody listens at {late.url}")
-        assert not client.is_ready()
+        readiness = httpx.get(f"{service.url}/readyz")
+        assert readiness.status_code == 200
+        assert [note["code"] for note in readiness.json()["notes"]] == ["SPARK_FAILED"]
         for name in ("late", "inline"):
             place = Place(f"sqlite:///{tmp_path}/{name}.db")
             build_large(place, 61, rows=400)
@@ -355,7 +358,7 @@ def test_master_that_is_away_fails_the_pool_in_time_and_serves_when_it_comes(
         began = time.monotonic()
         assert_exact(place, expected, succeeded(client, waiting))
         print(f"served {time.monotonic() - began:.1f} s after the cluster was ready")
-        assert client.is_ready()
+        assert "notes" not in httpx.get(f"{service.url}/readyz").json()
 
 
 def _runs_inline(client: Lethe, place: Place) -> None:

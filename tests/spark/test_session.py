@@ -114,6 +114,23 @@ def test_sockets_below_the_temporary_folder_go_with_the_folder_of_their_jvm(
     assert not scratch.sockets.exists()
 
 
+@pytest.mark.parametrize("name", ["absent", "long-" * 20])
+def test_a_long_folder_where_no_short_one_can_be_made_has_no_sockets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    temporary = tmp_path / f"temporary-{name}"
+    if name != "absent":
+        temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    scratch = make_scratch(tmp_path / ("long-" * 20) / "spark")
+    assert scratch.sockets is None
+    assert "spark.python.unix.domain.socket.dir" not in spark_conf(
+        SparkOptions(), directory=scratch.path, packages=(), sockets=scratch.sockets
+    )
+    scratch.remove()
+    assert name == "absent" or list(temporary.iterdir()) == []
+
+
 def test_a_leftover_that_links_to_a_folder_of_somebody_else_does_not_take_it_along(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     kept.mkdir()
