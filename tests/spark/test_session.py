@@ -14,13 +14,24 @@ from pathlib import Path
 import pytest
 
 from spark.pool.cluster.packages import write_package
-from spark.pool.options import SparkOptions, default_cds_archive, spark_conf
+from spark.pool.options import SparkOptions, spark_conf
 from spark.pool.pool import SparkPool
 from spark.pool.scratch import SOCKETS_PATH_BYTES_MAX, make_scratch
-from spark.pool.session import discard, start_session
 from tests.spark.conftest import wait_until
 
 ROOT = Path(__file__).parents[2]
+SUMS = """
+import sys
+from pathlib import Path
+from spark.pool.options import SparkOptions, default_cds_archive
+from spark.pool.session import discard, start_session
+started = start_session(SparkOptions(cores=1, local_dir=Path(sys.argv[1]), cds_archive=default_cds_archive()))
+conf = started.session.sparkContext.getConf()
+print(conf.get("spark.python.unix.domain.socket.dir") == str(started.scratch.path))
+print(started.session.sparkContext.parallelize([1, 2], 1).sum())
+discard(started)
+"""
+"""A process has one session, and others of these tests have it here."""
 
 
 def test_package_for_executors_is_the_same_each_time_and_is_imported_from_the_zip(tmp_path: Path) -> None:
@@ -88,12 +99,11 @@ def test_sockets_of_a_folder_of_any_length_can_be_used(too_long: int, letter: st
         scratch = make_scratch(folder)
         assert len(os.fsencode(scratch.path)) == SOCKETS_PATH_BYTES_MAX + too_long
         assert (scratch.sockets == scratch.path) is (too_long == 0)
-        started = start_session(SparkOptions(cores=1, local_dir=folder, cds_archive=default_cds_archive()))
-        try:
-            assert started.session.sparkContext.parallelize([1, 2], 1).sum() == 3
-        finally:
-            discard(started)
-            scratch.remove()
+        scratch.remove()
+        run = subprocess.run(
+            [sys.executable, "-c", SUMS, str(folder)], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+    assert (run.stdout.split(), run.returncode) == ([str(too_long == 0), "3"], 0), run.stderr
 
 
 @pytest.mark.parametrize("ending", ["remove", "killed"])
